@@ -12,7 +12,7 @@ from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.derived import Derived
 from calc.mathematics.autodiff.dimensions import folded, in_dimensions
 from calc.mathematics.autodiff.ir import Operand, argument, place
-from calc.mathematics.autodiff.reverse import Share
+from calc.mathematics.autodiff.reverse import GradientShare
 from reports.typeset.letters import Letters
 from reports.typeset.scalars import Latex, Style, Text
 
@@ -84,7 +84,7 @@ class Writer:
             return Equation(left, "0", self._shape(target), sp.Integer(0))
         return self._of(left, step.node, target, letters)
 
-    def share(self, share: Share) -> Equation:
+    def share(self, share: GradientShare) -> Equation:
         """What one equation hands to one tensor that it reads."""
         letters = self._letters.start(self._equations[share.target].shape)
         left = self._indexed(self._style.gradient(self._called(share.target)), letters)

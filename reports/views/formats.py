@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from calc.mathematics.formats.encode import Encoding
-from calc.mathematics.formats.layouts import Float, Format, Integer, element_bytes
+from calc.mathematics.formats.layouts import Float, Format, IntegerFormat, element_bytes
 from calc.mathematics.formats.limits import limits
-from calc.mathematics.formats.numbers import Number, decimal, written
+from calc.mathematics.formats.numbers import FormatNumber, decimal, written
 from reports.typeset.numbers import MINUS
 
 _MOST = 20
@@ -35,7 +35,7 @@ def reading(value: Fraction | None) -> str:
     return text if exact else f"≈ {text}"
 
 
-def shown(number: Number | None) -> str:
+def shown(number: FormatNumber | None) -> str:
     """A number or one of the special values."""
     if number is None:
         return "none"
@@ -50,7 +50,7 @@ def layout_words(layout: Format) -> str:
 
 
 def _complements(layout: Format) -> bool:
-    return isinstance(layout, Integer) and layout.signed
+    return isinstance(layout, IntegerFormat) and layout.signed
 
 
 def bytes_words(layout: Format) -> str:

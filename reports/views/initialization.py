@@ -8,13 +8,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from calc.mathematics.initialization import Drawn, Initial, Part
-from calc.mathematics.initialization.comparison import FAILED, WITHIN, Compared, percent
+from calc.mathematics.initialization import Initial, ModuleVariance, ParameterVariance
+from calc.mathematics.initialization.comparison import FAILED, WITHIN, SampleComparison, percent
 from calc.mathematics.initialization.state import OFF
 from reports.typeset.escape import visible
 
 
-def show(found: Initial, lines: Sequence[Compared], out: Console) -> None:
+def show(found: Initial, lines: Sequence[SampleComparison], out: Console) -> None:
     """``lines`` are empty where nothing was sampled."""
     sizes = ", ".join(f"{name} = {size}" for name, size in found.sizes.items())
     out.print(Text(f"{visible(found.model)} as it is drawn, at {sizes}"))
@@ -27,7 +27,7 @@ def show(found: Initial, lines: Sequence[Compared], out: Console) -> None:
         out.print(Text("Not sampled: napkin initialisation MODEL --draws 100 builds and runs real modules beside it."))
 
 
-def _laws(drawn: Sequence[Drawn]) -> Table:
+def _laws(drawn: Sequence[ParameterVariance]) -> Table:
     table = Table(title="How the parameters are drawn", title_justify="left")
     for name in ("parameter", "law", "E[w²]"):
         table.add_column(Text(name))
@@ -37,7 +37,7 @@ def _laws(drawn: Sequence[Drawn]) -> Table:
     return table
 
 
-def _parts(parts: Sequence[Part], lines: dict[str, Compared]) -> Table:
+def _parts(parts: Sequence[ModuleVariance], lines: dict[str, SampleComparison]) -> Table:
     table = Table(title=Text("E2[site] = E[x²] of what each module gives"), title_justify="left")
     for name in ("site", "E[x²]", "equation", "closed form", *(("sampled", "verdict") if lines else ())):
         table.add_column(Text(name), overflow="fold")

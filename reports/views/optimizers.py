@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from calc.mathematics.updates.check import UpdateVerdict
-from calc.mathematics.updates.cost import Cost, as_written
-from calc.mathematics.updates.rules import Rule
+from calc.mathematics.updates.cost import UpdateCost, as_written
+from calc.mathematics.updates.rules import UpdateRule
 from calc.mathematics.updates.table import RULES, WITHOUT
 from calc.options import KNOWN
 from reports.typeset.escape import visible
@@ -76,7 +76,7 @@ def _plain(text: str) -> str:
     return re.sub(r"\s*\*\s*", "·", powers).replace(" - ", " − ")
 
 
-def show(name: str, cost: Cost | None, verdict: UpdateVerdict | None, out: Console) -> None:
+def show(name: str, cost: UpdateCost | None, verdict: UpdateVerdict | None, out: Console) -> None:
     """Equations, letters, state, what is executed, and the comparison with torch where one was asked for."""
     known, rule = KNOWN.get(name), RULES.get(name)
     out.print(Text.assemble((name, "bold"), f": {known.call}" if known else ": no class of torch.optim"))
@@ -103,7 +103,7 @@ def show(name: str, cost: Cost | None, verdict: UpdateVerdict | None, out: Conso
         out.print(Text(f"{said}, of {verdict.scale:.3g}; tolerance {verdict.tolerance:.2g}: {verdict.because}", style=style))
 
 
-def _show_rule(rule: Rule, out: Console) -> None:
+def _show_rule(rule: UpdateRule, out: Console) -> None:
     table = Table.grid(padding=(0, 3))
     for equation in rule.equations:
         table.add_row(Text(f"{shown(equation.target)} ← {shown(equation.text)}", style="bold"), Text(equation.about, style="dim"))
@@ -122,7 +122,7 @@ def _show_rule(rule: Rule, out: Console) -> None:
     out.print(Text(f"source: {rule.source}", style="dim"))
 
 
-def _counts(rule: Rule) -> str:
+def _counts(rule: UpdateRule) -> str:
     found = as_written(rule)
     counts = f"{found.operations} FLOP, {found.state} bytes of state, {found.least_moved} bytes moved at least"
     return f"per parameter, as written, in fp32: {counts} (decays of 0 left out; of cases the last)"

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from calc.mathematics.strides.check import StridesVerdict
-from calc.mathematics.strides.expression import Step
-from calc.mathematics.strides.operations import Tensor
-from calc.mathematics.strides.walk import Storage, pattern
+from calc.mathematics.strides.expression import StrideStep
+from calc.mathematics.strides.operations import StridedTensor
+from calc.mathematics.strides.walk import ModelStrides, pattern
 from calc.pipeline.check import FAILED
 from calc.units import Unit
 from reports.typeset.escape import visible
@@ -19,7 +19,7 @@ from reports.typeset.numbers import amount, integer
 
 
 def show_chains(
-    x: Tensor, done: Sequence[tuple[str, Sequence[Step]]], verdicts: Sequence[Sequence[StridesVerdict]] | None, out: Console
+    x: StridedTensor, done: Sequence[tuple[str, Sequence[StrideStep]]], verdicts: Sequence[Sequence[StridesVerdict]] | None, out: Console
 ) -> None:
     """The tensor, then what each operation of each chain makes."""
     out.print(Text.assemble(("x", "bold"), f": {_layout(x)}, {x.dtype}, {amount(x.nbytes, Unit.BYTE).text}"))
@@ -53,13 +53,13 @@ def _show_verdict(v: StridesVerdict, out: Console) -> None:
     out.print(Text.assemble((v.verdict, style), visible(f": {v.call}: {said}")))
 
 
-def _layout(x: Tensor) -> str:
+def _layout(x: StridedTensor) -> str:
     layout = x.layout
     offset = f", offset {layout.offset}" if layout.offset else ""
     return f"shape {layout.shape}, strides {layout.strides}{offset}"
 
 
-def show_place(x: Tensor, index: tuple[int, ...], out: Console) -> None:
+def show_place(x: StridedTensor, index: tuple[int, ...], out: Console) -> None:
     """Where an element lies."""
     layout = x.layout
     addends = [*([str(layout.offset)] if layout.offset else []), *(f"{i}·{s}" for i, s in zip(index, layout.strides, strict=True))]
@@ -67,7 +67,7 @@ def show_place(x: Tensor, index: tuple[int, ...], out: Console) -> None:
     out.print(Text.assemble(f"\nelement {index} lies at {' + '.join(addends)} = ", (str(at), "bold"), " elements from the memory's begin"))
 
 
-def show_forward(found: Storage, verdict: StridesVerdict | None, out: Console) -> None:
+def show_forward(found: ModelStrides, verdict: StridesVerdict | None, out: Console) -> None:
     """By operator, then every result with its strides."""
     sizes = ", ".join(f"{name} = {value:,}" for name, value in found.sizes.items())
     out.print(Text.assemble((visible(found.model), "bold"), f", the forward: {visible(sizes)}"))

@@ -16,7 +16,7 @@ from calc.mathematics.formats import encode as encode_
 from calc.mathematics.formats.bits import of_bits
 from calc.mathematics.formats.encode import Encoding, decode, encode
 from calc.mathematics.formats.layouts import FORMATS, Float, named
-from calc.mathematics.formats.numbers import NAN, Number, finite, infinity, read, written
+from calc.mathematics.formats.numbers import NAN, FormatNumber, finite, infinity, read, written
 
 AS_INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 FLOATS = [f for f in FORMATS.values() if isinstance(f, Float)]
@@ -27,12 +27,12 @@ def of(name: str, text: str) -> Encoding:
     return encode(named(name), read(text))
 
 
-def number(value: float) -> Number:
+def number(value: float) -> FormatNumber:
     """A float of Python as the exact number that it is."""
     if math.isnan(value):
         return NAN
     negative = math.copysign(1, value) < 0
-    return infinity(negative) if math.isinf(value) else Number(abs(Fraction(value)), negative)
+    return infinity(negative) if math.isinf(value) else FormatNumber(abs(Fraction(value)), negative)
 
 
 def torch_code(layout: Float, value: float) -> int:

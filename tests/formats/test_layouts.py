@@ -11,19 +11,19 @@ import torch
 from calc.errors import BadInputError
 from calc.mathematics.formats import limits as limits_
 from calc.mathematics.formats.encode import decode, encode, largest_code
-from calc.mathematics.formats.layouts import FORMATS, Float, Integer, element_bytes, named
+from calc.mathematics.formats.layouts import FORMATS, Float, IntegerFormat, element_bytes, named
 from calc.mathematics.formats.limits import limit, limits
 from calc.mathematics.formats.numbers import read
 from calc.symbolic.algebra import evaluate_text
 from calc.units import ITEM_SIZE, item_size
 
 FLOATS = [f for f in FORMATS.values() if isinstance(f, Float)]
-INTEGERS = [f for f in FORMATS.values() if isinstance(f, Integer)]
+INTEGERS = [f for f in FORMATS.values() if isinstance(f, IntegerFormat)]
 OF_TORCH = [f for f in FLOATS if f.stored and f.name != "tf32"]
 SMALL = [f for f in FLOATS if f.bits <= 8] + [named("e5m6")] + [named("e3m4"), named("e6m5fn"), named("e2m4fnuz")]
 
 
-def name_of(layout: Float | Integer) -> str:
+def name_of(layout: Float | IntegerFormat) -> str:
     return layout.name
 
 
@@ -44,7 +44,7 @@ def test_the_limits_of_a_float_are_those_of_torch(layout: Float) -> None:
 
 
 @pytest.mark.parametrize("layout", [f for f in INTEGERS if f.stored], ids=name_of)
-def test_the_limits_of_an_integer_are_those_of_torch(layout: Integer) -> None:
+def test_the_limits_of_an_integer_are_those_of_torch(layout: IntegerFormat) -> None:
     """Of every integer format that torch has."""
     info = torch.iinfo(getattr(torch, layout.stored))
 
@@ -103,7 +103,7 @@ def test_a_wrong_top_exponent_code_is_noticed(specials: str, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("layout", FORMATS.values(), ids=name_of)
-def test_every_step_is_its_expression_with_the_numbers_put_in(layout: Float | Integer) -> None:
+def test_every_step_is_its_expression_with_the_numbers_put_in(layout: Float | IntegerFormat) -> None:
     """What is shown as put in comes to the value that is shown; logarithms are checked by powers of 10."""
     for step in limits(layout):
         if "log10" not in step.text:

@@ -217,7 +217,7 @@ def test_an_error_planted_in_a_count_is_noticed(plant: str, monkeypatch: pytest.
     op = at_primes("b s d, d f -> b s f")
     step = op.steps[0]
     if plant == "backward as the forward":
-        monkeypatch.setattr(steps_.Step, "backward_matmul", property(lambda self: self.matmul))
+        monkeypatch.setattr(steps_.EinsumStep, "backward_matmul", property(lambda self: self.matmul))
     wrong = {"a factor of 2": product(step.matmul.terms[0][1]), "a dropped dimension": product(step.matmul.terms[0][1][1:], 2)}
     op = replace(op, steps=(replace(step, matmul=wrong.get(plant, step.matmul)),))
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from calc.mathematics.initialization import Initial, Part
+from calc.mathematics.initialization import Initial, ModuleVariance
 from calc.mathematics.initialization.comparison import compare
 from calc.mathematics.initialization.state import VARIES, WIDE
 from reports.cli import napkin
@@ -31,7 +31,7 @@ def test_the_table_shows_laws_equations_and_a_sample() -> None:
 
 def test_a_verdict_stands_with_the_allowance_that_it_rests_on(capsys: pytest.CaptureFixture[str]) -> None:
     """Within 4 % of a sample's interval as features are many (3 %) and vary by more than an ε (1 %), and each reason with its own."""
-    part = Part("norm", 2.0, 0.0, "E", None, "", (WIDE, VARIES))
+    part = ModuleVariance("norm", 2.0, 0.0, "E", None, "", (WIDE, VARIES))
     samples = {"norm": SimpleNamespace(second=2.1, error=0.05 / 3.29, calls=1)}
     found = Initial("m", {}, (), (part,))
     show(found, compare(found, samples), terminal.console())

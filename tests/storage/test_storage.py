@@ -13,8 +13,8 @@ from calc.errors import BadInputError
 from calc.mathematics.strides import layouts, operations
 from calc.mathematics.strides.check import check
 from calc.mathematics.strides.expression import carried_out, place_of, read, shape_of
-from calc.mathematics.strides.layouts import Layout, fresh
-from calc.mathematics.strides.operations import Made, tensor
+from calc.mathematics.strides.layouts import StridedLayout, fresh
+from calc.mathematics.strides.operations import StridedResult, tensor
 
 
 def chain(shape: str, text: str, dtype: str = "fp32") -> Any:
@@ -111,12 +111,14 @@ def test_any_chain_of_operations_is_as_torch_does_it(data: st.DataObject) -> Non
 def test_an_error_planted_in_a_rule_is_noticed(plant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of the chains above is then not what torch does."""
     if plant == "row_major":
-        monkeypatch.setattr(operations, "fresh", lambda shape: Layout(tuple(shape), tuple(reversed(layouts.row_major(shape[::-1])))))
+        monkeypatch.setattr(operations, "fresh", lambda shape: StridedLayout(tuple(shape), tuple(reversed(layouts.row_major(shape[::-1])))))
     elif plant == "view without a look at strides":
-        monkeypatch.setattr(operations, "viewed", lambda layout, shape: Layout(tuple(shape), layouts.row_major(shape), layout.offset))
+        monkeypatch.setattr(
+            operations, "viewed", lambda layout, shape: StridedLayout(tuple(shape), layouts.row_major(shape), layout.offset)
+        )
     else:
         right = operations._view
-        monkeypatch.setattr(operations, "_view", lambda x, of, because: right(x, Layout(of.shape, of.strides), because))
+        monkeypatch.setattr(operations, "_view", lambda x, of, because: right(x, StridedLayout(of.shape, of.strides), because))
     found = []
     for shape, text in CHAINS:
         x = tensor(shape_of(shape))
@@ -131,14 +133,16 @@ def test_an_error_planted_in_an_operation_is_noticed(name: str, monkeypatch: pyt
     right, least, most = operations.OPERATIONS[name]
     chains = [(shape, text) for shape, text in (*CHAINS, *MORE) if f".{name}(" in text or (name == "t" and ".T" in text)]
 
-    def shifted(x: Any, *words: Any) -> Made:
+    def shifted(x: Any, *words: Any) -> StridedResult:
         made = right(x, *words)
         layout = made.tensor.layout
-        return Made(replace(made.tensor, layout=Layout(layout.shape, layout.strides, layout.offset + 1)), made.allocated, "")
+        return StridedResult(
+            replace(made.tensor, layout=StridedLayout(layout.shape, layout.strides, layout.offset + 1)), made.allocated, ""
+        )
 
-    def other(x: Any, *words: Any) -> Made:
+    def other(x: Any, *words: Any) -> StridedResult:
         made = right(x, *words)
-        return Made(made.tensor, 0 if made.allocated else 4, "")
+        return StridedResult(made.tensor, 0 if made.allocated else 4, "")
 
     for wrong in (shifted, other):
         monkeypatch.setitem(operations.OPERATIONS, name, (wrong, least, most))
@@ -241,5 +245,5 @@ def test_what_is_no_shape_is_refused_in_one_line(text: str, message: str) -> Non
 def test_a_new_tensor_is_contiguous_and_dense() -> None:
     """And one with gaps, or seen again and again, is not."""
     assert fresh((2, 3)).contiguous
-    assert not Layout((2, 3), (6, 2)).dense
-    assert not Layout((2, 3), (0, 1)).dense
+    assert not StridedLayout((2, 3), (6, 2)).dense
+    assert not StridedLayout((2, 3), (0, 1)).dense

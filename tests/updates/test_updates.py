@@ -13,7 +13,7 @@ import calc
 from calc.errors import BadInputError, MeasurementError
 from calc.mathematics.updates.check import check
 from calc.mathematics.updates.cost import as_written, executed
-from calc.mathematics.updates.rules import Equation, Rule
+from calc.mathematics.updates.rules import UpdateEquation, UpdateRule
 from calc.mathematics.updates.run import expression, operations
 from calc.mathematics.updates.table import RULES, WITHOUT, rule
 from calc.memory.per_parameter import per_parameter
@@ -56,7 +56,7 @@ def test_ten_steps_of_the_equations_are_ten_steps_of_torch(name: str) -> None:
         assert 10 == found.steps
 
 
-def planted(equation: Equation) -> Iterator[str]:
+def planted(equation: UpdateEquation) -> Iterator[str]:
     """The equation with a sign turned, an addend dropped, a factor dropped or a divisor dropped: one error each."""
     tree = ast.parse(equation.text, mode="eval")
     for node in [n for n in ast.walk(tree) if isinstance(n, ast.BinOp)]:
@@ -183,7 +183,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(name: str, values: dict[
 def test_a_rule_is_plain_data() -> None:
     """Its letters are those of its equations, its state and nothing else."""
     for of in RULES.values():
-        assert isinstance(of, Rule)
+        assert isinstance(of, UpdateRule)
         used = {str(s) for e in of.equations for s in expression(e).free_symbols}
         known = {"theta", "g", "t", *of.defaults(), *of.state, *of.single, *(e.target for e in of.equations)}
         assert used <= known, of.name

@@ -15,13 +15,13 @@ from calc.errors import NapkinError, UnknownOperatorError
 from calc.graph.forward import Amount, Instruction, Ref
 from calc.mathematics.autodiff.ir import Equations
 from calc.mathematics.autodiff.sizes import number, size
-from calc.mathematics.autodiff.views import View, Views
+from calc.mathematics.autodiff.views import NodeView, Views
 
 if TYPE_CHECKING:
     from calc.mathematics.autodiff.lift import Lifter
 
-Lifted = View | Sequence[View | None]
-Lifting = Callable[["Call"], Lifted]
+Lifted = NodeView | Sequence[NodeView | None]
+Lifting = Callable[["LiftedCall"], Lifted]
 LIFTINGS: dict[str, Lifting] = {}
 
 
@@ -55,12 +55,12 @@ def lifting_of(operator: str) -> Lifting | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class LiftedCall:
     """An instruction as a lifting sees it."""
 
     lifter: Lifter
     instruction: Instruction
-    given: Mapping[int, View] = field(default_factory=dict)
+    given: Mapping[int, NodeView] = field(default_factory=dict)
 
     @property
     def equations(self) -> Equations:
@@ -76,17 +76,17 @@ class Call:
     def raw(self, name: str, default: Any = None) -> Any:
         return next((v for n, v in self.instruction.args if n == name), default)
 
-    def tensor(self, name: str) -> View:
+    def tensor(self, name: str) -> NodeView:
         """The tensor given as ``name``; a number there is a tensor without axes."""
         return self.as_view(self.raw(name))
 
-    def tensors(self, name: str) -> list[View]:
+    def tensors(self, name: str) -> list[NodeView]:
         return [self.as_view(part) for part in self.raw(name)]
 
-    def as_view(self, value: Any) -> View:
+    def as_view(self, value: Any) -> NodeView:
         if isinstance(value, Ref):
             return self.given.get(value.value) or self.lifter.view(value.value)
-        return View(self.equations.map(number(value), (), ()), ())
+        return NodeView(self.equations.map(number(value), (), ()), ())
 
     def number(self, name: str, default: Any = None) -> sp.Expr:
         value = self.raw(name, default)
@@ -104,10 +104,10 @@ class Call:
             raise self.refusal(f"its {name} is {value.text}, which should be a plain number")
         return int(default if value is None else value)
 
-    def axis(self, view: View, name: str = "dim", default: int = -1) -> int:
+    def axis(self, view: NodeView, name: str = "dim", default: int = -1) -> int:
         return self.integer(name, default) % max(len(view.axes), 1)
 
-    def axes(self, view: View, name: str = "dim") -> list[int]:
+    def axes(self, view: NodeView, name: str = "dim") -> list[int]:
         """Axes given as a list; all of them where none is given."""
         value = self.raw(name)
         given = (value,) if isinstance(value, int) else value
@@ -125,10 +125,10 @@ class Call:
 
     # -- what most liftings are made of -------------------------------------------------------------------------------
 
-    def pointwise(self, expr: sp.Expr, views: Sequence[View], **about: Any) -> View:
+    def pointwise(self, expr: sp.Expr, views: Sequence[NodeView], **about: Any) -> NodeView:
         return self.lifter.pointwise(expr, views, **about)
 
-    def plain(self, view: View) -> int:
+    def plain(self, view: NodeView) -> int:
         """A node with the axes of the program's tensor, in order, without those of size 1."""
         return self.views.plain(view).node
 

@@ -14,8 +14,8 @@ from calc.graph.forward import Program
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.ir import Equations
 from calc.mathematics.autodiff.lift import Lifter
-from calc.mathematics.autodiff.names import Names
-from calc.mathematics.autodiff.numeric import Run, needed
+from calc.mathematics.autodiff.names import NodeNames
+from calc.mathematics.autodiff.numeric import NumericRun, needed
 from calc.mathematics.autodiff.reverse import Gradients, gradients
 from calc.mathematics.autodiff.simplify import Simplified, simplify
 
@@ -40,13 +40,13 @@ class Derived:
     notes: tuple[str, ...]
 
     @cached_property
-    def names(self) -> Names:
-        return Names(self.equations, self.forward, self.program, self.loss)
+    def names(self) -> NodeNames:
+        return NodeNames(self.equations, self.forward, self.program, self.loss)
 
     @cached_property
-    def names_apart(self) -> Names:
+    def names_apart(self) -> NodeNames:
         """Names for every step of a definition."""
-        return Names(self.equations, self.forward, self.program, self.loss, apart=True)
+        return NodeNames(self.equations, self.forward, self.program, self.loss, apart=True)
 
     @cached_property
     def of(self) -> dict[int, Simplified]:
@@ -106,7 +106,7 @@ class Derived:
 
     def values(self, sizes: Mapping[str, int], leaves: Mapping[tuple[str, str], Array]) -> tuple[float, dict[str, Array]]:
         """The loss and every parameter's gradient at ``sizes`` (of the basis symbols); a gradient that is zero is left out."""
-        run = Run(self.equations, {**sizes, **self.program.fixed}, leaves)
+        run = NumericRun(self.equations, {**sizes, **self.program.fixed}, leaves)
         ends = {n: step.node for n, w in self.parameters.items() if (step := self.of.get(w)) is not None and step.node is not None}
         try:
             loss, *arrays = run([self.loss, *ends.values()])

@@ -14,12 +14,12 @@ import sympy as sp
 from calc.errors import NapkinError, UnknownOperatorError
 from calc.graph.forward import Instruction, Program, Ref
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import LIFTINGS, Call, Lifted, Lifting, lifting_of
+from calc.mathematics.autodiff.call import LIFTINGS, Lifted, LiftedCall, Lifting, lifting_of
 from calc.mathematics.autodiff.ir import Equations, Operand, argument
 from calc.mathematics.autodiff.reverse import pulled
 from calc.mathematics.autodiff.scalar import truth, where
 from calc.mathematics.autodiff.sizes import size
-from calc.mathematics.autodiff.views import Part, View, Views, of_node
+from calc.mathematics.autodiff.views import AxisFactor, NodeView, Views, of_node
 
 # The operators that lead from what owns a storage to a view of it, each with which of its results goes on.
 Chain = tuple[tuple[int, int], ...]
@@ -37,7 +37,7 @@ class Lifter:
         self.leaves: dict[int, int] = {}  # value → node, of the leaves
         self.below: dict[int, sp.Expr] = {}  # node → the size that its numbers are below
         self.notes: list[str] = []
-        self._views: dict[int, View] = {}
+        self._views: dict[int, NodeView] = {}
         self._chain: dict[int, tuple[int, Chain]] = {}  # value → what owns its storage, and how it leads there
         self._stamp: dict[int, int] = {}
         self._writes: dict[int, int] = {}
@@ -97,7 +97,7 @@ class Lifter:
             raise UnknownOperatorError(_unknown(instruction))
         self.equations.site, self.equations.operator, self.equations.run = instruction.site, instruction.name, instruction.index
         lifted = self._lifted(function, instruction)
-        made = [lifted] if isinstance(lifted, View) else list(lifted)
+        made = [lifted] if isinstance(lifted, NodeView) else list(lifted)
         for position, (output, view) in enumerate(zip(instruction.outputs, made, strict=False)):
             if view is not None:
                 self._result(instruction, position, output, view)
@@ -105,14 +105,14 @@ class Lifter:
     def _lifted(self, function: Lifting, instruction: Instruction) -> Lifted:
         """What a lifting gives; arguments that it has no form for are a refusal that says where."""
         try:
-            return function(Call(self, instruction))
+            return function(LiftedCall(self, instruction))
         except UnknownOperatorError:
             raise
         except (NapkinError, AssertionError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
             why = str(error).partition("\n")[0] or "its arguments are of a kind that was not met before"
             raise UnknownOperatorError(f"{instruction.name} at {instruction.site} has no equation in this form: {why}") from error
 
-    def _result(self, instruction: Instruction, position: int, output: int, view: View) -> None:
+    def _result(self, instruction: Instruction, position: int, output: int, view: NodeView) -> None:
         values = self.program.values
         by_hand = bool(instruction.function) or instruction.index in self._by_hand
         if by_hand and self.active(view.node):
@@ -123,7 +123,7 @@ class Lifter:
         elif not instruction.graded and instruction.mutates and self.active(view.node):
             view = self._shifted(view, self.view(_refs(instruction.args)[0]))
         elif not instruction.graded and self.active(view.node):
-            view = View(self.equations.add(ir.Hold(view.node, _NO_GRADIENT), self.equations[view.node].shape), view.axes)
+            view = NodeView(self.equations.add(ir.Hold(view.node, _NO_GRADIENT), self.equations[view.node].shape), view.axes)
         source = next((r for r in _refs(instruction.args) if values[r].storage == values[output].storage), None)
         if instruction.mutates and source is not None:
             self._write(output, source, view)
@@ -133,9 +133,9 @@ class Lifter:
         else:
             self._set(output, view)
 
-    def _shifted(self, new: View, old: View) -> View:
+    def _shifted(self, new: NodeView, old: NodeView) -> NodeView:
         """What is written over without gradients has another value and the gradient that it had."""
-        constants = [View(self.equations.add(ir.Hold(v.node, _NO_GRADIENT), self.equations[v.node].shape), v.axes) for v in (new, old)]
+        constants = [NodeView(self.equations.add(ir.Hold(v.node, _NO_GRADIENT), self.equations[v.node].shape), v.axes) for v in (new, old)]
         return self.pointwise(argument(0) + (argument(1) - argument(2)), (old, *constants), whole=False)
 
     def _note(self, note: str) -> None:
@@ -152,13 +152,13 @@ class Lifter:
 
     # -- values and what is written over ------------------------------------------------------------------------------
 
-    def _set(self, value: int, view: View, owner: int | None = None, chain: Chain = ()) -> None:
+    def _set(self, value: int, view: NodeView, owner: int | None = None, chain: Chain = ()) -> None:
         owner = value if owner is None else owner
         self._views[value] = view
         self._chain[value] = (owner, chain)
         self._stamp[value] = self._writes.get(owner, 0)
 
-    def view(self, value: int) -> View:
+    def view(self, value: int) -> NodeView:
         """What a value holds now."""
         if value not in self._views:
             made = next((i for i in self.program.instructions if value in i.outputs), None)
@@ -169,19 +169,19 @@ class Lifter:
             self._set(value, self._replayed(self._views[owner], chain), owner, chain)
         return self._views[value]
 
-    def _replayed(self, view: View, chain: Chain) -> View:
+    def _replayed(self, view: NodeView, chain: Chain) -> NodeView:
         """``view`` of a storage through a chain of operators, each a view of the one before."""
         for index, position in chain:
             instruction = self.program.instructions[index]
             function = lifting_of(instruction.name)
             assert function is not None
-            lifted = function(Call(self, instruction, {_refs(instruction.args)[0]: view}))
-            output = lifted if isinstance(lifted, View) else lifted[position]
+            lifted = function(LiftedCall(self, instruction, {_refs(instruction.args)[0]: view}))
+            output = lifted if isinstance(lifted, NodeView) else lifted[position]
             assert output is not None
             view = output
         return view
 
-    def _write(self, output: int, source: int, view: View) -> None:
+    def _write(self, output: int, source: int, view: NodeView) -> None:
         """``view`` is written over ``source``; whatever else looks at that storage sees it."""
         owner, chain = self._chain[source]
         if chain:
@@ -194,7 +194,7 @@ class Lifter:
             a, b, c = argument(0), argument(1), argument(2)
             operands = tuple(self.equations.same(n) for n in (back, old.node, there))
             content = self.equations.map(where(sp.Gt(c, 0), a, b), operands, self.equations[old.node].shape)
-            view_of_all = View(content, old.axes)
+            view_of_all = NodeView(content, old.axes)
         else:
             view_of_all = view
         self._writes[owner] = self._writes.get(owner, 0) + 1
@@ -203,7 +203,7 @@ class Lifter:
 
     # -- element by element -------------------------------------------------------------------------------------------
 
-    def pointwise(self, expr: sp.Expr, views: Sequence[View], **about: Any) -> View:
+    def pointwise(self, expr: sp.Expr, views: Sequence[NodeView], **about: Any) -> NodeView:
         """``expr`` of the views, which are broadcast as torch does."""
         rank = max((len(v.axes) for v in views), default=0)
         views = list(views)
@@ -225,14 +225,14 @@ class Lifter:
                     shape.append(part.size)
                     for at, axis_number in there:
                         at[axis_number] = labels[j, n]  # type: ignore[index]  # none is None
-                parts.append(Part(labels.get((j, n)), part.size))
+                parts.append(AxisFactor(labels.get((j, n)), part.size))
             axes.append(tuple(parts))
         operands = tuple(Operand(v.node, tuple(at[i] for i in range(len(at)))) for v, at in zip(views, ats, strict=True))
         whole = about.pop("whole", not any(not self.equations[v.node].whole for v in views) and bool(views))
         node = self.equations.map(expr, operands, tuple(shape), whole=whole, **about)
-        return View(node, tuple(axes))
+        return NodeView(node, tuple(axes))
 
-    def truth(self, condition: Any, views: Sequence[View]) -> View:
+    def truth(self, condition: Any, views: Sequence[NodeView]) -> NodeView:
         return self.pointwise(truth(condition), views, whole=True)
 
 

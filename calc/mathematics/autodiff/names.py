@@ -19,7 +19,7 @@ _ACTIVATIONS = frozenset(
 _LAYER = re.compile(r"^((?:[^.]+\.)*?\d+)(?:\.|$)")
 
 
-class Names:
+class NodeNames:
     """Names of the nodes below ``forward``; ``inline`` are those that stand inside another's equation, ``through`` those that are only
     another tensor seen otherwise (transposed, or held constant). With ``apart`` no step but a number stands inside another's equation."""
 

@@ -19,7 +19,7 @@ from calc.symbolic.algebra import symbol
 Array = Any  # np.ndarray of float64
 
 
-class Run:
+class NumericRun:
     """Values of equations at ``sizes`` (of the basis symbols), from the ``leaves`` by (role, name)."""
 
     def __init__(self, equations: Equations, sizes: Mapping[str, int], leaves: Mapping[tuple[str, str], Array]) -> None:

@@ -35,7 +35,7 @@ def rule(*kinds: type[Any], saying: str) -> Callable[[Rule], Rule]:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class GradientShare:
     """What one equation hands to one tensor it reads: ``node`` is that share of ``target``'s gradient, nothing where it is zero."""
 
     target: int
@@ -50,7 +50,7 @@ class Gradients:
 
     loss: int
     of: Mapping[int, int]
-    shares: tuple[Share, ...]
+    shares: tuple[GradientShare, ...]
     reached: frozenset[int]
 
 
@@ -60,7 +60,7 @@ def gradients(equations: Equations, loss: int, wanted: Collection[int]) -> Gradi
         raise NapkinError(f"a gradient needs a scalar loss, and this one has {len(equations[loss].shape)} axes: reduce it to one number")
     nodes = equations.nodes[: loss + 1]
     active = _active(nodes, wanted)
-    shares: list[Share] = []
+    shares: list[GradientShare] = []
     pending: dict[int, list[int]] = {loss: [equations.map(sp.Integer(1), (), ())]}
     of: dict[int, int] = {}
     reached = {loss}
@@ -75,7 +75,7 @@ def gradients(equations: Equations, loss: int, wanted: Collection[int]) -> Gradi
             if source in active and not isinstance(node.op, ir.Hold):
                 reached.add(source)
                 share = RULES[type(node.op)](equations, node, of[node.index], i) if contributions else None
-                shares.append(Share(source, node.index, share, SAYING[type(node.op)]))
+                shares.append(GradientShare(source, node.index, share, SAYING[type(node.op)]))
                 if share is not None:
                     pending.setdefault(source, []).append(share)
     return Gradients(loss, of, tuple(shares), frozenset(reached))

@@ -1,7 +1,7 @@
 """Tensors as a program holds them, over the axes of equations.
 
-A program reshapes (B, T, d) to (B·T, d) and back, transposes, repeats: none of that computes anything. A ``View`` keeps the node and says
-which of its axes, in which order, make up each axis of the program's tensor. An axis of size 1 is made of none.
+A program reshapes (B, T, d) to (B·T, d) and back, transposes, repeats: none of that computes anything. A ``NodeView`` keeps the node and
+says which of its axes, in which order, make up each axis of the program's tensor. An axis of size 1 is made of none.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from calc.mathematics.autodiff.sizes import product, quotient, value_of
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AxisFactor:
     """One factor of an axis: axis ``axis`` of the node, or a repetition (``None``)."""
 
     axis: int | None
     size: sp.Expr
 
 
-Axis = tuple[Part, ...]
+Axis = tuple[AxisFactor, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class NodeView:
     """``axes`` of a tensor. Each axis of the node stands in them exactly once."""
 
     node: int
@@ -40,7 +40,7 @@ class View:
         return tuple(product(p.size for p in axis) for axis in self.axes)
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[AxisFactor]:
         return [part for axis in self.axes for part in axis]
 
 
@@ -48,15 +48,15 @@ class ViewError(NapkinError):
     """A tensor cannot be seen in a shape without a rearrangement that equations have no name for."""
 
 
-def of_node(equations: Equations, node: int) -> View:
+def of_node(equations: Equations, node: int) -> NodeView:
     """The node as it is. An axis of size 1 is dropped: nothing is repeated along it."""
     shape = equations[node].shape
     if any(s == 1 for s in shape):
         long_axes = [i for i, s in enumerate(shape) if s != 1]
         coordinates = tuple(ir.Index(ir.place(long_axes.index(i)) if i in long_axes else sp.Integer(0)) for i in range(len(shape)))
         dropped = equations.add(ir.Gather(node, coordinates), tuple(shape[i] for i in long_axes), name=equations[node].name)
-        return View(dropped, tuple((Part(long_axes.index(i), s),) if s != 1 else () for i, s in enumerate(shape)))
-    return View(node, tuple((Part(i, s),) for i, s in enumerate(shape)))
+        return NodeView(dropped, tuple((AxisFactor(long_axes.index(i), s),) if s != 1 else () for i, s in enumerate(shape)))
+    return NodeView(node, tuple((AxisFactor(i, s),) for i, s in enumerate(shape)))
 
 
 class Views:
@@ -71,25 +71,25 @@ class Views:
 
     # -- one axis -----------------------------------------------------------------------------------------------------
 
-    def split_part(self, view: View, part: Part, sizes: Sequence[sp.Expr]) -> tuple[View, tuple[Part, ...]]:
+    def split_part(self, view: NodeView, part: AxisFactor, sizes: Sequence[sp.Expr]) -> tuple[NodeView, tuple[AxisFactor, ...]]:
         """The view with one of its parts in several, and these."""
         if part.axis is None:
-            return self._with(view, part, made := tuple(Part(None, s) for s in sizes)), made
+            return self._with(view, part, made := tuple(AxisFactor(None, s) for s in sizes)), made
         at, more = part.axis, len(sizes) - 1
         shape = self.equations[view.node].shape
         node = self.equations.add(
             ir.Split(view.node, at, len(sizes)), (*shape[:at], *sizes, *shape[at + 1 :]), name=self.equations[view.node].name
         )
-        moved = View(node, tuple(tuple(_moved(p, at, more) for p in axis) for axis in view.axes))
-        made = tuple(Part(at + j, s) for j, s in enumerate(sizes))
+        moved = NodeView(node, tuple(tuple(_moved(p, at, more) for p in axis) for axis in view.axes))
+        made = tuple(AxisFactor(at + j, s) for j, s in enumerate(sizes))
         return self._with(moved, part, made), made
 
-    def _with(self, view: View, part: Part, made: tuple[Part, ...]) -> View:
+    def _with(self, view: NodeView, part: AxisFactor, made: tuple[AxisFactor, ...]) -> NodeView:
         """``part`` (the first that equals it) in the view as ``made``."""
         done = False
         axes = []
         for axis in view.axes:
-            parts: list[Part] = []
+            parts: list[AxisFactor] = []
             for p in axis:
                 if not done and p == part:
                     parts += made
@@ -97,15 +97,15 @@ class Views:
                 else:
                     parts.append(p)
             axes.append(tuple(parts))
-        return View(view.node, tuple(axes))
+        return NodeView(view.node, tuple(axes))
 
-    def merged(self, view: View, which: int) -> View:
+    def merged(self, view: NodeView, which: int) -> NodeView:
         """The view with axis ``which`` as one part; repetitions among several parts are written out."""
         axis = view.axes[which]
         if len(axis) <= 1:
             return view
         if all(p.axis is None for p in axis):
-            return View(view.node, (*view.axes[:which], (Part(None, view.shape[which]),), *view.axes[which + 1 :]))
+            return NodeView(view.node, (*view.axes[:which], (AxisFactor(None, view.shape[which]),), *view.axes[which + 1 :]))
         view = self.dense(view, which)
         axis = view.axes[which]
         order = [p.axis for p in view.parts if p.axis is not None]
@@ -122,24 +122,24 @@ class Views:
         )
         return self._numbered(made, [axis if i != which else None for i, axis in enumerate(view.axes)])
 
-    def _numbered(self, node: int, axes: Sequence[Axis | None]) -> View:
+    def _numbered(self, node: int, axes: Sequence[Axis | None]) -> NodeView:
         """A view of ``node``, whose axes are in the order of the parts; ``None`` is an axis that is one part now."""
         shape = self.equations[node].shape
         numbered: list[Axis] = []
         at = 0
         for axis in axes:
             if axis is None:
-                numbered.append((Part(at, shape[at]),))
+                numbered.append((AxisFactor(at, shape[at]),))
                 at += 1
                 continue
-            parts: list[Part] = []
+            parts: list[AxisFactor] = []
             for p in axis:
-                parts.append(p if p.axis is None else Part(at, p.size))
+                parts.append(p if p.axis is None else AxisFactor(at, p.size))
                 at += p.axis is not None
             numbered.append(tuple(parts))
-        return View(node, tuple(numbered))
+        return NodeView(node, tuple(numbered))
 
-    def dense(self, view: View, which: int | None = None) -> View:
+    def dense(self, view: NodeView, which: int | None = None) -> NodeView:
         """The view with its repetitions written out: those of axis ``which``, or all."""
         loose = [(i, p) for i, axis in enumerate(view.axes) for p in axis if p.axis is None and which in (None, i)]
         if not loose:
@@ -148,12 +148,12 @@ class Views:
         node = self.equations.map(ir.argument(0), (self.equations.same(view.node),), (*shape, *(p.size for _, p in loose)))
         numbers = iter(range(len(shape), len(shape) + len(loose)))
         axes = tuple(
-            tuple(Part(next(numbers), p.size) if p.axis is None and which in (None, i) else p for p in axis)
+            tuple(AxisFactor(next(numbers), p.size) if p.axis is None and which in (None, i) else p for p in axis)
             for i, axis in enumerate(view.axes)
         )
-        return View(node, axes)
+        return NodeView(node, axes)
 
-    def plain(self, view: View) -> View:
+    def plain(self, view: NodeView) -> NodeView:
         """The view with at most one part an axis and nothing repeated, its node's axes in order: as the program's tensor is."""
         view = self.dense(view)
         for which in range(len(view.axes)):
@@ -168,12 +168,12 @@ class Views:
 
     # -- shapes -------------------------------------------------------------------------------------------------------
 
-    def reshaped(self, view: View, shape: Sequence[sp.Expr]) -> View:
+    def reshaped(self, view: NodeView, shape: Sequence[sp.Expr]) -> NodeView:
         """The same elements, row after row, in another shape."""
         waiting = list(view.parts)
         axes: list[Axis] = []
         for size in shape:
-            axis: list[Part] = []
+            axis: list[AxisFactor] = []
             left = size
             while left != 1:
                 if not waiting:
@@ -195,21 +195,21 @@ class Views:
                 axis.append(first)
                 left = sp.Integer(1)
             axes.append(tuple(axis))
-        return View(view.node, tuple(axes))
+        return NodeView(view.node, tuple(axes))
 
-    def _reshaped_flat(self, view: View, shape: Sequence[sp.Expr]) -> View:
+    def _reshaped_flat(self, view: NodeView, shape: Sequence[sp.Expr]) -> NodeView:
         """By way of one axis: for sizes that do not divide each other part by part."""
-        flat = self.merged(View(view.node, (tuple(view.parts),)), 0)
+        flat = self.merged(NodeView(view.node, (tuple(view.parts),)), 0)
         if len(flat.axes[0]) == 1 and flat.axes[0][0].axis is not None:
             part = flat.axes[0][0]
             made, parts = self.split_part(flat, part, [s for s in shape if s != 1])
             left = list(parts)
-            return View(made.node, tuple(() if s == 1 else (left.pop(0),) for s in shape))
+            return NodeView(made.node, tuple(() if s == 1 else (left.pop(0),) for s in shape))
         raise ViewError("a reshape of a tensor that is repeated along several axes")
 
     # -- several tensors ----------------------------------------------------------------------------------------------
 
-    def aligned(self, views: Sequence[View], axes: Sequence[int | None]) -> list[View]:
+    def aligned(self, views: Sequence[NodeView], axes: Sequence[int | None]) -> list[NodeView]:
         """The views with the same parts along one axis: ``axes`` says which it is of each (``None``: it has none)."""
         views = list(views)
         for _ in range(8):
@@ -225,7 +225,7 @@ class Views:
             views = [v if a is None else self.merged(v, a) for v, a in zip(views, axes, strict=True)]
         raise ViewError("axes that are made of other factors in each tensor")
 
-    def _refined(self, views: Sequence[View], axes: Sequence[int | None], finest: Axis) -> list[View] | None:
+    def _refined(self, views: Sequence[NodeView], axes: Sequence[int | None], finest: Axis) -> list[NodeView] | None:
         """The views with that axis split as ``finest`` is, where it is one part elsewhere."""
         refined = []
         for view, at in zip(views, axes, strict=True):
@@ -237,19 +237,19 @@ class Views:
                 return None
         return refined
 
-    def split_part_at(self, view: View, at: int, sizes: Sequence[sp.Expr]) -> View:
+    def split_part_at(self, view: NodeView, at: int, sizes: Sequence[sp.Expr]) -> NodeView:
         """The view with axis ``at``, which is one part, in several."""
         part = view.axes[at][0]
         if part.axis is None:
-            return View(view.node, (*view.axes[:at], tuple(Part(None, s) for s in sizes), *view.axes[at + 1 :]))
+            return NodeView(view.node, (*view.axes[:at], tuple(AxisFactor(None, s) for s in sizes), *view.axes[at + 1 :]))
         made, parts = self.split_part(view, part, sizes)
-        return View(made.node, (*made.axes[:at], parts, *made.axes[at + 1 :]))
+        return NodeView(made.node, (*made.axes[:at], parts, *made.axes[at + 1 :]))
 
 
-def _moved(part: Part, at: int | None, more: int) -> Part:
+def _moved(part: AxisFactor, at: int | None, more: int) -> AxisFactor:
     if part.axis is None or at is None or part.axis <= at:
         return part
-    return Part(part.axis + more, part.size)
+    return AxisFactor(part.axis + more, part.size)
 
 
 def _sizes(axis: Axis) -> tuple[sp.Expr, ...]:

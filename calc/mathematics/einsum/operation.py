@@ -10,7 +10,7 @@ from calc.errors import BadInputError
 from calc.mathematics.einsum.counts import Count, product, total
 from calc.mathematics.einsum.order import best, left_to_right
 from calc.mathematics.einsum.pattern import Pattern
-from calc.mathematics.einsum.steps import REDUCTIONS, Step, operand_names, rearrange, reduce, repeat
+from calc.mathematics.einsum.steps import REDUCTIONS, EinsumStep, operand_names, rearrange, reduce, repeat
 
 CONVENTION = (
     "one multiply-add is 2 FLOP, a reduction of n elements n - 1; bytes: every step reads each of its operands once and writes its result"
@@ -40,7 +40,7 @@ class Operation:
     item_size: int
     reduction: str
     equation: str
-    steps: tuple[Step, ...]
+    steps: tuple[EinsumStep, ...]
     how: str
     plain: Count
     gradients: tuple[Gradient, ...]
@@ -127,7 +127,7 @@ def _product(pattern: Pattern) -> str:
 # -- one operand -------------------------------------------------------------------------------------------------------------------
 
 
-def _of_one(pattern: Pattern, sizes: Mapping[str, int], reduction: str) -> tuple[Step, str, Gradient, str]:
+def _of_one(pattern: Pattern, sizes: Mapping[str, int], reduction: str) -> tuple[EinsumStep, str, Gradient, str]:
     before, after = pattern.operands[0].names, pattern.result.names
     gone = tuple(name for name in before if name not in after)
     new = tuple(name for name in after if name not in before)

@@ -12,20 +12,20 @@ from dataclasses import dataclass
 
 from calc.mathematics.einsum.counts import Count, total
 from calc.mathematics.einsum.pattern import Pattern
-from calc.mathematics.einsum.steps import Step, contract, operand_names
+from calc.mathematics.einsum.steps import EinsumStep, contract, operand_names
 
 Tree = str | tuple["Tree", "Tree"]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ContractionOrder:
     """The pairwise contractions in order; ``how`` names the search that chose the order."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[EinsumStep, ...]
     how: str
 
 
-def left_to_right(pattern: Pattern) -> tuple[Step, ...]:
+def left_to_right(pattern: Pattern) -> tuple[EinsumStep, ...]:
     """The first two operands, then their result with the next."""
     names = operand_names(pattern)
     tree: Tree = names[0]
@@ -34,15 +34,15 @@ def left_to_right(pattern: Pattern) -> tuple[Step, ...]:
     return _steps(pattern, tree)
 
 
-def best(pattern: Pattern, sizes: Mapping[str, int]) -> Order:
+def best(pattern: Pattern, sizes: Mapping[str, int]) -> ContractionOrder:
     """The least order at ``sizes``; from left to right where one of them is not known."""
     names = operand_names(pattern)
     if len(names) < 3:
-        return Order(left_to_right(pattern), "two operands have one order")
+        return ContractionOrder(left_to_right(pattern), "two operands have one order")
     if any(name not in sizes for name in pattern.names):
-        return Order(left_to_right(pattern), "from left to right: which order is least depends on sizes that are not given")
+        return ContractionOrder(left_to_right(pattern), "from left to right: which order is least depends on sizes that are not given")
     pairs = _least(pattern, sizes, names)
-    return Order(_steps(pattern, pairs), "the least of all orders at these sizes")
+    return ContractionOrder(_steps(pattern, pairs), "the least of all orders at these sizes")
 
 
 def alternatives(pattern: Pattern) -> tuple[tuple[str, Count], ...]:
@@ -99,9 +99,9 @@ def _kept(pattern: Pattern, chosen: int) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(name for names in inside for name in names) if name in needed)
 
 
-def _steps(pattern: Pattern, tree: Tree) -> tuple[Step, ...]:
+def _steps(pattern: Pattern, tree: Tree) -> tuple[EinsumStep, ...]:
     names = operand_names(pattern)
-    steps: list[Step] = []
+    steps: list[EinsumStep] = []
 
     def visit(node: Tree) -> tuple[str, int]:
         if isinstance(node, str):

@@ -18,7 +18,7 @@ REDUCTIONS = ("sum", "mean", "max", "min", "prod")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EinsumStep:
     """``inputs`` (name, dimensions) into ``out``; ``first`` are (name, dimensions) summed alone before the product.
 
     ``matmul`` and ``elementwise`` are FLOPs; ``elements`` are read and written.
@@ -54,7 +54,7 @@ def operand_names(pattern: Pattern) -> tuple[str, ...]:
     return tuple("ABCDEFGHIJKL"[: len(pattern.operands)])
 
 
-def contract(left: str, right: str, out: str, of_left: Sequence[str], of_right: Sequence[str], of_out: Sequence[str]) -> Step:
+def contract(left: str, right: str, out: str, of_left: Sequence[str], of_right: Sequence[str], of_out: Sequence[str]) -> EinsumStep:
     """The product of two operands with the dimensions of ``kept`` left."""
     firsts, operands = [], []
     for name, mine, other in ((left, of_left, of_right), (right, of_right, of_left)):
@@ -74,7 +74,7 @@ def contract(left: str, right: str, out: str, of_left: Sequence[str], of_right: 
         because += f"; {' and '.join(f'{_list(alone)} of {name}' for name, alone in firsts)} summed before"
     elements = total((product(of_left), product(of_right), product(of_out)))
     inputs = ((left, tuple(of_left)), (right, tuple(of_right)))
-    return Step("contract", inputs, (out, tuple(of_out)), tuple(firsts), matmul, elementwise, elements, because)
+    return EinsumStep("contract", inputs, (out, tuple(of_out)), tuple(firsts), matmul, elementwise, elements, because)
 
 
 def _sum_of(before: Sequence[str], after: Sequence[str]) -> Count:
@@ -85,7 +85,7 @@ def _list(names: Sequence[str]) -> str:
     return ", ".join(names)
 
 
-def reduce(pattern: Pattern, how: str) -> Step:
+def reduce(pattern: Pattern, how: str) -> EinsumStep:
     """One operand with some of its dimensions reduced by ``how``."""
     before, after = pattern.operands[0].names, pattern.result.names
     gone = tuple(name for name in before if name not in after)
@@ -95,7 +95,7 @@ def reduce(pattern: Pattern, how: str) -> Step:
     return _single(f"reduce by {how}", pattern, flops, total((product(before), product(after))), because)
 
 
-def repeat(pattern: Pattern, sizes: Mapping[str, int]) -> Step:
+def repeat(pattern: Pattern, sizes: Mapping[str, int]) -> EinsumStep:
     """One operand along new dimensions."""
     new = [name for name in pattern.result.names if name not in pattern.operands[0].names]
     wide = [tuple(name for name in group if sizes.get(name) != 1) for group in pattern.result.groups]
@@ -104,7 +104,7 @@ def repeat(pattern: Pattern, sizes: Mapping[str, int]) -> Step:
     return _single("repeat", pattern, Count(), Count(), f"{_list(new)} with stride 0: a view, no element is read or written")
 
 
-def rearrange(pattern: Pattern, sizes: Mapping[str, int]) -> Step:
+def rearrange(pattern: Pattern, sizes: Mapping[str, int]) -> EinsumStep:
     """One operand with its dimensions in another order, split or merged."""
     scattered = _scattered(pattern, set(), sizes)
     if scattered:
@@ -131,7 +131,7 @@ def _moved(pattern: Pattern) -> Count:
     return total((product(pattern.operands[0].names), product(pattern.result.names)))
 
 
-def _single(kind: str, pattern: Pattern, flops: Count, elements: Count, because: str) -> Step:
+def _single(kind: str, pattern: Pattern, flops: Count, elements: Count, because: str) -> EinsumStep:
     (name,) = operand_names(pattern)
     inputs = ((name, pattern.operands[0].names),)
-    return Step(kind, inputs, ("Y", pattern.result.names), (), Count(), flops, elements, because)
+    return EinsumStep(kind, inputs, ("Y", pattern.result.names), (), Count(), flops, elements, because)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calc.errors import BadInputError
-from calc.mathematics.formats.encode import Encoding, Step, decode, encode, fields_of
-from calc.mathematics.formats.layouts import Format, Integer
+from calc.mathematics.formats.encode import Encoding, EncodingStep, decode, encode, fields_of
+from calc.mathematics.formats.layouts import Format, IntegerFormat
 from calc.mathematics.formats.limits import limit
 from calc.mathematics.formats.numbers import written
 
@@ -32,19 +32,23 @@ def _bits(layout: Format, text: str) -> int:
     return int(digits, base)
 
 
-def _decoding(layout: Format, code: int) -> tuple[Step, ...]:
+def _decoding(layout: Format, code: int) -> tuple[EncodingStep, ...]:
     """How a finite number is read off its bits."""
     value = decode(layout, code)
-    if isinstance(layout, Integer) or value.kind != "finite":
+    if isinstance(layout, IntegerFormat) or value.kind != "finite":
         return ()
     rest = code % (1 << (layout.bits - 1))
     stored, fraction = divmod(rest, 1 << layout.fraction)
     bias, m = int(limit(layout, "bias")), layout.fraction
     power = f"{stored} - {bias} = {stored - bias}" if stored else f"1 - {bias} = {1 - bias}"
-    lines = [Step("exponent", power, "the code less the bias" if stored else "code 0 is for 0 and the subnormals: the exponent of code 1")]
+    lines = [
+        EncodingStep(
+            "exponent", power, "the code less the bias" if stored else "code 0 is for 0 and the subnormals: the exponent of code 1"
+        )
+    ]
     lines.append(
-        Step("fraction", f"{'1 + ' if stored else ''}{fraction}/2**{m}", "with the leading 1" if stored else "without a leading 1")
+        EncodingStep("fraction", f"{'1 + ' if stored else ''}{fraction}/2**{m}", "with the leading 1" if stored else "without a leading 1")
     )
     sign = "-" if value.negative else ""
     whole = f"{sign}({'1 + ' if stored else ''}{fraction}/2**{m}) * 2**{stored - bias if stored else 1 - bias} = {written(value)}"
-    return (*lines, Step("value", whole, "sign, fraction and power"))
+    return (*lines, EncodingStep("value", whole, "sign, fraction and power"))

@@ -8,7 +8,7 @@ from typing import Any
 from calc.mathematics.formats.encode import Encoding
 from calc.mathematics.formats.layouts import Float, Format, element_bytes
 from calc.mathematics.formats.limits import limits
-from calc.mathematics.formats.numbers import Number, decimal, written
+from calc.mathematics.formats.numbers import FormatNumber, decimal, written
 
 
 def document(layout: Format, encoding: Encoding | None = None) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def _value(value: Fraction | None) -> dict[str, str | None]:
     return {"value": str(value), "decimal": None if "/" in digits else digits}
 
 
-def _number(number: Number | None) -> dict[str, str | None] | None:
+def _number(number: FormatNumber | None) -> dict[str, str | None] | None:
     """Infinities, NaN and the sign of 0 are in ``decimal``; their ``value`` is no rational and null."""
     if number is None:
         return None

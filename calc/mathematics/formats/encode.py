@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.errors import BadInputError
-from calc.mathematics.formats.layouts import FORMATS, Float, Format, Integer
+from calc.mathematics.formats.layouts import FORMATS, Float, Format, IntegerFormat
 from calc.mathematics.formats.limits import limit
-from calc.mathematics.formats.numbers import NAN, Number, finite, infinity, written
+from calc.mathematics.formats.numbers import NAN, FormatNumber, finite, infinity, written
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EncodingStep:
     """One step of an encoding: the name of the value, its text, and the reason."""
 
     name: str
@@ -31,17 +31,17 @@ class Encoding:
     """
 
     format: str
-    given: Number
+    given: FormatNumber
     code: int
     fields: tuple[tuple[str, str], ...]
-    value: Number
+    value: FormatNumber
     kind: str
-    below: Number | None
-    above: Number | None
+    below: FormatNumber | None
+    above: FormatNumber | None
     spacing: Fraction | None
     overflow: bool
     underflow: bool
-    steps: tuple[Step, ...]
+    steps: tuple[EncodingStep, ...]
     notes: tuple[str, ...]
 
     @property
@@ -72,18 +72,18 @@ def largest_code(layout: Float) -> int:
     return {"ieee": all_ones - (1 << m), "fn": all_ones - 1}.get(layout.specials, all_ones)
 
 
-def decode(layout: Format, code: int) -> Number:
+def decode(layout: Format, code: int) -> FormatNumber:
     """What a code stands for. Raises ``BadInputError`` beyond the codes of the format."""
     if not 0 <= code < 2**layout.bits:
         raise BadInputError(f"{layout.name} has no code {str(code)[:40]}: its {layout.bits} bits hold 0 to 2**{layout.bits} - 1")
-    if isinstance(layout, Integer):
+    if isinstance(layout, IntegerFormat):
         return finite(Fraction(code - 2**layout.bits if layout.signed and code >> (layout.bits - 1) else code))
     negative, rest = bool(code >> (layout.bits - 1)), code % 2 ** (layout.bits - 1)
     if layout.specials == "fnuz" and negative and not rest:
         return NAN
     if rest > largest_code(layout):
         return infinity(negative) if layout.specials == "ieee" and rest == largest_code(layout) + 1 else NAN
-    return Number(_magnitude(layout, rest), negative)
+    return FormatNumber(_magnitude(layout, rest), negative)
 
 
 def _magnitude(layout: Float, rest: int) -> Fraction:
@@ -93,12 +93,12 @@ def _magnitude(layout: Float, rest: int) -> Fraction:
     return (1 + part) * Fraction(2) ** (stored - 1 + emin) if stored else part * Fraction(2) ** emin
 
 
-def encode(layout: Format, number: Number) -> Encoding:
+def encode(layout: Format, number: FormatNumber) -> Encoding:
     """``number`` rounded once into a format. An integer format refuses what is no number; infinities and NaN need a float."""
-    return _integer(layout, number) if isinstance(layout, Integer) else _float(layout, number)
+    return _integer(layout, number) if isinstance(layout, IntegerFormat) else _float(layout, number)
 
 
-def _float(layout: Float, number: Number) -> Encoding:
+def _float(layout: Float, number: FormatNumber) -> Encoding:
     spacing = _spacing(layout, number.size) if number.kind == "finite" else None
     rest, overflow = _code(layout, number, spacing)
     sign = int(number.negative and number.kind != "nan" and not (layout.specials == "fnuz" and rest in (0, _nan(layout))))
@@ -113,7 +113,7 @@ def _float(layout: Float, number: Number) -> Encoding:
     )  # fmt: skip
 
 
-def _code(layout: Float, number: Number, spacing: Fraction | None) -> tuple[int, bool]:
+def _code(layout: Float, number: FormatNumber, spacing: Fraction | None) -> tuple[int, bool]:
     """The code without its sign, and whether the number is beyond the largest."""
     top = largest_code(layout)
     if number.kind == "nan":
@@ -164,7 +164,7 @@ def _kind(layout: Float, rest: int) -> str:
     return "zero" if not rest else "subnormal" if rest < 2**layout.fraction else "normal"
 
 
-def _neighbours(layout: Float, value: Number) -> tuple[Number | None, Number | None]:
+def _neighbours(layout: Float, value: FormatNumber) -> tuple[FormatNumber | None, FormatNumber | None]:
     if value.kind == "nan":
         return None, None
     top = largest_code(layout)
@@ -173,11 +173,11 @@ def _neighbours(layout: Float, value: Number) -> tuple[Number | None, Number | N
     return _at(layout, signed - 1, top), _at(layout, signed + 1, top)
 
 
-def _at(layout: Float, signed: int, top: int) -> Number | None:
+def _at(layout: Float, signed: int, top: int) -> FormatNumber | None:
     """The number so many places from 0, up or down."""
     if abs(signed) > top:
         return infinity(signed < 0) if layout.specials == "ieee" and abs(signed) == top + 1 else None
-    return Number(_magnitude(layout, abs(signed)), signed < 0)
+    return FormatNumber(_magnitude(layout, abs(signed)), signed < 0)
 
 
 def _rest_of(layout: Float, size: Fraction) -> int:
@@ -197,7 +197,7 @@ def fields_of(layout: Format, code: int) -> tuple[tuple[str, str], ...]:
 _BECOMES = {"infinity": "becomes infinity", "nan": "becomes NaN", "largest": "stays at the largest"}
 
 
-def _steps(layout: Float, number: Number, rest: int, spacing: Fraction | None, overflow: bool) -> tuple[Step, ...]:
+def _steps(layout: Float, number: FormatNumber, rest: int, spacing: Fraction | None, overflow: bool) -> tuple[EncodingStep, ...]:
     if spacing is None or not number.size:
         return ()
     bias, e = int(limit(layout, "bias")), _binade(layout, number.size)
@@ -205,22 +205,24 @@ def _steps(layout: Float, number: Number, rest: int, spacing: Fraction | None, o
     scaled = number.size / spacing
     what = f"2**{e} <= |x| < 2**{e + 1}" if normal else f"|x| < 2**{e}"
     why = "the power of two at or below the number" if normal else "the smallest exponent: there is no leading 1, the number is subnormal"
-    lines = [Step("exponent", f"{what}, so the exponent is {e}", why)]
+    lines = [EncodingStep("exponent", f"{what}, so the exponent is {e}", why)]
     if normal and not overflow:
-        lines.append(Step("exponent code", f"{e} + {bias} = {e + bias} = {e + bias:0{layout.exponent}b}", f"the bias is {bias}"))
-    lines.append(Step("in units of the last place", f"|x| / 2**{e - layout.fraction} = {_short(scaled)}", "the spacing of numbers there"))
+        lines.append(EncodingStep("exponent code", f"{e} + {bias} = {e + bias} = {e + bias:0{layout.exponent}b}", f"the bias is {bias}"))
+    lines.append(
+        EncodingStep("in units of the last place", f"|x| / 2**{e - layout.fraction} = {_short(scaled)}", "the spacing of numbers there")
+    )
     rounded = round(scaled)
     tie = "a tie goes to the even one" if scaled.denominator == 2 else "to the nearest"
-    lines.append(Step("rounded", f"{rounded}", tie if scaled.denominator != 1 else "nothing to round: the number is in the format"))
+    lines.append(EncodingStep("rounded", f"{rounded}", tie if scaled.denominator != 1 else "nothing to round: the number is in the format"))
     if overflow:
-        at = f"{rounded} * 2**{e - layout.fraction} is beyond the largest, {written(Number(limit(layout, 'largest')))}"
-        lines.append(Step("overflow", at, _BECOMES[layout.overflow]))
+        at = f"{rounded} * 2**{e - layout.fraction} is beyond the largest, {written(FormatNumber(limit(layout, 'largest')))}"
+        lines.append(EncodingStep("overflow", at, _BECOMES[layout.overflow]))
         return tuple(lines)
     stored, fraction = divmod(rest, 2**layout.fraction)
     shown = f"{fraction} = {fraction:0{layout.fraction}b}"
     carried = f"exponent code {stored}, " if stored != (e + bias if normal else 0) else ""
     why = "the leading 1 is not stored" if stored else "without a leading 1"
-    lines.append(Step("fraction", f"{carried}{shown}", f"{why}; the rounding carries into the exponent" if carried else why))
+    lines.append(EncodingStep("fraction", f"{carried}{shown}", f"{why}; the rounding carries into the exponent" if carried else why))
     return tuple(lines)
 
 
@@ -239,7 +241,7 @@ _SATURATES = (
 )
 
 
-def _notes(layout: Float, number: Number, code: int, overflow: bool) -> tuple[str, ...]:
+def _notes(layout: Float, number: FormatNumber, code: int, overflow: bool) -> tuple[str, ...]:
     notes = []
     if overflow and layout.overflow == "largest":
         notes.append(_SATURATES)
@@ -260,7 +262,7 @@ def _wider(layout: Float) -> tuple[str, ...]:
     return ("fp64", "fp32") if layout.bits < 32 else ("fp64",) if layout.bits < 64 else ()
 
 
-def _by_way_of(names: tuple[str, ...], layout: Float, number: Number) -> int | None:
+def _by_way_of(names: tuple[str, ...], layout: Float, number: FormatNumber) -> int | None:
     """The code that is reached through other formats, where there are any."""
     if number.kind != "finite" or not names:
         return None
@@ -271,7 +273,7 @@ def _by_way_of(names: tuple[str, ...], layout: Float, number: Number) -> int | N
     return _signed_code(layout, number)
 
 
-def _signed_code(layout: Float, number: Number) -> int:
+def _signed_code(layout: Float, number: FormatNumber) -> int:
     rest, _ = _code(layout, number, _spacing(layout, number.size) if number.kind == "finite" else None)
     if layout.specials == "fnuz" and rest in (0, _nan(layout)):
         return rest
@@ -281,7 +283,7 @@ def _signed_code(layout: Float, number: Number) -> int:
 # -- integers --------------------------------------------------------------------------------------------------------------------
 
 
-def _integer(layout: Integer, number: Number) -> Encoding:
+def _integer(layout: IntegerFormat, number: FormatNumber) -> Encoding:
     given = number.value
     if given is None:
         raise BadInputError(f"{layout.name} holds whole numbers only: {written(number)} needs a floating-point format")
@@ -290,9 +292,9 @@ def _integer(layout: Integer, number: Number) -> Encoding:
     clamped = min(max(nearest, low), high)
     code = int(clamped) % 2**layout.bits
     overflow = clamped != nearest
-    steps = [Step("rounded", str(nearest), "to the nearest whole number, ties to the even one")]
+    steps = [EncodingStep("rounded", str(nearest), "to the nearest whole number, ties to the even one")]
     if overflow:
-        steps.append(Step("overflow", f"{nearest} is outside {low} to {high}", "kept at the nearest bound, as quantisation does"))
+        steps.append(EncodingStep("overflow", f"{nearest} is outside {low} to {high}", "kept at the nearest bound, as quantisation does"))
     notes = ("a cast in C or torch drops the fraction instead, and is undefined out of range",) if overflow or nearest != given else ()
     return Encoding(
         layout.name, number, code, fields_of(layout, code), finite(clamped), "zero" if not clamped else "integer",

@@ -46,7 +46,7 @@ class Float:
 
 
 @dataclass(frozen=True, slots=True)
-class Integer:
+class IntegerFormat:
     """An integer of ``bits``, in two's complement where it has a sign."""
 
     name: str
@@ -61,7 +61,7 @@ class Integer:
         return (("sign", 1), ("others", self.bits - 1)) if self.signed else (("magnitude", self.bits),)
 
 
-Format = Float | Integer
+Format = Float | IntegerFormat
 
 _NAMED: tuple[Format, ...] = (
     Float("fp64", 11, 52, stored="float64", about="IEEE 754 binary64"),
@@ -76,13 +76,13 @@ _NAMED: tuple[Format, ...] = (
     Float("fp6-e3m2", 3, 2, "finite", "", "largest", "every code is a number"),
     Float("fp6-e2m3", 2, 3, "finite", "", "largest", "every code is a number"),
     Float("fp4-e2m1", 2, 1, "finite", "", "largest", "every code is a number; two in a byte"),
-    Integer("int64", 64, stored="int64"),
-    Integer("int32", 32, stored="int32"),
-    Integer("int16", 16, stored="int16"),
-    Integer("int8", 8, stored="int8"),
-    Integer("uint8", 8, signed=False, stored="uint8"),
-    Integer("int4", 4, about="two in a byte"),
-    Integer("uint4", 4, signed=False, about="two in a byte"),
+    IntegerFormat("int64", 64, stored="int64"),
+    IntegerFormat("int32", 32, stored="int32"),
+    IntegerFormat("int16", 16, stored="int16"),
+    IntegerFormat("int8", 8, stored="int8"),
+    IntegerFormat("uint8", 8, signed=False, stored="uint8"),
+    IntegerFormat("int4", 4, about="two in a byte"),
+    IntegerFormat("uint4", 4, signed=False, about="two in a byte"),
 )
 FORMATS: dict[str, Format] = {f.name: f for f in _NAMED}
 _SHORT = {"e4m3": "fp8-e4m3", "e4m3fn": "fp8-e4m3", "fp8-e4m3fn": "fp8-e4m3", "half": "fp16", "double": "fp64", "fp4": "fp4-e2m1"}

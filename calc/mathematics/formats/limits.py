@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from calc.mathematics.formats.layouts import Float, Format, Integer
+from calc.mathematics.formats.layouts import Float, Format, IntegerFormat
 from calc.symbolic.exact import evaluate_text
 
 
@@ -26,7 +26,7 @@ class Limit:
 @cache
 def limits(layout: Format) -> tuple[Limit, ...]:
     """Every limit of a format, in the order in which they follow from one another."""
-    return _of_integer(layout) if isinstance(layout, Integer) else _of_float(layout)
+    return _of_integer(layout) if isinstance(layout, IntegerFormat) else _of_float(layout)
 
 
 @cache
@@ -119,7 +119,7 @@ def _log10(power_of_two: int) -> int:
     return digits
 
 
-def _of_integer(layout: Integer) -> tuple[Limit, ...]:
+def _of_integer(layout: IntegerFormat) -> tuple[Limit, ...]:
     steps = _Steps(b=layout.bits)
     if layout.signed:
         steps.add("largest", "2**(b - 1) - 1", "half of the codes are below 0, one is 0")

@@ -17,7 +17,7 @@ _SPECIAL = re.compile(r"([+-]?)(inf|infinity|nan)", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class FormatNumber:
     """``kind`` is finite, infinity or nan; ``size`` the absolute value of a finite one. ``negative`` also tells -0 from 0."""
 
     size: Fraction
@@ -32,18 +32,18 @@ class Number:
         return -self.size if self.negative else self.size
 
 
-def infinity(negative: bool = False) -> Number:
-    return Number(Fraction(0), negative, "infinity")
+def infinity(negative: bool = False) -> FormatNumber:
+    return FormatNumber(Fraction(0), negative, "infinity")
 
 
-def finite(value: Fraction) -> Number:
-    return Number(abs(value), value < 0)
+def finite(value: Fraction) -> FormatNumber:
+    return FormatNumber(abs(value), value < 0)
 
 
-NAN = Number(Fraction(0), kind="nan")
+NAN = FormatNumber(Fraction(0), kind="nan")
 
 
-def read(text: str) -> Number:
+def read(text: str) -> FormatNumber:
     """The exact number that ``text`` writes: ``0.01``, ``-0``, ``1e-8``, ``0x1.8p3``, ``inf``, ``nan``."""
     if len(text) > _LONGEST:
         raise BadInputError(f"a number of {len(text)} characters is too long: at most {_LONGEST}")
@@ -53,7 +53,7 @@ def read(text: str) -> Number:
             whole, part = match[2] or "", match[3] or ""
             power = _power(text, match[4] or "0")
             digits = Fraction(int(whole + part, base), per_digit ** len(part))
-            return Number(digits * Fraction(exponent_of) ** power, match[1] == "-")
+            return FormatNumber(digits * Fraction(exponent_of) ** power, match[1] == "-")
     special = _SPECIAL.fullmatch(text)
     if special is None:
         raise BadInputError(f"cannot read {text[:40]!r} as a number: write 0.01, 1e-8, -0, 0x1.8p3, inf or nan")
@@ -89,7 +89,7 @@ def _exponents(denominator: int) -> tuple[int, int, int]:
     return counts[0], counts[1], denominator
 
 
-def written(number: Number) -> str:
+def written(number: FormatNumber) -> str:
     """A number in full: ``-0``, ``0.15625``, ``inf``."""
     sign = "-" if number.negative else ""
     if number.kind == "finite":

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 # Where what no submodule runs is recorded.
 WHOLE, LOSS = "(model)", "(loss)"
 
-__all__ = ["WHOLE", "Drawn", "Initial", "Part", "Unknown", "initial"]
+__all__ = ["WHOLE", "Initial", "ModuleVariance", "ParameterVariance", "Unknown", "initial"]
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class ParameterVariance:
     """A parameter: its law at these sizes, and E[w²] as an expression in them (a number where no expression fits)."""
 
     name: str
@@ -42,7 +42,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ModuleVariance:
     """A module's result: E[x²] = ``equation`` = ``second`` at the sizes. ``unknown`` says why there is none."""
 
     site: str
@@ -61,8 +61,8 @@ class Initial:
 
     model: str
     sizes: Mapping[str, int]
-    drawn: tuple[Drawn, ...]
-    parts: tuple[Part, ...]
+    drawn: tuple[ParameterVariance, ...]
+    parts: tuple[ModuleVariance, ...]
 
 
 def initial(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None) -> Initial:
@@ -82,7 +82,9 @@ def initial(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options
     texts = expressions(lambda at: {n: d.law for n, d in drawn(spec, _free(spec, at))[0].items()}, values, free)
     draws = Draws({n: d.law for n, d in parameters.items()}, {n: d.law for n, d in inputs.items()}, texts)
     states = moments_of(program, draws, symbol_values)
-    laws = tuple(Drawn(n, d.law, texts.get(n, f"{d.law.second:.6g}") if d.law else "", d.made_by) for n, d in parameters.items())
+    laws = tuple(
+        ParameterVariance(n, d.law, texts.get(n, f"{d.law.second:.6g}") if d.law else "", d.made_by) for n, d in parameters.items()
+    )
     return Initial(spec.name, values, laws, tuple(_parts(program, states)))
 
 
@@ -92,7 +94,7 @@ def _free(spec: Spec, sizes: Mapping[str, int]) -> dict[str, int]:
     return {name: size for name, size in sizes.items() if not dims[name].tied}
 
 
-def _parts(program: Program, states: list[State]) -> list[Part]:
+def _parts(program: Program, states: list[State]) -> list[ModuleVariance]:
     """The last value that each module makes, itself or through its children."""
     last: dict[str, int] = {}
     for instruction in program.instructions:
@@ -107,11 +109,13 @@ def _parts(program: Program, states: list[State]) -> list[Part]:
     return [_part(site, states[value], called) for site, value in inner_first]
 
 
-def _part(site: str, state: State, called: Mapping[str, str]) -> Part:
+def _part(site: str, state: State, called: Mapping[str, str]) -> ModuleVariance:
     if isinstance(state, Moments):
-        return Part(site, state.second, state.mean, _shown(state.equation, called), _simplified(state.closed), state.because, state.rests)
+        return ModuleVariance(
+            site, state.second, state.mean, _shown(state.equation, called), _simplified(state.closed), state.because, state.rests
+        )
     why = state.why if isinstance(state, Unknown) else "its values are not drawn"
-    return Part(site, None, None, "", None, "", (), why)
+    return ModuleVariance(site, None, None, "", None, "", (), why)
 
 
 def _shown(equation: str, called: Mapping[str, str]) -> str:

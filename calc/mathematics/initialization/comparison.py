@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from calc.mathematics.initialization import WHOLE, Initial, Part
+from calc.mathematics.initialization import WHOLE, Initial, ModuleVariance
 from calc.mathematics.initialization.state import OFF
 
 INSIDE, WITHIN, FAILED, NOT_DERIVED, NOT_SAMPLED = "inside", "within", "failed", "not derived", "not sampled"
@@ -26,10 +26,10 @@ class Sample(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class SampleComparison:
     """``low`` … ``high`` is the sample's interval; ``allowed`` is the part of its ends by which a moment outside may miss them."""
 
-    part: Part
+    part: ModuleVariance
     low: float | None
     sampled: float | None
     high: float | None
@@ -38,25 +38,25 @@ class Compared:
     allowed: float = 0.0
 
 
-def compare(initial: Initial, samples: Mapping[str, Sample]) -> list[Compared]:
+def compare(initial: Initial, samples: Mapping[str, Sample]) -> list[SampleComparison]:
     """One line for each module that was derived or sampled, in the order of the forward."""
     return [_compared(part, samples.get("" if part.site == WHOLE else part.site)) for part in initial.parts]
 
 
-def _compared(part: Part, sample: Sample | None) -> Compared:
+def _compared(part: ModuleVariance, sample: Sample | None) -> SampleComparison:
     if sample is None:
-        return Compared(part, None, None, None, NOT_SAMPLED, "the module returns no tensor of floats, or is never called itself")
+        return SampleComparison(part, None, None, None, NOT_SAMPLED, "the module returns no tensor of floats, or is never called itself")
     low, high = sample.second - SPREAD * sample.error, sample.second + SPREAD * sample.error
     if part.second is None:
-        return Compared(part, low, sample.second, high, NOT_DERIVED, part.unknown)
+        return SampleComparison(part, low, sample.second, high, NOT_DERIVED, part.unknown)
     if sample.calls > 1:
-        return Compared(part, low, sample.second, high, NOT_DERIVED, "the module runs several times in a forward")
+        return SampleComparison(part, low, sample.second, high, NOT_DERIVED, "the module runs several times in a forward")
     if low <= part.second <= high:
-        return Compared(part, low, sample.second, high, INSIDE)
+        return SampleComparison(part, low, sample.second, high, INSIDE)
     off = sum(OFF[rest] for rest in part.rests)
     near = (1 - off) * low <= part.second <= (1 + off) * high
     because = "; ".join(part.rests) or "rests on nothing but the laws"
-    return Compared(part, low, sample.second, high, WITHIN if near else FAILED, because, off)
+    return SampleComparison(part, low, sample.second, high, WITHIN if near else FAILED, because, off)
 
 
 def percent(allowed: float) -> str:

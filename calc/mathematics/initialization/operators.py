@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from calc.mathematics.initialization import rules
-from calc.mathematics.initialization.rules import State, Step
-from calc.mathematics.initialization.state import APART, FLAT, Fixed, Moments, Table, Unknown
+from calc.mathematics.initialization.rules import BoundInstruction, State
+from calc.mathematics.initialization.state import APART, FLAT, Fixed, Moments, Unknown, WeightLaw
 
 
 def flat(values: Any) -> list[Any]:
@@ -27,8 +27,8 @@ PARTS = frozenset("split split_with_sizes chunk unbind slice select narrow roll 
 PRODUCTS = frozenset("mm addmm matmul linear convolution bmm".split())  # noqa: SIM905  # names of operators
 
 
-def result(step: Step) -> State | list[State]:
-    states = [a for a in flat(step.args.values()) if isinstance(a, Moments | Table | Unknown)]
+def result(step: BoundInstruction) -> State | list[State]:
+    states = [a for a in flat(step.args.values()) if isinstance(a, Moments | WeightLaw | Unknown)]
     if not states:
         return _fixed(step)
     if step.name in SAME:
@@ -44,7 +44,7 @@ def result(step: Step) -> State | list[State]:
     return step.refuse()
 
 
-def _fixed(step: Step) -> State:
+def _fixed(step: BoundInstruction) -> State:
     if step.name in ("cos", "sin"):
         return Fixed(angle=(step.name, step.refs["self"]))
     if step.name == "arange":
@@ -55,17 +55,17 @@ def _fixed(step: Step) -> State:
     return Fixed()
 
 
-def _carried(step: Step) -> State:
+def _carried(step: BoundInstruction) -> State:
     x = step.args.get("src" if step.name == "copy_" else "self")
-    if isinstance(x, Table):
+    if isinstance(x, WeightLaw):
         shape = step.results[0]
         return replace(x, shape=shape)
     return x if isinstance(x, Moments | Fixed | Unknown) else step.refuse()
 
 
-def _parts(step: Step) -> State | list[State]:
+def _parts(step: BoundInstruction) -> State | list[State]:
     x = step.args.get("self")
-    if isinstance(x, Table):
+    if isinstance(x, WeightLaw):
         return [replace(x, shape=shape) for shape in step.results]
     if not isinstance(x, Moments):
         return step.refuse()
@@ -73,10 +73,10 @@ def _parts(step: Step) -> State | list[State]:
     return [replace(x, sources=frozenset({step.fresh + i}), because="a part of it") for i in range(len(step.results))]
 
 
-def _joined(step: Step) -> State:
+def _joined(step: BoundInstruction) -> State:
     """Parts side by side: an element picked at random is of each as often as it is large."""
     tensors = step.args.get("tensors", ())
-    if not all(isinstance(each, Moments | Table) for each in tensors):
+    if not all(isinstance(each, Moments | WeightLaw) for each in tensors):
         return step.refuse("joins values of which one is not drawn")
     parts = [_drawn(each, step.fresh + i) for i, each in enumerate(tensors)]
     if len({(p.second, p.mean, p.shared) for p in parts}) == 1:
@@ -90,25 +90,25 @@ def _joined(step: Step) -> State:
     return moments.saying(" + ".join(f"{w:.6g}*({{p{i}}})" for i, w in enumerate(shares)), **names).resting(FLAT)
 
 
-def _product(step: Step) -> State:
+def _product(step: BoundInstruction) -> State:
     left, right, bias = step.args.get("self"), step.args.get("mat2"), None
     if step.name == "addmm":
         left, right, bias = step.args.get("mat1"), step.args.get("mat2"), step.args.get("self")
-    if step.name == "bmm" or not (isinstance(left, Moments | Unknown) and isinstance(right, Table)):
+    if step.name == "bmm" or not (isinstance(left, Moments | Unknown) and isinstance(right, WeightLaw)):
         return step.refuse("multiplies two values of which none is a fresh matrix")
     return rules.affine(step, left, right, right.shape[0], f"({step.texts['mat2'][0]})", bias)
 
 
-def _linear(step: Step) -> State:
+def _linear(step: BoundInstruction) -> State:
     x, weight = step.args.get("input"), step.args.get("weight")
-    if not (isinstance(x, Moments | Unknown) and isinstance(weight, Table)):
+    if not (isinstance(x, Moments | Unknown) and isinstance(weight, WeightLaw)):
         return step.refuse("multiplies two values of which none is a fresh matrix")
     return rules.affine(step, x, weight, weight.shape[-1], f"({step.texts['weight'][-1]})", step.args.get("bias"))
 
 
-def _convolution(step: Step) -> State:
+def _convolution(step: BoundInstruction) -> State:
     x, weight = step.args.get("input"), step.args.get("weight")
-    if not (isinstance(x, Moments | Unknown) and isinstance(weight, Table)) or step.args.get("transposed"):
+    if not (isinstance(x, Moments | Unknown) and isinstance(weight, WeightLaw)) or step.args.get("transposed"):
         return step.refuse("is no convolution with a fresh kernel")
     taps = 1.0
     for axis, (side, kernel) in enumerate(zip(step.shapes["input"][2:], weight.shape[2:], strict=True)):
@@ -127,9 +127,9 @@ def _inside(side: int, kernel: int, stride: int, padding: int, dilation: int, re
     return met / results
 
 
-def _embedding(step: Step) -> State:
+def _embedding(step: BoundInstruction) -> State:
     weight, indices = step.args.get("weight"), step.args.get("indices")
-    if not isinstance(weight, Table) or not isinstance(indices, Fixed):
+    if not isinstance(weight, WeightLaw) or not isinstance(indices, Fixed):
         return step.refuse()
     rows = weight.shape[0]
     distinct = indices.distinct
@@ -140,11 +140,11 @@ def _embedding(step: Step) -> State:
     return moments if distinct else moments.resting(APART)
 
 
-def _add(step: Step, sign: float = 1.0) -> State:
+def _add(step: BoundInstruction, sign: float = 1.0) -> State:
     x, y, alpha = step.args.get("self"), step.args.get("other"), step.args.get("alpha", 1)
     if isinstance(y, int | float) and isinstance(x, Moments):
         return replace(x, mean=x.mean + sign * y * alpha, second=x.second + 2 * sign * x.mean * y * alpha + (y * alpha) ** 2, normal=False)
-    if isinstance(x, Moments | Table) and isinstance(y, Moments | Table):
+    if isinstance(x, Moments | WeightLaw) and isinstance(y, Moments | WeightLaw):
         return rules.added(step, _drawn(x, step.fresh), _drawn(y, step.fresh), sign * float(alpha))
     return step.refuse()
 
@@ -157,7 +157,7 @@ def _drawn(x: Any, fresh: int) -> Moments:
     return moments.saying("{w}", w=x)
 
 
-def _mul(step: Step) -> State:
+def _mul(step: BoundInstruction) -> State:
     x, y = step.args.get("self"), step.args.get("other")
     if isinstance(y, Moments) and not isinstance(x, Moments):
         x, y = y, x
@@ -165,7 +165,7 @@ def _mul(step: Step) -> State:
         return step.refuse()
     if isinstance(y, int | float):
         return replace(x.scaled(y), because=f"{y:.6g}² × E[x²] {x.second:.6g}")
-    if isinstance(y, Table):
+    if isinstance(y, WeightLaw):
         return rules.scaled_by_table(x, y)
     if isinstance(y, Fixed) and y.angle is not None:
         return rules.turned(x, y.angle)
@@ -174,12 +174,12 @@ def _mul(step: Step) -> State:
     return rules.multiplied(step, x, y) if isinstance(y, Moments) else step.refuse("multiplies by fixed numbers that have no rule")
 
 
-def _div(step: Step) -> State:
+def _div(step: BoundInstruction) -> State:
     x, y = step.args.get("self"), step.args.get("other")
     return x.scaled(1 / y) if isinstance(x, Moments) and isinstance(y, int | float) and y else step.refuse()
 
 
-def _layer_norm(step: Step) -> list[State]:
+def _layer_norm(step: BoundInstruction) -> list[State]:
     x, shape = step.args.get("input"), step.args.get("normalized_shape", ())
     if isinstance(x, Unknown):
         return [rules.normalised_unknown(step, x, step.args.get("weight"), step.args.get("bias")), x, x]
@@ -190,7 +190,7 @@ def _layer_norm(step: Step) -> list[State]:
     return [normalized, Unknown("the mean of a norm"), Unknown("the rate of a norm")]
 
 
-def _rms_norm(step: Step) -> State:
+def _rms_norm(step: BoundInstruction) -> State:
     x = step.args.get("input")
     if isinstance(x, Unknown):
         return rules.normalised_unknown(step, x, step.args.get("weight"), None)
@@ -201,7 +201,7 @@ def _rms_norm(step: Step) -> State:
     return rules.normalised(step, x, over, 1.1920929e-07 if eps is None else eps, step.args.get("weight"), None, centred=False)
 
 
-def _batch_norm(step: Step) -> State:
+def _batch_norm(step: BoundInstruction) -> State:
     x = step.args.get("input")
     if isinstance(x, Unknown):
         return rules.normalised_unknown(step, x, step.args.get("weight"), step.args.get("bias"))
@@ -214,7 +214,7 @@ def _batch_norm(step: Step) -> State:
     return rules.normalised(step, varying, over, step.args["eps"], step.args.get("weight"), step.args.get("bias"), centred=True)
 
 
-def _pow(step: Step) -> State:
+def _pow(step: BoundInstruction) -> State:
     x = step.args.get("self")
     if isinstance(x, Moments) and step.args.get("exponent") == 2:
         return rules.squared(step, x)
@@ -223,7 +223,7 @@ def _pow(step: Step) -> State:
     return step.refuse()
 
 
-def _mean(step: Step) -> State:
+def _mean(step: BoundInstruction) -> State:
     x, dims = step.args.get("self"), step.args.get("dim")
     shape = step.shapes["self"]
     if not isinstance(x, Moments) or not isinstance(dims, tuple) or {int(d) % len(shape) for d in dims} != {len(shape) - 1}:
@@ -231,7 +231,7 @@ def _mean(step: Step) -> State:
     return rules.mean_of(step, x, shape[-1])
 
 
-def _root(step: Step) -> State:
+def _root(step: BoundInstruction) -> State:
     x = step.args.get("self")
     return rules.of_even(step, x, _ROOTS[step.name]) if isinstance(x, Moments) else step.refuse()
 
@@ -239,7 +239,7 @@ def _root(step: Step) -> State:
 _ROOTS: dict[str, Callable[[float], float]] = {"rsqrt": lambda v: v**-0.5, "sqrt": math.sqrt, "reciprocal": lambda v: 1 / v}
 
 
-def _attention(step: Step) -> State:
+def _attention(step: BoundInstruction) -> State:
     scale = step.args.get("scale")
     if step.args.get("attn_mask") is not None or step.args.get("attn_bias") is not None:
         return step.refuse("has a mask that is data")
@@ -250,7 +250,7 @@ def _attention(step: Step) -> State:
     return rules.averaged(step, q, k, v, scale if isinstance(scale, int | float) else width**-0.5, bool(step.args.get("is_causal")))
 
 
-def _dropout(step: Step) -> State:
+def _dropout(step: BoundInstruction) -> State:
     x, p = step.args.get("input"), step.args.get("p", step.args.get("prob"))
     if not isinstance(x, Moments) or not isinstance(p, int | float) or p >= 1:
         return step.refuse()
@@ -263,7 +263,7 @@ OF_UNKNOWN = frozenset(
     t permute""".split()  # noqa: SIM905  # names of operators
 )
 
-_RULES: dict[str, Callable[[Step], State | list[State]]] = {
+_RULES: dict[str, Callable[[BoundInstruction], State | list[State]]] = {
     "mm": _product,
     "addmm": _product,
     "bmm": _product,

@@ -13,13 +13,13 @@ from typing import Any
 
 from calc.mathematics.initialization import spread
 from calc.mathematics.initialization.moments import GELU, GELU_TANH, RELU, SIGMOID, SILU, TANH, Activation
-from calc.mathematics.initialization.state import ANEW, FLAT, VARIES, WIDE, Fixed, Moments, Table, Unknown
+from calc.mathematics.initialization.state import ANEW, FLAT, VARIES, WIDE, Fixed, Moments, Unknown, WeightLaw
 
-State = Moments | Fixed | Table | Unknown
+State = Moments | Fixed | WeightLaw | Unknown
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BoundInstruction:
     """An instruction with its operands looked up: ``args`` by name, ``shapes`` and ``refs`` (values) of tensor operands, sizes as
     numbers and as text, ``parts`` the shapes of a list of them. ``fresh`` names what is drawn here first."""
 
@@ -43,12 +43,12 @@ class Step:
         return Unknown(f"aten.{self.name} at {self.site} {why}")
 
 
-def affine(step: Step, x: Moments | Unknown, weight: Table, fan_in: float, fan_text: str, bias: State | None) -> State:
+def affine(step: BoundInstruction, x: Moments | Unknown, weight: WeightLaw, fan_in: float, fan_text: str, bias: State | None) -> State:
     """y = W x + b, the matrix drawn with mean 0."""
     if abs(weight.mean) > 1e-12 * math.sqrt(weight.second):
         return step.refuse(f"multiplies by {weight.name}, whose mean is not 0")
     plus = 0.0
-    if isinstance(bias, Table):
+    if isinstance(bias, WeightLaw):
         if bias.mean:
             return step.refuse(f"adds {bias.name}, whose mean is not 0")
         plus = bias.second
@@ -60,12 +60,12 @@ def affine(step: Step, x: Moments | Unknown, weight: Table, fan_in: float, fan_t
     text = f"fan-in {fan_in:g} × E[w²] {weight.second:.6g} × E[x²] {x.second:.6g}" + (f" + E[b²] {plus:.6g}" if plus else "")
     rests = (*x.rests, *((ANEW,) if weight.again else ()))
     moments = Moments(0.0, gain * x.second + plus, gain * x.shared + plus, True, frozenset({step.fresh}), text, rests, step.label)
-    if isinstance(bias, Table) and plus:
+    if isinstance(bias, WeightLaw) and plus:
         return moments.saying("{n}*{w}*({x}) + {b}", n=fan_text, w=weight, x=x, b=bias)
     return moments.saying("{n}*{w}*({x})", n=fan_text, w=weight, x=x)
 
 
-def activation(step: Step, x: Moments, f: Activation) -> State:
+def activation(step: BoundInstruction, x: Moments, f: Activation) -> State:
     """f(x) of a normal x."""
     if not x.normal or abs(x.mean) > 1e-9:
         return step.refuse("is applied to what is not close to normal with mean 0")
@@ -76,7 +76,7 @@ def activation(step: Step, x: Moments, f: Activation) -> State:
     return moments.resting(WIDE).saying(template, x=x)
 
 
-def added(step: Step, x: Moments, y: Moments, sign: float = 1.0) -> State:
+def added(step: BoundInstruction, x: Moments, y: Moments, sign: float = 1.0) -> State:
     """x ± y, independent."""
     turned = _rotated(x, y, sign)
     if turned is not None:
@@ -106,7 +106,7 @@ def _rotated(x: Moments, y: Moments, sign: float) -> Moments | None:
     return replace(x, second=x.angle[2], shared=0.0, angle=None, sources=x.sources | y.sources, because=text)
 
 
-def multiplied(step: Step, x: Moments, y: Moments) -> State:
+def multiplied(step: BoundInstruction, x: Moments, y: Moments) -> State:
     """x y, independent; x² of a normal x."""
     if step.same:
         return squared(step, x)
@@ -120,13 +120,13 @@ def multiplied(step: Step, x: Moments, y: Moments) -> State:
     return moments.saying("({x})*({y})", x=x, y=y)
 
 
-def _by_even(step: Step, x: Moments, rate: Moments) -> Moments:
+def _by_even(step: BoundInstruction, x: Moments, rate: Moments) -> Moments:
     """Times a number that hardly varies."""
     moments = replace(x.scaled(rate.mean), because=f"{rate.mean:.6g}² × E[x²] {x.second:.6g}", site=step.label, even=x.even)
     return moments.saying("({x})*{r}", x=x, r=rate).resting(*rate.rests, WIDE)
 
 
-def mean_of(step: Step, x: Moments, over: int) -> Moments:
+def mean_of(step: BoundInstruction, x: Moments, over: int) -> Moments:
     """A mean over so many features of one position."""
     second = x.mean**2 + (x.second - x.mean**2) / over
     text = f"mean of {over}: E = {x.mean:.6g}"
@@ -134,7 +134,7 @@ def mean_of(step: Step, x: Moments, over: int) -> Moments:
     return moments.saying("{x}", x=x).resting(WIDE)
 
 
-def of_even(step: Step, x: Moments, f: Callable[[float], float]) -> State:
+def of_even(step: BoundInstruction, x: Moments, f: Callable[[float], float]) -> State:
     """A function of what hardly varies."""
     if not x.even or x.mean <= 0:
         return step.refuse("is applied to what is no mean over features")
@@ -142,7 +142,7 @@ def of_even(step: Step, x: Moments, f: Callable[[float], float]) -> State:
     return replace(x, mean=value, second=value**2, shared=value**2, because=f"of {x.mean:.6g}", site=step.label).saying(f"{value**2:.6g}")
 
 
-def squared(step: Step, x: Moments) -> State:
+def squared(step: BoundInstruction, x: Moments) -> State:
     if not x.normal:
         return step.refuse("squares what is not close to normal")
     q, c = x.second, x.shared
@@ -150,7 +150,7 @@ def squared(step: Step, x: Moments) -> State:
     return moments.resting(WIDE).saying("3*({x})**2", x=x)
 
 
-def scaled_by_table(x: Moments, table: Table) -> Moments:
+def scaled_by_table(x: Moments, table: WeightLaw) -> Moments:
     """An elementwise weight, as a norm's."""
     text = f"E[w²] {table.second:.6g} × E[x²] {x.second:.6g}"
     return replace(x, mean=x.mean * table.mean, second=x.second * table.second, shared=x.shared * table.second, because=text, angle=None)
@@ -161,19 +161,19 @@ def turned(x: Moments, angle: tuple[str, int]) -> Moments:
     return replace(x, angle=(*angle, x.second), second=x.second / 2, normal=False)
 
 
-def normalised_unknown(step: Step, x: Unknown, weight: State | None, bias: State | None) -> State:
+def normalised_unknown(step: BoundInstruction, x: Unknown, weight: State | None, bias: State | None) -> State:
     """What a norm makes of a value that is normal and unknown else: 1, and its own weight and bias."""
     if not x.normal:
         return x
     moments = Moments(0.0, 1.0, 0.0, True, x.sources, "a norm's result", (VARIES,), step.label).saying("1")
-    if isinstance(weight, Table) and (weight.second, weight.mean) != (1.0, 1.0):
+    if isinstance(weight, WeightLaw) and (weight.second, weight.mean) != (1.0, 1.0):
         moments = scaled_by_table(moments, weight).saying("{w}", w=weight)
-    if isinstance(bias, Table) and bias.second:
+    if isinstance(bias, WeightLaw) and bias.second:
         moments = replace(moments, second=moments.second + bias.second, shared=moments.shared + bias.second, mean=moments.mean + bias.mean)
     return moments
 
 
-def normalised(step: Step, x: Moments, over: int, eps: float, weight: State | None, bias: State | None, centred: bool) -> State:
+def normalised(step: BoundInstruction, x: Moments, over: int, eps: float, weight: State | None, bias: State | None, centred: bool) -> State:
     """(x - mean)/√(variance + ε) over so many features, or x/√(E[x²] + ε); then the norm's own weight and bias."""
     of_mean = (x.second - x.mean**2) / over if centred else 0.0
     spread_ = x.second - (x.mean**2 if centred else 0.0) - of_mean
@@ -187,15 +187,15 @@ def normalised(step: Step, x: Moments, over: int, eps: float, weight: State | No
     moments = Moments(mean, second, shared, x.normal, x.sources, text, x.rests, step.label).resting(WIDE)
     inside = f"({{x}})*(1 - 1/{over})" if centred else "({x})"
     template = f"({inside}/({inside} + {eps:g}))"
-    if isinstance(weight, Table) and (weight.second, weight.mean) != (1.0, 1.0):
+    if isinstance(weight, WeightLaw) and (weight.second, weight.mean) != (1.0, 1.0):
         moments, template = scaled_by_table(moments, weight), f"({weight.law})*{template}"
-    if isinstance(bias, Table) and bias.second:
+    if isinstance(bias, WeightLaw) and bias.second:
         moments = replace(moments, second=moments.second + bias.second, shared=moments.shared + bias.second, mean=moments.mean + bias.mean)
         template += f" + {bias.law}"
     return replace(moments, because=text).saying(template, x=x)
 
 
-def averaged(step: Step, q: State, k: State, v: State, scale: float, causal: bool) -> State:
+def averaged(step: BoundInstruction, q: State, k: State, v: State, scale: float, causal: bool) -> State:
     """Attention: a weighted mean of the values."""
     if not (isinstance(q, Moments) and isinstance(k, Moments) and isinstance(v, Moments)):
         return step.refuse("attends to what has no moments")

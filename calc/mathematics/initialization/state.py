@@ -51,7 +51,7 @@ class Moments:
     def scaled(self, by: float) -> Moments:
         return replace(self, mean=self.mean * by, second=self.second * by**2, shared=self.shared * by**2)
 
-    def saying(self, template: str, **parts: Moments | Table | str) -> Moments:
+    def saying(self, template: str, **parts: Moments | WeightLaw | str) -> Moments:
         """With its equation and closed form: ``template`` with the operands by name, and without a closed form once that is long."""
         named = template.format(**{k: _named(v) for k, v in parts.items()})
         inside = {k: v.closed if isinstance(v, Moments) else _named(v) for k, v in parts.items()}
@@ -86,7 +86,7 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class WeightLaw:
     """A parameter, as the operand of a product: its law's moments, E[w²] as text, and whether it has been multiplied by before."""
 
     name: str
@@ -100,10 +100,10 @@ class Table:
 _LONGEST = 160
 
 
-def _named(part: Moments | Table | str) -> str:
+def _named(part: Moments | WeightLaw | str) -> str:
     if isinstance(part, str):
         return part
-    return f"({part.law})" if isinstance(part, Table) else f"E2[{part.site!r}]"
+    return f"({part.law})" if isinstance(part, WeightLaw) else f"E2[{part.site!r}]"
 
 
 def _tidy(text: str) -> str:

@@ -13,8 +13,8 @@ from calc.graph.forward import Amount, Instruction, Program, Ref
 from calc.mathematics.autodiff import sizes as expressions
 from calc.mathematics.autodiff.dimensions import in_dimensions
 from calc.mathematics.initialization.operators import OF_UNKNOWN, PARTS, PRODUCTS, SAME, flat, result
-from calc.mathematics.initialization.rules import State, Step
-from calc.mathematics.initialization.state import Fixed, Moments, Table, Unknown
+from calc.mathematics.initialization.rules import BoundInstruction, State
+from calc.mathematics.initialization.state import Fixed, Moments, Unknown, WeightLaw
 from calc.symbolic.algebra import symbol
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.laws import Law
@@ -61,7 +61,7 @@ class _Walk:
             law = self.draws.parameters.get(name)
             if law is None:
                 return Unknown(f"parameter {name} is made by operators that have no law here")
-            return Table(name, law.mean, law.second, self._shapes[value], self.draws.texts.get(name, f"{law.second:.6g}"))
+            return WeightLaw(name, law.mean, law.second, self._shapes[value], self.draws.texts.get(name, f"{law.second:.6g}"))
         if role == "input":
             law = self.draws.inputs.get(name)
             if law is None:
@@ -81,7 +81,7 @@ class _Walk:
             if name in instruction.mutates and isinstance(argument, Ref):
                 self.states[argument.value] = self.states[instruction.outputs[0]] if instruction.outputs else step.refuse()
 
-    def _step(self, instruction: Instruction) -> Step:
+    def _step(self, instruction: Instruction) -> BoundInstruction:
         args: dict[str, Any] = {}
         shapes: dict[str, tuple[int, ...]] = {}
         texts: dict[str, tuple[str, ...]] = {}
@@ -91,15 +91,15 @@ class _Walk:
                 shapes[name] = self._shapes[argument.value]
                 texts[name] = tuple(self.written(s) for s in self.program.values[argument.value].shape)
         refs = {name: a.value for name, a in instruction.args if isinstance(a, Ref)}
-        args = {k: replace(v, again=True) if isinstance(v, Table) and v.name in self.used else v for k, v in args.items()}
+        args = {k: replace(v, again=True) if isinstance(v, WeightLaw) and v.name in self.used else v for k, v in args.items()}
         bare = instruction.name.removeprefix("aten.").partition(".")[0]
         if bare in PRODUCTS:
-            self.used.update(a.name for a in args.values() if isinstance(a, Table))
+            self.used.update(a.name for a in args.values() if isinstance(a, WeightLaw))
         results = tuple(self._shapes[o] for o in instruction.outputs)
         joined = next((a for _, a in instruction.args if isinstance(a, tuple)), ())
         parts = tuple(self._shapes[a.value] for a in joined if isinstance(a, Ref))
         fresh = instruction.outputs[0] if instruction.outputs else -1
-        return Step(bare, instruction.site, args, shapes, texts, results, fresh, refs, self.label(instruction), parts)
+        return BoundInstruction(bare, instruction.site, args, shapes, texts, results, fresh, refs, self.label(instruction), parts)
 
     def label(self, instruction: Instruction) -> str:
         """What a result is called: its module, and where that has made others before, which of them."""

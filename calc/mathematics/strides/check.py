@@ -8,9 +8,9 @@ from typing import Any
 
 from calc.errors import BadInputError
 from calc.mathematics.formats.layouts import named
-from calc.mathematics.strides.expression import Call, Step
-from calc.mathematics.strides.operations import Tensor
-from calc.mathematics.strides.walk import ALLOCATES, Row, Storage, storage
+from calc.mathematics.strides.expression import MethodCall, StrideStep
+from calc.mathematics.strides.operations import StridedTensor
+from calc.mathematics.strides.walk import ALLOCATES, ModelStrides, StrideRow, storage
 from calc.options import Options
 from calc.pipeline.check import EXACT, FAILED
 from calc.spec import Spec
@@ -28,7 +28,7 @@ class StridesVerdict:
     measured: str
 
 
-def check(x: Tensor, steps: Sequence[Step]) -> tuple[StridesVerdict, ...]:
+def check(x: StridedTensor, steps: Sequence[StrideStep]) -> tuple[StridesVerdict, ...]:
     """Makes the tensor for real and does the same to it."""
     copied = max([x.nbytes, *(s.made.allocated for s in steps if s.made is not None)])
     if copied > _LARGEST:
@@ -39,11 +39,11 @@ def check(x: Tensor, steps: Sequence[Step]) -> tuple[StridesVerdict, ...]:
     return tuple(_judged(step, theirs) for step, theirs in zip(steps, real, strict=True))
 
 
-def _given(call: Call) -> tuple[Any, ...]:
+def _given(call: MethodCall) -> tuple[Any, ...]:
     return (named(call.arguments[0]).stored,) if call.name == "to" else call.arguments
 
 
-def _judged(step: Step, theirs: Any) -> StridesVerdict:
+def _judged(step: StrideStep, theirs: Any) -> StridesVerdict:
     if step.made is None or theirs.refused:
         both = step.made is None and bool(theirs.refused)
         return StridesVerdict(step.call.text, EXACT if both else FAILED, step.refused or "made", theirs.refused or "made")
@@ -57,7 +57,7 @@ def _said(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: 
     return f"{shape} strides {strides} offset {offset} {dtype}, {'the same' if shared else 'other'} memory of {nbytes:,} bytes"
 
 
-def check_forward(spec: Spec, traced: Storage, options: Options | None = None) -> StridesVerdict:
+def check_forward(spec: Spec, traced: ModelStrides, options: Options | None = None) -> StridesVerdict:
     """Runs the forward for real at the spec's small sizes: every result in order, and the bytes of every allocation, are the same."""
     from calc.measure.forward_storage import given
 
@@ -73,7 +73,7 @@ def check_forward(spec: Spec, traced: Storage, options: Options | None = None) -
     return StridesVerdict(f"result {first + 1} of the forward at {at}", FAILED, *both)
 
 
-def _row(row: Row) -> tuple[Any, ...]:
+def _row(row: StrideRow) -> tuple[Any, ...]:
     return (row.operator, *row.at, row.dtype, row.allocated if row.kind == ALLOCATES else 0)
 
 

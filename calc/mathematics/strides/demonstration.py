@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.mathematics.strides.expression import Step, carried_out, read
-from calc.mathematics.strides.operations import Tensor, tensor
+from calc.mathematics.strides.expression import StrideStep, carried_out, read
+from calc.mathematics.strides.operations import StridedTensor, tensor
 
 SHAPE = (4, 4)
 # What is asked of each: an operation, where the layout allows it and where it does not.
@@ -22,7 +22,7 @@ CHAINS = (
 )
 
 
-def demonstration(dtype: str = "fp32") -> tuple[Tensor, tuple[tuple[str, tuple[Step, ...]], ...]]:
+def demonstration(dtype: str = "fp32") -> tuple[StridedTensor, tuple[tuple[str, tuple[StrideStep, ...]], ...]]:
     """The matrix, and each chain carried out on it."""
     x = tensor(SHAPE, dtype)
     return x, tuple((text, carried_out(x, read(text))) for text in CHAINS)

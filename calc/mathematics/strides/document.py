@@ -7,12 +7,14 @@ from typing import Any
 
 from calc.derive.to_json import number
 from calc.mathematics.strides.check import StridesVerdict
-from calc.mathematics.strides.expression import Step
-from calc.mathematics.strides.operations import Tensor
-from calc.mathematics.strides.walk import Storage
+from calc.mathematics.strides.expression import StrideStep
+from calc.mathematics.strides.operations import StridedTensor
+from calc.mathematics.strides.walk import ModelStrides
 
 
-def chains(x: Tensor, done: Sequence[tuple[str, Sequence[Step]]], verdicts: Sequence[Sequence[StridesVerdict]] | None) -> dict[str, Any]:
+def chains(
+    x: StridedTensor, done: Sequence[tuple[str, Sequence[StrideStep]]], verdicts: Sequence[Sequence[StridesVerdict]] | None
+) -> dict[str, Any]:
     """The ``"schema": 1`` document of chains on a tensor."""
     made: list[dict[str, Any]] = [{"expression": text, "steps": [_step(s) for s in steps]} for text, steps in done]
     for at, chain in enumerate(made):
@@ -20,7 +22,7 @@ def chains(x: Tensor, done: Sequence[tuple[str, Sequence[Step]]], verdicts: Sequ
     return {"schema": 1, "tensor": _tensor(x), "chains": made}
 
 
-def _tensor(x: Tensor) -> dict[str, Any]:
+def _tensor(x: StridedTensor) -> dict[str, Any]:
     layout = x.layout
     return {
         "shape": [number(n) for n in layout.shape],
@@ -32,7 +34,7 @@ def _tensor(x: Tensor) -> dict[str, Any]:
     }
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: StrideStep) -> dict[str, Any]:
     if step.made is None:
         return {"operation": step.call.text, "result": None, "allocated": None, "because": step.refused}
     made = step.made
@@ -43,7 +45,7 @@ def _verdict(v: StridesVerdict) -> dict[str, str]:
     return {"what": v.call, "verdict": v.verdict, "derived": v.derived, "measured": v.measured}
 
 
-def forward(storage: Storage, verdict: StridesVerdict | None) -> dict[str, Any]:
+def forward(storage: ModelStrides, verdict: StridesVerdict | None) -> dict[str, Any]:
     """The ``"schema": 1`` document of a model's forward."""
     return {
         "schema": 1,

@@ -10,7 +10,7 @@ from typing import Any
 
 from calc.dimensions import parse_size
 from calc.errors import BadInputError
-from calc.mathematics.strides.operations import OPERATIONS, Made, Tensor, index
+from calc.mathematics.strides.operations import OPERATIONS, StridedResult, StridedTensor, index
 
 _LONGEST = 400
 _MOST_DIMENSIONS = 8
@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"-?\d{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class MethodCall:
     """One operation: the name of a method with its arguments, or ``[]`` with its indices. ``text`` is how it is written."""
 
     name: str
@@ -28,11 +28,11 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StrideStep:
     """What a call makes; ``refused`` says why it cannot, and then nothing follows."""
 
-    call: Call
-    made: Made | None
+    call: MethodCall
+    made: StridedResult | None
     refused: str = ""
 
 
@@ -44,7 +44,7 @@ def shape_of(text: str) -> tuple[int, ...]:
     return tuple(parse_size(f"size {at + 1} of the shape", part.strip()) for at, part in enumerate(parts))
 
 
-def place_of(text: str, of: Tensor) -> tuple[int, ...]:
+def place_of(text: str, of: StridedTensor) -> tuple[int, ...]:
     """``"1,2"`` → the indices of an element."""
     parts = [part.strip() for part in text.split(",")]
     shape = of.layout.shape
@@ -56,7 +56,7 @@ def place_of(text: str, of: Tensor) -> tuple[int, ...]:
     return indices
 
 
-def read(text: str) -> tuple[Call, ...]:
+def read(text: str) -> tuple[MethodCall, ...]:
     """The calls of a chain that begins with x, in order."""
     if len(text) > _LONGEST:
         raise BadInputError(f"an expression of {len(text)} characters is too long: at most {_LONGEST}")
@@ -67,28 +67,31 @@ def read(text: str) -> tuple[Call, ...]:
     return tuple(_calls(tree, text))
 
 
-def _calls(node: ast.expr, text: str) -> list[Call]:
+def _calls(node: ast.expr, text: str) -> list[MethodCall]:
     match node:
         case ast.Name(id="x"):
             return []
         case ast.Attribute(value=inner, attr="T"):
-            return [*_calls(inner, text), Call("t", (), "T")]
+            return [*_calls(inner, text), MethodCall("t", (), "T")]
         case ast.Call(func=ast.Attribute(value=inner, attr=name), args=args, keywords=[]) if name in OPERATIONS or name in _CASTS:
             arguments = tuple(_argument(a, text) for a in args)
             if name in _CASTS and not arguments:
-                return [*_calls(inner, text), Call("to", (_CASTS[name],), f"{name}()")]
+                return [*_calls(inner, text), MethodCall("to", (_CASTS[name],), f"{name}()")]
             if name in OPERATIONS:
                 _, least, most = OPERATIONS[name]
                 _require_arguments(name, arguments, least, most)
-                return [*_calls(inner, text), Call(name, arguments, f"{name}({', '.join(ast.unparse(a) for a in args)})")]
+                return [*_calls(inner, text), MethodCall(name, arguments, f"{name}({', '.join(ast.unparse(a) for a in args)})")]
         case ast.Subscript(value=inner, slice=part):
             parts = part.elts if isinstance(part, ast.Tuple) else [part]
-            return [*_calls(inner, text), Call("[]", tuple(_index(p, text) for p in parts), f"[{', '.join(map(ast.unparse, parts))}]")]
+            return [
+                *_calls(inner, text),
+                MethodCall("[]", tuple(_index(p, text) for p in parts), f"[{', '.join(map(ast.unparse, parts))}]"),
+            ]
         case ast.BinOp(left=inner, op=ast.Add() | ast.Mult() as sign, right=ast.Constant(value=int() | float() as number)) if (
             type(number) is not bool
         ):
             name = "add" if isinstance(sign, ast.Add) else "mul"
-            return [*_calls(inner, text), Call(name, (number,), f"{'+' if name == 'add' else '*'} {ast.unparse(node.right)}")]
+            return [*_calls(inner, text), MethodCall(name, (number,), f"{'+' if name == 'add' else '*'} {ast.unparse(node.right)}")]
     names = ", ".join([*OPERATIONS, *_CASTS])
     raise BadInputError(f"cannot read {_clip(ast.unparse(node))!r}: known are x[…], x.T, x + 1, x * 2 and the methods {names}")
 
@@ -134,18 +137,18 @@ def _integer(node: ast.expr, text: str) -> int:
     raise BadInputError(f"cannot read {_clip(ast.unparse(node))!r} in {_clip(text)!r}: write a whole number")
 
 
-def carried_out(x: Tensor, calls: Sequence[Call]) -> tuple[Step, ...]:
+def carried_out(x: StridedTensor, calls: Sequence[MethodCall]) -> tuple[StrideStep, ...]:
     """What each call makes of what the one before made; a call that cannot be made ends the chain."""
-    steps: list[Step] = []
+    steps: list[StrideStep] = []
     for call in calls:
         try:
             made = index(x, call.arguments) if call.name == "[]" else OPERATIONS[call.name][0](x, *call.arguments)
             if len(made.tensor.layout.shape) > _MOST_DIMENSIONS:
                 raise BadInputError(f"{call.text} gives more than {_MOST_DIMENSIONS} dimensions")
         except BadInputError as error:
-            steps.append(Step(call, None, str(error)))
+            steps.append(StrideStep(call, None, str(error)))
             break
-        steps.append(Step(call, made))
+        steps.append(StrideStep(call, made))
         x = made.tensor
     return tuple(steps)
 

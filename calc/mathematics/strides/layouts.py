@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class StridedLayout:
     """Element (i, j, …) lies at ``offset + i*strides[0] + j*strides[1] + …`` of the memory. Sizes are 1 or more."""
 
     shape: tuple[int, ...]
@@ -50,20 +50,20 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def fresh(shape: Sequence[int]) -> Layout:
+def fresh(shape: Sequence[int]) -> StridedLayout:
     """A new tensor."""
-    return Layout(tuple(shape), row_major(shape))
+    return StridedLayout(tuple(shape), row_major(shape))
 
 
-def alike(layout: Layout) -> Layout:
+def alike(layout: StridedLayout) -> StridedLayout:
     """A new tensor in the order of another: torch keeps the strides of a dense one, and closes the gaps of one that is not.
 
     Source: at::infer_dense_strides in ATen/ExpandUtils.cpp, which sorts dimensions by stride; one of 0 is in no order.
     """
-    return Layout(layout.shape, layout.strides) if layout.dense else by_stride(layout)
+    return StridedLayout(layout.shape, layout.strides) if layout.dense else by_stride(layout)
 
 
-def by_stride(layout: Layout) -> Layout:
+def by_stride(layout: StridedLayout) -> StridedLayout:
     """A new tensor without gaps, whose dimensions lie in the order of another's strides."""
     order = list(reversed(range(len(layout.shape))))
     for start in range(1, len(order)):
@@ -79,10 +79,10 @@ def by_stride(layout: Layout) -> Layout:
     for dim in order:
         strides[dim] = step
         step *= layout.shape[dim]
-    return Layout(layout.shape, tuple(strides))
+    return StridedLayout(layout.shape, tuple(strides))
 
 
-def _compare(layout: Layout, a: int, b: int) -> int:
+def _compare(layout: StridedLayout, a: int, b: int) -> int:
     one, second = layout.strides[a], layout.strides[b]
     if not one or not second:
         return 0
@@ -91,7 +91,7 @@ def _compare(layout: Layout, a: int, b: int) -> int:
     return int(layout.shape[a] > layout.shape[b])
 
 
-def viewed(layout: Layout, shape: Sequence[int]) -> Layout | None:
+def viewed(layout: StridedLayout, shape: Sequence[int]) -> StridedLayout | None:
     """The same elements under another shape without moving any, or ``None`` where no strides do that.
 
     Dimensions that lie evenly in memory form a run, whose stride is that of its last one; every new dimension lies within one run.
@@ -117,4 +117,4 @@ def viewed(layout: Layout, shape: Sequence[int]) -> Layout | None:
     if not layout.shape:
         strides = list(row_major(shape))
         new = -1
-    return Layout(tuple(shape), tuple(strides), layout.offset) if new < 0 else None
+    return StridedLayout(tuple(shape), tuple(strides), layout.offset) if new < 0 else None

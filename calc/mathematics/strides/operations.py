@@ -8,26 +8,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from calc.errors import BadInputError
-from calc.mathematics.formats.layouts import Integer, element_bytes, named
-from calc.mathematics.strides.layouts import Layout, alike, by_stride, fresh, viewed
+from calc.mathematics.formats.layouts import IntegerFormat, element_bytes, named
+from calc.mathematics.strides.layouts import StridedLayout, alike, by_stride, fresh, viewed
 
 LARGEST = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class StridedTensor:
     """A layout in a number format (by torch's name) over a memory of ``nbytes``."""
 
-    layout: Layout
+    layout: StridedLayout
     dtype: str
     nbytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class StridedResult:
     """What an operation gives. ``allocated`` are bytes of new memory: 0 where the result lies in the operand's."""
 
-    tensor: Tensor
+    tensor: StridedTensor
     allocated: int
     because: str
 
@@ -40,51 +40,51 @@ def bytes_each(dtype: str) -> int:
     return int(size)
 
 
-def tensor(shape: Sequence[int], dtype: str = "fp32") -> Tensor:
+def tensor(shape: Sequence[int], dtype: str = "fp32") -> StridedTensor:
     """A new tensor."""
     number_format = named(dtype)
     if not number_format.stored or number_format.name == "tf32":
         raise BadInputError(f"torch keeps no tensor in {dtype[:40]}: choose fp64, fp32, bf16, fp16, an fp8 or a whole number")
     if math.prod(shape) * bytes_each(dtype) > LARGEST:
         raise BadInputError("a tensor of that shape has more than 2**62 bytes: choose smaller sizes")
-    return Tensor(fresh(shape), number_format.stored, math.prod(shape) * bytes_each(dtype))
+    return StridedTensor(fresh(shape), number_format.stored, math.prod(shape) * bytes_each(dtype))
 
 
-def _view(of: Tensor, layout: Layout, because: str) -> Made:
-    return Made(Tensor(layout, of.dtype, of.nbytes), 0, because)
+def _view(of: StridedTensor, layout: StridedLayout, because: str) -> StridedResult:
+    return StridedResult(StridedTensor(layout, of.dtype, of.nbytes), 0, because)
 
 
-def _copy(of: Tensor, layout: Layout, because: str, dtype: str = "") -> Made:
+def _copy(of: StridedTensor, layout: StridedLayout, because: str, dtype: str = "") -> StridedResult:
     nbytes = layout.elements * bytes_each(dtype or of.dtype)
-    return Made(Tensor(layout, dtype or of.dtype, nbytes), nbytes, because)
+    return StridedResult(StridedTensor(layout, dtype or of.dtype, nbytes), nbytes, because)
 
 
 # -- other strides over the same memory --------------------------------------------------------------------------------------------
 
 
-def _permute(x: Tensor, *dims: Any) -> Made:
+def _permute(x: StridedTensor, *dims: Any) -> StridedResult:
     order = [_dim(x, d) for d in _flat(dims)]
     if sorted(order) != list(range(len(x.layout.shape))):
         raise BadInputError(f"permute{tuple(_flat(dims))} does not name each of {len(x.layout.shape)} dimensions once")
     layout = x.layout
-    moved = Layout(tuple(layout.shape[d] for d in order), tuple(layout.strides[d] for d in order), layout.offset)
+    moved = StridedLayout(tuple(layout.shape[d] for d in order), tuple(layout.strides[d] for d in order), layout.offset)
     return _view(x, moved, "dimensions and strides change places, no element moves")
 
 
-def _transpose(x: Tensor, a: int, b: int) -> Made:
+def _transpose(x: StridedTensor, a: int, b: int) -> StridedResult:
     order = list(range(len(x.layout.shape)))
     one, second = _dim(x, a), _dim(x, b)
     order[one], order[second] = order[second], order[one]
     return _permute(x, *order)
 
 
-def _t(x: Tensor) -> Made:
+def _t(x: StridedTensor) -> StridedResult:
     if len(x.layout.shape) > 2:
         raise BadInputError(f"t() takes at most 2 dimensions, not {len(x.layout.shape)}: use transpose(a, b)")
     return _permute(x, *reversed(range(len(x.layout.shape))))
 
 
-def _expand(x: Tensor, *sizes: Any) -> Made:
+def _expand(x: StridedTensor, *sizes: Any) -> StridedResult:
     wanted, layout = _flat(sizes), x.layout
     new = len(wanted) - len(layout.shape)
     if new < 0:
@@ -98,10 +98,10 @@ def _expand(x: Tensor, *sizes: Any) -> Made:
         if goal < 1 or size not in (1, goal):
             raise BadInputError(f"expand{tuple(wanted)} cannot make {goal} of a dimension of size {size}: only one of size 1 is repeated")
         shape[at], strides[at] = goal, stride if goal == size else 0
-    return _view(x, Layout(tuple(shape), tuple(strides), layout.offset), "stride 0 shows the same elements again and again")
+    return _view(x, StridedLayout(tuple(shape), tuple(strides), layout.offset), "stride 0 shows the same elements again and again")
 
 
-def _view_as(x: Tensor, *sizes: Any) -> Made:
+def _view_as(x: StridedTensor, *sizes: Any) -> StridedResult:
     shape = _inferred(x, _flat(sizes))
     layout = viewed(x.layout, shape)
     if layout is None:
@@ -112,7 +112,7 @@ def _view_as(x: Tensor, *sizes: Any) -> Made:
     return _view(x, layout, "the new dimensions divide runs that lie evenly in memory")
 
 
-def _reshape(x: Tensor, *sizes: Any) -> Made:
+def _reshape(x: StridedTensor, *sizes: Any) -> StridedResult:
     shape = _inferred(x, _flat(sizes))
     layout = viewed(x.layout, shape)
     if layout is not None:
@@ -120,7 +120,7 @@ def _reshape(x: Tensor, *sizes: Any) -> Made:
     return _copy(x, fresh(shape), "no strides show these elements in that shape: they are copied in order")
 
 
-def _flatten(x: Tensor, start: int = 0, end: int = -1) -> Made:
+def _flatten(x: StridedTensor, start: int = 0, end: int = -1) -> StridedResult:
     shape = x.layout.shape or (1,)
     first, last = _dim(x, start), _dim(x, end)
     if first > last:
@@ -130,7 +130,7 @@ def _flatten(x: Tensor, start: int = 0, end: int = -1) -> Made:
     return _reshape(x, *shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
 
 
-def _unsqueeze(x: Tensor, dim: int) -> Made:
+def _unsqueeze(x: StridedTensor, dim: int) -> StridedResult:
     layout = x.layout
     at = dim + len(layout.shape) + 1 if dim < 0 else dim
     if not 0 <= at <= len(layout.shape):
@@ -141,25 +141,25 @@ def _unsqueeze(x: Tensor, dim: int) -> Made:
     shape, strides = list(layout.shape), list(layout.strides)
     shape.insert(at, 1)
     strides.insert(at, stride)
-    return _view(x, Layout(tuple(shape), tuple(strides), layout.offset), "a dimension of size 1 more, no element moves")
+    return _view(x, StridedLayout(tuple(shape), tuple(strides), layout.offset), "a dimension of size 1 more, no element moves")
 
 
-def _squeeze(x: Tensor, *dims: int) -> Made:
+def _squeeze(x: StridedTensor, *dims: int) -> StridedResult:
     chosen = {_dim(x, d) for d in _flat(dims)} if dims else set(range(len(x.layout.shape)))
     axes = [d for d, size in enumerate(x.layout.shape) if size != 1 or d not in chosen]
     layout = x.layout
-    moved = Layout(tuple(layout.shape[d] for d in axes), tuple(layout.strides[d] for d in axes), layout.offset)
+    moved = StridedLayout(tuple(layout.shape[d] for d in axes), tuple(layout.strides[d] for d in axes), layout.offset)
     return _view(x, moved, "dimensions of size 1 less, no element moves")
 
 
-def _narrow(x: Tensor, dim: int, start: int, length: int) -> Made:
+def _narrow(x: StridedTensor, dim: int, start: int, length: int) -> StridedResult:
     at = _dim(x, dim)
     if not (0 <= start and 1 <= length and start + length <= x.layout.shape[at]):
         raise BadInputError(f"narrow({dim}, {start}, {length}) goes beyond a dimension of size {x.layout.shape[at]}")
     return index(x, (*(slice(None),) * at, slice(start, start + length)))
 
 
-def index(x: Tensor, parts: Sequence[Any]) -> Made:
+def index(x: StridedTensor, parts: Sequence[Any]) -> StridedResult:
     """``x[parts]`` with numbers, slices, ``None`` and ``...``: a view, whose offset says where it begins."""
     layout = x.layout
     used = sum(p is not None and p is not Ellipsis for p in parts)
@@ -186,7 +186,7 @@ def index(x: Tensor, parts: Sequence[Any]) -> Made:
             if not -size <= part < size:
                 raise BadInputError(f"index {part} is out of a dimension of size {size}")
             offset += part % size * stride
-    return _view(x, Layout(tuple(shape), tuple(strides), offset), "a part of the same memory, from its offset on")
+    return _view(x, StridedLayout(tuple(shape), tuple(strides), offset), "a part of the same memory, from its offset on")
 
 
 def _bounds(part: slice, size: int) -> tuple[int, int, int]:
@@ -202,42 +202,42 @@ def _bounds(part: slice, size: int) -> tuple[int, int, int]:
 # -- memory of its own --------------------------------------------------------------------------------------------------------------
 
 
-def _contiguous(x: Tensor) -> Made:
+def _contiguous(x: StridedTensor) -> StridedResult:
     if x.layout.contiguous:
         return _view(x, x.layout, "it is contiguous already: the same tensor")
     return _copy(x, fresh(x.layout.shape), "its elements are copied in row-major order")
 
 
-def _clone(x: Tensor) -> Made:
+def _clone(x: StridedTensor) -> StridedResult:
     return _copy(x, alike(x.layout), "a copy, in the order in which the elements lie")
 
 
-def _to(x: Tensor, dtype: str) -> Made:
+def _to(x: StridedTensor, dtype: str) -> StridedResult:
     wanted = tensor((), dtype).dtype
     if wanted == x.dtype:
         return _view(x, x.layout, f"it is {dtype} already: the same tensor")
     return _copy(x, alike(x.layout), f"every element is written in {bytes_each(dtype)} byte{'s' if bytes_each(dtype) > 1 else ''}", wanted)
 
 
-def _with_number(x: Tensor, number: float) -> Made:
+def _with_number(x: StridedTensor, number: float) -> StridedResult:
     """A number with a fraction makes numbers of torch's default format of whole ones."""
     _require_arithmetic(x)
     return _copy(x, by_stride(x.layout), "every element of the result is new", _promoted(x) if isinstance(number, float) else "")
 
 
-def _of_each(x: Tensor) -> Made:
+def _of_each(x: StridedTensor) -> StridedResult:
     """A contiguous operand has a contiguous result, also where a dimension of size 1 has a stride of its own."""
     _require_arithmetic(x)
     layout = fresh(x.layout.shape) if x.layout.contiguous else alike(x.layout)
     return _copy(x, layout, "every element of the result is new")
 
 
-def _exp(x: Tensor) -> Made:
+def _exp(x: StridedTensor) -> StridedResult:
     made = _of_each(x)
     return _copy(x, made.tensor.layout, made.because, _promoted(x))
 
 
-def _in_place(x: Tensor, *_: Any) -> Made:
+def _in_place(x: StridedTensor, *_: Any) -> StridedResult:
     _require_arithmetic(x)
     places = math.prod(size for size, stride in zip(x.layout.shape, x.layout.strides, strict=True) if stride)
     if places != x.layout.elements:
@@ -245,20 +245,20 @@ def _in_place(x: Tensor, *_: Any) -> Made:
     return _view(x, x.layout, "every element is written where it lies")
 
 
-def _promoted(x: Tensor) -> str:
-    return "float32" if isinstance(named(x.dtype), Integer) else x.dtype
+def _promoted(x: StridedTensor) -> str:
+    return "float32" if isinstance(named(x.dtype), IntegerFormat) else x.dtype
 
 
-def _require_arithmetic(x: Tensor) -> None:
+def _require_arithmetic(x: StridedTensor) -> None:
     if x.dtype.startswith("float8"):
         raise BadInputError(f"torch has no arithmetic in {x.dtype}: cast to bf16 first")
 
 
-def _detach(x: Tensor) -> Made:
+def _detach(x: StridedTensor) -> StridedResult:
     return _view(x, x.layout, "the same elements, without a gradient")
 
 
-Operation = Callable[..., Made]
+Operation = Callable[..., StridedResult]
 # Name → what it makes, and how many arguments it takes at least and at most.
 OPERATIONS: dict[str, tuple[Operation, int, int]] = {
     "transpose": (_transpose, 2, 2), "permute": (_permute, 1, 8), "t": (_t, 0, 0), "expand": (_expand, 1, 8), "view": (_view_as, 1, 8),
@@ -269,7 +269,7 @@ OPERATIONS: dict[str, tuple[Operation, int, int]] = {
 }  # fmt: skip
 
 
-def _dim(x: Tensor, dim: int) -> int:
+def _dim(x: StridedTensor, dim: int) -> int:
     count = max(1, len(x.layout.shape))
     if not -count <= dim < count:
         raise BadInputError(f"there is no dimension {dim} in a tensor of shape {x.layout.shape}")
@@ -280,7 +280,7 @@ def _flat(sizes: Sequence[Any]) -> list[int]:
     return [*sizes[0]] if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else [*sizes]
 
 
-def _inferred(x: Tensor, sizes: Sequence[int]) -> tuple[int, ...]:
+def _inferred(x: StridedTensor, sizes: Sequence[int]) -> tuple[int, ...]:
     """The shape with -1 worked out."""
     elements = math.prod(size for size in sizes if size != -1)
     wrong = any(size < 1 and size != -1 for size in sizes) or list(sizes).count(-1) > 1

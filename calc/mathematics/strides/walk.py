@@ -24,7 +24,7 @@ VIEW, ALLOCATES, IN_PLACE = "view", "allocates", "in place"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StrideRow:
     """One tensor that an operator gives. Shape, strides and offset are in elements, as expressions of the model's dimensions.
 
     ``allocated`` are bytes of new memory at the sizes asked for, 0 for a view; ``at`` has the numbers of the others there.
@@ -42,7 +42,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class OperatorSummary:
     """All results of one operator: how many are views, how many allocate, and how many bytes."""
 
     operator: str
@@ -53,25 +53,25 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
+class ModelStrides:
     """The forward of a model at ``sizes``, every result in order."""
 
     model: str
     sizes: Mapping[str, int]
-    rows: tuple[Row, ...]
+    rows: tuple[StrideRow, ...]
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[OperatorSummary, ...]:
         """By operator, in the order in which they first run."""
-        rows_by_operator: dict[str, list[Row]] = {}
+        rows_by_operator: dict[str, list[StrideRow]] = {}
         for row in self.rows:
             rows_by_operator.setdefault(row.operator, []).append(row)
         return tuple(_kind(name, rows) for name, rows in rows_by_operator.items())
 
     @property
-    def grouped(self) -> tuple[tuple[Row, int], ...]:
+    def grouped(self) -> tuple[tuple[StrideRow, int], ...]:
         """Rows that differ in nothing but a layer's index, with their number."""
-        groups: dict[tuple[Any, ...], tuple[Row, int]] = {}
+        groups: dict[tuple[Any, ...], tuple[StrideRow, int]] = {}
         for row in self.rows:
             key = (row.operator, pattern(row.site), row.kind, row.shape, row.strides, row.offset)
             first, count = groups.get(key, (row, 0))
@@ -84,12 +84,12 @@ def pattern(site: str) -> str:
     return re.sub(r"(?<![^.])\d+(?![^.])", "*", site)
 
 
-def _kind(name: str, rows: Sequence[Row]) -> Kind:
+def _kind(name: str, rows: Sequence[StrideRow]) -> OperatorSummary:
     counts = {kind: sum(row.kind == kind for row in rows) for kind in (VIEW, IN_PLACE, ALLOCATES)}
-    return Kind(name, counts[VIEW], counts[IN_PLACE], counts[ALLOCATES], sum(row.allocated for row in rows))
+    return OperatorSummary(name, counts[VIEW], counts[IN_PLACE], counts[ALLOCATES], sum(row.allocated for row in rows))
 
 
-def storage(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None) -> Storage:
+def storage(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None) -> ModelStrides:
     """The forward of ``spec`` in fp32 at ``sizes``. Raises ``TraceError`` where it cannot be recorded."""
     from calc.trace.forward import record_program  # needs torch
 
@@ -99,10 +99,10 @@ def storage(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options
     values = spec.sizes(dict(sizes or {}))
     symbol_values = basis_of(spec.dimensions).values(values)
     program = record_program(spec, values, options, doubles=False)
-    return Storage(spec.name, values, tuple(_rows(program, symbol_values)))
+    return ModelStrides(spec.name, values, tuple(_rows(program, symbol_values)))
 
 
-def _rows(program: Program, symbol_values: Mapping[str, int]) -> Iterator[Row]:
+def _rows(program: Program, symbol_values: Mapping[str, int]) -> Iterator[StrideRow]:
     @cache
     def written(size: Size) -> str:
         return str(in_dimensions(expression(size), program))
@@ -120,7 +120,7 @@ def _rows(program: Program, symbol_values: Mapping[str, int]) -> Iterator[Row]:
             kind = _of(instruction, value, program, seen)
             seen.add(value.storage)
             shape, strides, offset = tuple(map(number, value.shape)), tuple(map(number, value.stride)), number(value.offset)
-            yield Row(
+            yield StrideRow(
                 instruction.name,
                 instruction.site,
                 kind,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calc.errors import BadInputError
-from calc.mathematics.updates.rules import Rule, keywords
+from calc.mathematics.updates.rules import UpdateRule, keywords
 from calc.mathematics.updates.run import Array, letters, run
 from calc.options import KNOWN
 from calc.pipeline.check import EXACT, FAILED, WITHIN
@@ -37,7 +37,7 @@ class UpdateVerdict:
         return self.verdict != FAILED
 
 
-def check(rule: Rule, given: Mapping[str, float] | None = None, seed: int = 0) -> UpdateVerdict:
+def check(rule: UpdateRule, given: Mapping[str, float] | None = None, seed: int = 0) -> UpdateVerdict:
     """Runs both on random gradients of changing scale; the parameter and all that is kept are compared after every step.
 
     Equal to rounding: 256 units of fp64's last place of the largest number met. Raises ``BadInputError`` where the steps overflow.
@@ -79,7 +79,7 @@ def _tolerance(pair: tuple[Array, Array]) -> float:
     return float(_UNITS * 2.0**-52 * max(np.abs(pair[1]).max(), 2.0**-900))
 
 
-def _fixed(rule: Rule, values: Mapping[str, float]) -> dict[str, object]:
+def _fixed(rule: UpdateRule, values: Mapping[str, float]) -> dict[str, object]:
     """Keywords without a letter: the switches that a name stands for; all letters where the class is the lecture's."""
     if rule.name not in KNOWN:
         return dict(values)

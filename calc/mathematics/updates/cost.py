@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from calc.derive.result import Step
 from calc.errors import BadInputError
-from calc.mathematics.updates.rules import Rule
+from calc.mathematics.updates.rules import UpdateRule
 from calc.mathematics.updates.run import operations
 from calc.options import KNOWN
 from calc.symbolic.tree import Labelled, Sum, text
@@ -17,7 +17,7 @@ _OF_MATRICES = ("adafactor", "muon")
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class UpdateCost:
     """For one tensor in fp32, as expressions of its sizes: what torch's step executes, moves and keeps.
 
     ``parts`` are the operations executed, each with its FLOPs; they add up to ``flops``.
@@ -31,7 +31,7 @@ class Cost:
     parts: tuple[tuple[str, str], ...]
 
 
-def executed(name: str, implementation: str = "loop") -> Cost:
+def executed(name: str, implementation: str = "loop") -> UpdateCost:
     """The second step of torch's class with its defaults, for one tensor, from a recording of it."""
     if name not in KNOWN:
         raise BadInputError(f"torch has no {name[:40]}: what its step executes is known for torch's own optimizers only")
@@ -44,7 +44,7 @@ def executed(name: str, implementation: str = "loop") -> Cost:
     quantities = ("flops.optimizer.total", "bytes_moved.optimizer", "optimizer_state.bytes")
     flops, moved, state = (_text(derivation[quantity].text, quantity) for quantity in quantities)
     parts = tuple(part for step in derivation.steps if step.quantity in _EXECUTED and step.rule != "sum" for part in _parts(step))
-    return Cost(implementation, "a matrix of r x c elements, r < c" if of_matrix else "n elements", flops, moved, state, parts)
+    return UpdateCost(implementation, "a matrix of r x c elements, r < c" if of_matrix else "n elements", flops, moved, state, parts)
 
 
 _EXECUTED = ("flops.optimizer.elementwise", "flops.optimizer.matmul")
@@ -71,7 +71,7 @@ class AsWritten:
     least_moved: int
 
 
-def as_written(rule: Rule) -> AsWritten:
+def as_written(rule: UpdateRule) -> AsWritten:
     """Counts of the equations. Least moved: parameter, gradient and state read once, parameter and state written once.
     Raises ``BadInputError`` where what is kept is not of one element."""
     if rule.of_matrix:

@@ -7,8 +7,8 @@ from typing import Any
 import sympy as sp
 
 from calc.mathematics.updates.check import UpdateVerdict
-from calc.mathematics.updates.cost import AsWritten, Cost, as_written
-from calc.mathematics.updates.rules import Equation, Rule
+from calc.mathematics.updates.cost import AsWritten, UpdateCost, as_written
+from calc.mathematics.updates.rules import UpdateEquation, UpdateRule
 from calc.mathematics.updates.run import expression
 from calc.mathematics.updates.table import RULES, WITHOUT
 from calc.options import KNOWN
@@ -40,14 +40,14 @@ _LATEX = {
 }
 
 
-def latex(equation: Equation) -> str:
+def latex(equation: UpdateEquation) -> str:
     """The equation as LaTeX."""
     made = expression(equation)
     names = {s: _LATEX[str(s)] for s in made.free_symbols if str(s) in _LATEX}
     return rf"{_LATEX.get(equation.target, equation.target)} \leftarrow {sp.latex(made, symbol_names=names)}"
 
 
-def document(name: str, cost: Cost | None, verdict: UpdateVerdict | None) -> dict[str, Any]:
+def document(name: str, cost: UpdateCost | None, verdict: UpdateVerdict | None) -> dict[str, Any]:
     """The ``"schema": 1`` document of one optimizer. Without a rule its equations are null, with the reason."""
     optimizer, rule = KNOWN.get(name), RULES.get(name)
     return {
@@ -61,7 +61,7 @@ def document(name: str, cost: Cost | None, verdict: UpdateVerdict | None) -> dic
     }
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: UpdateRule) -> dict[str, Any]:
     equations = [{"target": e.target, "expr": e.text, "latex": latex(e), "because": e.about} for e in rule.equations]
     state = [{"name": name, "first": first, "per": "element"} for name, first in rule.state.items()]
     single = [{"name": name, "first": first, "per": "tensor"} for name, first in rule.single.items()]
@@ -77,7 +77,7 @@ def _written(cost: AsWritten) -> dict[str, Any]:
     }
 
 
-def _cost(cost: Cost) -> dict[str, Any]:
+def _cost(cost: UpdateCost) -> dict[str, Any]:
     head = {"implementation": cost.implementation, "tensor": cost.tensor, "format": "fp32"}
     parts = [{"operation": operation, "flops": flops} for operation, flops in cost.parts]
     return {**head, "flops": cost.flops, "bytes_moved": cost.moved, "state_bytes": cost.state, "parts": parts}

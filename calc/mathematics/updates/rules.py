@@ -15,7 +15,7 @@ from calc.options import KNOWN, Known
 
 
 @dataclass(frozen=True, slots=True)
-class Equation:
+class UpdateEquation:
     """``target = text``, in Python's notation. What it says in words."""
 
     target: str
@@ -24,7 +24,7 @@ class Equation:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class UpdateRule:
     """One optimizer.
 
     ``letters``  keyword of torch's class → the letters it sets: ``betas`` sets ``beta1`` and ``beta2``.
@@ -36,7 +36,7 @@ class Rule:
     """
 
     name: str
-    equations: tuple[Equation, ...]
+    equations: tuple[UpdateEquation, ...]
     letters: Mapping[str, tuple[str, ...]]
     source: str
     state: Mapping[str, str]

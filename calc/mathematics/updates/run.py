@@ -11,12 +11,12 @@ import numpy as np
 import sympy as sp
 
 from calc.errors import BadInputError
-from calc.mathematics.updates.rules import Equation, Rule
+from calc.mathematics.updates.rules import UpdateEquation, UpdateRule
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def expression(equation: Equation) -> sp.Expr:
+def expression(equation: UpdateEquation) -> sp.Expr:
     """The right-hand side in real symbols. Names that SymPy knows otherwise (E, N, S) are letters here."""
     names = {node.id for node in ast.walk(ast.parse(equation.text)) if isinstance(node, ast.Name)} - _FUNCTIONS
     own = {name: sp.Function(name, real=True) for name in _OF_MATRICES}
@@ -34,13 +34,13 @@ _FUNCTIONS = {"sqrt", "Abs", "Max", "Min", "sign", "Piecewise", "Eq", *_OF_MATRI
 
 
 @cache
-def _function(equation: Equation) -> tuple[tuple[str, ...], Callable[..., Any]]:
+def _function(equation: UpdateEquation) -> tuple[tuple[str, ...], Callable[..., Any]]:
     made = expression(equation)
     symbols = sorted(made.free_symbols, key=str)
     return tuple(map(str, symbols)), sp.lambdify(symbols, made, modules=[_OF_MATRICES, "numpy"])
 
 
-def letters(rule: Rule, given: Mapping[str, float]) -> dict[str, float]:
+def letters(rule: UpdateRule, given: Mapping[str, float]) -> dict[str, float]:
     """Values of the letters that are no state: the defaults, and over them what is given."""
     defaults = rule.defaults()
     for name, value in given.items():
@@ -51,13 +51,13 @@ def letters(rule: Rule, given: Mapping[str, float]) -> dict[str, float]:
     return {**defaults, **given}
 
 
-def run(rule: Rule, start: Any, gradients: Sequence[Any], given: Mapping[str, float]) -> list[dict[str, Array]]:
+def run(rule: UpdateRule, start: Any, gradients: Sequence[Any], given: Mapping[str, float]) -> list[dict[str, Array]]:
     """The parameter (``theta``) and what is kept, by letter, after each step, in fp64. ``gradients`` has one of the shape of
     ``start`` for each step: a vector, or a matrix where the rule is of matrices."""
     values: dict[str, Any] = dict(letters(rule, given))
     theta = np.asarray(start, dtype=np.float64)
     values["theta"] = theta
-    first = {name: _right_side(rule, Equation(name, text, ""), values) for name, text in {**rule.state, **rule.single}.items()}
+    first = {name: _right_side(rule, UpdateEquation(name, text, ""), values) for name, text in {**rule.state, **rule.single}.items()}
     values |= {name: np.full_like(theta, x) if name in rule.state and np.ndim(x) == 0 else x for name, x in first.items()}
     after = []
     for step, gradient in enumerate(gradients, 1):
@@ -68,7 +68,7 @@ def run(rule: Rule, start: Any, gradients: Sequence[Any], given: Mapping[str, fl
     return after
 
 
-def _right_side(rule: Rule, equation: Equation, values: Mapping[str, Any]) -> Any:
+def _right_side(rule: UpdateRule, equation: UpdateEquation, values: Mapping[str, Any]) -> Any:
     names, function = _function(equation)
     try:
         with np.errstate(all="ignore"):  # whoever looks at the result sees infinities and NaN in it
@@ -84,7 +84,7 @@ def _right_side(rule: Rule, equation: Equation, values: Mapping[str, Any]) -> An
 # -- arithmetic as written -------------------------------------------------------------------------------------------------------
 
 
-def operations(rule: Rule, left_out: Sequence[str] = ()) -> int:
+def operations(rule: UpdateRule, left_out: Sequence[str] = ()) -> int:
     """Operations for each element in a later step, as the equations are written: what is the same for all elements is 0.
 
     An operation is one of + - * / **, a root, an absolute value, a maximum or a minimum; comparisons and signs are 0, and of cases

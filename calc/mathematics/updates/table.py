@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from calc.errors import BadInputError
-from calc.mathematics.updates.rules import Equation, Rule
+from calc.mathematics.updates.rules import UpdateEquation, UpdateRule
 from calc.options import REFUSED
 
-_DECAY = Equation("g", "g + wd*theta", "weight decay, as if the loss had half the squared parameter more")
-_FIRST = Equation("m", "beta1*m + (1 - beta1)*g", "first moment: running mean of the gradient")
-_SECOND = Equation("v", "beta2*v + (1 - beta2)*g**2", "second moment: running mean of its square")
-_FIRST_HAT = Equation("mhat", "m/(1 - beta1**t)", "the mean began at 0: corrected for that")
-_SECOND_HAT = Equation("vhat", "v/(1 - beta2**t)", "the same of the second moment")
-_DECOUPLED = Equation("theta", "theta - lr*wd*theta", "weight decay on its own, past the moments")
-_ADAM_STEP = Equation("theta", "theta - lr*mhat/(sqrt(vhat) + eps)", "a step of about lr, whatever the gradient's scale")
+_DECAY = UpdateEquation("g", "g + wd*theta", "weight decay, as if the loss had half the squared parameter more")
+_FIRST = UpdateEquation("m", "beta1*m + (1 - beta1)*g", "first moment: running mean of the gradient")
+_SECOND = UpdateEquation("v", "beta2*v + (1 - beta2)*g**2", "second moment: running mean of its square")
+_FIRST_HAT = UpdateEquation("mhat", "m/(1 - beta1**t)", "the mean began at 0: corrected for that")
+_SECOND_HAT = UpdateEquation("vhat", "v/(1 - beta2**t)", "the same of the second moment")
+_DECOUPLED = UpdateEquation("theta", "theta - lr*wd*theta", "weight decay on its own, past the moments")
+_ADAM_STEP = UpdateEquation("theta", "theta - lr*mhat/(sqrt(vhat) + eps)", "a step of about lr, whatever the gradient's scale")
 _MOMENTS = {"m": "0", "v": "0"}
 _ADAM = {"lr": ("lr",), "betas": ("beta1", "beta2"), "eps": ("eps",), "weight_decay": ("wd",)}
 _SGD = {"lr": ("lr",), "weight_decay": ("wd",)}
 _MOMENTUM = {**_SGD, "momentum": ("mu",), "dampening": ("tau",)}
 _RMSPROP = {"lr": ("lr",), "alpha": ("alpha",), "eps": ("eps",), "weight_decay": ("wd",)}
-_BUFFER = Equation("b", "Piecewise((g, Eq(t, 1)), (mu*b + (1 - tau)*g, True))", "velocity: the first gradient, then a decaying sum")
-_SQUARES = Equation("v", "alpha*v + (1 - alpha)*g**2", "running mean of the square")
+_BUFFER = UpdateEquation("b", "Piecewise((g, Eq(t, 1)), (mu*b + (1 - tau)*g, True))", "velocity: the first gradient, then a decaying sum")
+_SQUARES = UpdateEquation("v", "alpha*v + (1 - alpha)*g**2", "running mean of the square")
 
 _KINGMA = "Kingma and Ba 2014, Adam, arXiv:1412.6980, algorithm 1"
 _LOSHCHILOV = "Loshchilov and Hutter 2017, Decoupled Weight Decay Regularization, arXiv:1711.05101, algorithm 2"
@@ -40,24 +40,24 @@ _KEYS = {
 
 def _rule(
     name: str,
-    *equations: Equation,
+    *equations: UpdateEquation,
     letters: Mapping[str, tuple[str, ...]],
     source: str,
     state: Mapping[str, str] | None = None,
     single: Mapping[str, str] | None = None,
     values: Mapping[str, float] | None = None,
-) -> Rule:
+) -> UpdateRule:
     state_equations = {**(state or {}), **(single or {})}
     of_matrix = any("rows(" in equation.text for equation in equations)
     keys = {letter: _KEYS.get(f"{name}.{letter}") or _KEYS[letter] for letter in state_equations}
-    return Rule(name, equations, letters, source, state or {}, single or {}, values or {}, keys, of_matrix)
+    return UpdateRule(name, equations, letters, source, state or {}, single or {}, values or {}, keys, of_matrix)
 
 
 _RULES = (
     _rule(
         "sgd",
         _DECAY,
-        Equation("theta", "theta - lr*g", "against the gradient"),
+        UpdateEquation("theta", "theta - lr*g", "against the gradient"),
         letters=_SGD,
         source="Robbins and Monro 1951, A Stochastic Approximation Method",
     ),
@@ -65,7 +65,7 @@ _RULES = (
         "momentum",
         _DECAY,
         _BUFFER,
-        Equation("theta", "theta - lr*b", "against the velocity"),
+        UpdateEquation("theta", "theta - lr*b", "against the velocity"),
         letters=_MOMENTUM,
         state={"b": "0"},
         source="Polyak 1964, Some methods of speeding up the convergence; velocity as torch has it",
@@ -73,8 +73,8 @@ _RULES = (
     _rule(
         "nesterov",
         _DECAY,
-        Equation("b", "mu*b + g", "velocity: a decaying sum of gradients"),
-        Equation("theta", "theta - lr*(g + mu*b)", "against the velocity of one step ahead"),
+        UpdateEquation("b", "mu*b + g", "velocity: a decaying sum of gradients"),
+        UpdateEquation("theta", "theta - lr*(g + mu*b)", "against the velocity of one step ahead"),
         letters={**_SGD, "momentum": ("mu",)},
         state={"b": "0"},
         source="Sutskever et al. 2013, On the importance of initialization and momentum, section 2; as torch has it",
@@ -82,8 +82,8 @@ _RULES = (
     _rule(
         "adagrad",
         _DECAY,
-        Equation("G", "G + g**2", "sum of all squares"),
-        Equation(
+        UpdateEquation("G", "G + g**2", "sum of all squares"),
+        UpdateEquation(
             "theta", "theta - lr/(1 + (t - 1)*eta)*g/(sqrt(G) + eps)", "a smaller step where gradients were large; eps outside the root"
         ),
         letters={"lr": ("lr",), "lr_decay": ("eta",), "weight_decay": ("wd",), "eps": ("eps",)},
@@ -92,8 +92,8 @@ _RULES = (
     ),
     _rule(
         "adagrad-lecture",
-        Equation("G", "G + g**2", "sum of all squares"),
-        Equation("theta", "theta - lr*g/sqrt(G + eps)", "a smaller step where gradients were large; eps inside the root"),
+        UpdateEquation("G", "G + g**2", "sum of all squares"),
+        UpdateEquation("theta", "theta - lr*g/sqrt(G + eps)", "a smaller step where gradients were large; eps inside the root"),
         letters={},
         state={"G": "0"},
         values={"lr": 0.01, "eps": 1e-5},
@@ -103,7 +103,7 @@ _RULES = (
         "rmsprop",
         _DECAY,
         _SQUARES,
-        Equation("theta", "theta - lr*g/(sqrt(v) + eps)", "a step of about lr"),
+        UpdateEquation("theta", "theta - lr*g/(sqrt(v) + eps)", "a step of about lr"),
         letters=_RMSPROP,
         state={"v": "0"},
         source=_HINTON,
@@ -112,8 +112,8 @@ _RULES = (
         "rmsprop-momentum",
         _DECAY,
         _SQUARES,
-        Equation("b", "mu*b + g/(sqrt(v) + eps)", "velocity: a decaying sum of scaled gradients"),
-        Equation("theta", "theta - lr*b", "against the velocity"),
+        UpdateEquation("b", "mu*b + g/(sqrt(v) + eps)", "velocity: a decaying sum of scaled gradients"),
+        UpdateEquation("theta", "theta - lr*b", "against the velocity"),
         letters={**_RMSPROP, "momentum": ("mu",)},
         state={"v": "0", "b": "0"},
         source=_HINTON,
@@ -122,8 +122,8 @@ _RULES = (
         "rmsprop-centered",
         _DECAY,
         _SQUARES,
-        Equation("a", "alpha*a + (1 - alpha)*g", "running mean of the gradient"),
-        Equation("theta", "theta - lr*g/(sqrt(v - a**2) + eps)", "scaled by the deviation in place of the mean square"),
+        UpdateEquation("a", "alpha*a + (1 - alpha)*g", "running mean of the gradient"),
+        UpdateEquation("theta", "theta - lr*g/(sqrt(v - a**2) + eps)", "scaled by the deviation in place of the mean square"),
         letters=_RMSPROP,
         state={"v": "0", "a": "0"},
         source="Graves 2013, Generating Sequences With RNNs, arXiv:1308.0850, eq. 38-45",
@@ -135,9 +135,9 @@ _RULES = (
         _DECOUPLED,
         _FIRST,
         _SECOND,
-        Equation("w", "Max(w, v)", "the largest second moment so far"),
+        UpdateEquation("w", "Max(w, v)", "the largest second moment so far"),
         _FIRST_HAT,
-        Equation("vhat", "w/(1 - beta2**t)", "corrected for a mean that began at 0"),
+        UpdateEquation("vhat", "w/(1 - beta2**t)", "corrected for a mean that began at 0"),
         _ADAM_STEP,
         letters=_ADAM,
         state={**_MOMENTS, "w": "0"},
@@ -147,8 +147,8 @@ _RULES = (
         "adamax",
         _DECAY,
         _FIRST,
-        Equation("u", "Max(beta2*u, Abs(g) + eps)", "largest gradient, forgotten slowly"),
-        Equation("theta", "theta - lr/(1 - beta1**t)*m/u", "a step of at most about lr"),
+        UpdateEquation("u", "Max(beta2*u, Abs(g) + eps)", "largest gradient, forgotten slowly"),
+        UpdateEquation("theta", "theta - lr/(1 - beta1**t)*m/u", "a step of at most about lr"),
         letters=_ADAM,
         state={"m": "0", "u": "0"},
         source="Kingma and Ba 2014, Adam, arXiv:1412.6980, algorithm 2; eps as torch has it",
@@ -156,13 +156,13 @@ _RULES = (
     _rule(
         "nadam",
         _DECAY,
-        Equation("mu", "beta1*(1 - 0.96**(t*psi)/2)", "momentum of this step"),
-        Equation("next", "beta1*(1 - 0.96**((t + 1)*psi)/2)", "momentum of the next"),
-        Equation("P", "P*mu", "product of all momenta so far"),
+        UpdateEquation("mu", "beta1*(1 - 0.96**(t*psi)/2)", "momentum of this step"),
+        UpdateEquation("next", "beta1*(1 - 0.96**((t + 1)*psi)/2)", "momentum of the next"),
+        UpdateEquation("P", "P*mu", "product of all momenta so far"),
         _FIRST,
         _SECOND,
         _SECOND_HAT,
-        Equation(
+        UpdateEquation(
             "theta",
             "theta - (lr*(1 - mu)/(1 - P)*g + lr*next/(1 - P*next)*m)/(sqrt(vhat) + eps)",
             "the moment of one step ahead, corrected",
@@ -178,14 +178,14 @@ _RULES = (
         _FIRST,
         _SECOND,
         _FIRST_HAT,
-        Equation("rhomax", "2/(1 - beta2) - 1", "longest window of the second moment"),
-        Equation("rho", "rhomax - 2*t*beta2**t/(1 - beta2**t)", "its window so far"),
-        Equation(
+        UpdateEquation("rhomax", "2/(1 - beta2) - 1", "longest window of the second moment"),
+        UpdateEquation("rho", "rhomax - 2*t*beta2**t/(1 - beta2**t)", "its window so far"),
+        UpdateEquation(
             "r",
             "Piecewise(((rho - 4)*(rho - 2)*rhomax/((rhomax - 4)*(rhomax - 2)*rho), rho > 5), (0, True))",
             "squared rectification, once the variance is known",
         ),
-        Equation(
+        UpdateEquation(
             "theta",
             "theta - lr*mhat*Piecewise((sqrt(r*(1 - beta2**t))/(sqrt(v) + eps), rho > 5), (1, True))",
             "Adam's step where the variance is known, else momentum's",
@@ -197,10 +197,10 @@ _RULES = (
     _rule(
         "adadelta",
         _DECAY,
-        Equation("v", "rho*v + (1 - rho)*g**2", "running mean of the square"),
-        Equation("D", "sqrt(u + eps)/sqrt(v + eps)*g", "a step in the parameter's own unit"),
-        Equation("u", "rho*u + (1 - rho)*D**2", "running mean of the squared steps"),
-        Equation("theta", "theta - lr*D", "against it"),
+        UpdateEquation("v", "rho*v + (1 - rho)*g**2", "running mean of the square"),
+        UpdateEquation("D", "sqrt(u + eps)/sqrt(v + eps)*g", "a step in the parameter's own unit"),
+        UpdateEquation("u", "rho*u + (1 - rho)*D**2", "running mean of the squared steps"),
+        UpdateEquation("theta", "theta - lr*D", "against it"),
         letters={"lr": ("lr",), "rho": ("rho",), "eps": ("eps",), "weight_decay": ("wd",)},
         state={"v": "0", "u": "0"},
         source="Zeiler 2012, ADADELTA, arXiv:1212.5701, algorithm 1",
@@ -208,10 +208,10 @@ _RULES = (
     _rule(
         "asgd",
         _DECAY,
-        Equation("theta", "theta*(1 - lambd*eta) - eta*g", "a step with its own decay"),
-        Equation("A", "Piecewise((theta, Eq(mu, 1)), (A + (theta - A)*mu, True))", "average of the parameter from step t0 on"),
-        Equation("eta", "lr/(1 + lambd*lr*t)**alpha", "the next step's rate"),
-        Equation("mu", "1/Max(1, t - t0)", "the next average's share"),
+        UpdateEquation("theta", "theta*(1 - lambd*eta) - eta*g", "a step with its own decay"),
+        UpdateEquation("A", "Piecewise((theta, Eq(mu, 1)), (A + (theta - A)*mu, True))", "average of the parameter from step t0 on"),
+        UpdateEquation("eta", "lr/(1 + lambd*lr*t)**alpha", "the next step's rate"),
+        UpdateEquation("mu", "1/Max(1, t - t0)", "the next average's share"),
         letters={"lr": ("lr",), "lambd": ("lambd",), "alpha": ("alpha",), "t0": ("t0",), "weight_decay": ("wd",)},
         state={"A": "0"},
         single={"eta": "lr", "mu": "1"},
@@ -219,31 +219,33 @@ _RULES = (
     ),
     _rule(
         "rprop",
-        Equation("c", "Piecewise((up, g*p > 0), (down, g*p < 0), (1, True))", "longer where the sign stayed, shorter where it turned"),
-        Equation("s", "Min(Max(s*c, least), most)", "length of the step, within its bounds"),
-        Equation("g", "Piecewise((0, g*p < 0), (g, True))", "no step where the sign turned"),
-        Equation("theta", "theta - sign(g)*s", "against the sign"),
-        Equation("p", "g", "kept for the next step"),
+        UpdateEquation(
+            "c", "Piecewise((up, g*p > 0), (down, g*p < 0), (1, True))", "longer where the sign stayed, shorter where it turned"
+        ),
+        UpdateEquation("s", "Min(Max(s*c, least), most)", "length of the step, within its bounds"),
+        UpdateEquation("g", "Piecewise((0, g*p < 0), (g, True))", "no step where the sign turned"),
+        UpdateEquation("theta", "theta - sign(g)*s", "against the sign"),
+        UpdateEquation("p", "g", "kept for the next step"),
         letters={"lr": ("lr",), "etas": ("down", "up"), "step_sizes": ("least", "most")},
         state={"p": "0", "s": "lr"},
         source="Riedmiller and Braun 1993, A direct adaptive method for faster backpropagation learning; without backtracking",
     ),
     _rule(
         "adafactor",
-        Equation("q", "Max(eps2, rms(theta))*Min(lr, 1/sqrt(t))", "rate in the parameter's own unit"),
+        UpdateEquation("q", "Max(eps2, rms(theta))*Min(lr, 1/sqrt(t))", "rate in the parameter's own unit"),
         _DECOUPLED,
-        Equation("w", "t**decay", "share of the new square, less with every step"),
-        Equation("R", "R + w*(rows(g**2) - R)", "running mean of the squares of each row"),
-        Equation("C", "C + w*(cols(g**2) - C)", "running mean of the squares of each column"),
-        Equation("V", "R*C/Max(mean(R), eps1)", "second moment: the matrix of rank 1 that has these means"),
-        Equation("U", "g/sqrt(Max(V, eps1**2))", "gradient in units of its deviation"),
-        Equation("theta", "theta - q*U/Max(1, rms(U)/d)", "a step whose mean square is at most about q·d"),
+        UpdateEquation("w", "t**decay", "share of the new square, less with every step"),
+        UpdateEquation("R", "R + w*(rows(g**2) - R)", "running mean of the squares of each row"),
+        UpdateEquation("C", "C + w*(cols(g**2) - C)", "running mean of the squares of each column"),
+        UpdateEquation("V", "R*C/Max(mean(R), eps1)", "second moment: the matrix of rank 1 that has these means"),
+        UpdateEquation("U", "g/sqrt(Max(V, eps1**2))", "gradient in units of its deviation"),
+        UpdateEquation("theta", "theta - q*U/Max(1, rms(U)/d)", "a step whose mean square is at most about q·d"),
         letters={"lr": ("lr",), "beta2_decay": ("decay",), "eps": ("eps1", "eps2"), "d": ("d",), "weight_decay": ("wd",)},
         state={"R": "0*rows(theta)", "C": "0*cols(theta)"},
         source="Shazeer and Stern 2018, Adafactor, arXiv:1804.04235, algorithm 4, for a matrix; as torch has it",
     ),
 )
-RULES: Mapping[str, Rule] = {rule.name: rule for rule in _RULES}
+RULES: Mapping[str, UpdateRule] = {rule.name: rule for rule in _RULES}
 
 # What is no equation of one element at a time; its state and counts are shown all the same.
 WITHOUT: Mapping[str, str] = {
@@ -251,7 +253,7 @@ WITHOUT: Mapping[str, str] = {
 }
 
 
-def rule(name: str) -> Rule:
+def rule(name: str) -> UpdateRule:
     """The rule of a name."""
     if name in RULES:
         return RULES[name]

@@ -12,12 +12,12 @@ from calc.mathematics.einsum.check import check as check_named
 from calc.mathematics.einsum.operation import operation
 from calc.mathematics.einsum.pattern import read as read_pattern
 from calc.mathematics.einsum.pattern import sizes_of
-from calc.mathematics.formats.layouts import FORMATS, Float, Integer, element_bytes
+from calc.mathematics.formats.layouts import FORMATS, Float, IntegerFormat, element_bytes
 from calc.mathematics.formats.limits import limit
 from calc.mathematics.formats.numbers import written
 from calc.mathematics.strides.check import check as check_storage
 from calc.mathematics.strides.demonstration import demonstration
-from calc.mathematics.strides.expression import Step as Done
+from calc.mathematics.strides.expression import StrideStep as Done
 from reports.lecture.flops import arithmetic
 from reports.lecture.formats import bits, encoded, like_torch
 from reports.lecture.lab import Lab
@@ -51,8 +51,8 @@ def _formats(_: Lab) -> SystemResult:
     )
 
 
-def _limits_of(dtype: Float | Integer) -> str:
-    if isinstance(dtype, Integer):
+def _limits_of(dtype: Float | IntegerFormat) -> str:
+    if isinstance(dtype, IntegerFormat):
         return f"{element_bytes(dtype)} bytes, from {-(2 ** (dtype.bits - 1))} to {2 ** (dtype.bits - 1) - 1}"
     names = ("largest", "smallest normal", "smallest subnormal", "epsilon")
     values = ", ".join(f"{n} {float(limit(dtype, n)):.5g}" for n in names)

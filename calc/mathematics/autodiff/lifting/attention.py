@@ -6,14 +6,14 @@ from typing import Any
 
 import sympy as sp
 
-from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.call import LiftedCall, lifting
 from calc.mathematics.autodiff.ir import argument
 from calc.mathematics.autodiff.lifting.contractions import contract
 from calc.mathematics.autodiff.lifting.creation import positions
 from calc.mathematics.autodiff.lifting.softmax import softmax
 from calc.mathematics.autodiff.scalar import where
 from calc.mathematics.autodiff.sizes import INFINITY, quotient
-from calc.mathematics.autodiff.views import Part, View, ViewError
+from calc.mathematics.autodiff.views import AxisFactor, NodeView, ViewError
 
 x, y, z = argument(0), argument(1), argument(2)
 
@@ -28,7 +28,7 @@ x, y, z = argument(0), argument(1), argument(2)
     "_scaled_dot_product_attention_math_for_mps",
     "scaled_dot_product_attention",
 )
-def attention(call: Call) -> list[Any]:
+def attention(call: LiftedCall) -> list[Any]:
     """The kernels differ in what they keep and run again, not in what they compute."""
     query, key, value = (call.tensor(name) for name in ("query", "key", "value"))
     scale = call.number("scale") if call.has("scale") else query.shape[-1] ** sp.Rational(-1, 2)
@@ -50,7 +50,7 @@ def attention(call: Call) -> list[Any]:
     return [made, None, None, None, None, None, None, None, None]
 
 
-def _repeated(call: Call, view: View, query: View) -> View:
+def _repeated(call: LiftedCall, view: NodeView, query: NodeView) -> NodeView:
     """Keys and values of fewer heads: head j of them serves as many query heads, one after another."""
     groups, heads = view.shape[1], query.shape[1]
     if groups == heads or not view.axes[1]:
@@ -60,16 +60,16 @@ def _repeated(call: Call, view: View, query: View) -> View:
         raise ViewError(
             f"{call.instruction.name} at {call.instruction.site}: {heads} heads do not share {groups} of keys and values evenly"
         )
-    return View(view.node, (view.axes[0], (*view.axes[1], Part(None, times)), *view.axes[2:]))
+    return NodeView(view.node, (view.axes[0], (*view.axes[1], AxisFactor(None, times)), *view.axes[2:]))
 
 
-def _masked(call: Call, scores: View, mask: View) -> View:
+def _masked(call: LiftedCall, scores: NodeView, mask: NodeView) -> NodeView:
     if call.equations[mask.node].whole:
         return call.pointwise(where(sp.Ne(y, 0), x, -INFINITY), (scores, mask), name="S")
     return call.pointwise(x + y, (scores, mask), name="S")
 
 
-def _causal(call: Call, scores: View) -> View:
+def _causal(call: LiftedCall, scores: NodeView) -> NodeView:
     """-∞ where the key comes after the query."""
     rows, columns = (positions(call, s) for s in scores.shape[-2:])
-    return call.pointwise(where(z <= y, x, -INFINITY), (scores, View(rows.node, (*rows.axes, ())), columns), name="S")
+    return call.pointwise(where(z <= y, x, -INFINITY), (scores, NodeView(rows.node, (*rows.axes, ())), columns), name="S")

@@ -8,18 +8,18 @@ from typing import Any
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.call import LiftedCall, lifting
 from calc.mathematics.autodiff.ir import Operand, argument
-from calc.mathematics.autodiff.views import Part, View
+from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
 
-def contract(call: Call, views: Sequence[View], letters: Sequence[str], out: str, name: str = "") -> View:
+def contract(call: LiftedCall, views: Sequence[NodeView], letters: Sequence[str], out: str, name: str = "") -> NodeView:
     """Σ over the letters that ``out`` lacks of the product of the views, whose axes are called by ``letters``."""
     views = list(views)
     for letter in dict.fromkeys("".join(letters)):
         views = call.views.aligned(views, [each.index(letter) if letter in each else None for each in letters])
     labels: dict[tuple[str, int], int] = {}
-    parts: dict[str, tuple[Part, ...]] = {}
+    parts: dict[str, tuple[AxisFactor, ...]] = {}
     for letter in (*out, *dict.fromkeys(x for x in "".join(letters) if x not in out)):
         axes = [v.axes[each.index(letter)] for v, each in zip(views, letters, strict=True) if letter in each]
         parts[letter] = next((axis for axis in axes if axis), ())
@@ -39,65 +39,65 @@ def contract(call: Call, views: Sequence[View], letters: Sequence[str], out: str
         }
         operands.append(Operand(view.node, tuple(at[i] for i in range(len(at)))))
     node = call.equations.add(ir.Contract(tuple(operands)), tuple(sizes[:rank]), tuple(sizes[rank:]), name=name)
-    return View(node, tuple(tuple(Part(labels.get((letter, n)), p.size) for n, p in enumerate(parts[letter])) for letter in out))
+    return NodeView(node, tuple(tuple(AxisFactor(labels.get((letter, n)), p.size) for n, p in enumerate(parts[letter])) for letter in out))
 
 
 @lifting("mm")
-def mm(call: Call) -> View:
+def mm(call: LiftedCall) -> NodeView:
     """C[i,j] = Σₖ A[i,k] B[k,j]."""
     return contract(call, (call.tensor("self"), call.tensor("mat2")), ("ik", "kj"), "ij")
 
 
 @lifting("bmm")
-def bmm(call: Call) -> View:
+def bmm(call: LiftedCall) -> NodeView:
     """C[b,i,j] = Σₖ A[b,i,k] B[b,k,j]."""
     return contract(call, (call.tensor("self"), call.tensor("mat2")), ("bik", "bkj"), "bij")
 
 
 @lifting("mv")
-def mv(call: Call) -> View:
+def mv(call: LiftedCall) -> NodeView:
     """c[i] = Σₖ A[i,k] b[k]."""
     return contract(call, (call.tensor("self"), call.tensor("vec")), ("ik", "k"), "i")
 
 
 @lifting("dot", "vdot")
-def dot(call: Call) -> View:
+def dot(call: LiftedCall) -> NodeView:
     """c = Σₖ a[k] b[k]."""
     argument_name = "tensor" if call.has("tensor") else "other"
     return contract(call, (call.tensor("self"), call.tensor(argument_name)), ("k", "k"), "")
 
 
 @lifting("addmm")
-def addmm(call: Call) -> View:
+def addmm(call: LiftedCall) -> NodeView:
     """β C + α Σₖ A[i,k] B[k,j]."""
     return _plus(call, contract(call, (call.tensor("mat1"), call.tensor("mat2")), ("ik", "kj"), "ij"))
 
 
 @lifting("baddbmm")
-def baddbmm(call: Call) -> View:
+def baddbmm(call: LiftedCall) -> NodeView:
     """β C + α Σₖ A[b,i,k] B[b,k,j]."""
     return _plus(call, contract(call, (call.tensor("batch1"), call.tensor("batch2")), ("bik", "bkj"), "bij"))
 
 
 @lifting("addbmm")
-def addbmm(call: Call) -> View:
+def addbmm(call: LiftedCall) -> NodeView:
     """β C + α Σ over b, k of A[b,i,k] B[b,k,j]."""
     return _plus(call, contract(call, (call.tensor("batch1"), call.tensor("batch2")), ("bik", "bkj"), "ij"))
 
 
 @lifting("addmv")
-def addmv(call: Call) -> View:
+def addmv(call: LiftedCall) -> NodeView:
     """β c + α Σₖ A[i,k] b[k]."""
     return _plus(call, contract(call, (call.tensor("mat"), call.tensor("vec")), ("ik", "k"), "i"))
 
 
 @lifting("addr")
-def addr(call: Call) -> View:
+def addr(call: LiftedCall) -> NodeView:
     """β C + α a[i] b[j]."""
     return _plus(call, contract(call, (call.tensor("vec1"), call.tensor("vec2")), ("i", "j"), "ij"))
 
 
-def _plus(call: Call, matrix: View) -> View:
+def _plus(call: LiftedCall, matrix: NodeView) -> NodeView:
     beta, alpha = call.number("beta", 1), call.number("alpha", 1)
     if beta == 0:
         return call.pointwise(alpha * argument(0), (matrix,))
@@ -105,7 +105,7 @@ def _plus(call: Call, matrix: View) -> View:
 
 
 @lifting("_trilinear")
-def trilinear(call: Call) -> View:
+def trilinear(call: LiftedCall) -> NodeView:
     """Σ of the products of three tensors, each with the axes that it lacks."""
     given = [call.tensor(f"i{n}") for n in (1, 2, 3)]
     lacking: list[Any] = [call.raw(f"expand{n}") for n in (1, 2, 3)]
@@ -117,7 +117,7 @@ def trilinear(call: Call) -> View:
 
 
 @lifting("cross", "linalg_cross")
-def cross(call: Call) -> View:
+def cross(call: LiftedCall) -> NodeView:
     """The vector product: c[i] = a[i+1] b[i+2] - a[i+2] b[i+1], indices modulo 3."""
     a, b = call.tensor("self" if call.has("self") else "input"), call.tensor("other")
     axis = call.axis(a)
@@ -126,9 +126,9 @@ def cross(call: Call) -> View:
     return call.pointwise(x[0] * x[3] - x[1] * x[2], (rolled[0][0], rolled[0][1], rolled[1][0], rolled[1][1]))
 
 
-def _rolled(call: Call, view: View, axis: int, by: int) -> View:
+def _rolled(call: LiftedCall, view: NodeView, axis: int, by: int) -> NodeView:
     view = call.views.plain(view)
     at = view.axes[axis][0].axis
     shape = call.equations[view.node].shape
     places = tuple(ir.Index(sp.Mod(ir.place(i) + by, 3) if i == at else ir.place(i)) for i in range(len(shape)))
-    return View(call.equations.add(ir.Gather(view.node, places), shape), view.axes)
+    return NodeView(call.equations.add(ir.Gather(view.node, places), shape), view.axes)

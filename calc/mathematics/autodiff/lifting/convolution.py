@@ -5,22 +5,22 @@ from __future__ import annotations
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.call import LiftedCall, lifting
 from calc.mathematics.autodiff.ir import Operand, argument, place
 from calc.mathematics.autodiff.sizes import product, quotient
-from calc.mathematics.autodiff.views import Part, View
+from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
 x, y = argument(0), argument(1)
 
 
-def _each(call: Call, name: str, count: int, default: int) -> list[sp.Expr]:
+def _each(call: LiftedCall, name: str, count: int, default: int) -> list[sp.Expr]:
     """One number for each axis of places."""
     sizes = call.sizes(name, (default,))
     return sizes if len(sizes) == count else [sizes[0] if sizes else sp.Integer(default)] * count
 
 
 @lifting("convolution", "_convolution", "conv1d", "conv2d", "conv3d", "mkldnn_convolution", "cudnn_convolution", "convolution_overrideable")
-def convolution(call: Call) -> View:
+def convolution(call: LiftedCall) -> NodeView:
     view, weight = call.tensor("input"), call.tensor("weight")
     count = len(weight.axes) - 2
     stride, padding, dilation = _each(call, "stride", count, 1), _each(call, "padding", count, 0), _each(call, "dilation", count, 1)
@@ -30,10 +30,10 @@ def convolution(call: Call) -> View:
     if not call.has("bias"):
         return made
     bias = call.tensor("bias")
-    return call.pointwise(x + y, (made, View(bias.node, (*bias.axes, *(() for _ in range(count))))))
+    return call.pointwise(x + y, (made, NodeView(bias.node, (*bias.axes, *(() for _ in range(count))))))
 
 
-class Axes:
+class ConvolutionAxes:
     """The labels of an equation by name. An axis of size 1 has none."""
 
     def __init__(self, out: dict[str, sp.Expr], inner: dict[str, sp.Expr]) -> None:
@@ -48,12 +48,12 @@ class Axes:
         return place(self._labels[name]) if name in self._labels else sp.Integer(0)
 
 
-def _axes(view: View, names: list[str]) -> list[tuple[str, int]]:
+def _axes(view: NodeView, names: list[str]) -> list[tuple[str, int]]:
     """Each axis of a plain view that its node has, with its name."""
     return [(name, axis[0].axis) for name, axis in zip(names, view.axes, strict=True) if axis and axis[0].axis is not None]
 
 
-def full(call: Call, view: View) -> int:
+def full(call: LiftedCall, view: NodeView) -> int:
     """A node with one axis for each of the tensor's, those of size 1 too."""
     plain = call.views.plain(view)
     places = [i for i, axis in enumerate(plain.axes) if axis]
@@ -62,14 +62,14 @@ def full(call: Call, view: View) -> int:
     return call.equations.map(x, (Operand(plain.node, tuple(places)),), view.shape)
 
 
-def _slim(call: Call, node: int) -> View:
+def _slim(call: LiftedCall, node: int) -> NodeView:
     """The node's axes of size 1 as axes of no part."""
     from calc.mathematics.autodiff.views import of_node
 
     return of_node(call.equations, node)
 
 
-def _in_groups(call: Call, view: View, axis: int, groups: sp.Expr, what: str) -> View:
+def _in_groups(call: LiftedCall, view: NodeView, axis: int, groups: sp.Expr, what: str) -> NodeView:
     """The view with one axis as (group, rest)."""
     rest = quotient(view.shape[axis], groups)
     if rest is None:
@@ -77,7 +77,7 @@ def _in_groups(call: Call, view: View, axis: int, groups: sp.Expr, what: str) ->
     return call.views.plain(call.views.reshaped(view, (*view.shape[:axis], groups, rest, *view.shape[axis + 1 :])))
 
 
-def _places(axes: Axes, stride: list[sp.Expr], padding: list[sp.Expr], dilation: list[sp.Expr]) -> dict[str, sp.Expr]:
+def _places(axes: ConvolutionAxes, stride: list[sp.Expr], padding: list[sp.Expr], dilation: list[sp.Expr]) -> dict[str, sp.Expr]:
     """Place s t + δ r - p for place t of one side and place r of the kernel, by the axis' number."""
     return {
         f"at{i}": sp.expand(stride[i] * axes.place(f"to{i}") + dilation[i] * axes.place(f"tap{i}") - padding[i]) for i in range(len(stride))
@@ -85,21 +85,21 @@ def _places(axes: Axes, stride: list[sp.Expr], padding: list[sp.Expr], dilation:
 
 
 def _direct(
-    call: Call,
-    view: View,
-    weight: View,
+    call: LiftedCall,
+    view: NodeView,
+    weight: NodeView,
     stride: list[sp.Expr],
     padding: list[sp.Expr],
     dilation: list[sp.Expr],
     groups: sp.Expr,
-) -> View:
+) -> NodeView:
     source, kernel = _in_groups(call, view, 1, groups, "channels"), _in_groups(call, weight, 0, groups, "kernels")
     number = range(len(stride))
     to, taps = [f"to{i}" for i in number], [f"tap{i}" for i in number]
     size = {"b": view.shape[0], "g": groups, "c": source.shape[2], "o": kernel.shape[1]}
     size |= {f"to{i}": call.shape()[2 + i] for i in number} | {f"tap{i}": weight.shape[2 + i] for i in number}
     # Patches: X'[b, g, c, t, r] = X[b, g, c, s t + δ r - p].
-    patches = Axes({n: size[n] for n in ("b", "g", "c", *to, *taps)}, {})
+    patches = ConvolutionAxes({n: size[n] for n in ("b", "g", "c", *to, *taps)}, {})
     moved = _places(patches, stride, padding, dilation)
     names = ["b", "g", "c", *(f"at{i}" for i in number)]
     coordinates = [ir.Index(sp.Integer(0))] * len(call.equations[source.node].shape)
@@ -107,7 +107,7 @@ def _direct(
         coordinates[axis] = ir.Index(moved[name] if name in moved else patches.place(name))
     fill = sp.Integer(0) if any(p != 0 for p in padding) else None
     gathered = call.equations.add(ir.Gather(source.node, tuple(coordinates), fill), patches.shape, name="X'")
-    axes = Axes({n: size[n] for n in ("b", "g", "o", *to)}, {n: size[n] for n in ("c", *taps)})
+    axes = ConvolutionAxes({n: size[n] for n in ("b", "g", "o", *to)}, {n: size[n] for n in ("c", *taps)})
     operands = (
         Operand(gathered, axes.at("b", "g", "c", *to, *taps)),
         Operand(kernel.node, axes.at(*(name for name, _ in _axes(kernel, ["g", "o", "c", *taps])))),
@@ -115,28 +115,28 @@ def _direct(
     return _result(call, call.equations.add(ir.Contract(operands), axes.shape, axes.inner), [size[n] for n in ("b", "g", "o", *to)])
 
 
-def _result(call: Call, node: int, sizes: list[sp.Expr]) -> View:
+def _result(call: LiftedCall, node: int, sizes: list[sp.Expr]) -> NodeView:
     """The node as (batch, group, out, places…), as the tensor that torch gives."""
     numbers = iter(range(len(sizes)))
-    return call.views.reshaped(View(node, tuple((Part(next(numbers), s),) if s != 1 else () for s in sizes)), call.shape())
+    return call.views.reshaped(NodeView(node, tuple((AxisFactor(next(numbers), s),) if s != 1 else () for s in sizes)), call.shape())
 
 
 def _transposed(
-    call: Call,
-    view: View,
-    weight: View,
+    call: LiftedCall,
+    view: NodeView,
+    weight: NodeView,
     stride: list[sp.Expr],
     padding: list[sp.Expr],
     dilation: list[sp.Expr],
     groups: sp.Expr,
-) -> View:
+) -> NodeView:
     """Every element puts the kernel, times itself, around its place."""
     source, kernel = _in_groups(call, view, 1, groups, "channels"), _in_groups(call, weight, 0, groups, "kernels")
     number = range(len(stride))
     to, taps = [f"to{i}" for i in number], [f"tap{i}" for i in number]
     size = {"b": view.shape[0], "g": groups, "c": source.shape[2], "o": kernel.shape[2]}
     size |= {f"to{i}": view.shape[2 + i] for i in number} | {f"tap{i}": weight.shape[2 + i] for i in number}
-    axes = Axes({n: size[n] for n in ("b", "g", "o", *to, *taps)}, {"c": size["c"]})
+    axes = ConvolutionAxes({n: size[n] for n in ("b", "g", "o", *to, *taps)}, {"c": size["c"]})
     operands = (
         Operand(source.node, axes.at(*(n for n, _ in _axes(source, ["b", "g", "c", *to])))),
         Operand(kernel.node, axes.at(*(n for n, _ in _axes(kernel, ["g", "c", "o", *taps])))),
@@ -151,7 +151,7 @@ def _transposed(
 
 
 @lifting("im2col", "unfold_im2col")
-def columns(call: Call) -> View:
+def columns(call: LiftedCall) -> NodeView:
     """A column for every position of the kernel."""
     view = call.tensor("self")
     kernel, dilation = _each(call, "kernel_size", 2, 1), _each(call, "dilation", 2, 1)
@@ -170,7 +170,7 @@ def columns(call: Call) -> View:
 
 
 @lifting("unfold")
-def unfold(call: Call) -> View:
+def unfold(call: LiftedCall) -> NodeView:
     """Windows along one axis; the place in the window is the last axis."""
     view = call.tensor("self")
     axis = call.axis(view, "dimension")

@@ -8,47 +8,47 @@ from typing import Any
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.call import LiftedCall, lifting
 from calc.mathematics.autodiff.ir import argument
 from calc.mathematics.autodiff.scalar import where
-from calc.mathematics.autodiff.views import Part, View
+from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
 x = argument(0)
 
 
-def constant(call: Call, value: sp.Expr, shape: Sequence[sp.Expr]) -> View:
+def constant(call: LiftedCall, value: sp.Expr, shape: Sequence[sp.Expr]) -> NodeView:
     """One number everywhere."""
     node = call.equations.map(value, (), ())
-    return View(node, tuple(() if s == 1 else (Part(None, s),) for s in shape))
+    return NodeView(node, tuple(() if s == 1 else (AxisFactor(None, s),) for s in shape))
 
 
 @lifting("zeros", "new_zeros", "empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "empty_permuted")
-def zeros(call: Call) -> View:
+def zeros(call: LiftedCall) -> NodeView:
     return constant(call, sp.Integer(0), call.shape())
 
 
 @lifting("ones", "ones_like", "new_ones")
-def ones(call: Call) -> View:
+def ones(call: LiftedCall) -> NodeView:
     return constant(call, sp.Integer(1), call.shape())
 
 
 @lifting("full", "full_like", "new_full")
-def full(call: Call) -> View:
+def full(call: LiftedCall) -> NodeView:
     return constant(call, call.number("fill_value"), call.shape())
 
 
 @lifting("scalar_tensor")
-def scalar(call: Call) -> View:
+def scalar(call: LiftedCall) -> NodeView:
     return constant(call, call.number("s"), ())
 
 
-def positions(call: Call, length: sp.Expr) -> View:
+def positions(call: LiftedCall, length: sp.Expr) -> NodeView:
     """0, 1, 2, …"""
-    return View(call.equations.add(ir.Iota(), (length,), whole=True), ((Part(0, length),),))
+    return NodeView(call.equations.add(ir.Iota(), (length,), whole=True), ((AxisFactor(0, length),),))
 
 
 @lifting("arange")
-def arange(call: Call) -> View:
+def arange(call: LiftedCall) -> NodeView:
     """start, start + step, …"""
     (length,) = call.shape()
     start, step = call.number("start", 0), call.number("step", 1)
@@ -58,7 +58,7 @@ def arange(call: Call) -> View:
 
 
 @lifting("linspace")
-def linspace(call: Call) -> View:
+def linspace(call: LiftedCall) -> NodeView:
     """As many numbers from start to end, equally far apart."""
     (length,) = call.shape()
     start, end = call.number("start"), call.number("end")
@@ -66,18 +66,18 @@ def linspace(call: Call) -> View:
 
 
 @lifting("eye")
-def eye(call: Call) -> View:
+def eye(call: LiftedCall) -> NodeView:
     """1 on the diagonal."""
     rows, columns = (positions(call, s) for s in call.shape())
     return call.pointwise(where(sp.Eq(x, argument(1)), 1, 0), (_column(rows), columns), whole=False)
 
 
-def _column(view: View) -> View:
-    return View(view.node, (*view.axes, ()))
+def _column(view: NodeView) -> NodeView:
+    return NodeView(view.node, (*view.axes, ()))
 
 
 @lifting("tril", "triu")
-def triangle(call: Call) -> View:
+def triangle(call: LiftedCall) -> NodeView:
     """What lies on or below (above) the diagonal that many places off, else 0."""
     view = call.tensor("self")
     rows, columns = (positions(call, s) for s in view.shape[-2:])
@@ -88,20 +88,20 @@ def triangle(call: Call) -> View:
 
 
 @lifting("diag_embed")
-def diag_embed(call: Call) -> View:
+def diag_embed(call: LiftedCall) -> NodeView:
     """The last axis on the diagonal of two."""
     if (call.raw("offset") or 0, call.raw("dim1", -2), call.raw("dim2", -1)) != (0, -2, -1):
         raise call.refusal("its diagonal is not the main one of the last two axes")
     view = call.tensor("self")
     rows, columns = (positions(call, view.shape[-1]) for _ in range(2))
     expr = where(sp.Eq(argument(1), argument(2)), x, 0)
-    return call.pointwise(expr, (View(view.node, (*view.axes, ())), _column(rows), columns), whole=False)
+    return call.pointwise(expr, (NodeView(view.node, (*view.axes, ())), _column(rows), columns), whole=False)
 
 
 # -- drawn at random: constants to the chain rule, whose values the run that is compared with gives ------------------------
 
 
-def drawn(call: Call, output: int = 0) -> View:
+def drawn(call: LiftedCall, output: int = 0) -> NodeView:
     """A leaf for the numbers that this operator draws, in the order of the run."""
     name = f"{call.instruction.name.removeprefix('aten.').partition('.')[0]} #{call.instruction.index}"
     shape = call.shape(output)
@@ -112,17 +112,17 @@ def drawn(call: Call, output: int = 0) -> View:
 
 
 @lifting("rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm", "normal", "bernoulli", "uniform", "multinomial")
-def random(call: Call) -> View:
+def random(call: LiftedCall) -> NodeView:
     return drawn(call)
 
 
 @lifting("exponential", "poisson", "normal_functional")
-def random_too(call: Call) -> View:
+def random_too(call: LiftedCall) -> NodeView:
     return drawn(call)
 
 
 @lifting("native_dropout")
-def native_dropout(call: Call) -> list[Any]:
+def native_dropout(call: LiftedCall) -> list[Any]:
     """Y = X · mask/(1 - p)."""
     rate = call.number("p")
     view = call.tensor("input")

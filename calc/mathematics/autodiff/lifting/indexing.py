@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.call import LiftedCall, lifting
 from calc.mathematics.autodiff.ir import Index, Operand, Pick, argument, place
 from calc.mathematics.autodiff.lifting.creation import positions
 from calc.mathematics.autodiff.scalar import where
-from calc.mathematics.autodiff.views import Part, View
+from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
 x, y = argument(0), argument(1)
 
 
-def _nonnegative(call: Call, index: View, size: sp.Expr) -> View:
+def _nonnegative(call: LiftedCall, index: NodeView, size: sp.Expr) -> NodeView:
     """Positions counted from the end where they are negative."""
     if index.node in call.lifter.below or isinstance(call.equations[index.node].op, ir.Iota | ir.Best | ir.Order):
         return index
@@ -24,7 +24,7 @@ def _nonnegative(call: Call, index: View, size: sp.Expr) -> View:
 
 
 @lifting("embedding")
-def embedding(call: Call) -> View:
+def embedding(call: LiftedCall) -> NodeView:
     """Y[…, d] = W[I[…], d]. A row for padding is a constant: torch gives it no gradient."""
     weight, index = call.views.plain(call.tensor("weight")), call.views.dense(call.tensor("indices"))
     padding = call.integer("padding_idx", -1)
@@ -36,25 +36,25 @@ def embedding(call: Call) -> View:
     shape = (*call.equations[index.node].shape, weight.shape[1])
     coordinates = (Pick(Operand(index.node, tuple(range(rank)))), Index(place(rank)))
     node = call.equations.add(ir.Gather(weight.node, coordinates), shape)
-    return View(node, (*index.axes, (Part(rank, weight.shape[1]),)))
+    return NodeView(node, (*index.axes, (AxisFactor(rank, weight.shape[1]),)))
 
 
-def _held(call: Call, weight: View, row: int) -> View:
+def _held(call: LiftedCall, weight: NodeView, row: int) -> NodeView:
     constant = call.equations.add(ir.Hold(weight.node, "the row for padding has no gradient"), call.equations[weight.node].shape)
     rows = positions(call, weight.shape[0])
     expr = where(sp.Eq(argument(2), row), y, x)
-    return call.pointwise(expr, (weight, View(constant, weight.axes), View(rows.node, (*rows.axes, ()))), whole=False)
+    return call.pointwise(expr, (weight, NodeView(constant, weight.axes), NodeView(rows.node, (*rows.axes, ()))), whole=False)
 
 
 @lifting("index_select")
-def index_select(call: Call) -> View:
+def index_select(call: LiftedCall) -> NodeView:
     """Y[…, i, …] = X[…, I[i], …]."""
     view, index = call.views.plain(call.tensor("self")), call.tensor("index")
     axis = call.axis(view, "dim", 0)
-    return _by_index(call, view, axis, call.views.plain(index if index.axes else View(index.node, ((),))))
+    return _by_index(call, view, axis, call.views.plain(index if index.axes else NodeView(index.node, ((),))))
 
 
-def _by_index(call: Call, view: View, axis: int, index: View) -> View:
+def _by_index(call: LiftedCall, view: NodeView, axis: int, index: NodeView) -> NodeView:
     """Positions of one axis by a tensor of one axis."""
     if not view.axes[axis]:
         return view
@@ -65,15 +65,15 @@ def _by_index(call: Call, view: View, axis: int, index: View) -> View:
         picks = Pick(Operand(index.node, ()))
         coordinates: list[Index | Pick] = [picks if i == at else Index(place(i - (i > at))) for i in range(len(shape))]
         node = call.equations.add(ir.Gather(view.node, tuple(coordinates)), (*shape[:at], *shape[at + 1 :]))
-        moved = tuple(tuple(Part(p.axis - (p.axis > at), p.size) for p in a if p.axis is not None) for a in view.axes)
-        return View(node, (*moved[:axis], (), *moved[axis + 1 :]))
+        moved = tuple(tuple(AxisFactor(p.axis - (p.axis > at), p.size) for p in a if p.axis is not None) for a in view.axes)
+        return NodeView(node, (*moved[:axis], (), *moved[axis + 1 :]))
     length = index.shape[0]
     coordinates = [Pick(Operand(index.node, (i,))) if i == at else Index(place(i)) for i in range(len(shape))]
     node = call.equations.add(ir.Gather(view.node, tuple(coordinates)), (*shape[:at], length, *shape[at + 1 :]))
-    return View(node, (*view.axes[:axis], (Part(at, length),), *view.axes[axis + 1 :]))
+    return NodeView(node, (*view.axes[:axis], (AxisFactor(at, length),), *view.axes[axis + 1 :]))
 
 
-def taken(call: Call, view: View, axis: int, index: View, drop: bool = False) -> View:
+def taken(call: LiftedCall, view: NodeView, axis: int, index: NodeView, drop: bool = False) -> NodeView:
     """Y[…] = X[…, I[…], …]: along one axis by positions for each of the other places (``torch.gather``). ``index`` has the axes of
     the tensor; with ``drop`` its axis ``axis`` has size 1 and is dropped."""
     view, index = call.views.plain(view), call.views.plain(index)
@@ -88,30 +88,30 @@ def taken(call: Call, view: View, axis: int, index: View, drop: bool = False) ->
             coordinates[at] = pick if i == axis else Index(place(labels[i]) if i in labels else sp.Integer(0))
     sizes = call.equations[index.node].shape
     node = call.equations.add(ir.Gather(view.node, tuple(coordinates)), sizes)
-    made = View(node, index.axes)
-    return View(node, tuple(a for i, a in enumerate(made.axes) if i != axis)) if drop else made
+    made = NodeView(node, index.axes)
+    return NodeView(node, tuple(a for i, a in enumerate(made.axes) if i != axis)) if drop else made
 
 
 @lifting("take")
-def take(call: Call) -> View:
+def take(call: LiftedCall) -> NodeView:
     """Elements by their place in the whole tensor, row after row."""
     view, index = call.tensor("self"), call.views.dense(call.tensor("index"))
-    flat = call.views.merged(View(view.node, (tuple(view.parts),)), 0)
+    flat = call.views.merged(NodeView(view.node, (tuple(view.parts),)), 0)
     index = _nonnegative(call, index, flat.shape[0])
     shape = call.equations[index.node].shape
     pick = Pick(Operand(index.node, tuple(range(len(shape)))))
-    return View(call.equations.add(ir.Gather(flat.node, (pick,)), shape), index.axes)
+    return NodeView(call.equations.add(ir.Gather(flat.node, (pick,)), shape), index.axes)
 
 
 @lifting("gather", "take_along_dim")
-def gather(call: Call) -> View:
+def gather(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     index = call.tensor("index" if call.has("index") else "indices")
     return taken(call, view, call.axis(view), index)
 
 
 @lifting("index", "_unsafe_index")
-def index(call: Call) -> View:
+def index(call: LiftedCall) -> NodeView:
     """Y[…] = X[I[…], …], the index tensors broadcast against each other."""
     view = call.views.plain(call.tensor("self"))
     given = [None if v is None else call.as_view(v) for v in call.raw("indices")]
@@ -119,10 +119,12 @@ def index(call: Call) -> View:
         raise call.refusal("a mask chooses how many elements there are")
     coordinates, axes = indexed(call, view, given)
     shape = tuple(p.size for a in axes for p in a)
-    return View(call.equations.add(ir.Gather(view.node, tuple(coordinates)), shape, whole=call.equations[view.node].whole), axes)
+    return NodeView(call.equations.add(ir.Gather(view.node, tuple(coordinates)), shape, whole=call.equations[view.node].whole), axes)
 
 
-def indexed(call: Call, view: View, given: Sequence[View | None]) -> tuple[list[Index | Pick], tuple[tuple[Part, ...], ...]]:
+def indexed(
+    call: LiftedCall, view: NodeView, given: Sequence[NodeView | None]
+) -> tuple[list[Index | Pick], tuple[tuple[AxisFactor, ...], ...]]:
     """Coordinates of an indexing, and the axes of what it gives: those of the indices where they stand together, else in front."""
     chosen = [i for i, v in enumerate(given) if v is not None]
     rank = max(len(v.axes) for v in given if v is not None)
@@ -133,7 +135,7 @@ def indexed(call: Call, view: View, given: Sequence[View | None]) -> tuple[list[
     shared = [next((v.axes[j][0].size for v in together if v.axes[j]), sp.Integer(1)) for j in range(rank)]
     sizes = [*(view.shape[i] for i in before), *shared, *(view.shape[i] for i in after)]
     labels = [sum(s != 1 for s in sizes[:n]) for n in range(len(sizes))]
-    axes = tuple((Part(label, s),) if s != 1 else () for label, s in zip(labels, sizes, strict=True))
+    axes = tuple((AxisFactor(label, s),) if s != 1 else () for label, s in zip(labels, sizes, strict=True))
     own = dict(zip([*before, *after], [*labels[: len(before)], *labels[len(before) + rank :]], strict=True))
     coordinates: list[Index | Pick] = [Index(sp.Integer(0))] * len(call.equations[view.node].shape)
     indices = dict(zip(chosen, together, strict=True))
@@ -149,33 +151,33 @@ def indexed(call: Call, view: View, given: Sequence[View | None]) -> tuple[list[
     return coordinates, axes
 
 
-def _broadcast(call: Call, views: Sequence[View], rank: int) -> list[View]:
+def _broadcast(call: LiftedCall, views: Sequence[NodeView], rank: int) -> list[NodeView]:
     """The index tensors with as many axes each, every one of one part."""
-    padded = [View(v.node, (*(() for _ in range(rank - len(v.axes))), *v.axes)) for v in views]
+    padded = [NodeView(v.node, (*(() for _ in range(rank - len(v.axes))), *v.axes)) for v in views]
     return [call.views.plain(v) for v in padded]
 
 
 @lifting("one_hot")
-def one_hot(call: Call) -> View:
+def one_hot(call: LiftedCall) -> NodeView:
     view = call.views.dense(call.tensor("self"))
     size = call.shape()[-1]
     rank = len(call.equations[view.node].shape)
     node = call.equations.add(ir.Delta(Operand(view.node, tuple(range(rank)))), (*call.equations[view.node].shape, size), whole=True)
-    return View(node, (*view.axes, (Part(rank, size),)))
+    return NodeView(node, (*view.axes, (AxisFactor(rank, size),)))
 
 
 @lifting("select_scatter")
-def select_scatter(call: Call) -> View:
+def select_scatter(call: LiftedCall) -> NodeView:
     """One position of an axis replaced."""
     view, source = call.views.plain(call.tensor("self")), call.tensor("src")
     axis, index = call.axis(view, "dim", 0), call.integer("index")
     at = sp.Integer(index) if index >= 0 else view.shape[axis] + index
-    spread = View(source.node, (*source.axes[:axis], (), *source.axes[axis:]))
+    spread = NodeView(source.node, (*source.axes[:axis], (), *source.axes[axis:]))
     return call.pointwise(where(sp.Eq(argument(2), at), y, x), (view, spread, _along(call, view, axis)))
 
 
 @lifting("slice_scatter")
-def slice_scatter(call: Call) -> View:
+def slice_scatter(call: LiftedCall) -> NodeView:
     """A stretch of an axis replaced."""
     view, source = call.views.plain(call.tensor("self")), call.views.plain(call.tensor("src"))
     axis = call.axis(view, "dim", 0)
@@ -186,12 +188,12 @@ def slice_scatter(call: Call) -> View:
     moved = source.axes[axis][0].axis
     places = tuple(Index(place(i) - first if i == moved else place(i)) for i in range(len(call.equations[source.node].shape)))
     shape = tuple(view.shape[i] for i, a in enumerate(source.axes) if a)
-    padded = View(call.equations.add(ir.Gather(source.node, places, sp.Integer(0)), shape), source.axes)
+    padded = NodeView(call.equations.add(ir.Gather(source.node, places, sp.Integer(0)), shape), source.axes)
     inside = sp.And(argument(2) >= first, argument(2) < first + length)
     return call.pointwise(where(inside, y, x), (view, padded, _along(call, view, axis)))
 
 
-def _along(call: Call, view: View, axis: int) -> View:
+def _along(call: LiftedCall, view: NodeView, axis: int) -> NodeView:
     """The positions of one axis."""
     at = positions(call, view.shape[axis])
-    return View(at.node, (*(() for _ in view.axes[:axis]), *at.axes, *(() for _ in view.axes[axis + 1 :])))
+    return NodeView(at.node, (*(() for _ in view.axes[:axis]), *at.axes, *(() for _ in view.axes[axis + 1 :])))

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import Call, lifting
-from calc.mathematics.autodiff.views import Part, View
+from calc.mathematics.autodiff.call import LiftedCall, lifting
+from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
 
-def joined(call: Call, views: Sequence[View], axis: int) -> View:
+def joined(call: LiftedCall, views: Sequence[NodeView], axis: int) -> NodeView:
     """One after the other along an axis."""
     views = [v for v in views if not (len(v.axes) == 1 and v.shape[0] == 0)]
     rank = len(views[0].axes)
@@ -27,10 +27,10 @@ def joined(call: Call, views: Sequence[View], axis: int) -> View:
     length = sp.expand(sp.Add(*(shape_of[v.node].shape[at] for v in made)))
     whole = all(shape_of[v.node].whole for v in made)
     node = shape_of.add(ir.Concatenate(tuple(v.node for v in made), at), (*shape[:at], length, *shape[at + 1 :]), whole=whole)
-    return View(node, (*made[0].axes[:axis], (Part(at, length),), *made[0].axes[axis + 1 :]))
+    return NodeView(node, (*made[0].axes[:axis], (AxisFactor(at, length),), *made[0].axes[axis + 1 :]))
 
 
-def _with_axis(call: Call, view: View, axis: int) -> View:
+def _with_axis(call: LiftedCall, view: NodeView, axis: int) -> NodeView:
     """A view whose node has all axes in the order of the tensor's, and ``axis`` as one part of it, also where its size is 1."""
     view = call.views.merged(call.views.dense(view), axis)
     order = [p.axis for p in view.parts if p.axis is not None]
@@ -38,33 +38,33 @@ def _with_axis(call: Call, view: View, axis: int) -> View:
     if order != sorted(order):
         at = tuple(order.index(i) for i in range(len(order)))
         node = call.equations.map(ir.argument(0), (ir.Operand(view.node, at),), tuple(shape[i] for i in order))
-        view = _renumbered(View(node, view.axes))
+        view = _renumbered(NodeView(node, view.axes))
     if view.axes[axis]:
         return view
     before = sum(len(a) for a in view.axes[:axis])
     shape = call.equations[view.node].shape
     labels = tuple(i + (i >= before) for i in range(len(shape)))
     node = call.equations.map(ir.argument(0), (ir.Operand(view.node, labels),), (*shape[:before], sp.Integer(1), *shape[before:]))
-    return _renumbered(View(node, (*view.axes[:axis], (Part(before, sp.Integer(1)),), *view.axes[axis + 1 :])))
+    return _renumbered(NodeView(node, (*view.axes[:axis], (AxisFactor(before, sp.Integer(1)),), *view.axes[axis + 1 :])))
 
 
-def _renumbered(view: View) -> View:
+def _renumbered(view: NodeView) -> NodeView:
     """The parts numbered in the order in which they stand."""
     axes, at = [], 0
     for axis in view.axes:
-        axes.append(tuple(Part(at + i, p.size) for i, p in enumerate(axis)))
+        axes.append(tuple(AxisFactor(at + i, p.size) for i, p in enumerate(axis)))
         at += len(axis)
-    return View(view.node, tuple(axes))
+    return NodeView(view.node, tuple(axes))
 
 
 @lifting("cat", "concat", "concatenate")
-def cat(call: Call) -> View:
+def cat(call: LiftedCall) -> NodeView:
     views = call.tensors("tensors")
     return joined(call, views, call.integer("dim", 0) % len(views[-1].axes))
 
 
 @lifting("stack")
-def stack(call: Call) -> View:
+def stack(call: LiftedCall) -> NodeView:
     views = call.tensors("tensors")
     at = call.integer("dim", 0) % (len(views[0].axes) + 1)
-    return joined(call, [View(v.node, (*v.axes[:at], (), *v.axes[at:])) for v in views], at)
+    return joined(call, [NodeView(v.node, (*v.axes[:at], (), *v.axes[at:])) for v in views], at)

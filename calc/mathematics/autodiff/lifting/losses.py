@@ -7,36 +7,36 @@ from typing import Any
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.call import LiftedCall, lifting
 from calc.mathematics.autodiff.ir import Operand, argument
 from calc.mathematics.autodiff.lifting.reductions import reduce
 from calc.mathematics.autodiff.scalar import Softplus, larger, truth, where
-from calc.mathematics.autodiff.views import Part, View
+from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
 x, y, z, w = (argument(i) for i in range(4))
 _NONE, _MEAN = 0, 1
 
 
-def reduction(call: Call, view: View) -> View:
+def reduction(call: LiftedCall, view: NodeView) -> NodeView:
     """The mean or the sum of all elements, or each of them."""
     kind = call.integer("reduction", _MEAN)
     return view if kind == _NONE else reduce(call, view, range(len(view.axes)), "mean" if kind == _MEAN else "sum")
 
 
 @lifting("mse_loss")
-def mse(call: Call) -> View:
+def mse(call: LiftedCall) -> NodeView:
     """(x - y)²."""
     return reduction(call, call.pointwise((x - y) ** 2, (call.tensor("self"), call.tensor("target"))))
 
 
 @lifting("l1_loss")
-def absolute(call: Call) -> View:
+def absolute(call: LiftedCall) -> NodeView:
     """|x - y|."""
     return reduction(call, call.pointwise(sp.Abs(x - y), (call.tensor("self"), call.tensor("target"))))
 
 
 @lifting("smooth_l1_loss")
-def smooth(call: Call) -> View:
+def smooth(call: LiftedCall) -> NodeView:
     """(x - y)²/2β within β, |x - y| - β/2 beyond (Girshick 2015)."""
     beta = call.number("beta", 1)
     far = sp.Abs(x - y)
@@ -46,7 +46,7 @@ def smooth(call: Call) -> View:
 
 
 @lifting("huber_loss")
-def huber(call: Call) -> View:
+def huber(call: LiftedCall) -> NodeView:
     """(x - y)²/2 within δ, δ (|x - y| - δ/2) beyond (Huber 1964)."""
     delta = call.number("delta", 1)
     far = sp.Abs(x - y)
@@ -56,14 +56,14 @@ def huber(call: Call) -> View:
 
 
 @lifting("binary_cross_entropy")
-def binary(call: Call) -> View:
+def binary(call: LiftedCall) -> NodeView:
     """-(t log x + (1 - t) log(1 - x)), logarithms cut off at -100 as torch does."""
     logs = [larger(sp.log(e), sp.Integer(-100)) for e in (x, 1 - x)]
     return reduction(call, _weighted(call, -(y * logs[0] + (1 - y) * logs[1])))
 
 
 @lifting("binary_cross_entropy_with_logits")
-def binary_with_logits(call: Call) -> View:
+def binary_with_logits(call: LiftedCall) -> NodeView:
     """-(p t log σ(x) + (1 - t) log(1 - σ(x)))."""
     views = [call.tensor("self"), call.tensor("target")]
     expr = (1 - y) * x + Softplus(-x)
@@ -73,7 +73,7 @@ def binary_with_logits(call: Call) -> View:
     return reduction(call, _weighted(call, expr, views))
 
 
-def _weighted(call: Call, expr: sp.Expr, views: list[View] | None = None) -> View:
+def _weighted(call: LiftedCall, expr: sp.Expr, views: list[NodeView] | None = None) -> NodeView:
     views = views or [call.tensor("self"), call.tensor("target")]
     if call.has("weight"):
         expr = argument(len(views)) * expr
@@ -82,13 +82,13 @@ def _weighted(call: Call, expr: sp.Expr, views: list[View] | None = None) -> Vie
 
 
 @lifting("soft_margin_loss")
-def soft_margin(call: Call) -> View:
+def soft_margin(call: LiftedCall) -> NodeView:
     """log(1 + exp(-t x))."""
     return reduction(call, call.pointwise(Softplus(-y * x), (call.tensor("self"), call.tensor("target"))))
 
 
 @lifting("kl_div")
-def divergence(call: Call) -> View:
+def divergence(call: LiftedCall) -> NodeView:
     """t (log t - x), or exp(t)(t - x) where the target is a logarithm."""
     logs = bool(call.raw("log_target", False))
     expr = sp.exp(y) * (y - x) if logs else where(y > 0, y * sp.log(y) - y * x, 0)
@@ -96,7 +96,7 @@ def divergence(call: Call) -> View:
 
 
 @lifting("nll_loss_forward", "nll_loss2d_forward", "nll_loss", "nll_loss_nd")
-def negative_log_likelihood(call: Call) -> Any:
+def negative_log_likelihood(call: LiftedCall) -> Any:
     """-Σ Y log p over the classes, where Y is 1 for the class of a row and 0 elsewhere; rows of the ignored class count for nothing."""
     logs, target = call.tensor("self"), call.tensor("target")
     classes = 1 if len(logs.axes) > 1 else 0
@@ -111,7 +111,7 @@ def negative_log_likelihood(call: Call) -> Any:
     about = [marked, logs] if valid is None else [marked, logs, _over(valid, classes)]
     if call.has("weight"):
         weight = call.tensor("weight")
-        about.append(View(weight.node, (weight.axes[0], *(() for _ in logs.axes[classes + 1 :]))))
+        about.append(NodeView(weight.node, (weight.axes[0], *(() for _ in logs.axes[classes + 1 :]))))
     factors = sp.Mul(*(argument(i) for i in range(len(about))))
     each = reduce(call, call.pointwise(-factors, about), (classes,), "sum")
     kind = call.integer("reduction", _MEAN)
@@ -129,11 +129,11 @@ def negative_log_likelihood(call: Call) -> Any:
     return [call.pointwise(x / y, (total, count)), count]
 
 
-def _over(view: View, classes: int) -> View:
-    return View(view.node, (*view.axes[:classes], (), *view.axes[classes:]))
+def _over(view: NodeView, classes: int) -> NodeView:
+    return NodeView(view.node, (*view.axes[:classes], (), *view.axes[classes:]))
 
 
-def delta(call: Call, label: View, logs: View, classes: int, others: list[int]) -> View:
+def delta(call: LiftedCall, label: NodeView, logs: NodeView, classes: int, others: list[int]) -> NodeView:
     """1 where the place along the axis of classes is the row's class."""
     logs = call.views.merged(logs, classes)
     label = call.views.dense(label)
@@ -142,12 +142,12 @@ def delta(call: Call, label: View, logs: View, classes: int, others: list[int]) 
     size = logs.shape[classes]
     node = call.equations.add(ir.Delta(operand), (*call.equations[label.node].shape, size), name="Y")
     axes = list(label.axes)
-    axes.insert(classes, (Part(rank, size),))
-    return View(node, tuple(axes))
+    axes.insert(classes, (AxisFactor(rank, size),))
+    return NodeView(node, tuple(axes))
 
 
 @lifting("cosine_similarity")
-def cosine(call: Call) -> View:
+def cosine(call: LiftedCall) -> NodeView:
     """Σ x y/(max(‖x‖, ε) max(‖y‖, ε))."""
     first, second = call.tensor("x1"), call.tensor("x2")
     eps = call.number("eps", 1e-8)
@@ -158,5 +158,5 @@ def cosine(call: Call) -> View:
 
 
 @lifting("is_same_size")
-def same(call: Call) -> View:
+def same(call: LiftedCall) -> NodeView:
     return call.lifter.truth(truth(True), ())

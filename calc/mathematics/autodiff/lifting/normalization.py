@@ -7,16 +7,16 @@ from typing import Any
 
 import sympy as sp
 
-from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.call import LiftedCall, lifting
 from calc.mathematics.autodiff.ir import argument
 from calc.mathematics.autodiff.lifting.reductions import reduce
-from calc.mathematics.autodiff.views import View
+from calc.mathematics.autodiff.views import NodeView
 
 x, y, z = argument(0), argument(1), argument(2)
 _ROOT = sp.Rational(-1, 2)
 
 
-def normalized(call: Call, view: View, axes: Collection[int]) -> tuple[View, View, View, View]:
+def normalized(call: LiftedCall, view: NodeView, axes: Collection[int]) -> tuple[NodeView, NodeView, NodeView, NodeView]:
     """n = (x - μ) r with μ = mean(x), v = mean((x - μ)²), r = 1/√(v + ε): n, μ, r and v."""
     centre = reduce(call, view, axes, "mean", keep=True, name="μ")
     centred = call.pointwise(x - y, (view, centre), name="c")
@@ -25,7 +25,7 @@ def normalized(call: Call, view: View, axes: Collection[int]) -> tuple[View, Vie
     return call.pointwise(x * y, (centred, scale), name="n"), centre, scale, var
 
 
-def scaled(call: Call, view: View, weight: View | None, bias: View | None) -> View:
+def scaled(call: LiftedCall, view: NodeView, weight: NodeView | None, bias: NodeView | None) -> NodeView:
     """n w + b."""
     views = [v for v in (view, weight, bias) if v is not None]
     expr = x if weight is None else x * y
@@ -34,12 +34,12 @@ def scaled(call: Call, view: View, weight: View | None, bias: View | None) -> Vi
     return call.pointwise(expr, views, name="")
 
 
-def _optional(call: Call, name: str) -> View | None:
+def _optional(call: LiftedCall, name: str) -> NodeView | None:
     return call.tensor(name) if call.has(name) else None
 
 
 @lifting("native_layer_norm")
-def layer_norm(call: Call) -> list[View]:
+def layer_norm(call: LiftedCall) -> list[NodeView]:
     """Ba, Kiros and Hinton 2016: y = n w + b over the last axes."""
     view = call.tensor("input")
     axes = range(len(view.axes) - len(call.raw("normalized_shape")), len(view.axes))
@@ -48,7 +48,7 @@ def layer_norm(call: Call) -> list[View]:
 
 
 @lifting("_fused_rms_norm", "rms_norm")
-def rms_norm(call: Call) -> Any:
+def rms_norm(call: LiftedCall) -> Any:
     """Zhang and Sennrich 2019: y = x r w, r = 1/√(mean(x²) + ε)."""
     view = call.tensor("input")
     axes = range(len(view.axes) - len(call.raw("normalized_shape")), len(view.axes))
@@ -59,7 +59,7 @@ def rms_norm(call: Call) -> Any:
 
 
 @lifting("native_group_norm")
-def group_norm(call: Call) -> list[View]:
+def group_norm(call: LiftedCall) -> list[NodeView]:
     """Wu and He 2018: channels in groups, each normalised with its places."""
     view = call.tensor("input")
     groups = call.integer("group")
@@ -72,18 +72,18 @@ def group_norm(call: Call) -> list[View]:
     return [made, *flat]
 
 
-def _channels(call: Call, name: str, view: View) -> View | None:
+def _channels(call: LiftedCall, name: str, view: NodeView) -> NodeView | None:
     """A number a channel, with an axis for each of the places."""
     channels = _optional(call, name)
-    return None if channels is None else View(channels.node, (*channels.axes, *(() for _ in view.axes[2:])))
+    return None if channels is None else NodeView(channels.node, (*channels.axes, *(() for _ in view.axes[2:])))
 
 
-def _along_channels(view: View, like: View) -> View:
-    return View(view.node, ((), view.axes[0], *(() for _ in like.axes[2:]))) if len(view.axes) == 1 else view
+def _along_channels(view: NodeView, like: NodeView) -> NodeView:
+    return NodeView(view.node, ((), view.axes[0], *(() for _ in like.axes[2:]))) if len(view.axes) == 1 else view
 
 
 @lifting("native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "batch_norm", "_native_batch_norm_legit_functional")
-def batch_norm(call: Call) -> Any:
+def batch_norm(call: LiftedCall) -> Any:
     """Ioffe and Szegedy 2015: in training over all but the channels, in evaluation by the running statistics, which are constants."""
     view = call.tensor("input")
     training = bool(call.raw("training", True))
@@ -98,17 +98,17 @@ def batch_norm(call: Call) -> Any:
     return [made, _flat(centre), _flat(scale)]
 
 
-def _flat(view: View) -> View:
-    return View(view.node, tuple(axis for axis in view.axes if axis))
+def _flat(view: NodeView) -> NodeView:
+    return NodeView(view.node, tuple(axis for axis in view.axes if axis))
 
 
 @lifting("_batch_norm_with_update", "_batch_norm_no_update")
-def batch_norm_too(call: Call) -> Any:
+def batch_norm_too(call: LiftedCall) -> Any:
     return batch_norm(call)
 
 
 @lifting("_weight_norm_interface", "_weight_norm")
-def weight_norm(call: Call) -> Any:
+def weight_norm(call: LiftedCall) -> Any:
     """w = g v/‖v‖, the norm over all axes but one."""
     v, g = call.tensor("v"), call.tensor("g")
     axis = call.integer("dim", 0) % len(v.axes)

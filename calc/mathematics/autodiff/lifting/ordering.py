@@ -5,36 +5,36 @@ from __future__ import annotations
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.call import LiftedCall, lifting
 from calc.mathematics.autodiff.lifting.indexing import taken
 from calc.mathematics.autodiff.lifting.shapes import narrowed
-from calc.mathematics.autodiff.views import View
+from calc.mathematics.autodiff.views import NodeView
 
 
-def _ordered(call: Call, view: View, axis: int, descending: bool) -> tuple[View, View]:
+def _ordered(call: LiftedCall, view: NodeView, axis: int, descending: bool) -> tuple[NodeView, NodeView]:
     """The elements in order along an axis, and where they stood."""
     view = call.views.plain(view)
     at = view.axes[axis][0].axis
     assert at is not None
     shape = call.equations[view.node].shape
-    order = View(call.equations.add(ir.Order(view.node, at, descending), shape, whole=True), view.axes)
+    order = NodeView(call.equations.add(ir.Order(view.node, at, descending), shape, whole=True), view.axes)
     return taken(call, view, axis, order), order
 
 
 @lifting("sort")
-def sort(call: Call) -> list[View]:
+def sort(call: LiftedCall) -> list[NodeView]:
     view = call.tensor("self")
     return list(_ordered(call, view, call.axis(view), bool(call.raw("descending", False))))
 
 
 @lifting("argsort")
-def argsort(call: Call) -> View:
+def argsort(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     return _ordered(call, view, call.axis(view), bool(call.raw("descending", False)))[1]
 
 
 @lifting("topk")
-def topk(call: Call) -> list[View]:
+def topk(call: LiftedCall) -> list[NodeView]:
     """The k largest (smallest), in order, and where they stood."""
     view = call.tensor("self")
     axis = call.axis(view)

@@ -7,11 +7,11 @@ from typing import Any
 import sympy as sp
 
 from calc.mathematics.autodiff import scalar
-from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.call import LiftedCall, lifting
 from calc.mathematics.autodiff.ir import argument
 from calc.mathematics.autodiff.scalar import Sigmoid, Softplus, larger, smaller, truth, where
 from calc.mathematics.autodiff.sizes import INFINITY
-from calc.mathematics.autodiff.views import View
+from calc.mathematics.autodiff.views import NodeView
 
 x, y, z = argument(0), argument(1), argument(2)
 Expression = Any  # a scalar expression, or a function from the call to one
@@ -21,7 +21,7 @@ def define(names: str, expr: Expression, *tensors: str, whole: bool = False) -> 
     """Register operators of ``tensors`` with that expression in x, y, z; a function of the call where further arguments count."""
 
     @lifting(*names.split())
-    def lifted(call: Call) -> View:
+    def lifted(call: LiftedCall) -> NodeView:
         made = expr(call) if callable(expr) and not isinstance(expr, sp.Basic) else expr
         about: dict[str, Any] = {"whole": True} if whole or call.dtype() in ("bool", "int64", "int32", "uint8") else {"whole": False}
         return call.pointwise(made, [call.tensor(t) for t in tensors or ("self",)], **about)
@@ -47,7 +47,7 @@ define("floor_divide __floordiv__", scalar.Floor(x / y), "self", "other")
 
 
 @lifting("_to_copy", "to")
-def cast(call: Call) -> View:
+def cast(call: LiftedCall) -> NodeView:
     """The same number. Equations know one kind of real numbers; a cast to whole numbers or truth values is a function."""
     view, dtype = call.tensor("self"), call.dtype()
     if dtype == "bool" and not call.equations[view.node].whole:
@@ -58,13 +58,13 @@ def cast(call: Call) -> View:
 
 
 @lifting("div", "true_divide")
-def div(call: Call) -> View:
+def div(call: LiftedCall) -> NodeView:
     rounded = {None: x / y, "floor": scalar.Floor(x / y), "trunc": scalar.Truncate(x / y)}[call.raw("rounding_mode")]
     return call.pointwise(rounded, (call.tensor("self"), call.tensor("other")))
 
 
 @lifting("pow")
-def power(call: Call) -> View:
+def power(call: LiftedCall) -> NodeView:
     """A plain number stays one: x² rather than x to a tensor."""
     base, exponent = call.raw("self"), call.raw("exponent")
     if not hasattr(exponent, "value"):
@@ -126,46 +126,46 @@ define("softsign", x / (1 + sp.Abs(x)))
 
 
 @lifting("hardtanh")
-def hardtanh(call: Call) -> View:
+def hardtanh(call: LiftedCall) -> NodeView:
     low, high = call.number("min_val", -1), call.number("max_val", 1)
     return call.pointwise(where(x <= low, low, where(x >= high, high, x)), (call.tensor("self"),))
 
 
 @lifting("softshrink")
-def softshrink(call: Call) -> View:
+def softshrink(call: LiftedCall) -> NodeView:
     limit = call.number("lambd", 0.5)
     return call.pointwise(where(x > limit, x - limit, where(x < -limit, x + limit, 0)), (call.tensor("self"),))
 
 
 @lifting("elu")
-def elu(call: Call) -> View:
+def elu(call: LiftedCall) -> NodeView:
     """s (x where x > 0, else α (exp(c x) - 1)); torch writes SELU and CELU as this too."""
     alpha, scale, inner = call.number("alpha", 1), call.number("scale", 1), call.number("input_scale", 1)
     return call.pointwise(where(x > 0, scale * x, scale * alpha * (sp.exp(inner * x) - 1)), (call.tensor("self"),))
 
 
 @lifting("celu")
-def celu(call: Call) -> View:
+def celu(call: LiftedCall) -> NodeView:
     alpha = call.number("alpha", 1)
     return call.pointwise(where(x > 0, x, alpha * (sp.exp(x / alpha) - 1)), (call.tensor("self"),))
 
 
 @lifting("selu")
-def selu(call: Call) -> View:
+def selu(call: LiftedCall) -> NodeView:
     """Klambauer et al. 2017, with their two constants."""
     alpha, scale = sp.Float(1.6732632423543772848170429916717), sp.Float(1.0507009873554804934193349852946)
     return call.pointwise(where(x > 0, scale * x, scale * alpha * (sp.exp(x) - 1)), (call.tensor("self"),))
 
 
 @lifting("softplus")
-def softplus(call: Call) -> View:
+def softplus(call: LiftedCall) -> NodeView:
     """log(1 + exp(β x))/β, and x itself beyond the threshold."""
     beta, threshold = call.number("beta", 1), call.number("threshold", 20)
     return call.pointwise(where(beta * x > threshold, x, Softplus(beta * x) / beta), (call.tensor("self"),))
 
 
 @lifting("glu")
-def glu(call: Call) -> View:
+def glu(call: LiftedCall) -> NodeView:
     """The first half times σ of the second."""
     from calc.mathematics.autodiff.lifting.shapes import narrowed
 
@@ -185,7 +185,7 @@ define("masked_fill", where(sp.Ne(y, 0), z, x), "self", "mask", "value")
 
 
 @lifting("clamp", "clip", "clamp_min", "clamp_max")
-def clamp(call: Call) -> View:
+def clamp(call: LiftedCall) -> NodeView:
     """The bounds themselves keep the gradient, as torch has it."""
     expr, views = x, [call.tensor("self")]
     for bound in ("min", "max"):
@@ -197,29 +197,29 @@ def clamp(call: Call) -> View:
 
 
 @lifting("copy")
-def copy(call: Call) -> View:
+def copy(call: LiftedCall) -> NodeView:
     """The source, as often as the target is long."""
     return _over(call, "src")
 
 
 @lifting("fill")
-def fill(call: Call) -> View:
+def fill(call: LiftedCall) -> NodeView:
     return _over(call, "value")
 
 
 @lifting("zero", "zeros_like")
-def zero(call: Call) -> View:
+def zero(call: LiftedCall) -> NodeView:
     return _constant(call, sp.Integer(0))
 
 
-def _over(call: Call, name: str) -> View:
+def _over(call: LiftedCall, name: str) -> NodeView:
     """A tensor spread over the axes of ``self``."""
     from calc.mathematics.autodiff.lifting.shapes import expanded
 
     return expanded(call, call.tensor(name), call.shape())
 
 
-def _constant(call: Call, value: sp.Expr) -> View:
+def _constant(call: LiftedCall, value: sp.Expr) -> NodeView:
     from calc.mathematics.autodiff.lifting.creation import constant
 
     return constant(call, value, call.shape())
@@ -241,7 +241,7 @@ define("isinf", truth(sp.Eq(sp.Abs(x), INFINITY)), whole=True)
 
 def _bits(names: str, of_truths: sp.Expr, *tensors: str) -> None:
     @lifting(*names.split())
-    def lifted(call: Call) -> View:
+    def lifted(call: LiftedCall) -> NodeView:
         if call.dtype() != "bool":
             raise call.refusal("it works on the bits of whole numbers")
         return call.pointwise(of_truths, [call.tensor(t) for t in tensors], whole=True)

@@ -7,16 +7,16 @@ from typing import Any
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.call import LiftedCall, lifting
 from calc.mathematics.autodiff.ir import Operand, argument, place
 from calc.mathematics.autodiff.lifting.convolution import full
 from calc.mathematics.autodiff.sizes import INFINITY, quotient
-from calc.mathematics.autodiff.views import View, of_node
+from calc.mathematics.autodiff.views import NodeView, of_node
 
 x, y = argument(0), argument(1)
 
 
-def _windows(call: Call, view: View, count: int, fill: sp.Expr) -> tuple[int, list[sp.Expr]]:
+def _windows(call: LiftedCall, view: NodeView, count: int, fill: sp.Expr) -> tuple[int, list[sp.Expr]]:
     """Labels: the axes in front, places of the result, places of the window."""
 
     def each(name: str, default: list[sp.Expr]) -> list[sp.Expr]:
@@ -35,7 +35,7 @@ def _windows(call: Call, view: View, count: int, fill: sp.Expr) -> tuple[int, li
     return node, kernel
 
 
-def _over(call: Call, node: int, kernel: list[sp.Expr], kind: str) -> View:
+def _over(call: LiftedCall, node: int, kernel: list[sp.Expr], kind: str) -> NodeView:
     shape = call.shape()
     rank = len(shape) + len(kernel)
     made = call.equations.add(ir.Reduce(kind, Operand(node, tuple(range(rank)))), shape, tuple(kernel))
@@ -43,19 +43,19 @@ def _over(call: Call, node: int, kernel: list[sp.Expr], kind: str) -> View:
 
 
 @lifting("max_pool1d", "max_pool2d", "max_pool3d")
-def max_pool(call: Call) -> View:
+def max_pool(call: LiftedCall) -> NodeView:
     count = int(call.instruction.name.removeprefix("aten.max_pool")[0])
     node, kernel = _windows(call, call.tensor("self"), count, -INFINITY)
     return _over(call, node, kernel, "max")
 
 
 @lifting("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
-def max_pool_with_indices(call: Call) -> list[Any]:
+def max_pool_with_indices(call: LiftedCall) -> list[Any]:
     return [max_pool(call), None]
 
 
 @lifting("avg_pool1d", "avg_pool2d", "avg_pool3d")
-def avg_pool(call: Call) -> View:
+def avg_pool(call: LiftedCall) -> NodeView:
     """The mean of a window. Padding counts as zeros, or not at all; what lies beyond the padding never counts."""
     count = int(call.instruction.name.removeprefix("aten.avg_pool")[0])
     view = call.tensor("self")
@@ -66,25 +66,25 @@ def avg_pool(call: Call) -> View:
     if not padded or call.raw("count_include_pad", True):
         return _over(call, node, kernel, "mean")
     ones = call.equations.map(sp.Integer(1), (), view.shape)
-    from calc.mathematics.autodiff.views import Part
+    from calc.mathematics.autodiff.views import AxisFactor
 
-    inside, _ = _windows(call, View(ones, tuple((Part(i, s),) for i, s in enumerate(view.shape))), count, sp.Integer(0))
+    inside, _ = _windows(call, NodeView(ones, tuple((AxisFactor(i, s),) for i, s in enumerate(view.shape))), count, sp.Integer(0))
     return call.pointwise(x / y, (_over(call, node, kernel, "sum"), _over(call, inside, kernel, "sum")))
 
 
 @lifting("adaptive_avg_pool1d", "_adaptive_avg_pool2d", "adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool3d")
-def adaptive_avg_pool(call: Call) -> View:
+def adaptive_avg_pool(call: LiftedCall) -> NodeView:
     """The mean of equal windows."""
     return _of_equal_windows(call, "mean")
 
 
 @lifting("adaptive_max_pool2d", "adaptive_max_pool3d", "adaptive_max_pool1d")
-def adaptive_max_pool(call: Call) -> list[Any]:
+def adaptive_max_pool(call: LiftedCall) -> list[Any]:
     """The largest element of equal windows."""
     return [_of_equal_windows(call, "max"), None]
 
 
-def _of_equal_windows(call: Call, how: str) -> View:
+def _of_equal_windows(call: LiftedCall, how: str) -> NodeView:
     """The sides that are pooled come as (places, window), and the windows are reduced."""
     view = call.tensor("self")
     shape, out = view.shape, call.shape()
@@ -104,7 +104,7 @@ def _of_equal_windows(call: Call, how: str) -> View:
 
 
 @lifting("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
-def upsample_nearest(call: Call) -> View:
+def upsample_nearest(call: LiftedCall) -> NodeView:
     """Every place takes the nearest one: place ⌊i n/m⌋ of n where there are m."""
     view = call.tensor("self")
     shape, out = view.shape, call.shape()
@@ -113,7 +113,7 @@ def upsample_nearest(call: Call) -> View:
 
 
 @lifting("pixel_shuffle", "pixel_unshuffle")
-def pixel_shuffle(call: Call) -> View:
+def pixel_shuffle(call: LiftedCall) -> NodeView:
     """Channels become places, or places channels."""
     view = call.tensor("self")
     *lead, c, h, w = view.shape
@@ -126,4 +126,4 @@ def pixel_shuffle(call: Call) -> View:
     else:
         made = call.views.reshaped(view, (*lead, c, quotient(h, r) or h, r, quotient(w, r) or w, r))
         order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
-    return call.views.reshaped(View(made.node, tuple(made.axes[i] for i in order)), call.shape())
+    return call.views.reshaped(NodeView(made.node, tuple(made.axes[i] for i in order)), call.shape())

@@ -8,21 +8,21 @@ from typing import Any
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.call import LiftedCall, lifting
 from calc.mathematics.autodiff.ir import Operand, argument
 from calc.mathematics.autodiff.sizes import product
-from calc.mathematics.autodiff.views import Part, View
+from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
 x, y = argument(0), argument(1)
 
 
-def reduce(call: Call, view: View, axes: Collection[int], kind: str = "sum", keep: bool = False, name: str = "") -> View:
+def reduce(call: LiftedCall, view: NodeView, axes: Collection[int], kind: str = "sum", keep: bool = False, name: str = "") -> NodeView:
     """The view reduced over ``axes``, which stay with size 1 where ``keep``. A repetition is not run through: its size counts."""
     if kind == "prod":
         view = call.views.dense(view)
     labels: dict[int, int] = {}
     shape: list[sp.Expr] = []
-    axes_left: list[tuple[Part, ...]] = []
+    axes_left: list[tuple[AxisFactor, ...]] = []
     for i, axis in enumerate(view.axes):
         if i in axes:
             axes_left += [()] if keep else []
@@ -31,7 +31,7 @@ def reduce(call: Call, view: View, axes: Collection[int], kind: str = "sum", kee
         for part in axis:
             if part.axis is not None:
                 labels[part.axis] = len(shape)
-                parts.append(Part(len(shape), part.size))
+                parts.append(AxisFactor(len(shape), part.size))
                 shape.append(part.size)
             else:
                 parts.append(part)
@@ -47,46 +47,46 @@ def reduce(call: Call, view: View, axes: Collection[int], kind: str = "sum", kee
                 times *= part.size
     operand = Operand(view.node, tuple(labels[i] for i in range(len(labels))))
     node = call.equations.total(operand, tuple(shape), tuple(inner), kind, name=name)
-    made = View(node, tuple(axes_left))
+    made = NodeView(node, tuple(axes_left))
     return call.pointwise(x * times, (made,)) if kind == "sum" and times != 1 else made
 
 
-def _keep(call: Call) -> bool:
+def _keep(call: LiftedCall) -> bool:
     return bool(call.raw("keepdim", False))
 
 
 @lifting("sum", "nansum")
-def total(call: Call) -> View:
+def total(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     return reduce(call, view, call.axes(view), "sum", _keep(call))
 
 
 @lifting("mean")
-def mean(call: Call) -> View:
+def mean(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     return reduce(call, view, call.axes(view), "mean", _keep(call))
 
 
 @lifting("prod")
-def prod(call: Call) -> View:
+def prod(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     return reduce(call, view, call.axes(view), "prod", _keep(call))
 
 
 @lifting("amax", "amin")
-def extreme(call: Call) -> View:
+def extreme(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     return reduce(call, view, call.axes(view), call.instruction.name.removeprefix("aten.a")[:3], _keep(call))
 
 
 @lifting("max", "min")
-def extreme_of_all(call: Call) -> View:
+def extreme_of_all(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     return reduce(call, view, range(len(view.axes)), call.instruction.name.removeprefix("aten.")[:3])
 
 
 @lifting("max.dim", "min.dim")
-def extreme_along(call: Call) -> list[View]:
+def extreme_along(call: LiftedCall) -> list[NodeView]:
     """The value where the extreme is, and where that is."""
     view = call.tensor("self")
     axis = call.axis(view)
@@ -94,12 +94,14 @@ def extreme_along(call: Call) -> list[View]:
     return [_picked(call, view, axis, where, _keep(call)), _kept(where, axis, _keep(call))]
 
 
-def best(call: Call, view: View, axis: int, kind: str) -> View:
+def best(call: LiftedCall, view: NodeView, axis: int, kind: str) -> NodeView:
     """Positions of the largest or smallest along an axis, which is gone."""
     view = call.views.merged(call.views.dense(view), axis)
     if not view.axes[axis]:
         left = [s for i, s in enumerate(view.shape) if i != axis]
-        return View(call.equations.map(sp.Integer(0), (), (), whole=True), tuple((Part(None, s),) if s != 1 else () for s in left))
+        return NodeView(
+            call.equations.map(sp.Integer(0), (), (), whole=True), tuple((AxisFactor(None, s),) if s != 1 else () for s in left)
+        )
     at = view.axes[axis][0].axis
     shape = call.equations[view.node].shape
     others = [i for i in range(len(shape)) if i != at]
@@ -107,32 +109,34 @@ def best(call: Call, view: View, axis: int, kind: str) -> View:
     node = call.equations.add(
         ir.Best(kind, Operand(view.node, labels)), tuple(shape[i] for i in others), (view.axes[axis][0].size,), whole=True
     )
-    axes = tuple(tuple(Part(others.index(p.axis), p.size) for p in a if p.axis is not None) for i, a in enumerate(view.axes) if i != axis)
-    return View(node, axes)
+    axes = tuple(
+        tuple(AxisFactor(others.index(p.axis), p.size) for p in a if p.axis is not None) for i, a in enumerate(view.axes) if i != axis
+    )
+    return NodeView(node, axes)
 
 
-def _kept(view: View, axis: int, keep: bool) -> View:
-    return View(view.node, (*view.axes[:axis], (), *view.axes[axis:])) if keep else view
+def _kept(view: NodeView, axis: int, keep: bool) -> NodeView:
+    return NodeView(view.node, (*view.axes[:axis], (), *view.axes[axis:])) if keep else view
 
 
-def _picked(call: Call, view: View, axis: int, where: View, keep: bool) -> View:
+def _picked(call: LiftedCall, view: NodeView, axis: int, where: NodeView, keep: bool) -> NodeView:
     from calc.mathematics.autodiff.lifting.indexing import taken
 
     return _kept(taken(call, view, axis, _kept(where, axis, True), drop=True), axis, keep)
 
 
 @lifting("argmax", "argmin")
-def argbest(call: Call) -> View:
+def argbest(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     kind = call.instruction.name.removeprefix("aten.arg")[:3]
     if call.raw("dim") is None:
-        return best(call, View(view.node, (tuple(view.parts),)), 0, kind)
+        return best(call, NodeView(view.node, (tuple(view.parts),)), 0, kind)
     axis = call.axis(view)
     return _kept(best(call, view, axis, kind), axis, _keep(call))
 
 
 @lifting("any", "all")
-def some(call: Call) -> View:
+def some(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     truth = call.lifter.truth(sp.Ne(x, 0), (view,))
     axes = call.axes(view) if call.has("dim") else list(range(len(view.axes)))
@@ -140,13 +144,13 @@ def some(call: Call) -> View:
 
 
 @lifting("count_nonzero")
-def count(call: Call) -> View:
+def count(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     return reduce(call, call.lifter.truth(sp.Ne(x, 0), (view,)), call.axes(view))
 
 
 @lifting("var", "std", "var_mean", "std_mean")
-def spread(call: Call) -> Any:
+def spread(call: LiftedCall) -> Any:
     """Σ (x - mean)²/(n - correction), or the root of it."""
     view = call.tensor("self")
     axes = call.axes(view)
@@ -165,7 +169,7 @@ def spread(call: Call) -> Any:
 
 
 @lifting("norm", "linalg_vector_norm")
-def norm(call: Call) -> View:
+def norm(call: LiftedCall) -> NodeView:
     """(Σ |x|ᵖ)^(1/p), the largest |x| for p = ∞."""
     view = call.tensor("self")
     axes = call.axes(view)
@@ -182,7 +186,7 @@ def norm(call: Call) -> View:
 
 
 @lifting("logsumexp")
-def logsumexp(call: Call) -> View:
+def logsumexp(call: LiftedCall) -> NodeView:
     """log Σ exp(x)."""
     from calc.mathematics.autodiff.lifting.softmax import log_total
 
@@ -191,7 +195,7 @@ def logsumexp(call: Call) -> View:
 
 
 @lifting("cumsum")
-def cumsum(call: Call) -> View:
+def cumsum(call: LiftedCall) -> NodeView:
     view = call.views.plain(call.tensor("self"))
     axis = call.axis(view)
     if not view.axes[axis]:
@@ -199,11 +203,11 @@ def cumsum(call: Call) -> View:
     at = view.axes[axis][0].axis
     assert at is not None
     whole = call.equations[view.node].whole
-    return View(call.equations.add(ir.Cumulate(view.node, at), call.equations[view.node].shape, whole=whole), view.axes)
+    return NodeView(call.equations.add(ir.Cumulate(view.node, at), call.equations[view.node].shape, whole=whole), view.axes)
 
 
 @lifting("logcumsumexp")
-def logcumsumexp(call: Call) -> View:
+def logcumsumexp(call: LiftedCall) -> NodeView:
     """log of the running sums of exp(x - M), plus M."""
     from calc.mathematics.autodiff.lifting.softmax import shifted
 
@@ -215,16 +219,16 @@ def logcumsumexp(call: Call) -> View:
     powers = call.views.plain(call.pointwise(sp.exp(x), (less,), name="E"))
     at = powers.axes[axis][0].axis
     assert at is not None
-    run = View(call.equations.add(ir.Cumulate(powers.node, at), call.equations[powers.node].shape), powers.axes)
+    run = NodeView(call.equations.add(ir.Cumulate(powers.node, at), call.equations[powers.node].shape), powers.axes)
     return call.pointwise(sp.log(x) + y, (run, largest))
 
 
 @lifting("_cdist_forward", "_euclidean_dist", "cdist", "pairwise_distance")
-def distances(call: Call) -> View:
+def distances(call: LiftedCall) -> NodeView:
     """(Σ |a - b|ᵖ)^(1/p) of every row of one with every row of the other; between equal rows torch has the gradient 0."""
     a, b = call.tensor("x1"), call.tensor("x2")
     order = call.number("p", 2)
-    apart = call.pointwise(x - y, (View(a.node, (*a.axes[:-1], (), a.axes[-1])), View(b.node, (*b.axes[:-2], (), *b.axes[-2:]))))
+    apart = call.pointwise(x - y, (NodeView(a.node, (*a.axes[:-1], (), a.axes[-1])), NodeView(b.node, (*b.axes[:-2], (), *b.axes[-2:]))))
     last = len(apart.axes) - 1
     if order.has(sp.Symbol("infinity", positive=True)) or order == 0:
         raise call.refusal("its norm is of order 0 or infinity")
@@ -234,13 +238,13 @@ def distances(call: Call) -> View:
 
 
 @lifting("trace")
-def trace(call: Call) -> View:
+def trace(call: LiftedCall) -> NodeView:
     """The sum of the diagonal."""
     from calc.mathematics.autodiff.lifting.creation import positions
 
     view = call.tensor("self")
     rows, columns = (positions(call, s) for s in view.shape)
     there = call.pointwise(
-        sp.Piecewise((x, sp.Eq(y, argument(2))), (0, True)), (view, View(rows.node, (*rows.axes, ())), columns), whole=False
+        sp.Piecewise((x, sp.Eq(y, argument(2))), (0, True)), (view, NodeView(rows.node, (*rows.axes, ())), columns), whole=False
     )
     return reduce(call, there, (0, 1))

@@ -5,26 +5,26 @@ from __future__ import annotations
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.call import LiftedCall, lifting
 from calc.mathematics.autodiff.ir import argument, place
 from calc.mathematics.autodiff.lifting.convolution import full
 from calc.mathematics.autodiff.lifting.creation import positions
 from calc.mathematics.autodiff.lifting.reductions import reduce
 from calc.mathematics.autodiff.scalar import where
 from calc.mathematics.autodiff.sizes import quotient
-from calc.mathematics.autodiff.views import View, of_node
+from calc.mathematics.autodiff.views import NodeView, of_node
 
 x, y, z = argument(0), argument(1), argument(2)
 _HALF = sp.Rational(1, 2)
 
 
-def _read(call: Call, view: View, places: list[sp.Expr]) -> View:
+def _read(call: LiftedCall, view: NodeView, places: list[sp.Expr]) -> NodeView:
     """Y[i, j, …] = X[places]."""
     coordinates = tuple(ir.Index(p) for p in places)
     return of_node(call.equations, call.equations.add(ir.Gather(full(call, view), coordinates), call.shape()))
 
 
-def _before(call: Call, view: View) -> list[sp.Expr]:
+def _before(call: LiftedCall, view: NodeView) -> list[sp.Expr]:
     """How far each axis is padded in front: the sizes are given from the last axis on."""
     given = call.sizes("padding")
     paddings = [sp.Integer(0)] * len(view.axes)
@@ -34,7 +34,7 @@ def _before(call: Call, view: View) -> list[sp.Expr]:
 
 
 @lifting("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
-def reflected(call: Call) -> View:
+def reflected(call: LiftedCall) -> NodeView:
     """Places beyond an end are those as far within."""
     view = call.tensor("self")
     shape, out = view.shape, call.shape()
@@ -45,7 +45,7 @@ def reflected(call: Call) -> View:
 
 
 @lifting("replication_pad1d", "replication_pad2d", "replication_pad3d")
-def replicated(call: Call) -> View:
+def replicated(call: LiftedCall) -> NodeView:
     """Places beyond an end are that end."""
     view = call.tensor("self")
     shape, out = view.shape, call.shape()
@@ -58,7 +58,7 @@ def replicated(call: Call) -> View:
 
 
 @lifting("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d")
-def nearest_exact(call: Call) -> View:
+def nearest_exact(call: LiftedCall) -> NodeView:
     """Place ⌊(i + ½) n/m⌋ of n where there are m."""
     view = call.tensor("self")
     shape, out = view.shape, call.shape()
@@ -67,7 +67,7 @@ def nearest_exact(call: Call) -> View:
 
 
 @lifting("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
-def linear(call: Call) -> View:
+def linear(call: LiftedCall) -> NodeView:
     """Along each axis of places the two nearest, each by how near it is: Σ_j max(0, 1 - |s(i) - j|) X[j]."""
     view = call.tensor("self")
     out = call.shape()
@@ -77,7 +77,7 @@ def linear(call: Call) -> View:
     return view
 
 
-def _along(call: Call, view: View, axis: int, length: sp.Expr, corners: bool) -> View:
+def _along(call: LiftedCall, view: NodeView, axis: int, length: sp.Expr, corners: bool) -> NodeView:
     have = view.shape[axis]
     if have == length:
         return view
@@ -88,15 +88,15 @@ def _along(call: Call, view: View, axis: int, length: sp.Expr, corners: bool) ->
     sources = call.pointwise(clipped, (at,), whole=False)
     distance = sp.Abs(x - y)
     weight = where(distance < 1, 1 - distance, 0)
-    rows = View(sources.node, (*sources.axes, (), *(() for _ in range(after))))
-    columns = View(of.node, (*of.axes, *(() for _ in range(after))))
+    rows = NodeView(sources.node, (*sources.axes, (), *(() for _ in range(after))))
+    columns = NodeView(of.node, (*of.axes, *(() for _ in range(after))))
     weights = call.pointwise(weight, (rows, columns), whole=False)
-    spread = View(view.node, (*view.axes[:axis], (), *view.axes[axis:]))
+    spread = NodeView(view.node, (*view.axes[:axis], (), *view.axes[axis:]))
     return reduce(call, call.pointwise(x * y, (weights, spread)), (axis + 1,))
 
 
 @lifting("channel_shuffle", "native_channel_shuffle")
-def channel_shuffle(call: Call) -> View:
+def channel_shuffle(call: LiftedCall) -> NodeView:
     """Channels (g, c) as (c, g)."""
     view = call.tensor("self")
     groups = call.sizes("groups")[0]
@@ -104,5 +104,5 @@ def channel_shuffle(call: Call) -> View:
     if inside is None:
         raise call.refusal("its channels do not come in groups")
     made = call.views.reshaped(view, (view.shape[0], groups, inside, *view.shape[2:]))
-    turned = View(made.node, (made.axes[0], made.axes[2], made.axes[1], *made.axes[3:]))
+    turned = NodeView(made.node, (made.axes[0], made.axes[2], made.axes[1], *made.axes[3:]))
     return call.views.reshaped(turned, view.shape)

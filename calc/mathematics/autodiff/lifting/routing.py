@@ -5,26 +5,26 @@ from __future__ import annotations
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.call import LiftedCall, lifting
 from calc.mathematics.autodiff.ir import Index, Operand, Pick, argument, place
 from calc.mathematics.autodiff.lifting.contractions import contract
 from calc.mathematics.autodiff.lifting.creation import positions
 from calc.mathematics.autodiff.lifting.reductions import reduce
-from calc.mathematics.autodiff.views import Part, View
+from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
 x, y = argument(0), argument(1)
 
 
-def _smaller(call: Call, ordered: View, values: View, ties: bool) -> View:
+def _smaller(call: LiftedCall, ordered: NodeView, values: NodeView, ties: bool) -> NodeView:
     """How many of the ordered numbers are smaller than each value (or equal, with ``ties``)."""
-    spread = View(values.node, (*values.axes, ()))
-    row = View(ordered.node, (*(() for _ in values.axes), ordered.axes[-1]))
+    spread = NodeView(values.node, (*values.axes, ()))
+    row = NodeView(ordered.node, (*(() for _ in values.axes), ordered.axes[-1]))
     marked = call.lifter.truth(x <= y if ties else x < y, (row, spread))
     return reduce(call, marked, (len(values.axes),))
 
 
 @lifting("searchsorted", "bucketize")
-def searchsorted(call: Call) -> View:
+def searchsorted(call: LiftedCall) -> NodeView:
     """The first place at which a value could stand, or with ``right`` the last."""
     values = call.tensor("self")
     ordered = call.tensor("sorted_sequence" if call.has("sorted_sequence") else "boundaries")
@@ -35,25 +35,25 @@ def searchsorted(call: Call) -> View:
 
 
 @lifting("bincount", "histc")
-def counts(call: Call) -> View:
+def counts(call: LiftedCall) -> NodeView:
     """How often each whole number stands there."""
     view = call.tensor("self")
     if call.has("weights") or (".histc" in call.instruction.name and not _whole_bins(call)):
         raise call.refusal("its bins are not the whole numbers from 0 on")
-    flat = call.views.merged(View(view.node, (tuple(view.parts),)), 0)
+    flat = call.views.merged(NodeView(view.node, (tuple(view.parts),)), 0)
     (length,) = call.shape()
     numbers = positions(call, length)
-    marked = call.lifter.truth(sp.Eq(x, y), (View(numbers.node, (*numbers.axes, ())), flat))
+    marked = call.lifter.truth(sp.Eq(x, y), (NodeView(numbers.node, (*numbers.axes, ())), flat))
     return reduce(call, marked, (1,))
 
 
-def _whole_bins(call: Call) -> bool:
+def _whole_bins(call: LiftedCall) -> bool:
     bins, low, high = call.number("bins", 100), call.number("min", 0), call.number("max", 0)
     return bool(low == 0 and sp.expand(high - bins) in (0, -1))
 
 
 @lifting("_grouped_mm")
-def grouped_mm(call: Call) -> View:
+def grouped_mm(call: LiftedCall) -> NodeView:
     """Y[m, n] = Σₖ A[m, k] B[g(m), k, n], where row m is of the group g(m) whose offset is the first beyond it."""
     a, b = call.tensor("self"), call.views.plain(call.tensor("mat2"))
     if not call.has("offs") or len(a.axes) != 2 or len(b.axes) != 3:
@@ -63,5 +63,5 @@ def grouped_mm(call: Call) -> View:
     rank = len(call.equations[b.node].shape)
     picked = tuple(Pick(Operand(group.node, (0,))) if i == 0 else Index(place(i)) for i in range(rank))
     shape = (a.shape[0], *call.equations[b.node].shape[1:])
-    matrices = View(call.equations.add(ir.Gather(b.node, picked), shape), tuple((Part(i, s),) for i, s in enumerate(shape)))
+    matrices = NodeView(call.equations.add(ir.Gather(b.node, picked), shape), tuple((AxisFactor(i, s),) for i, s in enumerate(shape)))
     return contract(call, (a, matrices), ("mk", "mkn"), "mn")

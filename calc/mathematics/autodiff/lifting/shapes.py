@@ -7,35 +7,35 @@ from collections.abc import Sequence
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import Call, lifting, size_of
+from calc.mathematics.autodiff.call import LiftedCall, lifting, size_of
 from calc.mathematics.autodiff.ir import place
 from calc.mathematics.autodiff.sizes import number
-from calc.mathematics.autodiff.views import Part, View
+from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
 
 @lifting("view", "_unsafe_view", "reshape", "_reshape_alias", "flatten", "unflatten")
-def view(call: Call) -> View:
+def view(call: LiftedCall) -> NodeView:
     return call.views.reshaped(call.tensor("self"), call.shape())
 
 
 @lifting("view.dtype")
-def reinterpreted(call: Call) -> View:
+def reinterpreted(call: LiftedCall) -> NodeView:
     raise call.refusal("it reads the bits of numbers as another format")
 
 
-def permuted(view: View, order: Sequence[int]) -> View:
-    return View(view.node, tuple(view.axes[i] for i in order))
+def permuted(view: NodeView, order: Sequence[int]) -> NodeView:
+    return NodeView(view.node, tuple(view.axes[i] for i in order))
 
 
 @lifting("t", "numpy_T", "adjoint", "mT", "matrix_H")
-def transposed(call: Call) -> View:
+def transposed(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     order = list(range(len(view.axes)))
     return permuted(view, [*order[:-2], *reversed(order[-2:])])
 
 
 @lifting("transpose", "swapaxes", "swapdims")
-def swapped(call: Call) -> View:
+def swapped(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     first, second = call.axis(view, "dim0"), call.axis(view, "dim1")
     order = list(range(len(view.axes)))
@@ -45,100 +45,100 @@ def swapped(call: Call) -> View:
 
 
 @lifting("permute")
-def permute(call: Call) -> View:
+def permute(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     return permuted(view, [d % len(view.axes) for d in call.raw("dims")])
 
 
 @lifting("unsqueeze")
-def unsqueeze(call: Call) -> View:
+def unsqueeze(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     at = call.integer("dim") % (len(view.axes) + 1)
-    return View(view.node, (*view.axes[:at], (), *view.axes[at:]))
+    return NodeView(view.node, (*view.axes[:at], (), *view.axes[at:]))
 
 
 @lifting("squeeze")
-def squeeze(call: Call) -> View:
+def squeeze(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     given = call.raw("dim")
     chosen = range(len(view.axes)) if given is None else [d % len(view.axes) for d in ((given,) if isinstance(given, int) else given)]
-    return View(view.node, tuple(axis for i, axis in enumerate(view.axes) if i not in chosen or view.shape[i] != 1))
+    return NodeView(view.node, tuple(axis for i, axis in enumerate(view.axes) if i not in chosen or view.shape[i] != 1))
 
 
-def expanded(call: Call, view: View, shape: Sequence[sp.Expr]) -> View:
+def expanded(call: LiftedCall, view: NodeView, shape: Sequence[sp.Expr]) -> NodeView:
     """The view repeated along axes of size 1 and along new ones in front."""
     lead = len(shape) - len(view.axes)
     axes = []
     for i, size in enumerate(shape):
         axis = view.axes[i - lead] if i >= lead else ()
-        axes.append(axis if axis or size == 1 else (Part(None, size),))
-    return View(view.node, tuple(axes))
+        axes.append(axis if axis or size == 1 else (AxisFactor(None, size),))
+    return NodeView(view.node, tuple(axes))
 
 
 @lifting("expand", "expand_as", "broadcast_to", "expand_copy")
-def expand(call: Call) -> View:
+def expand(call: LiftedCall) -> NodeView:
     return expanded(call, call.tensor("self"), call.shape())
 
 
 @lifting("detach", "detach_copy")
-def detach(call: Call) -> View:
+def detach(call: LiftedCall) -> NodeView:
     """A constant to the chain rule, where it depends on a parameter at all."""
     view = call.tensor("self")
     if not call.lifter.active(view.node):
         return view
-    return View(call.equations.add(ir.Hold(view.node, "the model detaches it"), call.equations[view.node].shape), view.axes)
+    return NodeView(call.equations.add(ir.Hold(view.node, "the model detaches it"), call.equations[view.node].shape), view.axes)
 
 
 # -- parts -----------------------------------------------------------------------------------------------------------------
 
 
-def narrowed(call: Call, view: View, axis: int, start: sp.Expr, length: sp.Expr, step: int = 1) -> View:
+def narrowed(call: LiftedCall, view: NodeView, axis: int, start: sp.Expr, length: sp.Expr, step: int = 1) -> NodeView:
     """Positions start, start + step, … of an axis."""
     if view.shape[axis] == length and step == 1:
         return view
     view = call.views.merged(view, axis)
     parts = view.axes[axis]
     if not parts or parts[0].axis is None:
-        made: tuple[Part, ...] = () if length == 1 else (Part(None, length),)
-        return View(view.node, (*view.axes[:axis], made, *view.axes[axis + 1 :]))
+        made: tuple[AxisFactor, ...] = () if length == 1 else (AxisFactor(None, length),)
+        return NodeView(view.node, (*view.axes[:axis], made, *view.axes[axis + 1 :]))
     at = parts[0].axis
     shape = call.equations[view.node].shape
     if length == 1:
         return _selected(call, view, axis, start, keep=True)
     places = tuple(ir.Index(sp.expand(place(i) * step + start) if i == at else place(i)) for i in range(len(shape)))
     node = call.equations.add(ir.Gather(view.node, places), (*shape[:at], length, *shape[at + 1 :]), whole=call.equations[view.node].whole)
-    return View(node, (*view.axes[:axis], (Part(at, length),), *view.axes[axis + 1 :]))
+    return NodeView(node, (*view.axes[:axis], (AxisFactor(at, length),), *view.axes[axis + 1 :]))
 
 
-def _selected(call: Call, view: View, axis: int, where: sp.Expr, keep: bool = False) -> View:
+def _selected(call: LiftedCall, view: NodeView, axis: int, where: sp.Expr, keep: bool = False) -> NodeView:
     """Position ``where`` of an axis that is one part; the axis stays with size 1 where ``keep``."""
     parts = view.axes[axis]
-    reduced_axis: tuple[tuple[Part, ...], ...] = ((),) if keep else ()
+    reduced_axis: tuple[tuple[AxisFactor, ...], ...] = ((),) if keep else ()
     if not parts or parts[0].axis is None:
-        return View(view.node, (*view.axes[:axis], *reduced_axis, *view.axes[axis + 1 :]))
+        return NodeView(view.node, (*view.axes[:axis], *reduced_axis, *view.axes[axis + 1 :]))
     at = parts[0].axis
     shape = call.equations[view.node].shape
     places = tuple(ir.Index(where if i == at else place(i - (i > at))) for i in range(len(shape)))
     node = call.equations.add(ir.Gather(view.node, places), (*shape[:at], *shape[at + 1 :]), whole=call.equations[view.node].whole)
-    axes = tuple(tuple(Part(p.axis - (p.axis > at), p.size) if p.axis is not None else p for p in parts_) for parts_ in view.axes)
-    return View(node, (*axes[:axis], *reduced_axis, *axes[axis + 1 :]))
+    axes = tuple(tuple(AxisFactor(p.axis - (p.axis > at), p.size) if p.axis is not None else p for p in parts_) for parts_ in view.axes)
+    return NodeView(node, (*axes[:axis], *reduced_axis, *axes[axis + 1 :]))
 
 
 @lifting("select")
-def select(call: Call) -> View:
+def select(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     axis = call.axis(view, "dim", 0)
     return _selected(call, call.views.merged(view, axis), axis, _position(call.raw("index"), view.shape[axis], call))
 
 
-def _position(value: object, size: sp.Expr, call: Call) -> sp.Expr:
+def _position(value: object, size: sp.Expr, call: LiftedCall) -> sp.Expr:
     """A position, counted from the end where it is negative."""
     at = size_of(value)
     return sp.expand(at + size) if isinstance(value, int) and value < 0 else at
 
 
 @lifting("slice")
-def sliced(call: Call) -> View:
+def sliced(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     axis = call.axis(view, "dim", 0)
     start = call.raw("start")
@@ -149,7 +149,7 @@ def sliced(call: Call) -> View:
 
 
 @lifting("narrow")
-def narrow(call: Call) -> View:
+def narrow(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     axis = call.axis(view, "dim", 0)
     return narrowed(call, view, axis, _position(call.raw("start"), view.shape[axis], call), call.shape()[axis])
@@ -166,10 +166,10 @@ def narrow(call: Call) -> View:
     "unsafe_split_with_sizes",
     "unsafe_chunk",
 )
-def split(call: Call) -> list[View | None]:
+def split(call: LiftedCall) -> list[NodeView | None]:
     view = call.tensor("self")
     axis = call.axis(view, "dim", 0)
-    made: list[View | None] = []
+    made: list[NodeView | None] = []
     start = sp.Integer(0)
     for output in range(len(call.instruction.outputs)):
         length = call.shape(output)[axis]
@@ -179,7 +179,7 @@ def split(call: Call) -> list[View | None]:
 
 
 @lifting("unbind", "unbind_copy")
-def unbind(call: Call) -> list[View | None]:
+def unbind(call: LiftedCall) -> list[NodeView | None]:
     view = call.tensor("self")
     axis = call.axis(view, "dim", 0)
     view = call.views.merged(view, axis)
@@ -187,16 +187,16 @@ def unbind(call: Call) -> list[View | None]:
 
 
 @lifting("repeat")
-def repeat(call: Call) -> View:
+def repeat(call: LiftedCall) -> NodeView:
     """As often as asked along each axis, the whole after the whole."""
     view = call.tensor("self")
     times = call.sizes("repeats")
-    view = View(view.node, (*(() for _ in range(len(times) - len(view.axes))), *view.axes))
-    return View(view.node, tuple((Part(None, n), *axis) if n != 1 else axis for n, axis in zip(times, view.axes, strict=True)))
+    view = NodeView(view.node, (*(() for _ in range(len(times) - len(view.axes))), *view.axes))
+    return NodeView(view.node, tuple((AxisFactor(None, n), *axis) if n != 1 else axis for n, axis in zip(times, view.axes, strict=True)))
 
 
 @lifting("constant_pad_nd", "pad")
-def padded(call: Call) -> View:
+def padded(call: LiftedCall) -> NodeView:
     """A number around the tensor; a negative padding cuts off."""
     view = call.views.plain(call.tensor("self"))
     given = call.sizes("pad")
@@ -206,7 +206,7 @@ def padded(call: Call) -> View:
     for i in range(len(given) // 2):
         before[rank - 1 - i] = given[2 * i]
     shape = call.shape()
-    axes: list[tuple[Part, ...]] = []
+    axes: list[tuple[AxisFactor, ...]] = []
     sizes: list[sp.Expr] = []
     places = [ir.Index(sp.Integer(0))] * len(call.equations[view.node].shape)
     for j, axis in enumerate(view.axes):
@@ -216,40 +216,40 @@ def padded(call: Call) -> View:
         if axis:
             assert axis[0].axis is not None
             places[axis[0].axis] = ir.Index(sp.expand(place(len(sizes)) - before[j]))
-            axes.append((Part(len(sizes), shape[j]),))
+            axes.append((AxisFactor(len(sizes), shape[j]),))
             sizes.append(shape[j])
         else:
             axes.append(())
     whole = call.equations[view.node].whole
-    return View(call.equations.add(ir.Gather(view.node, tuple(places), fill), tuple(sizes), whole=whole), tuple(axes))
+    return NodeView(call.equations.add(ir.Gather(view.node, tuple(places), fill), tuple(sizes), whole=whole), tuple(axes))
 
 
 @lifting("flip")
-def flip(call: Call) -> View:
+def flip(call: LiftedCall) -> NodeView:
     view = call.views.plain(call.tensor("self"))
     chosen = {view.axes[d % len(view.axes)][0].axis for d in call.raw("dims") if view.axes[d % len(view.axes)]}
     shape = call.equations[view.node].shape
     places = tuple(ir.Index(shape[i] - 1 - place(i) if i in chosen else place(i)) for i in range(len(shape)))
-    return View(call.equations.add(ir.Gather(view.node, places), shape), view.axes)
+    return NodeView(call.equations.add(ir.Gather(view.node, places), shape), view.axes)
 
 
 @lifting("roll")
-def roll(call: Call) -> View:
+def roll(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     dims = call.raw("dims") or ()
     dims = (dims,) if isinstance(dims, int) else dims
     before = view.axes
-    view = call.views.plain(view) if dims else call.views.merged(View(view.node, (tuple(view.parts),)), 0)
+    view = call.views.plain(view) if dims else call.views.merged(NodeView(view.node, (tuple(view.parts),)), 0)
     shifts = [number(s) for s in (call.raw("shifts") if isinstance(call.raw("shifts"), tuple) else (call.raw("shifts"),))]
     by = {view.axes[d % len(view.axes)][0].axis: s for d, s in zip(dims or (0,), shifts, strict=True) if view.axes[d % len(view.axes)]}
     shape = call.equations[view.node].shape
     places = tuple(ir.Index(sp.Mod(place(i) - by[i], shape[i]) if i in by else place(i)) for i in range(len(shape)))
-    made = View(call.equations.add(ir.Gather(view.node, places), shape), view.axes)
-    return made if dims else call.views.reshaped(made, View(0, before).shape)
+    made = NodeView(call.equations.add(ir.Gather(view.node, places), shape), view.axes)
+    return made if dims else call.views.reshaped(made, NodeView(0, before).shape)
 
 
 @lifting("diagonal", "diagonal_copy")
-def diagonal(call: Call) -> View:
+def diagonal(call: LiftedCall) -> NodeView:
     """The elements whose two places differ by the offset; the new axis is the last."""
     view = call.views.plain(call.tensor("self"))
     rank = len(view.axes)
@@ -267,4 +267,4 @@ def diagonal(call: Call) -> View:
     places[at[second]] = ir.Index(place(len(rest)) + max(offset, 0))  # type: ignore[index]  # as above
     shape = (*(view.shape[j] for j in rest), length)
     node = call.equations.add(ir.Gather(view.node, tuple(places)), shape)
-    return View(node, tuple((Part(i, s),) for i, s in enumerate(shape)))
+    return NodeView(node, tuple((AxisFactor(i, s),) for i, s in enumerate(shape)))

@@ -7,25 +7,25 @@ from collections.abc import Collection
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.call import LiftedCall, lifting
 from calc.mathematics.autodiff.ir import argument
 from calc.mathematics.autodiff.lifting.reductions import reduce
-from calc.mathematics.autodiff.views import View
+from calc.mathematics.autodiff.views import NodeView
 
 x, y, z = argument(0), argument(1), argument(2)
 
 _SHIFT = "a softmax is the same for S and S - c, so the largest element that is taken off for the exponential's sake is a constant"
 
 
-def shifted(call: Call, view: View, axes: Collection[int]) -> tuple[View, View]:
+def shifted(call: LiftedCall, view: NodeView, axes: Collection[int]) -> tuple[NodeView, NodeView]:
     """S - M and M, where M is the largest element along ``axes``, a constant."""
     largest = reduce(call, view, axes, "max", keep=True, name="M")
     shift = call.equations.add(ir.Hold(largest.node, _SHIFT, free=True), call.equations[largest.node].shape, name="M")
-    constant = View(shift, largest.axes)
+    constant = NodeView(shift, largest.axes)
     return call.pointwise(x - y, (view, constant), name="S'"), constant
 
 
-def softmax(call: Call, view: View, axis: int, name: str = "P") -> View:
+def softmax(call: LiftedCall, view: NodeView, axis: int, name: str = "P") -> NodeView:
     """E = exp(S - M), Z = Σ E, P = E/Z."""
     less, _ = shifted(call, view, (axis,))
     powers = call.pointwise(sp.exp(x), (less,), name="E")
@@ -33,7 +33,7 @@ def softmax(call: Call, view: View, axis: int, name: str = "P") -> View:
     return call.pointwise(x / y, (powers, total), name=name)
 
 
-def log_softmax(call: Call, view: View, axis: int) -> View:
+def log_softmax(call: LiftedCall, view: NodeView, axis: int) -> NodeView:
     """log P = S - M - log Σ exp(S - M)."""
     less, _ = shifted(call, view, (axis,))
     powers = call.pointwise(sp.exp(x), (less,), name="E")
@@ -42,23 +42,23 @@ def log_softmax(call: Call, view: View, axis: int) -> View:
     return call.pointwise(x - sp.log(y), (less, total), name="log P")
 
 
-def log_total(call: Call, view: View, axes: Collection[int], keep: bool) -> View:
+def log_total(call: LiftedCall, view: NodeView, axes: Collection[int], keep: bool) -> NodeView:
     """log Σ exp(x) = M + log Σ exp(x - M)."""
     less, largest = shifted(call, view, axes)
     powers = call.pointwise(sp.exp(x), (less,), name="E")
     total = reduce(call, powers, axes, "sum", keep=True, name="Z")
     call.pointwise(x / y, (powers, total), name="P")  # as above
     made = call.pointwise(sp.log(x) + y, (total, largest))
-    return made if keep else View(made.node, tuple(axis for i, axis in enumerate(made.axes) if i not in set(axes)))
+    return made if keep else NodeView(made.node, tuple(axis for i, axis in enumerate(made.axes) if i not in set(axes)))
 
 
 @lifting("_softmax", "softmax", "_safe_softmax")
-def lift_softmax(call: Call) -> View:
+def lift_softmax(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     return softmax(call, view, call.axis(view))
 
 
 @lifting("_log_softmax", "log_softmax")
-def lift_log_softmax(call: Call) -> View:
+def lift_log_softmax(call: LiftedCall) -> NodeView:
     view = call.tensor("self")
     return log_softmax(call, view, call.axis(view))

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.call import LiftedCall, lifting
 from calc.mathematics.autodiff.ir import Index, Operand, Pick, argument, place
 from calc.mathematics.autodiff.lifting.indexing import indexed
 from calc.mathematics.autodiff.lifting.shapes import expanded, narrowed
 from calc.mathematics.autodiff.scalar import where
-from calc.mathematics.autodiff.views import Part, View
+from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
 x, y = argument(0), argument(1)
 
 
-def _scattered(call: Call, view: View, axis: int, index: View, source: View) -> View:
+def _scattered(call: LiftedCall, view: NodeView, axis: int, index: NodeView, source: NodeView) -> NodeView:
     """Zeros of the view's shape with the source added at the positions."""
     index = call.views.plain(index)
     source = call.views.plain(_like(call, source, index))
@@ -30,18 +30,18 @@ def _scattered(call: Call, view: View, axis: int, index: View, source: View) -> 
             coordinates.append(pick if i == axis else Index(place(labels[i]) if i in labels else sp.Integer(0)))
             shape.append(view.shape[i])
     node = call.equations.add(ir.Scatter(source.node, tuple(coordinates)), tuple(shape))
-    return View(node, _numbered(view))
+    return NodeView(node, _numbered(view))
 
 
-def _numbered(view: View) -> tuple[tuple[Part, ...], ...]:
+def _numbered(view: NodeView) -> tuple[tuple[AxisFactor, ...], ...]:
     axes, at = [], 0
     for i, axis in enumerate(view.axes):
-        axes.append((Part(at, view.shape[i]),) if axis else ())
+        axes.append((AxisFactor(at, view.shape[i]),) if axis else ())
         at += bool(axis)
     return tuple(axes)
 
 
-def _like(call: Call, source: View, index: View) -> View:
+def _like(call: LiftedCall, source: NodeView, index: NodeView) -> NodeView:
     """The source over the places of the index, of which it may have more, or be one number."""
     if not source.axes:
         return expanded(call, source, index.shape)
@@ -51,7 +51,7 @@ def _like(call: Call, source: View, index: View) -> View:
 
 
 @lifting("scatter_add")
-def scatter_add(call: Call) -> View:
+def scatter_add(call: LiftedCall) -> NodeView:
     """X plus the source at the positions."""
     view = call.tensor("self")
     scattered = _scattered(call, view, call.axis(view), call.tensor("index"), call.tensor("src"))
@@ -59,7 +59,7 @@ def scatter_add(call: Call) -> View:
 
 
 @lifting("scatter")
-def scatter(call: Call) -> View:
+def scatter(call: LiftedCall) -> NodeView:
     """X with the source in the place of what stood at the positions, which are assumed to differ."""
     if call.has("reduce"):
         raise call.refusal("it reduces while it scatters")
@@ -67,36 +67,36 @@ def scatter(call: Call) -> View:
     source = call.tensor("src" if call.has("src") else "value")
     axis = call.axis(view)
     scattered = _scattered(call, view, axis, index, source)
-    there = _scattered(call, view, axis, index, View(call.equations.map(sp.Integer(1), (), ()), ()))
+    there = _scattered(call, view, axis, index, NodeView(call.equations.map(sp.Integer(1), (), ()), ()))
     return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, scattered, there))
 
 
 @lifting("index_copy")
-def index_copy(call: Call) -> View:
+def index_copy(call: LiftedCall) -> NodeView:
     """X with row i of the source in the place of row I[i]."""
     view, axis = call.tensor("self"), call.axis(call.tensor("self"), "dim", 0)
     index = call.tensor("index")
-    rows = View(index.node, (*(() for _ in view.axes[:axis]), *index.axes, *(() for _ in view.axes[axis + 1 :])))
+    rows = NodeView(index.node, (*(() for _ in view.axes[:axis]), *index.axes, *(() for _ in view.axes[axis + 1 :])))
     shape = tuple(index.shape[0] if i == axis else s for i, s in enumerate(view.shape))
     spread = expanded(call, rows, shape)
     scattered = _scattered(call, view, axis, spread, call.tensor("source"))
-    there = _scattered(call, view, axis, spread, View(call.equations.map(sp.Integer(1), (), ()), ()))
+    there = _scattered(call, view, axis, spread, NodeView(call.equations.map(sp.Integer(1), (), ()), ()))
     return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, scattered, there))
 
 
 @lifting("index_fill")
-def index_fill(call: Call) -> View:
+def index_fill(call: LiftedCall) -> NodeView:
     """X with one number in the rows I."""
     view, axis = call.tensor("self"), call.axis(call.tensor("self"), "dim", 0)
     index = call.tensor("index")
-    rows = View(index.node, (*(() for _ in view.axes[:axis]), *index.axes, *(() for _ in view.axes[axis + 1 :])))
+    rows = NodeView(index.node, (*(() for _ in view.axes[:axis]), *index.axes, *(() for _ in view.axes[axis + 1 :])))
     shape = tuple(index.shape[0] if i == axis else s for i, s in enumerate(view.shape))
-    there = _scattered(call, view, axis, expanded(call, rows, shape), View(call.equations.map(sp.Integer(1), (), ()), ()))
+    there = _scattered(call, view, axis, expanded(call, rows, shape), NodeView(call.equations.map(sp.Integer(1), (), ()), ()))
     return call.pointwise(where(argument(2) > 0, y, x), (view, call.tensor("value"), there))
 
 
 @lifting("index_add")
-def index_add(call: Call) -> View:
+def index_add(call: LiftedCall) -> NodeView:
     """X[…, I[i], …] + α source[…, i, …]."""
     view, index = call.tensor("self"), call.views.plain(call.tensor("index"))
     source = call.views.plain(call.tensor("source"))
@@ -108,12 +108,12 @@ def index_add(call: Call) -> View:
     )
     shape = tuple(view.shape[i] for i, p in enumerate(source.axes) if p)
     node = call.equations.add(ir.Scatter(source.node, coordinates), shape)
-    sized = View(view.node, tuple(a if source.axes[i] else () for i, a in enumerate(view.axes)))
-    return call.pointwise(x + call.number("alpha", 1) * y, (view, View(node, _numbered(sized))))
+    sized = NodeView(view.node, tuple(a if source.axes[i] else () for i, a in enumerate(view.axes)))
+    return call.pointwise(x + call.number("alpha", 1) * y, (view, NodeView(node, _numbered(sized))))
 
 
 @lifting("index_put", "_index_put_impl", "_unsafe_index_put")
-def index_put(call: Call) -> View:
+def index_put(call: LiftedCall) -> NodeView:
     """X with values at the positions, added where ``accumulate``; a mask chooses element by element."""
     view, value = call.tensor("self"), call.tensor("values")
     raw = call.raw("indices")
@@ -121,7 +121,7 @@ def index_put(call: Call) -> View:
     if len(given) == 1 and call.lifter.program.values[raw[0].value].dtype == "bool" and not value.axes:
         mask = given[0]
         assert mask is not None
-        spread = View(mask.node, (*mask.axes, *(() for _ in view.axes[len(mask.axes) :])))
+        spread = NodeView(mask.node, (*mask.axes, *(() for _ in view.axes[len(mask.axes) :])))
         return call.pointwise(where(sp.Ne(argument(2), 0), y, x), (view, value, spread))
     if any(r is not None and call.lifter.program.values[r.value].dtype == "bool" for r in raw):
         raise call.refusal("a mask chooses where as many values go")
@@ -130,20 +130,20 @@ def index_put(call: Call) -> View:
     shape = tuple(p.size for a in axes for p in a)
     whole = tuple(call.equations[target.node].shape)
     scattered = []
-    for source in (value, View(call.equations.map(sp.Integer(1), (), ()), ())):
+    for source in (value, NodeView(call.equations.map(sp.Integer(1), (), ()), ())):
         spread = call.views.plain(expanded(call, source, _shape(axes)))
         node = spread.node
         assert call.equations[node].shape == shape
-        scattered.append(View(call.equations.add(ir.Scatter(node, tuple(coordinates)), whole), target.axes))
+        scattered.append(NodeView(call.equations.add(ir.Scatter(node, tuple(coordinates)), whole), target.axes))
     if call.raw("accumulate", False):
         return call.pointwise(x + y, (view, scattered[0]))
     return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, *scattered))
 
 
-def _shape(axes: Sequence[tuple[Part, ...]]) -> tuple[sp.Expr, ...]:
+def _shape(axes: Sequence[tuple[AxisFactor, ...]]) -> tuple[sp.Expr, ...]:
     return tuple(a[0].size if a else sp.Integer(1) for a in axes)
 
 
 @lifting("masked_scatter", "masked_select", "nonzero")
-def masked_scatter(call: Call) -> View:
+def masked_scatter(call: LiftedCall) -> NodeView:
     raise call.refusal("data decide which element goes where")
