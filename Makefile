@@ -52,7 +52,7 @@ test: lint
 
 # make test-torch TORCH=2.15.0: under another torch, in an environment of its own. Only what torch has a part in is run.
 TORCH_VENV = .venv-torch-$(TORCH)
-TORCH_TESTS := tests/trace tests/rules tests/measure tests/derive tests/test_check.py tests/test_zoo_exact.py tests/test_torch_private.py
+TORCH_TESTS := tests/trace tests/rules tests/measure tests/derive tests/pipeline/test_check.py tests/test_zoo_exact.py tests/platform/test_torch_private.py
 test-torch:
 	@test -n "$(TORCH)" || { echo "name a version of torch: make test-torch TORCH=2.15.0" >&2; exit 2; }
 	test -x $(TORCH_VENV)/bin/python || $(PYTHON) -m venv $(TORCH_VENV)

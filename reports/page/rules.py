@@ -14,7 +14,7 @@ from reports.page.model import RuleRow
 from reports.page.parts import rule_anchor, several
 
 STEPS = "tests/derive/test_identities.py"
-THUMBS = "tests/test_textbook.py"
+THUMBS = "tests/derive/test_rules_of_thumb.py"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from calc.measure.calibration import PROCESSOR_TIME, calibrate
 from calc.measure.primitive import Action, Primitive
 from calc.measure.primitives import primitives
 from calc.measure.timing import HostWatch
-from tests.calibrated import BY_BYTES
+from tests.performance.calibrated import BY_BYTES
 
 REAL = list(primitives("cpu"))
 WHAT = dict.fromkeys(p.what for p in REAL)

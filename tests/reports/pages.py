@@ -9,7 +9,7 @@ from calc.graph.step import Assumption
 from reports.figures.roofline import figure
 from reports.page.build import build
 from reports.page.model import Command, Page
-from tests.reports import drawings, live, sample
+from tests.reports import drawings, live_bytes, sample
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>|`**x**[l](javascript:1)$y$\x1b[31m\u202e\n# h ```\n'
 COMMAND = Command("Make this report again:", "napkin report tiny-gpt -d B=2")
@@ -18,7 +18,8 @@ COMMAND = Command("Make this report again:", "napkin report tiny-gpt -d B=2")
 def page() -> Page:
     """The sample with checks and comparisons."""
     derivation = sample.derivation()
-    return build(derivation, sample.checks(), compare(derivation), (COMMAND,), {"B": 2}, timeline=live.timeline(), roof=drawings.roof())
+    commands, sizes = (COMMAND,), {"B": 2}
+    return build(derivation, sample.checks(), compare(derivation), commands, sizes, timeline=live_bytes.timeline(), roof=drawings.roof())
 
 
 def hostile() -> Page:
@@ -46,7 +47,7 @@ def hostile() -> Page:
             for same_as in ("", HOSTILE)
         ),
     )
-    found = live.timeline()
+    found = live_bytes.timeline()
     found = replace(
         found,
         peak=replace(found.peak, operator=HOSTILE, site=HOSTILE),

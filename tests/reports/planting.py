@@ -19,7 +19,7 @@ from reports.figures.roofline import figure
 from reports.page.build import build
 from reports.page.inputs import Inputs
 from reports.page.model import Command, Page
-from tests.reports import drawings, live, sample
+from tests.reports import drawings, live_bytes, sample
 
 # By field, whatever holds it: what is no expression and no key of Napkin's own.
 _FREE = {
@@ -77,7 +77,7 @@ def derivation(names: Sequence[str], steps: int | None = None) -> Derivation:
 
 
 def timeline(names: Sequence[str]) -> Timeline:
-    found = live.timeline()
+    found = live_bytes.timeline()
     turn = itertools.cycle(names)
     planted: Timeline = _planted(found, turn)
     return replace(planted, landmarks=tuple((next(turn), instant) for _, instant in planted.landmarks))

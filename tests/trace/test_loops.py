@@ -16,7 +16,7 @@ from calc.derive.result import Derivation
 from calc.spec import Spec
 from calc.symbolic.tree import text
 from tests.trace.modules import Stack, spec, stack
-from tests.trace.test_conditions import number
+from tests.trace.test_guards import number
 
 
 class Recurrent(nn.Module):

@@ -1,0 +1,423 @@
+"""Capacity questions: exact answers with their steps, both ways, refused or flagged where a number makes no sense."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+import calc
+from calc.capacity.questions import Answer, ask, solving
+from calc.capacity.questions.memory import OPTIMIZER, PRECISION, WEIGHT_BYTES
+from calc.capacity.questions.registry import FAMILIES, _of, all_names, all_questions
+from calc.errors import BadInputError
+from calc.symbolic.arithmetic import isolated
+
+RUN = {"parameters": "70e9", "tokens": "15e12", "gpu": "h100-sxm", "mfu": "0.5"}
+DAYS = Fraction(6 * 70 * 15 * 10**21) / (1024 * Fraction(9895 * 10**11) / 2 * 86400)
+
+
+def refusal(question: str, **given: Any) -> str:
+    with pytest.raises(BadInputError) as caught:
+        ask(question, **given)
+    return str(caught.value)
+
+
+# -- answers -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_training_time_is_exact_with_its_steps() -> None:
+    """6 · 70e9 · 15e12 FLOP at 1024 · 989.5e12 · ½ FLOP/s, in days of 86,400 s: 143.93."""
+    found = calc.ask("training-time", gpus=1024, **RUN)
+
+    assert (DAYS, "143.93", "days") == (found.value, f"{float(found.value):.2f}", found.unit)
+    assert ["6*N*D", "u*n*P", "C/(86400*R)"] == [line.expr for line in found.reckoning.lines]
+    assert "6*N*D/(86400*u*n*P)" == found.expr
+    assert "no number format was named: the rate is that of dense bf16 products; another one is dtype=…" in found.notes
+
+
+def test_the_expression_gives_the_answer() -> None:
+    """Of every question that has one: SymPy reads it, and at the inputs it is the value, or what was rounded."""
+    sympy = pytest.importorskip("sympy")
+    found = calc.ask("tokens-per-second", parameters="8B", layers=32, kv_heads=8, head_width=128, sequence=4096, batch=32, gpu="h100-sxm")
+    letters = {i.letter: sympy.Rational(i.value) for i in found.inputs if isinstance(i.value, Fraction)}
+
+    assert sympy.sympify(found.expr, locals={name: sympy.Symbol(name) for name in letters}).subs(letters) == sympy.Rational(found.value)
+
+
+def test_a_deadline_needs_so_many_devices_rounded_up() -> None:
+    """At 1024 devices it is the time of 1024; a second less needs 1025, and 1024 would be late."""
+    exactly = ask("training-time", days=DAYS, solve="gpus", **RUN)
+    sooner = ask("gpus", days=DAYS - Fraction(1, 86400), **RUN)
+
+    assert (1024, "R = u*n*P, rearranged for n") == (exactly.value, exactly.reckoning.lines[-1].because)
+    assert sooner.value == 1025
+    assert sooner.bound is not None
+    assert (sooner.bound.key, sooner.bound.further, sooner.bound.there) == ("days", 1024, DAYS)
+    assert sooner.bound.here <= sooner.bound.limit < sooner.bound.there
+
+
+def test_a_printed_number_leads_back_to_the_devices_it_came_from() -> None:
+    """The digits of a double end after 17: 1023.99999999999999 devices are 1024, and a note says so."""
+    found = ask("gpus", days=float(DAYS), **RUN)
+    above = ask("gpus", days=f"{float(DAYS):.15f}", **RUN)
+
+    assert (1024, 1024) == (found.value, above.value)
+
+
+def test_forty_billion_parameters_fill_eight_devices() -> None:
+    """8 · 80e9 bytes over 4 + 4 + 8."""
+    found = ask("largest-model", devices=8, memory="80GB", optimizer="adamw", precision="fp32")
+
+    assert (40 * 10**9, "n*M/(4 + 4 + 0 + 2*4)") == (found.value, found.expr)
+    assert ("memory = 80GB is read as 80·10^9 bytes; were 80GiB meant, parameters would be 42,949,672,960",) == found.flags
+
+
+def test_published_optima_of_chinchilla() -> None:
+    """At Gopher's budget approach 1 has 67 B (table 3). Approach 3 has 40 B in the text (section 3.3), and 32 B by the constants as they
+    are printed. 20 tokens a parameter give 69 B, near the 70 B that were trained."""
+    third, thumb, first, again = (
+        ask("compute-optimal", flops="5.76e23", law=law) for law in ("hoffmann-3", "20-tokens", "hoffmann-1", "besiroglu")
+    )
+
+    assert round(float(again["a"]), 1) == 18.4  # tokens a parameter, where the printed constants lead to 93
+    assert ("3.22e+10", "6.93e+10", 67 * 10**9) == (f"{float(third.value):.2e}", f"{float(thumb.value):.2e}", first.value)
+    # The least loss on the budget: a little more or fewer parameters lose.
+    losses = [
+        ask("loss", parameters=int(n), tokens=int(96 * 10**21 / n)).value
+        for n in (third.value * 11 / 10, third.value, third.value * 9 / 10)
+    ]
+    assert losses[1] == min(losses)
+
+
+# Parameters and FLOPs of table 3 (approach 1) and table A3 (approach 2) of Hoffmann et al. 2022.
+OPTIMA = {
+    "hoffmann-1": {"4e8": "1.92e19", "1e9": "1.21e20", "10e9": "1.23e22", "175e9": "3.85e24", "280e9": "9.90e24", "520e9": "3.43e25",
+                   "1e12": "1.27e26", "10e12": "1.30e28"},
+    "hoffmann-2": {"4e8": "1.84e19", "1e9": "1.20e20", "175e9": "4.54e24", "280e9": "1.18e25", "520e9": "4.19e25", "1e12": "1.59e26",
+                   "10e12": "1.75e28"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("law", OPTIMA)
+def test_tables_of_chinchilla_are_near(law: str) -> None:
+    """As near as exponents of two digits lead, from one row to the others: 4 % and 1 %."""
+    for parameters, flops in OPTIMA[law].items():
+        off = ask("compute-optimal", flops=flops, law=law).value / Fraction(parameters) - 1
+        assert abs(off) < {"hoffmann-1": Fraction(4, 100), "hoffmann-2": Fraction(1, 100)}[law]
+
+
+def test_what_bounds_a_token_is_named() -> None:
+    """One sequence waits for memory; 4000 of them without a cache to speak of for arithmetic."""
+    of = {"parameters": "8B", "layers": 1, "kv_heads": 1, "head_width": 1, "sequence": 1, "gpu": "h100-sxm"}
+
+    assert ask("time-per-token", **of).flags[0].startswith("bound by memory bandwidth: reading takes 0.00477612 s, ")
+    assert ask("time-per-token", **of, batch=4000).flags[0].startswith("bound by arithmetic: multiplying takes 0.0646791 s, ")
+
+
+def test_young_and_daly_save_about_as_often() -> None:
+    """√(2 · 60 · 172,800) = 4553.7 s; Daly's is a little less."""
+    young, daly = (ask("checkpoint-interval", save=60, mtbf=48, law=law) for law in ("young", "daly"))
+
+    assert ("4553.7", "4513.8") == (f"{float(young.value):.1f}", f"{float(daly.value):.1f}")
+    assert not young.exact
+    assert young["v"] ** 2 < 2 * 60 * 48 * 3600
+
+
+def test_the_same_time_from_the_paper_that_the_project_has_as_a_formula() -> None:
+    """The question and the published formula of checkpoints agree."""
+    from calc.memory.formulas import SAVING_INTERVAL
+    from tests.memory.daly import SAVING_INTERVAL_HIGHER
+
+    for law, formula in (("young", SAVING_INTERVAL), ("daly", SAVING_INTERVAL_HIGHER)):
+        assert float(ask("checkpoint-interval", save=60, mtbf=48, law=law).value) == pytest.approx(
+            formula.at(delta=60, M=48 * 3600), rel=1e-12
+        )
+
+
+def test_a_run_stands_beside_known_ones_and_thresholds() -> None:
+    """6.3e24 FLOP: 20 times GPT-3, and 63 % of the European threshold."""
+    rows = {row.what: row for row in ask("compare", parameters="70e9", tokens="15T").rows}
+
+    assert Fraction(63 * 10**23) / Fraction("3.14e23") == rows["times GPT-3 175B"].value
+    assert rows["of the European Union's presumption of systemic risk"].value == Fraction(63, 100)
+    assert rows["of the European Union's presumption of systemic risk"].because.startswith("not passed: 1e25 FLOP; ")
+
+
+def test_units_make_no_difference() -> None:
+    """15T is 15e12, 50 % a half, 30 days 720 hours."""
+    one = ask("gpus", parameters="70B", tokens="15T", gpu="h100-sxm", mfu="50%", days="720h")
+
+    assert one.value == ask("gpus", days=30, **RUN).value
+
+
+# -- refusals and flags ----
+
+
+@pytest.mark.parametrize(("question", "given", "said"), [
+    ("training-tim", {}, "unknown question 'training-tim': did you mean 'training-time', or one of training-time, gpus, "),
+    ("training-time", {**RUN, "gpu": "h100-sxn"}, "unknown accelerator 'h100-sxn': did you mean 'h100-sxm', or one of "),
+    ("training-time", {**RUN, "tokens": "-15T"}, "tokens = '-15T' must be more than 0"),
+    ("training-time", {**RUN, "mfu": 60}, "mfu = 60 is more than the whole: did you mean 0.6, or 60%?"),
+    ("training-time", {**RUN, "gups": 8}, "training-time has no key 'gups': did you mean 'gpus'; it has parameters, "),
+    ("training-time", {"nodes": 8}, "training-time has no key 'nodes': did you mean 'gpus'; it has parameters, "),
+    ("training-time", {"gpu_count": 8}, "training-time has no key 'gpu-count': did you mean 'gpus'; it has parameters, "),
+    ("training-time", {"model": "gpt2", "hardwar": "my.toml"}, "training-time has no key 'hardwar': did you mean 'hardware'; it has "),
+    ("training-time", {**RUN, "gpu": "H100-SXM"}, "unknown accelerator 'H100-SXM': did you mean 'h100-sxm'?"),
+    ("saving", {"amount": "459MiB", "other": "761MiB"},
+     "amount = '459MiB' is an amount of memory: amount is a plain number: leave its unit out, e.g. 1.5"),
+    ("saving", {"amount": "459xyz", "other": 1},
+     "amount = '459xyz': unknown unit 'xyz'; amount is a plain number: leave its unit out, e.g. 1.5"),
+    ("largest-batch", {"layers": 32, "width": 4096, "heads": 32, "sequence": 4096, "gpu": "h100-sxm", "parameters": "7e9"},
+     "not even one of the sequences fits: batch = 1 takes memory = 216,152,956,928 bytes, of which the training state alone takes"
+     " 112,000,000,000, and there are 80,000,000,000"),
+    ("training-time", {**RUN, "N": 7}, "parameters is given twice, as parameters and N mean the same"),
+    ("training-time", RUN, "training-time needs gpus (devices) as well"),
+    ("training-time", {"days": 30, "solve": "gpus"},
+     "training-time needs parameters (parameters, or model=…), tokens (tokens), peak (dense peak "),
+    ("training-time", {**RUN, "days": 30}, "days is what training-time answers: with days=… say what to solve for, e.g. solve=parameters"),
+    ("training-time", {**RUN, "gpus": 8, "solve": "gpus"}, "gpus is given and asked for: leave out gpus=…, or solve for another"),
+    ("training-time", {**RUN, "gpus": 8, "solve": "size"}, "training-time has no 'size' to solve for: one of parameters, tokens, "),
+    ("training-time", {**RUN, "gpus": 8, "flops": "1e24"},
+     "parameters, tokens has no part in the answer once flops is given: leave it out"),
+    ("training-time", {**RUN, "gpus": 8, "days": 1, "mfu": 1, "solve": "peak"},
+     "gpu=h100-sxm has no part in this: what it would give is given, "),
+    ("largest-model", {"memory": 80}, "memory = 80 is 80 bytes, less than one layer of a model takes: write 80GB or 80GiB"),
+    ("largest-model", {"memory": "80GB", "optimizer": "adamww"}, "unknown optimizer 'adamww': did you mean 'adamw', or one of adamw, "),
+    ("largest-model", {"memory": "80GB", "bytes_per_parameter": 16, "optimizer": "adam"},
+     "optimizer has no part in the answer: leave it out"),
+    ("largest-concurrency", {"parameters": "70B", "layers": 80, "kv_heads": 8, "head_width": 128, "sequence": 1024, "gpu": "h100-sxm"},
+     "not even one of the sequences fits: batch = 1 takes memory = 140,335,544,320 bytes, and there are 80,000,000,000"),
+    ("largest-depth", {"width": 65536, "heads": 8, "batch": 1, "sequence": 1024, "memory": "16GB", "V": 1000, "precision": "fp32"},
+     "not even one of the layers fits: layers = 1 takes memory = "),
+    ("training-time", {**RUN, "gpus": 8, "dtype": "fp17"}, "NVIDIA H100 SXM5 80GB has no published rate in 'fp17': it has "),
+    ("training-time", {"parameters": "70e9", "tokens": 1, "gpus": 1, "mfu": 1, "sparse": "yes"}, "sparse goes with gpu: give gpu=…, "),
+    ("training-time", {"flops": "1e24", "gpus": 1, "mfu": 1, "peak": "1e15", "hardware": "mine.toml"},
+     "hardware goes with gpu: give gpu=…, or the rate itself as peak=…"),
+    ("data-parallel-tokens", {"gpu": "h100-sxm", "gpus": 1}, "one device has nothing to exchange"),
+    ("checkpoint-interval", {"save": 3600, "mtbf": "15min"}, "saving takes 3,600 s and the run fails every 0.25 h: it would not get on"),
+    ("cost", {"gpu_hours": 10, "gpu": "m4-max"}, "Apple M4 Max (40-core GPU) has no price in the catalogue: give price=2$/h"),
+])  # fmt: skip
+def test_nonsense_is_refused_with_the_reason(question: str, given: dict[str, Any], said: str) -> None:
+    """In one line that names the cause and the way out."""
+    assert refusal(question, **given).startswith(said)
+
+
+def test_a_utilization_above_one_names_the_formats_that_would_explain_it() -> None:
+    """16384 · 32768 · 8192 · 2 FLOP in 0.12506 s are 70.33 TFLOP/s: 0.988 of an RTX 3090 in bf16, 1.98 of its fp32 peak."""
+    done = {"flops": 8796093022208, "seconds": "0.12506", "gpu": "rtx3090"}
+
+    assert round(float(ask("mfu", **done, dtype="bf16").value), 3) == 0.988
+    assert refusal("mfu", **done, dtype="fp32") == (
+        "utilization 1.98 is above 1: NVIDIA GeForce RTX 3090 24GB cannot do 7.033e+13 FLOP/s in fp32, whose dense peak is 3.558e+13;"
+        " the products ran in bf16 (7.12e+13), fp16 (7.12e+13) or fp16_fp16acc (1.423e+14), with a peak of their own, or the time was"
+        " taken before the device had finished, or fewer FLOPs ran"
+    )
+
+
+def test_a_plan_that_outruns_the_peak_is_refused() -> None:
+    """One day on 1024 devices would take 72 times their peak."""
+    assert refusal("training-time", parameters="70e9", tokens="15e12", gpu="h100-sxm", gpus=1024, days=1, solve="mfu") == (
+        "utilization 72 is above 1: NVIDIA H100 SXM5 80GB cannot do 7.121e+16 FLOP/s in bf16, whose dense peak is 9.895e+14;"
+        " take more devices or more time"
+    )
+
+
+def test_a_sparse_peak_for_a_dense_one_is_refused_or_flagged() -> None:
+    """Refused where the device is known, flagged where only the number is; in fp8 the same number is a dense rate."""
+    run = {"flops": "1e24", "gpus": 8, "mfu": "0.5", "peak": "1979TFLOP/s"}
+    said = "peak = 1979 TFLOP/s is the rate of NVIDIA H100 SXM5 80GB in bf16 with 2:4 sparsity, and 989.5 TFLOP/s is the dense one"
+
+    assert refusal("training-time", **run, gpu="h100-sxm") == (
+        f"{said}: give the one that is meant, or say gpu=h100-sxm without a peak, with dtype=… and sparse=yes"
+    )
+    assert (f"{said}: was that one meant?",) == ask("training-time", **run).flags
+    assert () == ask("training-time", **run, dtype="fp8").flags
+    del run["peak"]
+    sparse = ask("training-time", **run, gpu="h100-sxm", sparse="yes")
+    assert "the rate is one with two of every four weights zero: no dense product reaches it" in sparse.notes
+
+
+def test_a_peak_of_another_format_is_named() -> None:
+    """3958 TFLOP/s are an H100's in 8 bits with sparsity, 1979 its fp8; 989 is 989.5 with a digit less."""
+    run = {"flops": "1e24", "gpus": 8, "mfu": "0.5"}
+    sparse = "peak = 3958 TFLOP/s is the rate of NVIDIA H100 SXM5 80GB in fp8 with 2:4 sparsity, and 1979 TFLOP/s is the dense one"
+    other = "peak = 312 TFLOP/s is not what NVIDIA H100 SXM5 80GB does in bf16, 989.5 TFLOP/s dense: what was typed is taken"
+
+    assert (f"{sparse}: was that one meant?",) == ask("training-time", **run, peak="3958TFLOP/s").flags
+    assert refusal("training-time", **run, peak="3958TFLOP/s", gpu="h100-sxm").startswith(sparse)
+    assert (other,) == ask("training-time", **run, peak="312TFLOP/s", gpu="h100-sxm").flags
+    assert () == ask("training-time", **run, peak="989TFLOP/s", gpu="h100-sxm").flags
+    assert ask("training-time", **run, peak="1979TFLOP/s", gpu="b200-hgx").flags[0].startswith("peak = 1979 TFLOP/s is not what ")
+
+
+def test_numbers_without_their_suffix_are_refused_or_flagged() -> None:
+    """Seventy parameters, and a peak in TFLOP/s that was typed as FLOP/s."""
+    small = ask("flops", parameters=70, tokens=15)
+
+    assert ("parameters = 70 is 70 parameters: was 70B meant?", "tokens = 15 is 15 tokens: was 15T meant?") == small.flags
+    assert () == ask("flops", parameters="70B", tokens="15T").flags
+    assert refusal("training-time", flops="1e24", gpus=8, mfu="0.5", peak=989) == (
+        "peak = 989 is 989 FLOP/s, less than any device does: write 989.5TFLOP/s"
+    )
+    assert refusal("ridge-point", peak="989TFLOP/s", bandwidth=3350) == (
+        "bandwidth = 3350 is 3350 bytes/s, less than any device moves: write 3.35TB/s"
+    )
+
+
+def test_a_model_that_does_not_fit_is_flagged_where_it_is_used() -> None:
+    """140e9 bytes of weights and 16·8192 tokens of 327,680 bytes: 2.29 times the 80e9 of one device, and room on three."""
+    of = {"parameters": "70B", "layers": 80, "kv_heads": 8, "head_width": 128, "sequence": 8192, "batch": 16, "gpu": "h100-sxm"}
+    one, three = ask("tokens-per-second", **of), ask("tokens-per-second", **of, gpus=3)
+
+    needed = 140 * 10**9 + 16 * 8192 * 327680
+    assert one["U"] == needed
+    assert one.flags[1] == "it does not fit: 182,949,672,960 bytes are needed, 2.28687 times the memory of 1 of these devices"
+    assert len(three.flags) == 1
+
+
+def test_a_memory_that_is_not_the_devices_is_flagged() -> None:
+    """80 GiB typed where 80 GB are sold."""
+    found = ask("fits", parameters="1B", gpu="h100-sxm", memory="80GiB")
+
+    assert (
+        "memory = 85,899,345,920 bytes is not what NVIDIA H100 SXM5 80GB is sold with, 80,000,000,000: what was typed is taken"
+        in found.flags
+    )
+
+
+def test_what_does_not_fit_is_flagged() -> None:
+    """70e9 · 16 bytes on eight devices of 80e9: 1.75 times."""
+    found = ask("fits", parameters="70e9", gpu="h100-sxm", gpus=8)
+
+    assert (Fraction(7, 4), ("it does not fit: 1,120,000,000,000 bytes are needed, 1.75 times what there is",)) == (
+        found.value,
+        found.flags,
+    )
+
+
+def test_one_price_is_taken_everywhere() -> None:
+    """The middle of 2 $ and 5 $ an hour, in a question and in a layout alike, with the range and its date beside it."""
+    from calc.capacity.sharding.timing import machine_of
+    from calc.hardware.accelerators import accelerator
+
+    found = next(i for i in ask("cost", gpu_hours=10, gpu="h100-sxm").inputs if i.key == "price")
+    machine = machine_of(accelerator("h100-sxm"))
+
+    assert found.value == Fraction(7, 2) == machine.price
+    assert found.source == machine.price_source
+    assert found.source.startswith("ASSUMPTION of 2026 ")
+    assert found.source.endswith("; the middle of 2 $ to 5 $ an hour")
+
+
+def test_a_width_is_rounded_down_to_a_multiple_of_the_heads() -> None:
+    """3,332 would fit, and 32 heads of 104 are the most that 3,328 divides into; the next width that they divide does not fit."""
+    of = {"layers": 32, "heads": 32, "batch": 1, "sequence": 1024}
+    found = ask("largest-width", gpu="h100-sxm", **of)
+    peak = {width: ask("largest-width", width=width, solve="memory", **of).value for width in (32 * 104, 3332, 32 * 105)}
+
+    assert 32 * 104 == found.value
+    assert "width is rounded down from 3,332 to a multiple of the 32 heads" in found.notes
+    assert found.bound is not None
+    assert (found.bound.here, found.bound.further, found.bound.there) == (peak[3328], 3360, peak[3360])
+    assert peak[3332] <= found.bound.limit < peak[3360]
+    back = ask("largest-width", layers=32, batch=1, sequence=1024, width=100, gpu="h100-sxm", solve="heads")
+    assert (100, "heads is rounded down from 475 to a divisor of width") == (back.value, back.notes[0])
+
+
+def test_a_peak_that_is_divided_evenly_is_flagged() -> None:
+    """Two devices are not one of twice the memory; one is."""
+    of = {"layers": 12, "width": 768, "heads": 12, "sequence": 1024, "gpu": "h100-sxm"}
+    flags = ask("largest-batch", gpus=2, **of).flags
+
+    assert () == ask("largest-batch", **of).flags
+    assert flags[0].startswith("what one process needs at its peak, ")
+    assert flags[0].endswith(
+        " bytes, is divided evenly among 2 devices, a lower bound that no layout reaches in general:"
+        " napkin shard MODEL works a layout out, napkin layout MODEL searches for the best"
+    )
+    assert not any("peak" in flag for flag in ask("fits", parameters="1B", gpu="h100-sxm", gpus=2).flags)  # state alone can be divided
+
+
+# -- documents and tables ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_document_is_what_the_design_says() -> None:
+    """Integers beyond 2^53 as strings, fractions as the nearest double with the exact one beside it."""
+    found: dict[str, Any] = json.loads(json.dumps(ask("training-time", gpus=1024, **RUN).to_json()))
+
+    assert (1, "training-time") == (found["schema"], found["question"])
+    assert {"name": "days", "letter": "t", "expr": "6*N*D/(86400*u*n*P)", "value": 143.92659381842682, "exact": "13671875/94992",
+            "unit": "days", "meaning": "time"} == found["answer"]  # fmt: skip
+    assert {"parameters", "tokens", "gpus", "mfu", "peak", "gpu", "dtype", "convention"} == found["inputs"].keys()
+    assert "6300000000000000000000000" == found["steps"][0]["value"]
+    assert ["C", "R", "t"] == [step["letter"] for step in found["steps"]]
+
+
+def test_every_question_is_in_its_family_and_says_what_it_rests_on() -> None:
+    """The registry and the files agree; keys of a question are unambiguous; defaults say why."""
+    for family, names in FAMILIES.items():
+        assert names == tuple(q.name for q in _of(family))
+    assert len(set(all_names())) == len(all_names()) > 40
+    for question in all_questions():
+        names = [*(name for letter in question.letters for name in letter.names), *(choice.key for choice in question.choices)]
+        assert len(names) == len(set(names)), question.name
+        assert all(bool(letter.default) == bool(letter.because) for letter in question.letters)
+        assert question.letter(question.answer)
+        assert question.source or question.equations or question.choices
+
+
+def test_formats_of_weights_are_those_of_the_inference_module() -> None:
+    """Bits an element with the scales of a group."""
+    from calc.memory.inference import WEIGHTS
+
+    for name, (text, _) in WEIGHT_BYTES.items():
+        how = WEIGHTS[name]
+        group = Fraction(8 * how.scale_bytes + how.zero_bits, 8 * how.group) if how.group else Fraction(0)
+        assert sum(Fraction(part.strip()) for part in text.split("+")) == Fraction(how.bits, 8) + group, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", PRECISION.options)
+def test_bytes_per_parameter_are_those_of_a_recorded_step(precision: str) -> None:
+    """Of every optimizer and recipe that the question offers, term by term."""
+    from calc.memory.per_parameter import per_parameter
+
+    for optimizer in OPTIMIZER.options:
+        state = ask("training-state", parameters=1000, precision=precision, optimizer=optimizer)
+        found = per_parameter(calc.derive(calc.load("mlp"), precision=precision, optimizer=optimizer))
+        assert {t.quantity: t.whole for t in found.terms if t.whole} == {
+            name: value
+            for name, letter in (
+                ("parameters.bytes", "w"),
+                ("gradients.bytes", "q"),
+                ("master_weights.bytes", "m"),
+                ("optimizer_state.bytes", "o"),
+            )
+            if (value := state[letter])
+        }, (precision, optimizer)
+
+
+def test_an_answer_is_found_by_letter_and_by_key() -> None:
+    found: Answer = ask("training-time", gpus=1024, **RUN)
+
+    assert found["C"] == 63 * 10**23
+    assert found["gpus"] == found["n"] == 1024
+
+
+def test_a_wrong_rearrangement_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put back into the equation it does not give what it came from; the search finds the devices then, and says what it saw."""
+    monkeypatch.setattr(solving, "isolated", lambda text, letter, left: (f"2*({isolated(text, letter, left)[0]})",))
+    found = ask("gpus", days=DAYS, **RUN)
+
+    assert (1024, None) == (found.value, found.expr)
+    assert found.reckoning.lines[-1].because.startswith("by search: days is 143.927 at 1,024 and ")
+
+
+def test_a_table_is_left_out_where_its_letters_are_not_known() -> None:
+    """Solved for a weight's bytes there is nothing to compare formats of."""
+    found = ask("quantised", weights_bytes="14GB", parameters="7B", solve="weight-bytes")
+
+    assert (2, ()) == (found.value, found.rows)

@@ -1,0 +1,118 @@
+"""Gradients are simplified to the form found in textbooks, each simplification with its reason."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import pytest
+
+import calc
+from reports.page.gradients import EquationEntry, chain, entries, groups
+from tests.mathematics.autodiff.models import MODELS
+
+
+@functools.cache
+def shown(name: str, matrix: bool = False) -> dict[str, EquationEntry]:
+    found = calc.gradients(MODELS.get(name) or calc.load(name))
+    return {f"{e.kind} {e.of}": e for e in entries(found, matrix=matrix)}
+
+
+def right(name: str, of: str, matrix: bool = False) -> str:
+    return shown(name, matrix)[of].equation.right
+
+
+def test_softmax() -> None:
+    """dx = y ⊙ (dy - Σ y dy), from E = exp(S), Z = Σ E, P = E/Z."""
+    expected = "part.P[b,d]·(∂L/∂part.P[b,d] - Σ_e part.P[b,e]·∂L/∂part.P[b,e])"
+
+    assert expected == right("softmax", "gradient linear.Y")
+
+
+def test_a_softmax_that_is_written_out_has_the_same_gradient() -> None:
+    """No operator's name is needed for it; the largest element that was taken off has a gradient of zero."""
+    text = right("softmax by hand", "gradient linear.Y")
+
+    assert "P[b,d]·(∂L/∂P[b,d] - Σ_e P[b,e]·∂L/∂P[b,e])" == re.sub(r"part\.H\d", "P", text)
+
+
+def test_cross_entropy() -> None:
+    """(p - y)/n, and why: exactly one class is right."""
+    entry = shown("cross-entropy")["gradient Y"]
+
+    assert "(P[b,v] - Y2[b,v])/B" == entry.equation.right
+    assert "exactly one class is the right one: Σ Y = 1" in entry.because
+
+
+def test_layer_norm() -> None:
+    """dx = r (dn - mean dn - n mean(dn n)), with dn = dy w."""
+    text = right("layer norm", "gradient linear.Y")
+
+    assert 2 == text.count("mean_e(")
+    assert text.startswith("part.r[b]·(")
+
+
+def test_a_layer_norm_that_is_written_out() -> None:
+    """The same; here dn is a multiple of n, whose mean is 0, so the second mean goes too."""
+    text = right("layer norm by hand", "gradient linear.Y")
+
+    assert "r[b]·(∂L/∂n[b,d] - n[b,d]·mean_e(n[b,e]·∂L/∂n[b,e]))" == text.replace("part.H6", "r").replace("part.H7", "n")
+
+
+def test_rms_norm() -> None:
+    """dx = r (dn - n mean(dn n)): one mean, nothing centred."""
+    text = right("rms norm", "gradient linear.Y")
+
+    assert text.count("mean_e(") == 1
+
+
+def test_attention() -> None:
+    """dS = P ⊙ (dP - rowsum(dP ⊙ P)); where the mask took a score out, P is 0 already."""
+    entry = shown("multi-head attention")["gradient S"]
+
+    assert "P[b,h,t,s]·(∂L/∂P[b,h,t,s] - Σ_u P[b,h,t,u]·∂L/∂P[b,h,t,u])/√(k)" == entry.equation.right
+    assert "what a mask takes out is 0 already" in entry.because
+
+
+def test_matrix_notation() -> None:
+    """∂L/∂W₂ = H₁ᵀ ∂L/∂H₂ and ∂L/∂H₁ = ∂L/∂H₂ W₂ᵀ."""
+    assert "Yᵀ ∂L/∂Y2" == right("two-layer", "parameter gradient w2", matrix=True)
+    assert "∂L/∂Y2 w2ᵀ" == right("two-layer", "gradient Y", matrix=True)
+
+
+def test_index_notation() -> None:
+    """The same with labels, in whose letters sizes stand."""
+    assert "Σ_b Y[b,d] ∂L/∂Y2[b,k]" == right("two-layer", "parameter gradient w2")
+    assert "(D, K)" == shown("two-layer")["parameter gradient w2"].equation.shape
+
+
+def test_a_zero_gradient_is_shown_with_its_reason() -> None:
+    """∂L/∂b = 0 before a batch norm."""
+    entry = shown("convolution with batch norm")["parameter gradient conv.bias"]
+
+    assert (True, "0") == (entry.zero, entry.equation.right)
+    assert entry.because
+
+
+@pytest.mark.slow
+def test_a_rotation_is_turned_back() -> None:
+    """Rotary embeddings: (c, -s; s, c) forward, its transpose backward."""
+    found = shown("llama3-8b")
+    lines = [e.equation.right for n, e in found.items() if n.startswith("gradient model.layers.0.self_attn.H") and "cos" not in n]
+
+    assert any(" - " in line and "model.H" in line for line in lines)
+
+
+def test_layers_that_are_alike_are_shown_once() -> None:
+    """Two layers of GPT-2, forward and back."""
+    found = groups(entries(calc.gradients(calc.load("gpt2"))))
+
+    assert 2 == len([g for g in found if g.title == "transformer.h.*" and len(g.layers) == 2])
+
+
+def test_the_chain_names_a_rule_for_every_link() -> None:
+    """½(x·w - 5)²: through the half, the square, the difference, the product."""
+    links = chain(calc.gradients(MODELS["scalar"]))
+
+    assert [("H2", "1/2"), ("H", "H"), ("Y", "∂L/∂H"), ("w", "x[n] ∂L/∂H")] == [(k.of, k.equation.right) for k in links]
+    assert ["map", "map", "map", "contract"] == [k.primitive for k in links]

@@ -1,0 +1,271 @@
+"""Sizes that must be multiples, where a model says nothing of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import calc
+from calc import Spec
+from calc.derive.result import Derivation
+from calc.derive.rules_of_thumb import compare
+from calc.errors import SizesError
+from calc.pipeline.divisibility import candidates
+from calc.pipeline.precomputed import form_of
+from calc.pipeline.sweep import sweep
+
+
+class Heads(nn.Module):
+    """Splits its width among heads, which nobody declared to divide it."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.h, self.mix = n.h, nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, width = x.shape
+        y: Tensor = self.mix(x).view(batch, self.h, width // self.h).softmax(-1)
+        return y
+
+
+def _spec(build: Any, **dims: int) -> Spec:
+    return Spec("split", dims, build, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
+
+
+def test_a_multiple_that_the_sizes_allow_is_taken_and_stated() -> None:
+    """12 columns among 3 heads; the closed forms hold for any d that h divides."""
+    derivation = calc.derive(_spec(Heads, B=2, d=12, h=3), cache=False, optimizer="sgd")
+
+    [said] = [a.because for a in derivation.assumptions if a.expr == "Eq(Mod(d, h), 0)"]
+    assert said.startswith("found by recording: without it raised RuntimeError at test_divisibility.py:")
+    assert not derivation.specialized
+    assert [] == [v.quantity for v in calc.check(derivation, B=5, d=14, h=7).verdicts if v.verdict == "failed"]
+
+
+def test_a_model_that_runs_at_no_size_keeps_its_own_error() -> None:
+    """Nothing is taken for a multiple to no avail."""
+
+    class Broken(Heads):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).view(-1, 1000003)
+
+    with pytest.raises(SizesError, match=r"^split raised RuntimeError at test_divisibility\.py:"):
+        calc.derive(_spec(Broken, B=2, d=12, h=3), cache=False, optimizer="sgd")
+
+
+def test_an_error_of_the_models_own_is_told_before_a_multiple_that_it_lacks() -> None:
+    """The line that fails at the sizes themselves, not the one that fails for want of a multiple."""
+
+    class Broken(Heads):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).transpose(0, 1).view(-1)
+
+    with pytest.raises(SizesError, match=r"^split raised \w+ at test_divisibility\.py:\d+: return super\(\)\.forward\(x\)\.transpose"):
+        calc.derive(_spec(Broken, B=2, d=12, h=3), cache=False, optimizer="sgd")
+
+
+def test_a_multiple_is_found_of_a_model_that_data_decide_sizes_of() -> None:
+    """What is above nought is no reason not to look."""
+
+    class Chosen(Heads):
+        def forward(self, x: Tensor) -> Tensor:
+            y = super().forward(x)
+            return y[y > 0.1]
+
+    derivation = calc.derive(_spec(Chosen, B=2, d=12, h=3), cache=False, optimizer="sgd")
+
+    assert [a.expr for a in derivation.assumptions if "Mod" in a.expr] == ["Eq(Mod(d, h), 0)"]
+    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
+
+
+def test_a_multiple_that_was_found_at_other_sizes_does_not_bind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """32 columns are a multiple of 16, which the model's own message names; 24 are not, and need not be: 8 is enough."""
+    monkeypatch.setenv("NAPKIN_CACHE", str(tmp_path))
+
+    class Eighths(nn.Module):
+        def __init__(self, n: Any) -> None:
+            super().__init__()
+            self.mix = nn.Linear(n.d, n.d)
+
+        def forward(self, x: Tensor) -> Tensor:
+            if x.shape[1] % 8 != 0:
+                raise ValueError("as many as 16 columns are fine")
+            y: Tensor = self.mix(x)
+            return y
+
+    def at(d: int) -> Derivation:
+        s = Spec("split", {"B": 2, "d": 32}, Eighths, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum(), key="split")
+        return calc.derive(s, {"d": d})
+
+    assert [at(32)["parameters"].value, at(24)["parameters"].value] == [32 * 33, 24 * 25]
+    assert at(32)["parameters"].text == at(24)["parameters"].text == "d**2 + d"
+
+
+class Pairs(nn.Module):
+    """Rotates pairs of each head's columns, behind a feed-forward width of eight thirds, rounded up to a multiple of 8."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        width = 8 * ((int(8 * n.d / 3) + 7) // 8)
+        self.h, self.up, self.down = n.h, nn.Linear(n.d, width), nn.Linear(width, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.down(self.up(x).relu())
+        pairs = torch.view_as_complex(y.view(x.shape[0], self.h, -1).unflatten(-1, (-1, 2)).contiguous())
+        return torch.view_as_real(pairs * torch.polar(torch.ones(()), torch.ones(()))).flatten(1)
+
+
+def test_the_share_of_each_head_is_a_multiple_too() -> None:
+    """24 columns are 3 heads of 4 pairs: d/h is even. Nothing stays a number, and d is d inside what is rounded."""
+    derivation = calc.derive(_spec(Pairs, B=2, d=24, h=3), cache=False, optimizer="sgd")
+
+    assert {"Eq(Mod(d, h), 0)", "Eq(Mod(d_per_h, 2), 0)"} <= {a.expr for a in derivation.assumptions}
+    assert not derivation.specialized
+    assert "16*d*floor((floor(8 * d / 3) + 7) / 8) + d + 8*floor((floor(8 * d / 3) + 7) / 8)" == derivation["parameters"].text
+    assert [] == [v.quantity for v in calc.check(derivation, B=5, d=28, h=7).verdicts if v.verdict == "failed"]
+    assert compare(derivation)
+
+
+def test_two_multiples_of_one_width_are_found_in_either_order() -> None:
+    """The width is halved before it is split among heads, so its evenness is found first; it becomes that of each head's share."""
+
+    class Halves(Pairs):
+        def forward(self, x: Tensor) -> Tensor:
+            left, right = x[:, : x.shape[1] // 2], x[:, x.shape[1] // 2 :]
+            return super().forward(torch.cat([left + right, left - right], 1))
+
+    derivation = calc.derive(_spec(Halves, B=2, d=24, h=3), cache=False, optimizer="sgd")
+
+    assert not derivation.specialized
+    assert [] == [v.quantity for v in calc.check(derivation, B=5, d=28, h=7).verdicts if v.verdict == "failed"]
+
+
+def test_squares_of_an_image_are_a_multiple_of_their_side() -> None:
+    """12 are three squares of 4 along a side: S/P stands in the closed forms, and is what it says at other sizes."""
+
+    class Squares(nn.Module):
+        def __init__(self, n: Any) -> None:
+            super().__init__()
+            self.side, self.cut = n.P, nn.Conv2d(1, n.d, n.P, n.P)
+            self.places = nn.Parameter(torch.zeros((n.S // n.P) ** 2, n.d))
+
+        def forward(self, x: Tensor) -> Tensor:
+            batch, size, _ = x.shape
+            count = size // self.side
+            y: Tensor = self.cut(x.unsqueeze(1)).flatten(2).transpose(1, 2) + self.places
+            return y.view(batch, count, count, -1).repeat_interleave(self.side, 1) * x.unsqueeze(-1)[:, :, :count]
+
+    dims = {"B": 2, "S": 12, "P": 4, "d": 7}
+    s = Spec("squares", dims, Squares, lambda n: (torch.randn(n.B, n.S, n.S),), lambda module, x: module(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert "P**2*d + d*(S / P)**2 + d" == derivation["parameters"].text
+    assert [] == [v.quantity for v in calc.check(derivation, B=3, S=15, P=5, d=11).verdicts if v.verdict == "failed"]
+    assert compare(derivation)
+
+
+def test_what_the_sizes_asked_for_divide_is_found_before_they_become_numbers() -> None:
+    """The step runs at any S and P, but otherwise where P does not divide S; heads are a number in the code, so d is a multiple of 3."""
+
+    class Patches(nn.Module):
+        def __init__(self, n: Any) -> None:
+            super().__init__()
+            self.cut, self.mix = nn.Conv2d(1, n.d, n.P, n.P), nn.Linear(n.d, n.d)
+
+        def forward(self, x: Tensor) -> Tensor:
+            tokens = self.cut(x.unsqueeze(1)).flatten(2).transpose(1, 2)
+            y: Tensor = self.mix(tokens).view(x.shape[0], -1, 3, tokens.shape[2] // 3).softmax(-1)
+            return y
+
+    dims = {"B": 2, "S": 12, "P": 4, "d": 21}
+    s = Spec("patches", dims, Patches, lambda n: (torch.randn(n.B, n.S, n.S),), lambda module, x: module(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert {"Eq(Mod(S, P), 0)", "Eq(Mod(d, 3), 0)"} <= {a.expr for a in derivation.assumptions}
+    assert not derivation.specialized
+    assert [] == [v.quantity for v in calc.check(derivation, B=3, S=35, P=5, d=33).verdicts if v.verdict == "failed"]
+
+
+SQUARES = """
+import torch
+from torch import nn
+from calc import Spec
+from calc.dimensions import Dim
+
+def squares(n):
+    return (n.S // n.P) * (n.S // n.P)
+
+spec = Spec("squares", {"B": 2, "S": Dim(12, multiple_of="P"), "P": 4}, lambda n: nn.Linear(squares(n), 1, bias=False),
+            lambda n: (torch.randn(n.B, squares(n)),), lambda module, x: module(x).sum())
+"""
+
+
+def test_a_sweep_over_sizes_that_do_not_divide_has_gaps(tmp_path: Path) -> None:
+    """Squares of 4 in 8 and 12, and none in 9: (S/P)² parameters, 4 and 9."""
+    (tmp_path / "squares.py").write_text(SQUARES)
+    found = sweep(form_of(f"{tmp_path / 'squares.py'}:spec", anew=True), {"S": [8, 9, 12]}, ["parameters"])
+
+    assert [(4,), (None,), (9,)] == [values for _, values in found.rows()]
+
+
+class Grouped(nn.Module):
+    """A grouped convolution; the line that makes it names 8, and 2 groups are enough of a divisor."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        groups = 2
+        self.mix = nn.Conv1d(n.d, 8, 1, groups=groups)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.mix(x.unsqueeze(-1))
+        return y
+
+
+def test_the_smallest_multiple_that_records_is_stated() -> None:
+    """8 is named by the line that raises and does; 2 is tried then, and is enough."""
+    derivation = calc.derive(_spec(Grouped, B=2, d=16), cache=False, optimizer="sgd")
+
+    assert [a.expr for a in derivation.assumptions if "Mod" in a.expr] == ["Eq(Mod(d, 2), 0)"]
+    assert [] == [v.quantity for v in calc.check(derivation, B=5, d=14).verdicts if v.verdict == "failed"]
+
+
+def test_advice_of_ours_names_no_multiple() -> None:
+    """What a message says to declare is an example: its 8 and its 64 are no sizes of the model."""
+    said = 'split raised ValueError at m.py:3: Conv(dim): must be divisible by groups; declare what a size must be a multiple of: "d": 8'
+    wanted = next(candidates(_spec(Grouped, B=2, d=16), {"B": 2, "d": 16}, SizesError(said)))
+
+    assert wanted.why == "taking d to be a multiple of 2"
+
+
+class Stack(nn.Module):
+    """So many layers, with the places of half of them in a list, as a library may keep that for another kind of stack."""
+
+    def __init__(self, n: Any, used: bool) -> None:
+        super().__init__()
+        self.halves = [2 * i for i in range(n.L // 2)]
+        self.layers = nn.ModuleList(nn.Linear(n.d, n.d) for _ in (self.halves if used else range(n.L)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x).relu()
+        return x
+
+
+def test_a_depth_that_is_halved_to_no_effect_needs_no_multiple() -> None:
+    """The step is a polynomial in the depth all the same, odd or even."""
+    derivation = calc.derive(_spec(lambda n: Stack(n, used=False), B=2, d=7, L=6), cache=False, optimizer="sgd")
+
+    assert [a.expr for a in derivation.assumptions if "Mod" in a.expr] == []
+    assert [] == [v.quantity for v in calc.check(derivation, L=5).verdicts if v.verdict == "failed"]
+
+
+def test_a_depth_that_is_halved_is_a_multiple_of_two() -> None:
+    """As many layers as half the depth, rounded down, are no polynomial in it."""
+    derivation = calc.derive(_spec(lambda n: Stack(n, used=True), B=2, d=7, L=6), cache=False, optimizer="sgd")
+
+    assert [a.expr for a in derivation.assumptions if "Mod" in a.expr] == ["Eq(Mod(L, 2), 0)"]
+    assert [] == [v.quantity for v in calc.check(derivation, L=4).verdicts if v.verdict == "failed"]

@@ -1,0 +1,109 @@
+"""``napkin calibrate`` writes what it timed, and ``napkin predict`` tells a step's time from it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from calc.hardware.calibration import read
+from reports import cli
+from tests.performance.calibrated import GIGA, LAUNCH, OVERHEAD, RATE, VIEW, added, made
+
+SIZES = ("-d", "B=3", "-d", "D=7", "-d", "K=5", "--optimizer", "sgd")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The calibration of the made-up machine."""
+    path = tmp_path / "toy.json"
+    path.write_text(json.dumps(made().to_json()), encoding="utf-8")
+    return path
+
+
+def _run(*words: str) -> Result:
+    return CliRunner().invoke(cli.napkin, list(words))
+
+
+def _predict(file: Path, *words: str) -> Result:
+    return _run("predict", "two-layer", *SIZES, "--calibration", str(file), *words)
+
+
+def test_a_small_step_takes_what_the_program_takes_for_its_operators(file: Path) -> None:
+    """At these sizes every kernel takes a launch, and the program its part: counted from the operators in the document."""
+    found = json.loads(_predict(file, "--json").stdout)
+    taken = [row["times"] * (OVERHEAD[VIEW if row["timed_as"] == VIEW else LAUNCH] + added()[row["phase"]]) for row in found["operators"]]
+
+    assert sum(taken) * 1e-9 == pytest.approx(found["seconds"])
+    assert found["seconds"] == pytest.approx(sum(found["phases"].values()))
+    assert found["band"]["low"] <= found["seconds"] <= found["band"]["high"]
+
+
+def test_throughput_and_utilization_follow_from_the_time(file: Path) -> None:
+    """3 samples; products of 3 x 7 x 7 and 3 x 7 x 5, the first without a gradient of its input; of 100 GFLOP/s."""
+    found = json.loads(_predict(file, "--json").stdout)
+    flops = 2 * (2 * 3 * 7 * 7 + 3 * 7 * 5 * 3)
+
+    assert {"amount": 3, "unit": "samples"} == {key: found["throughput"][key] for key in ("amount", "unit")}
+    assert 3 / found["seconds"] == pytest.approx(found["throughput"]["per_second"])
+    assert {"model": flops, "hardware": flops} == found["flops"]
+    assert flops / found["seconds"] / (RATE * GIGA) == pytest.approx(found["utilization"]["mfu"])
+
+
+def test_the_table_says_what_it_rests_on(file: Path) -> None:
+    """The machine, the clock, the date, the peak, and what the band does not cover."""
+    text = " ".join(_predict(file).stdout.replace("\u00a0", " ").split())
+
+    assert "two-layer on Toy: B = 3" in text
+    assert "1 thread, calibrated 2026-01-02T03:04:05+00:00 by a made-up clock" in text
+    assert "of 100 GFLOP/s, the highest rate of a product in float32 in the calibration" in text
+    assert "Python between operators, warm caches and other programs are not in it" in text
+
+
+def test_a_calibration_is_written_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here of the made-up machine, since the real one takes its time."""
+    monkeypatch.setattr("calc.measure.calibration.calibrate", lambda device, **how: made())
+    path = tmp_path / "c.json"
+
+    found = _run("calibrate", "--device", "cpu", "-o", str(path))
+
+    assert 0 == found.exit_code, found.stderr
+    assert made() == read(path)
+    assert "100 GFLOP/s" in found.stdout.replace("\u00a0", " ")
+    assert f"wrote {path}" in found.stderr
+
+
+def test_without_a_file_this_machine_is_calibrated(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    """The same answer as with the file that it would have written."""
+    monkeypatch.setattr("calc.measure.calibration.calibrate", lambda device, **how: made())
+
+    assert _predict(file, "--json").stdout == _run("predict", "two-layer", *SIZES, "--json").stdout
+
+
+BAD = {
+    "a device": (("calibrate", "--device", "abacus"), "napkin: unknown device 'abacus': use cpu, cuda, or cuda:1 and so on"),
+    "tf32 on a CPU": (("calibrate", "--device", "cpu", "--tf32"), "napkin: --tf32 is of CUDA devices: leave it out on a CPU"),
+    "a folder that cannot be": (
+        ("calibrate", "--device", "cpu", "-o", "/proc/none/c.json"),
+        "napkin: cannot write a report to /proc/none: ",
+    ),
+    "no calibration": (
+        ("predict", "two-layer", "--calibration", "/nowhere.json"),
+        "napkin: cannot read a calibration from /nowhere.json: No such file or directory; make one with",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD.values(), ids=BAD)
+def test_bad_input_is_one_line_and_exit_2(case: tuple[tuple[str, ...], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing on standard output."""
+    monkeypatch.setattr("calc.measure.calibration.calibrate", lambda device, **how: made())
+    words, line = case
+
+    found = _run(*words)
+
+    assert (2, "") == (found.exit_code, found.stdout)
+    assert found.stderr.startswith(line)
+    assert 1 == found.stderr.count("\n")

@@ -1,0 +1,216 @@
+"""Every claim has a finding, and a planted wrong constant changes the verdict of what rests on it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from calc.hardware import accelerators
+from reports import cli
+from reports.lecture import runs
+from reports.lecture.audit import audit, claims
+from reports.lecture.disputes import DISPUTES
+from reports.lecture.lab import Lab
+from reports.lecture.sources import notes
+from reports.lecture.verdicts import VERDICTS
+
+IDS = (Path(__file__).parent / "ids.txt").read_text(encoding="utf-8").split()
+GALLERY = Path(__file__).resolve().parents[3] / "reports" / "gallery"
+# Claims that need no model, as they follow from formats, published figures and small runs.
+QUICK = {
+    "q1-144days": "holds after rounding",
+    "q1-h100-1979-half": "holds",
+    "q1-h100-1979-is-fp8": "holds",
+    "q1-div2-reason": "misleading",
+    "q2-640": "holds",
+    "gpt3-3.14e23": "holds after rounding",
+    "eo-004": "wrong",
+    "8h100-week": "approximate",
+    "8h100-two-weeks": "wrong",
+    "h100-fp32-orders": "misleading",
+    "mfu-fp32-val": "holds after rounding",
+    "mfu-bf16-val": "wrong",
+    "mfu-bf16-suspect": "holds",
+    "mfu-004-lower": "holds",
+    "fp16-max": "holds",
+    "bf16-2018": "misleading",
+    "fp16-0.01-exp": "wrong",
+    "fp16-0.01-value": "wrong",
+    "fp16-minnormal-sign": "wrong",
+    "fp16-111111": "wrong",
+    "bf16-1001": "wrong",
+    "bf16-digits": "wrong",
+    "fp16-range": "approximate",
+    "fp32-001-0.15625": "holds",
+    "fp8-range-e4m3": "holds",
+    "mem-128": "holds",
+    "mem-gpt3-ffn": "holds",
+    "mem-004-2.3": "approximate",
+    "mem-004-180gb": "wrong",
+    "stride-6": "holds",
+    "contig-makes": "wrong",
+    "grad-123": "holds",
+    "grad-xbdd": "wrong",
+    "flop-2d-1": "holds",
+    "mp-000": "wrong",
+    "opt-adagrad-avg": "wrong",
+    "data-llama-2.8tb": "holds",
+    "code-loader-async": "wrong",
+}
+
+
+def verdicts(*names: str) -> dict[str, str]:
+    return {c.claim.id: c.finding.verdict for c in audit(Lab(), names).claims}
+
+
+def test_every_claim_of_the_list_is_there_once_and_no_other() -> None:
+    """187 ids, each with a restatement of one sentence."""
+    found = [claim.id for _, claim in claims()]
+
+    assert len(IDS) == 187
+    assert sorted(IDS) == sorted(found)
+    assert [] == [claim.id for _, claim in claims() if not claim.says.endswith(".")]
+
+
+def test_every_claim_stands_in_some_of_the_five_sets_of_notes() -> None:
+    """And in no other."""
+    assert sorted(IDS) == sorted(notes())
+    assert {"000", "001", "002", "003", "004"} == {note for found in notes().values() for note in found}
+
+
+def test_contradictions_are_between_claims_that_there_are() -> None:
+    """And each is between several."""
+    assert [] == [name for dispute in DISPUTES for name in dispute.claims if name not in IDS]
+    assert all(len(set(dispute.claims)) > 1 for dispute in DISPUTES)
+
+
+def test_verdicts_of_claims_that_need_no_model() -> None:
+    """Computed here, all of them."""
+    assert verdicts(*QUICK) == QUICK
+
+
+def test_the_step_of_a_70b_model_is_compared_with_the_product_that_stands_beside_it() -> None:
+    """481,434,796,032 FLOP a token · 15e12 tokens / 6.3e24 = 1.146; over 6 · 70.55e9 parameters it would be 1.137."""
+
+    class Known(Lab):
+        def value(self, model: str, quantity: str, sizes: Mapping[str, int], **options: str) -> int:
+            return {"flops.forward.matmul": 481_434_796_032 * 8192, "parameters": 70_553_706_496}.get(quantity, 0)
+
+    (found,) = audit(Known(), ("q1-6nd",)).claims
+    assert "6·N·D = 6.3e+24; a real 70B model executes 1.146 times that at T = 8192, attention in full" == found.finding.because
+
+
+def _h100(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    """An H100 with other figures, wherever one is asked for."""
+    known = dict(accelerators.catalogue())
+    known["h100-sxm"] = replace(known["h100-sxm"], **changes)
+    monkeypatch.setattr(accelerators, "catalogue", lambda: known)
+    monkeypatch.setattr(accelerators, "entry", known.get)
+
+
+def _with_peak(monkeypatch: pytest.MonkeyPatch, dtype: str, tera: float) -> None:
+    peaks = dict(accelerators.accelerator("h100-sxm").peaks)
+    peaks[dtype] = replace(peaks[dtype], dense=Fraction(str(tera)) * 10**12)
+    _h100(monkeypatch, peaks=peaks)
+
+
+def _experiment(monkeypatch: pytest.MonkeyPatch, name: str, result: Any) -> None:
+    """Another outcome of one experiment."""
+    real = runs.experiment
+
+    def planted(asked: str, *args: Any, **kwargs: Any) -> Any:
+        return result if asked == name else real(asked, *args, **kwargs)
+
+    for topic in ("tensors", "gradients", "precision", "flops", "learning", "formats", "mfu"):
+        monkeypatch.setattr(f"reports.lecture.{topic}.experiment", planted)
+
+
+PLANTED: list[tuple[str, str, Callable[[pytest.MonkeyPatch], None], str]] = [
+    ("q1-144days", "holds after rounding", lambda m: _with_peak(m, "bf16", 1979), "wrong"),
+    ("q1-h100-1979-half", "holds", lambda m: _with_peak(m, "bf16", 1979), "wrong"),
+    ("h100-fp32-orders", "misleading", lambda m: _with_peak(m, "fp32", 6.7), "holds"),
+    ("q2-640", "holds", lambda m: _h100(m, memory=85_899_345_920), "wrong"),
+    ("mem-004-180gb", "wrong", lambda m: _h100(m, memory=180 * 10**9), "holds"),
+    ("mem-128", "holds", lambda m: _experiment(m, "memory", 64), "wrong"),
+    ("stride-6", "holds", lambda m: _experiment(m, "stride_index", (1, 4, 9)), "wrong"),
+    ("grad-123", "holds", lambda m: _experiment(m, "scalar_model", ([1.0, 2.0, 4.0], False)), "wrong"),
+    ("opt-adagrad-avg", "wrong", lambda m: _experiment(m, "adagrad_state", {"sum": False, "average": True}), "holds"),
+]
+
+
+@pytest.mark.parametrize(("name", "honest", "plant", "planted"), PLANTED, ids=[p[0] for p in PLANTED])
+def test_a_planted_wrong_constant_changes_the_verdict(
+    name: str, honest: str, plant: Callable[[pytest.MonkeyPatch], None], planted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A figure of a data sheet, or what an experiment found: the verdict follows it."""
+    before = verdicts(name)[name]
+    plant(monkeypatch)
+
+    assert (honest, planted) == (before, verdicts(name)[name])
+
+
+def test_contradictions_are_settled_by_verdicts() -> None:
+    """Of two weeks and one, the one stands; were both wrong, neither would."""
+    found = audit(Lab(), [name for dispute in DISPUTES for name in dispute.claims if "8h100" in name])
+    (week,) = (d for d in DISPUTES if "8h100-week" in d.claims)
+
+    assert (("8h100-week",), ("8h100-two-weeks",)) == (found._settle(week).right, found._settle(week).others)
+
+
+def test_the_gallery_has_a_verdict_with_its_reason_for_every_claim() -> None:
+    """The committed file: ids and words of the lists, a value, a reason, and what was run."""
+    document = json.loads((GALLERY / "lecture.json").read_text(encoding="utf-8"))
+
+    assert document["schema"] == 1
+    assert sorted(IDS) == sorted(claim["id"] for claim in document["claims"])
+    for claim in document["claims"]:
+        assert claim["verdict"] in VERDICTS, claim["id"]
+        assert claim["value"] is not None, claim["id"]
+        assert all(claim[part] for part in ("claim", "because", "computed_by")), claim["id"]
+        assert claim["rests_on"] in ("computation", "source", "judgement"), claim["id"]
+        assert (claim["rests_on"] == "judgement") == (claim["verdict"] in ("convention", "cannot be checked")), claim["id"]
+    assert list(range(1, 21)) == [system["number"] for system in document["systems"]]
+    assert [] == [c["what"] for system in document["systems"] for c in system["checks"] if c["verdict"] == "failed"]
+
+
+def test_the_gallery_names_no_place_of_ours() -> None:
+    """No path of the machine it was made on, and no time that was measured."""
+    for name in ("lecture.md", "lecture.html", "lecture.json"):
+        text = (GALLERY / name).read_text(encoding="utf-8")
+        assert not re.search(r"/(work|home|tmp|root)/", text), name
+
+
+def _same(kept: Any, made: Any) -> bool:
+    """Equal but for a float's last digits: those of a logarithm or an arc sine are the processor's."""
+    if isinstance(kept, float) and isinstance(made, float):
+        return math.isclose(kept, made, rel_tol=1e-12)
+    if isinstance(kept, list) and isinstance(made, list):
+        return len(kept) == len(made) and all(map(_same, kept, made))
+    if isinstance(kept, dict) and isinstance(made, dict):
+        return kept.keys() == made.keys() and all(_same(value, made[key]) for key, value in kept.items())
+    return bool(kept == made)
+
+
+@pytest.mark.slow
+def test_the_gallery_is_what_the_command_makes(tmp_path: Path) -> None:
+    """Every finding and every answer of a system computed anew: the same verdicts, values and reasons; no check fails."""
+    done = CliRunner().invoke(cli.napkin, ["lecture", "-o", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    document, again = (json.loads((folder / "lecture.json").read_text(encoding="utf-8")) for folder in (GALLERY, tmp_path))
+
+    short = ("id", "verdict", "value", "computed_by")
+    assert _same([[c[k] for k in short] for c in document["claims"]], [[c[k] for k in short] for c in again["claims"]])
+    assert document["contradictions"] == again["contradictions"]
+    if document["provenance"] == again["provenance"]:  # reasons quote messages, and systems numbers, of torch's very version
+        assert _same(document["claims"], again["claims"])
+        for part in ("answers", "calculations"):
+            assert _same([s[part] for s in document["systems"]], [s[part] for s in again["systems"]])

@@ -1,0 +1,110 @@
+"""``napkin derive`` from a stored form: the same words as from a fresh derivation, and the same numbers as JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.text import Text
+
+from calc.errors import BadInputError
+from calc.pipeline.precomputed import FOLDER, INDEX, Stored
+from reports.cli.derive import _values
+from reports.jobs import job
+from reports.jobs.request import Request
+from reports.typeset.folded import folded, grid, table
+from reports.views import brief
+from reports.writers import terminal
+
+INDEXED = json.loads((FOLDER / INDEX).read_text(encoding="utf-8"))
+
+
+def _form(name: str) -> Stored:
+    return Stored(json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8")))
+
+
+def _rich(request: Request, width: int) -> str:
+    """What a fresh derivation shows."""
+    derivation = job.derive(request, lambda _: None)
+    out = io.StringIO()
+    console = Console(file=out, highlight=False, width=width)
+    terminal.show_derivation(job.page(request, derivation, comparisons=job.comparisons(derivation)), console)
+    return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
+
+
+def _light(form: Stored, sizes: dict[str, int], width: int) -> str:
+    return "".join(f"{line}\n" for line in brief.lines(form, sizes, width))
+
+
+SHOWN = [("two-layer", {}, 140), ("mlp", {"B": 3, "d": 6}, 140), ("linear", {"D": 10**6}, 100)]
+
+
+@pytest.mark.parametrize(("name", "sizes", "width"), SHOWN)
+def test_a_stored_form_is_shown_as_a_derivation_is(name: str, sizes: dict[str, int], width: int) -> None:
+    """Every line, broken at the same words."""
+    assert _rich(Request(name, sizes), width) == _light(_form(name), sizes, width)
+
+
+# One of each kind; that every stored form is what a fresh trace gives is tested in tests/pipeline/precomputed.
+KINDS = ("gpt2", "gpt2-infer", "vit-b", "transformers-mistral", "transformers-qwen3", "mixtral")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [f for f in INDEXED["forms"] if f["file"].removesuffix(".json") in KINDS], ids=lambda line: line["file"])
+def test_a_large_stored_form_is_shown_as_its_derivation_is(line: dict[str, Any]) -> None:
+    """The same, at its own sizes; and its quantities as JSON."""
+    from calc.options import made
+
+    request = Request(line["name"], {}, made(**line["options"]))
+    form = _form(line["file"].removesuffix(".json"))
+
+    assert _rich(request, 140) == _light(form, {}, 140)
+    assert _values(job.derive(request, lambda _: None)) == _values(form.derivation({}))
+
+
+def test_the_quantities_as_json_are_those_of_a_fresh_derivation() -> None:
+    """At other sizes too: dims, options, every closed form, value, term and moment."""
+    for name, sizes in (("two-layer", {}), ("mlp", {"B": 3, "d": 6})):
+        fresh = job.derive(Request(name, sizes), lambda _: None)
+        whole = json.loads(job.json_text(_values(fresh)))
+
+        assert whole == json.loads(job.json_text(_values(_form(name).derivation(sizes))))
+        assert {"schema", "model", "dims", "options", "exchanged", "specialized", "assumptions", "quantities", "notes"} == whole.keys()
+
+
+def test_a_changed_number_would_be_seen() -> None:
+    """One more in one numerator of a form, and neither table nor JSON is that of the derivation."""
+    data = json.loads((FOLDER / "two-layer.json").read_text(encoding="utf-8"))
+    data["polynomials"][data["quantities"]["parameters"]["is"]][2] += 1
+    fresh = job.derive(Request("two-layer"), lambda _: None)
+
+    assert _rich(Request("two-layer"), 140) != _light(Stored(data), {}, 140)
+    assert _values(fresh) != _values(Stored(data).derivation({}))
+
+
+@given(st.text(st.sampled_from("ab \u00a0·"), max_size=60), st.integers(1, 30))
+def test_lines_break_where_rich_breaks_them(text: str, width: int) -> None:
+    """Between words, and within one that is longer than a line. Spaces at the end of a line are nothing to see."""
+    lines = Text(text.strip()).wrap(Console(width=width), width, overflow="fold")
+
+    assert [line.plain.rstrip() for line in lines] == folded(text.strip(), width)
+
+
+def test_the_widest_column_gives_way() -> None:
+    """Of 30 characters 5 go to the numbers and 6 to gaps: the texts of 4 and 30 have 4 and 15."""
+    found = table(("Name", "Value", "Words"), [("abcd", "12345", "one two three four five six se")], 30, numbers={1})
+
+    assert ["Name   Value   Words", "─" * 30, "abcd   12345   one two three", "               four five six", "               se"] == found
+    assert ["a   b"] == grid([("a", "b")], 30)
+
+
+def test_sizes_that_cannot_be_are_refused_as_ever(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is written."""
+    with pytest.raises(BadInputError, match=r"^B = 0 is not positive"):
+        list(brief.lines(_form("linear"), {"B": 0}, 140))
+    assert capsys.readouterr().out == ""

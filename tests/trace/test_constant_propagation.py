@@ -1,0 +1,164 @@
+"""Values that depend on sizes and constants alone are evaluated for real: at the very sizes asked for, and only while they stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import calc
+from calc.derive.result import Derivation
+from calc.errors import DataDependentError, DimensionError
+from calc.graph import serialize
+from tests.trace.modules import function
+from tests.trace.refused import assert_names_line, refusal
+
+# -- what sizes decide in no way that is known -----------------------------------------------------------------------------
+
+
+def of_squares(x: Tensor) -> Tensor:
+    positions = torch.arange(x.shape[0])
+    return x @ x.T @ x if (positions * positions).max() > 5000 else x
+
+
+def of_squares_as_numbers(x: Tensor) -> Tensor:
+    positions = torch.arange(x.shape[0])
+    return x @ x.T @ x if int((positions * positions).max()) > 5000 else x
+
+
+def in_turns(x: Tensor) -> Tensor:
+    return x @ x.T @ x if torch.arange(x.shape[0]).sum() % 2 == 0 else x
+
+
+def of_pairs(x: Tensor) -> Tensor:
+    positions = torch.arange(x.shape[0])
+    seen = (positions[:, None] >= positions) & (positions[:, None] < positions + 90)
+    return x if (seen.sum(1) == positions + 1).all() else x @ x.T @ x
+
+
+def written_later(x: Tensor) -> Tensor:
+    """What a view was written with is in the whole, as are the sizes that this is made of."""
+    marks = torch.zeros(5, dtype=torch.int64)
+    torch._foreach_add_([marks[2:]], x.shape[0])
+    return x @ x.T @ x if (marks.flip(0) * marks).max() > 100 else x
+
+
+TAKEN: dict[Callable[[Tensor], Tensor], Callable[[int], bool]] = {
+    of_squares: lambda B: (B - 1) ** 2 > 5000,
+    of_squares_as_numbers: lambda B: (B - 1) ** 2 > 5000,
+    in_turns: lambda B: B * (B - 1) // 2 % 2 == 0,
+    of_pairs: lambda B: B > 90,
+    written_later: lambda B: B * B > 100,
+}
+
+
+def derived(of: Callable[[Tensor], Tensor], B: int) -> Derivation:
+    return calc.derive(function(of), {"B": B}, cache=False, optimizer="sgd")
+
+
+@pytest.mark.parametrize("of", TAKEN)
+@pytest.mark.parametrize("rows", [*(pytest.param(rows, marks=pytest.mark.slow) for rows in (1, 3, 10, 11, 71, 72, 90, 300)), 91])
+def test_a_branch_on_such_a_value_is_taken_as_at_the_sizes_asked_for(of: Callable[[Tensor], Tensor], rows: int) -> None:
+    """However small those were that the step was recorded with, and wherever its answer changes."""
+    expected = 4 * rows * rows * 7 if TAKEN[of](rows) else 0
+
+    assert expected == derived(of, rows)["flops.forward.matmul"].value
+
+
+def test_a_mask_of_thousands_of_positions_is_evaluated() -> None:
+    assert 4 * 2003 * 2003 * 7 == derived(of_pairs, 2003)["flops.forward.matmul"].value
+
+
+def test_other_sizes_that_it_depends_on_are_derived_anew() -> None:
+    """The closed forms say nothing of them; of the others they do."""
+    graph = calc.trace(function(of_squares), {"B": 29}, cache=False, optimizer="sgd")
+    graph = serialize.loads(serialize.dumps(graph), "it")
+
+    assert 2 * 29 * 23 - 1 + 29 + 28 == calc.derive(graph, {"B": 29, "d": 23})["flops.forward.elementwise"].value
+    with pytest.raises(DimensionError, match=r"that the step reads is not known at these sizes \(read at test_constant_propagation.py:\d+"):
+        calc.derive(graph, {"B": 31})
+
+
+def test_a_value_of_too_many_elements_is_refused_with_its_line() -> None:
+    def marked(x: Tensor) -> Tensor:
+        positions = torch.arange(x.shape[0])
+        return x if (positions[:, None] * positions).max() > 100 else -x
+
+    with pytest.raises(calc.NapkinError, match="too many elements to be evaluated") as error:
+        derived(marked, 5003)
+
+    assert_names_line(error.value, marked, 2)
+
+
+# -- what was overwritten --------------------------------------------------------------------------------------------------
+
+
+def assert_is_data(marked: Callable[[Tensor], Tensor], offset: int) -> None:
+    """A question about it, ``offset`` lines below the head, is refused as one about data."""
+    error = refusal(function(marked))
+
+    assert isinstance(error, DataDependentError)
+    assert_names_line(error, marked, offset)
+
+
+def through_a_view(marks: Tensor, data: Tensor) -> None:
+    marks[0] = data.sum()
+
+
+def through_a_twin(marks: Tensor, data: Tensor) -> None:
+    marks.detach().copy_(data)
+
+
+def in_a_list(marks: Tensor, data: Tensor) -> None:
+    torch._foreach_add_([marks.view(-1)], [data])
+
+
+def at_random(marks: Tensor, _: Tensor) -> None:
+    marks[1:].normal_()
+
+
+def as_a_result(marks: Tensor, data: Tensor) -> None:
+    torch.add(data, 1, out=marks)
+
+
+@pytest.mark.parametrize("write", [through_a_view, through_a_twin, in_a_list, at_random, as_a_result])
+@pytest.mark.parametrize("seen", [lambda marks: marks, lambda marks: marks[:2]], ids=["whole", "view made before"])
+def test_a_constant_overwritten_with_data_is_data(write: Callable[[Tensor, Tensor], None], seen: Callable[[Tensor], Tensor]) -> None:
+    """Through whichever view it was written: the zeros that it began with answer no question any more."""
+
+    def marked(x: Tensor) -> Tensor:
+        marks = torch.zeros(x.shape[1])
+        asked = seen(marks)
+        write(marks, x[0].detach())
+        return x if asked.any() else -x
+
+    assert_is_data(marked, 4)
+
+
+def test_a_constant_exchanged_for_data_is_data() -> None:
+    """The tensor is the same one, its storage is another."""
+
+    def marked(x: Tensor) -> Tensor:
+        marks = torch.zeros(x.shape[1])
+        marks.data = x[0].detach()
+        return x if marks.any() else -x
+
+    assert_is_data(marked, 3)
+
+
+def test_a_constant_overwritten_with_constants_is_one() -> None:
+    """Through views as well: its values are followed."""
+
+    def marked(x: Tensor) -> Tensor:
+        marks = torch.zeros(x.shape[1])
+        marks[:2] = 1
+        marks.view(-1).sub_(1)
+        return x if (marks < 0).any() else -x
+
+    said, *_ = calc.derive(function(marked), cache=False, optimizer="sgd").assumptions  # torch 2.11 asks of a slice whether it is the whole
+
+    assert re.fullmatch(r"the value read at .*\(marks < 0\).any\(\) else -x is that of these sizes", said.expr)
+    assert "it depends on d and constants only; evaluated for real" == said.because

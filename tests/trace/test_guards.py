@@ -1,0 +1,278 @@
+"""A branch on sizes is taken as the sizes asked for take it: the number is right at them, or it is refused."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import calc
+from calc.errors import NapkinError
+from calc.pipeline.check import FAILED
+from tests.trace.modules import Attention, function, spec
+
+# What each of these adds to 2*B*d - 1 (a product with the weight, and the sum): B*d for a negation where it is taken.
+ELEMENTWISE = "flops.forward.elementwise"
+Branch = Callable[[Tensor], Tensor]
+
+
+def if_odd(x: Tensor) -> Tensor:
+    if x.shape[0] % 2 == 1:
+        return -x
+    return x
+
+
+def if_wide(x: Tensor) -> Tensor:
+    if x.shape[1] > x.shape[0]:
+        return -x
+    return x
+
+
+def if_equal(x: Tensor) -> Tensor:
+    if x.shape[1] == x.shape[0]:
+        return -x
+    return x
+
+
+def if_one(x: Tensor) -> Tensor:
+    if x.shape[0] == 1:
+        return -x
+    return x
+
+
+def if_large(x: Tensor) -> Tensor:
+    if x.shape[0] > 100:
+        return -x
+    return x
+
+
+def if_small(x: Tensor) -> Tensor:
+    if x.shape[0] <= 2:
+        return -x
+    return x
+
+
+TAKEN: dict[Branch, Callable[[int, int], bool]] = {
+    if_odd: lambda B, d: B % 2 == 1,
+    if_wide: lambda B, d: d > B,
+    if_equal: lambda B, d: d == B,
+    if_one: lambda B, d: B == 1,
+    if_large: lambda B, d: B > 100,
+    if_small: lambda B, d: B <= 2,
+}
+
+
+def elementwise(of: Branch, B: int, d: int) -> int:
+    return 2 * B * d - 1 + (B * d if TAKEN[of](B, d) else 0)
+
+
+def number(value: Callable[[], Any]) -> Any:
+    """What there is, or the words of the refusal."""
+    try:
+        return value()
+    except NapkinError as error:
+        return str(error)
+
+
+def right_or_refused(value: Callable[[], int | None], expected: int) -> bool:
+    """Whether there is a number, which is then the right one; a refusal is one line."""
+    found = number(value)
+    if isinstance(found, str):
+        assert "\n" not in found
+        return False
+    assert found == expected
+    return True
+
+
+SIZES = [(3, 7), (8, 5), (1, 1), (7, 3), (4, 7), (5, 5), (1, 7), (2, 7), (101, 7), (127, 131)]
+
+
+SOME = (if_odd, if_large)
+
+
+@pytest.mark.parametrize("of", [pytest.param(of, id=of.__name__, marks=[] if of in SOME else [pytest.mark.slow]) for of in TAKEN])
+def test_a_branch_on_sizes_gives_the_right_number_or_none(of: Branch) -> None:
+    """At the sizes derived for, and at all others asked of the result: a negation more where it is taken, never a guess."""
+    given = 0
+    for B, d in SIZES[:3]:
+        result = number(functools.partial(calc.derive, function(of, dims={"B": B, "d": d}), cache=False, optimizer="sgd"))
+        if not right_or_refused(lambda result=result: result[ELEMENTWISE].value, elementwise(of, B, d)):  # type: ignore[misc]  # a lambda
+            continue
+        given += sum(right_or_refused(functools.partial(result[ELEMENTWISE].at, B=b, d=e), elementwise(of, b, e)) for b, e in SIZES)
+
+    assert given > 0 or of in (if_large, if_small)  # these change among the sizes of certificates
+
+
+@pytest.mark.parametrize("of", [if_odd, if_wide], ids=lambda of: of.__name__)
+def test_another_branch_is_traced_where_the_spec_is_at_hand(of: Branch) -> None:
+    """Recorded at B = 3, d = 7, asked at B = 8: the other branch, and its number."""
+    result = calc.derive(function(of), cache=False, optimizer="sgd")
+
+    assert result[ELEMENTWISE].at(B=8) == elementwise(of, 8, 7)
+
+
+@pytest.mark.parametrize("of", [if_odd, if_wide], ids=lambda of: of.__name__)
+def test_a_graph_without_its_spec_names_the_question_and_its_line(of: Branch) -> None:
+    """It cannot be traced at B = 8, where another branch is taken."""
+    result = calc.derive(calc.trace(function(of), cache=False, optimizer="sgd"))
+
+    with pytest.raises(NapkinError) as refusal:
+        result[ELEMENTWISE].at(B=8)
+
+    assert "test_guards.py:" in str(refusal.value)
+    assert f"if x.shape[{0 if of is if_odd else 1}]" in str(refusal.value)
+
+
+@pytest.mark.parametrize("of", [if_odd, if_wide], ids=lambda of: of.__name__)
+def test_a_branch_on_sizes_is_a_stated_assumption(of: Branch) -> None:
+    """B is odd, or d is larger than B: the reader must know."""
+    result = calc.derive(function(of), cache=False, optimizer="sgd")
+
+    assert any("test_guards.py:" in a.because or "test_guards.py:" in a.expr for a in result.assumptions)
+
+
+def test_a_boolean_read_from_constants_is_evaluated_and_stated() -> None:
+    """Squares of positions depend on sizes alone, so the branch is the one a real run takes; the assumption names its line."""
+
+    def squares(x: Tensor) -> Tensor:
+        positions = torch.arange(x.shape[1])
+        if (positions * positions >= 0).all():
+            return x
+        return -x
+
+    result = calc.derive(function(squares), cache=False, optimizer="sgd")
+    (assumption,) = (a for a in result.assumptions if "value read at" in a.expr)
+
+    assert "test_guards.py:" in assumption.expr
+    assert "if (positions * positions >= 0).all():" in assumption.expr
+    # no negation: w * x and the sum, and d squares
+    assert result[ELEMENTWISE].value == 3 * 7 + 3 * 7 - 1 + 7
+
+
+def test_what_a_model_demands_of_its_sizes_is_no_reason_to_refuse_it() -> None:
+    """It asserts that d is odd: it is, and where it is not, there is no number."""
+
+    def demands(x: Tensor) -> Tensor:
+        assert x.shape[1] % 2 == 1, "odd widths only"
+        return x
+
+    result = calc.derive(function(demands), cache=False, optimizer="sgd")
+
+    assert result[ELEMENTWISE].at(d=13) == 2 * 3 * 13 - 1
+    assert isinstance(number(functools.partial(result[ELEMENTWISE].at, d=8)), str)
+
+
+def test_a_declared_multiple_needs_no_assumption() -> None:
+    """d = h*k is divisible by h by construction."""
+    heads = spec(
+        lambda n: Attention(n.d, n.h),
+        dims={"B": 3, "T": 5, "d": calc.Dim(12, multiple_of="h"), "h": 3},
+        inputs=lambda n: (torch.randn(n.B, n.T, n.d),),
+    )
+
+    assert calc.derive(heads, cache=False, optimizer="sgd").assumptions == ()
+
+
+def test_half_of_a_size_that_is_declared_even_is_exact() -> None:
+    """d = 2 κ: a rotation of halves runs on d/2 columns."""
+
+    def halves(x: Tensor) -> Tensor:
+        a, b = x.chunk(2, dim=-1)
+        return torch.cat((-b, a), dim=-1)
+
+    result = calc.derive(function(halves, dims={"B": 3, "d": calc.Dim(10, multiple_of=2)}), cache=False, optimizer="sgd")
+
+    # product, negation of half of it, sum: B d + B d/2 + B d - 1
+    assert result[ELEMENTWISE].at(B=5, d=14) == 5 * 14 + 5 * 7 + 5 * 14 - 1
+    with pytest.raises(NapkinError, match="d = 7 is not divisible by 2"):
+        result[ELEMENTWISE].at(d=7)
+
+
+def test_half_of_a_size_that_may_be_odd_is_right_or_refused() -> None:
+    """x[:, : d//2] at even and at odd widths: floor(d/2) columns."""
+
+    def first_half(x: Tensor) -> Tensor:
+        return -x[:, : x.shape[1] // 2]
+
+    result = calc.derive(function(first_half), cache=False, optimizer="sgd")
+
+    for d in (7, 8, 13, 2, 3):
+        half = d // 2
+        right_or_refused(functools.partial(result[ELEMENTWISE].at, d=d), 3 * d + 3 * half + 3 * half - 1)
+    assert result[ELEMENTWISE].value == 3 * 7 + 3 * 3 + 3 * 3 - 1
+
+
+class Smeared(nn.Module):
+    """Distances to some places on a line, weighed for each of ``d`` values and ``k`` results."""
+
+    def __init__(self, d: Any, k: Any, g: Any, places: Callable[[Any], Tensor]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(k, d, g))
+        self.places = nn.Buffer(places(g))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.einsum("big,oig->bo", (x.unsqueeze(-1) - self.places).square().neg().exp(), self.weight)
+
+
+@pytest.mark.parametrize(
+    ("places", "read"),
+    [(lambda g: torch.linspace(-1, 1, g), False), (lambda g: torch.tensor([i / g for i in range(g)]), True)],
+    ids=["by a function", "one by one"],
+)
+def test_what_is_divided_by_turns_is_no_question_about_that_number(places: Callable[[Any], Tensor], read: bool) -> None:
+    """A width that is read as a number is 3 in one recording, so that torch asks of a layout whether 3*k//g is 1. With k = 5 and g = 13
+    that is so of 3, and never of the 13 that stand in its place. A function that builds a line of g places reads no number at all."""
+
+    def build(n: Any) -> nn.Module:
+        return nn.Sequential(Smeared(n.d, n.k, n.g, places), Smeared(n.k, n.d, n.g, places))
+
+    line = spec(build, dims={"B": 7, "d": 11, "k": 5, "g": 13})
+    result = calc.derive(line, cache=False, optimizer="sgd")
+
+    assert read == bool(calc.trace(line, cache=False, optimizer="sgd").loops)
+    assert 2 * 5 * 11 * 13 == result["parameters"].value
+    assert [] == [v for v in calc.check(result).verdicts if v.verdict == FAILED]
+
+
+class Turning(nn.Module):
+    """A layer several times, on the negated input where a question about rows and turns says so."""
+
+    def __init__(self, n: Any, asked: Callable[[Any, Any], bool]) -> None:
+        super().__init__()
+        self.layer, self.g, self.asked = nn.Linear(n.d, n.d), n.g, asked
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = -x if self.asked(x.shape[0], self.g) else x
+        for _ in range(self.g):
+            x = self.layer(x)
+        return x
+
+
+@pytest.mark.parametrize(
+    ("asked", "same", "other", "said"),
+    [
+        pytest.param(
+            *(lambda B, g: B // g == 1, ((7, 3), (5, 3), (100, 50)), (5, 5), "floor((B)/(g)) == 1 is no longer False"),
+            marks=pytest.mark.slow,
+        ),
+        (lambda B, g: g // 10 == 0, ((7, 4), (5, 9)), (7, 13), "floor((g)/(10)) == 0 is no longer True"),
+    ],
+    ids=["rows", "turns alone"],
+)
+def test_a_branch_on_a_quotient_with_turns_stays_one(
+    asked: Callable[[Any, Any], bool], same: tuple[tuple[int, int], ...], other: tuple[int, int], said: str
+) -> None:
+    """Of 7 rows for 3 turns there are two for each, of 5 for 5 turns one: another path, and not the one of 5 rows for 3. That 3 and 4
+    turns alike are fewer than 10 says nothing of 13."""
+
+    def turning(B: int, g: int) -> Any:
+        return spec(lambda n: Turning(n, asked), dims={"B": B, "d": 11, "g": g})
+
+    for B, g in same:
+        result = calc.derive(turning(B, g), cache=False, optimizer="sgd")
+        assert [] == [v for v in calc.check(result).verdicts if v.verdict == FAILED]
+    assert said in str(number(lambda: calc.derive(turning(*other), cache=False, optimizer="sgd")[ELEMENTWISE].value))
