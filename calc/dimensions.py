@@ -6,13 +6,24 @@ unless ``f`` is given too. A *tied* dimension always equals its expression (``k 
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.errors import DimensionError, SpecError
+from calc.symbolic.expression import (
+    Arithmetic,
+    Expression,
+    ExpressionError,
+    Number,
+    Power,
+    Product,
+    Quotient,
+    Sum,
+    names,
+    parse,
+)  # fmt: skip
 
 LARGEST = 2**63 - 1
 
@@ -71,27 +82,24 @@ def evaluate(text: str, values: Mapping[str, int]) -> Fraction:
     >>> evaluate("4*d", {"d": 768})
     Fraction(3072, 1)
     """
-    try:
-        return _evaluate(_parsed(text), values, text)
-    except RecursionError:
-        raise SpecError(_unreadable(text)) from None
+    return _parsed(text).value_in(_Sizes(values, text))
 
 
-def names_in(text: str) -> list[str]:
+def names_in(text: str) -> tuple[str, ...]:
     """Dimension names an expression mentions, in order of appearance."""
-    return [node.id for node in ast.walk(_parsed(text)) if isinstance(node, ast.Name)]
+    return names(_parsed(text))
 
 
 _LONGEST = 2_000  # characters of an expression
 _MOST_BITS = 4_096  # of a value on the way to a size, which has 63
 
 
-def _parsed(text: str) -> ast.expr:
+def _parsed(text: str) -> Expression:
     if len(text) > _LONGEST:
         raise SpecError(f"the dimension expression {_clip(text)!r} is too long: write it with at most {_LONGEST:,} characters")
     try:
-        return ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return parse(text)
+    except ExpressionError:
         raise SpecError(_unreadable(text)) from None
 
 
@@ -99,35 +107,60 @@ def _unreadable(text: str) -> str:
     return f"cannot read the dimension expression {_clip(text)!r}: write it with + - * / and dimension names"
 
 
-def _evaluate(node: ast.expr, values: Mapping[str, int], text: str) -> Fraction:
-    value = _value(node, values, text)
-    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
-        raise SpecError(f"the dimension expression {_clip(text)!r} is too large: sizes are integers from 1 to 2**63 - 1")
-    return value
+class _Sizes(Arithmetic[Fraction]):
+    """Fractions of bounded length."""
+
+    def __init__(self, values: Mapping[str, int], said: str) -> None:
+        self.values = _Mentioned(values, said)
+        self._said = said
+
+    def number(self, node: Number) -> Fraction:
+        if not isinstance(node.value, int):
+            raise self.refused(node)
+        return self._bounded(Fraction(node.value))
+
+    def sum(self, node: Sum) -> Fraction:
+        total = Fraction(0)
+        for term in node.terms:
+            total = self._bounded(total + term.value_in(self))
+        return total
+
+    def product(self, node: Product) -> Fraction:
+        total = Fraction(1)
+        for factor in node.factors:
+            total = self._bounded(total * factor.value_in(self))
+        return total
+
+    def quotient(self, node: Quotient) -> Fraction:
+        bottom = node.bottom.value_in(self)
+        if not bottom:
+            raise self.refused(node)
+        return self._bounded(node.top.value_in(self) / bottom)
+
+    def power(self, node: Power) -> Fraction:
+        exponent = node.exponent.value_in(self)
+        if exponent.denominator != 1 or not 0 <= exponent <= 8:
+            raise self.refused(node)
+        return self._bounded(Fraction(node.base.value_in(self) ** int(exponent)))
+
+    def refused(self, node: Expression) -> SpecError:
+        return SpecError(_unreadable(self._said))
+
+    def _bounded(self, value: Fraction) -> Fraction:
+        if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
+            raise SpecError(f"the dimension expression {_clip(self._said)!r} is too large: sizes are integers from 1 to 2**63 - 1")
+        return value
 
 
-def _value(node: ast.expr, values: Mapping[str, int], text: str) -> Fraction:
-    match node:
-        case ast.Constant(value=int() as number) if not isinstance(number, bool):
-            return Fraction(number)
-        case ast.Name(id=name):
-            if name not in values:
-                raise SpecError(f"the dimension expression {text!r} mentions {name!r}, which is no dimension of this model")
-            return Fraction(values[name])
-        case ast.BinOp(left=left, op=op, right=right):
-            a, b = _evaluate(left, values, text), _evaluate(right, values, text)
-            match op:
-                case ast.Add():
-                    return a + b
-                case ast.Sub():
-                    return a - b
-                case ast.Mult():
-                    return a * b
-                case ast.Div() if b != 0:
-                    return a / b
-                case ast.Pow() if b.denominator == 1 and 0 <= b <= 8:
-                    return Fraction(a ** int(b))
-    raise SpecError(_unreadable(text))
+class _Mentioned(dict[str, Fraction]):
+    """The dimensions of a model by name."""
+
+    def __init__(self, values: Mapping[str, int], said: str) -> None:
+        super().__init__({name: Fraction(value) for name, value in values.items()})
+        self._said = said
+
+    def __missing__(self, name: str) -> Fraction:
+        raise SpecError(f"the dimension expression {self._said!r} mentions {name!r}, which is no dimension of this model")
 
 
 def follows(dim: Dim, value: int, sizes: Mapping[str, int]) -> bool:

@@ -145,7 +145,9 @@ def test_only_integers_in_range_are_sizes_from_python_too(value: object) -> None
         ({"a": Dim("2*b"), "b": Dim("a")}, "the default of dimension 'a' depends on itself: give one of them a number"),
         ({"a": Dim("2*z")}, "a dimension expression mentions 'z', which is no dimension of this model"),
         ({"a": Dim("2*")}, "cannot read the dimension expression '2*': write it with + - * / and dimension names"),
-        ({"a": Dim("a if 1 else 2", tied=True)}, "the default of dimension 'a' depends on itself: give one of them a number"),
+        ({"a": Dim("2*a", tied=True)}, "the default of dimension 'a' depends on itself: give one of them a number"),
+        ({"a": Dim("a if 1 else 2")}, "cannot read the dimension expression 'a if 1 else 2': write it with + - * / and dimension names"),
+        ({"a": Dim("floor(9/2)")}, "cannot read the dimension expression 'floor(9/2)': write it with + - * / and dimension names"),
         ({"a": Dim("~3")}, "cannot read the dimension expression '~3': write it with + - * / and dimension names"),
         ({"a": Dim("1/0")}, "cannot read the dimension expression '1/0': write it with + - * / and dimension names"),
         ({"a": Dim("9**9**9")}, "cannot read the dimension expression '9**9**9': write it with + - * / and dimension names"),
@@ -171,7 +173,7 @@ def test_expressions_are_evaluated_exactly() -> None:
 
 def test_names_come_in_the_order_they_are_read() -> None:
     """Once for each mention."""
-    assert names_in("d/h") == ["d", "h"]
+    assert names_in("d/h + d") == ("d", "h", "d")
 
 
 def test_a_spec_may_say_what_its_letters_mean() -> None:

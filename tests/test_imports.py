@@ -24,7 +24,7 @@ TORCH_PACKAGES = ("calc.trace", "calc.models", "calc.measure", "calc.experiment"
 TORCH_FREE = ("calc.models", "calc.models.catalogue", "calc.models.load")  # in spite of where they are
 # Lowest first: a room imports from those before it alone, be it at load, in a function or for a type checker.
 ROOMS = (
-    *("errors", "units", "dimensions", "spec", "platform", "options", "experiment", "symbolic", "rules", "graph"),
+    *("errors", "units", "symbolic", "dimensions", "spec", "platform", "options", "experiment", "rules", "graph"),
     *("models", "trace", "derive", "hardware", "measure", "pipeline", "memory", "mathematics", "capacity", "performance", "notebook"),
 )
 REPORT_ROOMS = ("typeset", "figures", "page", "writers", "jobs", "views", "lecture", "live", "process", "cli")

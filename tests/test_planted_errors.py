@@ -19,12 +19,12 @@ import calc.rules.families  # noqa: F401  (fills the registry)
 from calc.derive.accumulate import PHASES, Folder
 from calc.derive.result import CoverageRow, Derivation, Quantity
 from calc.errors import UndecidedSizeError
+from calc.graph.basis import basis_of
 from calc.graph.step import Record
 from calc.measure import Measurement, measure
 from calc.pipeline.check import FAILED, Report, check, compare
 from calc.pipeline.pipeline import derive
 from calc.rules.registry import REGISTRY, Operator, Registry
-from calc.symbolic.basis import basis_of
 from calc.trace.step import StepSizes, record_step
 from calc.units import Unit
 from tests.rules.cases import CASES

@@ -14,11 +14,11 @@ from calc.derive.loops import Interpolation, Sites
 from calc.derive.peak import Peak
 from calc.derive.quantities import QUANTITIES
 from calc.errors import CertificateError, NapkinError
+from calc.graph.basis import Folding
 from calc.graph.step import Graph, Record, Tensor
 from calc.graph.trip_counts import fewest
 from calc.rules.registry import Registry
 from calc.symbolic.algebra import Algebra, Poly
-from calc.symbolic.basis import Folding
 
 PEAKS = {d.name: d.step for d in QUANTITIES.values() if d.step is not None}
 

@@ -16,11 +16,11 @@ from calc.derive.accumulate import Folder
 from calc.derive.groups import Group
 from calc.derive.loops import Interpolation, Sites
 from calc.errors import NapkinError, RefusedOperatorError, UnknownOperatorError
+from calc.graph.basis import Folding
 from calc.graph.coverage import COUNTED, FREE, REFUSED, CoverageRow, Ledger, Place, refusal
 from calc.graph.step import Graph, Op, Record
 from calc.rules.registry import Free, Registry
 from calc.symbolic.algebra import Algebra, Poly
-from calc.symbolic.basis import Folding
 
 STEP = 2  # the step that is counted
 FLOPS = tuple(f"flops.{phase}.{kind}" for phase in ("forward", "backward", "optimizer") for kind in ("matmul", "elementwise"))

@@ -22,12 +22,12 @@ from calc.derive.accumulate import PHASES, Folder
 from calc.derive.analysis import sizes_read
 from calc.derive.loops import Interpolation, Sites
 from calc.errors import CertificateError, UnlikeTurnsError
+from calc.graph.basis import Folding
 from calc.graph.guards import resolve
 from calc.graph.step import Graph, Op, Record, Tensor
 from calc.rules import families  # noqa: F401  # importing the rules registers them
 from calc.rules.registry import REGISTRY, Cost, Operator, Registry, View
 from calc.symbolic.algebra import Algebra, Poly
-from calc.symbolic.basis import Folding
 from calc.units import item_size
 
 _OUTLIVES = ("parameter", "gradient", "buffer", "optimizer state", "master weight", "input")

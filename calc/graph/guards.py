@@ -13,8 +13,8 @@ from typing import Protocol
 from calc import dimensions as dims
 from calc.dimensions import Dim
 from calc.errors import DimensionError
+from calc.graph.folds import Basis
 from calc.symbolic.exact import holds, side
-from calc.symbolic.folds import Basis
 
 
 @dataclass(frozen=True, slots=True)

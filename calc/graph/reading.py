@@ -15,6 +15,7 @@ from dataclasses import fields
 from typing import Any, NoReturn, TypeVar
 
 from calc.dimensions import LARGEST
+from calc.graph.folds import Fold
 from calc.graph.step import (
     PHASES,
     ROLES,
@@ -34,7 +35,6 @@ from calc.graph.step import (
 )
 from calc.options import made
 from calc.symbolic.exact import DOUBLES, FUNCTIONS, parsed
-from calc.symbolic.folds import Fold
 
 T = TypeVar("T")
 Read = Callable[[Any], T]

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from calc.graph.folds import Basis, Fold
 from calc.graph.guards import Assumption as Assumption
 from calc.graph.guards import DimRecord as DimRecord
 from calc.graph.guards import Guard as Guard
 from calc.graph.guards import applies, failed_guards
-from calc.symbolic.folds import Basis, Fold
 
 Size = int | str
 

@@ -14,9 +14,9 @@ from dataclasses import replace
 
 from calc.dimensions import Dim
 from calc.errors import UndecidedSizeError
+from calc.graph.basis import Basis, in_dimensions
 from calc.graph.step import Assumption, DimRecord, Graph
 from calc.spec import Spec
-from calc.symbolic.basis import Basis, in_dimensions
 
 
 class Declared(Exception):

@@ -10,13 +10,13 @@ import numpy as np
 import sympy as sp
 
 from calc.errors import BadInputError, NapkinError
+from calc.graph.basis import basis_of
 from calc.graph.forward import Program
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.derived import Derived, derived
 from calc.mathematics.autodiff.numeric import needed
 from calc.options import Options
 from calc.spec import Spec
-from calc.symbolic.basis import basis_of
 
 Progress = Callable[[str], None]
 

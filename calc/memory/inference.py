@@ -18,6 +18,7 @@ import sympy as sp
 from calc.derive.result import Derivation
 from calc.derive.to_json import number
 from calc.errors import BadInputError, UnknownQuantityError
+from calc.graph.basis import Basis, in_dimensions
 from calc.graph.step import Graph, Size
 from calc.memory.caches import Layers, layers_of
 from calc.options import Options
@@ -25,7 +26,6 @@ from calc.pipeline.check import EXACT, FAILED, NOT_MEASURED
 from calc.pipeline.pipeline import derive, trace
 from calc.spec import Spec
 from calc.symbolic.algebra import to_sympy
-from calc.symbolic.basis import Basis, in_dimensions
 from calc.symbolic.branches import at_hand
 from calc.symbolic.exact import evaluate_text
 

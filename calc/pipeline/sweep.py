@@ -11,7 +11,6 @@ without a closed form is counted in a trace at each point.
 
 from __future__ import annotations
 
-import ast
 import functools
 import itertools
 import math
@@ -26,13 +25,14 @@ from calc import dimensions as dims
 from calc.derive.quantities import require_count
 from calc.dimensions import LARGEST, Dim, names_in
 from calc.errors import BadInputError, DimensionError, NapkinError, NegativeCountError, UnknownQuantityError
+from calc.graph.folds import Basis
 from calc.graph.guards import Guard, dimensions
 from calc.options import Options
 from calc.pipeline.grid import MOST, require_few
 from calc.pipeline.precomputed import Stored, StoredQuantity, form_of, forms_elsewhere
 from calc.platform.arguments import given as as_given
 from calc.symbolic.arrays import Array, Mesh, UnevenError, evaluate, holds, side
-from calc.symbolic.folds import Basis
+from calc.symbolic.expression import Quotient, parse
 
 if TYPE_CHECKING:
     from calc.derive.result import Derivation
@@ -236,10 +236,7 @@ def sweep_expression(text: str, given: Mapping[str, Sequence[int]], *, listed: b
     _require_equal_lengths(axes, listed)
     shape = tuple(lengths[:1] if listed else lengths)
     require_few(shape, most)
-    try:
-        array = evaluate(text, _Grid(axes, shape, listed).spread)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise BadInputError(f"cannot read the expression {text[:60]!r}: write it with + - * / // % ** and names") from None
+    array = evaluate(text, _Grid(axes, shape, listed).spread)
     return Sweep(axes, listed, {text: np.broadcast_to(array, shape)}, {text: ""}, None, ())
 
 
@@ -338,9 +335,9 @@ def _all_sizes(form: Stored, given: Mapping[str, Array]) -> tuple[dict[str, Arra
 def _default(name: str, dim: Dim, columns: Mapping[str, Array], trouble: Trouble) -> Array:
     if not isinstance(dim.default, str):
         return np.asarray(dim.default, dtype=np.int64)
-    match ast.parse(dim.default, mode="eval").body:
-        case ast.BinOp(left=over, op=ast.Div(), right=under):
-            top, bottom = (evaluate(ast.unparse(part), columns) for part in (over, under))
+    match parse(dim.default):
+        case Quotient(over, under):
+            top, bottom = (evaluate(part, columns) for part in (over, under))
             value: Array = -(-top // np.maximum(bottom, 1))
             if not dim.decided_at:
                 trouble.append((top % np.maximum(bottom, 1) != 0, f"{name} = {dim.default} is not an integer"))

@@ -1,5 +1,5 @@
-"""Expressions in sizes: parsed once, evaluated over integers, fractions, arrays and polynomial rings, solved, and kept as display trees.
+"""Expressions in sizes: one tree, parsed once, evaluated over integers, fractions, arrays, polynomial rings and SymPy, and written as text.
 
-Imports the vocabulary (``errors``, ``units``, ``dimensions``) and no torch. Start with ``algebra`` (exact polynomials) and ``exact``
-(values of texts), then ``tree`` (how an expression is argued).
+Imports only ``errors``, and no torch. Start with ``expression`` (the tree, its parser and writer, and what an ``Arithmetic`` is), then
+``exact`` (integers and fractions) and ``algebra`` (polynomials).
 """

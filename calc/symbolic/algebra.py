@@ -7,7 +7,6 @@ The same code runs on plain integers, which is how a closed form is compared wit
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -19,8 +18,25 @@ from sympy.polys.orderings import lex
 from sympy.polys.rings import PolyElement, PolyRing
 
 from calc.errors import NapkinError
-from calc.symbolic.exact import FUNCTIONS
 from calc.symbolic.exact import evaluate_text as evaluate_text
+from calc.symbolic.expression import (
+    FUNCTIONS,
+    Arithmetic,
+    Call,
+    Compare,
+    Expression,
+    FloorQuotient,
+    Number,
+    Piecewise,
+    Power,
+    Quotient,
+    Remainder,
+    Sum,
+    children,
+    parse,
+    walk,
+)  # fmt: skip
+from calc.symbolic.expression import text as written
 from calc.symbolic.tree import as_factor, joined
 
 Poly = Any  # a PolyElement or an int: both add, multiply and compare alike
@@ -41,21 +57,19 @@ class Algebra:
 
     def __init__(self, symbols: Sequence[str], texts: Iterable[str] = ()) -> None:
         self._parsed: dict[str | int, Poly] = {}
-        atoms: dict[str, None] = {}
-        trees = {text: ast.parse(text, mode="eval").body for text in set(texts)}
-        for tree in trees.values():
-            atom_nodes = [node for node in ast.walk(tree) if _is_atom(node)]
-            atoms |= {ast.unparse(node): None for node in (*atom_nodes, *_quotients(tree))}
+        trees = [parse(text) for text in set(texts)]
+        atoms = {written(node, spaced=True) for tree in trees for node in (*filter(_is_atom, walk(tree)), *_quotients(tree))}
         self.names = (*symbols, *sorted(atoms))
         self.ring = PolyRing([sp.Symbol(name) for name in self.names] or [sp.Symbol("x")], QQ, lex)
         self._index = {name: i for i, name in enumerate(self.names)}
         self._factors = {name: as_factor(name) for name in self.names}
+        self._arithmetic = _Ring(self)
 
     def parse(self, size: str | int) -> Poly:
         """The polynomial of a size as written in a record."""
         polynomial = self._parsed.get(size)
         if polynomial is None:
-            polynomial = self.ring.ground_new(size) if isinstance(size, int) else self._build(ast.parse(size, mode="eval").body)
+            polynomial = self.ring.ground_new(size) if isinstance(size, int) else parse(size).value_in(self._arithmetic)
             self._parsed[size] = polynomial
         return polynomial
 
@@ -63,35 +77,12 @@ class Algebra:
         """The polynomial that is just ``name``."""
         return self.ring.gens[self._index[name]]
 
+    def refusal(self, name: str) -> NapkinError:
+        """The error for what is no polynomial in these symbols."""
+        return NapkinError(f"cannot read the size {name!r}: it is no polynomial in {', '.join(self.names)}")
+
     def constant(self, number: int | Fraction) -> Poly:
         return self.ring.ground_new(QQ(number.numerator, number.denominator))
-
-    def _build(self, node: ast.expr) -> Poly:
-        match node:
-            case ast.Constant(value=int() as number):
-                return self.ring.ground_new(number)
-            case ast.Name(id=name) if name in self._index:
-                return self.gen(name)
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -self._build(operand)
-            case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)) if power >= 0:
-                return self._build(left) ** power
-            case ast.BinOp(op=ast.FloorDiv() | ast.Mod()) | ast.Call():
-                return self.gen(ast.unparse(node))
-            case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=int() as number)) if number:
-                return self._build(left) * self.constant(Fraction(1, number))
-            case ast.BinOp(op=ast.Div()) if (quotient := ast.unparse(node)) in self._index:
-                return self.gen(quotient)
-            case ast.BinOp(left=left, op=op, right=right):
-                a, b = self._build(left), self._build(right)
-                match op:
-                    case ast.Add():
-                        return a + b
-                    case ast.Sub():
-                        return a - b
-                    case ast.Mult():
-                        return a * b
-        raise NapkinError(f"cannot read the size {ast.unparse(node)!r}: it is no polynomial in {', '.join(self.names)}")
 
     # -- reading polynomials -------------------------------------------------------------------------------------
 
@@ -156,73 +147,120 @@ def maximum(items: Sequence[sp.Expr]) -> sp.Expr:
     return items[0] if len(items) == 1 else sp.Max(*items, evaluate=len(items) == 2)
 
 
-def _is_atom(node: ast.AST) -> bool:
-    """Whether a part of a size is no polynomial. A logarithm by itself is no size: only rounded is it one."""
-    if isinstance(node, ast.Call):
-        return not (isinstance(node.func, ast.Name) and node.func.id == "log")
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod)
+class _Gens(dict[str, Poly]):
+    def __init__(self, algebra: Algebra) -> None:
+        super().__init__(zip(algebra.names, algebra.ring.gens, strict=False))
+        self._algebra = algebra
+
+    def __missing__(self, name: str) -> Poly:
+        raise self._algebra.refusal(name)
 
 
-def _quotients(node: ast.expr) -> Iterator[ast.expr]:
+class _Ring(Arithmetic[Poly]):
+    """Polynomials; what is none is a generator."""
+
+    def __init__(self, algebra: Algebra) -> None:
+        self.values, self._algebra = _Gens(algebra), algebra
+
+    def number(self, node: Number) -> Poly:
+        if not isinstance(node.value, int):
+            raise self.refused(node)
+        return self._algebra.ring.ground_new(node.value)
+
+    def power(self, node: Power) -> Poly:
+        match node.exponent:
+            case Number(int() as power) if power >= 0:
+                return node.base.value_in(self) ** power
+        raise self.refused(node)
+
+    def quotient(self, node: Quotient) -> Poly:
+        match node.bottom:
+            case Number(int() as number) if number:
+                return node.top.value_in(self) * self._algebra.constant(Fraction(1, number))
+        return self.call(node)
+
+    def call(self, node: Expression) -> Poly:
+        name = written(node, spaced=True)
+        if isinstance(node, Quotient) and name not in self.values:
+            raise self.refused(node)
+        return self.values[name]
+
+    floor_quotient = remainder = call
+
+    def refused(self, node: Expression) -> NapkinError:
+        return self._algebra.refusal(written(node, spaced=True))
+
+
+def _is_atom(node: Expression) -> bool:
+    """Whether a part of a size is no polynomial. A logarithm is a size only inside floor, ceiling or round."""
+    return isinstance(node, FloorQuotient | Remainder | Piecewise) or (isinstance(node, Call) and node.function != "log")
+
+
+def _quotients(node: Expression) -> Iterator[Expression]:
     """Quotients of sizes (``S / P``) that a size is made of; those inside an atom are a part of it."""
-    match node:
-        case ast.BinOp(op=ast.Div(), right=right) if not isinstance(right, ast.Constant):
-            yield node
-        case ast.BinOp(left=left, right=right) if not _is_atom(node):
-            yield from _quotients(left)
-            yield from _quotients(right)
-        case ast.UnaryOp(operand=operand):
-            yield from _quotients(operand)
+    if isinstance(node, Quotient) and not isinstance(node.bottom, Number):
+        yield node
+    elif not isinstance(node, Call) and not _is_atom(node):
+        for child in children(node):
+            yield from _quotients(child)
 
 
 def to_sympy(text: str) -> sp.Expr:
     """A size's text as a SymPy expression over positive integer symbols; ``a//b`` becomes ``floor(a/b)``."""
-    return _to_sympy(ast.parse(text, mode="eval").body)
+    return parse(text).value_in(_Sympy())
 
 
-def _to_sympy(node: ast.expr) -> sp.Expr:
-    match node:
-        case ast.Constant(value=int() as number):
-            return sp.Integer(number)
-        case ast.Name(id=name):
-            return symbol(name)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_to_sympy(operand)
-        case ast.Call(func=ast.Name(id="log"), args=[x, ast.Constant(value=2)]):
-            return sp.log(_to_sympy(x), 2)
-        case ast.Call(func=ast.Name(id="Max"), args=args) if len(args) > 2:
-            return maximum([_to_sympy(a) for a in args])
-        case ast.Call(func=ast.Name(id=function), args=args) if function in FUNCTIONS:
-            return getattr(sp, function)(*(_to_sympy(a) for a in args))
-        case ast.Call(func=ast.Name(id="Piecewise"), args=[ast.Tuple(elts=[special, condition]), ast.Tuple(elts=[general, _])]):
-            return sp.Piecewise((_to_sympy(special), _to_sympy(condition)), (_to_sympy(general), True), evaluate=False)
-        case ast.Call(func=ast.Name(id="Eq"), args=[left, right]):
-            return sp.Eq(_to_sympy(left), _to_sympy(right))
-        case ast.Call(func=ast.Name(id="And"), args=args):
-            return sp.And(*(_to_sympy(a) for a in args))
-        case ast.BinOp(op=ast.Add() | ast.Sub()):
-            return sp.Add(*_addends(node))  # at once: one after another, SymPy would sort every partial sum
-        case ast.BinOp(left=left, op=op, right=right):
-            a, b = _to_sympy(left), _to_sympy(right)
-            match op:
-                case ast.Mult():
-                    return a * b
-                case ast.Div():
-                    return a / b
-                case ast.FloorDiv():
-                    return sp.floor(a / b)
-                case ast.Mod():
-                    return sp.Mod(a, b)
-                case ast.Pow():
-                    return a**b
-    raise NapkinError(f"cannot read the size {ast.unparse(node)!r}")
+class _Symbols(dict[str, sp.Symbol]):
+    def __missing__(self, name: str) -> sp.Symbol:
+        return symbol(name)
 
 
-def _addends(node: ast.expr) -> list[sp.Expr]:
-    """The terms of a sum, which Python reads from the left: (a + b) - c."""
-    terms: list[sp.Expr] = []
-    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-        right = _to_sympy(node.right)
-        terms.append(-right if isinstance(node.op, ast.Sub) else right)
-        node = node.left
-    return [_to_sympy(node), *reversed(terms)]
+class _Sympy(Arithmetic[Any]):
+    """SymPy's expressions."""
+
+    values = _Symbols()
+
+    def number(self, node: Number) -> sp.Expr:
+        if not isinstance(node.value, int):
+            raise self.refused(node)
+        return sp.Integer(node.value)
+
+    def sum(self, node: Sum) -> sp.Expr:
+        return sp.Add(*(term.value_in(self) for term in node.terms))  # at once: one by one, SymPy would sort every partial sum
+
+    def quotient(self, node: Quotient) -> sp.Expr:
+        return node.top.value_in(self) / node.bottom.value_in(self)
+
+    def floor_quotient(self, node: FloorQuotient) -> sp.Expr:
+        return sp.floor(node.top.value_in(self) / node.bottom.value_in(self))
+
+    def remainder(self, node: Remainder) -> sp.Expr:
+        return sp.Mod(node.top.value_in(self), node.bottom.value_in(self))
+
+    def power(self, node: Power) -> sp.Expr:
+        return node.base.value_in(self) ** node.exponent.value_in(self)
+
+    def call(self, node: Call) -> sp.Expr:
+        arguments = [argument.value_in(self) for argument in node.arguments]
+        match node:
+            case Call("log", (_, Number(2))):
+                return sp.log(*arguments)
+            case Call("Max", (_, _, _, *_)):
+                return maximum(arguments)
+            case Call(function, _) if function in FUNCTIONS:
+                return getattr(sp, function)(*arguments)
+        raise self.refused(node)
+
+    def piecewise(self, node: Piecewise) -> sp.Expr:
+        match node.cases:
+            case (special, condition), (general, _):
+                return sp.Piecewise((special.value_in(self), condition.holds_in(self)), (general.value_in(self), True), evaluate=False)
+        raise self.refused(node)
+
+    def compare(self, node: Compare) -> Any:
+        if node.relation != "==":
+            raise self.refused_condition(node)
+        return sp.Eq(node.left.value_in(self), node.right.value_in(self))
+
+    def all_hold(self, conditions: Sequence[Expression]) -> Any:
+        return sp.And(*(condition.holds_in(self) for condition in conditions))

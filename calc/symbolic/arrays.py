@@ -1,4 +1,4 @@
-"""Exact arithmetic on arrays of sizes: the texts that ``calc.symbolic.exact`` evaluates at one point, over many at once.
+"""Exact arithmetic on arrays of sizes: the expressions that ``calc.symbolic.exact`` evaluates at one point, over many at once.
 
 Integers are 64 bits wide while no value on the way can leave them, which is known before from the largest sizes; else they are
 Python's own, slower and of any length. So an overflow is not met, but foreseen.
@@ -6,7 +6,7 @@ Python's own, slower and of any length. So an overflow is not met, but foreseen.
 
 from __future__ import annotations
 
-import ast
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +15,25 @@ import numpy.typing as npt
 
 from calc.errors import NapkinError
 from calc.symbolic import exact
-from calc.symbolic.exact import FUNCTIONS, parsed
+from calc.symbolic.expression import (
+    FUNCTIONS,
+    RELATIONS,
+    Arithmetic,
+    Call,
+    Compare,
+    Expression,
+    FloorQuotient,
+    Negative,
+    Number,
+    Power,
+    Product,
+    Quotient,
+    Remainder,
+    names,
+    parse,
+    walk,
+)  # fmt: skip
+from calc.symbolic.expression import text as written
 from calc.symbolic.polynomials import Monomial, Polynomial, Table
 
 Array = npt.NDArray[Any]
@@ -34,96 +52,121 @@ def widest(largest: int) -> type:
     return np.int64 if largest < LIMIT else object
 
 
-def evaluate(text: str, values: Mapping[str, Array]) -> Array:
+def evaluate(of: str | Expression, values: Mapping[str, Array]) -> Array:
     """The value of an expression of sizes at every point. Arrays of sizes broadcast; a quotient by ``/`` must be an integer at all."""
-    tree = parsed(text)
-    wide = widest(_magnitude(tree, {name: int(array.max()) for name, array in values.items()}))
-    return _evaluate(tree, {name: array.astype(wide, copy=False) for name, array in values.items()})
+    tree = parse(of) if isinstance(of, str) else of
+    wide = widest(tree.value_in(_Bound({name: int(array.max()) for name, array in values.items()})))
+    return tree.value_in(Arrays({name: array.astype(wide, copy=False) for name, array in values.items()}))
 
 
 def holds(text: str, values: Mapping[str, Array]) -> Array:
     """Whether a condition holds, at every point."""
-    return _holds(parsed(text), values)
+    truth: Array = parse(text).holds_in(Arrays(values))
+    return truth
 
 
 def side(text: str, values: Mapping[str, Array]) -> Array | None:
     """On which side of an inequality each point lies: −1, 0 where both sides are equal, or 1. Nothing of another condition."""
-    match parsed(text):
-        case ast.Compare(ops=[ast.Lt() | ast.Gt() | ast.LtE() | ast.GtE()]) as node if _of_doubles(node):
+    match parse(text):
+        case Compare(_, "<" | ">" | "<=" | ">=", _) as node if _of_doubles(node):
             return _one_by_one(exact.side, node, values)
-        case ast.Compare(left=left, ops=[ast.Lt() | ast.Gt() | ast.LtE() | ast.GtE()], comparators=[right]):
-            a, b = _both(left, right, values)
+        case Compare(_, "<" | ">" | "<=" | ">=", _) as node:
+            a, b = Arrays(values).both(node)
             return np.greater(a, b).astype(np.int8) - np.less(a, b).astype(np.int8)
     return None
 
 
-def _evaluate(node: ast.expr, values: Mapping[str, Array]) -> Array:
-    match node:
-        case ast.Constant(value=int() as number):
-            return np.asarray(number, dtype=widest(abs(number)))
-        case ast.Name(id=name):
-            if name not in values:
-                raise NapkinError(f"the expression mentions {name[:40]!r}, which is no size here: there are {', '.join(values)}")
-            return values[name]
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_evaluate(operand, values)
-        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)):
-            if power > _HIGHEST:
-                raise NapkinError(f"{ast.unparse(node)[:60]} has a power above {_HIGHEST}: write one up to that")
-            return np.asarray(_evaluate(left, values) ** power)
-        case ast.BinOp(left=left, op=op, right=right):
-            return _combined(_evaluate(left, values), op, _evaluate(right, values), node)
-        case ast.Call(func=ast.Name(id="ceiling"), args=[ast.Call(func=ast.Name(id="log"), args=[size, ast.Constant(value=2)])]):
-            return _log2_ceiling(_evaluate(size, values))
-        case ast.Call(func=ast.Name(id="floor" | "ceiling" as function), args=[ast.BinOp(left=left, op=ast.Div(), right=right)]):
-            a, b = _evaluate(left, values), _divisor(_evaluate(right, values), node)
-            return a // b if function == "floor" else -(-a // b)
-        case ast.Call(func=ast.Name(id=function), args=args) if function in FUNCTIONS and args:
-            return _called(function, [_evaluate(a, values) for a in args], node)
-    raise NapkinError(f"cannot read {ast.unparse(node)[:60]!r}: write it with + - * / // % ** and {', '.join(FUNCTIONS)}")
+class _Sizes(dict[str, Array]):
+    def __missing__(self, name: str) -> Array:
+        raise NapkinError(f"the expression mentions {name[:40]!r}, which is no size here: there are {', '.join(self)}")
 
 
-def _combined(a: Array, op: ast.operator, b: Array, node: ast.expr) -> Array:
-    match op:
-        case ast.Add():
-            return a + b
-        case ast.Sub():
-            return a - b
-        case ast.Mult():
-            return a * b
-        case ast.FloorDiv():
-            return a // _divisor(b, node)
-        case ast.Mod():
-            return a % _divisor(b, node)
-        case ast.Div():
-            if np.any(a % _divisor(b, node)):
-                said = ast.unparse(node)[:60]
-                raise UnevenError(f"{said} is no integer at all points: write // or ceiling(…), or choose sizes that divide")
-            return a // b
-    raise NapkinError(f"cannot read {ast.unparse(node)[:60]!r}: write it with + - * / // % ** and {', '.join(FUNCTIONS)}")
+class Arrays(Arithmetic[Array]):
+    """Integers at every point: of 64 bits or Python's own, as the arrays of ``values`` are."""
+
+    def __init__(self, values: Mapping[str, Array]) -> None:
+        self.values = _Sizes(values)
+
+    def number(self, node: Number) -> Array:
+        if not isinstance(node.value, int):
+            raise self.refused(node)
+        return np.asarray(node.value, dtype=widest(abs(node.value)))
+
+    def power(self, node: Power) -> Array:
+        power = node.exponent.value if isinstance(node.exponent, Number) else None
+        if not isinstance(power, int):
+            raise self.refused(node)
+        if power > _HIGHEST:
+            raise NapkinError(f"{_said(node)} has a power above {_HIGHEST}: write one up to that")
+        return np.asarray(node.base.value_in(self) ** power)
+
+    def quotient(self, node: Quotient) -> Array:
+        a, b = node.top.value_in(self), self._divisor(node.bottom, node)
+        if np.any(a % b):
+            raise UnevenError(f"{_said(node)} is no integer at all points: write // or ceiling(…), or choose sizes that divide")
+        return a // b
+
+    def floor_quotient(self, node: FloorQuotient) -> Array:
+        return node.top.value_in(self) // self._divisor(node.bottom, node)
+
+    def remainder(self, node: Remainder) -> Array:
+        return node.top.value_in(self) % self._divisor(node.bottom, node)
+
+    def _divisor(self, bottom: Expression, node: Expression) -> Array:
+        divisor = bottom.value_in(self)
+        if not np.all(divisor):
+            raise NapkinError(f"{_said(node)} divides by 0 at some of the points")
+        return divisor
+
+    def call(self, node: Call) -> Array:
+        match node:
+            case Call("ceiling", (Call("log", (size, Number(2))),)):
+                return _log2_ceiling(size.value_in(self))
+            case Call("floor" | "ceiling", (Quotient(top, bottom),)):
+                a, b = top.value_in(self), self._divisor(bottom, node)
+                return a // b if node.function == "floor" else -(-a // b)
+            case Call("floor" | "ceiling", (whole,)):
+                return whole.value_in(self)
+            case Call("Mod", (a, b)):
+                return self.remainder(Remainder(a, b))
+            case Call("Max" | "Min", (_, *_) as arguments):
+                largest = np.maximum if node.function == "Max" else np.minimum
+                return functools.reduce(largest, [a.value_in(self) for a in arguments])
+        if node.function in FUNCTIONS and node.arguments:
+            raise NapkinError(f"cannot read {_said(node)!r}: it has {len(node.arguments)} arguments")
+        raise self.refused(node)
+
+    def compare(self, node: Compare) -> Array:
+        if _of_doubles(node):
+            return _one_by_one(exact.holds, node, self.values).astype(bool)
+        return np.asarray(RELATIONS[node.relation](*self.both(node)), dtype=bool)
+
+    def both(self, node: Compare) -> tuple[Array, Array]:
+        """Both sides, in integers as wide as they need."""
+        used = {name: self.values[name] for name in dict.fromkeys(names(node))}
+        bound = _Bound({name: int(array.max()) for name, array in used.items()})
+        wide = widest(max(node.left.value_in(bound), node.right.value_in(bound)))
+        at = Arrays({name: array.astype(wide, copy=False) for name, array in used.items()})
+        return node.left.value_in(at), node.right.value_in(at)
+
+    def all_hold(self, conditions: Sequence[Expression]) -> Array:
+        return np.asarray(np.logical_and.reduce(np.broadcast_arrays(*(c.holds_in(self) for c in conditions))))
+
+    def any_holds(self, conditions: Sequence[Expression]) -> Array:
+        return np.asarray(np.logical_or.reduce(np.broadcast_arrays(*(c.holds_in(self) for c in conditions))))
+
+    def inverse(self, condition: Expression) -> Array:
+        return np.asarray(np.logical_not(condition.holds_in(self)))
+
+    def refused(self, node: Expression) -> NapkinError:
+        return NapkinError(f"cannot read {_said(node)!r}: write it with + - * / // % ** and {', '.join(FUNCTIONS)}")
+
+    def refused_condition(self, node: Expression) -> NapkinError:
+        return NapkinError(f"cannot read the condition {_said(node)!r}")
 
 
-def _divisor(b: Array, node: ast.expr) -> Array:
-    if not np.all(b):
-        raise NapkinError(f"{ast.unparse(node)[:60]} divides by 0 at some of the points")
-    return b
-
-
-def _called(function: str, args: Sequence[Array], node: ast.expr) -> Array:
-    match function, args:
-        case "Max", [first, *rest]:
-            for array in rest:
-                first = np.maximum(first, array)
-            return first
-        case "Min", [first, *rest]:
-            for array in rest:
-                first = np.minimum(first, array)
-            return first
-        case "Mod", [a, b]:
-            return a % _divisor(b, node)
-        case "floor" | "ceiling", [whole]:
-            return whole
-    raise NapkinError(f"cannot read {ast.unparse(node)[:60]!r}: it has {len(args)} arguments")
+def _said(node: Expression) -> str:
+    return written(node, spaced=True)[:60]
 
 
 def _log2_ceiling(a: Array) -> Array:
@@ -131,70 +174,57 @@ def _log2_ceiling(a: Array) -> Array:
     return np.asarray(np.vectorize(lambda n: (int(n) - 1).bit_length(), otypes=[np.int64])(a))
 
 
-def _both(left: ast.expr, right: ast.expr, values: Mapping[str, Array]) -> tuple[Array, Array]:
-    used = {node.id for side in (left, right) for node in ast.walk(side) if isinstance(node, ast.Name)}
-    used_values = {name: array for name, array in values.items() if name in used}
-    maxima = {name: int(array.max()) for name, array in used_values.items()}
-    wide = widest(max(_magnitude(left, maxima), _magnitude(right, maxima)))
-    used_values = {name: array.astype(wide, copy=False) for name, array in used_values.items()}
-    return _evaluate(left, used_values), _evaluate(right, used_values)
+def _of_doubles(node: Expression) -> bool:
+    return any(isinstance(part, Call) and part.function in exact.DOUBLES for part in walk(node))
 
 
-_COMPARE: dict[type[ast.cmpop], Any] = {
-    ast.Eq: np.equal, ast.NotEq: np.not_equal, ast.Lt: np.less, ast.LtE: np.less_equal, ast.Gt: np.greater, ast.GtE: np.greater_equal,
-}  # fmt: skip
+def _one_by_one(answer: Callable[[str, Mapping[str, int]], int | None], node: Expression, values: Mapping[str, Array]) -> Array:
+    """Conditions on doubles, point after point in Python's own arithmetic: NumPy's differs from it in the last bit of a logarithm."""
+    text = written(node)
+    names_ = [*dict.fromkeys(names(node))]
+    at = np.vectorize(lambda *sizes: answer(text, dict(zip(names_, map(int, sizes), strict=True))), otypes=[np.int8])
+    return np.asarray(at(*(values[name] for name in names_)))
 
 
-def _of_doubles(node: ast.expr) -> bool:
-    return any(isinstance(part, ast.Name) and part.id in exact.DOUBLES for part in ast.walk(node))
+class _Maxima(dict[str, int]):
+    def __missing__(self, name: str) -> int:
+        return 0  # the value itself is refused
 
 
-def _one_by_one(answer: Callable[[str, Mapping[str, int]], int | None], node: ast.expr, values: Mapping[str, Array]) -> Array:
-    """What is asked of doubles, point after point in Python's own arithmetic: NumPy's differs from it in the last bit of a logarithm."""
-    text = ast.unparse(node)
-    names = [name for name in values if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))]
-    at = np.vectorize(lambda *sizes: answer(text, dict(zip(names, map(int, sizes), strict=True))), otypes=[np.int8])
-    return np.asarray(at(*(values[name] for name in names)))
+class _Bound(Arithmetic[int]):
+    """A bound of the size of every value on the way, at sizes from 0 to those of ``maxima``."""
 
+    def __init__(self, maxima: Mapping[str, int]) -> None:
+        self.values = _Maxima(maxima)
 
-def _holds(node: ast.expr, values: Mapping[str, Array]) -> Array:
-    match node:
-        case ast.Compare() if _of_doubles(node):
-            return _one_by_one(exact.holds, node, values).astype(bool)
-        case ast.Compare(left=left, ops=[op], comparators=[right]):
-            return np.asarray(_COMPARE[type(op)](*_both(left, right, values)), dtype=bool)
-        case ast.BoolOp(op=ast.And() | ast.Or() as op, values=parts):
-            truths = [_holds(part, values) for part in parts]
-            return np.asarray((np.logical_and if isinstance(op, ast.And) else np.logical_or).reduce(np.broadcast_arrays(*truths)))
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return ~_holds(operand, values)
-    raise NapkinError(f"cannot read the condition {ast.unparse(node)[:60]!r}")
+    def number(self, node: Number) -> int:
+        return abs(node.value) if isinstance(node.value, int) else LIMIT
 
+    def negative(self, node: Negative) -> int:
+        return node.body.value_in(self)
 
-def _magnitude(node: ast.expr, maxima: Mapping[str, int]) -> int:
-    """A bound of the size of every value on the way, at sizes from 0 to ``maxima``."""
-    match node:
-        case ast.Constant(value=int() as number):
-            return abs(number)
-        case ast.Name(id=name):
-            return maxima.get(name, 0)
-        case ast.UnaryOp(operand=operand):
-            return _magnitude(operand, maxima)
-        case ast.BinOp(left=left, op=op, right=right):
-            a, b = _magnitude(left, maxima), _magnitude(right, maxima)
-            match op:
-                case ast.Add() | ast.Sub():
-                    return a + b
-                case ast.Mult():
-                    return max(a * b, a, b)
-                case ast.Pow() if b <= _HIGHEST:
-                    if a.bit_length() * b > _LONGEST:
-                        raise NapkinError(f"{ast.unparse(node)[:60]} is too large: numbers here have up to {_LONGEST} binary digits")
-                    return int(max(a**b, a, b))
+    def product(self, node: Product) -> int:
+        bounds = [factor.value_in(self) for factor in node.factors]
+        return functools.reduce(lambda a, b: max(a * b, a, b), bounds)
+
+    def quotient(self, node: Quotient | FloorQuotient | Remainder) -> int:
+        return max(node.top.value_in(self), node.bottom.value_in(self)) + 1
+
+    floor_quotient = remainder = quotient
+
+    def power(self, node: Power) -> int:
+        a, b = node.base.value_in(self), node.exponent.value_in(self)
+        if b > _HIGHEST:
             return max(a, b) + 1
-        case ast.Call(args=args):
-            return max((_magnitude(a, maxima) for a in args), default=0) + 1
-    return LIMIT
+        if a.bit_length() * b > _LONGEST:
+            raise NapkinError(f"{_said(node)} is too large: numbers here have up to {_LONGEST} binary digits")
+        return int(max(a**b, a, b))
+
+    def call(self, node: Call) -> int:
+        return max((a.value_in(self) for a in node.arguments), default=0) + 1
+
+    def refused(self, node: Expression) -> NapkinError:
+        return Arrays({}).refused(node)
 
 
 # -- polynomials ------------------------------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from calc.dimensions import names_in
 from calc.errors import DividedError
 from calc.graph import trip_counts
+from calc.graph.basis import basis_of
 from calc.graph.plan import Near, TracePlan
 from calc.graph.step import Graph, Guard, Record
 from calc.options import Options
 from calc.spec import Spec
-from calc.symbolic.basis import basis_of
 from calc.trace.step import StepSizes, record_step
 from calc.trace.symbolic_sizes import hints, next_composite
 from calc.trace.tracer import Recordings, Tracer, bounded_by, no_closed_form, sides

@@ -17,11 +17,11 @@ import torch
 
 from calc.errors import PinnedSizeError, SpecError, TraceError
 from calc.experiment.precision import double_by_default
+from calc.graph.basis import Basis, basis_of
 from calc.graph.forward import Amount, Instruction, Leaf, Program, Ref, Value
 from calc.options import Options
 from calc.platform.torch_private import FakeTensor, no_modes, torch_version
 from calc.spec import Sizes, Spec
-from calc.symbolic.basis import Basis, basis_of
 from calc.trace import step
 from calc.trace.kernels import fake_kernels, hide_tracing, recurrent
 from calc.trace.kernels.operator_overrides import standing_in

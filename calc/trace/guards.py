@@ -12,8 +12,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from calc.dimensions import Dim, evaluate, names_in
+from calc.graph.basis import Basis
 from calc.graph.step import Assumption, Guard, Op, Tensor
-from calc.symbolic.basis import Basis
 from calc.symbolic.exact import DOUBLES, FUNCTIONS, evaluate_text, parsed
 from calc.trace.step import Traced
 

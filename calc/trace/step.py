@@ -18,11 +18,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from calc.errors import PinnedSizeError, SpecError
 from calc.experiment import optimizers, precision
 from calc.experiment.checkpointing import built
+from calc.graph.basis import Basis
 from calc.graph.step import Call, Event, Guard, Record, Storage, Tensor
 from calc.options import Options
 from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
-from calc.symbolic.basis import Basis
 from calc.trace.function_caches import own_results
 from calc.trace.kernels import composites, hide_tracing, recurrent
 from calc.trace.kernels.matmul import by_symbols

@@ -23,10 +23,10 @@ import torch
 
 from calc.dimensions import names_in
 from calc.errors import DataDependentError, PinnedSizeError, ReadByTorchError
+from calc.graph.basis import Basis
 from calc.graph.plan import Near
 from calc.graph.step import Guard
 from calc.platform.torch_private import ConstantSource, DimDynamic, FloorDiv, ShapeEnv, SymNode, current_node
-from calc.symbolic.basis import Basis
 from calc.symbolic.exact import evaluate_text
 from calc.trace.kernels.hide_tracing import replaced
 from calc.trace.source_lines import user_line

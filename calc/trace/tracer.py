@@ -12,12 +12,12 @@ from typing import Any
 from calc.dimensions import Dim, meaning_of, names_in
 from calc.errors import DividedError, PinnedSizeError, SizesError, TraceError, UndecidedSizeError, line_in
 from calc.graph import trip_counts, unbacked_sizes
+from calc.graph.basis import Basis, basis_of
 from calc.graph.exchanges import EXCHANGES
 from calc.graph.plan import TracePlan
 from calc.graph.step import Assumption, DimRecord, Graph
 from calc.platform.torch_private import torch_version
 from calc.spec import Spec
-from calc.symbolic.basis import Basis, basis_of
 from calc.trace import guards
 from calc.trace.step import StepSizes, Traced, record_step
 from calc.trace.symbolic_sizes import hints

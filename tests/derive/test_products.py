@@ -8,9 +8,9 @@ from torch import nn
 
 import calc
 from calc.dimensions import Dim
+from calc.graph.basis import basis_of
 from calc.graph.step import Guard
 from calc.spec import Spec
-from calc.symbolic.basis import basis_of
 
 MUON = {"optimizer": "muon", "cache": False}
 

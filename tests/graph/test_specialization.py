@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from calc.dimensions import Dim
+from calc.graph.basis import basis_of
 from calc.graph.specialization import _alike, coincidences, telling, without_ones
 from calc.graph.step import DimRecord, Guard
-from calc.symbolic.basis import basis_of
 
 
 def _graph(dims: dict[str, Dim]) -> Any:

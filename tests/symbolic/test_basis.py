@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from calc.dimensions import Dim, evaluate, resolve
 from calc.errors import SpecError
+from calc.graph.basis import Basis, Fold, Folding, basis_of
 from calc.symbolic.algebra import Algebra, evaluate_text
-from calc.symbolic.basis import Basis, Fold, Folding, basis_of
 
 GPT2 = {
     "B": Dim(8), "d": Dim(768, multiple_of="h"), "h": Dim(12), "k": Dim("d/h", tied=True), "f": Dim("4*d"), "L": Dim(12),

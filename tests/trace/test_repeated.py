@@ -9,10 +9,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
 
 import calc
+from calc.graph.basis import basis_of
 from calc.graph.step import Record
 from calc.options import Options
 from calc.spec import Spec
-from calc.symbolic.basis import basis_of
 from calc.symbolic.exact import evaluate_text
 from calc.trace.kernels.result_cache import _faked
 from calc.trace.step import StepSizes, Traced, record_step

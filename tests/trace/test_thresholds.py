@@ -14,9 +14,9 @@ from calc import Spec
 from calc.derive.result import Derivation
 from calc.dimensions import Dim
 from calc.errors import SizesError
+from calc.graph.basis import basis_of
 from calc.graph.plan import Near
 from calc.graph.step import Guard
-from calc.symbolic.basis import basis_of
 from calc.trace import certificate_sizes
 from calc.trace.symbolic_sizes import hints
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 from calc.derive.result import Derivation
 from calc.derive.steps import tree
 from calc.errors import NapkinError, SpecError
+from calc.graph.basis import Basis, Folding, basis_of, with_quotients
 from calc.graph.guards import dimensions
 from calc.symbolic import branches
 from calc.symbolic import tree as display
 from calc.symbolic.algebra import Algebra, Poly
-from calc.symbolic.basis import Basis, Folding, basis_of, with_quotients
 from calc.symbolic.tree import Display
 
 

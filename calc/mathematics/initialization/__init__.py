@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from calc.graph.basis import basis_of
 from calc.graph.forward import Program
 from calc.mathematics.initialization.fit import expressions
 from calc.mathematics.initialization.state import Moments, Unknown
@@ -19,7 +20,6 @@ from calc.mathematics.initialization.walk import Draws, moments_of
 from calc.options import Options
 from calc.spec import Spec
 from calc.symbolic.algebra import symbol
-from calc.symbolic.basis import basis_of
 
 if TYPE_CHECKING:
     from calc.mathematics.initialization.rules import State

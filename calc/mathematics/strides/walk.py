@@ -9,13 +9,13 @@ from functools import cache
 from typing import Any
 
 from calc.errors import BadInputError
+from calc.graph.basis import basis_of
 from calc.graph.forward import Instruction, Program, Ref, Value
 from calc.graph.step import Size
 from calc.mathematics.autodiff.dimensions import in_dimensions
 from calc.mathematics.autodiff.sizes import size as expression
 from calc.options import Options
 from calc.spec import Spec
-from calc.symbolic.basis import basis_of
 from calc.symbolic.exact import evaluate_text
 
 # The same tensor under another name: what autograd and Python's own bookkeeping do with it, no operation of the model.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from calc.derive.quantities import Definition, definitions, require_count
 from calc.errors import UnknownQuantityError
+from calc.graph.folds import Basis, Fold
 from calc.graph.guards import Assumption, DimRecord, Guard, applies, failed_guards, settable, unchecked
-from calc.symbolic.folds import Basis, Fold
 from calc.symbolic.polynomials import Point, Polynomial, Table
 
 if TYPE_CHECKING:

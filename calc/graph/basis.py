@@ -17,9 +17,9 @@ import sympy as sp
 
 from calc.dimensions import Dim, names_in
 from calc.errors import NapkinError, SpecError
+from calc.graph.folds import Basis as Basis
+from calc.graph.folds import Fold as Fold
 from calc.symbolic.algebra import Algebra, Poly, to_sympy
-from calc.symbolic.folds import Basis as Basis
-from calc.symbolic.folds import Fold as Fold
 
 
 def in_dimensions(text: str, basis: Basis) -> str:

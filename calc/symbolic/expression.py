@@ -1,0 +1,618 @@
+"""Expressions in sizes as one tree: parsed once, evaluated over any kind of values, rewritten, and written as text.
+
+A tree keeps the order of writing: SymPy folds and reorders (``2*(x + y)`` becomes ``2*x + 2*y``), so the steps of an argument cannot
+be kept in it. ``Labelled`` and ``OverLayers`` occur only in what is displayed. An ``Arithmetic`` says what the operations are:
+``calc.symbolic.exact`` (integers and fractions), ``arrays``, ``arithmetic`` (questions), ``algebra`` (polynomials and SymPy).
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from typing import Any, Generic, TypeVar
+
+from calc.errors import BadInputError, NapkinError
+
+LONGEST = 1_000_000  # characters: the program's own closed forms have up to some 100,000
+DEEPEST = 200  # operations inside one another
+
+
+class ExpressionError(BadInputError):
+    """A text is no expression that can be read."""
+
+
+# -- nodes ---------------------------------------------------------------------------------------------------------------------------
+
+V = TypeVar("V")
+
+
+class _Node:
+    """Each kind of node knows which operation of an arithmetic it is: several times as fast as one function that asks for the kind."""
+
+    __slots__ = ()
+
+    def value_in(self: Any, arithmetic: Arithmetic[V]) -> V:
+        """The value in an arithmetic."""
+        raise arithmetic.refused(self)
+
+    def holds_in(self: Any, arithmetic: Arithmetic[Any]) -> Any:
+        """Whether the condition that this is holds: a bool, or what the arithmetic compares to."""
+        raise arithmetic.refused_condition(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Number(_Node):
+    """An integer, or a decimal as it was written."""
+
+    value: int | float
+
+    def value_in(self, arithmetic: Arithmetic[V]) -> V:
+        return arithmetic.number(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Truth(_Node):
+    value: bool
+
+    def holds_in(self, arithmetic: Arithmetic[Any]) -> Any:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Name(_Node):
+    name: str
+
+    def value_in(self, arithmetic: Arithmetic[V]) -> V:
+        return arithmetic.values[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(_Node):
+    """A difference is a sum with a ``Negative`` term."""
+
+    terms: tuple[Expression, ...]
+
+    def value_in(self, arithmetic: Arithmetic[V]) -> V:
+        return arithmetic.sum(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Product(_Node):
+    factors: tuple[Expression, ...]
+
+    def value_in(self, arithmetic: Arithmetic[V]) -> V:
+        return arithmetic.product(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Quotient(_Node):
+    top: Expression
+    bottom: Expression
+
+    def value_in(self, arithmetic: Arithmetic[V]) -> V:
+        return arithmetic.quotient(self)
+
+
+@dataclass(frozen=True, slots=True)
+class FloorQuotient(_Node):
+    """``top // bottom``."""
+
+    top: Expression
+    bottom: Expression
+
+    def value_in(self, arithmetic: Arithmetic[V]) -> V:
+        return arithmetic.floor_quotient(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder(_Node):
+    """``top % bottom``."""
+
+    top: Expression
+    bottom: Expression
+
+    def value_in(self, arithmetic: Arithmetic[V]) -> V:
+        return arithmetic.remainder(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Power(_Node):
+    base: Expression
+    exponent: Expression
+
+    def value_in(self, arithmetic: Arithmetic[V]) -> V:
+        return arithmetic.power(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Negative(_Node):
+    body: Expression
+
+    def value_in(self, arithmetic: Arithmetic[V]) -> V:
+        return arithmetic.negative(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(_Node):
+    """A function of arguments: ``floor(T/2)``, ``Max(a, b)``; conditions in SymPy's notation too, ``Eq(B, 1)``."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+
+    def value_in(self, arithmetic: Arithmetic[V]) -> V:
+        return arithmetic.call(self)
+
+    def holds_in(self, arithmetic: Arithmetic[Any]) -> Any:
+        match self.function, self.arguments:
+            case "And", parts:
+                return arithmetic.all_hold(parts)
+            case "Or", parts:
+                return arithmetic.any_holds(parts)
+            case "Not", (body,):
+                return arithmetic.inverse(body)
+            case relation, (left, right) if relation in SYMPY_RELATIONS:
+                return arithmetic.compare(Compare(left, SYMPY_RELATIONS[relation], right))
+        raise arithmetic.refused_condition(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(_Node):
+    """``left relation right``, where ``relation`` is one of ``RELATIONS``."""
+
+    left: Expression
+    relation: str
+    right: Expression
+
+    def holds_in(self, arithmetic: Arithmetic[Any]) -> Any:
+        return arithmetic.compare(self)
+
+
+@dataclass(frozen=True, slots=True)
+class And(_Node):
+    parts: tuple[Expression, ...]
+
+    def holds_in(self, arithmetic: Arithmetic[Any]) -> Any:
+        return arithmetic.all_hold(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Or(_Node):
+    parts: tuple[Expression, ...]
+
+    def holds_in(self, arithmetic: Arithmetic[Any]) -> Any:
+        return arithmetic.any_holds(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Not(_Node):
+    body: Expression
+
+    def holds_in(self, arithmetic: Arithmetic[Any]) -> Any:
+        return arithmetic.inverse(self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Piecewise(_Node):
+    """The expression of the first ``(expression, condition)`` whose condition holds."""
+
+    cases: tuple[tuple[Expression, Expression], ...]
+
+    def value_in(self, arithmetic: Arithmetic[V]) -> V:
+        return arithmetic.piecewise(self)
+
+
+@dataclass(frozen=True, slots=True)
+class OverLayers(_Node):
+    """``Σ index=1..upper body``, where ``body`` does not depend on the index: its value is ``upper * body``."""
+
+    index: str
+    upper: Expression
+    body: Expression
+
+    def value_in(self, arithmetic: Arithmetic[V]) -> V:
+        return arithmetic.product(Product((self.upper, self.body)))
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled(_Node):
+    """``body`` with a label under a brace: where the addend comes from."""
+
+    body: Expression
+    label: str
+
+    def value_in(self, arithmetic: Arithmetic[V]) -> V:
+        return self.body.value_in(arithmetic)
+
+
+Expression = (
+    Number | Truth | Name | Sum | Product | Quotient | FloorQuotient | Remainder | Power | Negative | Call
+    | Compare | And | Or | Not | Piecewise | OverLayers | Labelled
+)  # fmt: skip
+
+RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+SYMPY_RELATIONS = {"Eq": "==", "Ne": "!=", "Lt": "<", "Le": "<=", "Gt": ">", "Ge": ">="}
+
+
+# -- parsing -------------------------------------------------------------------------------------------------------------------------
+
+
+FUNCTIONS = ("floor", "ceiling", "Max", "Min", "Mod")
+
+
+@lru_cache(maxsize=1 << 14)
+def parse(text: str) -> Expression:
+    """The tree of ``text`` in Python's notation. Raises ExpressionError where it is too long, too deep, or no expression."""
+    if len(text) > LONGEST:
+        raise ExpressionError(f"cannot read an expression of {len(text):,} characters: write one of at most {LONGEST:,}")
+    try:
+        return _read(ast.parse(text, mode="eval").body, DEEPEST)
+    except _ForeignError:
+        raise ExpressionError(f"cannot read {text[:60]!r}: write it with + - * / // % ** and {', '.join(FUNCTIONS)}") from None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ExpressionError(f"cannot read the expression {text[:60]!r}: write it with + - * / // % ** and names") from None
+
+
+class _ForeignError(Exception):
+    """Python, but no expression."""
+
+
+_OPERATIONS: dict[type[ast.operator], Callable[[Expression, Expression], Expression]] = {
+    ast.Div: Quotient, ast.FloorDiv: FloorQuotient, ast.Mod: Remainder, ast.Pow: Power,
+}  # fmt: skip
+_RELATION_OF: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
+}  # fmt: skip
+
+
+def _read(node: ast.expr, depth: int) -> Expression:
+    if not depth:
+        raise _ForeignError
+    match node:
+        case ast.Name(id=name):
+            return Name(name)
+        case ast.Constant(value=value):
+            return _constant(value)
+        case ast.BinOp(op=ast.Add() | ast.Sub()):
+            return Sum(_terms(node, depth - 1))
+        case ast.BinOp(op=ast.Mult()):
+            return Product(_factors(node, depth - 1))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
+            return _OPERATIONS[type(op)](_read(left, depth - 1), _read(right, depth - 1))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return Negative(_read(operand, depth - 1))
+        case ast.Call(func=ast.Name(id=function), args=args, keywords=[]):
+            return _call(function, args, depth - 1)
+        case _:
+            return _condition(node, depth - 1)
+
+
+def _constant(value: object) -> Expression:
+    match value:
+        case bool():
+            return Truth(value)
+        case int():
+            return Number(value)
+        case float() if math.isfinite(value):
+            return Number(value)
+    raise _ForeignError
+
+
+def _terms(node: ast.expr, depth: int) -> tuple[Expression, ...]:
+    """The terms of a sum, which Python reads from the left: (a + b) - c."""
+    terms: list[Expression] = []
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        right = _read(node.right, depth)
+        terms.append(Negative(right) if isinstance(node.op, ast.Sub) else right)
+        node = node.left
+    return (_read(node, depth), *reversed(terms))
+
+
+def _factors(node: ast.expr, depth: int) -> tuple[Expression, ...]:
+    factors: list[Expression] = []
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        factors.append(_read(node.right, depth))
+        node = node.left
+    return (_read(node, depth), *reversed(factors))
+
+
+def _call(function: str, args: Sequence[ast.expr], depth: int) -> Expression:
+    if function != "Piecewise":
+        return Call(function, tuple(_read(a, depth) for a in args))
+    pairs = [a.elts for a in args if isinstance(a, ast.Tuple) and len(a.elts) == 2]
+    if not args or len(pairs) != len(args):
+        raise _ForeignError
+    return Piecewise(tuple((_read(value, depth), _read(condition, depth)) for value, condition in pairs))
+
+
+def _condition(node: ast.expr, depth: int) -> Expression:
+    match node:
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _RELATION_OF:
+            return Compare(_read(left, depth), _RELATION_OF[type(op)], _read(right, depth))
+        case ast.BoolOp(op=op, values=parts):
+            return (And if isinstance(op, ast.And) else Or)(tuple(_read(part, depth) for part in parts))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return Not(_read(operand, depth))
+    raise _ForeignError
+
+
+# -- evaluating ----------------------------------------------------------------------------------------------------------------------
+
+
+class Arithmetic(Generic[V]):
+    """The operations of expressions over one kind of values; ``values`` has the value of each name.
+
+    An operation takes its node, so that a message can quote it and an operand need not be evaluated. Those that not every kind of value
+    has are refused here, and defined where there is one.
+    """
+
+    values: Mapping[str, V]
+
+    def number(self, node: Number) -> V:
+        return node.value  # type: ignore[return-value]  # most kinds of values calculate with Python's numbers
+
+    def sum(self, node: Sum) -> V:
+        return reduce(operator.add, [term.value_in(self) for term in node.terms]) if node.terms else self.number(Number(0))
+
+    def product(self, node: Product) -> V:
+        return reduce(operator.mul, [factor.value_in(self) for factor in node.factors]) if node.factors else self.number(Number(1))
+
+    def negative(self, node: Negative) -> V:
+        return -node.body.value_in(self)  # type: ignore[operator, no-any-return]  # every kind of value has a sign
+
+    def quotient(self, node: Quotient) -> V:
+        raise self.refused(node)
+
+    def floor_quotient(self, node: FloorQuotient) -> V:
+        raise self.refused(node)
+
+    def remainder(self, node: Remainder) -> V:
+        raise self.refused(node)
+
+    def power(self, node: Power) -> V:
+        raise self.refused(node)
+
+    def call(self, node: Call) -> V:
+        raise self.refused(node)
+
+    def piecewise(self, node: Piecewise) -> V:
+        """The first case whose condition holds; the others are not evaluated."""
+        for value, condition in node.cases:
+            if condition.holds_in(self):
+                return value.value_in(self)
+        raise self.refused(node)
+
+    def compare(self, node: Compare) -> Any:
+        return RELATIONS[node.relation](node.left.value_in(self), node.right.value_in(self))
+
+    def all_hold(self, conditions: Sequence[Expression]) -> Any:
+        return all(condition.holds_in(self) for condition in conditions)
+
+    def any_holds(self, conditions: Sequence[Expression]) -> Any:
+        return any(condition.holds_in(self) for condition in conditions)
+
+    def inverse(self, condition: Expression) -> Any:
+        return not condition.holds_in(self)
+
+    def refused(self, node: Expression) -> NapkinError:
+        """The error for what has no value in this arithmetic."""
+        return NapkinError(f"cannot read the size {text(node, spaced=True)!r}")
+
+    def refused_condition(self, node: Expression) -> NapkinError:
+        """The error for what is no condition in this arithmetic."""
+        return NapkinError(f"cannot read the condition {text(node, spaced=True)!r}")
+
+
+# -- looking in, and rewriting --------------------------------------------------------------------------------------------------------
+
+
+def children(expr: Expression) -> tuple[Expression, ...]:
+    """The operands, in the order of writing."""
+    match expr:
+        case Sum(parts) | Product(parts) | Call(_, parts) | And(parts) | Or(parts):
+            return parts
+        case Negative(body) | Not(body) | Labelled(body, _):
+            return (body,)
+        case Quotient(a, b) | FloorQuotient(a, b) | Remainder(a, b) | Power(a, b) | Compare(a, _, b) | OverLayers(_, a, b):
+            return (a, b)
+        case Piecewise(cases):
+            return tuple(part for case in cases for part in case)
+    return ()
+
+
+def with_children(expr: Expression, new: Sequence[Expression]) -> Expression:
+    """The same operation of other operands."""
+    match expr:
+        case Sum() | Product() | And() | Or():
+            return type(expr)(tuple(new))
+        case Call(function, _):
+            return Call(function, tuple(new))
+        case Negative() | Not():
+            return type(expr)(new[0])
+        case Labelled(_, label):
+            return Labelled(new[0], label)
+        case Quotient() | FloorQuotient() | Remainder() | Power():
+            return type(expr)(*new)
+        case Compare(_, relation, _):
+            return Compare(new[0], relation, new[1])
+        case OverLayers(index, _, _):
+            return OverLayers(index, *new)
+        case Piecewise():
+            return Piecewise(tuple(zip(new[::2], new[1::2], strict=True)))
+    return expr
+
+
+def walk(expr: Expression) -> Iterator[Expression]:
+    """The expression and everything in it, in the order of writing."""
+    yield expr
+    for child in children(expr):
+        yield from walk(child)
+
+
+def names(expr: Expression) -> tuple[str, ...]:
+    """The names in an expression in the order of writing, once for each mention. Names of functions are none."""
+    return tuple(node.name for node in walk(expr) if isinstance(node, Name))
+
+
+@lru_cache(maxsize=1 << 14)
+def names_in(text: str) -> frozenset[str]:
+    """The names in the expression that ``text`` is."""
+    return frozenset(names(parse(text)))
+
+
+def rewritten(expr: Expression, rule: Callable[[Expression], Expression | None]) -> Expression:
+    """The expression with every part for which ``rule`` returns another one replaced by that; outer parts come first."""
+    new = rule(expr)
+    if new is not None:
+        return new
+    old = children(expr)
+    if not old:
+        return expr
+    parts = [rewritten(child, rule) for child in old]
+    return expr if all(a is b for a, b in zip(old, parts, strict=True)) else with_children(expr, parts)
+
+
+def substitute(expr: Expression, replacements: Mapping[str, Expression]) -> Expression:
+    """The expression with names replaced by what they stand for."""
+    return rewritten(expr, lambda node: replacements.get(node.name) if isinstance(node, Name) else None)
+
+
+def bare(expr: Expression) -> Expression:
+    """The expression without labels around it: a label changes nothing of what is in it."""
+    while isinstance(expr, Labelled):
+        expr = expr.body
+    return expr
+
+
+# -- writing -------------------------------------------------------------------------------------------------------------------------
+
+# How tightly an operation holds its operands together, as in Python's grammar.
+_OR, _AND, _NOT, _RELATION, _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(9)
+
+
+def text(expr: Expression, *, spaced: bool = False, grouped: bool = False) -> str:
+    """The expression as one line that ``parse`` and SymPy read, without labels.
+
+    ``spaced`` sets blanks around every operator. ``grouped`` keeps brackets around what was one thing in an argument though it would not
+    fall apart, ``(a*b)/c``; what is no polynomial in it, ``floor(T / 2)``, is spaced.
+    """
+    return (_GROUPED if grouped else _SPACED if spaced else _COMPACT).written(expr)[0]
+
+
+class _Writer:
+    """Brackets as Python's grammar needs them."""
+
+    left, right = _PRODUCT, _SIGN  # how tight the first factor must be, and the others
+
+    def __init__(self, spaced: bool) -> None:
+        self._times, self._over, self._to_the = (" * ", " / ", " ** ") if spaced else ("*", "/", "**")
+
+    def written(self, expr: Expression) -> tuple[str, int]:
+        """The text, and how tightly it is held together."""
+        match expr:
+            case Name(name):
+                return name, _ATOM
+            case Number(value):
+                return repr(value), _SIGN if value < 0 else _ATOM
+            case Sum(terms):
+                return self.sum(terms)
+            case Product(factors):
+                return self.product(factors)
+            case OverLayers(_, upper, body):
+                return self.product((upper, body))
+            case Power(base, exponent):
+                return f"{self._base(base)}{self._to_the}{self.inside(exponent, _POWER)}", _POWER
+            case Quotient(top, bottom):
+                return f"{self.inside(top, self.left)}{self._over}{self.inside(bottom, self.right)}", _PRODUCT
+            case Negative(body):
+                return f"-{self.inside(body, self.right)}", _SIGN
+            case Labelled(body, _):
+                return self.written(body)
+            case FloorQuotient() | Remainder() | Call():
+                return self.atom(expr)
+            case _:
+                return self._condition(expr)
+
+    def atom(self, expr: FloorQuotient | Remainder | Call) -> tuple[str, int]:
+        """What is no polynomial."""
+        match expr:
+            case FloorQuotient(top, bottom):
+                return f"{self.inside(top, _PRODUCT)} // {self.inside(bottom, _SIGN)}", _PRODUCT
+            case Remainder(top, bottom):
+                return f"{self.inside(top, _PRODUCT)} % {self.inside(bottom, _SIGN)}", _PRODUCT
+            case Call(function, arguments):
+                return f"{function}({', '.join(self.written(a)[0] for a in arguments)})", _ATOM
+
+    def _condition(self, expr: Truth | Compare | And | Or | Not | Piecewise) -> tuple[str, int]:
+        match expr:
+            case Truth(value):
+                return repr(value), _ATOM
+            case Compare(left, relation, right):
+                return f"{self.inside(left, _SUM)} {relation} {self.inside(right, _SUM)}", _RELATION
+            case And(parts):
+                return " and ".join(self.inside(part, _NOT) for part in parts), _AND
+            case Or(parts):
+                return " or ".join(self.inside(part, _AND) for part in parts), _OR
+            case Not(body):
+                return f"not {self.inside(body, _NOT)}", _NOT
+            case Piecewise(cases):
+                pairs = (f"({self.written(value)[0]}, {self.written(condition)[0]})" for value, condition in cases)
+                return f"Piecewise({', '.join(pairs)})", _ATOM
+
+    def inside(self, expr: Expression, least: int) -> str:
+        """In brackets where it is held together less tightly than its place needs."""
+        written, tightness = self.written(expr)
+        return written if tightness >= least else f"({written})"
+
+    def sum(self, terms: tuple[Expression, ...]) -> tuple[str, int]:
+        if len(terms) == 1:
+            return self.written(terms[0])
+        return self._added(terms, _SUM), _SUM
+
+    def _added(self, terms: tuple[Expression, ...], first: int) -> str:
+        out = ""
+        for term in terms:
+            inner = bare(term)
+            if isinstance(inner, Negative) and out:
+                out += f" - {self.inside(inner.body, max(self.left, _PRODUCT))}"
+            else:
+                out = f"{out} + {self.inside(inner, _PRODUCT)}" if out else self.inside(inner, first)
+        return out or "0"
+
+    def product(self, factors: tuple[Expression, ...]) -> tuple[str, int]:
+        if len(factors) == 1:
+            return self.written(factors[0])
+        first, *rest = factors or (Number(1),)
+        return self._times.join([self.inside(first, self.left), *(self.inside(factor, self.right) for factor in rest)]), _PRODUCT
+
+    def _base(self, base: Expression) -> str:
+        """Under an exponent: a**b**c would be a**(b**c), and -2**2 would be -(2**2)."""
+        inner = bare(base)
+        return f"({inner.value!r})" if isinstance(inner, Number) and inner.value < 0 else self.inside(base, _ATOM)
+
+
+class _GroupingWriter(_Writer):
+    """Brackets around everything that is a sum, a product or a quotient inside another one."""
+
+    left = right = _POWER
+
+    def written(self, expr: Expression) -> tuple[str, int]:
+        return (repr(expr.value), _ATOM) if isinstance(expr, Number) else super().written(expr)
+
+    def atom(self, expr: FloorQuotient | Remainder | Call) -> tuple[str, int]:
+        return super().atom(expr) if isinstance(expr, Call) and expr.function == "Max" else _SPACED.written(expr)
+
+    def sum(self, terms: tuple[Expression, ...]) -> tuple[str, int]:
+        return self._added(terms, _PRODUCT), _SUM
+
+    def product(self, factors: tuple[Expression, ...]) -> tuple[str, int]:
+        written = "*".join(self.inside(factor, _POWER) for factor in factors)
+        return written or "1", _PRODUCT if len(factors) > 1 else _ATOM
+
+
+_COMPACT, _SPACED, _GROUPED = _Writer(spaced=False), _Writer(spaced=True), _GroupingWriter(spaced=False)
