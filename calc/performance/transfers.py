@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from calc.derive.to_json import number
 from calc.errors import BadInputError, MeasurementError
 from calc.hardware.benchmark import Repeat
-from calc.symbolic.worked import Line, Number, Reckoning, given, reckon
+from calc.symbolic.worked import Number, Reckoning, WorkedStep, given, reckon
 
 if TYPE_CHECKING:
     from calc.measure.copies import Beside, Copied, Unmeasured
@@ -40,7 +40,7 @@ def copy_time(nbytes: Number, bandwidth: Number, source: str = "as asked") -> Re
     return reckon(
         "copy",
         (given("n", nbytes, "bytes", "bytes moved"), given("w", bandwidth, "bytes/s", "bandwidth, in one direction", source)),
-        (Line("t", "n/w", "s", "time of the copy", "every byte passes once, at the rate of the narrowest part of the way"),),
+        (WorkedStep("t", "n/w", "s", "time of the copy", "every byte passes once, at the rate of the narrowest part of the way"),),
     )
 
 
@@ -50,8 +50,12 @@ def beside(copy: Number, compute: Number) -> Reckoning:
         "copy beside compute",
         (given("c", copy, "s", "time of the copy alone", "measured"), given("k", compute, "s", "time of the compute alone", "measured")),
         (
-            Line("a", "c + k", "s", "one after the other", "the device waits for its data: the call blocks, or both are on one stream"),
-            Line("o", "Max(c, k)", "s", "at the same time", "the copy engine and the processors work side by side; the longer one remains"),
+            WorkedStep(
+                "a", "c + k", "s", "one after the other", "the device waits for its data: the call blocks, or both are on one stream"
+            ),
+            WorkedStep(
+                "o", "Max(c, k)", "s", "at the same time", "the copy engine and the processors work side by side; the longer one remains"
+            ),
         ),
         ("a bound: both use the memory of the device, and launches cost time of their own",),
     )
@@ -62,7 +66,7 @@ def batch_bytes(batch: Number, length: Number) -> Reckoning:
     return reckon(
         "batch",
         (given("B", batch, "sequences", "sequences"), given("T", length, "tokens", "tokens of each")),
-        (Line("n", "2*8*B*T", "bytes", "bytes of a batch", "inputs and targets, 8 bytes each: embeddings and losses take int64"),),
+        (WorkedStep("n", "2*8*B*T", "bytes", "bytes of a batch", "inputs and targets, 8 bytes each: embeddings and losses take int64"),),
     )
 
 

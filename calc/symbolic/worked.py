@@ -18,7 +18,7 @@ Number = int | float | Fraction
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class WorkedInput:
     """A number that is put in: positive, in its ``unit``, with where it comes from."""
 
     letter: str
@@ -29,7 +29,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class WorkedStep:
     """``letter`` = ``expr`` in letters that stand above, because of one reason. Not ``exact`` where a root was cut off."""
 
     letter: str
@@ -46,8 +46,8 @@ class Reckoning:
     """Given numbers and what follows from them. The last line is the answer."""
 
     name: str
-    givens: tuple[Given, ...]
-    lines: tuple[Line, ...]
+    givens: tuple[WorkedInput, ...]
+    lines: tuple[WorkedStep, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -81,7 +81,7 @@ class Reckoning:
         }
 
 
-def given(letter: str, value: Number, unit: str, meaning: str, source: str = "as asked") -> Given:
+def given(letter: str, value: Number, unit: str, meaning: str, source: str = "as asked") -> WorkedInput:
     """A positive number; a float counts as the decimal that it is written as (0.1 is a tenth)."""
     try:
         exact = Fraction(str(value)) if isinstance(value, float) else Fraction(value)
@@ -89,21 +89,21 @@ def given(letter: str, value: Number, unit: str, meaning: str, source: str = "as
         raise BadInputError(f"{meaning} = {value!r} is no number") from None
     if exact <= 0:
         raise BadInputError(f"{meaning} = {value} must be more than 0")
-    return Given(letter, exact, unit, meaning, source)
+    return WorkedInput(letter, exact, unit, meaning, source)
 
 
-def reckon(name: str, givens: Sequence[Given], lines: Sequence[Line], notes: Sequence[str] = ()) -> Reckoning:
+def reckon(name: str, givens: Sequence[WorkedInput], lines: Sequence[WorkedStep], notes: Sequence[str] = ()) -> Reckoning:
     """The lines evaluated one after another."""
     values: dict[str, Any] = {g.letter: g.value for g in givens}
-    done: list[Line] = []
+    done: list[WorkedStep] = []
     for line in lines:
         value = _value(name, line, values)
         values[line.letter] = value
-        done.append(Line(line.letter, line.expr, line.unit, line.meaning, line.because, value))
+        done.append(WorkedStep(line.letter, line.expr, line.unit, line.meaning, line.because, value))
     return Reckoning(name, tuple(givens), tuple(done), tuple(notes))
 
 
-def _value(name: str, line: Line, values: Mapping[str, Any]) -> Fraction:
+def _value(name: str, line: WorkedStep, values: Mapping[str, Any]) -> Fraction:
     if line.letter in values:
         raise BadInputError(f"{name}: {line.letter} is given already, and follows again from {line.expr}")
     try:

@@ -10,7 +10,7 @@ from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.derived import Derived
 from calc.mathematics.autodiff.names import layer_of
 from calc.mathematics.autodiff.numeric import needed
-from reports.typeset.equations import Equation, Writer, relative
+from reports.typeset.equations import EquationLine, Writer, relative
 
 FORWARD, GRADIENT, PARAMETER = "forward", "gradient", "parameter gradient"
 
@@ -23,7 +23,7 @@ class EquationEntry:
     kind: str
     of: str
     group: str
-    equation: Equation
+    equation: EquationLine
     because: tuple[str, ...] = ()
     zero: bool = False
     reading: str = ""
@@ -118,7 +118,7 @@ class ChainRuleTerm:
     through: str
     primitive: str
     rule: str
-    equation: Equation
+    equation: EquationLine
 
 
 def chain(derived: Derived, latex: bool = False, only: str | None = None) -> list[ChainRuleTerm]:

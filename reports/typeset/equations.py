@@ -33,7 +33,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Equation:
+class EquationLine:
     """One line: what it is of, what that is, its shape, its FLOPs."""
 
     left: str
@@ -67,7 +67,7 @@ class Writer:
 
     # -- lines --------------------------------------------------------------------------------------------------------
 
-    def forward(self, node: int) -> Equation:
+    def forward(self, node: int) -> EquationLine:
         """The equation of a tensor of the forward."""
         letters = self._letters.start(self._equations[node].shape)
         self._forward = True
@@ -75,36 +75,36 @@ class Writer:
         self._forward = False
         return made
 
-    def gradient(self, target: int) -> Equation:
+    def gradient(self, target: int) -> EquationLine:
         """The equation of a tensor's gradient."""
         step = self._derived.of[target]
         letters = self._letters.start(self._equations[target].shape)
         left = self._indexed(self._style.gradient(self._called(target)), letters)
         if step.node is None:
-            return Equation(left, "0", self._shape(target), sp.Integer(0))
+            return EquationLine(left, "0", self._shape(target), sp.Integer(0))
         return self._of(left, step.node, target, letters)
 
-    def share(self, share: GradientShare) -> Equation:
+    def share(self, share: GradientShare) -> EquationLine:
         """What one equation hands to one tensor that it reads."""
         letters = self._letters.start(self._equations[share.target].shape)
         left = self._indexed(self._style.gradient(self._called(share.target)), letters)
         if share.node is None:
-            return Equation(left, "0", self._shape(share.target), sp.Integer(0))
+            return EquationLine(left, "0", self._shape(share.target), sp.Integer(0))
         return self._of(left, share.node, share.target, letters)
 
-    def _of(self, left: str, node: int, target: int, letters: list[str]) -> Equation:
+    def _of(self, left: str, node: int, target: int, letters: list[str]) -> EquationLine:
         """The equation of a gradient; one that has a name already stands by that."""
         alias = self._gradients.get(node)
         if alias is not None and alias != target:
-            return Equation(left, self._reference(alias, letters), self._shape(target), sp.Integer(0))
+            return EquationLine(left, self._reference(alias, letters), self._shape(target), sp.Integer(0))
         if node in self._names.of:
-            return Equation(left, self._name(node, letters), self._shape(target), sp.Integer(0))
+            return EquationLine(left, self._name(node, letters), self._shape(target), sp.Integer(0))
         return self._equation(left, node, letters)
 
-    def _equation(self, left: str, node: int, letters: list[str]) -> Equation:
+    def _equation(self, left: str, node: int, letters: list[str]) -> EquationLine:
         written = self._body(node, letters)
         inside = list(self._inlined(node))
-        return Equation(left, written.text, self._shape(node), self._derived.flops(inside))
+        return EquationLine(left, written.text, self._shape(node), self._derived.flops(inside))
 
     def _shape(self, node: int) -> str:
         shape = self._equations[node].shape

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from calc.capacity.questions import Answer
-from calc.capacity.questions.answer import Bound, Row
-from calc.symbolic.worked import Line
+from calc.capacity.questions.answer import Bound, FurtherResult
+from calc.symbolic.worked import WorkedStep
 from reports.typeset.escape import visible
 
 _DIGITS = 5
@@ -61,7 +61,7 @@ def _steps(answer: Answer) -> Iterator[str]:
     yield ""
 
 
-def _numbered(lines: Sequence[Line], values: Mapping[str, Fraction], first: int) -> Iterator[str]:
+def _numbered(lines: Sequence[WorkedStep], values: Mapping[str, Fraction], first: int) -> Iterator[str]:
     """Symbols = numbers = result, and the reason below."""
     for place, line in enumerate(lines, first):
         put = _substituted(line.expr, values)
@@ -87,7 +87,7 @@ def _bound(bound: Bound, answer: Answer) -> str:
     )
 
 
-def _table(rows: tuple[Row, ...]) -> Iterator[str]:
+def _table(rows: tuple[FurtherResult, ...]) -> Iterator[str]:
     if rows:
         wide = max(len(row.what) for row in rows)
         yield from (f"  {row.what:{wide}}  {quantity(row.value, row.unit)}  {row.because}" for row in rows)

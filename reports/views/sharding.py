@@ -14,7 +14,7 @@ from calc.capacity.sharding.account import UNSURE, Account, Stage
 from calc.capacity.sharding.layout import SEQUENCE
 from calc.capacity.sharding.memory import KINDS, WORDS
 from calc.capacity.sharding.search import Ranking, parts_of_step
-from calc.symbolic.worked import Given, Line
+from calc.symbolic.worked import WorkedInput, WorkedStep
 from calc.units import Unit
 from reports.typeset.escape import visible
 from reports.typeset.numbers import amount, integer, significant
@@ -113,24 +113,24 @@ def _of(stage: Stage, found: Account) -> str:
     return f" ({_STAGES[stage.name]})" if len(found.stages) > 1 else ""
 
 
-def _memory_lines(stage: Stage) -> list[Line]:
+def _memory_lines(stage: Stage) -> list[WorkedStep]:
     lines = list(stage.reckoning.lines)
     return lines[: next(i for i, line in enumerate(lines) if line.letter == "M") + 1]
 
 
-def _time_lines(stage: Stage) -> list[Line]:
+def _time_lines(stage: Stage) -> list[WorkedStep]:
     sent = {item.collective.letter for item in stage.traffic} | {_STREAM}
     return [line for line in stage.reckoning.lines[len(_memory_lines(stage)) :] if line.letter not in sent]
 
 
-def _steps(title: str, lines: Sequence[Line], out: Console) -> None:
+def _steps(title: str, lines: Sequence[WorkedStep], out: Console) -> None:
     out.print()
     out.print(Text(title, style="bold"))
     for line in lines:
         out.print(_step_text(line))
 
 
-def _step_text(line: Line) -> Text:
+def _step_text(line: WorkedStep) -> Text:
     return Text.assemble(f"  {line.letter} = {line.expr} = {_value(line)}", (f"  {line.meaning}: {line.because}", "dim"))
 
 
@@ -162,7 +162,7 @@ def _letters(found: Account) -> Table:
     return table
 
 
-def _given(given: Given) -> str:
+def _given(given: WorkedInput) -> str:
     if given.value.denominator == 1 and given.value < _LONG:
         return _many(int(given.value), given.unit)
     return f"{significant(given.value) if _LITTLE <= given.value < _LONG else f'{float(given.value):.4g}'} {given.unit}".rstrip()
@@ -192,7 +192,7 @@ def _step(found: Account) -> Fraction:
     return found.step["step"]
 
 
-def _value(line: Line) -> str:
+def _value(line: WorkedStep) -> str:
     if line.unit == "bytes":
         return _bytes(line.value)
     if line.value.denominator == 1 and line.value < _LONG:

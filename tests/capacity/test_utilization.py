@@ -9,7 +9,7 @@ import pytest
 from calc.capacity.utilization import utilization
 from calc.errors import BadInputError
 from calc.hardware.accelerators import accelerator, catalogue
-from calc.symbolic.worked import Line, given, reckon
+from calc.symbolic.worked import WorkedStep, given, reckon
 
 H100 = accelerator("h100-sxm")
 
@@ -39,7 +39,7 @@ def test_a_utilization_above_one_names_the_formats_whose_peak_explains_it() -> N
 def test_a_line_that_lacks_a_letter_is_refused() -> None:
     """In one line that names it."""
     with pytest.raises(BadInputError, match=r"^x: y = a/b needs b, which is not given$"):
-        reckon("x", [given("a", 1, "", "a")], [Line("y", "a/b", "", "", "")])
+        reckon("x", [given("a", 1, "", "a")], [WorkedStep("y", "a/b", "", "", "")])
 
 
 def test_a_decimal_is_what_it_is_written_as() -> None:

@@ -7,15 +7,15 @@ from fractions import Fraction
 import sympy as sp
 
 import calc
-from calc.capacity.sharding import Layout, Model
+from calc.capacity.sharding import Layout, ShardedModel
 from calc.capacity.sharding.account import choice_of
 from calc.capacity.sharding.communication import ALL_REDUCE, Collective, collectives
-from calc.capacity.sharding.model import LAYER, Tensor
+from calc.capacity.sharding.model import LAYER, ShardedTensor
 from calc.symbolic.algebra import to_sympy
 from tests.published.figures import FIGURES, assert_reproduced, assert_same, printed, reproduces
 
 # All parameters P in one layer, an element a byte, one micro-batch a step; rows that divide have no filling.
-ONE_LAYER = Model("P parameters", {"L": 1}, (Tensor("all", "P", "1", LAYER),), (), "as in the paper")
+ONE_LAYER = ShardedModel("P parameters", {"L": 1}, (ShardedTensor("all", "P", "1", LAYER),), (), "as in the paper")
 STAGES = ("baseline", "P_os", "P_os_g", "P_os_g_p")
 PLAIN = {"q": "1", "w": "1", "m": "1", "l": "1", "Nl": "P", "Sl": "P/n"}
 

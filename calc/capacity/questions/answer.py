@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from calc.symbolic.worked import Line, Reckoning
+from calc.symbolic.worked import Reckoning, WorkedStep
 from calc.units import number
 
 
@@ -24,7 +24,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FurtherResult:
     """An additional result shown with the answer."""
 
     what: str
@@ -83,9 +83,9 @@ class Answer:
     reckoning: Reckoning
     bound: Bound | None
     thumb: Thumb | None
-    also: tuple[Row, ...]
-    beside: tuple[Line, ...]
-    rows: tuple[Row, ...]
+    also: tuple[FurtherResult, ...]
+    beside: tuple[WorkedStep, ...]
+    rows: tuple[FurtherResult, ...]
     flags: tuple[str, ...]
     notes: tuple[str, ...]
     source: str
@@ -136,11 +136,11 @@ def _input(item: Input) -> dict[str, Any]:
     return {"letter": item.letter or None, **value, "unit": item.unit or None, "meaning": item.meaning, "source": item.source}
 
 
-def _step(x: Line) -> dict[str, Any]:
+def _step(x: WorkedStep) -> dict[str, Any]:
     return {"letter": x.letter, "expr": x.expr, **valued(x.value, x.exact), "unit": x.unit, "meaning": x.meaning, "because": x.because}
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: FurtherResult) -> dict[str, Any]:
     return {"what": row.what, **valued(row.value), "unit": row.unit, "because": row.because}
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from calc.capacity.questions import devices
 from calc.capacity.questions.problem import OPTIONS, SIZES, Problem
-from calc.capacity.questions.question import Condition, Letter
+from calc.capacity.questions.question import Letter, Requirement
 from calc.capacity.questions.solving import System, to_safe_side, value_of
 from calc.errors import BadInputError
 from calc.hardware.accelerators import DEFAULT_DTYPE
@@ -57,7 +57,7 @@ def check(problem: Problem, values: Mapping[str, Fraction]) -> None:
         problem.flags += [said] if said not in problem.flags else []
 
 
-def _speaks_of(condition: Condition) -> set[str]:
+def _speaks_of(condition: Requirement) -> set[str]:
     """The variables that a condition compares, and those that its message shows."""
     return {*letters_of(condition.holds), *re.findall(r"{(\w+)}", condition.otherwise)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.question import Condition, Equation, Letter, Question
+from calc.capacity.questions.question import Equation, Letter, Question, Requirement
 from calc.capacity.questions.training import EXACT, PER_TOKEN
 from calc.capacity.questions.variables import DAYS, DEVICES, FLOPS, KAPLAN, MFU, PARAMETERS, PEAK, SIX_N_D, TOKENS
 
@@ -50,7 +50,7 @@ ENERGY = replace(
     equations=(*GPU_HOURS.equations, Equation("E", "H*y*q/1000", "power times time; 1,000 Wh to the kWh")),
     answer="E",
     also=("H", "t"),
-    conditions=(Condition("q >= 1", "pue = {q} is below 1: the building cannot take less than its devices", refuse=True),),
+    conditions=(Requirement("q >= 1", "pue = {q} is below 1: the building cannot take less than its devices", refuse=True),),
     notes=("every device at its full power all the time: hosts and network are in the overhead only",),
 )
 SAVING = Question(
@@ -63,7 +63,7 @@ SAVING = Question(
     ),
     (Equation("v", "1 - a/o", "what is left over, of the whole"),),
     "v",
-    conditions=(Condition("a <= o", "nothing is saved: {a} is more than {o}", refuse=True),),
+    conditions=(Requirement("a <= o", "nothing is saved: {a} is more than {o}", refuse=True),),
 )
 
 QUESTIONS = (GPU_HOURS, COST, ENERGY, SAVING)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from calc.capacity.questions.answer import Answer, Bound, Input, Row, Thumb
+from calc.capacity.questions.answer import Answer, Bound, FurtherResult, Input, Thumb
 from calc.capacity.questions.checking import check, flag_beyond, flag_experts, require_all_used, say, short
 from calc.capacity.questions.devices import Device
 from calc.capacity.questions.given import sort
@@ -20,8 +20,8 @@ from calc.capacity.questions.values import Typed
 from calc.errors import BadInputError
 from calc.symbolic.arithmetic import letters_of, parsed, substituted, tidy, written
 from calc.symbolic.exact import holds
-from calc.symbolic.worked import Given as Put
-from calc.symbolic.worked import Line, Reckoning
+from calc.symbolic.worked import Reckoning, WorkedStep
+from calc.symbolic.worked import WorkedInput as Put
 
 _ENDLESS = 10**12  # as good as without end, for a count
 
@@ -94,8 +94,8 @@ class EquationSolver(Problem):
 
     def _answer(
         self, value: Fraction, reckoning: Reckoning, *, expr: str | None, exact: bool = True, unrounded: Fraction | None = None,
-        bound: Bound | None = None, thumb: Thumb | None = None, also: tuple[Row, ...] = (), beside: tuple[Line, ...] = (),
-        rows: tuple[Row, ...] = (), notes: Sequence[str] = (), source: str = "",
+        bound: Bound | None = None, thumb: Thumb | None = None, also: tuple[FurtherResult, ...] = (), beside: tuple[WorkedStep, ...] = (),
+        rows: tuple[FurtherResult, ...] = (), notes: Sequence[str] = (), source: str = "",
     ) -> Answer:  # fmt: skip
         """The answer with its inputs, flags and notes; ``notes`` are additional ones."""
         x = self.wanted
@@ -280,7 +280,7 @@ class EquationSolver(Problem):
             expressions[equation.letter] = substituted(parsed(equation.expr), expressions)
         return written(tidy(expressions[self.wanted.letter]))
 
-    def _searched_line(self, crossing: Crossing | None, real: Fraction) -> Line:
+    def _searched_line(self, crossing: Crossing | None, real: Fraction) -> WorkedStep:
         x = self.wanted
         assert crossing is not None
         goal = self._searched_for()
@@ -290,7 +290,7 @@ class EquationSolver(Problem):
             f" {short(crossing.at[1])} at {short(crossing.beyond)},"
             f" on the other side of {short(self.values[goal])}"
         )
-        return Line(x.letter, x.letter, x.unit, x.meaning, because, real, exact=bool(x.whole))
+        return WorkedStep(x.letter, x.letter, x.unit, x.meaning, because, real, exact=bool(x.whole))
 
     def _all_inputs(self) -> tuple[Input, ...]:
         shown = list(self.inputs)
@@ -307,7 +307,7 @@ class EquationSolver(Problem):
     def _puts(self) -> tuple[Put, ...]:
         return tuple(Put(i.letter, i.value, _plain(i.unit), i.meaning, i.source) for i in self.inputs if isinstance(i.value, Fraction))
 
-    def _rows(self, values: Mapping[str, Fraction]) -> tuple[Row, ...]:
+    def _rows(self, values: Mapping[str, Fraction]) -> tuple[FurtherResult, ...]:
         """The rows of the table, if all of its variables have values."""
         if self.question.table is None or not {e.letter for e in self.question.equations} | self._leaves() <= values.keys():
             return ()
@@ -316,10 +316,10 @@ class EquationSolver(Problem):
     def _leaves(self) -> set[str]:
         return {name for e in self.question.equations for name in letters_of(e.expr)}
 
-    def _row(self, name: str, value: Fraction) -> Row:
+    def _row(self, name: str, value: Fraction) -> FurtherResult:
         letter = self.question.letter(name)
         because: Sequence[str] = [e.because for e in self.equations if e.letter == name]
-        return Row(letter.meaning, value, letter.unit, because[0] if because else "")
+        return FurtherResult(letter.meaning, value, letter.unit, because[0] if because else "")
 
 
 def _plain(unit: str) -> str:

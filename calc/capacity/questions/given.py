@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from calc.capacity.questions.question import Letter, Question
-from calc.capacity.questions.values import Read, Typed, read
+from calc.capacity.questions.values import ParsedValue, Typed, read
 from calc.errors import BadInputError
 
 DEVICE_KEYS = ("gpu", "dtype", "sparse", "hardware")
@@ -28,10 +28,10 @@ _LEAST = {
 
 
 @dataclass(slots=True)
-class Given:
+class QuestionInputs:
     """Inputs by kind. ``sizes`` are dimensions of the model, by name."""
 
-    letters: dict[str, Read] = field(default_factory=dict)
+    letters: dict[str, ParsedValue] = field(default_factory=dict)
     choices: dict[str, str] = field(default_factory=dict)
     device: dict[str, str] = field(default_factory=dict)
     model: str = ""
@@ -39,9 +39,9 @@ class Given:
     solve: str = ""
 
 
-def sort(question: Question, typed: Mapping[str, Typed]) -> Given:
+def sort(question: Question, typed: Mapping[str, Typed]) -> QuestionInputs:
     """The inputs by kind. Refuses duplicate and unknown keys."""
-    given = Given()
+    given = QuestionInputs()
     names = {name: letter for letter in question.letters for name in letter.names}
     model_given = question.of_model and "model" in typed
     for written, value in typed.items():
@@ -71,7 +71,7 @@ def sort(question: Question, typed: Mapping[str, Typed]) -> Given:
     return given
 
 
-def _letter(given: Given, letter: Letter, key: str, value: Typed) -> None:
+def _letter(given: QuestionInputs, letter: Letter, key: str, value: Typed) -> None:
     if letter.letter in given.letters:
         raise BadInputError(f"{letter.key} is given twice, as {' and '.join(letter.names)} mean the same")
     got = read(key, value, letter.unit, whole=bool(letter.whole))
@@ -79,7 +79,7 @@ def _letter(given: Given, letter: Letter, key: str, value: Typed) -> None:
     given.letters[letter.letter] = got
 
 
-def require_unit(what: str, key: str, typed: Typed, got: Read, unit: str) -> None:
+def require_unit(what: str, key: str, typed: Typed, got: ParsedValue, unit: str) -> None:
     """Refuse a value too small for any device: its unit was left out. ``what`` names the specification."""
     least, why = _LEAST.get(what, (0, ""))
     if got.value < least and not (got.suffix and what != "memory") and not isinstance(typed, Fraction):
@@ -100,7 +100,7 @@ def _solved_for(question: Question, names: Mapping[str, Letter], value: str) -> 
     return names[value].letter
 
 
-def _size_or_key(given: Given, question: Question, written: str, value: Typed) -> None:
+def _size_or_key(given: QuestionInputs, question: Question, written: str, value: Typed) -> None:
     """Add a size of the model; a value with a unit is a misspelled key."""
     key = written.replace("_", "-")
     of_layout = question.laid and key in WORDS_OF_LAYOUT
@@ -112,7 +112,7 @@ def _size_or_key(given: Given, question: Question, written: str, value: Typed) -
         raise
 
 
-def _size(given: Given, name: str, value: Typed) -> None:
+def _size(given: QuestionInputs, name: str, value: Typed) -> None:
     if name in given.sizes:
         raise BadInputError(f"{name} is given twice, by two names for it: give it once")
     given.sizes[name] = int(read(name, value, "elements", whole=True).value)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from calc.capacity.questions.answer import Row
+from calc.capacity.questions.answer import FurtherResult
 from calc.capacity.questions.memory import WEIGHT_BYTES
-from calc.capacity.questions.question import Choice, Condition, Equation, Letter, Question, Values
+from calc.capacity.questions.question import Equation, Letter, Question, QuestionChoice, Requirement, Values
 from calc.capacity.questions.variables import (
     BANDWIDTH,
     BATCH,
@@ -25,7 +25,7 @@ from calc.capacity.questions.variables import (
 )
 
 if TYPE_CHECKING:
-    from calc.capacity.questions.models import Model
+    from calc.capacity.questions.models import QuestionModel
 
 _WEIGHT = Letter("w", "weight-bytes", "bytes", "bytes of a weight")
 _WEIGHTS = Letter("Q", "weights-bytes", "bytes", "weights")
@@ -45,17 +45,17 @@ _ROOM = (
     Equation("U", "Q + B*T*K", "weights once, and every token of every sequence"),
     Equation("o", "U/(n*M)", "evenly divided among the devices"),
 )
-_FITS = Condition("o <= 1", "it does not fit: {U} bytes are needed, {o} times the memory of {n} of these devices")
+_FITS = Requirement("o <= 1", "it does not fit: {U} bytes are needed, {o} times the memory of {n} of these devices")
 _ONE_SEQUENCE = replace(BATCH, default="1", because="one sequence, as no number was given")
 _CACHE_LETTERS = (LAYERS, KV_HEADS, HEAD_WIDTH, _ITEM, _KEPT, _CACHE)
 
-WEIGHTS = Choice(
+WEIGHTS = QuestionChoice(
     "weights",
     "number format of the weights",
     {name: (Equation("w", text, f"{name}: {words}"),) for name, (text, words) in WEIGHT_BYTES.items()},
     "the format that models are published in",
 )
-CACHE = Choice(
+CACHE = QuestionChoice(
     "cache",
     "number format of keys and values",
     {
@@ -95,8 +95,8 @@ TIME_PER_TOKEN = Question(
     "s",
     choices=(WEIGHTS, CACHE),
     conditions=(
-        Condition("c >= m", "bound by memory bandwidth: reading takes {m} s, multiplying {c} s"),
-        Condition("m >= c", "bound by arithmetic: multiplying takes {c} s, reading {m} s"),
+        Requirement("c >= m", "bound by memory bandwidth: reading takes {m} s, multiplying {c} s"),
+        Requirement("m >= c", "bound by arithmetic: multiplying takes {c} s, reading {m} s"),
         _FITS,
     ),
     also=("m", "c", "o"),
@@ -165,7 +165,7 @@ TURNING_BATCH = Question(
 )
 
 
-def _formats(values: Values, model: Model | None) -> Sequence[Row]:
+def _formats(values: Values, model: QuestionModel | None) -> Sequence[FurtherResult]:
     """Every format: bytes, and tokens per second of one sequence, caches left out."""
     rows = []
     for name, (text, words) in WEIGHT_BYTES.items():
@@ -174,8 +174,8 @@ def _formats(values: Values, model: Model | None) -> Sequence[Row]:
         if model is not None:
             own = model.in_use.weights(name)
             size, read, said = Fraction(own.kept), own.read(), "scales counted; what libraries leave in bf16 is left"
-        rows.append(Row(name, size, "bytes", said))
-        rows.append(Row("", values["n"] * values["W"] / read, "tokens/s", "of one sequence, at most"))
+        rows.append(FurtherResult(name, size, "bytes", said))
+        rows.append(FurtherResult("", values["n"] * values["W"] / read, "tokens/s", "of one sequence, at most"))
     return rows
 
 

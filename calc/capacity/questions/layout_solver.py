@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from calc.capacity.questions.answer import Answer, Bound, Input, Row, Thumb
+from calc.capacity.questions.answer import Answer, Bound, FurtherResult, Input, Thumb
 from calc.capacity.questions.checking import say, short
 from calc.capacity.questions.equation_solver import EquationSolver
 from calc.capacity.questions.given import WORDS_OF_LAYOUT
-from calc.capacity.questions.question import Choice
+from calc.capacity.questions.question import QuestionChoice
 from calc.capacity.questions.solving import divisors, value_of
 from calc.errors import BadInputError
 from calc.symbolic.arithmetic import parsed, substituted, tidy, written
-from calc.symbolic.worked import Line, Reckoning
+from calc.symbolic.worked import Reckoning, WorkedStep
 
 if TYPE_CHECKING:
-    from calc.capacity.sharding import Account, Model, State
+    from calc.capacity.sharding import Account, ShardedModel, State
 
 _POWERS = 25  # of 2, up to which data ranks are tried
 _RANKS = {"t": "tensor", "p": "pipeline", "n": "data"}
@@ -34,7 +34,7 @@ _OWN = ("napkin shard MODEL has every other choice of a layout",)
 class Steps:
     """A training step to shard: ``batch`` sequences on all devices; if 0, ``micro_batches`` of ``micro`` on each rank."""
 
-    model: Model
+    model: ShardedModel
     state: State
     zero: int
     micro: int
@@ -65,7 +65,7 @@ class LayoutSolver(EquationSolver):
     """Solves a question of sharding for a model."""
 
     @property
-    def choices(self) -> tuple[tuple[Choice, str], ...]:
+    def choices(self) -> tuple[tuple[QuestionChoice, str], ...]:
         """All choices, without their notes: the account includes what the notes say is left out."""
         return tuple((replace(c, notes={}), self.given.choices.get(c.key, c.default)) for c in self.question.choices)
 
@@ -152,12 +152,12 @@ class LayoutSolver(EquationSolver):
         x, stage = self.wanted, worked.fullest
         value = Fraction(worked.memory if x.letter == "M" else ranks[x.letter])
         sent = sum((item.sent for item in stage.traffic), start=Fraction(0))
-        also = [Row("devices, all ranks together", Fraction(worked.layout.devices), "devices", "data*tensor*pipeline")]
+        also = [FurtherResult("devices, all ranks together", Fraction(worked.layout.devices), "devices", "data*tensor*pipeline")]
         if x.letter != "M":
-            also.append(Row("memory that a device needs", Fraction(worked.memory), "bytes", f"of the {stage.name} stage"))
-        also.append(Row("bytes that each device sends in a step", sent, "bytes", "all collectives"))
+            also.append(FurtherResult("memory that a device needs", Fraction(worked.memory), "bytes", f"of the {stage.name} stage"))
+        also.append(FurtherResult("bytes that each device sends in a step", sent, "bytes", "all collectives"))
         if "l" in self.values:
-            also.append(Row("time of that traffic", sent / self.values["l"], "s", "bytes over the device's links"))
+            also.append(FurtherResult("time of that traffic", sent / self.values["l"], "s", "bytes over the device's links"))
         say(self, value)
         return self._answer(
             value,
@@ -187,18 +187,18 @@ class LayoutSolver(EquationSolver):
         )
 
 
-def _rows(worked: Account) -> Iterator[Row]:
+def _rows(worked: Account) -> Iterator[FurtherResult]:
     """Rows of the memory by kind and the traffic by parallelism."""
     from calc.capacity.sharding.account import by_axis
     from calc.capacity.sharding.memory import WORDS
 
     for kind, size in worked.fullest.kinds.items():
-        yield Row(WORDS[kind], Fraction(size), "bytes", "on each device")
+        yield FurtherResult(WORDS[kind], Fraction(size), "bytes", "on each device")
     for axis, amount in by_axis(worked.fullest.traffic).items():
-        yield Row(f"sent among {axis} ranks", amount, "bytes", "in a step")
+        yield FurtherResult(f"sent among {axis} ranks", amount, "bytes", "in a step")
 
 
-def _closed(lines: tuple[Line, ...]) -> str:
+def _closed(lines: tuple[WorkedStep, ...]) -> str:
     """The last step as an expression in the inputs."""
     expressions: dict[str, ast.expr] = {}
     for line in lines:

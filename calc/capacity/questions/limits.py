@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.question import Choice, Condition, Equation, Letter, Question
+from calc.capacity.questions.question import Equation, Letter, Question, QuestionChoice, Requirement
 from calc.capacity.questions.variables import (
     BANDWIDTH,
     DEVICES,
@@ -46,7 +46,7 @@ ATTENTION_CROSSOVER = Question(
     ),
     "T",
     choices=(
-        Choice(
+        QuestionChoice(
             "mlp",
             "kind of feed-forward layer",
             {
@@ -89,8 +89,8 @@ _EITHER = (
     Equation("s", "Max(c, m)", "whichever takes longer: both go on at the same time"),
 )
 _NAMED = (
-    Condition("c >= m", "bound by memory: moving takes {m} s, computing {c} s"),
-    Condition("m >= c", "bound by arithmetic: computing takes {c} s, moving {m} s"),
+    Requirement("c >= m", "bound by memory: moving takes {m} s, computing {c} s"),
+    Requirement("m >= c", "bound by arithmetic: computing takes {c} s, moving {m} s"),
 )
 BOUND = Question(
     "roofline",
@@ -153,7 +153,7 @@ DATA_PARALLEL = Question(
     ),
     (Equation("y", "e*(n - 1)*u*P/(2*n*l)", "2·e·N·(n - 1)/n bytes in a ring take as long as 4·N·y FLOP of the backward"),),
     "y",
-    conditions=(Condition("n >= 2", "one device has nothing to exchange", refuse=True),),
+    conditions=(Requirement("n >= 2", "one device has nothing to exchange", refuse=True),),
     notes=("a ring over links that all run at once, and one exchange a step; between nodes give link=… of the network",),
     source="Austin et al. 2025, How to Scale Your Model, Training (jax-ml.github.io/scaling-book)",
 )  # fmt: skip

@@ -8,13 +8,13 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from calc.capacity.questions.answer import Row
-from calc.capacity.questions.question import Choice, Condition, Equation, Letter, Question, Values
+from calc.capacity.questions.answer import FurtherResult
+from calc.capacity.questions.question import Equation, Letter, Question, QuestionChoice, Requirement, Values
 from calc.capacity.questions.variables import BATCH, HEADS, LAYERS, MEMORY, ONE_DEVICE, PARAMETERS, SEQUENCE, VOCABULARY, WIDTH
 from calc.options import KNOWN
 
 if TYPE_CHECKING:
-    from calc.capacity.questions.models import Model
+    from calc.capacity.questions.models import QuestionModel
 
 _STATE_ONLY = "an upper bound: no activations, no workspace, no fragmentation; each device holds an even part of the state"
 ZERO = "Rajbhandari et al. 2020, ZeRO (arXiv 1910.02054), section 3.1"
@@ -44,7 +44,7 @@ def _recipe(weights: int, copy: int, words: str) -> tuple[Equation, ...]:
     )
 
 
-PRECISION = Choice(
+PRECISION = QuestionChoice(
     "precision",
     "recipe of number formats",
     {
@@ -78,7 +78,7 @@ def _kept(name: str) -> Equation:
 
 
 _FIRST = ("adamw",)
-OPTIMIZER = Choice(
+OPTIMIZER = QuestionChoice(
     "optimizer",
     "optimizer",
     {name: (_kept(name),) for name in (*_FIRST, *(n for n in KNOWN if n not in _FIRST)) if _offered(name)},
@@ -135,8 +135,8 @@ FITS = Question(
     "x",
     choices=_STATE_OF,
     conditions=(
-        Condition("x <= 1", "it does not fit: {S} bytes are needed, {x} times what there is"),
-        Condition("n == 1", _EVENLY % "Y"),
+        Requirement("x <= 1", "it does not fit: {S} bytes are needed, {x} times what there is"),
+        Requirement("n == 1", _EVENLY % "Y"),
     ),
     also=("S",),
     with_model=(Equation("S", "Y", "the peak, not the state alone: all that lives at once at the largest moment of the recorded step"),),
@@ -157,11 +157,11 @@ WEIGHT_BYTES = {
 }
 
 
-def _room(values: Values, _: Model | None) -> Sequence[Row]:
+def _room(values: Values, _: QuestionModel | None) -> Sequence[FurtherResult]:
     """Rows of the largest model for each precision of inference and training."""
     memory = values["A"]
     rows = [
-        Row(f"use, weights in {name}", Fraction(int(memory / _number(text))), "parameters", words)
+        FurtherResult(f"use, weights in {name}", Fraction(int(memory / _number(text))), "parameters", words)
         for name, (text, words) in WEIGHT_BYTES.items()
         if name in ("bf16", "fp8", "int4")
     ]
@@ -169,7 +169,7 @@ def _room(values: Values, _: Model | None) -> Sequence[Row]:
         values_of = {e.letter: Fraction(e.expr) for e in PRECISION.options[precision]}
         each = values_of["w"] + values_of["q"] + values_of["m"] + 2 * values_of["i"]
         words = f"{each} bytes each: weights, gradients, copies and AdamW's two values"
-        rows.append(Row(f"training, AdamW, {precision}", Fraction(int(memory / each)), "parameters", words))
+        rows.append(FurtherResult(f"training, AdamW, {precision}", Fraction(int(memory / each)), "parameters", words))
     return rows
 
 
@@ -219,7 +219,7 @@ LARGEST_BATCH = Question(
     "B",
     limit="M",
     choices=_STATE_OF,
-    conditions=(Condition("n == 1", _EVENLY % "Q"),),
+    conditions=(Requirement("n == 1", _EVENLY % "Q"),),
     notes=(
         "activations in 2 bytes with dropout, scores of attention stored, feed-forward width 4·d; embedding, head and loss left out",
         "with model=… the peak of the model's own step is taken, exactly",

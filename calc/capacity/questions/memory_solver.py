@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from calc.capacity.questions.answer import Answer, Bound, Input, Row, Thumb
+from calc.capacity.questions.answer import Answer, Bound, FurtherResult, Input, Thumb
 from calc.capacity.questions.checking import check, say
 from calc.capacity.questions.equation_solver import EquationSolver
 from calc.capacity.questions.given import keys_of
-from calc.capacity.questions.models import Model, described
+from calc.capacity.questions.models import QuestionModel, described
 from calc.capacity.questions.problem import SIZES
-from calc.capacity.questions.question import Choice
+from calc.capacity.questions.question import QuestionChoice
 from calc.capacity.questions.solving import searched, value_of
 from calc.errors import BadInputError, DimensionError
 from calc.options import made
-from calc.symbolic.worked import Given as Put
-from calc.symbolic.worked import Line, Reckoning
+from calc.symbolic.worked import Reckoning, WorkedStep
+from calc.symbolic.worked import WorkedInput as Put
 
 _MOST = 2**40
 
@@ -37,13 +37,13 @@ class Fit:
     there: int | None
     capped: str
 
-    def line(self, letter: str, size: int) -> Line:
+    def line(self, letter: str, size: int) -> WorkedStep:
         at = f"{letter} = {size:,}" if size else letter
         because = f"the largest moment of the step at {at}, {self.because}"
-        return Line("Q", self.form, "bytes", "peak of live bytes of a step", because, Fraction(self.peak))
+        return WorkedStep("Q", self.form, "bytes", "peak of live bytes of a step", because, Fraction(self.peak))
 
 
-def filled(model: Model, dim: str, memory: Fraction) -> Fit:
+def filled(model: QuestionModel, dim: str, memory: Fraction) -> Fit:
     """The largest ``dim`` at which the model's step needs at most ``memory`` bytes, all devices together."""
     record = model.dimension(dim)
     if record.tied:
@@ -67,7 +67,7 @@ def filled(model: Model, dim: str, memory: Fraction) -> Fit:
     return Fit(low, here, form, because, high, there, "" if there is not None else _refusal(model, dim, high))
 
 
-def _steps(model: Model, dim: str) -> tuple[int, int]:
+def _steps(model: QuestionModel, dim: str) -> tuple[int, int]:
     """The distance between valid sizes, and the smallest one."""
     record = model.dimension(dim)
     part = record.multiple_of
@@ -77,7 +77,7 @@ def _steps(model: Model, dim: str) -> tuple[int, int]:
     return step, step + getattr(record, "plus", 0)
 
 
-def _peak(model: Model, dim: str, size: int) -> int | None:
+def _peak(model: QuestionModel, dim: str, size: int) -> int | None:
     """The peak in bytes; None at invalid sizes."""
     try:
         return model.at("memory.peak", **{dim: size})
@@ -85,7 +85,7 @@ def _peak(model: Model, dim: str, size: int) -> int | None:
         return None
 
 
-def _refusal(model: Model, dim: str, size: int) -> str:
+def _refusal(model: QuestionModel, dim: str, size: int) -> str:
     try:
         model.at("memory.peak", **{dim: size})
     except DimensionError as error:
@@ -97,7 +97,7 @@ class MemorySolver(EquationSolver):
     """Solves a question of memory for a model: the variables are its sizes, the peak of its step replaces the equations."""
 
     @property
-    def choices(self) -> tuple[tuple[Choice, str], ...]:
+    def choices(self) -> tuple[tuple[QuestionChoice, str], ...]:
         """All of them: the step is derived for what was chosen."""
         return tuple((c, self.chosen[c.key]) for c in self.question.choices)
 
@@ -127,7 +127,7 @@ class MemorySolver(EquationSolver):
         sizes = self.filled.all_sizes(**({x.letter: fill.size} if fill.size else {}))
         lines = [fill.line(x.letter if fill.size else "the sizes", fill.size)]
         if not fill.size:
-            lines.append(Line("M", "Q/n", "bytes", x.meaning, "evenly divided, as if the devices were one", fill.peak / devices))
+            lines.append(WorkedStep("M", "Q/n", "bytes", x.meaning, "evenly divided, as if the devices were one", fill.peak / devices))
         value = Fraction(fill.size) if fill.size else fill.peak / devices
         bound = None
         if fill.size and fill.there is not None:
@@ -142,7 +142,7 @@ class MemorySolver(EquationSolver):
             expr=None if fill.size else f"({fill.form})/n",
             bound=bound,
             thumb=None if fill.capped else self._by_rule(sizes),  # which knows of memory only
-            also=(Row("peak of live bytes of the step", Fraction(fill.peak), "bytes", lines[0].because),),
+            also=(FurtherResult("peak of live bytes of the step", Fraction(fill.peak), "bytes", lines[0].because),),
             notes=("the peak of one process that has all the memory: what sharding gathers for a moment is not in it",),
         )
 

@@ -29,7 +29,7 @@ _LENGTH = 128  # of the shortest sequence at which a closed form is looked at, t
 
 
 @dataclass(slots=True)
-class Model:
+class QuestionModel:
     """Closed forms of ``name`` for ``options``, evaluated at ``sizes``; other dimensions keep the defaults of the model."""
 
     name: str
@@ -219,12 +219,12 @@ class Model:
         return Fraction(of_one.value), "values kept of each token"
 
 
-def _of(index: int, signed: tuple[tuple[int, str], ...], meaning: str) -> Callable[[Model], tuple[Fraction, str]]:
+def _of(index: int, signed: tuple[tuple[int, str], ...], meaning: str) -> Callable[[QuestionModel], tuple[Fraction, str]]:
     return lambda model: (model.by_length(signed)[index], meaning)
 
 
-def _size(name: str, meaning: str) -> Callable[[Model], tuple[Fraction, str]]:
-    def size(model: Model) -> tuple[Fraction, str]:
+def _size(name: str, meaning: str) -> Callable[[QuestionModel], tuple[Fraction, str]]:
+    def size(model: QuestionModel) -> tuple[Fraction, str]:
         model.dimension(name)  # or it is refused
         return Fraction(model.all_sizes()[name]), meaning
 
@@ -236,22 +236,22 @@ _SOURCES = {
     "cache_per_token": "what its layers keep, as a run confirms",
     "weights_kept": _RECORDED, "weights_read": _RECORDED, "token_flops": _RECORDED,
 }  # fmt: skip
-_GIVEN: dict[str, Callable[[Model], tuple[Fraction, str]]] = {
+_GIVEN: dict[str, Callable[[QuestionModel], tuple[Fraction, str]]] = {
     "layers": _size("L", "layers"),
     "width": _size("d", "model width"),
     "sequence": _size("T", "tokens of a sequence"),
     "kv-heads": _size("g", "key/value heads"),
     "head-width": _size("k", "width of a head"),
     "experts-per-token": _size("e", "experts that a token goes through"),
-    "parameters": Model.parameters,
-    "state_bytes": Model.state,
-    "step_peak": Model.step_peak,
-    "flops_per_token": Model.per_token,
-    "forward_flops": Model.prompt,
-    "weights_kept": Model.weights_kept,
-    "weights_read": Model.weights_read,
-    "token_flops": Model.token_flops,
-    "cache_per_token": Model.cache_values,
+    "parameters": QuestionModel.parameters,
+    "state_bytes": QuestionModel.state,
+    "step_peak": QuestionModel.step_peak,
+    "flops_per_token": QuestionModel.per_token,
+    "forward_flops": QuestionModel.prompt,
+    "weights_kept": QuestionModel.weights_kept,
+    "weights_read": QuestionModel.weights_read,
+    "token_flops": QuestionModel.token_flops,
+    "cache_per_token": QuestionModel.cache_values,
     "forward_linear": _of(0, _FORWARD, "forward FLOPs of one token that do not grow with the length"),
     "forward_quadratic": _of(1, _FORWARD, "forward FLOPs of attention for a token and a position"),
     "step_linear": _of(0, _MODEL_FLOPS, "model FLOPs of one token that do not grow with the length, forward and backward"),
@@ -261,6 +261,6 @@ _GIVEN: dict[str, Callable[[Model], tuple[Fraction, str]]] = {
 
 def described(
     name: str, sizes: Mapping[str, int], progress: Progress, options: Mapping[str, str] | None = None, weights_in: str = "bf16"
-) -> Model:
+) -> QuestionModel:
     """The model of that name, as ``calc.models.load`` takes it; where it is used, its weights are in the format ``weights_in``."""
-    return Model(name, dict(sizes), options, progress, weights_in)
+    return QuestionModel(name, dict(sizes), options, progress, weights_in)

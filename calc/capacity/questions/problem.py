@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from calc.capacity.questions import devices
 from calc.capacity.questions.answer import Input
-from calc.capacity.questions.given import Given, keys_of
-from calc.capacity.questions.question import Choice, Equation, Letter, Question
+from calc.capacity.questions.given import QuestionInputs, keys_of
+from calc.capacity.questions.question import Equation, Letter, Question, QuestionChoice
 from calc.capacity.questions.solving import value_of
 from calc.errors import BadInputError
 from calc.hardware.accelerators import DEFAULT_DTYPE
 from calc.symbolic.arithmetic import letters_of
 
 if TYPE_CHECKING:
-    from calc.capacity.questions.models import Model
+    from calc.capacity.questions.models import QuestionModel
 
 Progress = Callable[[str], None]
 OPTIONS = ("precision", "optimizer")  # choices that a model's step is recorded with
@@ -27,14 +27,14 @@ SIZES = ("B", "T", "L", "d", "h", "V")
 class Problem:
     """A question with its ``values``, the ``inputs`` they came from, and its active equations."""
 
-    def __init__(self, question: Question, given: Given, progress: Progress, device: devices.Device | None = None) -> None:
+    def __init__(self, question: Question, given: QuestionInputs, progress: Progress, device: devices.Device | None = None) -> None:
         self.question, self.given, self.progress = question, given, progress
         self.wanted = question.letter(given.solve or question.answer)
         self.values = {letter: got.value for letter, got in given.letters.items()}
         self.inputs = [self._typed(letter) for letter in question.letters if letter.letter in self.values]
         self.flags: list[str] = []
         self.notes: list[str] = []
-        self.model: Model | None = None
+        self.model: QuestionModel | None = None
         self.device = device or devices.device(given.device)
         self.used_of_device: set[str] = set()
         self.equations = self._equations(exact=True)
@@ -69,12 +69,12 @@ class Problem:
         return bool(special) and special <= self.values.keys() | {self.given.solve}
 
     @property
-    def choices(self) -> tuple[tuple[Choice, str], ...]:
+    def choices(self) -> tuple[tuple[QuestionChoice, str], ...]:
         """The choices that affect the answer, each with the chosen option: by an active equation, or by the options of the traced step."""
         chosen = ((c, self.given.choices.get(c.key, c.default)) for c in self.question.choices)
         part = self.part
 
-        def counts(choice: Choice, name: str) -> bool:
+        def counts(choice: QuestionChoice, name: str) -> bool:
             of_model = bool(self.given.model) and choice.key in (*OPTIONS, FORMAT)
             return of_model or any(e in self.equations and e.letter in part for e in choice.options[name])
 

@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from calc.capacity.questions.answer import Row
-    from calc.capacity.questions.models import Model
+    from calc.capacity.questions.answer import FurtherResult
+    from calc.capacity.questions.models import QuestionModel
 
 Values = Mapping[str, Fraction]
 
@@ -56,7 +56,7 @@ class Equation:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class QuestionChoice:
     """One of several ways to fill in a part of the system: a number format, an optimizer, a law. The first one is the default."""
 
     key: str
@@ -71,7 +71,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class Requirement:
     """A relation that the values must satisfy, and the error or the flag if they do not."""
 
     holds: str
@@ -94,8 +94,8 @@ class Question:
     equations: tuple[Equation, ...]
     answer: str
     limit: str = ""
-    choices: tuple[Choice, ...] = ()
-    conditions: tuple[Condition, ...] = ()
+    choices: tuple[QuestionChoice, ...] = ()
+    conditions: tuple[Requirement, ...] = ()
     notes: tuple[str, ...] = ()
     notes_without_model: tuple[str, ...] = ()
     with_model: tuple[Equation, ...] = ()
@@ -103,7 +103,7 @@ class Question:
     source: str = ""
     fills: bool = False
     laid: bool = False
-    table: Callable[[Values, Model | None], Sequence[Row]] | None = None
+    table: Callable[[Values, QuestionModel | None], Sequence[FurtherResult]] | None = None
 
     def letter(self, name: str) -> Letter:
         """The variable of that name."""

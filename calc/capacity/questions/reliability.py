@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.capacity.questions.question import Choice, Condition, Equation, Letter, Question
+from calc.capacity.questions.question import Equation, Letter, Question, QuestionChoice, Requirement
 from calc.capacity.questions.variables import ONE_DEVICE
 
 _SAVE = Letter("s", "save", "s", "time to write a checkpoint")
@@ -23,7 +23,7 @@ CHECKPOINT_INTERVAL = Question(
     ),
     "v",
     choices=(
-        Choice(
+        QuestionChoice(
             "law",
             "order of the estimate",
             {
@@ -40,8 +40,8 @@ CHECKPOINT_INTERVAL = Question(
         ),
     ),
     conditions=(
-        Condition("s < 2*3600*F", "saving takes {s} s and the run fails every {F} h: it would not get on", refuse=True),
-        Condition("2*s <= 3600*F", "saving takes {s} s and the run fails every {F} h: beyond half of that, no interval is a good one"),
+        Requirement("s < 2*3600*F", "saving takes {s} s and the run fails every {F} h: it would not get on", refuse=True),
+        Requirement("2*s <= 3600*F", "saving takes {s} s and the run fails every {F} h: beyond half of that, no interval is a good one"),
     ),
     also=("x",),
     source="Young 1974, CACM 17(9), 530-531; Daly 2006, FGCS 22(3), 303-312, equation 37 (the number of the equation not re-checked)",

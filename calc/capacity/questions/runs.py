@@ -9,13 +9,13 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from calc.capacity.questions.answer import Row
+from calc.capacity.questions.answer import FurtherResult
 from calc.capacity.questions.question import Equation, Letter, Question, Values
 from calc.capacity.questions.training import EXACT, PER_TOKEN
 from calc.capacity.questions.variables import FLOPS, KAPLAN, PARAMETERS, SIX_N_D, TOKENS
 
 if TYPE_CHECKING:
-    from calc.capacity.questions.models import Model
+    from calc.capacity.questions.models import QuestionModel
 
 
 @cache
@@ -32,15 +32,19 @@ def compute(run: dict[str, Any]) -> Fraction:
     return 6 * Fraction(str(run["parameters"])) * Fraction(str(run["tokens"]))
 
 
-def _compared(values: Values, _: Model | None) -> Sequence[Row]:
+def _compared(values: Values, _: QuestionModel | None) -> Sequence[FurtherResult]:
     rows = []
     for run in known()["run"]:
         how = "as printed" if "flops" in run else f"6 · {run['parameters']:.4g} · {run['tokens']:.4g}"
-        rows.append(Row(f"times {run['name']}", values["C"] / compute(run), "1", f"{float(compute(run)):.4g} FLOP, {how}; {run['source']}"))
+        rows.append(
+            FurtherResult(
+                f"times {run['name']}", values["C"] / compute(run), "1", f"{float(compute(run)):.4g} FLOP, {how}; {run['source']}"
+            )
+        )
     for line in known()["threshold"]:
         share = values["C"] / Fraction(line["flops"])
         side = "passed" if share > 1 else "not passed"  # each of them is on more than so many
-        rows.append(Row(f"of {line['name']}", share, "1", f"{side}: {line['flops']} FLOP; {line['status']}; {line['source']}"))
+        rows.append(FurtherResult(f"of {line['name']}", share, "1", f"{side}: {line['flops']} FLOP; {line['status']}; {line['source']}"))
     return rows
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.question import Choice, Equation, Letter, Question
+from calc.capacity.questions.question import Equation, Letter, Question, QuestionChoice
 from calc.capacity.questions.variables import FLOPS, PARAMETERS, SIX_N_D, TOKENS
 
 HOFFMANN = "Hoffmann et al. 2022, Training Compute-Optimal Large Language Models (arXiv 2203.15556)"
@@ -16,7 +16,7 @@ _LOSS_OF = Equation("l", "1.69 + 406.4/N**(17/50) + 410.7/D**(7/25)", f"Hoffmann
 _REFITTED = Equation("l", "1.8172 + 482.01/N**(1739/5000) + 2085.43/D**(1829/5000)", f"{BESIROGLU}: {_REFIT}")
 _BUDGET = replace(FLOPS, meaning="budget of FLOPs")
 
-LAW = Choice(
+LAW = QuestionChoice(
     "law",
     "law that the optimum follows",
     {
@@ -88,7 +88,9 @@ LOSS = Question(
     (SIX_N_D,),
     "l",
     choices=(
-        Choice("fit", "whose fit of the loss", {"hoffmann": (_LOSS_OF,), "besiroglu": (_REFITTED,)}, "the law's own paper, approach 3"),
+        QuestionChoice(
+            "fit", "whose fit of the loss", {"hoffmann": (_LOSS_OF,), "besiroglu": (_REFITTED,)}, "the law's own paper, approach 3"
+        ),
     ),
     notes=COMPUTE_OPTIMAL.notes,
     source=HOFFMANN,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calc.capacity.questions.memory import OPTIMIZER, PARTS, PRECISION
-from calc.capacity.questions.question import Choice, Condition, Equation, Letter, Question
+from calc.capacity.questions.question import Equation, Letter, Question, QuestionChoice, Requirement
 from calc.capacity.questions.variables import HEAD_WIDTH, KV_HEADS, LAYERS, MEMORY, PARAMETERS, SEQUENCE, WIDTH
 
 ZERO = "Rajbhandari et al. 2020, ZeRO (arXiv 1910.02054), sections 5 and 7"
@@ -43,7 +43,7 @@ _TIME = Equation("s", "X/l", "amount over rate; what passes behind the work is n
 # -- state under ZeRO ------------------------------------------------------------------------------------------------------------------
 
 _AROUND = f"(n - 1)/n of each sum and each gathering leaves a rank {_RING}"
-STAGE = Choice(
+STAGE = QuestionChoice(
     "zero",
     "stage of ZeRO",
     {
@@ -84,9 +84,9 @@ _MIXED = replace(
     because="2 bytes of a weight and of its gradient, 4 of the copy that is stepped, as ZeRO counts",
 )
 _DEVICES = (
-    Condition("Mod(G, t*p) == 0", "devices = {G} is no multiple of {t} tensor ranks times {p} stages: give one that is", refuse=True),
-    Condition("G == n*t*p", "data {n} * tensor {t} * pipeline {p} is not devices = {G}: the ranks multiply to the devices", refuse=True),
-    Condition("G <= N", "{G} devices are more than all {N} parameters", refuse=True),
+    Requirement("Mod(G, t*p) == 0", "devices = {G} is no multiple of {t} tensor ranks times {p} stages: give one that is", refuse=True),
+    Requirement("G == n*t*p", "data {n} * tensor {t} * pipeline {p} is not devices = {G}: the ranks multiply to the devices", refuse=True),
+    Requirement("G <= N", "{G} devices are more than all {N} parameters", refuse=True),
 )
 SHARDING = Question(
     "sharding",
@@ -137,8 +137,8 @@ _OF_LAYERS = (_LAYERS, _WIDTH, _SEQUENCE, _BATCH, _ELEMENT, _STREAM)
 _LAST = (_SENT, _LINK, _SECONDS)
 
 
-def _several(letter: str, what: str) -> Condition:
-    return Condition(f"{letter} >= 2", f"one {what} has nothing to exchange: give two or more", refuse=True)
+def _several(letter: str, what: str) -> Requirement:
+    return Requirement(f"{letter} >= 2", f"one {what} has nothing to exchange: give two or more", refuse=True)
 
 
 _OF_TENSOR = f"(t - 1)/t of each leaves a rank {_RING}"
@@ -149,7 +149,7 @@ TENSOR_TRAFFIC = Question(
     (_PASSES, _TIME),
     "X",
     choices=(
-        Choice(
+        QuestionChoice(
             "sequence-parallel",
             "sequence parallelism",
             {
@@ -192,8 +192,8 @@ PIPELINE_BUBBLE = Question(
     ),
     "b",
     conditions=(
-        Condition("p >= 2", "one stage waits for no other: give two or more", refuse=True),
-        Condition("v == 1 or Mod(k, p) == 0", "interleaved stages take micro-batches in rounds of {p}, and {k} are no rounds"),
+        Requirement("p >= 2", "one stage waits for no other: give two or more", refuse=True),
+        Requirement("v == 1 or Mod(k, p) == 0", "interleaved stages take micro-batches in rounds of {p}, and {k} are no rounds"),
     ),
     also=("x",),
     notes=("1F1B and GPipe alike: they differ in memory; all stages take equally long, and sending takes no time",),
@@ -211,7 +211,7 @@ CONTEXT_TRAFFIC = Question(
     (Equation("K", "2*y*B*T*g*k/c", "a key and a value of width k for each key/value head and token"), _TIME),
     "X",
     choices=(
-        Choice(
+        QuestionChoice(
             "exchange",
             "how keys and values go round",
             {
@@ -231,8 +231,8 @@ CONTEXT_TRAFFIC = Question(
     ),
     conditions=(
         _several("c", "context rank"),
-        Condition("c <= T", "{c} context ranks are more than the {T} tokens of a sequence", refuse=True),
-        Condition("Mod(T, c) == 0", "{c} context ranks do not divide the {T} tokens of a sequence"),
+        Requirement("c <= T", "{c} context ranks are more than the {T} tokens of a sequence", refuse=True),
+        Requirement("Mod(T, c) == 0", "{c} context ranks do not divide the {T} tokens of a sequence"),
     ),
     also=("s",),
     notes=(

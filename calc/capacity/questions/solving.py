@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from calc.capacity.questions.question import Equation
 from calc.symbolic.arithmetic import Evaluation, isolated, letters_of, parsed, substituted, written
-from calc.symbolic.worked import Line
+from calc.symbolic.worked import WorkedStep
 
 # A root is cut after 40 digits; after a few of them and a power this many still agree.
 _SAME = Fraction(1, 10**30)
@@ -93,7 +93,7 @@ class System:
                 tree = substituted(tree, {inner.letter: parsed(inner.expr)})
         return Equation(equation.letter, written(tree), equation.because)
 
-    def lines(self, wanted: Iterable[str], meanings: Mapping[str, tuple[str, str]]) -> tuple[Line, ...]:
+    def lines(self, wanted: Iterable[str], meanings: Mapping[str, tuple[str, str]]) -> tuple[WorkedStep, ...]:
         """The steps on which the ``wanted`` variables depend, with unit and meaning of each."""
         needed, steps = set(wanted), []
         for equation, _ in reversed(self.steps):
@@ -101,7 +101,7 @@ class System:
                 needed |= letters_of(equation.expr)
                 steps.append(equation)
         return tuple(
-            Line(e.letter, e.expr, *meanings[e.letter], e.because, self.values[e.letter], e.letter not in self.rounded)
+            WorkedStep(e.letter, e.expr, *meanings[e.letter], e.because, self.values[e.letter], e.letter not in self.rounded)
             for e in reversed(steps)
         )
 

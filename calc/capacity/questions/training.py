@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.question import Choice, Equation, Letter, Question
+from calc.capacity.questions.question import Equation, Letter, Question, QuestionChoice
 from calc.capacity.questions.variables import (  # fmt: skip
     BATCH,
     DAYS,
@@ -27,7 +27,7 @@ _NOTHING_STANDS_STILL = "nothing stands still: no failure, no checkpoint, no eva
 _ONLY_WEIGHTS = "6·N·D counts products with weights only: attention, elementwise work and the optimizer are left out"
 _TIME = Equation("t", "C/(86400*R)", "amount over rate; a day has 86,400 s")
 
-CONVENTION = Choice(
+CONVENTION = QuestionChoice(
     "convention",
     "FLOPs of a training by its parameters and tokens",
     {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.question import Choice, Equation, Letter, Question
+from calc.capacity.questions.question import Equation, Letter, Question, QuestionChoice
 from calc.capacity.questions.training import PER_TOKEN
 from calc.capacity.questions.variables import (
     BATCH,
@@ -55,7 +55,7 @@ TRAINING_MFU = Question(
     (Equation("R", "c*r", "FLOPs of each token"), *_SHARE),
     "u",
     choices=(
-        Choice(
+        QuestionChoice(
             "convention",
             "what is counted of a token",
             {
@@ -71,7 +71,7 @@ TRAINING_MFU = Question(
 )  # fmt: skip
 _NARAYANAN = "Narayanan et al. 2021, Megatron-LM (arXiv 2104.04473)"
 _KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198)"
-STEP_CONVENTION = Choice(
+STEP_CONVENTION = QuestionChoice(
     "convention",
     "whose count of a transformer's training step",
     {

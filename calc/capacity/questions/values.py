@@ -35,7 +35,7 @@ def dimension(unit: str) -> tuple[str, Fraction]:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ParsedValue:
     """A positive number in the unit of its variable, and the typed suffix."""
 
     value: Fraction
@@ -45,7 +45,7 @@ class Read:
 _NUMBER = re.compile(r"(?P<sign>[+-]?)\$?(?P<number>\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE](?P<exponent>[+-]?\d+))?(?:/(?P<below>\d+)(?!\w))?")
 
 
-def read(name: str, typed: Typed, unit: str, *, whole: bool = False) -> Read:
+def read(name: str, typed: Typed, unit: str, *, whole: bool = False) -> ParsedValue:
     """The typed value of ``name`` in ``unit``. Raises BadInputError if it is not positive or its unit is unknown or wrong."""
     number = _read(name, typed if isinstance(typed, str) else _text(name, typed), unit)
     if number.value <= 0:
@@ -59,7 +59,7 @@ def read(name: str, typed: Typed, unit: str, *, whole: bool = False) -> Read:
     return number
 
 
-def _meant(typed: Read) -> str:
+def _meant(typed: ParsedValue) -> str:
     if 2 <= typed.value <= 100 and not typed.suffix:
         return f"did you mean {float(typed.value / 100):g}, or {float(typed.value):g}%?"
     return "give a share above 0, at most 1 or 100%"
@@ -74,7 +74,7 @@ def _text(name: str, typed: int | float | Fraction) -> str:
     return str(typed)
 
 
-def _read(name: str, text: str, unit: str) -> Read:
+def _read(name: str, text: str, unit: str) -> ParsedValue:
     text = text.strip()
     if len(text) > _LONGEST:
         raise BadInputError(f"{name} = {_clip(text)} is too long for a number")
@@ -91,7 +91,7 @@ def _read(name: str, text: str, unit: str) -> Read:
     if text.lstrip("+-").startswith("$"):  # $5M is 5M$, and $2/h is 2$/h
         suffix = f"{suffix}$" if suffix.isalpha() else f"${suffix}"
     value = -value if match["sign"] == "-" else value
-    return Read(value * _factor(name, text, suffix, unit, value), suffix)
+    return ParsedValue(value * _factor(name, text, suffix, unit, value), suffix)
 
 
 def _divided(name: str, text: str, value: Fraction, below: int) -> Fraction:

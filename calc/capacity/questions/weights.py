@@ -21,7 +21,7 @@ _LOOKUPS = ("aten.embedding.default", "aten.index.Tensor", "aten.index_select.de
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class WeightRead:
     """``kept`` bytes of one place, of which a token reads a ``share``."""
 
     site: str
@@ -33,7 +33,7 @@ class Read:
 class Weights:
     """All weights in one number format, place by place."""
 
-    places: tuple[Read, ...]
+    places: tuple[WeightRead, ...]
 
     @property
     def kept(self) -> int:
@@ -41,7 +41,7 @@ class Weights:
         return sum(place.kept for place in self.places)
 
     @property
-    def partial(self) -> tuple[Read, ...]:
+    def partial(self) -> tuple[WeightRead, ...]:
         """Places of which a token reads only a part: the experts."""
         return tuple(place for place in self.places if 0 < place.share < 1)
 
@@ -66,7 +66,7 @@ class InUse:
 
         shares = self._shares()
         lines = weights(self.graph, self.derivation, self.sizes, name).lines
-        return Weights(tuple(Read(line.what, line.value, shares[line.what]) for line in lines))
+        return Weights(tuple(WeightRead(line.what, line.value, shares[line.what]) for line in lines))
 
     @property
     def flops(self) -> int:

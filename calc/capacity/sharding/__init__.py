@@ -10,7 +10,7 @@ from calc.capacity.sharding.account import Account as Account
 from calc.capacity.sharding.account import account as account
 from calc.capacity.sharding.layout import Layout as Layout
 from calc.capacity.sharding.layout import layout_of as layout_of
-from calc.capacity.sharding.model import Model as Model
+from calc.capacity.sharding.model import ShardedModel as ShardedModel
 from calc.capacity.sharding.model import decoder as decoder
 from calc.capacity.sharding.state import State as State
 from calc.capacity.sharding.state import state_of as state_of

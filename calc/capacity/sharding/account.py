@@ -12,18 +12,18 @@ from fractions import Fraction
 from typing import Any
 
 from calc.capacity.sharding.communication import Collective, collectives, stream
-from calc.capacity.sharding.conditions import Condition, require
+from calc.capacity.sharding.conditions import Constraint, require
 from calc.capacity.sharding.layout import LETTERS, MEANINGS, UNITS, Layout
 from calc.capacity.sharding.memory import KINDS, TOTAL, memory
-from calc.capacity.sharding.model import Model
-from calc.capacity.sharding.parts import Choice, stages_of
+from calc.capacity.sharding.model import ShardedModel
+from calc.capacity.sharding.parts import LayoutChoice, stages_of
 from calc.capacity.sharding.state import State
 from calc.capacity.sharding.temporaries import AT_LOSS
 from calc.capacity.sharding.timing import NOTES, Machine, step_lines, time_lines
 from calc.dimensions import MEANINGS as DIMENSIONS
 from calc.errors import BadInputError
 from calc.symbolic.exact import evaluate_text
-from calc.symbolic.worked import Given, Line, Reckoning
+from calc.symbolic.worked import Reckoning, WorkedInput, WorkedStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,11 @@ class Stage:
 class Account:
     """A layout with its memory and traffic. ``step`` is the time of a step if a machine is given."""
 
-    model: Model
+    model: ShardedModel
     layout: Layout
     state: State
     machine: Machine | None
-    conditions: tuple[Condition, ...]
+    conditions: tuple[Constraint, ...]
     stages: tuple[Stage, ...]
     step: Reckoning | None
 
@@ -108,16 +108,16 @@ class Account:
         return UNSURE if self.model.moments else KEPT_UNSURE
 
 
-def choice_of(layout: Layout, layers: int) -> Choice:
+def choice_of(layout: Layout, layers: int) -> LayoutChoice:
     """The choices of a layout that select its expressions."""
     uneven = layout.pipeline > 1 and layers % (layout.pipeline * layout.interleave) > 0
-    return Choice(
+    return LayoutChoice(
         layout.axes, layout.zero, layout.sequence, layout.checkpointing, layout.exchange, layout.interleave > 1, uneven,
         stages_of(layout.pipeline), layout.rank > 0,
     )  # fmt: skip
 
 
-def account(model: Model, layout: Layout, state: State, machine: Machine | None = None) -> Account:
+def account(model: ShardedModel, layout: Layout, state: State, machine: Machine | None = None) -> Account:
     """The account of the layout. Raises BadInputError with the condition that fails."""
     satisfied = require(model, layout)
     choice = choice_of(layout, model.values.get("L", 1))
@@ -126,10 +126,11 @@ def account(model: Model, layout: Layout, state: State, machine: Machine | None 
     step = None
     if machine is not None and not model.only_data:
         timed = [
-            Given(f"t{n}", stage.reckoning["ts"], "s", f"a step of the {stage.name} stage", _OF_STAGE) for n, stage in enumerate(stages, 1)
+            WorkedInput(f"t{n}", stage.reckoning["ts"], "s", f"a step of the {stage.name} stage", _OF_STAGE)
+            for n, stage in enumerate(stages, 1)
         ]
         timed += [
-            Given(f"d{n}", stage.reckoning["td"], "s", f"data traffic of the {stage.name} stage", _OF_STAGE)
+            WorkedInput(f"d{n}", stage.reckoning["td"], "s", f"data traffic of the {stage.name} stage", _OF_STAGE)
             for n, stage in enumerate(stages, 1)
         ]
         letters = [g for g in givens if g.letter in ("p", "v", "m", "B", "T", "n", "t", "c", "x")]
@@ -137,12 +138,14 @@ def account(model: Model, layout: Layout, state: State, machine: Machine | None 
     return Account(model, layout, state, machine, satisfied, stages, step)
 
 
-def _stage(model: Model, choice: Choice, stage: str, givens: Sequence[Given], state: State, machine: Machine | None) -> Stage:
+def _stage(
+    model: ShardedModel, choice: LayoutChoice, stage: str, givens: Sequence[WorkedInput], state: State, machine: Machine | None
+) -> Stage:
     traffic = collectives(model, choice, stage)
     lines = [*memory(model, choice, stage, state)]
     if not model.only_data:
         lines.append(stream(model, choice))
-    lines += [Line(c.letter, c.sent, "bytes", f"sent for {c.axis}, {c.kind}", c.because) for c in traffic]
+    lines += [WorkedStep(c.letter, c.sent, "bytes", f"sent for {c.axis}, {c.kind}", c.because) for c in traffic]
     if machine is not None and not model.only_data:
         lines += time_lines(model, choice, stage, traffic)
         givens = (*givens, *machine.givens)
@@ -152,15 +155,17 @@ def _stage(model: Model, choice: Choice, stage: str, givens: Sequence[Given], st
     return Stage(stage, done, sent)
 
 
-def _givens(model: Model, layout: Layout, state: State) -> tuple[Given, ...]:
+def _givens(model: ShardedModel, layout: Layout, state: State) -> tuple[WorkedInput, ...]:
     sizes = [
-        Given(name, Fraction(value), "", DIMENSIONS.get(name, f"dimension {name}"), model.name)
+        WorkedInput(name, Fraction(value), "", DIMENSIONS.get(name, f"dimension {name}"), model.name)
         for name, value in model.values.items()
         if name != "B"
     ]
-    ranks = [Given(letter, Fraction(getattr(layout, name)), UNITS[name], MEANINGS[name], "the layout") for name, letter in LETTERS.items()]
+    ranks = [
+        WorkedInput(letter, Fraction(getattr(layout, name)), UNITS[name], MEANINGS[name], "the layout") for name, letter in LETTERS.items()
+    ]
     number = Fraction(layout.batch, layout.replicas * layout.micro)
-    micros = Given("m", number, "micro-batches", "micro-batches of a step, on each data rank", "B/(n*x*b)")
+    micros = WorkedInput("m", number, "micro-batches", "micro-batches of a step, on each data rank", "B/(n*x*b)")
     sizes_of = {
         "w": ("weights", state.weights),
         "q": ("gradients", state.gradients),
@@ -169,12 +174,14 @@ def _givens(model: Model, layout: Layout, state: State) -> tuple[Given, ...]:
     }
     if state.counter:
         sizes_of["j"] = ("step counters of a tensor, not", state.counter)
-    formats = [Given(letter, Fraction(size), "bytes", f"{what} of a parameter", state.source) for letter, (what, size) in sizes_of.items()]
-    rank = [Given("r", Fraction(layout.rank), "", "number of the rank among those that share", "the layout")] if layout.rank else []
+    formats = [
+        WorkedInput(letter, Fraction(size), "bytes", f"{what} of a parameter", state.source) for letter, (what, size) in sizes_of.items()
+    ]
+    rank = [WorkedInput("r", Fraction(layout.rank), "", "number of the rank among those that share", "the layout")] if layout.rank else []
     return (*sizes, *ranks, *rank, micros, *formats)
 
 
-def worked(name: str, givens: Sequence[Given], lines: Sequence[Line], notes: Sequence[str] = ()) -> Reckoning:
+def worked(name: str, givens: Sequence[WorkedInput], lines: Sequence[WorkedStep], notes: Sequence[str] = ()) -> Reckoning:
     """The lines one after another, where they round up and take remainders."""
     values: dict[str, Any] = {g.letter: _plain(g.value) for g in givens}
     done = []
@@ -183,7 +190,7 @@ def worked(name: str, givens: Sequence[Given], lines: Sequence[Line], notes: Seq
             raise BadInputError(f"{name}: {line.letter} stands for two things")
         value = evaluate_text(line.expr, values)
         values[line.letter] = _plain(value)
-        done.append(Line(line.letter, line.expr, line.unit, line.meaning, line.because, value))
+        done.append(WorkedStep(line.letter, line.expr, line.unit, line.meaning, line.because, value))
     return Reckoning(name, tuple(givens), tuple(done), tuple(notes))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calc.errors import NapkinError
-from calc.symbolic.worked import Line
+from calc.symbolic.worked import WorkedStep
 
 Array = NDArray[Any]
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -89,7 +89,7 @@ class Sheet:
         self._done: dict[tuple[str, tuple[int, ...]], tuple[int, Any]] = {}
         self._numbers = {name: number for number, name in enumerate(given)}
 
-    def work(self, lines: Sequence[Line], given: Mapping[str, tuple[int, Any]] | None = None) -> dict[str, tuple[int, Any]]:
+    def work(self, lines: Sequence[WorkedStep], given: Mapping[str, tuple[int, Any]] | None = None) -> dict[str, tuple[int, Any]]:
         """Each line's number and value by its letter. ``given`` are further letters, from lines worked out before."""
         worked = {name: (number, self._given[name]) for name, number in self._numbers.items()} | dict(given or {})
         for line in lines:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from calc.capacity.sharding.layout import AGAIN, BLOCK, OFF, RING
 from calc.capacity.sharding.memory import groups_of, shares
-from calc.capacity.sharding.model import FIRST, LAST, WHOLE, Model
-from calc.capacity.sharding.parts import INNER, ONLY, Choice, elements, passed, product, total
-from calc.symbolic.worked import Line
+from calc.capacity.sharding.model import FIRST, LAST, WHOLE, ShardedModel
+from calc.capacity.sharding.parts import INNER, ONLY, LayoutChoice, elements, passed, product, total
+from calc.symbolic.worked import WorkedStep
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND = "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "point to point"
 _FP32 = 4  # bytes: gradients that are added up on the way round
@@ -45,7 +45,7 @@ class Collective:
         return f"{_ROUNDS[self.kind]}({self.over} - 1)/{_ranks(self.over)}*{product(self.payload)}"
 
 
-def collectives(model: Model, choice: Choice, stage: str) -> tuple[Collective, ...]:
+def collectives(model: ShardedModel, choice: LayoutChoice, stage: str) -> tuple[Collective, ...]:
     """All traffic of a device of this stage. Expressions rest on the lines of ``memory`` (l, Nl, Sl, …) and on Y, the stream."""
     traffic: list[Collective] = []
     if not model.only_data:
@@ -54,12 +54,12 @@ def collectives(model: Model, choice: Choice, stage: str) -> tuple[Collective, .
     return (*traffic, *_data(model, choice, stage))
 
 
-def stream(model: Model, choice: Choice) -> Line:
+def stream(model: ShardedModel, choice: LayoutChoice) -> WorkedStep:
     """The bytes that pass from layer to layer, of which most traffic is a multiple."""
-    return Line("Y", passed(model, choice), "bytes", "stream of a micro-batch", "one tensor passes from a layer to the next")
+    return WorkedStep("Y", passed(model, choice), "bytes", "stream of a micro-batch", "one tensor passes from a layer to the next")
 
 
-def _tensor(model: Model, choice: Choice, stage: str) -> list[Collective]:
+def _tensor(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Collective]:
     """Two all-reduces of a layer forward and two backward; divided along the sequence, each is a gathering and a scattering."""
     if not choice.has("t"):
         return []
@@ -91,7 +91,7 @@ def _tensor(model: Model, choice: Choice, stage: str) -> list[Collective]:
     return traffic
 
 
-def _whole_vectors(model: Model, choice: Choice, stage: str) -> list[Collective]:
+def _whole_vectors(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Collective]:
     """Norms and such are whole on each tensor rank, each of which has seen its part of the stream only."""
     groups = {name: [t for t in tensors if t.divided == WHOLE] for name, tensors in groups_of(model, choice, stage).items()}
     parts = [product("l", elements(groups[name], choice)) for name in ("l", "e") if groups.get(name)]
@@ -108,7 +108,7 @@ def _beside(ends: int) -> str:
     return "; at the embedding and at the head" if ends == 2 else "; at this end of the model" if ends else ""
 
 
-def _context(model: Model, choice: Choice, stage: str) -> list[Collective]:
+def _context(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Collective]:
     """Keys and values go round (ring attention), or are gathered; backward they do so again, and their gradients go back.
 
     A ring's gradients are summed from rank to rank, in fp32 as torch's context parallelism has them by default, and ring-flash-attention
@@ -130,12 +130,12 @@ def _context(model: Model, choice: Choice, stage: str) -> list[Collective]:
     ]
 
 
-def _runs(choice: Choice) -> int:
+def _runs(choice: LayoutChoice) -> int:
     """How often a layer's exchange runs: forward, backward, and forward again where the layer does."""
     return 3 if choice.checkpointing == BLOCK else 2
 
 
-def _expert(model: Model, choice: Choice, stage: str) -> list[Collective]:
+def _expert(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Collective]:
     """Rows go to their experts and back, forward and backward: balanced, so that each rank gets as many as it sends."""
     if not choice.has("x"):
         return []
@@ -145,7 +145,7 @@ def _expert(model: Model, choice: Choice, stage: str) -> list[Collective]:
     return [Collective("Cx", ALL_TO_ALL, "expert", "x", payload, "to the experts and back, forward and backward; a token goes e times")]
 
 
-def _pipeline(model: Model, choice: Choice, stage: str) -> list[Collective]:
+def _pipeline(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Collective]:
     """Each piece sends its result on, and the gradient of its argument back."""
     if stage == ONLY:
         return []
@@ -166,7 +166,7 @@ def _pipeline(model: Model, choice: Choice, stage: str) -> list[Collective]:
     return traffic
 
 
-def _data(model: Model, choice: Choice, stage: str) -> list[Collective]:
+def _data(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Collective]:
     """Gradients are added up among the ranks that have the same weights; ZeRO scatters them and gathers weights."""
     traffic: list[Collective] = []
     groups = [("d", choice.ranks("n", "c", "x"), False)]
@@ -178,7 +178,7 @@ def _data(model: Model, choice: Choice, stage: str) -> list[Collective]:
     return traffic
 
 
-def _of_group(model: Model, choice: Choice, stage: str, letter: str, over: str, experts: bool) -> list[Collective]:
+def _of_group(model: ShardedModel, choice: LayoutChoice, stage: str, letter: str, over: str, experts: bool) -> list[Collective]:
     shared = shares(choice)
     letter_of = "S" if shared else "N"
     groups = groups_of(model, choice, stage)
@@ -211,7 +211,7 @@ def _ranks(over: str) -> str:
     return over if over.isalnum() else f"({over})"
 
 
-def extent(axis: str, choice: Choice) -> str:
+def extent(axis: str, choice: LayoutChoice) -> str:
     """How many neighbouring devices a group of this kind spans, ranks placed in the order tensor, expert, context, data, pipeline."""
     letters = {"tensor": ("t",), "expert": ("t", "x"), "context": ("t", "x", "c"), "data": ("t", "x", "c", "n")}.get(axis)
     if letters is None:

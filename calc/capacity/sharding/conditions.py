@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from calc.capacity.sharding.layout import Layout
-from calc.capacity.sharding.model import Model
+from calc.capacity.sharding.model import ShardedModel
 from calc.errors import BadInputError
 from calc.symbolic.exact import holds
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class Constraint:
     """``expr`` must hold. ``otherwise`` says what is wrong and what helps, with ``{letters}`` for their values."""
 
     expr: str
@@ -28,37 +28,37 @@ class Condition:
 
 _UNEVEN = "Mod(L, p*v) == 0 or (v == 1 and p > 1 and Mod(L + 2, p) == 0) or (v > 1 and Mod(L + 2, p*v) == 0)"
 _EVERYWHERE = (
-    Condition("Mod(B, n*x*b) == 0", "each data rank takes whole micro-batches",
+    Constraint("Mod(B, n*x*b) == 0", "each data rank takes whole micro-batches",
               "batch = {B} sequences are no micro-batches of {b} on each of {n}*{x} data and expert ranks: give a multiple of {n}*{x}*{b}"),
 )  # fmt: skip
 _DECODER = (
-    Condition("Mod(h, t) == 0", "a tensor rank has whole heads", "tensor = {t} does not divide the {h} heads: use a divisor of {h}"),
-    Condition("Mod(f, t) == 0", "columns of the feed-forward are divided evenly",
+    Constraint("Mod(h, t) == 0", "a tensor rank has whole heads", "tensor = {t} does not divide the {h} heads: use a divisor of {h}"),
+    Constraint("Mod(f, t) == 0", "columns of the feed-forward are divided evenly",
               "tensor = {t} does not divide the feed-forward width {f}: use a divisor of it"),
-    Condition(_UNEVEN, "every stage has as many layers, or the first and the last one less each",
+    Constraint(_UNEVEN, "every stage has as many layers, or the first and the last one less each",
               "pipeline*interleave = {p}*{v} divides neither the {L} layers nor {L} + 2, with embedding and head in the place of a layer"
               " each: use a divisor of one of them"),
-    Condition("L >= p*v", "every piece of every stage has a layer", "{p}*{v} pieces are more than the {L} layers: use fewer stages"),
-    Condition("v == 1 or p > 1", "only stages of a pipeline interleave", "interleave = {v} needs a pipeline: give pipeline=2 or more"),
-    Condition("v == 1 or Mod(B, n*x*b*p) == 0", "interleaved stages take micro-batches in rounds of p",
+    Constraint("L >= p*v", "every piece of every stage has a layer", "{p}*{v} pieces are more than the {L} layers: use fewer stages"),
+    Constraint("v == 1 or p > 1", "only stages of a pipeline interleave", "interleave = {v} needs a pipeline: give pipeline=2 or more"),
+    Constraint("v == 1 or Mod(B, n*x*b*p) == 0", "interleaved stages take micro-batches in rounds of p",
               "interleave = {v} needs a multiple of the {p} stages as the number of micro-batches, which {B}/({n}*{x}*{b}) is not"),
-    Condition("Mod(T, c) == 0", "every context rank has as many tokens",
+    Constraint("Mod(T, c) == 0", "every context rank has as many tokens",
               "context = {c} does not divide the {T} tokens of a sequence: use a divisor of it"),
 )  # fmt: skip
-_SEQUENCE = Condition(
+_SEQUENCE = Constraint(
     "Mod(T, c*t) == 0", "every tensor rank has as many tokens of the stream",
     "sequence parallelism among {t} ranks does not divide the {T}/{c} tokens of a rank: use a divisor, or sequence=off",
 )  # fmt: skip
-_KEYS = Condition(
+_KEYS = Constraint(
     "Mod(g, t) == 0 or Mod(t, g) == 0", "key/value heads are divided evenly, or each is on as many ranks",
     "tensor = {t} neither divides the {g} key/value heads nor is a multiple of them: use one that does",
 )  # fmt: skip
-_EXPERTS = Condition(
+_EXPERTS = Constraint(
     "Mod(E, x) == 0", "an expert rank has whole experts", "expert = {x} does not divide the {E} experts: use a divisor of {E}"
 )
 
 
-def conditions(model: Model, sequence: bool) -> tuple[Condition, ...]:
+def conditions(model: ShardedModel, sequence: bool) -> tuple[Constraint, ...]:
     """All conditions on the numbers of a layout of ``model``."""
     if model.only_data:
         return _EVERYWHERE
@@ -79,7 +79,7 @@ def require_devices(layout: Layout, devices: int | None) -> None:
         raise BadInputError(f"{said} = {layout.devices} is not devices = {devices}: the ranks of all kinds multiply to the devices")
 
 
-def require(model: Model, layout: Layout) -> tuple[Condition, ...]:
+def require(model: ShardedModel, layout: Layout) -> tuple[Constraint, ...]:
     """The conditions that hold of this layout; the first that does not is the refusal."""
     _require_kinds(model, layout)
     values = {**model.values, **layout.letters}
@@ -90,7 +90,7 @@ def require(model: Model, layout: Layout) -> tuple[Condition, ...]:
     return required
 
 
-def _require_kinds(model: Model, layout: Layout) -> None:
+def _require_kinds(model: ShardedModel, layout: Layout) -> None:
     """Kinds of parallelism that this model cannot have, whatever the numbers."""
     apart = [name for name in ("tensor", "pipeline", "context", "expert") if getattr(layout, name) > 1]
     if layout.checkpointing != "none":

@@ -28,9 +28,9 @@ from calc.capacity.sharding.model import (  # fmt: skip
     VOCABULARY,
     WHOLE,
     Item,
-    Model,
-    Moment,
-    Tensor,
+    ShardedModel,
+    ShardedTensor,
+    TransientBytes,
 )
 from calc.capacity.sharding.peaks import moments_of, stepped_of
 from calc.derive.result import Derivation, SavedTensor
@@ -44,7 +44,7 @@ _PRODUCTS = ("mm", "addmm", "bmm", "_grouped_mm")
 Monomials = dict[str, Fraction]
 
 
-def model_of(derivation: Derivation, own: Sequence[Tensor] = ()) -> Model:
+def model_of(derivation: Derivation, own: Sequence[ShardedTensor] = ()) -> ShardedModel:
     """The model of a derivation. ``own`` are the module's tensors as they are: all there is where no decoder is recognised."""
     read, because = _decoder_tensors(derivation)
     items, unkept = _items(derivation) if not because else ((), "")
@@ -57,8 +57,8 @@ def model_of(derivation: Derivation, own: Sequence[Tensor] = ()) -> Model:
     if because:
         read, items, tied = (), (_all_kept(derivation),), False
         own = [_counted_out(tensor, derivation.sizes.get("L", 1)) for tensor in own]
-    head = (Tensor("head", "V", "d", LAST, VOCABULARY),) if tied else ()
-    return Model(
+    head = (ShardedTensor("head", "V", "d", LAST, VOCABULARY),) if tied else ()
+    return ShardedModel(
         name=derivation.model,
         values=values,
         tensors=(*read, *head),
@@ -74,12 +74,12 @@ def model_of(derivation: Derivation, own: Sequence[Tensor] = ()) -> Model:
     )
 
 
-def _at_one_end(moments: Iterable[Moment]) -> tuple[Moment, ...]:
+def _at_one_end(moments: Iterable[TransientBytes]) -> tuple[TransientBytes, ...]:
     """Of a model that is not divided into layers: all that is no step of the optimizer belongs to one place."""
     return tuple(moment if moment.where == STEPS else replace(moment, where=LAST) for moment in moments)
 
 
-def _counted_out(tensor: Tensor, layers: int) -> Tensor:
+def _counted_out(tensor: ShardedTensor, layers: int) -> ShardedTensor:
     """A tensor of every layer as so many tensors of the whole."""
     return replace(tensor, where=FIRST, times=tensor.times * layers) if tensor.where == LAYER else tensor
 
@@ -104,7 +104,7 @@ def _monomials(text: str) -> Monomials:
     return coefficients
 
 
-def _decoder_tensors(derivation: Derivation) -> tuple[tuple[Tensor, ...], str]:
+def _decoder_tensors(derivation: Derivation) -> tuple[tuple[ShardedTensor, ...], str]:
     """The tensors, and why there are none (empty if there are)."""
     missing = [name for name in ("L", "d", "h", "k", "f", "V", "T", "B") if name not in derivation.sizes]
     if missing:
@@ -115,7 +115,7 @@ def _decoder_tensors(derivation: Derivation) -> tuple[tuple[Tensor, ...], str]:
     if parts:
         return (), f"its parameters have {parts}: not every layer has the same tensors, as a decoder's have"
     left = dict(whole)
-    all_tensors: list[Tensor] = []
+    all_tensors: list[ShardedTensor] = []
     experts = "E" in derivation.sizes
     for tensors in (_of_heads(left, derivation), _of_feed_forward(left, experts), _of_ends(left), _of_vectors(left)):
         if isinstance(tensors, str):
@@ -128,7 +128,7 @@ def _decoder_tensors(derivation: Derivation) -> tuple[tuple[Tensor, ...], str]:
     return tuple(all_tensors), ""
 
 
-def _is_whole(tensors: Iterable[Tensor], text: str, derivation: Derivation) -> bool:
+def _is_whole(tensors: Iterable[ShardedTensor], text: str, derivation: Derivation) -> bool:
     """Whether the recognized tensors add up to the derived parameters: none is missing or counted twice."""
     each = [f"{t.times}*{t.rows}*{t.rest}{'*E' if t.experts else ''}{'*L' if t.where == LAYER else ''}" for t in tensors]
     difference = f"{' + '.join(each)} - ({text})"
@@ -137,7 +137,7 @@ def _is_whole(tensors: Iterable[Tensor], text: str, derivation: Derivation) -> b
     return not _monomials(difference)
 
 
-def _of_heads(left: Monomials, derivation: Derivation) -> list[Tensor] | str:
+def _of_heads(left: Monomials, derivation: Derivation) -> list[ShardedTensor] | str:
     """Queries, keys, values and the projection behind them, with their biases. ``L*d*d`` is all four where heads make up the width."""
     keys = "g*k" if "g" in derivation.sizes and "L*d*g*k" in left else "h*k"
     if left.pop("L*d*d", 0) == 4:
@@ -149,13 +149,13 @@ def _of_heads(left: Monomials, derivation: Derivation) -> list[Tensor] | str:
             return "queries, keys, values and one projection are not what its attention consists of"
         biases = 3 if left.pop("L*h*k", 0) + left.pop("L*g*k", 0) == 3 else 0
     tensors = [
-        Tensor("queries", "h*k", "d", divided=ROWS),
-        Tensor("keys and values", keys, "d", divided=HEADS, times=2),
-        Tensor("attention output", "d", "h*k", divided=REST),
+        ShardedTensor("queries", "h*k", "d", divided=ROWS),
+        ShardedTensor("keys and values", keys, "d", divided=HEADS, times=2),
+        ShardedTensor("attention output", "d", "h*k", divided=REST),
     ]
     if biases:
-        tensors.append(Tensor("bias of queries", "h*k", "1", divided=ROWS, per_token=False))
-        tensors.append(Tensor("bias of keys and values", keys, "1", divided=HEADS, times=2, per_token=False))
+        tensors.append(ShardedTensor("bias of queries", "h*k", "1", divided=ROWS, per_token=False))
+        tensors.append(ShardedTensor("bias of keys and values", keys, "1", divided=HEADS, times=2, per_token=False))
     return tensors
 
 
@@ -170,44 +170,44 @@ def _biases_of_heads(left: Monomials, derivation: Derivation) -> int:
     return 3
 
 
-def _of_feed_forward(left: Monomials, experts: bool) -> list[Tensor] | str:
+def _of_feed_forward(left: Monomials, experts: bool) -> list[ShardedTensor] | str:
     matrices = left.pop("E*L*d*f" if experts else "L*d*f", 0)
     if matrices not in (2, 3):
         return f"its feed-forward has {matrices} matrices where decoders have 2 or 3"
-    tensors = [Tensor("gate and up" if matrices == 3 else "up", "f", "d", divided=ROWS, times=int(matrices) - 1, experts=experts)]
-    tensors.append(Tensor("down", "d", "f", divided=REST, experts=experts))
+    tensors = [ShardedTensor("gate and up" if matrices == 3 else "up", "f", "d", divided=ROWS, times=int(matrices) - 1, experts=experts)]
+    tensors.append(ShardedTensor("down", "d", "f", divided=REST, experts=experts))
     routers = left.pop("E*L*d", Fraction(0))
     if routers not in (0, 1):
         return f"it has {routers} matrices or vectors of E*d in a layer, where a decoder has one router"
     if routers:
-        tensors.append(Tensor("router", "E", "d"))
+        tensors.append(ShardedTensor("router", "E", "d"))
     biases = left.pop("L*f", Fraction(0))
     if biases:
-        tensors.append(Tensor("bias of up", "f", "1", divided=ROWS, times=int(biases), per_token=False))
+        tensors.append(ShardedTensor("bias of up", "f", "1", divided=ROWS, times=int(biases), per_token=False))
     return tensors
 
 
-def _of_ends(left: Monomials) -> list[Tensor] | str:
+def _of_ends(left: Monomials) -> list[ShardedTensor] | str:
     tables = left.pop("V*d", 0)
     if tables not in (1, 2):
         return f"it has {tables} tables of the vocabulary where decoders have 1 or 2"
-    tensors = [Tensor("embedding", "V", "d", FIRST, VOCABULARY, per_token=False)]
+    tensors = [ShardedTensor("embedding", "V", "d", FIRST, VOCABULARY, per_token=False)]
     if tables == 2:
-        tensors.append(Tensor("head", "V", "d", LAST, VOCABULARY))
+        tensors.append(ShardedTensor("head", "V", "d", LAST, VOCABULARY))
     positions = left.pop("C*d", Fraction(0))
     if positions:
-        tensors.append(Tensor("positions", "C", "d", FIRST, times=int(positions), per_token=False))
+        tensors.append(ShardedTensor("positions", "C", "d", FIRST, times=int(positions), per_token=False))
     return tensors
 
 
-def _of_vectors(left: Monomials) -> list[Tensor]:
+def _of_vectors(left: Monomials) -> list[ShardedTensor]:
     """Norms and the biases of products whose result is whole on each rank."""
     tensors = []
     for name, rows, where in (("L*d", "d", LAYER), ("L*k", "k", LAYER), ("d", "d", LAST)):
         times = left.pop(name, 0)
         if times:
             what = "last norm" if where is LAST else "norms and biases"
-            tensors.append(Tensor(what, rows, "1", where, WHOLE, int(times), per_token=False))
+            tensors.append(ShardedTensor(what, rows, "1", where, WHOLE, int(times), per_token=False))
     return tensors
 
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from calc.capacity.sharding.layout import BLOCK, OFF
-from calc.capacity.sharding.model import EVERY, FIRST, LAST, Item, Model, Tensor
+from calc.capacity.sharding.model import EVERY, FIRST, LAST, Item, ShardedModel, ShardedTensor
 from calc.capacity.sharding.parts import (  # fmt: skip
     EXACT,
     FILLED,
     ONLY,
     WHOLE_RANK,
-    Choice,
+    LayoutChoice,
     at_the_end,
     beside_layers,
     elements,
@@ -37,7 +37,7 @@ from calc.capacity.sharding.parts import (  # fmt: skip
 )
 from calc.capacity.sharding.state import State
 from calc.capacity.sharding.temporaries import temporaries
-from calc.symbolic.worked import Line
+from calc.symbolic.worked import WorkedStep
 
 KINDS: Mapping[str, str] = {
     "weights": "W", "gradients": "Q", "optimizer": "O", "master": "U", "gathered": "H", "unreduced": "J", "activations": "A",
@@ -53,12 +53,12 @@ _DIVIDED = "each matrix is divided along its columns or rows, each vector that g
 _CUT = "each tensor's rows in as many equal pieces as ranks have it, the last ones filled up (FSDP2)"
 
 
-def shares(choice: Choice) -> bool:
+def shares(choice: LayoutChoice) -> bool:
     """Whether ZeRO shards anything in this layout."""
     return choice.zero > 0 and choice.ranks("n", "c", "x") != "1"
 
 
-def memory(model: Model, choice: Choice, stage: str, state: State) -> tuple[Line, ...]:
+def memory(model: ShardedModel, choice: LayoutChoice, stage: str, state: State) -> tuple[WorkedStep, ...]:
     """The lines of one stage. The last is the total; those of ``KINDS`` that are there add up to it."""
     kept_always = (*_parameters(model, choice, stage), *_state(model, choice, stage, state))
     transient = _transient(model, choice, stage)
@@ -66,11 +66,11 @@ def memory(model: Model, choice: Choice, stage: str, state: State) -> tuple[Line
     passing = temporaries(model, choice, stage, state, shares(choice))
     there = {line.letter for line in (*kept_always, *transient, *activations, *passing)}
     kinds = [letter for letter in KINDS.values() if letter in there]
-    whole = Line(TOTAL, total(kinds), "bytes", *_together(model))
+    whole = WorkedStep(TOTAL, total(kinds), "bytes", *_together(model))
     return (*kept_always, *transient, *activations, *passing, whole)
 
 
-def _together(model: Model) -> tuple[str, str]:
+def _together(model: ShardedModel) -> tuple[str, str]:
     """The meaning and the reason of the sum."""
     when = "at the moment when the most micro-batches are under way"
     if model.moments:
@@ -78,8 +78,8 @@ def _together(model: Model) -> tuple[str, str]:
     return "what is kept", f"{when}; temporaries are not counted"
 
 
-def _parameters(model: Model, choice: Choice, stage: str) -> list[Line]:
-    lines = [] if model.only_data else [Line("l", layers(choice, stage), "layers", "layers of this stage", _stage_words(choice))]
+def _parameters(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[WorkedStep]:
+    lines = [] if model.only_data else [WorkedStep("l", layers(choice, stage), "layers", "layers of this stage", _stage_words(choice))]
     lines += _counted(model, choice, stage, "N")
     if shares(choice):
         lines += _counted(model, choice, stage, "S", FILLED)
@@ -91,20 +91,20 @@ def _parameters(model: Model, choice: Choice, stage: str) -> list[Line]:
 _OF_RANK = {WHOLE_RANK: "a rank", FILLED: "a rank's share", EXACT: "the share of rank r"}
 
 
-def _counted(model: Model, choice: Choice, stage: str, letter: str, how: str = WHOLE_RANK) -> list[Line]:
+def _counted(model: ShardedModel, choice: LayoutChoice, stage: str, letter: str, how: str = WHOLE_RANK) -> list[WorkedStep]:
     """Elements of a layer, of its experts, of what is outside of layers, and of all."""
     why = {FILLED: _CUT, EXACT: "without the filling: the last ranks have fewer rows, or none"}.get(how, _DIVIDED)
     what = _OF_RANK[how]
     groups = groups_of(model, choice, stage)
     words = {"l": "of a layer", "e": "of a layer's experts", "o": "outside of the layers"}
     lines = [
-        Line(f"{letter}{name}", elements(tensors, choice, how), "elements", f"{words[name]}, on {what}", why)
+        WorkedStep(f"{letter}{name}", elements(tensors, choice, how), "elements", f"{words[name]}, on {what}", why)
         for name, tensors in groups.items()
     ]
-    return [*lines, Line(letter, whole_of(groups, letter), "elements", f"parameters of {what}", "layers and what is outside")]
+    return [*lines, WorkedStep(letter, whole_of(groups, letter), "elements", f"parameters of {what}", "layers and what is outside")]
 
 
-def groups_of(model: Model, choice: Choice, stage: str) -> dict[str, list[Tensor]]:
+def groups_of(model: ShardedModel, choice: LayoutChoice, stage: str) -> dict[str, list[ShardedTensor]]:
     """The tensors of a stage: of a layer (l), of its experts (e), outside of the layers (o)."""
     tensors = parameters(model, choice)
     if model.only_data:
@@ -118,13 +118,13 @@ def whole_of(groups: Mapping[str, object], letter: str) -> str:
     return total([*([product("l", layer)] if layer != "0" else []), *([f"{letter}o"] if "o" in groups else [])])
 
 
-def _stage_words(choice: Choice) -> str:
+def _stage_words(choice: LayoutChoice) -> str:
     if not choice.has("p"):
         return "all: there is one stage"
     return "L + 2 are divided: embedding and head take the place of a layer each" if choice.uneven else "divided evenly"
 
 
-def _state(model: Model, choice: Choice, stage: str, state: State) -> list[Line]:
+def _state(model: ShardedModel, choice: LayoutChoice, stage: str, state: State) -> list[WorkedStep]:
     by = {number: "S" if shares(choice) and choice.zero >= number else "N" for number in (1, 2, 3)}
     exact = "Z" if choice.ranked and by[1] == "S" else by[1]
     lines = []
@@ -133,17 +133,17 @@ def _state(model: Model, choice: Choice, stage: str, state: State) -> list[Line]
         groups = {name: total(times(t, choice) for t in tensors) for name, tensors in groups_of(model, choice, stage).items()}
         layer = total(groups[name] for name in ("l", "e") if name in groups)
         number = total([*([product("l", layer)] if layer != "0" else []), *([groups["o"]] if "o" in groups else [])])
-        lines.append(Line("K", number, "tensors", "parameter tensors of a rank", "each has step counters of its own"))
+        lines.append(WorkedStep("K", number, "tensors", "parameter tensors of a rank", "each has step counters of its own"))
         counters = " + j*K"
     lines += [
-        Line("W", f"w*{by[3]}", "bytes", "weights", "w bytes each" + _divided(by[3])),
-        Line("Q", f"q*{by[2]}", "bytes", "gradients", "q bytes each" + _divided(by[2])),
-        Line(
+        WorkedStep("W", f"w*{by[3]}", "bytes", "weights", "w bytes each" + _divided(by[3])),
+        WorkedStep("Q", f"q*{by[2]}", "bytes", "gradients", "q bytes each" + _divided(by[2])),
+        WorkedStep(
             "O", f"o*{exact}{counters}", "bytes", "optimizer state", "o bytes each" + _divided(by[1]) + (", j a tensor" if counters else "")
         ),
     ]
     if state.master:
-        lines.append(Line("U", f"u*{exact}", "bytes", "master weights", "u bytes each" + _divided(by[1])))
+        lines.append(WorkedStep("U", f"u*{exact}", "bytes", "master weights", "u bytes each" + _divided(by[1])))
     return lines
 
 
@@ -151,7 +151,7 @@ def _divided(by: str) -> str:
     return ", of the rank's share" if by == "S" else ", whole on each data rank"
 
 
-def _transient(model: Model, choice: Choice, stage: str) -> list[Line]:
+def _transient(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[WorkedStep]:
     """What stages 2 and 3 hold whole for a moment, layer by layer; all of a model without layers is one unit."""
     if not shares(choice) or choice.zero < 2 or not model.items:  # without items, what the parts of a model are is not known
         return []
@@ -161,23 +161,23 @@ def _transient(model: Model, choice: Choice, stage: str) -> list[Line]:
     if choice.zero == 3:
         gathered = "w*N" if model.only_data else f"w*(N - Max(0, l - 2)*{product(layer)})"
         why = "a layer is whole while it runs, the next one is fetched meanwhile; what is outside of the layers stays"
-        lines.append(Line("H", gathered, "bytes", "weights gathered", why))
+        lines.append(WorkedStep("H", gathered, "bytes", "weights gathered", why))
     units = [unit for unit in (layer, "No" if "o" in groups else "0") if unit != "0"]
     largest = f"Max({', '.join(units)})" if len(units) > 1 else product(units[0])
     lines.append(
-        Line("J", f"q*{largest}", "bytes", "gradients not yet divided", "of the largest unit, before they are summed and scattered")
+        WorkedStep("J", f"q*{largest}", "bytes", "gradients not yet divided", "of the largest unit, before they are summed and scattered")
     )
     return lines
 
 
-def _activations(model: Model, choice: Choice, stage: str) -> list[Line]:
+def _activations(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[WorkedStep]:
     beside = beside_layers(model, stage)
     if model.only_data and not model.items:
         return []
     if model.only_data:
-        return [Line("A", total(on_rank(item, choice) for item in beside), "bytes", "activations", "of the sequences of one rank")]
+        return [WorkedStep("A", total(on_rank(item, choice) for item in beside), "bytes", "activations", "of the sequences of one rank")]
     lines = [
-        Line(
+        WorkedStep(
             "Al",
             total(on_rank(item, choice) for item in kept(model, choice)),
             "bytes",
@@ -188,11 +188,13 @@ def _activations(model: Model, choice: Choice, stage: str) -> list[Line]:
     number, unit = ("l" if stage == ONLY else "i"), "Al"
     if stage != ONLY:
         why = "1F1B: a stage begins as many micro-batches as stages follow it before the first backward comes back"
-        lines.append(Line("i", layers_in_flight(choice, stage), "layers", "layers in flight, each for one micro-batch", why))
+        lines.append(WorkedStep("i", layers_in_flight(choice, stage), "layers", "layers in flight, each for one micro-batch", why))
     if choice.checkpointing == BLOCK:
         divided = choice.has("t") and choice.sequence != OFF
         why = "a layer that runs again keeps its argument"
-        lines.append(Line("Ab", passed(model, choice) + ("/t" if divided else ""), "bytes", "argument of a layer and micro-batch", why))
+        lines.append(
+            WorkedStep("Ab", passed(model, choice) + ("/t" if divided else ""), "bytes", "argument of a layer and micro-batch", why)
+        )
         unit = "Ab"
     parts = [f"{number}*{unit}", *(["Al"] if unit == "Ab" else [])]
     shorter = fewer(choice) if choice.uneven and stage in (FIRST, LAST) else ""
@@ -200,7 +202,7 @@ def _activations(model: Model, choice: Choice, stage: str) -> list[Line]:
         items = [on_rank(item, choice) for item in beside if of(item)]
         if items:
             lines.append(
-                Line(letter, total(items), "bytes", f"{what}, of a micro-batch", "inputs, tables, the last norm, the head, the loss")
+                WorkedStep(letter, total(items), "bytes", f"{what}, of a micro-batch", "inputs, tables, the last norm, the head, the loss")
             )
             parts.append(
                 _at_the_end(choice, stage, letter, f"z*{unit}" if shorter else "")
@@ -208,8 +210,10 @@ def _activations(model: Model, choice: Choice, stage: str) -> list[Line]:
                 else product(pieces(choice, stage), letter)
             )
     if shorter:
-        lines.append(Line("z", shorter, "layers", "that the piece at this end has fewer", "embedding or head takes the place of a layer"))
-    lines.append(Line("A", total(parts), "bytes", "activations", "of all micro-batches under way"))
+        lines.append(
+            WorkedStep("z", shorter, "layers", "that the piece at this end has fewer", "embedding or head takes the place of a layer")
+        )
+    lines.append(WorkedStep("A", total(parts), "bytes", "activations", "of all micro-batches under way"))
     return lines
 
 
@@ -221,12 +225,12 @@ def _every(item: Item) -> bool:
     return item.where == EVERY
 
 
-def _at_the_end(choice: Choice, stage: str, letter: str, less: str) -> str:
+def _at_the_end(choice: LayoutChoice, stage: str, letter: str, less: str) -> str:
     """What the piece at an end of the model has more, and less, than others, at the fuller of two moments."""
     candidates = [product(number, f"{letter} - {less}" if less else letter) for number in at_the_end(choice, stage)]
     return f"Max({', '.join(candidates)})" if len(candidates) > 1 else candidates[0]
 
 
-def _kept_words(choice: Choice) -> str:
+def _kept_words(choice: LayoutChoice) -> str:
     words = {"none": "what its backward needs", "attention": "what its backward needs, without scores, which are made again"}
     return words.get(choice.checkpointing, "of the one layer that runs again at a time")

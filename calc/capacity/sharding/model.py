@@ -21,7 +21,7 @@ DIVIDED, STREAM, GATHERED, SAME = "divided", "stream", "gathered", "same"
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class ShardedTensor:
     """``times`` parameter tensors of ``rows`` (their first side) by ``rest``; ``per_token`` if each token is multiplied with it."""
 
     what: str
@@ -47,7 +47,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TransientBytes:
     """Bytes that are there for a moment only, beside what is kept: ``parts`` are ``(expression, how it is divided)``, and add up.
 
     ``where``: in a layer, at an end, or as the optimizer ``STEPS``, when nothing is kept any more. ``beside_all``: all that is kept is
@@ -61,7 +61,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ShardedModel:
     """A model as it is divided. ``only_data`` says why nothing but its batch and its state can be, where that is so.
 
     ``own`` are the module's tensors as they are, which count where none is divided by columns.
@@ -72,16 +72,16 @@ class Model:
 
     name: str
     values: Mapping[str, int]
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[ShardedTensor, ...]
     items: tuple[Item, ...]
     source: str
     attention: str = "fused"
     element: int = 2
     tied: bool = False
     only_data: str = ""
-    own: tuple[Tensor, ...] = ()
+    own: tuple[ShardedTensor, ...] = ()
     notes: tuple[str, ...] = ()
-    moments: tuple[Moment, ...] = ()
+    moments: tuple[TransientBytes, ...] = ()
     stepped: tuple[int, int] | None = None
 
     @property
@@ -95,7 +95,7 @@ _KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198), section 4"
 
 def decoder(
     sizes: Mapping[str, int], *, gated: bool = True, bias: bool = False, tied: bool = False, dropout: bool = False, attention: str = "fused"
-) -> Model:
+) -> ShardedModel:
     """A decoder of pre-norm blocks from its letters: L, d, h, V, T, and where they differ from the usual g, k, f; C with learned positions;
     E and e with experts. What its backward keeps is the published account, in 2-byte numbers."""
     values = _completed(sizes, gated)
@@ -103,7 +103,9 @@ def decoder(
     items = (*_kept_by_attention(attention, dropout), *_kept_by_feed_forward(values, gated, dropout), *_kept_at_ends(dropout, bias))
     kind = f"{'gated' if gated else 'plain'} feed-forward{', biases' if bias else ''}, {'one table' if tied else 'a head of its own'}"
     source = f"published account: {_KORTHIKANTI}; {kind}"
-    return Model("decoder", values, tensors, items, source, attention, tied=tied, moments=_moments(values, gated, attention, dropout))
+    return ShardedModel(
+        "decoder", values, tensors, items, source, attention, tied=tied, moments=_moments(values, gated, attention, dropout)
+    )
 
 
 def _completed(sizes: Mapping[str, int], gated: bool) -> dict[str, int]:
@@ -126,43 +128,43 @@ def _completed(sizes: Mapping[str, int], gated: bool) -> dict[str, int]:
     return completed
 
 
-def _attention(bias: bool) -> list[Tensor]:
+def _attention(bias: bool) -> list[ShardedTensor]:
     tensors = [
-        Tensor("queries", "h*k", "d", divided=ROWS),
-        Tensor("keys and values", "g*k", "d", divided=HEADS, times=2),
-        Tensor("attention output", "d", "h*k", divided=REST),
+        ShardedTensor("queries", "h*k", "d", divided=ROWS),
+        ShardedTensor("keys and values", "g*k", "d", divided=HEADS, times=2),
+        ShardedTensor("attention output", "d", "h*k", divided=REST),
     ]
     if bias:
         tensors += [_bias("queries", "h*k", ROWS), _bias("keys and values", "g*k", HEADS, 2), _bias("attention output", "d")]
     return tensors
 
 
-def _bias(of: str, rows: str, divided: str = WHOLE, times: int = 1) -> Tensor:
-    return Tensor(f"bias of {of}", rows, "1", divided=divided, times=times, per_token=False)
+def _bias(of: str, rows: str, divided: str = WHOLE, times: int = 1) -> ShardedTensor:
+    return ShardedTensor(f"bias of {of}", rows, "1", divided=divided, times=times, per_token=False)
 
 
-def _norms(bias: bool) -> list[Tensor]:
-    return [Tensor("norms", "d", "1", times=4 if bias else 2, per_token=False)]
+def _norms(bias: bool) -> list[ShardedTensor]:
+    return [ShardedTensor("norms", "d", "1", times=4 if bias else 2, per_token=False)]
 
 
-def _feed_forward(values: Mapping[str, int], gated: bool, bias: bool) -> list[Tensor]:
+def _feed_forward(values: Mapping[str, int], gated: bool, bias: bool) -> list[ShardedTensor]:
     experts = "E" in values
     of = "experts' " if experts else ""
-    tensors = [Tensor(f"{of}gate and up" if gated else f"{of}up", "f", "d", divided=ROWS, times=2 if gated else 1, experts=experts)]
-    tensors.append(Tensor(f"{of}down", "d", "f", divided=REST, experts=experts))
+    tensors = [ShardedTensor(f"{of}gate and up" if gated else f"{of}up", "f", "d", divided=ROWS, times=2 if gated else 1, experts=experts)]
+    tensors.append(ShardedTensor(f"{of}down", "d", "f", divided=REST, experts=experts))
     if experts:
-        tensors.append(Tensor("router", "E", "d"))
+        tensors.append(ShardedTensor("router", "E", "d"))
     if bias and not experts:
         tensors += [_bias("up", "f", ROWS, 2 if gated else 1), _bias("down", "d")]
     return tensors
 
 
-def _ends(values: Mapping[str, int], bias: bool, tied: bool) -> list[Tensor]:
-    tensors = [Tensor("embedding", "V", "d", FIRST, VOCABULARY, per_token=False)]
+def _ends(values: Mapping[str, int], bias: bool, tied: bool) -> list[ShardedTensor]:
+    tensors = [ShardedTensor("embedding", "V", "d", FIRST, VOCABULARY, per_token=False)]
     if "C" in values:
-        tensors.append(Tensor("positions", "C", "d", FIRST, per_token=False))
-    tensors.append(Tensor("last norm", "d", "1", LAST, times=2 if bias else 1, per_token=False))
-    tensors.append(Tensor("head", "V", "d", LAST, VOCABULARY))
+        tensors.append(ShardedTensor("positions", "C", "d", FIRST, per_token=False))
+    tensors.append(ShardedTensor("last norm", "d", "1", LAST, times=2 if bias else 1, per_token=False))
+    tensors.append(ShardedTensor("head", "V", "d", LAST, VOCABULARY))
     return tensors
 
 
@@ -229,7 +231,7 @@ def _kept_at_ends(dropout: bool, bias: bool) -> list[Item]:
 # -- what is there for a moment ---------------------------------------------------------------------------------------------------
 
 
-def _moments(values: Mapping[str, int], gated: bool, attention: str, dropout: bool) -> tuple[Moment, ...]:
+def _moments(values: Mapping[str, int], gated: bool, attention: str, dropout: bool) -> tuple[TransientBytes, ...]:
     """Gradients of what is kept, which the backward makes one after another, in 2-byte numbers; those of the loss in fp32.
 
     Source: torch's ``cross_entropy``, whose backward holds the gradient of the log-probabilities while it makes that of the logits, a new
@@ -239,12 +241,14 @@ def _moments(values: Mapping[str, int], gated: bool, attention: str, dropout: bo
     stream = f"2*B*T*d{times}"
     what = "the gradients of gate and up beside that of their product" if gated else "the gradients before and behind the activation"
     moments = [
-        Moment("the loss: the gradients of log-probabilities and of logits, in fp32", (("8*B*T*V", DIVIDED),), LAST, True),
-        Moment(what, ((f"{6 if gated else 4}*B*T*f{times}", DIVIDED), (stream, SAME)), LAYER),
-        Moment("the gradients of queries, keys, values and of attention's result", (("8*B*T*h*k", DIVIDED),), LAYER),
-        Moment("token ids and targets", (("16*B*T", SAME),), STEPS),
+        TransientBytes("the loss: the gradients of log-probabilities and of logits, in fp32", (("8*B*T*V", DIVIDED),), LAST, True),
+        TransientBytes(what, ((f"{6 if gated else 4}*B*T*f{times}", DIVIDED), (stream, SAME)), LAYER),
+        TransientBytes("the gradients of queries, keys, values and of attention's result", (("8*B*T*h*k", DIVIDED),), LAYER),
+        TransientBytes("token ids and targets", (("16*B*T", SAME),), STEPS),
     ]
     if attention == _MATH:
         noise = 2 if dropout else 0
-        moments.append(Moment("the gradients of scores and of their softmax", ((f"{4 + noise}*B*T*T*h", DIVIDED), (stream, SAME)), LAYER))
+        moments.append(
+            TransientBytes("the gradients of scores and of their softmax", ((f"{4 + noise}*B*T*T*h", DIVIDED), (stream, SAME)), LAYER)
+        )
     return tuple(moments)

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Mapping
 from math import prod
 
-from calc.capacity.sharding.model import FIRST, LAYER, Tensor
+from calc.capacity.sharding.model import FIRST, LAYER, ShardedTensor
 from calc.spec import Spec
 
 
-def own_tensors(spec: Spec, sizes: Mapping[str, int]) -> tuple[Tensor, ...]:
+def own_tensors(spec: Spec, sizes: Mapping[str, int]) -> tuple[ShardedTensor, ...]:
     """The parameter tensors, grouped by name pattern and shape; those that occur L times belong to the layers."""
     from calc.trace.meta_module import bare
 
@@ -27,7 +27,9 @@ def own_buffers(spec: Spec, sizes: Mapping[str, int]) -> int:
     return sum(buffer.numel() * buffer.element_size() for buffer in bare(spec, sizes).buffers())
 
 
-def _tensor(name: str, shape: tuple[int, ...], count: int, layers: int) -> Tensor:
+def _tensor(name: str, shape: tuple[int, ...], count: int, layers: int) -> ShardedTensor:
     rows, rest = (shape[0], prod(shape[1:])) if shape else (1, 1)
     in_layers = "*" in name and layers > 0 and count % layers == 0
-    return Tensor(name, str(rows), str(rest), LAYER if in_layers else FIRST, times=count // layers if in_layers else count, per_token=False)
+    return ShardedTensor(
+        name, str(rows), str(rest), LAYER if in_layers else FIRST, times=count // layers if in_layers else count, per_token=False
+    )

@@ -25,8 +25,8 @@ from calc.capacity.sharding.model import (
     STREAM,
     VOCABULARY,
     Item,
-    Model,
-    Tensor,
+    ShardedModel,
+    ShardedTensor,
 )
 
 # Stages of a pipeline that differ: the first, one in the middle (the second), the last; or the one there is.
@@ -34,7 +34,7 @@ INNER, ONLY = "inner", "only"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class LayoutChoice:
     """What decides which expressions hold: all that is no number in them. ``axes`` are the letters of kinds that divide something."""
 
     axes: frozenset[str]
@@ -95,7 +95,7 @@ def _flat(text: str) -> str:
 # -- parameters -------------------------------------------------------------------------------------------------------------
 
 
-def local(tensor: Tensor, choice: Choice) -> tuple[str, str]:
+def local(tensor: ShardedTensor, choice: LayoutChoice) -> tuple[str, str]:
     """Rows and rest of a tensor on a tensor rank: the first, which has most where a vocabulary does not divide."""
     rows, rest = tensor.rows, tensor.rest
     if not choice.has("t"):
@@ -112,12 +112,12 @@ def local(tensor: Tensor, choice: Choice) -> tuple[str, str]:
     return rows, rest
 
 
-def sharers(tensor: Tensor, choice: Choice) -> str:
+def sharers(tensor: ShardedTensor, choice: LayoutChoice) -> str:
     """Among how many ranks ZeRO divides a tensor: all that have the same one."""
     return choice.ranks("n", "c") if tensor.experts else choice.ranks("n", "c", "x")
 
 
-def times(tensor: Tensor, choice: Choice) -> str:
+def times(tensor: ShardedTensor, choice: LayoutChoice) -> str:
     """How many of a tensor a rank has, in a layer or once."""
     return product(str(tensor.times), f"E{choice.over('x')}" if tensor.experts else "1")
 
@@ -125,13 +125,13 @@ def times(tensor: Tensor, choice: Choice) -> str:
 WHOLE_RANK, FILLED, EXACT = "whole", "filled", "exact"
 
 
-def elements(tensors: Iterable[Tensor], choice: Choice, how: str = WHOLE_RANK) -> str:
+def elements(tensors: Iterable[ShardedTensor], choice: LayoutChoice, how: str = WHOLE_RANK) -> str:
     """Elements on a rank, or of ZeRO's part, for which each tensor's rows are cut into equal pieces: ``FILLED``, as every rank allocates
     it, or ``EXACT``, without the filling, of rank r of those that share."""
     return total(_elements(tensor, choice, how) for tensor in tensors)
 
 
-def _elements(tensor: Tensor, choice: Choice, how: str) -> str:
+def _elements(tensor: ShardedTensor, choice: LayoutChoice, how: str) -> str:
     rows, rest = local(tensor, choice)
     among = sharers(tensor, choice)
     if how != WHOLE_RANK and among != "1":
@@ -141,16 +141,16 @@ def _elements(tensor: Tensor, choice: Choice, how: str) -> str:
     return product(times(tensor, choice), rows, rest)
 
 
-def parameters(model: Model, choice: Choice) -> tuple[Tensor, ...]:
+def parameters(model: ShardedModel, choice: LayoutChoice) -> tuple[ShardedTensor, ...]:
     """The tensors that are counted: the module's own where they stay whole, else a decoder's matrices, each by itself."""
     return model.own if model.own and choice.only_data else model.tensors
 
 
-def in_layers(tensors: Iterable[Tensor], experts: bool) -> list[Tensor]:
+def in_layers(tensors: Iterable[ShardedTensor], experts: bool) -> list[ShardedTensor]:
     return [t for t in tensors if t.where == LAYER and t.experts == experts]
 
 
-def outside(tensors: Iterable[Tensor], stage: str, tied: bool) -> list[Tensor]:
+def outside(tensors: Iterable[ShardedTensor], stage: str, tied: bool) -> list[ShardedTensor]:
     """Tensors of a stage that belong to no layer. A table that serves both ends is there once where both are on one stage."""
     at = {FIRST: (FIRST,), LAST: (LAST,), ONLY: (FIRST, LAST)}.get(stage, ())
     return [t for t in tensors if t.where in at and not (tied and stage == ONLY and t.what == "head")]
@@ -159,24 +159,24 @@ def outside(tensors: Iterable[Tensor], stage: str, tied: bool) -> list[Tensor]:
 # -- layers of a stage ------------------------------------------------------------------------------------------------------
 
 
-def slots(choice: Choice) -> str:
+def slots(choice: LayoutChoice) -> str:
     """Layers of a stage in the middle."""
     return "(L + 2*Min(1, Mod(L, p*v)))/p" if choice.uneven else "L/p"
 
 
-def fewer(choice: Choice) -> str:
+def fewer(choice: LayoutChoice) -> str:
     """By how many layers the first and the last stage are shorter."""
     return "Min(1, Mod(L, p*v))" if choice.uneven else "0"
 
 
-def layers(choice: Choice, stage: str) -> str:
+def layers(choice: LayoutChoice, stage: str) -> str:
     """Layers of a stage. Where L does not divide, L + 2 does: the ends then count as layers, and the first and last stage have one less."""
     if stage == ONLY:
         return "L"
     return slots(choice) if stage == INNER or not choice.uneven else f"{slots(choice)} - {fewer(choice)}"
 
 
-def pieces(choice: Choice, stage: str) -> str:
+def pieces(choice: LayoutChoice, stage: str) -> str:
     """Micro-batches that a stage holds at once, once for each of its pieces (1F1B).
 
     Stage i of p holds p - i of the m. Interleaved, it holds 2(p - i - 1) + (v - 1)p + 1 of its v m pieces.
@@ -189,7 +189,7 @@ def pieces(choice: Choice, stage: str) -> str:
     return {FIRST: "Min(m, p)", INNER: "Min(m, p - 1)", LAST: "1"}[stage]
 
 
-def at_the_end(choice: Choice, stage: str) -> tuple[str, ...]:
+def at_the_end(choice: LayoutChoice, stage: str) -> tuple[str, ...]:
     """Micro-batches in the piece that holds the embedding (on the first stage) or the head (on the last), while a stage holds the most.
 
     Interleaved there are two such moments, one micro-batch apart. Which of them is the fuller one matters where that piece is shorter.
@@ -201,7 +201,7 @@ def at_the_end(choice: Choice, stage: str) -> tuple[str, ...]:
     return ("Min(m, p)",) if stage == FIRST else ("1",)
 
 
-def layers_in_flight(choice: Choice, stage: str) -> str:
+def layers_in_flight(choice: LayoutChoice, stage: str) -> str:
     """Layers whose activations a stage holds at once, each for one micro-batch; those that an end has fewer are not yet taken off."""
     if stage == ONLY:
         return "L"
@@ -211,12 +211,12 @@ def layers_in_flight(choice: Choice, stage: str) -> str:
 # -- activations ------------------------------------------------------------------------------------------------------------
 
 
-def on_rank(item: Item, choice: Choice) -> str:
+def on_rank(item: Item, choice: LayoutChoice) -> str:
     """Bytes of an item of one micro-batch on a rank."""
     return of_rank(item.expr, item.under, choice)
 
 
-def of_rank(expr: str, under: str, choice: Choice) -> str:
+def of_rank(expr: str, under: str, choice: LayoutChoice) -> str:
     """Bytes of one micro-batch on a rank, ``expr`` being those of all of it, divided as ``under`` says."""
     text = re.sub(r"\bB\b", "b", expr)
     if choice.has("c"):
@@ -229,21 +229,21 @@ def of_rank(expr: str, under: str, choice: Choice) -> str:
     return text
 
 
-def _is_divided(under: str, choice: Choice) -> bool:
+def _is_divided(under: str, choice: LayoutChoice) -> bool:
     return under == DIVIDED or (under == STREAM and choice.sequence != OFF) or (under == GATHERED and choice.sequence == AGAIN)
 
 
-def kept(model: Model, choice: Choice) -> list[Item]:
+def kept(model: ShardedModel, choice: LayoutChoice) -> list[Item]:
     """Items of a layer that stay from the forward to the backward."""
     return [item for item in model.items if item.where == LAYER and not (choice.checkpointing == "attention" and item.scores)]
 
 
-def beside_layers(model: Model, stage: str) -> list[Item]:
+def beside_layers(model: ShardedModel, stage: str) -> list[Item]:
     """Items of a stage that belong to no layer."""
     at = {FIRST: (FIRST,), LAST: (LAST,), ONLY: (FIRST, LAST)}.get(stage, ())
     return [item for item in model.items if item.where in (*at, EVERY)]
 
 
-def passed(model: Model, choice: Choice) -> str:
+def passed(model: ShardedModel, choice: LayoutChoice) -> str:
     """Bytes of the stream between two layers, of one micro-batch, whole on each tensor rank."""
     return f"{model.element}*b*{'(T/c)' if choice.has('c') else 'T'}*d"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from math import ceil
 
-from calc.capacity.sharding.model import DIVIDED, FIRST, LAST, LAYER, SAME, STEPS, Moment, Tensor
+from calc.capacity.sharding.model import DIVIDED, FIRST, LAST, LAYER, SAME, STEPS, ShardedTensor, TransientBytes
 from calc.derive.result import Candidate, Derivation
 from calc.symbolic.algebra import Algebra
 from calc.symbolic.branches import at_hand
@@ -21,7 +21,7 @@ _SIDES = frozenset("hgfV")
 Parts = dict[str, int]
 
 
-def moments_of(derivation: Derivation, letters: Iterable[str]) -> tuple[Moment, ...]:
+def moments_of(derivation: Derivation, letters: Iterable[str]) -> tuple[TransientBytes, ...]:
     """The moments in ``letters`` and the batch; other sizes are numbers. None where the peak, or what is kept, is unknown."""
     saved, variables = derivation["activations.bytes"].text, {*letters, "B"}
     parts_at: dict[tuple[str, str], Parts] = {}
@@ -42,7 +42,7 @@ def _has_all(candidate: Candidate, derivation: Derivation) -> bool:
     return left == derivation["activations.bytes"].value
 
 
-def stepped_of(derivation: Derivation, own: Iterable[Tensor]) -> tuple[int, int] | None:
+def stepped_of(derivation: Derivation, own: Iterable[ShardedTensor]) -> tuple[int, int] | None:
     """Bytes that the optimizer has for a moment: of each parameter beside its gradient, and of each element of the largest tensor.
 
     Unknown where no moment of the optimizer can be the peak of one device: on a stage without a loss it still may be.
@@ -132,8 +132,10 @@ def _is_less(what: str, where: str, parts: Parts, parts_at: Mapping[tuple[str, s
     return False
 
 
-def _moment(what: str, where: str, parts: Parts, full: bool) -> Moment:
+def _moment(what: str, where: str, parts: Parts, full: bool) -> TransientBytes:
     """A moment that has what is kept, and nothing that is counted whole where ranks might divide it, is there for certain."""
     each = [("*".join([str(number), *([name] if name else [])]), name) for name, number in parts.items()]
     certain = where == LAST and all(not name or _SIDES & set(name.split("*")) for name in parts)
-    return Moment(what, tuple((expr, DIVIDED if _SIDES & set(name.split("*")) else SAME) for expr, name in each), where, full and certain)
+    return TransientBytes(
+        what, tuple((expr, DIVIDED if _SIDES & set(name.split("*")) else SAME) for expr, name in each), where, full and certain
+    )

@@ -15,7 +15,7 @@ from calc.capacity.questions.values import read
 from calc.capacity.sharding.account import Account, account
 from calc.capacity.sharding.conditions import require_devices
 from calc.capacity.sharding.layout import CHECKPOINTING, EXCHANGE, LETTERS, SEQUENCE, STAGES, layout_of, require_devices_at_most
-from calc.capacity.sharding.model import FIRST, Model, Tensor, decoder
+from calc.capacity.sharding.model import FIRST, ShardedModel, ShardedTensor, decoder
 from calc.capacity.sharding.search import Ranking, search
 from calc.capacity.sharding.state import State, state_of
 from calc.capacity.sharding.table import Limits
@@ -38,10 +38,10 @@ _DECODER = ("L", "d", "h", "g", "k", "f", "V", "T", "C", "E", "e")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ShardingRequest:
     """A parsed request: the model, its bytes per parameter, the machine if one is named, and the layout keys."""
 
-    model: Model
+    model: ShardedModel
     state: State
     machine: Machine | None
     words: Words
@@ -81,28 +81,28 @@ def _limits(given: Mapping[str, int | str], devices: int, fewer: bool) -> Limits
 # -- reading ------------------------------------------------------------------------------------------------------------------
 
 
-def read_model(name: str | None, words: Words, batch: int, progress: Progress) -> tuple[Model, State]:
+def read_model(name: str | None, words: Words, batch: int, progress: Progress) -> tuple[ShardedModel, State]:
     """A model in words, for ``batch`` sequences at a time, and what a recipe keeps of its parameters."""
     setup = _asked(name, words, batch, 1, progress)
     return setup.model, setup.state
 
 
-def _asked(name: str | None, words: Words, batch: int, devices: int, progress: Progress) -> Asked:
+def _asked(name: str | None, words: Words, batch: int, devices: int, progress: Progress) -> ShardingRequest:
     """``batch``: sequences at a time, for which a model that is named is derived."""
     machine = _machine(words, devices)
     precision = words.get("precision", "bf16-master")
     state = state_of(precision, words.get("optimizer", "adamw"))
     if "parameters" in words:
-        return Asked(_of_a_number(name, words), state, machine, words)
+        return ShardingRequest(_of_a_number(name, words), state, machine, words)
     if name is None:
-        return Asked(_by_letters(words), state, machine, words)
+        return ShardingRequest(_by_letters(words), state, machine, words)
     for word in _SHAPE:
         if word in words:
             raise BadInputError(f"{word} describes a decoder by its letters: {name[:60]} says by itself what it is")
-    return Asked(_named(name, words, precision, batch, progress), state, machine, words)
+    return ShardingRequest(_named(name, words, precision, batch, progress), state, machine, words)
 
 
-def _of_a_number(name: str | None, words: Words) -> Model:
+def _of_a_number(name: str | None, words: Words) -> ShardedModel:
     if name is not None:
         raise BadInputError(f"give parameters or the model {name[:60]!r}, not both")
     for word in words:
@@ -111,12 +111,12 @@ def _of_a_number(name: str | None, words: Words) -> Model:
                 f"{word[:40]} is a size of a model, and parameters={words['parameters'][:40]} names none: name a model, or leave it out"
             )
     number = int(read("parameters", words["parameters"], "parameters", whole=True).value)
-    tensor = Tensor("parameters", str(number), "1", FIRST, per_token=False)
+    tensor = ShardedTensor("parameters", str(number), "1", FIRST, per_token=False)
     why = "a number of parameters says nothing of matrices, heads or layers; name a model, or give its letters (L, d, h, f, V, T)"
-    return Model("so many parameters", {}, (tensor,), (), "as asked", only_data=why, own=(tensor,))
+    return ShardedModel("so many parameters", {}, (tensor,), (), "as asked", only_data=why, own=(tensor,))
 
 
-def _by_letters(words: Words) -> Model:
+def _by_letters(words: Words) -> ShardedModel:
     sizes = {word: _count(words, word) for word in words if word not in WORDS}
     for word in sizes:
         if word not in _DECODER:
@@ -132,7 +132,7 @@ def _by_letters(words: Words) -> Model:
     return decoder(sizes, gated=gated, bias=bias, tied=tied, dropout=dropout, attention=attention)
 
 
-def _named(name: str, words: Words, precision: str, batch: int, progress: Progress) -> Model:
+def _named(name: str, words: Words, precision: str, batch: int, progress: Progress) -> ShardedModel:
     """Derived at the given sizes: exact tensors and what the module's own backward keeps."""
     import calc
     from calc.capacity.sharding.derived import model_of

@@ -15,9 +15,9 @@ from calc.capacity.sharding.account import Account, account
 from calc.capacity.sharding.arrays import Array
 from calc.capacity.sharding.layout import Layout
 from calc.capacity.sharding.memory import WORDS
-from calc.capacity.sharding.model import Model
+from calc.capacity.sharding.model import ShardedModel
 from calc.capacity.sharding.state import State
-from calc.capacity.sharding.table import NAMES, Limits, Table, table
+from calc.capacity.sharding.table import NAMES, LayoutTable, Limits, table
 from calc.capacity.sharding.timing import Machine
 from calc.errors import BadInputError
 
@@ -47,7 +47,7 @@ class Ranking:
     refused: Mapping[str, int]
 
 
-def search(model: Model, limits: Limits, state: State, machine: Machine, *, runners: int = 5, front: int = 12) -> Ranking:
+def search(model: ShardedModel, limits: Limits, state: State, machine: Machine, *, runners: int = 5, front: int = 12) -> Ranking:
     """The fastest layout that fits, with the runners-up. Raises BadInputError if none fits, with the smallest."""
     layouts = table(model, limits, state, machine)
     if not len(layouts):
@@ -72,7 +72,9 @@ def _seconds(account: Account) -> Fraction:
     return account.step["step"]
 
 
-def _exact(model: Model, layouts: Table, rows: Sequence[int] | Array, limits: Limits, state: State, machine: Machine) -> list[Account]:
+def _exact(
+    model: ShardedModel, layouts: LayoutTable, rows: Sequence[int] | Array, limits: Limits, state: State, machine: Machine
+) -> list[Account]:
     """The exact accounts of these rows, checked against the arrays to twelve digits."""
     exact = []
     for row in rows:
@@ -90,13 +92,13 @@ def _rounded(values: Array) -> Array:
     return np.round(values * scale) / scale
 
 
-def _near(layouts: Table, fitting: Array) -> Array:
+def _near(layouts: LayoutTable, fitting: Array) -> Array:
     """The rows whose time equals the fastest within the precision of doubles."""
     seconds = layouts.seconds[fitting[:_RECHECKED]]
     return fitting[: int(np.count_nonzero(seconds <= seconds[0] * (1 + 10.0**-_DIGITS)))]
 
 
-def _order(layouts: Table, rows: Array) -> Array:
+def _order(layouts: LayoutTable, rows: Array) -> Array:
     """The fastest of the rows, from the first: of equal times the one with less memory, then fewer devices, then the simpler layout."""
     if len(rows) > _SORTED:
         limit = np.partition(layouts.seconds[rows], _SORTED)[_SORTED]
@@ -106,7 +108,7 @@ def _order(layouts: Table, rows: Array) -> Array:
     return ranked
 
 
-def _front(layouts: Table, fits: Array) -> list[int]:
+def _front(layouts: LayoutTable, fits: Array) -> list[int]:
     """Rows that no other is better than in one of time, memory and devices times time without being worse in another."""
     rows = np.flatnonzero(fits)
     candidates: list[int] = []
@@ -152,7 +154,7 @@ def _percent(part: Fraction) -> str:
     return f"{float(100 * part):.3g} %"
 
 
-def _others(layouts: Table, rows: Array, winner: Layout, number: int) -> list[int]:
+def _others(layouts: LayoutTable, rows: Array, winner: Layout, number: int) -> list[int]:
     """The best row of each other combination of ranks."""
     seen = {(winner.data, winner.tensor, winner.pipeline, winner.context, winner.expert)}
     chosen: list[int] = []
@@ -166,7 +168,7 @@ def _others(layouts: Table, rows: Array, winner: Layout, number: int) -> list[in
     return chosen
 
 
-def _no_layout(layouts: Table, limits: Limits) -> str:
+def _no_layout(layouts: LayoutTable, limits: Limits) -> str:
     """The error message when no layout is valid: the condition that refuses most."""
     if not layouts.tried:
         given = ", ".join(f"{NAMES[letter]} = {number}" for letter, number in limits.fixed)
@@ -184,7 +186,7 @@ def _no_layout(layouts: Table, limits: Limits) -> str:
     return f"no layout of {devices} and batch = {limits.batch} is possible: most fail because {why}; change devices or batch"
 
 
-def _nothing_fits(model: Model, layouts: Table, limits: Limits, state: State, machine: Machine) -> str:
+def _nothing_fits(model: ShardedModel, layouts: LayoutTable, limits: Limits, state: State, machine: Machine) -> str:
     row = int(np.argmin(layouts.memory))
     least = account(model, layouts.layout(int(row), limits.batch), state, machine)
     kinds = least.fullest.kinds

@@ -17,15 +17,15 @@ import numpy as np
 
 from calc.capacity.sharding.arrays import Array, Sheet, holds, names_in
 from calc.capacity.sharding.communication import collectives, stream
-from calc.capacity.sharding.conditions import Condition, conditions
+from calc.capacity.sharding.conditions import Constraint, conditions
 from calc.capacity.sharding.layout import AGAIN, ATTENTION, BLOCK, EXCHANGE, KEPT, LARGEST, NONE, OFF, RING, STAGES, Layout
 from calc.capacity.sharding.memory import memory
-from calc.capacity.sharding.model import Model
-from calc.capacity.sharding.parts import Choice, stages_of
+from calc.capacity.sharding.model import ShardedModel
+from calc.capacity.sharding.parts import LayoutChoice, stages_of
 from calc.capacity.sharding.state import State
 from calc.capacity.sharding.timing import Machine, step_lines, time_lines
 from calc.errors import BadInputError
-from calc.symbolic.worked import Line
+from calc.symbolic.worked import WorkedStep
 
 _NUMBERS = ("n", "t", "p", "c", "x", "v", "b")
 NAMES = dict(zip(_NUMBERS, ("data", "tensor", "pipeline", "context", "expert", "interleave", "micro"), strict=True))
@@ -46,7 +46,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class LayoutTable:
     """All valid layouts. Numbers by letter, and ``choice``, the place in ``choices``; bytes of the fullest device, seconds of a step.
 
     ``tried`` combinations of numbers there were, of which ``refused`` says how many fail by which condition.
@@ -70,7 +70,7 @@ class Table:
         return Layout(**named, batch=batch, zero=zero, sequence=sequence, checkpointing=checkpointing, exchange=exchange)
 
 
-def table(model: Model, limits: Limits, state: State, machine: Machine) -> Table:
+def table(model: ShardedModel, limits: Limits, state: State, machine: Machine) -> LayoutTable:
     """Every valid layout with its memory and time."""
     if model.only_data:
         raise BadInputError(f"{model.name} can be divided by data and ZeRO only, which needs no search: {model.only_data}")
@@ -85,12 +85,14 @@ def table(model: Model, limits: Limits, state: State, machine: Machine) -> Table
             choices.append(evaluated[0])
             parts.append((numbers, np.full(len(numbers["n"]), len(choices) - 1), *evaluated[1:]))
     if not parts:
-        return Table({letter: np.zeros(0) for letter in _NUMBERS}, np.zeros(0), (), np.zeros(0), np.zeros(0), np.zeros(0), refused, tried)
+        return LayoutTable(
+            {letter: np.zeros(0) for letter in _NUMBERS}, np.zeros(0), (), np.zeros(0), np.zeros(0), np.zeros(0), refused, tried
+        )
     parts = [_kept(part) for part in parts]
     whole = {letter: np.concatenate([part[0][letter] for part in parts]) for letter in _NUMBERS}
     choice, memory_, seconds = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
     used = whole["n"] * whole["t"] * whole["p"] * whole["c"] * whole["x"]
-    return Table(whole, choice, tuple(choices), memory_, seconds, used, refused, tried)
+    return LayoutTable(whole, choice, tuple(choices), memory_, seconds, used, refused, tried)
 
 
 def _kept(part: Any) -> Any:
@@ -102,7 +104,7 @@ def _kept(part: Any) -> Any:
 # -- numbers ------------------------------------------------------------------------------------------------------------------
 
 
-def _grid(model: Model, limits: Limits) -> tuple[dict[str, Array], dict[str, int], int]:
+def _grid(model: ShardedModel, limits: Limits) -> tuple[dict[str, Array], dict[str, int], int]:
     """All combinations of numbers for which every condition holds; by condition, how many it refuses; and how many were tried.
 
     Conditions that pieces have no part in are asked before there are pieces, those on stages and pieces once for each pair: of millions of
@@ -139,7 +141,7 @@ def _grid(model: Model, limits: Limits) -> tuple[dict[str, Array], dict[str, int
 
 
 def _without_pieces(
-    ranks: Array, micros: Array, required: Sequence[Condition], model: Model, limits: Limits, refused: dict[str, int], pieces: int
+    ranks: Array, micros: Array, required: Sequence[Constraint], model: ShardedModel, limits: Limits, refused: dict[str, int], pieces: int
 ) -> Array:
     """Ranks with each micro-batch where the conditions hold. What fails one would fail it with each of the ``pieces``."""
     there = np.ones((len(ranks), len(micros)), dtype=bool)
@@ -153,7 +155,7 @@ def _without_pieces(
 
 
 def _with_pieces(
-    valid: Array, pieces: Array, required: Sequence[Condition], model: Model, limits: Limits, refused: dict[str, int]
+    valid: Array, pieces: Array, required: Sequence[Constraint], model: ShardedModel, limits: Limits, refused: dict[str, int]
 ) -> Iterator[Array]:
     """The same with each number of pieces, before the micro-batch, where the conditions on stages and pieces hold; not too many at once."""
     stages, stage = np.unique(valid[:, 2], return_inverse=True)
@@ -173,7 +175,9 @@ def _with_pieces(
         yield made[np.lexsort((made[:, 6], made[:, 5], same[row]))]
 
 
-def _holds(condition: Condition, grid: Mapping[str, Array], model: Model, limits: Limits, shape: tuple[int, ...] | None = None) -> Array:
+def _holds(
+    condition: Constraint, grid: Mapping[str, Array], model: ShardedModel, limits: Limits, shape: tuple[int, ...] | None = None
+) -> Array:
     values = {**{name: float(value) for name, value in model.values.items()}, **grid, "B": float(limits.batch)}
     return np.broadcast_to(holds(condition.expr, values), grid["n"].shape if shape is None else shape)
 
@@ -183,7 +187,7 @@ MOST_RANKS, _MOST_TRIED, _MOST_MADE, _MOST_VALID = 1_000_000, 200_000_000, 50_00
 _AT_ONCE = 2**21
 
 
-def _too_many(model: Model, limits: Limits) -> str:
+def _too_many(model: ShardedModel, limits: Limits) -> str:
     fixed = {letter for letter, _ in limits.fixed}
     free = [NAMES[letter] for letter in "tpcxvb" if letter not in fixed and (letter != "x" or model.has_experts)]
     example = next((f", e.g. {name}=8" for name in free if name == "tensor"), "")
@@ -193,7 +197,7 @@ def _too_many(model: Model, limits: Limits) -> str:
     )
 
 
-def _ranks(model: Model, limits: Limits) -> Iterator[tuple[int, int, int, int, int]]:
+def _ranks(model: ShardedModel, limits: Limits) -> Iterator[tuple[int, int, int, int, int]]:
     """Data, tensor, pipeline, context and expert ranks that multiply to the devices."""
     fixed = dict(limits.fixed)
     for used in _divisors(limits.devices) if limits.fewer else [limits.devices]:
@@ -206,7 +210,7 @@ def _ranks(model: Model, limits: Limits) -> Iterator[tuple[int, int, int, int, i
                             yield n, t, p, c, x
 
 
-def _number_of_ranks(model: Model, limits: Limits) -> int:
+def _number_of_ranks(model: ShardedModel, limits: Limits) -> int:
     """How many of these there are at most: counted by what is left to divide, not one by one."""
     fixed = dict(limits.fixed)
 
@@ -219,7 +223,7 @@ def _number_of_ranks(model: Model, limits: Limits) -> int:
     return sum(ways(used, "tpcx") for used in (_divisors(limits.devices) if limits.fewer else [limits.devices]))
 
 
-def _kinds(model: Model, letter: str, rest: int) -> Sequence[int]:
+def _kinds(model: ShardedModel, letter: str, rest: int) -> Sequence[int]:
     """Numbers of ranks of a kind among the ``rest`` of the devices."""
     there = {"c": model.attention == "fused", "x": model.has_experts}.get(letter, True)
     return _divisors(rest) if there else [1]
@@ -260,7 +264,7 @@ def _structures(grid: Mapping[str, Array]) -> Iterator[tuple[Array, _Structure]]
 
 
 def _evaluated(
-    model: Model, limits: Limits, state: State, machine: Machine, numbers: Mapping[str, Array], structure: _Structure
+    model: ShardedModel, limits: Limits, state: State, machine: Machine, numbers: Mapping[str, Array], structure: _Structure
 ) -> Iterator[tuple[tuple[int, str, str, str], Array, Array, Array]]:
     """For each choice its name, bytes, seconds, and where it is possible."""
     given = _given(model, limits, state, machine, numbers)
@@ -278,7 +282,7 @@ def _evaluated(
         yield (zero, checkpointing, sequence, exchange), np.broadcast_to(memory, shape), np.broadcast_to(step["step"][1], shape), valid
 
 
-def _given(model: Model, limits: Limits, state: State, machine: Machine, numbers: Mapping[str, Array]) -> dict[str, Any]:
+def _given(model: ShardedModel, limits: Limits, state: State, machine: Machine, numbers: Mapping[str, Array]) -> dict[str, Any]:
     rates = {g.letter: float(g.value) for g in machine.givens}
     sizes_of = {"w": state.weights, "q": state.gradients, "o": state.optimizer, "u": state.master, "j": state.counter}
     micros = limits.batch / (numbers["n"] * numbers["x"] * numbers["b"])
@@ -286,7 +290,7 @@ def _given(model: Model, limits: Limits, state: State, machine: Machine, numbers
     return {**sizes, **rates, **{name: float(size) for name, size in sizes_of.items()}, **numbers, "B": float(limits.batch), "m": micros}
 
 
-def _choices(model: Model, limits: Limits, structure: _Structure) -> Iterator[tuple[int, str, str, str]]:
+def _choices(model: ShardedModel, limits: Limits, structure: _Structure) -> Iterator[tuple[int, str, str, str]]:
     stages = [zero for zero in limits.zero if zero == 0 or structure.shared]
     recomputed = [kind for kind in limits.checkpointing if kind != ATTENTION or model.attention == "math"]
     sequence = [kind for kind in limits.sequence if kind == OFF or structure.tensor]
@@ -294,11 +298,11 @@ def _choices(model: Model, limits: Limits, structure: _Structure) -> Iterator[tu
     yield from combinations(stages, recomputed, sequence, exchange)
 
 
-def _choice(structure: _Structure, model: Model, zero: int, checkpointing: str, sequence: str, exchange: str) -> Choice:
+def _choice(structure: _Structure, model: ShardedModel, zero: int, checkpointing: str, sequence: str, exchange: str) -> LayoutChoice:
     axes = {"t": structure.tensor, "c": structure.context, "p": len(structure.stages) > 1, "v": structure.interleaved, "n": True}
     there = {letter for letter, has in axes.items() if has} | ({"x"} if model.has_experts else set())
     uneven = len(structure.stages) > 1
-    return Choice(
+    return LayoutChoice(
         frozenset(there),
         zero if structure.shared else 0,
         sequence,
@@ -310,7 +314,7 @@ def _choice(structure: _Structure, model: Model, zero: int, checkpointing: str, 
     )
 
 
-def _lines(model: Model, choice: Choice, stage: str, state: State) -> list[Line]:
+def _lines(model: ShardedModel, choice: LayoutChoice, stage: str, state: State) -> list[WorkedStep]:
     traffic = collectives(model, choice, stage)
-    sent = [Line(c.letter, c.sent, "bytes", "", "") for c in traffic]
+    sent = [WorkedStep(c.letter, c.sent, "bytes", "", "") for c in traffic]
     return [*memory(model, choice, stage, state), stream(model, choice), *sent, *time_lines(model, choice, stage, traffic)]

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from calc.capacity.sharding.model import FIRST, LAST, LAYER, STEPS, Model, Moment, Tensor
-from calc.capacity.sharding.parts import FILLED, ONLY, WHOLE_RANK, Choice, elements, of_rank, outside, parameters, product, total
+from calc.capacity.sharding.model import FIRST, LAST, LAYER, STEPS, ShardedModel, ShardedTensor, TransientBytes
+from calc.capacity.sharding.parts import FILLED, ONLY, WHOLE_RANK, LayoutChoice, elements, of_rank, outside, parameters, product, total
 from calc.capacity.sharding.state import State
 from calc.symbolic.exact import evaluate_text
-from calc.symbolic.worked import Line
+from calc.symbolic.worked import WorkedStep
 
 AT_LOSS = "Xa"  # beside all that is kept
 _FOUND = (
@@ -24,7 +24,7 @@ _FOUND = (
 )
 
 
-def temporaries(model: Model, choice: Choice, stage: str, state: State, share: bool) -> list[Line]:
+def temporaries(model: ShardedModel, choice: LayoutChoice, stage: str, state: State, share: bool) -> list[WorkedStep]:
     """The most that is there for a moment on a stage. ``share``: ZeRO has the optimizer step a part of the parameters."""
     if not model.moments:
         return []
@@ -33,19 +33,19 @@ def temporaries(model: Model, choice: Choice, stage: str, state: State, share: b
         there = [m for m in model.moments if (m.where, m.beside_all) == (where, beside_all) and _is_on(where, stage)]
         if there:
             each = list(dict.fromkeys(_bytes(moment, choice, stage) for moment in there))
-            lines.append(Line(letter, _largest(each), "bytes", f"for a moment, {words}", _named(there)))
+            lines.append(WorkedStep(letter, _largest(each), "bytes", f"for a moment, {words}", _named(there)))
     stepping = _stepping(model, choice, stage, state, share)
     lines.append(stepping)
     why = "the largest of these: they are not there at the same time, and what is kept is gone when the optimizer steps"
     letters = [line.letter for line in lines if line is not stepping]
-    return [*lines, Line("X", f"Max({', '.join([*letters, 'Xs - A'])}, 0)", "bytes", "temporaries", why)]
+    return [*lines, WorkedStep("X", f"Max({', '.join([*letters, 'Xs - A'])}, 0)", "bytes", "temporaries", why)]
 
 
 def _is_on(where: str, stage: str) -> bool:
     return where == LAYER or stage in (ONLY, where)
 
 
-def _bytes(moment: Moment, choice: Choice, stage: str) -> str:
+def _bytes(moment: TransientBytes, choice: LayoutChoice, stage: str) -> str:
     """What waits for the head's other gradient in a layer (``d*V``) is on the stage of the head only."""
     headless = moment.where == LAYER and stage not in (ONLY, LAST)
     return total(of_rank(expr, under, choice) for expr, under in moment.parts if not (headless and "V" in expr.split("*")))
@@ -55,11 +55,11 @@ def _largest(of: Sequence[str]) -> str:
     return of[0] if len(of) == 1 else f"Max({', '.join(of)})"
 
 
-def _named(moments: Iterable[Moment]) -> str:
+def _named(moments: Iterable[TransientBytes]) -> str:
     return "; ".join(dict.fromkeys(moment.what for moment in moments))
 
 
-def _stepping(model: Model, choice: Choice, stage: str, state: State, share: bool) -> Line:
+def _stepping(model: ShardedModel, choice: LayoutChoice, stage: str, state: State, share: bool) -> WorkedStep:
     """Gradients cast to the format of the master weights, and what is made of the largest tensor: fp32 under a root, and a quotient."""
     each, of_largest = model.stepped or (max(0, state.master - state.gradients), 2 * (state.master or state.weights))
     how = FILLED if share else WHOLE_RANK
@@ -71,13 +71,13 @@ def _stepping(model: Model, choice: Choice, stage: str, state: State, share: boo
     parts += [product(str(of_largest), _largest(list(sizes)))] if of_largest and sizes else []
     parts += [_bytes(moment, choice, stage) for moment in model.moments if moment.where == STEPS]
     why = "gradients in the format that is stepped, beside their own; what is made of the largest tensor; inputs"
-    return Line("Xs", total(parts), "bytes", "for a moment, as the optimizer steps", why)
+    return WorkedStep("Xs", total(parts), "bytes", "for a moment, as the optimizer steps", why)
 
 
-def _largest_of(tensors: Iterable[Tensor], values: Mapping[str, int]) -> list[Tensor]:
+def _largest_of(tensors: Iterable[ShardedTensor], values: Mapping[str, int]) -> list[ShardedTensor]:
     """Without tensors that have neither more rows nor more in a row than another that is divided the same way."""
     sides = {t: (evaluate_text(t.rows, values), t.times * evaluate_text(t.rest, values)) for t in tensors}
-    largest: list[Tensor] = []
+    largest: list[ShardedTensor] = []
     for tensor, (rows, rest) in sorted(sides.items(), key=lambda of: of[1], reverse=True):
         alike = [sides[t] for t in largest if (t.divided, t.experts) == (tensor.divided, tensor.experts)]
         if not any(rows <= more and rest <= wider for more, wider in alike):

@@ -14,11 +14,11 @@ from fractions import Fraction
 from calc.capacity.questions.devices import middle
 from calc.capacity.sharding.communication import Collective, extent
 from calc.capacity.sharding.layout import BLOCK, RING
-from calc.capacity.sharding.model import LAYER, Model, Tensor
-from calc.capacity.sharding.parts import Choice, in_layers, local, product, total
+from calc.capacity.sharding.model import LAYER, ShardedModel, ShardedTensor
+from calc.capacity.sharding.parts import LayoutChoice, in_layers, local, product, total
 from calc.errors import BadInputError
 from calc.hardware.accelerators import Accelerator
-from calc.symbolic.worked import Given, Line, given
+from calc.symbolic.worked import WorkedInput, WorkedStep, given
 
 NOTES = (
     "a bound from below: products at the given share of the dense peak; norms, activations, the optimizer and latency are left out",
@@ -51,15 +51,18 @@ class Machine:
     network_source: str = "as asked"
 
     @property
-    def givens(self) -> tuple[Given, ...]:
+    def givens(self) -> tuple[WorkedInput, ...]:
         givens = [
-            Given("P", self.peak, "FLOP/s", f"dense peak of {self.name} in {self.dtype}", self.source),
-            Given("eta", self.efficiency, "", "share of the peak that products reach", self.efficiency_source),
-            Given("Wn", self.link, "bytes/s", "links of a node, each way and device", self.link_source),
-            Given("Wi", self.network, "bytes/s", "network between nodes, each way and device", self.network_source),
-            Given("R", Fraction(self.node), "devices", "devices of a node", self.node_source),
+            WorkedInput("P", self.peak, "FLOP/s", f"dense peak of {self.name} in {self.dtype}", self.source),
+            WorkedInput("eta", self.efficiency, "", "share of the peak that products reach", self.efficiency_source),
+            WorkedInput("Wn", self.link, "bytes/s", "links of a node, each way and device", self.link_source),
+            WorkedInput("Wi", self.network, "bytes/s", "network between nodes, each way and device", self.network_source),
+            WorkedInput("R", Fraction(self.node), "devices", "devices of a node", self.node_source),
         ]
-        return (*givens, *([Given("usd", self.price, "USD/h", "price of a device and hour", self.price_source)] if self.price else []))
+        return (
+            *givens,
+            *([WorkedInput("usd", self.price, "USD/h", "price of a device and hour", self.price_source)] if self.price else []),
+        )
 
 
 def machine_of(
@@ -92,7 +95,7 @@ def machine_of(
     )  # fmt: skip
 
 
-def _bandwidth(axis: str, choice: Choice) -> str:
+def _bandwidth(axis: str, choice: LayoutChoice) -> str:
     """The links of a node where a group of ranks fits one, else the network."""
     return f"Wi + (Wn - Wi)*Min(1, floor(R/({extent(axis, choice)})))"
 
@@ -100,14 +103,14 @@ def _bandwidth(axis: str, choice: Choice) -> str:
 _AXES = {"tensor": "t", "context": "k", "expert": "x", "pipeline": "p", "data": "d"}
 
 
-def time_lines(model: Model, choice: Choice, stage: str, traffic: Sequence[Collective]) -> list[Line]:
+def time_lines(model: ShardedModel, choice: LayoutChoice, stage: str, traffic: Sequence[Collective]) -> list[WorkedStep]:
     """A stage's FLOPs of a micro-batch, and its time of a step without the bubble (ts) and of its data traffic (td)."""
     lines = _flops(model, choice, stage)
     for axis, letter in _AXES.items():
         of = [c.letter for c in traffic if c.axis == axis]
         if of:
             lines.append(
-                Line(
+                WorkedStep(
                     f"B{letter}",
                     _bandwidth(axis, choice),
                     "bytes/s",
@@ -115,22 +118,22 @@ def time_lines(model: Model, choice: Choice, stage: str, traffic: Sequence[Colle
                     "a node's links if all of a group are in one",
                 )
             )
-            lines.append(Line(f"T{letter}", f"({total(of)})/B{letter}", "s", f"{axis} traffic of a step", "bytes over bandwidth"))
+            lines.append(WorkedStep(f"T{letter}", f"({total(of)})/B{letter}", "s", f"{axis} traffic of a step", "bytes over bandwidth"))
     there = {line.letter for line in lines}
     waited = [f"T{letter}" for axis, letter in _AXES.items() if axis not in ("data", "context") and f"T{letter}" in there]
     if "Tk" in there:
         ring = choice.exchange == RING
         why = "what the attention of the blocks does not cover" if ring else "waited for"
-        lines.append(Line("tk", "Max(0, Tk - m*l*ta)" if ring else "Tk", "s", "context traffic that is waited for", why))
+        lines.append(WorkedStep("tk", "Max(0, Tk - m*l*ta)" if ring else "Tk", "s", "context traffic that is waited for", why))
         waited.append("tk")
     lines.append(
-        Line("ts", total(["m*tc", *waited]), "s", "a step of this stage, without the bubble", "work, and traffic that is waited for")
+        WorkedStep("ts", total(["m*tc", *waited]), "s", "a step of this stage, without the bubble", "work, and traffic that is waited for")
     )
-    lines.append(Line("td", "Td" if "Td" in there else "0", "s", "data traffic", "passes behind the work"))
+    lines.append(WorkedStep("td", "Td" if "Td" in there else "0", "s", "data traffic", "passes behind the work"))
     return lines
 
 
-def _flops(model: Model, choice: Choice, stage: str) -> list[Line]:
+def _flops(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[WorkedStep]:
     tokens = "b*(T/c)" if choice.has("c") else "b*T"
     scores = product("4", tokens, "T", "h", "k") + choice.over("t")
     dense = _per_token(in_layers(model.tensors, experts=False), choice)
@@ -138,8 +141,8 @@ def _flops(model: Model, choice: Choice, stage: str) -> list[Line]:
     products = [product("2", tokens, dense)] + ([product("2", tokens, "e", experts)] if experts != "0" else [])
     ends = _per_token([t for t in model.tensors if t.where != LAYER and t.where in _at(stage)], choice)
     lines = [
-        Line("Fa", scores, "FLOP", "scores and values of a layer", "2 products of T² each, 2 FLOP a multiply-add"),
-        Line("Fl", total([*products, "Fa"]), "FLOP", "forward of a layer and micro-batch", "2 FLOP for each weight and token"),
+        WorkedStep("Fa", scores, "FLOP", "scores and values of a layer", "2 products of T² each, 2 FLOP a multiply-add"),
+        WorkedStep("Fl", total([*products, "Fa"]), "FLOP", "forward of a layer and micro-batch", "2 FLOP for each weight and token"),
     ]
     recomputed = {BLOCK: "Fl", "attention": "Fa"}.get(choice.checkpointing, "0")
     if model.attention == "fused" and choice.checkpointing != "attention":
@@ -149,13 +152,15 @@ def _flops(model: Model, choice: Choice, stage: str) -> list[Line]:
         why = {BLOCK: "the layer runs again", "attention": "scores and values are made again"}.get(
             choice.checkpointing, "nothing runs again"
         )
-    lines.append(Line("Fr", recomputed, "FLOP", "repeated in the backward of a layer", why))
+    lines.append(WorkedStep("Fr", recomputed, "FLOP", "repeated in the backward of a layer", why))
     whole = total(["l*(3*Fl + Fr)", *([product("6", tokens, ends)] if ends != "0" else [])])
     why = "backward is twice the forward: a product for each factor's gradient"
-    lines.append(Line("F", whole, "FLOP", "of a micro-batch, forward and backward", why))
-    lines.append(Line("tc", "F/(eta*P)", "s", "work of a micro-batch", "FLOPs over rate"))
+    lines.append(WorkedStep("F", whole, "FLOP", "of a micro-batch, forward and backward", why))
+    lines.append(WorkedStep("tc", "F/(eta*P)", "s", "work of a micro-batch", "FLOPs over rate"))
     if choice.has("c"):
-        lines.append(Line("ta", "(3*Fa + Fa/2)/(eta*P)", "s", "attention of a layer and micro-batch", "forward, backward, scores again"))
+        lines.append(
+            WorkedStep("ta", "(3*Fa + Fa/2)/(eta*P)", "s", "attention of a layer and micro-batch", "forward, backward, scores again")
+        )
     return lines
 
 
@@ -163,30 +168,32 @@ def _at(stage: str) -> tuple[str, ...]:
     return {"only": ("first", "last"), "first": ("first",), "last": ("last",)}.get(stage, ())
 
 
-def _per_token(tensors: Iterable[Tensor], choice: Choice) -> str:
+def _per_token(tensors: Iterable[ShardedTensor], choice: LayoutChoice) -> str:
     """Elements of the matrices that a token is multiplied with, on a rank; of experts, those of one."""
     return total(product(str(tensor.times), *local(tensor, choice)) for tensor in tensors if tensor.per_token)
 
 
-def step_lines(choice: Choice, stages: int, machine: Machine) -> list[Line]:
+def step_lines(choice: LayoutChoice, stages: int, machine: Machine) -> list[WorkedStep]:
     """The time of a step from the slowest stage: micro-batches one after another, the bubble at both ends."""
     numbers = range(1, stages + 1)
     slowest = "t1" if stages == 1 else f"Max({', '.join(f't{n}' for n in numbers)})"
     data = "d1" if stages == 1 else f"Max({', '.join(f'd{n}' for n in numbers)})"
     bubble = "0" if stages == 1 else "(p - 1)/(v*m)" if choice.interleaved else "(p - 1)/m"
     lines = [
-        Line("tm", slowest, "s", "the slowest stage", "all others wait for it"),
-        Line(
+        WorkedStep("tm", slowest, "s", "the slowest stage", "all others wait for it"),
+        WorkedStep(
             "beta",
             bubble,
             "1",
             "bubble, as a part of the time without it",
             "p - 1 turns until the last stage has work, and as many at the end",
         ),
-        Line("tw", "tm*(1 + beta)", "s", "work and what is waited for", "with the bubble"),
-        Line("dt", data, "s", "data traffic", "of the stage that has most"),
-        Line("step", "Max(tw, dt)", "s", "time of a step", "data traffic passes behind the work: the longer of both counts"),
+        WorkedStep("tw", "tm*(1 + beta)", "s", "work and what is waited for", "with the bubble"),
+        WorkedStep("dt", data, "s", "data traffic", "of the stage that has most"),
+        WorkedStep("step", "Max(tw, dt)", "s", "time of a step", "data traffic passes behind the work: the longer of both counts"),
     ]
     if machine.price:
-        lines.append(Line("cost", f"usd*n*t*p*c*x*step/{_SECONDS}", "USD", "price of a step", "every device for the time of the step"))
+        lines.append(
+            WorkedStep("cost", f"usd*n*t*p*c*x*step/{_SECONDS}", "USD", "price of a step", "every device for the time of the step")
+        )
     return lines

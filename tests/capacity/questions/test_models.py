@@ -213,9 +213,9 @@ def test_a_tied_size_is_refused() -> None:
 
 def test_a_planted_peak_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A peak that is read twice too high gives another batch, which the derivation contradicts."""
-    peak, derived = models.Model.at, calc.derive(calc.load("linear"))
+    peak, derived = models.QuestionModel.at, calc.derive(calc.load("linear"))
     right = int(ask("largest-batch", model="linear", memory="1GB").value)
-    monkeypatch.setattr(models.Model, "at", lambda self, q, **sizes: peak(self, q, **sizes) * (2 if q == "memory.peak" else 1))
+    monkeypatch.setattr(models.QuestionModel, "at", lambda self, q, **sizes: peak(self, q, **sizes) * (2 if q == "memory.peak" else 1))
     wrong = int(ask("largest-batch", model="linear", memory="1GB").value)
 
     assert derived["memory.peak"].at(B=right) <= 10**9 < derived["memory.peak"].at(B=right + 1)

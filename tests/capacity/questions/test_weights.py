@@ -8,11 +8,13 @@ import pytest
 
 import calc
 from calc.capacity.questions import ask
-from calc.capacity.questions.weights import Read, Weights, in_use
+from calc.capacity.questions.weights import WeightRead, Weights, in_use
 from calc.errors import BadInputError
 from calc.memory.inference import inference
 
-MIXTURE = Weights((Read("attention", 1000, Fraction(1)), Read("table", 500, Fraction(0)), Read("experts", 8000, Fraction(2, 8))))
+MIXTURE = Weights(
+    (WeightRead("attention", 1000, Fraction(1)), WeightRead("table", 500, Fraction(0)), WeightRead("experts", 8000, Fraction(2, 8)))
+)
 
 
 @pytest.mark.parametrize(("tokens", "read"), [(1, 1000 + 2000), (3, 1000 + 6000), (4, 1000 + 8000), (5, 1000 + 8000)])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.capacity.sharding import Layout, Model, State, account, decoder, layout_of, machine_of, state_of
+from calc.capacity.sharding import Layout, ShardedModel, State, account, decoder, layout_of, machine_of, state_of
 from calc.capacity.sharding.account import by_axis
 from calc.capacity.sharding.request import read_model
 from calc.capacity.sharding.search import parts_of_step
@@ -31,11 +31,11 @@ OF_A_LAYER = 2 * 96 * 46 + 2 * 32 * 46 + 3 * 46 * 204 + 2 * 46
 OUTSIDE = 2 * 503 * 46 + 46
 
 
-def worked(model: Model, state: State = STATE, **words: int | str):  # type: ignore[no-untyped-def]  # an Account; words are a layout's
+def worked(model: ShardedModel, state: State = STATE, **words: int | str):  # type: ignore[no-untyped-def]  # an Account; words are a layout's
     return account(model, layout_of(words), state)
 
 
-def shard_model(number: str) -> Model:
+def shard_model(number: str) -> ShardedModel:
     """So many parameters, as the words of ``napkin shard`` give them."""
     return read_model(None, {"parameters": number}, 1, lambda _: None)[0]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import calc
-from calc.capacity.sharding import Layout, Model, account, decoder, machine_of, state_of
+from calc.capacity.sharding import Layout, ShardedModel, account, decoder, machine_of, state_of
 from calc.capacity.sharding.derived import model_of
 from calc.capacity.sharding.module_tensors import own_tensors
 from calc.derive.result import Derivation
@@ -31,7 +31,7 @@ def derived(name: str, attention: str = "fused") -> Derivation:
     return calc.derive(calc.load(name), SIZES[name], precision="bf16", attention=attention, optimizer="sgd")
 
 
-def read(name: str, attention: str = "fused") -> Model:
+def read(name: str, attention: str = "fused") -> ShardedModel:
     derivation = derived(name, attention)
     return model_of(derivation, own_tensors(calc.load(name), derivation.sizes))
 

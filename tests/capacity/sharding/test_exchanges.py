@@ -8,7 +8,7 @@ from math import prod
 
 import pytest
 
-from calc.capacity.sharding import Account, Layout, Model, account, communication, decoder, state_of
+from calc.capacity.sharding import Account, Layout, ShardedModel, account, communication, decoder, state_of
 from tests.capacity.sharding import jobs
 from tests.capacity.sharding.ranks import Held, on_processes
 
@@ -16,7 +16,7 @@ FP32 = state_of("fp32", "adamw")
 pytestmark = pytest.mark.slow
 
 
-def by_letters(sizes: Mapping[str, int]) -> Model:
+def by_letters(sizes: Mapping[str, int]) -> ShardedModel:
     """A decoder in fp32, by its letters alone."""
     return replace(decoder({name: size for name, size in sizes.items() if name != "B"}), element=4)
 
@@ -29,7 +29,7 @@ def payload(found: Account, stage: int = 0) -> dict[str, int]:
     return sums
 
 
-def in_context(ranks: int, exchange: str, model: Model | None = None) -> Account:
+def in_context(ranks: int, exchange: str, model: ShardedModel | None = None) -> Account:
     whole = {**jobs.PART, "T": 8 * ranks}
     return account(model or by_letters(whole), Layout(context=ranks, exchange=exchange, micro=2), FP32)
 

@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 
 import calc
-from calc.capacity.sharding import Account, Layout, Model, account, communication, decoder, parts, state_of
+from calc.capacity.sharding import Account, Layout, ShardedModel, account, communication, decoder, parts, state_of
 from calc.capacity.sharding.derived import model_of
 from calc.capacity.sharding.module_tensors import own_tensors
 from tests.capacity.sharding import jobs
@@ -20,7 +20,7 @@ from tests.capacity.sharding.ranks import Held, Job, on_fake_ranks, on_processes
 FP32 = state_of("fp32", "adamw")
 
 
-def by_letters(sizes: Mapping[str, int]) -> Model:
+def by_letters(sizes: Mapping[str, int]) -> ShardedModel:
     """A Llama in fp32, by its letters alone."""
     return replace(decoder({name: size for name, size in sizes.items() if name != "B"}), element=4)
 
@@ -33,7 +33,7 @@ def payload(found: Account) -> dict[str, int]:
     return dict(sums)
 
 
-def worked(model: Model, **layout: int | str) -> Account:
+def worked(model: ShardedModel, **layout: int | str) -> Account:
     return account(model, Layout(**{"micro": 2, **layout}), FP32)  # type: ignore[arg-type]  # counts and kinds by name
 
 
@@ -131,7 +131,7 @@ def test_sequence_parallel_gathers_and_scatters() -> None:
 
 
 @pytest.fixture(scope="module")
-def llama() -> Model:
+def llama() -> ShardedModel:
     return model_of(calc.derive(calc.load("llama3-8b"), jobs.DIVISIBLE, precision="fp32"))
 
 
@@ -144,7 +144,7 @@ def llama() -> Model:
         (jobs.ZERO_3_DIVISIBLE, {"data": 3, "zero": 3}, 3),
     ],
 )
-def test_bytes_kept_for_the_backward_on_a_rank(llama: Model, job: Job, layout: dict[str, int | str], world: int) -> None:
+def test_bytes_kept_for_the_backward_on_a_rank(llama: ShardedModel, job: Job, layout: dict[str, int | str], world: int) -> None:
     """Tensor by tensor off the derived step: what has heads, a feed-forward width or the vocabulary is divided, the stream in sequence."""
     held = measured(job, 0, world)
 

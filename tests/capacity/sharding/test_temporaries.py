@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 import calc
-from calc.capacity.sharding import Account, Layout, Model, account, decoder, machine_of, state_of
+from calc.capacity.sharding import Account, Layout, ShardedModel, account, decoder, machine_of, state_of
 from calc.capacity.sharding.derived import model_of
 from calc.capacity.sharding.module_tensors import own_tensors
 from calc.derive.result import Derivation
@@ -26,13 +26,13 @@ SIZES = {
 
 
 @cache
-def read(name: str, optimizer: str, precision: str, batch: int = 2) -> tuple[Derivation, Model]:
+def read(name: str, optimizer: str, precision: str, batch: int = 2) -> tuple[Derivation, ShardedModel]:
     spec = calc.load(name)
     found = calc.derive(spec, {**SIZES[name], "B": batch}, precision=precision, optimizer=optimizer)
     return found, model_of(found, own_tensors(spec, found.sizes))
 
 
-def temporaries(model: Model, **layout: int | str) -> int:
+def temporaries(model: ShardedModel, **layout: int | str) -> int:
     return account(model, Layout(**layout), state_of()).fullest.kinds["temporaries"]  # type: ignore[arg-type]  # counts and kinds by name
 
 
@@ -73,7 +73,7 @@ def test_key_heads_that_are_fewer_than_ranks_are_kept_by_each() -> None:
     assert sum(divided.values()) // 4 == two["Al"] - four["Al"]
 
 
-def fit(model: Model, memory: int) -> Account:
+def fit(model: ShardedModel, memory: int) -> Account:
     return account(model, Layout(), state_of(), replace(H100, memory=memory))
 
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import calc
-from calc.capacity.questions.models import Model
+from calc.capacity.questions.models import QuestionModel
 from calc.derive.rules_of_thumb import compare
 from calc.options import made
 from reports.cli import napkin
@@ -110,7 +110,7 @@ def test_a_live_document_is_verified_at_a_batch_of_one(stack: str, tmp_path: Pat
 
 def test_sizes_that_a_question_tried_do_not_stay(stack: str) -> None:
     """A search for the largest depth starts at one layer; what is asked afterwards is of the four that the model has."""
-    model = Model(stack, {"B": 1}, made().to_json(), lambda _: None)
+    model = QuestionModel(stack, {"B": 1}, made().to_json(), lambda _: None)
 
     assert [ONE_LAYER, ONE_LAYER + 3 * 30] == [model.at("parameters", L=1), model.at("parameters")]
     assert "4*B*T*d" not in model.peak(L=1, T=1)[1]
