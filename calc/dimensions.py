@@ -67,7 +67,7 @@ class Dim:
     tied: bool = False
     at_most: str | None = None
     plus: int = 0
-    decided_at: str = ""
+    unbacked_at: str = ""
     because: str = ""
 
 
@@ -228,7 +228,7 @@ def _default(name: str, dim: Dim, values: Mapping[str, int]) -> int:
     if not isinstance(dim.default, str):
         return check_size(name, dim.default)
     value = evaluate(dim.default, values)
-    if dim.decided_at:
+    if dim.unbacked_at:
         return check_size(name, math.ceil(value))
     if value.denominator != 1:
         used = ", ".join(f"{n} = {values[n]}" for n in dict.fromkeys(names_in(dim.default)))

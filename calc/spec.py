@@ -137,7 +137,7 @@ _PARTS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("tied", (bool,), "True or False"),
     ("at_most", (str, _NONE), "the name of a dimension, or an expression"),
     ("plus", (int,), "an integer"),
-    ("decided_at", (str,), "a text"),
+    ("unbacked_at", (str,), "a text"),
     ("because", (str,), "a text"),
 )
 

@@ -20,7 +20,7 @@ from calc.derive.accumulate import PHASES, Folder
 from calc.derive.result import CoverageRow, Derivation, Quantity
 from calc.errors import UndecidedSizeError
 from calc.graph.basis import basis_of
-from calc.graph.step import Record
+from calc.graph.step import StepTrace
 from calc.measure import Measurement, measure
 from calc.pipeline.check import FAILED, Report, check, compare
 from calc.pipeline.pipeline import derive
@@ -56,18 +56,18 @@ COUNTED = (
 
 
 @cache
-def recorded(model: str) -> Record:
+def recorded(model: str) -> StepTrace:
     """The training step of a model at its first sizes, as plain numbers."""
     exhibit = ZOO[model]
     spec = exhibit.make()
     basis = basis_of(spec.dimensions)
     at = StepSizes(basis, {}, basis.values(spec.sizes(exhibit.sizes)))
     try:
-        return record_step(spec, at, exhibit.options).record
+        return record_step(spec, at, exhibit.options).trace
     except UndecidedSizeError:
         # What data decide is as the real run had it, in both of its steps alike.
-        met = {place: 2 * counts for place, counts in ran(model).decided.items()}
-        return record_step(spec, replace(at, met=met), exhibit.options).record
+        met = {place: 2 * counts for place, counts in ran(model).unbacked_sizes.items()}
+        return record_step(spec, replace(at, met=met), exhibit.options).trace
 
 
 @cache
@@ -110,7 +110,7 @@ def calls(op: str, among: Iterable[str]) -> list[Operator]:
 # -- the check ----------------------------------------------------------------------------------------------------------------
 
 
-def compared(record: Record, registry: Registry, measurement: Measurement) -> Report:
+def compared(record: StepTrace, registry: Registry, measurement: Measurement) -> Report:
     """The check of ``calc.pipeline.check`` on what ``registry`` says of a record's operators."""
     counts = dict.fromkeys(COUNTED, 0)
     for entry in Folder(int, registry).entries(record):

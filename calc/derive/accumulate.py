@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from calc.graph.step import AGAIN, Op, Record, Size, Tensor
+from calc.graph.step import RECOMPUTED, Op, Size, StepTrace, Tensor
 from calc.rules.registry import Cost, Operator, Registry, Term, View, cost_of
 from calc.units import Amount, Unit, bytes_of, item_size
 
@@ -28,7 +28,7 @@ class Entry:
     """
 
     quantity: str
-    site: str
+    module_path: str
     rule: str
     label: str
     factors: tuple[Any, ...]
@@ -49,7 +49,7 @@ class Folder:
         self._views: dict[Any, View] = {}
         self.uncredited: set[str] = set()
 
-    def entries(self, record: Record) -> list[Entry]:
+    def entries(self, record: StepTrace) -> list[Entry]:
         """Every addend of every counted quantity."""
         return [
             *self._parameters(record),
@@ -63,34 +63,34 @@ class Folder:
 
     # -- tensors --------------------------------------------------------------------------------------------------
 
-    def _parameters(self, record: Record) -> Iterator[Entry]:
+    def _parameters(self, record: StepTrace) -> Iterator[Entry]:
         for name, tensor in _first_of_each_storage(record.parameters):
             shape = tuple(self.read(s) for s in tensor.shape)
             yield Entry("parameters", name, "parameter", "elements", shape or (1,), Amount(_product(shape), Unit.ELEMENT))
 
-    def _weights(self, record: Record) -> Iterator[Entry]:
+    def _weights(self, record: StepTrace) -> Iterator[Entry]:
         for name, tensor in _first_of_each_storage(record.parameters):
             yield self._bytes(record, "parameters.bytes", name, "parameter", f"{tensor.dtype} parameter", tensor)
         for name, tensor in _first_of_each_storage(record.masters):
             yield self._bytes(record, "master_weights.bytes", name, "master weight", f"{tensor.dtype} copy", tensor)
 
-    def _gradients(self, record: Record) -> Iterator[Entry]:
+    def _gradients(self, record: StepTrace) -> Iterator[Entry]:
         for name, tensor in _first_of_each_storage(record.gradients):
             yield self._bytes(record, "gradients.bytes", name, "gradient", f"{tensor.dtype} gradient", tensor)
 
-    def _state(self, record: Record) -> Iterator[Entry]:
+    def _state(self, record: StepTrace) -> Iterator[Entry]:
         for (name, key), tensor in _first_of_each_storage(((n, k), t) for n, k, t in record.state):
             yield self._bytes(record, "optimizer_state.bytes", name, "optimizer state", f"{tensor.dtype} {key}", tensor)
 
-    def _activations(self, record: Record) -> Iterator[Entry]:
+    def _activations(self, record: StepTrace) -> Iterator[Entry]:
         own = {t.storage for _, t in (*record.parameters, *record.buffers)}
         for saved, tensor in _first_of_each_storage((s, s.tensor) for s in record.saved):
             if tensor.storage not in own:
                 what = f"{tensor.dtype} model input" if record.storages[tensor.storage].role == "input" else tensor.dtype
                 label = f"{what} kept for the backward of {saved.op}"
-                yield self._bytes(record, "activations.bytes", saved.site, "saved tensor", label, tensor)
+                yield self._bytes(record, "activations.bytes", saved.module_path, "saved tensor", label, tensor)
 
-    def _checkpoint(self, record: Record) -> Iterator[Entry]:
+    def _checkpoint(self, record: StepTrace) -> Iterator[Entry]:
         state = {t.storage for _, _, t in record.state}
         masters = {t.storage for _, t in record.masters}
         names = {t.storage: n for n, t in (*record.buffers, *record.masters, *record.parameters)}
@@ -102,7 +102,7 @@ class Folder:
         if any(op.phase == "backward" for op in record.ops):  # a model that is only used has no iteration
             yield Entry("checkpoint.bytes", "(iteration)", "checkpoint", "int64 iteration", (8,), Amount(self.read(8), Unit.BYTE))
 
-    def _bytes(self, record: Record, quantity: str, site: str, rule: str, label: str, tensor: Tensor) -> Entry:
+    def _bytes(self, record: StepTrace, quantity: str, site: str, rule: str, label: str, tensor: Tensor) -> Entry:
         """Bytes of the whole storage behind ``tensor``, shown as item size times shape where the tensor is all of it."""
         nbytes = self.read(record.storages[tensor.storage].nbytes)
         shape = tuple(self.read(s) for s in tensor.shape)
@@ -112,7 +112,7 @@ class Folder:
 
     # -- operators ------------------------------------------------------------------------------------------------
 
-    def work(self, record: Record) -> Iterator[Entry]:
+    def work(self, record: StepTrace) -> Iterator[Entry]:
         """What the operators of the counted step do: their FLOPs and their traffic."""
         for op in record.ops:
             if op.step != 2 or op.phase not in PHASES:
@@ -125,7 +125,7 @@ class Folder:
         key = self.key(op)
         op_cost = self._costs.get(key)
         if op_cost is None:
-            op_cost = self._costs[key] = cost_of(self.operator(op), op.site, self.registry)
+            op_cost = self._costs[key] = cost_of(self.operator(op), op.module_path, self.registry)
         return op_cost
 
     def key(self, op: Op) -> tuple[Any, ...]:
@@ -158,7 +158,7 @@ class Folder:
             view = self._views[key] = View(tuple(self.read(s) for s in tensor.shape), tensor.dtype, self.read(tensor.distinct))
         return view
 
-    def _flops(self, op: Op, cost: Cost, record: Record) -> Iterator[Entry]:
+    def _flops(self, op: Op, cost: Cost, record: StepTrace) -> Iterator[Entry]:
         phase = f"flops.{op.phase}"
         causal = self._mask(op, cost, record)
         for term in cost.matmul:
@@ -172,9 +172,9 @@ class Folder:
 
     def repeated(self, op: Op, cost: Cost) -> tuple[Term, ...]:
         """The products that only repeat what the forward did."""
-        return cost.matmul if op.node == AGAIN else cost.recompute
+        return cost.matmul if op.node == RECOMPUTED else cost.recompute
 
-    def _mask(self, op: Op, cost: Cost, record: Record) -> Any:
+    def _mask(self, op: Op, cost: Cost, record: StepTrace) -> Any:
         """Length of the square causal mask that the model's own call declares for this operator's products, if any."""
         query, key = None, None
         if cost.causal is not None:
@@ -182,14 +182,14 @@ class Folder:
         elif op.call is not None and cost.matmul and record.calls[op.call].causal:
             query, key = self.read(record.calls[op.call].query), self.read(record.calls[op.call].key)
         if query is not None and query != key:
-            self.uncredited.add(f"{op.site}: a causal mask over {query} queries and {key} keys, whose alignment is a convention")
+            self.uncredited.add(f"{op.module_path}: a causal mask over {query} queries and {key} keys, whose alignment is a convention")
             return None
         return query
 
     def _traffic(self, op: Op, cost: Cost) -> Iterator[Entry]:
         moved = self.moved(op, cost)
         if moved.count != 0:
-            yield Entry(f"bytes_moved.{op.phase}", op.site, op.name, "reads and writes", (moved.count,), moved)
+            yield Entry(f"bytes_moved.{op.phase}", op.module_path, op.name, "reads and writes", (moved.count,), moved)
 
     def moved(self, op: Op, cost: Cost) -> Amount:
         """Bytes that the operator reads and writes."""
@@ -212,7 +212,7 @@ class Folder:
 
 
 def _flop_entry(quantity: str, op: Op, term: Term) -> Entry:
-    return Entry(quantity, op.site, op.name, term.name, term.factors, Amount(term.count, Unit.FLOP))
+    return Entry(quantity, op.module_path, op.name, term.name, term.factors, Amount(term.count, Unit.FLOP))
 
 
 def _credited(term: Term, length: Any) -> Term:

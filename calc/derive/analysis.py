@@ -15,7 +15,7 @@ from calc.derive.peak import Peak
 from calc.derive.quantities import QUANTITIES
 from calc.errors import CertificateError, NapkinError
 from calc.graph.basis import Folding
-from calc.graph.step import Graph, Record, Tensor
+from calc.graph.step import Graph, StepTrace, Tensor
 from calc.graph.trip_counts import fewest
 from calc.rules.registry import Registry
 from calc.symbolic.algebra import Algebra, Poly
@@ -34,7 +34,7 @@ class Analysis:
     registry: Registry
     algebra: Algebra
     fold: Folding
-    sites: Sites
+    module_paths: Sites
     interpolate: Interpolation
     groups: Mapping[str, list[Group]]
     peaks: Mapping[str, tuple[Peak, ...]]
@@ -44,26 +44,28 @@ class Analysis:
     @property
     def frame(self) -> Frame:
         """What the closed forms are made with."""
-        return Frame(self.graph, self.registry, self.algebra, self.fold, self.sites, self.interpolate)
+        return Frame(self.graph, self.registry, self.algebra, self.fold, self.module_paths, self.interpolate)
 
     @cached_property
     def totals(self) -> dict[str, Poly]:
         """Closed form of each counted quantity in the basis symbols."""
         return {name: groups.total(members, self.algebra.constant(0)) for name, members in self.groups.items()}
 
-    def certify(self, record: Record) -> int:
+    def certify(self, record: StepTrace) -> int:
         """Compare every closed form with a concrete record; returns how many agreed, or raises."""
         totals = {name: total for name, total in self.totals.items() if name not in self.graph.unknown}
         candidates = {name: (step, self.peaks[name]) for name, step in PEAKS.items() if name not in self.graph.unknown}
-        turns = {name: fewest([r.sizes for r in self.graph.records], name) for name in self.graph.loops}
-        return certify.certify(record, Folder(int, self.registry), totals, candidates, self.algebra, self.sites, turns, self.graph.unknown)
+        turns = {name: fewest([r.sizes for r in self.graph.traces], name) for name in self.graph.loops}
+        return certify.certify(
+            record, Folder(int, self.registry), totals, candidates, self.algebra, self.module_paths, turns, self.graph.unknown
+        )
 
 
 def analyse(graph: Graph, registry: Registry) -> Analysis:
     """Fold every record and interpolate over the loop counts."""
-    algebra = Algebra(graph.symbols, sizes_read(graph.records))
-    sites = Sites(graph.records)
-    interpolate = Interpolation(graph.records, graph.loops, algebra)
+    algebra = Algebra(graph.symbols, sizes_read(graph.traces))
+    sites = Sites(graph.traces)
+    interpolate = Interpolation(graph.traces, graph.loops, algebra)
     frame = Frame(graph, registry, algebra, Folding(graph.as_basis(), algebra), sites, interpolate)
     folder = Folder(algebra.parse, registry)
     grouped = groups.group(_entries(folder, frame), sites, interpolate, algebra.constant(1))
@@ -74,7 +76,7 @@ def analyse(graph: Graph, registry: Registry) -> Analysis:
         registry=registry,
         algebra=algebra,
         fold=frame.fold,
-        sites=sites,
+        module_paths=sites,
         interpolate=interpolate,
         groups=groups.by_quantity(grouped),
         peaks=peaks,
@@ -89,7 +91,7 @@ def _peaks(
     if name in graph.unknown:
         return ()
     try:
-        return peak.peaks(graph.records, step, algebra, sites, interpolate, bounds)
+        return peak.peaks(graph.traces, step, algebra, sites, interpolate, bounds)
     except CertificateError as error:
         raise CertificateError(name, str(error)) from None
 
@@ -97,12 +99,12 @@ def _peaks(
 def _entries(folder: Folder, frame: Frame) -> list[list[Entry]]:
     """The addends of every record. Where an operator cannot be counted, the refusal names all of those."""
     try:
-        return [folder.entries(r) for r in frame.graph.records]
+        return [folder.entries(r) for r in frame.graph.traces]
     except NapkinError as error:
         raise coverage.refused(frame) or error from None
 
 
-def sizes_read(records: Sequence[Record]) -> Iterator[str]:
+def sizes_read(records: Sequence[StepTrace]) -> Iterator[str]:
     """Every size that a fold may read."""
     for record in records:
         for storage in record.storages:

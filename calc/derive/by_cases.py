@@ -18,8 +18,8 @@ def by_cases(general: Quantity, case: Quantity, equal: Mapping[str, str]) -> Qua
     if general.text is None or case.text is None:
         return general if general.text is None else case  # unknown in general, or at these sizes: with its reason
     condition = _condition(equal)
-    ours = {t.site: t for t in general.terms}
-    theirs = {t.site: t for t in case.terms}
+    ours = {t.module_path: t for t in general.terms}
+    theirs = {t.module_path: t for t in case.terms}
     terms = tuple(_term(site, ours.get(site), theirs.get(site), condition) for site in dict.fromkeys((*ours, *theirs)))
     assert general._evaluator is not None  # both were just derived
     assert case._evaluator is not None

@@ -12,12 +12,12 @@ from calc.derive.accumulate import Folder
 from calc.derive.loops import Sites
 from calc.derive.peak import Peak
 from calc.errors import CertificateError, NapkinError
-from calc.graph.step import Record
+from calc.graph.step import StepTrace
 from calc.symbolic.algebra import Algebra, Poly
 
 
 def certify(
-    record: Record,
+    record: StepTrace,
     folder: Folder,
     totals: Mapping[str, Poly],
     peaks: Mapping[str, tuple[int, Sequence[Peak]]],
@@ -65,7 +65,7 @@ def _noted(failures: dict[str, CertificateError], quantity: str) -> Iterator[Non
 
 
 def _compare_peak(
-    quantity: str, step: int, candidates: Sequence[Peak], record: Record, algebra: Algebra, sites: Sites, turns: Mapping[str, int]
+    quantity: str, step: int, candidates: Sequence[Peak], record: StepTrace, algebra: Algebra, sites: Sites, turns: Mapping[str, int]
 ) -> None:
     """Compare each peak candidate that ``record`` has, and the maximum."""
     moments = memory.moments(record, step, int)
@@ -103,7 +103,7 @@ def _written(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name} = {size}" for name, size in sizes.items())
 
 
-def _compare(what: str, derived: int, recorded: int, record: Record) -> None:
+def _compare(what: str, derived: int, recorded: int, record: StepTrace) -> None:
     if derived != recorded:
         quantity = what.partition(" at ")[0]
         why = f"the closed form of {what} gives {derived:,} and a recording gives {recorded:,} at {_written(record.sizes)}"

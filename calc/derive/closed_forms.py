@@ -21,7 +21,7 @@ from calc.derive.steps import StepMaker
 from calc.derive.timeline import timeline
 from calc.graph.coverage import CoverageRow
 from calc.graph.guards import unchecked
-from calc.graph.step import Graph, Record
+from calc.graph.step import Graph, StepTrace
 from calc.rules import families  # noqa: F401  # importing the rules registers them
 from calc.rules.registry import REGISTRY, Registry
 from calc.spec import Spec
@@ -110,7 +110,7 @@ def _coverage(analysis: Analysis, values: Mapping[str, int]) -> tuple[CoverageRo
     return rows if unknown.isdisjoint(coverage.FLOPS) else tuple(replace(row, flops=None, flops_value=None) for row in rows)
 
 
-def _recounted(record: Record, registry: Registry, options: Mapping[str, str]) -> dict[str, int]:
+def _recounted(record: StepTrace, registry: Registry, options: Mapping[str, str]) -> dict[str, int]:
     """Every quantity of one concrete record."""
     counts = {d.name: 0 for d in definitions(options) if not d.parts and d.step is None}
     counts |= {name: max(moment.live for moment in memory.moments(record, step, int)) for name, step in PEAKS.items()}
@@ -190,8 +190,8 @@ def _unknown(name: str, analysis: Analysis) -> str:
         return reason
     if analysis.uncredited:
         return f"not credited: {min(analysis.uncredited)}"
-    if not any(call.causal for r in analysis.graph.records for call in r.calls) and not any(
-        op.args and dict(op.args).get("is_causal") is True for r in analysis.graph.records for op in r.ops
+    if not any(call.causal for r in analysis.graph.traces for call in r.calls) and not any(
+        op.args and dict(op.args).get("is_causal") is True for r in analysis.graph.traces for op in r.ops
     ):
         return "no attention call of this model declares a causal mask"
     return ""

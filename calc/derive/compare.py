@@ -25,7 +25,7 @@ class TermChange:
     """One place of a model. ``None`` where one side has nothing there; ``expr`` is right less left, or ``None`` with the reason in
     ``Change.note``."""
 
-    site: str
+    module_path: str
     left: str | None
     right: str | None
     left_value: int
@@ -167,7 +167,7 @@ def _by_site(quantity: Quantity) -> Places:
     """Expression, value and words by place; a place that comes twice is told apart by its words."""
     terms: dict[str, tuple[str, int, str]] = {}
     for term in quantity.terms:
-        place = term.site if term.site not in terms else f"{term.site} ({term.because})"
+        place = term.module_path if term.module_path not in terms else f"{term.module_path} ({term.because})"
         terms[place] = (term.expr, term.value, term.because)
     return terms
 
@@ -224,7 +224,7 @@ def _document(change: Change) -> dict[str, Any]:
         "unit": str(change.unit),
         "meaning": change.meaning,
         "terms": [
-            {"site": t.site, "left": t.left, "right": t.right, "expr": t.expr, "value": number(t.value), "because": t.because}
+            {"site": t.module_path, "left": t.left, "right": t.right, "expr": t.expr, "value": number(t.value), "because": t.because}
             for t in change.terms
         ],
         "because": change.note or None,

@@ -18,7 +18,7 @@ from calc.derive.loops import Interpolation, Sites
 from calc.errors import NapkinError, RefusedOperatorError, UnknownOperatorError
 from calc.graph.basis import Folding
 from calc.graph.coverage import COUNTED, FREE, REFUSED, CoverageRow, Ledger, Place, refusal
-from calc.graph.step import Graph, Op, Record
+from calc.graph.step import Graph, Op, StepTrace
 from calc.rules.registry import Free, Registry
 from calc.symbolic.algebra import Algebra, Poly
 
@@ -54,7 +54,7 @@ class Frame:
     registry: Registry
     algebra: Algebra
     fold: Folding
-    sites: Sites
+    module_paths: Sites
     interpolate: Interpolation
 
 
@@ -65,7 +65,7 @@ def ledger(frame: Frame, groups_of: Mapping[str, Sequence[Group]], sizes: Mappin
     return _at(frame, [Tally(s, _poly(frame, n), flops.get(s.operator, frame.algebra.constant(0))) for s, n in counts.items()], sizes)
 
 
-def runs_as_derived(frame: Frame, record: Record) -> bool:
+def runs_as_derived(frame: Frame, record: StepTrace) -> bool:
     """Whether ``record`` runs each operator as often as the closed forms of the counts say."""
     counts = _counted(frame, lambda op: _stated(op, frame.registry))
     expected = {standing.operator: frame.algebra.value(_poly(frame, number), record.sizes) for standing, number in counts.items()}
@@ -83,8 +83,8 @@ def refused(frame: Frame) -> RefusedOperatorError | None:
     counts = _counted(frame, judge)
     if all(standing.kind != REFUSED for standing in counts):
         return None
-    entries = [_flop_entries(record, folder, judge) for record in frame.graph.records]
-    flops = _flops(frame, groups.group(entries, frame.sites, frame.interpolate, frame.algebra.constant(1)))
+    entries = [_flop_entries(record, folder, judge) for record in frame.graph.traces]
+    flops = _flops(frame, groups.group(entries, frame.module_paths, frame.interpolate, frame.algebra.constant(1)))
     places = _places(frame, folder, judge)
     tallies = [
         Tally(s, _poly(frame, n), None, tuple(places[s]))
@@ -109,13 +109,13 @@ def _error(frame: Frame, tallies: Sequence[Tally]) -> RefusedOperatorError:
 # -- reading a graph ---------------------------------------------------------------------------------------------------
 
 
-def _calls(record: Record) -> Iterator[Op]:
+def _calls(record: StepTrace) -> Iterator[Op]:
     yield from (op for op in record.ops if op.step == STEP)
 
 
 def _counted(frame: Frame, judge: Any) -> dict[Standing, list[int]]:
     """Calls of each standing in every record."""
-    records = frame.graph.records
+    records = frame.graph.traces
     counts: dict[Standing, list[int]] = {}
     for i, record in enumerate(records):
         for op in _calls(record):
@@ -142,7 +142,7 @@ def _judged(op: Op, folder: Folder) -> Standing:
     return standing
 
 
-def _flop_entries(record: Record, folder: Folder, judge: Any) -> list[Any]:
+def _flop_entries(record: StepTrace, folder: Folder, judge: Any) -> list[Any]:
     """Addends of the FLOPs of those operators that can be counted."""
     countable = replace(record, ops=tuple(op for op in _calls(record) if judge(op).kind != REFUSED))
     return [entry for entry in folder.work(countable) if entry.quantity in FLOPS]
@@ -158,12 +158,12 @@ def _flops(frame: Frame, groups_here: Sequence[Group]) -> dict[str, Poly]:
 
 def _places(frame: Frame, folder: Folder, judge: Any) -> dict[Standing, list[tuple[str, str, Poly]]]:
     """Site, inputs and calls of everything that is refused."""
-    records = frame.graph.records
+    records = frame.graph.traces
     counts: dict[tuple[Standing, str, str], list[int]] = {}
     for i, record in enumerate(records):
         for op in _calls(record):
             if judge(op).kind == REFUSED:
-                key = (judge(op), frame.sites.general(op.site), _inputs(frame, folder, op))
+                key = (judge(op), frame.module_paths.general(op.module_path), _inputs(frame, folder, op))
                 counts.setdefault(key, [0] * len(records))[i] += 1
     places: dict[Standing, list[tuple[str, str, Poly]]] = {}
     for (standing, site, inputs), number in counts.items():

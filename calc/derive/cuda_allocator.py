@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calc.errors import BadInputError
-from calc.graph.step import Record, Size
+from calc.graph.step import Size, StepTrace
 
 MIN_BLOCK = 512  # every request is rounded up to a multiple of it
 SMALL_SIZE = 1048576  # the largest request that goes to the small pool
@@ -197,7 +197,7 @@ def _concrete(size: Size) -> int:
 
 
 def simulate(
-    record: Record, step: int = 2, on_device: Mapping[int, bool] | None = None, read: Callable[[Size], int] = _concrete
+    record: StepTrace, step: int = 2, on_device: Mapping[int, bool] | None = None, read: Callable[[Size], int] = _concrete
 ) -> Simulated:
     """The peaks of a step of a record, all of whose storages lie on the device but those said not to.
 
@@ -226,6 +226,6 @@ def simulate(
     return Simulated(peak, allocator.peak_allocated, allocator.peak_reserved, len(allocator.segments))
 
 
-def counters_on_cpu(record: Record) -> dict[int, bool]:
+def counters_on_cpu(record: StepTrace) -> dict[int, bool]:
     """The optimizers' step counters, which torch keeps on the CPU (``_get_scalar_dtype``, ``torch/optim``): one number each."""
     return {tensor.storage: False for _, key, tensor in record.state if key == "step" and tensor.shape == ()}

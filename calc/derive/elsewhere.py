@@ -19,7 +19,7 @@ from calc.dimensions import names_in
 from calc.errors import DimensionError, NapkinError, UnknownQuantityError
 from calc.graph.guards import dimensions, follows, not_traced, unchecked
 from calc.graph.specialization import may_tell
-from calc.graph.step import Graph, Guard, Record
+from calc.graph.step import Graph, Guard, StepTrace
 from calc.graph.trip_counts import fewest
 from calc.spec import Spec
 
@@ -36,7 +36,7 @@ class Traced:
     analysis: Analysis
     spec: Spec | None = None
     certified: Callable[[], Graph] | None = None
-    record: Callable[[Mapping[str, int]], Record] | None = None
+    trace: Callable[[Mapping[str, int]], StepTrace] | None = None
 
 
 Trace = Callable[[Mapping[str, int]], Traced]
@@ -144,7 +144,7 @@ class Around:
         iterations of a loop, and what the step compares with a number."""
         special = self.traced.graph.special_case_at(self.derivation.sizes)
         graph = self.traced.graph if special is None else special.graph
-        basis, counts = graph.as_basis(), [record.sizes for record in graph.records]
+        basis, counts = graph.as_basis(), [record.sizes for record in graph.traces]
         small, own = basis.values(sizes), basis.values(self.derivation.sizes)
         enough = {n: fewest(counts, n) for n in graph.loops if basis.dimension(n) in free and small[n] < fewest(counts, n)}
         changed = enough | _above_limits(graph, small | enough, {n: size for n, size in own.items() if basis.dimension(n) in free})
@@ -223,7 +223,7 @@ def _with_traced_values(derivation: Derivation, traced: Traced) -> Derivation:
     """``derivation`` with values of the quantities that have no closed form, which its spec is traced for at the sizes themselves."""
     reasons = {reason for graph in (traced.graph, *(s.graph for s in traced.graph.special_cases)) for reason in graph.unknown.values()}
     mine = [q for q in derivation.quantities.values() if q.text is None and q.unknown in reasons]
-    record, recount = traced.record, derivation.recount
+    record, recount = traced.trace, derivation.recount
     if not mine or record is None or recount is None:
         return derivation
     count = functools.cache(lambda sizes: recount(record(dict(sizes))))

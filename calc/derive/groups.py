@@ -20,7 +20,7 @@ class Group:
     """
 
     quantity: str
-    site: str
+    module_path: str
     rule: str
     label: str
     factors: tuple[Any, ...]
@@ -39,7 +39,7 @@ def group(runs: Sequence[Sequence[Entry]], sites: Sites, interpolate: Interpolat
     samples: dict[Any, Entry] = {}
     for i, entries in enumerate(runs):
         for entry in entries:
-            key = (entry.quantity, sites.general(entry.site), entry.rule, entry.label, entry.count)
+            key = (entry.quantity, sites.general(entry.module_path), entry.rule, entry.label, entry.count)
             if key not in counts:
                 counts[key] = [0] * len(runs)
                 samples[key] = entry
@@ -79,7 +79,7 @@ def by_site(groups: Sequence[Group]) -> Mapping[str, list[Group]]:
     """The groups of each site, in order."""
     groups_by_site: dict[str, list[Group]] = {}
     for g in groups:
-        groups_by_site.setdefault(g.site, []).append(g)
+        groups_by_site.setdefault(g.module_path, []).append(g)
     return groups_by_site
 
 

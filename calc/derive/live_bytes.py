@@ -18,7 +18,7 @@ class Instant:
     op: int
     phase: str
     operator: str
-    site: str
+    module_path: str
     live: Mapping[str, int]
 
     @property

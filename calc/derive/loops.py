@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from calc.graph.step import Record
+from calc.graph.step import StepTrace
 from calc.symbolic.algebra import Algebra, Poly
 
 
@@ -19,7 +19,7 @@ class Interpolation:
     Amounts of two depths differ in few terms, and only those are multiplied.
     """
 
-    def __init__(self, records: Sequence[Record], loops: Sequence[str], algebra: Algebra) -> None:
+    def __init__(self, records: Sequence[StepTrace], loops: Sequence[str], algebra: Algebra) -> None:
         self._algebra = algebra
         counts = [tuple(record.sizes[name] for name in loops) for record in records]
         self._order = sorted(range(len(counts)), key=counts.__getitem__)
@@ -51,7 +51,7 @@ class Interpolation:
 class Sites:
     """Which numbers in module paths are loop indices: those of containers whose length differs between records."""
 
-    def __init__(self, records: Sequence[Record]) -> None:
+    def __init__(self, records: Sequence[StepTrace]) -> None:
         self._cache: dict[str, str] = {}
         children = [_children(record) for record in records]
         self._places: dict[str, tuple[str, tuple[int, ...]]] = {}
@@ -86,7 +86,7 @@ class Sites:
             position = self._places[site] = ".".join(parts), tuple(indices)
         return position
 
-    def instances(self, record: Record) -> Mapping[str, int]:
+    def instances(self, record: StepTrace) -> Mapping[str, int]:
         """Number of children of each looped container in ``record``."""
         return {prefix: len(c) for prefix, c in _children(record).items() if prefix in self.looped}
 
@@ -97,10 +97,10 @@ def _split(part: str) -> tuple[str, int | None]:
     return (stem, int(part[len(stem) :])) if stem and stem != part else (part, None)
 
 
-def _numbered_names(record: Record) -> dict[tuple[str, str], frozenset[int]]:
+def _numbered_names(record: StepTrace) -> dict[tuple[str, str], frozenset[int]]:
     """Numbers in the names of each container's children that end in one, by the container's path and the rest of the name."""
     numbers_by_name: dict[tuple[str, str], set[int]] = {}
-    for site in {op.site for op in record.ops} | {name for name, _ in record.parameters}:
+    for site in {op.module_path for op in record.ops} | {name for name, _ in record.parameters}:
         parts = site.split(".")
         for i, part in enumerate(parts):
             stem, number = _split(part)
@@ -109,10 +109,10 @@ def _numbered_names(record: Record) -> dict[tuple[str, str], frozenset[int]]:
     return {names: frozenset(numbers) for names, numbers in numbers_by_name.items()}
 
 
-def _children(record: Record) -> dict[str, frozenset[int]]:
+def _children(record: StepTrace) -> dict[str, frozenset[int]]:
     """Numbered children of each container, by the container's path."""
     children: dict[str, set[int]] = {}
-    for site in {op.site for op in record.ops} | {name for name, _ in record.parameters}:
+    for site in {op.module_path for op in record.ops} | {name for name, _ in record.parameters}:
         parts = site.split(".")
         for i, part in enumerate(parts):
             if part.isdigit():

@@ -24,7 +24,7 @@ from calc.derive.loops import Interpolation, Sites
 from calc.errors import CertificateError, UnlikeTurnsError
 from calc.graph.basis import Folding
 from calc.graph.guards import resolve
-from calc.graph.step import Graph, Op, Record, Tensor
+from calc.graph.step import Graph, Op, StepTrace, Tensor
 from calc.rules import families  # noqa: F401  # importing the rules registers them
 from calc.rules.registry import REGISTRY, Cost, Operator, Registry, View
 from calc.symbolic.algebra import Algebra, Poly
@@ -44,7 +44,7 @@ class Work:
     """
 
     phase: str
-    site: str
+    module_path: str
     operator: Operator
     matmul: Any
     elementwise: Any
@@ -106,15 +106,15 @@ class Operators:
 
 def operators(graph: Graph, registry: Registry = REGISTRY) -> Operators:
     """The operators of every record of ``graph`` and how their number grows with its loop counts, compared with its certificates."""
-    algebra = Algebra(graph.symbols, sizes_read(graph.records))
-    sites = Sites(graph.records)
-    interpolate = Interpolation(graph.records, graph.loops, algebra)
+    algebra = Algebra(graph.symbols, sizes_read(graph.traces))
+    sites = Sites(graph.traces)
+    interpolate = Interpolation(graph.traces, graph.loops, algebra)
     folder = Folder(algebra.parse, registry)
     counts: dict[Any, list[int]] = {}
     samples: dict[Any, Work] = {}
-    for i, record in enumerate(graph.records):
+    for i, record in enumerate(graph.traces):
         for key, work in _recorded(record, folder, sites):
-            counts.setdefault(key, [0] * len(graph.records))[i] += 1
+            counts.setdefault(key, [0] * len(graph.traces))[i] += 1
             samples.setdefault(key, work)
     one = algebra.constant(1)
     works = tuple(replace(samples[key], times=interpolate([one * n for n in number])) for key, number in counts.items())
@@ -124,17 +124,17 @@ def operators(graph: Graph, registry: Registry = REGISTRY) -> Operators:
     return result
 
 
-def of_record(graph: Graph, record: Record, registry: Registry = REGISTRY) -> tuple[Work, ...]:
+def of_record(graph: Graph, record: StepTrace, registry: Registry = REGISTRY) -> tuple[Work, ...]:
     """The operators of a concrete ``record`` of the graph's step, those alike together, in integers."""
     numbers: dict[Any, int] = {}
     samples: dict[Any, Work] = {}
-    for key, work in _recorded(record, Folder(int, registry), Sites(graph.records)):
+    for key, work in _recorded(record, Folder(int, registry), Sites(graph.traces)):
         numbers[key] = numbers.get(key, 0) + 1
         samples.setdefault(key, work)
     return tuple(replace(samples[key], times=number) for key, number in numbers.items())
 
 
-def _certify(totals: Operators, record: Record, sites: Sites, registry: Registry) -> None:
+def _certify(totals: Operators, record: StepTrace, sites: Sites, registry: Registry) -> None:
     """Every total is that of a concrete record at sizes outside the derivation."""
     here = [work for _, work in _recorded(record, Folder(int, registry), sites)]
     for phase in PHASES:
@@ -169,7 +169,7 @@ def _evaluated(work: Work, read: _Remembered) -> Work:
     times = read(work.times)
     if times < 0:
         raise UnlikeTurnsError(
-            f"the operators at {work.site or 'the top level'} have other sizes wherever a loop runs more often:"
+            f"the operators at {work.module_path or 'the top level'} have other sizes wherever a loop runs more often:"
             " record the step at these sizes"
         )
     return replace(
@@ -197,7 +197,7 @@ def _sized(operator: Operator, read: _Remembered) -> Operator:
 # -- one record -------------------------------------------------------------------------------------------------------
 
 
-def _recorded(record: Record, folder: Folder, sites: Sites) -> Iterator[tuple[Any, Work]]:
+def _recorded(record: StepTrace, folder: Folder, sites: Sites) -> Iterator[tuple[Any, Work]]:
     """Each operator of the counted step, with what it is alike by."""
     mine = [op for op in record.ops if op.step == 2 and op.phase in PHASES]
     last_read = _last_reads(mine)
@@ -206,7 +206,7 @@ def _recorded(record: Record, folder: Folder, sites: Sites) -> Iterator[tuple[An
         fused = _fused(run, record, folder, last_read) if len(run) > 1 else {}
         for place, op in enumerate(run):
             work = _work(op, folder, sites, fused.get(op.index), place == 0, cold.get(op.index, 0))
-            yield (work.phase, work.site, *folder.key(op), work.recompute, work.fused, work.fused_launches, work.cold), work
+            yield (work.phase, work.module_path, *folder.key(op), work.recompute, work.fused, work.fused_launches, work.cold), work
 
 
 def _work(op: Op, folder: Folder, sites: Sites, fused: Any, first: bool, cold: Any) -> Work:
@@ -215,7 +215,7 @@ def _work(op: Op, folder: Folder, sites: Sites, fused: Any, first: bool, cold: A
     launches = int(_launches(op, cost, folder))
     return Work(
         phase=op.phase,
-        site=sites.general(op.site),
+        module_path=sites.general(op.module_path),
         operator=folder.operator(op),
         matmul=_flops(cost.matmul),
         elementwise=_flops(cost.elementwise),
@@ -292,7 +292,7 @@ def _fuses(op: Op, cost: Cost) -> bool:
     return not cost.matmul and cost.reads is None and cost.writes is None and bool(op.outputs or op.mutates)
 
 
-def _fused(run: Sequence[Op], record: Record, folder: Folder, last_read: Mapping[int, int]) -> dict[int, Any]:
+def _fused(run: Sequence[Op], record: StepTrace, folder: Folder, last_read: Mapping[int, int]) -> dict[int, Any]:
     """Bytes of each operator of a run: a tensor's one read stands at the first that reads it, its one write at the last that writes it."""
     end = run[-1].index
     made: set[int] = set()

@@ -17,7 +17,7 @@ from typing import Any
 from calc.derive.dominance import Shift, undominated
 from calc.derive.loops import Sites
 from calc.errors import CertificateError
-from calc.graph.step import Record, Size
+from calc.graph.step import Size, StepTrace
 from calc.symbolic.algebra import Algebra, Poly
 
 Kind = tuple[str, str, str, str]  # phase, operator, site with loop indices as *, the operators before and after
@@ -56,7 +56,7 @@ def _iteration(end: str, number: int) -> str:
     return f", number {number + 1} from the {end}"
 
 
-def moments(record: Record, step: int, read: Callable[[Size], Any]) -> list[Moment]:
+def moments(record: StepTrace, step: int, read: Callable[[Size], Any]) -> list[Moment]:
     """The last birth of each operator in a step's window, with the bytes live then."""
     start, end = record.windows[step - 1]
     live: Any = read(0)
@@ -72,7 +72,7 @@ def moments(record: Record, step: int, read: Callable[[Size], Any]) -> list[Mome
     return candidates
 
 
-def parts_at(record: Record, events: Iterable[int], read: Callable[[Size], Any]) -> dict[int, dict[str, Any]]:
+def parts_at(record: StepTrace, events: Iterable[int], read: Callable[[Size], Any]) -> dict[int, dict[str, Any]]:
     """Live bytes by role after each of the events with those indices."""
     wanted = set(events)
     parts: dict[str, Any] = {}
@@ -107,32 +107,32 @@ class _Run:
         return itertools.product(*ends)
 
 
-def _runs(record: Record, candidates: Sequence[Moment], sites: Sites) -> dict[Kind, _Run]:
+def _runs(record: StepTrace, candidates: Sequence[Moment], sites: Sites) -> dict[Kind, _Run]:
     kinds: dict[Kind, list[Moment]] = {}
     for moment in candidates:
         kinds.setdefault(_kind(record, moment.op, sites), []).append(moment)
     return {kind: _run(record, group, sites) for kind, group in kinds.items()}
 
 
-def _kind(record: Record, op: int, sites: Sites) -> Kind:
+def _kind(record: StepTrace, op: int, sites: Sites) -> Kind:
     """What happened, and between what: in a loop inside one module, only that tells its operators from those before and after it."""
     here = record.ops[op]
     beside = " ".join(_what(record, i, sites) for i in range(op - _BESIDE, op + _BESIDE + 1) if i != op)
-    return here.phase, here.name, sites.place(here.site)[0], beside
+    return here.phase, here.name, sites.place(here.module_path)[0], beside
 
 
-def _what(record: Record, op: int, sites: Sites) -> str:
-    return f"{record.ops[op].name}@{sites.place(record.ops[op].site)[0]}" if 0 <= op < len(record.ops) else "-"
+def _what(record: StepTrace, op: int, sites: Sites) -> str:
+    return f"{record.ops[op].name}@{sites.place(record.ops[op].module_path)[0]}" if 0 <= op < len(record.ops) else "-"
 
 
-def _run(record: Record, group: Sequence[Moment], sites: Sites) -> _Run:
+def _run(record: StepTrace, group: Sequence[Moment], sites: Sites) -> _Run:
     """Turns are numbered as they come: a layer's is the one in which its number comes up, whatever that number is."""
     moments: dict[At, Moment] = {}
     trip_counts: dict[At, int] = {}
     number: dict[tuple[int, ...], int] = {}
     for moment in group:
         at: At = ()
-        indices = sites.place(record.ops[moment.op].site)[1]
+        indices = sites.place(record.ops[moment.op].module_path)[1]
         for level in range(len(indices)):
             seen = indices[: level + 1]
             if seen not in number:
@@ -144,7 +144,7 @@ def _run(record: Record, group: Sequence[Moment], sites: Sites) -> _Run:
     return _Run(moments, trip_counts)
 
 
-def labelled(record: Record, candidates: Sequence[Moment], sites: Sites) -> dict[Label, Moment]:
+def labelled(record: StepTrace, candidates: Sequence[Moment], sites: Sites) -> dict[Label, Moment]:
     """Each moment under its places, counted from the first and from the last turn of each loop around it."""
     return _labels(_runs(record, candidates, sites))
 
@@ -228,7 +228,7 @@ def _loop(runs: Sequence[_Run], level: int) -> _Loop:
 
 
 def peaks(
-    records: Sequence[Record],
+    records: Sequence[StepTrace],
     step: int,
     algebra: Algebra,
     sites: Sites,

@@ -17,7 +17,7 @@ from itertools import pairwise
 from calc.derive.result import Derivation, Quantity
 from calc.errors import NapkinError
 from calc.graph.guards import follows
-from calc.graph.step import DimRecord
+from calc.graph.step import TracedDim
 from calc.symbolic.algebra import Algebra, Poly
 from calc.symbolic.exact import evaluate_text
 
@@ -75,7 +75,7 @@ class _Forms:
 class _Along:
     """A quantity along one dimension. What follows that by default moves with it; sizes that are refused lie outside."""
 
-    def __init__(self, dim: DimRecord, forms: _Forms, derivation: Derivation) -> None:
+    def __init__(self, dim: TracedDim, forms: _Forms, derivation: Derivation) -> None:
         self.dim, self._forms = dim, forms
         self._dims = {d.name: d for d in derivation.dims}
         self._here = derivation.sizes

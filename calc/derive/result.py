@@ -12,7 +12,7 @@ from calc.derive.quantities import require_count
 from calc.errors import BadInputError, UnknownQuantityError
 from calc.graph.coverage import CoverageRow as CoverageRow
 from calc.graph.coverage import Ledger
-from calc.graph.step import Assumption, DimRecord, Record
+from calc.graph.step import Assumption, StepTrace, TracedDim
 from calc.platform import arguments
 from calc.symbolic.tree import Display
 from calc.units import Unit
@@ -57,7 +57,7 @@ class QuantityTerm:
     ``parts`` are ``(what, expression)`` of the term's own addends: they add up to it. ``because`` names them all.
     """
 
-    site: str
+    module_path: str
     expr: str
     value: int
     because: str
@@ -65,7 +65,7 @@ class QuantityTerm:
 
     def stands_for(self, name: str) -> bool:
         """Whether the site, with * for a loop's index, is the place of the parameter ``name``."""
-        parts, of = self.site.split("."), name.split(".")
+        parts, of = self.module_path.split("."), name.split(".")
         return len(parts) == len(of) and all(a == b or (a == "*" and b.isdecimal()) for a, b in zip(parts, of, strict=True))
 
 
@@ -83,7 +83,7 @@ class SavedTensor:
     """
 
     tensor: str
-    site: str
+    module_path: str
     shape: tuple[str, ...]
     dtype: str
     times: str
@@ -208,7 +208,7 @@ class Derivation:
 
     model: str
     source: str
-    dims: tuple[DimRecord, ...]
+    dims: tuple[TracedDim, ...]
     options: Mapping[str, str]
     assumptions: tuple[Assumption, ...]
     quantities: Mapping[str, Quantity]
@@ -221,8 +221,8 @@ class Derivation:
     specialized: Mapping[str, int] = field(default_factory=dict)
     specialization_reasons: Mapping[str, str] = field(default_factory=dict)
     spec: Any = field(default=None, repr=False, compare=False)
-    recount: Callable[[Record], Mapping[str, int]] | None = field(default=None, repr=False, compare=False)
-    replay: Callable[[Record | None], Timeline] | None = field(default=None, repr=False, compare=False)
+    recount: Callable[[StepTrace], Mapping[str, int]] | None = field(default=None, repr=False, compare=False)
+    replay: Callable[[StepTrace | None], Timeline] | None = field(default=None, repr=False, compare=False)
     elsewhere: Elsewhere | None = field(default=None, repr=False, compare=False)
     _in_general: bool = field(default=False, repr=False, compare=False)
 
@@ -233,7 +233,7 @@ class Derivation:
         for q in self.quantities.values():
             require_count(q.name, q.value or 0, self.sizes)
         for tensor in self.saved:
-            require_count(f"bytes of {tensor.tensor}, saved at {tensor.site},", tensor.value, self.sizes)
+            require_count(f"bytes of {tensor.tensor}, saved at {tensor.module_path},", tensor.value, self.sizes)
         for row in self.coverage:
             require_count(f"calls of {row.operator}", row.value, self.sizes)
             require_count(f"FLOPs of {row.operator}", row.flops_value or 0, self.sizes)

@@ -15,7 +15,7 @@ from typing import Any
 
 from calc.derive.analysis import Analysis
 from calc.derive.result import SEVERAL, SavedTensor
-from calc.graph.step import Op, Record, Saved, Tensor
+from calc.graph.step import Op, Saved, StepTrace, Tensor
 from calc.symbolic.algebra import Poly
 from calc.units import item_size
 
@@ -28,7 +28,7 @@ class _Kept:
     """A kept tensor of one record, with what tells it from others. Sizes are polynomials, or ``SEVERAL``: then the row is of the sum."""
 
     tensor: str
-    site: str
+    module_path: str
     shape: tuple[Poly, ...]
     dtype: str
     operator: str
@@ -42,7 +42,7 @@ class _Kept:
 
 def saved_tensors(analysis: Analysis, sizes: Mapping[str, int]) -> tuple[SavedTensor, ...]:
     """Every tensor that the backward needs, layers together, in the order in which they are first kept."""
-    rows = [[*_Reader(record, analysis).rows()] for record in analysis.graph.records]
+    rows = [[*_Reader(record, analysis).rows()] for record in analysis.graph.traces]
     places: dict[_Kept, list[list[int]]] = {}
     for number, every in enumerate(rows):
         for i, kept in enumerate(every):
@@ -98,7 +98,7 @@ def _written(kept: _Kept, number: Sequence[int], totals: Sequence[Poly], analysi
 
     return SavedTensor(
         tensor=kept.tensor,
-        site=kept.site,
+        module_path=kept.module_path,
         shape=tuple(size if isinstance(size, str) else text(size) for size in kept.shape),
         dtype=kept.dtype,
         times=text(times),
@@ -116,14 +116,14 @@ def _written(kept: _Kept, number: Sequence[int], totals: Sequence[Poly], analysi
 class _Reader:
     """Reads the kept tensors of one record."""
 
-    def __init__(self, record: Record, analysis: Analysis) -> None:
-        self.record, self.analysis = record, analysis
+    def __init__(self, record: StepTrace, analysis: Analysis) -> None:
+        self.trace, self.analysis = record, analysis
         self._own = {t.storage for _, t in (*record.parameters, *record.buffers)}
         self._ran: dict[tuple[str, str], list[Op]] = {}
         self._made: dict[int, tuple[Op, int]] = {}
         for op in record.ops:
             if op.step == _STEP and op.phase in ("forward", "backward"):
-                self._ran.setdefault((op.name, op.site), []).append(op)
+                self._ran.setdefault((op.name, op.module_path), []).append(op)
                 for place, tensor in enumerate(op.outputs):
                     self._made.setdefault(tensor.storage, (op, place))
         # The backward's nodes by the operator they are of: MmBackward0 is that of mm.
@@ -133,28 +133,28 @@ class _Reader:
         """One for each tensor that is kept, those of parameters and buffers left out: they are there anyway."""
         first: dict[int, str] = {}
         before: dict[tuple[int, str, str], int] = {}
-        for saved in self.record.saved:
+        for saved in self.trace.saved:
             storage = saved.tensor.storage
             if storage in self._own:
                 continue
-            key = (storage, saved.site, saved.op)
+            key = (storage, saved.module_path, saved.op)
             argument = self._argument(saved, before.get(key, 0))
             before[key] = before.get(key, 0) + 1
             name = self._name(saved.tensor)
             yield self._row(saved, name, argument, first.get(storage))
-            first.setdefault(storage, f"{name}, kept at {self._general(saved.site)}")
+            first.setdefault(storage, f"{name}, kept at {self._general(saved.module_path)}")
 
     def _row(self, saved: Saved, name: str, argument: str, same_as: str | None) -> _Kept:
         parse = self.analysis.algebra.parse
         shape = tuple(parse(s) for s in saved.tensor.shape)
-        nbytes = parse(self.record.storages[saved.tensor.storage].nbytes)
+        nbytes = parse(self.trace.storages[saved.tensor.storage].nbytes)
         elements = parse(item_size(saved.tensor.dtype))
         for size in shape:
             elements = elements * size
         base = _base(saved.op)
         return _Kept(
             tensor=name,
-            site=self._general(saved.site),
+            module_path=self._general(saved.module_path),
             shape=shape,
             dtype=saved.tensor.dtype,
             operator=saved.op,
@@ -166,14 +166,14 @@ class _Reader:
         )
 
     def _general(self, site: str) -> str:
-        return self.analysis.sites.place(site)[0]
+        return self.analysis.module_paths.place(site)[0]
 
     def _argument(self, saved: Saved, before: int) -> str:
         """What the tensor is to the operator that needs it: the name of an argument, or the place of a result.
 
         Autograd says neither. Of several that may be meant, each is taken in turn: ``before`` of them are.
         """
-        ran = self._ran.get((saved.op, saved.site), ())
+        ran = self._ran.get((saved.op, saved.module_path), ())
         matches = [place for op in ran for place in _places(op, saved.tensor)]
         reasons = _table().get(_base(saved.op), {})
         likely = [place for place in matches if place in reasons] or matches
@@ -181,7 +181,7 @@ class _Reader:
 
     def _name(self, tensor: Tensor) -> str:
         """Which tensor it is, by what made its storage."""
-        storage = self.record.storages[tensor.storage]
+        storage = self.trace.storages[tensor.storage]
         if storage.role == "input":
             return "model input"
         if tensor.storage not in self._made:
@@ -193,7 +193,7 @@ def made_by(op: Op, place: int, general: Callable[[str], str]) -> str:
     """A tensor by the operator that made it: which of its results it is, and where."""
     names = _table().get(_base(op.name), {}).get("names", ())
     which = f"{names[place]} of " if place < len(names) and len(op.outputs) > 1 else ""
-    return f"{which}{_base(op.name).strip('_')} at {general(op.site)}"
+    return f"{which}{_base(op.name).strip('_')} at {general(op.module_path)}"
 
 
 def _places(op: Op, tensor: Tensor) -> list[str]:

@@ -59,7 +59,7 @@ class Split:
     here: int = 0
     points: tuple[Point, ...] = ()
     crossover: int | None = None
-    sites: tuple[str, ...] = ()
+    module_paths: tuple[str, ...] = ()
     raised: tuple[str, ...] = ()
     refused: tuple[int, ...] = ()
     because: str = ""
@@ -197,7 +197,7 @@ class _Line:
             for term in quantity.terms:
                 powers = [self._power(powers) for _, powers in self._read_at(term.expr, self.derivation.sizes)]
                 if self.highest in powers:
-                    sites[term.site] = None
+                    sites[term.module_path] = None
         return tuple(sites)
 
     # -- terms ---------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ LARGEST_SHARES = 5
 class Share:
     """One addend of a quantity and its part of the whole."""
 
-    site: str
+    module_path: str
     expr: str
     value: int
     share: Fraction
@@ -49,9 +49,9 @@ def shares(quantity: Quantity) -> tuple[Share, ...]:
     """The largest addends of ``quantity`` by site, largest first."""
     if not quantity.value:
         return ()
-    terms = [(t.site, t.expr, t.value) for t in quantity.terms] or _roles(quantity)
+    terms = [(t.module_path, t.expr, t.value) for t in quantity.terms] or _roles(quantity)
     all_shares = [Share(site, expr, value, Fraction(value, quantity.value)) for site, expr, value in terms]
-    return tuple(sorted(all_shares, key=lambda s: (-s.value, s.site))[:LARGEST_SHARES])
+    return tuple(sorted(all_shares, key=lambda s: (-s.value, s.module_path))[:LARGEST_SHARES])
 
 
 def _roles(quantity: Quantity) -> list[tuple[str, str, int]]:

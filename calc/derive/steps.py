@@ -116,12 +116,12 @@ class StepMaker:
         root = _Node("")
         loose: list[Group] = []
         for g in groups:
-            instances = self._instances(g.site)
+            instances = self._instances(g.module_path)
             times = _integer_ratio(g.times, instances)
             if times is None:
                 loose.append(g)
             else:
-                root.at(g.site).add(g, times)
+                root.at(g.module_path).add(g, times)
         parts = [self._loose(quantity, g) for g in loose]
         parts += self._parts(quantity, root)
         self._sum(quantity, f"{quantity}, total", "sum", parts, "every operator and tensor of the step stands in exactly one part")
@@ -144,8 +144,12 @@ class StepMaker:
     def _counted_children(self, prefix: str) -> Poly:
         one = self.analysis.algebra.constant(1)
         counts = [
-            one * max((n for p, n in self.analysis.sites.instances(r).items() if self.analysis.sites.general(p) == prefix), default=0)
-            for r in self.analysis.graph.records
+            one
+            * max(
+                (n for p, n in self.analysis.module_paths.instances(r).items() if self.analysis.module_paths.general(p) == prefix),
+                default=0,
+            )
+            for r in self.analysis.graph.traces
         ]
         return self.analysis.interpolate(counts)
 
@@ -185,8 +189,8 @@ class StepMaker:
         times = "once" if count == "1" else f"{count} times"
         several = f"it runs {times}" if operator else f"there {'is' if count == '1' else 'are'} {count} such"
         because = f"{self._because(quantity, [g.rule])}; {several}"
-        shown = self.make(quantity, g.site, g.rule, before, g.total, because, (g.rule,) if operator else ())
-        return _Part(f"{g.site} ({times})", shown, g.total)
+        shown = self.make(quantity, g.module_path, g.rule, before, g.total, because, (g.rule,) if operator else ())
+        return _Part(f"{g.module_path} ({times})", shown, g.total)
 
     def _over_layers(self, quantity: str, prefix: str, path: str, below: Sequence[_Part]) -> _Part:
         layer = self._sum(quantity, f"{path}, one layer", "sum over parts", below, "the parts of one layer") if len(below) > 1 else below[0]

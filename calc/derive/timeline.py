@@ -17,28 +17,28 @@ from calc.derive.live_bytes import Alive, Column, Instant, Timeline
 from calc.derive.saved_tensors import made_by
 from calc.derive.unrolled import unrolled
 from calc.errors import CertificateError
-from calc.graph.step import Event, Op, Record, Size
+from calc.graph.step import Event, Op, Size, StepTrace
 
 _STEP = 2
 _COLUMNS = 160
 _WHERE = "memory.peak"
 
 
-def timeline(analysis: Analysis, sizes: Mapping[str, int], record: Record | None = None) -> Timeline:
+def timeline(analysis: Analysis, sizes: Mapping[str, int], record: StepTrace | None = None) -> Timeline:
     """Live bytes over the step at ``sizes``, by a ``record`` at these very sizes or by the deepest one there is."""
     values = analysis.graph.as_basis().values(sizes)
     if record is not None:
         return _timeline(analysis, values, record)
-    longer = unrolled(analysis.graph, analysis.sites, values, _reading(analysis, values))
+    longer = unrolled(analysis.graph, analysis.module_paths, values, _reading(analysis, values))
     if longer is not None:
         with contextlib.suppress(CertificateError):  # it does not hold the derived peak: it is not that of these sizes
             return _timeline(analysis, values, longer)
-    deepest = analysis.graph.records[-1]
+    deepest = analysis.graph.traces[-1]
     fewer = {name: deepest.sizes[name] for name in analysis.graph.loops if deepest.sizes[name] != values[name]}
     return _timeline(analysis, values | fewer, deepest, fewer)
 
 
-def _timeline(analysis: Analysis, known: Mapping[str, int], record: Record, fewer: Mapping[str, int] | None = None) -> Timeline:
+def _timeline(analysis: Analysis, known: Mapping[str, int], record: StepTrace, fewer: Mapping[str, int] | None = None) -> Timeline:
     """Live bytes over the second step of a record at ``known`` values of the basis symbols."""
     read = _reading(analysis, known)
     instants = list(_instants(record, read))
@@ -61,7 +61,7 @@ def _timeline(analysis: Analysis, known: Mapping[str, int], record: Record, fewe
     )
 
 
-def _allocated(record: Record, read: Callable[[Size], int], options: Mapping[str, str]) -> tuple[Simulated, ...]:
+def _allocated(record: StepTrace, read: Callable[[Size], int], options: Mapping[str, str]) -> tuple[Simulated, ...]:
     """The first step and the steady one, by the CUDA allocator's rules. A fused optimizer keeps its counters on the device."""
     everything: dict[int, bool] | None = {} if options.get("implementation") == "fused" else None
     return tuple(simulate(record, step, everything, read) for step in (1, _STEP))
@@ -82,12 +82,12 @@ def _reading(analysis: Analysis, known: Mapping[str, int]) -> Callable[[Size], i
 # -- instants ---------------------------------------------------------------------------------------------------------
 
 
-def _first(record: Record) -> int:
+def _first(record: StepTrace) -> int:
     """Index of the step's first operator."""
     return next((op.index for op in record.ops if op.step == _STEP), len(record.ops))
 
 
-def _after(events: Iterable[Event], live: dict[str, int], record: Record, read: Callable[[Size], int]) -> dict[str, int]:
+def _after(events: Iterable[Event], live: dict[str, int], record: StepTrace, read: Callable[[Size], int]) -> dict[str, int]:
     """``live`` with those births and deaths; what a role no longer holds is left out."""
     for event in events:
         storage = record.storages[event.storage]
@@ -95,7 +95,7 @@ def _after(events: Iterable[Event], live: dict[str, int], record: Record, read: 
     return {role: value for role, value in live.items() if value}
 
 
-def _instants(record: Record, read: Callable[[Size], int]) -> Iterator[Instant]:
+def _instants(record: StepTrace, read: Callable[[Size], int]) -> Iterator[Instant]:
     """What is alive before the step, and after each operator that makes or frees anything."""
     start, end = record.windows[_STEP - 1]
     live = _after(record.events[:start], {}, record, read)
@@ -108,7 +108,7 @@ def _instants(record: Record, read: Callable[[Size], int]) -> Iterator[Instant]:
         for some in (events[:born], events[born:]):
             if some:
                 live = _after(some, dict(live), record, read)
-                yield Instant(op.index - first, op.phase, op.name, op.site, dict(live))
+                yield Instant(op.index - first, op.phase, op.name, op.module_path, dict(live))
 
 
 def _landmarks(instants: Sequence[Instant]) -> Iterator[tuple[str, Instant]]:
@@ -129,7 +129,7 @@ def _named(phase: str) -> str:
 # -- columns ----------------------------------------------------------------------------------------------------------
 
 
-def _phases(record: Record) -> Iterator[tuple[str, int, int]]:
+def _phases(record: StepTrace) -> Iterator[tuple[str, int, int]]:
     """Stretches of one phase: its name, its first and its last operator in the step."""
     first = _first(record)
     mine = (op for op in record.ops if op.step == _STEP)
@@ -162,7 +162,7 @@ def _columns(instants: Sequence[Instant], phases: Sequence[tuple[str, int, int]]
 # -- what is alive ----------------------------------------------------------------------------------------------------
 
 
-def _alive(record: Record, peak: Instant, read: Callable[[Size], int], analysis: Analysis) -> tuple[Alive, ...]:
+def _alive(record: StepTrace, peak: Instant, read: Callable[[Size], int], analysis: Analysis) -> tuple[Alive, ...]:
     """The storages at the peak, those alike together, the largest first."""
     alive = _storages_at(record, peak, read)
     names = _Names(record, analysis)
@@ -174,7 +174,7 @@ def _alive(record: Record, peak: Instant, read: Callable[[Size], int], analysis:
     return tuple(sorted((a for a in rows if a.each), key=lambda a: (-a.total, a.role, a.name)))
 
 
-def _storages_at(record: Record, peak: Instant, read: Callable[[Size], int]) -> list[int]:
+def _storages_at(record: StepTrace, peak: Instant, read: Callable[[Size], int]) -> list[int]:
     start, end = record.windows[_STEP - 1]
     first = _first(record)
     alive: dict[int, None] = {}
@@ -194,8 +194,8 @@ def _storages_at(record: Record, peak: Instant, read: Callable[[Size], int]) -> 
 class _Names:
     """What a storage is called: what it belongs to, else what made it."""
 
-    def __init__(self, record: Record, analysis: Analysis) -> None:
-        self._record, self._general = record, analysis.sites.general
+    def __init__(self, record: StepTrace, analysis: Analysis) -> None:
+        self._record, self._general = record, analysis.module_paths.general
         self._owned = {t.storage: f"{key} of {name}" for name, key, t in reversed(record.state)}
         self._owned |= {t.storage: name for name, t in reversed((*record.parameters, *record.buffers, *record.masters))}
         self._born = {e.storage: e.op for e in record.events if e.change > 0}

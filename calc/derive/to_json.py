@@ -130,7 +130,7 @@ def quantity_document(quantity: Quantity) -> dict[str, Any]:
 
 
 def _term(term: QuantityTerm) -> dict[str, Any]:
-    return {"site": term.site, "expr": term.expr, "value": number(term.value), "because": term.because}
+    return {"site": term.module_path, "expr": term.expr, "value": number(term.value), "because": term.because}
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
 def _saved(tensor: SavedTensor) -> dict[str, Any]:
     return {
         "tensor": tensor.tensor,
-        "site": tensor.site,
+        "site": tensor.module_path,
         "shape": list(tensor.shape),
         "dtype": tensor.dtype,
         "times": {"expr": tensor.times, "value": number(tensor.number)},
@@ -200,7 +200,7 @@ def _instant(instant: Instant, line: Timeline) -> dict[str, Any]:
     return {
         "operator": instant.operator or None,
         "phase": instant.phase or None,
-        "site": instant.site or None,
+        "site": instant.module_path or None,
         "number": instant.op if instant.op >= 0 else None,
         "value": number(instant.total),
         "parts": {role: number(instant.live.get(role, 0)) for role in line.roles},
@@ -248,7 +248,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "stands_for": comparison.rule.stands_for,
         "exact": number(comparison.exact),
         "difference": [
-            {"expr": d.expr, "value": number(d.value), "kind": d.kind, "sites": list(d.sites), "because": d.because}
+            {"expr": d.expr, "value": number(d.value), "kind": d.kind, "sites": list(d.module_paths), "because": d.because}
             for d in comparison.differences
         ],
         "steps": [_step(step) for step in comparison.steps],
@@ -289,7 +289,7 @@ def _coverage(row: CoverageRow, ledger: Ledger) -> dict[str, Any]:
         "flops": {"expr": row.flops, "value": number(row.flops_value), "share": _fraction(ledger.share_of_flops(row))},
     }
     if row.places:
-        entry["places"] = [{"site": p.site, "inputs": p.inputs, "runs": p.runs, "value": number(p.value)} for p in row.places]
+        entry["places"] = [{"site": p.module_path, "inputs": p.inputs, "runs": p.runs, "value": number(p.value)} for p in row.places]
     return entry
 
 

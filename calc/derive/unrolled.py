@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from calc.derive.loops import Sites
-from calc.graph.step import Event, Graph, Op, Record, Size, Storage, Tensor
+from calc.graph.step import Event, Graph, Op, Size, StepTrace, Storage, Tensor
 
 # How many iterations before the last ones are tried in turn: the last may be peculiar, and so may what stands next to it.
 _TRIES = 3
 
 
-def unrolled(graph: Graph, sites: Sites, sizes: Mapping[str, int], read: Callable[[Size], int]) -> Record | None:
+def unrolled(graph: Graph, sites: Sites, sizes: Mapping[str, int], read: Callable[[Size], int]) -> StepTrace | None:
     """The deepest record of ``graph`` with as many iterations as ``sizes`` (of the basis symbols) say, for its live bytes: arguments of
     operators and saved tensors are left out. ``read`` gives the bytes that an expression stands for at these sizes.
 
     None where more than one loop differs, or the records do not tell what an iteration adds."""
-    deepest = graph.records[-1]
+    deepest = graph.traces[-1]
     differ = [name for name in graph.loops if deepest.sizes[name] != sizes[name]]
-    shallower = [r for r in graph.records if all((r.sizes[n] == deepest.sizes[n]) != (n in differ) for n in graph.loops)]
+    shallower = [r for r in graph.traces if all((r.sizes[n] == deepest.sizes[n]) != (n in differ) for n in graph.loops)]
     if len(differ) != 1 or not shallower or sizes[differ[0]] < deepest.sizes[differ[0]]:
         return None
     loop = differ[0]
@@ -49,16 +49,16 @@ class _IrregularError(Exception):
     """One iteration does not do what the one beside it does."""
 
 
-def _alike(made: Record, run: Record, read: Callable[[Size], int]) -> bool:
+def _alike(made: StepTrace, run: StepTrace, read: Callable[[Size], int]) -> bool:
     """Whether two records have the same operators, births and deaths, each of the same storage."""
     return made.windows == run.windows and _operators(made) == _operators(run) and _events(made, read) == _events(run, read)
 
 
-def _operators(record: Record) -> list[tuple[str, str, int, str]]:
-    return [(op.name, op.phase, op.step, op.site) for op in record.ops]
+def _operators(record: StepTrace) -> list[tuple[str, str, int, str]]:
+    return [(op.name, op.phase, op.step, op.module_path) for op in record.ops]
 
 
-def _events(record: Record, read: Callable[[Size], int]) -> list[tuple[int, int, int, int, str]]:
+def _events(record: StepTrace, read: Callable[[Size], int]) -> list[tuple[int, int, int, int, str]]:
     born = {event.storage: index for index, event in enumerate(record.events) if event.change > 0}
     storages = [(read(storage.nbytes), storage.role) for storage in record.storages]
     return [(e.change, e.op, born[e.storage], *storages[e.storage]) for e in record.events]
@@ -96,8 +96,8 @@ class _Unrolling:
     """A record in which the iteration ``last`` from the end stands ``further`` times more. ``layers`` says how many children of each
     container an iteration is."""
 
-    base: Record
-    sites: Sites
+    base: StepTrace
+    module_paths: Sites
     layers: Mapping[str, int]
     last: int
     further: int
@@ -105,7 +105,7 @@ class _Unrolling:
     _members: dict[_Place, list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        counts = self.sites.instances(self.base)
+        counts = self.module_paths.instances(self.base)
         self._starts = {prefix: counts[prefix] - (self.last + 1) * each for prefix, each in self.layers.items()}
         if min(self._starts.values()) < 0:
             raise _IrregularError
@@ -135,7 +135,7 @@ class _Unrolling:
     def _places_of_ops(self) -> list[_Place | None]:
         """Where each operator belongs: by its path, and between two of one iteration, or of neighbours, to the one that comes next (what
         is done outside of modules at the start of each)."""
-        places = [self._place(op.site) for op in self.base.ops]
+        places = [self._place(op.module_path) for op in self.base.ops]
         placed = [i for i, place in enumerate(places) if place is not None]
         for before, after in itertools.pairwise(placed):
             if after > before + 1 and self._follow_each_other(before, after, places):
@@ -226,7 +226,7 @@ class _Unrolling:
         number += self.layers[container] * (copy if place.group == 0 else self.further)
         return ".".join(filter(None, (container, str(number), rest)))
 
-    def record(self) -> Record:
+    def record(self) -> StepTrace:
         ops: list[tuple[Op, int]] = []
         events: list[Event] = []
         storages: list[Storage] = []
@@ -255,9 +255,9 @@ class _Unrolling:
     def _op(self, index: int, op: Op, copy: int, new: Mapping[Copy, int]) -> Op:
         """An operator with its results, which say what a storage born there is called."""
         outputs = tuple(replace(t, storage=new.get((t.storage, copy), -1)) for t in op.outputs)
-        return replace(op, index=index, site=self._site(op.site, copy), args=(), outputs=outputs)
+        return replace(op, index=index, module_path=self._site(op.module_path, copy), args=(), outputs=outputs)
 
-    def _with_names(self, record: Record, new: Mapping[Copy, int]) -> Record:
+    def _with_names(self, record: StepTrace, new: Mapping[Copy, int]) -> StepTrace:
         """The record with what its tensors are called."""
 
         def copies(name: str, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:

@@ -64,7 +64,7 @@ def basis_of(dims: Mapping[str, Dim], equal: Mapping[str, str] | None = None) ->
 
     for name in dims:
         visit(name)
-    decided = tuple(name for name, dim in dims.items() if dim.decided_at)
+    decided = tuple(name for name, dim in dims.items() if dim.unbacked_at)
     return Basis(tuple(symbols), {name: define[name] for name in dims}, tuple(folds), decided)
 
 

@@ -18,7 +18,7 @@ KINDS = (COUNTED, FREE, REFUSED)
 class Place:
     """Where a refused operator runs: its site (loop indices as ``*``), its inputs in the model's dimensions, and how often."""
 
-    site: str
+    module_path: str
     inputs: str
     runs: str
     value: int
@@ -105,7 +105,7 @@ def _unstated(rows: list[CoverageRow]) -> Iterator[str]:
 def _places(row: CoverageRow) -> str:
     """The first place in full, the others as a number: the ledger has them all."""
     first, others = row.places[0], row.places[1:]
-    words = f"at {first.site or 'the top level'}, inputs: {first.inputs or 'none'}, {times(first.runs, first.value)}"
+    words = f"at {first.module_path or 'the top level'}, inputs: {first.inputs or 'none'}, {times(first.runs, first.value)}"
     if not others:
         return words
     several = f"{len(others)} more place{'s' if len(others) > 1 else ''}"

@@ -27,7 +27,7 @@ class Basis:
     symbols: tuple[str, ...]
     define: Mapping[str, str]
     folds: tuple[Fold, ...]
-    decided: tuple[str, ...] = ()
+    unbacked: tuple[str, ...] = ()
 
     def values(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Values of the symbols at given values of the dimensions."""

@@ -65,7 +65,7 @@ class Instruction:
     args: tuple[tuple[str, Any], ...]
     outputs: tuple[int, ...]
     mutates: tuple[str, ...]
-    site: str
+    module_path: str
     graded: bool = True
     function: str = ""
 

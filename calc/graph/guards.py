@@ -18,7 +18,7 @@ from calc.symbolic.exact import holds, side
 
 
 @dataclass(frozen=True, slots=True)
-class DimRecord:
+class TracedDim:
     """A dimension of the model. ``expr`` is its default expression; ``tied`` ones always equal it."""
 
     name: str
@@ -29,7 +29,7 @@ class DimRecord:
     multiple_of: int | str | None = None
     at_most: str | None = None
     plus: int = 0
-    decided_at: str = ""
+    unbacked_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +113,20 @@ def applies(equal: Mapping[str, str], sizes: Mapping[str, int]) -> bool:
     return all(sizes[name] == dims.evaluate(to, sizes) for name, to in equal.items())
 
 
-class Sized(Protocol):
+class HasDims(Protocol):
     """Whatever knows its dimensions."""
 
     @property
-    def dims(self) -> tuple[DimRecord, ...]: ...
+    def dims(self) -> tuple[TracedDim, ...]: ...
 
 
-class Recorded(Sized, Protocol):
+class HasGuards(HasDims, Protocol):
     """What also knows for which sizes it stands: a graph, or a stored form."""
 
     def failed_guards(self, sizes: Mapping[str, int], /) -> list[Guard]: ...
 
 
-def resolve(recorded: Recorded, given: Mapping[str, int]) -> dict[str, int]:
+def resolve(recorded: HasGuards, given: Mapping[str, int]) -> dict[str, int]:
     """Values of all dimensions with some overridden; a default expression that held moves along.
 
     Sizes at which the step was never traced to run as its closed forms say are refused.
@@ -137,7 +137,7 @@ def resolve(recorded: Recorded, given: Mapping[str, int]) -> dict[str, int]:
     return values
 
 
-def not_traced(recorded: Recorded, values: Mapping[str, int]) -> DimensionError:
+def not_traced(recorded: HasGuards, values: Mapping[str, int]) -> DimensionError:
     """What to say where closed forms do not hold and there is no spec of which the step could be traced."""
     for condition in recorded.failed_guards(values):
         said = f"the step was traced where {condition.expr} is {condition.outcome}, and at these sizes it is not (asked"
@@ -147,30 +147,32 @@ def not_traced(recorded: Recorded, values: Mapping[str, int]) -> DimensionError:
     return DimensionError("the model cannot have these sizes: derive it from its spec")
 
 
-def unchecked(recorded: Sized, given: Mapping[str, int]) -> dict[str, int]:
+def unchecked(recorded: HasDims, given: Mapping[str, int]) -> dict[str, int]:
     """The same whether or not the step runs there as it was recorded. Sizes that the model cannot have are refused."""
     return dims.resolve(dimensions(recorded), given)
 
 
-def settable(recorded: Sized, sizes: Mapping[str, int]) -> dict[str, int]:
+def settable(recorded: HasDims, sizes: Mapping[str, int]) -> dict[str, int]:
     """What to set for all sizes to be ``sizes``: nothing that always follows from others, or is expected by default."""
     free = {d.name: sizes[d.name] for d in recorded.dims if not d.tied}
-    following = {d.name for d in recorded.dims if d.decided_at and follows(replace(d, value=sizes[d.name]), sizes)}
+    following = {d.name for d in recorded.dims if d.unbacked_at and follows(replace(d, value=sizes[d.name]), sizes)}
     return {name: size for name, size in free.items() if name not in following}
 
 
-def dimensions(recorded: Sized) -> dict[str, Dim]:
+def dimensions(recorded: HasDims) -> dict[str, Dim]:
     """The dimensions with their defaults: an expression that held of the recorded values, else the value itself."""
     values = {d.name: d.value for d in recorded.dims}
     return {
-        d.name: Dim(d.expr if d.expr and follows(d, values) else d.value, d.meaning, d.multiple_of, d.tied, d.at_most, d.plus, d.decided_at)
+        d.name: Dim(
+            d.expr if d.expr and follows(d, values) else d.value, d.meaning, d.multiple_of, d.tied, d.at_most, d.plus, d.unbacked_at
+        )
         for d in recorded.dims
     }
 
 
-def follows(dim: DimRecord, sizes: Mapping[str, int]) -> bool:
+def follows(dim: TracedDim, sizes: Mapping[str, int]) -> bool:
     """Whether a dimension is what its default expression gives at ``sizes``; an expected value is rounded up to a size."""
     if dim.expr is None or dim.tied:
         return dim.tied
     value = dims.evaluate(dim.expr, sizes)
-    return (math.ceil(value) if dim.decided_at else value) == dim.value
+    return (math.ceil(value) if dim.unbacked_at else value) == dim.value

@@ -21,17 +21,17 @@ from calc.graph.step import (
     ROLES,
     Assumption,
     Call,
-    DimRecord,
     Event,
     Graph,
     Guard,
     Op,
-    Record,
     Saved,
     Size,
     SpecialCase,
+    StepTrace,
     Storage,
     Tensor,
+    TracedDim,
 )
 from calc.options import made
 from calc.symbolic.exact import DOUBLES, FUNCTIONS, parsed
@@ -353,7 +353,7 @@ def _graph(data: Any, depth: int) -> Graph:
         options=_options(data),
         assumptions=tuple(Assumption(*a) for a in _part(data, "assumptions", _each(_row(_text, _text)))),
         guards=tuple(Guard(*c) for c in _part(data, "conditions", _each(_row(_question(symbols), _flag, _text, _flag, least=3)))),
-        records=_records(data, "records", symbols, concrete=False),
+        traces=_records(data, "records", symbols, concrete=False),
         certificates=_records(data, "certificates", symbols, concrete=True),
         provenance=_part(data, "provenance", _mapping(_text, _text)),
         notes=_part(data, "notes", _each(_text)),
@@ -363,20 +363,20 @@ def _graph(data: Any, depth: int) -> Graph:
         },
         rewrites=_part(data, "rewrites", _flag) if "rewrites" in data else True,
         unknown=_part(data, "unknown", _mapping(_text, _text)) if "unknown" in data else {},
-        reads_numbers=_part(data, "reads_numbers", _flag) if "reads_numbers" in data else False,
+        reads_tensor_values=_part(data, "reads_numbers", _flag) if "reads_numbers" in data else False,
         special_cases=_part(
             data, "special", _each(lambda case: SpecialCase(*_row(_mapping(dim, _expression(named)), lambda d: _graph(d, depth + 1))(case)))
         ),
     )
 
 
-def _dim(value: Any, names: Collection[str]) -> DimRecord:
-    keys = {field.name for field in fields(DimRecord)}
+def _dim(value: Any, names: Collection[str]) -> TracedDim:
+    keys = {"decided_at" if field.name == "unbacked_at" else field.name for field in fields(TracedDim)}
     for key in value:
         if key not in keys:
             raise Wrong(f"has {_clipped(key, 40)!r}, which no dimension has")
     expression = _expression(names)
-    return DimRecord(
+    return TracedDim(
         name=_part(value, "name", _name),
         meaning=_part(value, "meaning", _text),
         value=_part(value, "value", _whole(1, LARGEST + 1)),
@@ -385,7 +385,7 @@ def _dim(value: Any, names: Collection[str]) -> DimRecord:
         multiple_of=_part(value, "multiple_of", lambda by: _one_of(names, "a dimension")(by) if type(by) is str else _maybe(_whole(1))(by)),
         at_most=_part(value, "at_most", _maybe(expression)),
         plus=_part(value, "plus", _whole(0)),
-        decided_at=_part(value, "decided_at", _text),
+        unbacked_at=_part(value, "decided_at", _text),
     )
 
 
@@ -396,7 +396,7 @@ def _options(data: Any) -> dict[str, str]:
     return options
 
 
-def _records(data: Any, key: str, symbols: Collection[str], concrete: bool) -> tuple[Record, ...]:
+def _records(data: Any, key: str, symbols: Collection[str], concrete: bool) -> tuple[StepTrace, ...]:
     """Records, of which there is one at least; in a certificate every symbol is a number."""
     size: Read[Size] = _whole(0) if concrete else _size(symbols)
     records = _part(data, key, _each(lambda record: _record(record, symbols, size)))
@@ -408,7 +408,7 @@ def _records(data: Any, key: str, symbols: Collection[str], concrete: bool) -> t
     return records
 
 
-def _record(data: Any, symbols: Collection[str], size: Read[Size]) -> Record:
+def _record(data: Any, symbols: Collection[str], size: Read[Size]) -> StepTrace:
     storages = _part(data, "storages", _each(_row(size, _one_of(ROLES, "a role"), _text)))
     parts = _each(_row(_whole(0, len(storages)), _each(size), _text, size))
     tensors = [Tensor(storage, tuple(shape), dtype, distinct) for storage, shape, dtype, distinct in _part(data, "tensors", parts)]
@@ -432,7 +432,7 @@ def _record(data: Any, symbols: Collection[str], size: Read[Size]) -> Record:
     def named(key: str) -> tuple[tuple[str, Tensor], ...]:
         return tuple((name, of) for name, of in _part(data, key, pair))
 
-    return Record(
+    return StepTrace(
         sizes=_part(data, "sizes", _mapping(_one_of(symbols, "a symbol"), _whole(0))),
         storages=tuple(Storage(i, *s) for i, s in enumerate(storages)),
         ops=tuple(

@@ -10,7 +10,7 @@ from typing import Any
 
 from calc.errors import BadInputError
 from calc.graph import reading
-from calc.graph.step import Graph, Record, Tensor
+from calc.graph.step import Graph, StepTrace, Tensor, TracedDim
 from calc.platform import files
 
 KIND = "napkin graph"
@@ -106,7 +106,7 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
         "schema": SCHEMA,
         "model": graph.model,
         "source": graph.source,
-        "dims": [asdict(d) for d in graph.dims],
+        "dims": [_dim_to_json(dim) for dim in graph.dims],
         "basis": dict(graph.basis),
         "symbols": list(graph.symbols),
         "folds": [[f.whole, f.part, f.quotient, f.plus] for f in graph.folds],
@@ -114,7 +114,7 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
         "options": dict(graph.options),
         "assumptions": [[a.expr, a.because] for a in graph.assumptions],
         "conditions": [c.to_json() for c in graph.guards],
-        "records": [_record_to_json(r) for r in graph.records],
+        "records": [_record_to_json(r) for r in graph.traces],
         "certificates": [_record_to_json(r) for r in graph.certificates],
         "provenance": dict(graph.provenance),
         "notes": list(graph.notes),
@@ -122,12 +122,17 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
         "held": {name: list(entry) for name, entry in graph.specialized.items()},
         "rewrites": graph.rewrites,
         **({"unknown": dict(graph.unknown)} if graph.unknown else {}),
-        **({"reads_numbers": True} if graph.reads_numbers else {}),
+        **({"reads_numbers": True} if graph.reads_tensor_values else {}),
         "special": [[dict(s.equal), _graph_to_json(s.graph)] for s in graph.special_cases],
     }
 
 
-def _record_to_json(record: Record) -> dict[str, Any]:
+def _dim_to_json(dim: TracedDim) -> dict[str, Any]:
+    """A dimension by its fields; files have had the key ``decided_at`` before the field was called ``unbacked_at``."""
+    return {"decided_at" if name == "unbacked_at" else name: value for name, value in asdict(dim).items()}
+
+
+def _record_to_json(record: StepTrace) -> dict[str, Any]:
     tensors, texts = _Table(), _Table()
 
     def value(v: Any) -> Any:
@@ -137,7 +142,7 @@ def _record_to_json(record: Record) -> dict[str, Any]:
 
     ops = [
         [
-            texts(op.name), texts(op.phase), op.step, texts(op.site), [[texts(n), value(v)] for n, v in op.args],
+            texts(op.name), texts(op.phase), op.step, texts(op.module_path), [[texts(n), value(v)] for n, v in op.args],
             [tensors(t) for t in op.outputs], [texts(m) for m in op.mutates], texts(op.node), op.call,
         ]
         for op in record.ops
@@ -148,7 +153,7 @@ def _record_to_json(record: Record) -> dict[str, Any]:
         "storages": [[s.nbytes, s.role, s.name] for s in record.storages],
         "ops": ops,
         "events": [[e.change, e.storage, e.op] for e in record.events],
-        "saved": [[tensors(s.tensor), s.site, s.op] for s in record.saved],
+        "saved": [[tensors(s.tensor), s.module_path, s.op] for s in record.saved],
         "calls": [[c.function, c.causal, c.query, c.key] for c in record.calls],
         **named,
         "state": [[n, k, tensors(t)] for n, k, t in record.state],

@@ -27,7 +27,7 @@ def walked_otherwise(spec: Spec, graph: Graph, values: Mapping[str, int]) -> dic
 
 
 def _counts(graph: Graph) -> list[Mapping[str, int]]:
-    return [record.sizes for record in graph.records]
+    return [record.sizes for record in graph.traces]
 
 
 _ALIKE = 6
@@ -42,7 +42,7 @@ def degenerate(graph: Graph) -> list[dict[str, int]]:
     few_turns = [{**certified, **dict.fromkeys(graph.loops, few)} for few in range(most - 1, 0, -1)]
     batch_of_one = {**certified, **({"B": 1} if "B" in graph.symbols else {})}
     alike = {**certified, **{name: _ALIKE for name in graph.symbols if name not in graph.loops}}
-    chosen = [name for name in graph.as_basis().decided if name in graph.symbols and name not in graph.loops]
+    chosen = [name for name in graph.as_basis().unbacked if name in graph.symbols and name not in graph.loops]
     one_chosen = [{**certified, **dict.fromkeys(chosen, 1)}] if chosen else []
     return [_within_bounds(graph, at) for at in (*few_turns, batch_of_one, alike, *one_chosen)]
 
@@ -61,7 +61,7 @@ def may_tell(graph: Graph, sizes: Mapping[str, int]) -> bool:
 def _within_bounds(graph: Graph, at: Mapping[str, int]) -> dict[str, int]:
     """Sizes of which none that data decide is more than what it is chosen from."""
     sizes = graph.as_basis().sizes(at)
-    most = {d.name: int(evaluate(d.at_most, sizes)) for d in graph.dims if d.decided_at and d.at_most}
+    most = {d.name: int(evaluate(d.at_most, sizes)) for d in graph.dims if d.unbacked_at and d.at_most}
     return {name: min(value, most.get(name, value)) for name, value in at.items()}
 
 

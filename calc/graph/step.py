@@ -12,15 +12,15 @@ from typing import Any
 
 from calc.graph.folds import Basis, Fold
 from calc.graph.guards import Assumption as Assumption
-from calc.graph.guards import DimRecord as DimRecord
 from calc.graph.guards import Guard as Guard
+from calc.graph.guards import TracedDim as TracedDim
 from calc.graph.guards import applies, failed_guards
 
 Size = int | str
 
 PHASES = ("forward", "backward", "optimizer", "zero_grad")
 # What stands for the autograd node of an operator that the backward runs to have the forward's tensors once more.
-AGAIN = "(forward, again)"
+RECOMPUTED = "(forward, again)"
 ROLES = ("parameter", "buffer", "input", "gradient", "optimizer state", "master weight", "activation", "temporary")
 
 
@@ -71,7 +71,7 @@ class Op:
     name: str
     phase: str
     step: int
-    site: str
+    module_path: str
     args: tuple[tuple[str, Any], ...]
     outputs: tuple[Tensor, ...]
     mutates: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class Saved:
     """A tensor that autograd holds when the forward returns. ``op`` is the operator whose backward needs it."""
 
     tensor: Tensor
-    site: str
+    module_path: str
     op: str
 
 
@@ -98,7 +98,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class StepTrace:
     """One run of two training steps.
 
     ``sizes``      basis symbols that are concrete in it (loop counts; all of them in a certificate).
@@ -147,7 +147,7 @@ class Graph:
 
     model: str
     source: str
-    dims: tuple[DimRecord, ...]
+    dims: tuple[TracedDim, ...]
     basis: Mapping[str, str]
     symbols: tuple[str, ...]
     folds: tuple[Fold, ...]
@@ -155,8 +155,8 @@ class Graph:
     options: Mapping[str, str]
     assumptions: tuple[Assumption, ...]
     guards: tuple[Guard, ...]
-    records: tuple[Record, ...]
-    certificates: tuple[Record, ...]
+    traces: tuple[StepTrace, ...]
+    certificates: tuple[StepTrace, ...]
     provenance: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     special_cases: tuple[SpecialCase, ...] = ()
@@ -164,7 +164,7 @@ class Graph:
     specialized: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     rewrites: bool = True
     unknown: Mapping[str, str] = field(default_factory=dict)
-    reads_numbers: bool = False
+    reads_tensor_values: bool = False
 
     def special_case_at(self, sizes: Mapping[str, int]) -> SpecialCase | None:
         """The special case that applies at ``sizes``, if one was recorded."""
@@ -179,4 +179,4 @@ class Graph:
 
     def as_basis(self) -> Basis:
         """The basis the records' sizes are written in."""
-        return Basis(self.symbols, self.basis, self.folds, tuple(d.name for d in self.dims if d.decided_at))
+        return Basis(self.symbols, self.basis, self.folds, tuple(d.name for d in self.dims if d.unbacked_at))

@@ -15,7 +15,7 @@ from dataclasses import replace
 from calc.dimensions import Dim
 from calc.errors import UndecidedSizeError
 from calc.graph.basis import Basis, in_dimensions
-from calc.graph.step import Assumption, DimRecord, Graph
+from calc.graph.step import Assumption, TracedDim, Graph
 from calc.spec import Spec
 
 
@@ -40,7 +40,7 @@ def with_size(spec: Spec, undecided: UndecidedSizeError, basis: Basis) -> Declar
     bound = in_dimensions(_product(undecided.shape), basis)
     expected = in_dimensions(_expected(undecided), basis) if undecided.share else bound
     number = next(i for i in range(1, len(spec.dims) + 2) if f"n{i}" not in spec.dims)
-    dim = Dim(expected, f"elements chosen at {undecided.where}", at_most=bound, decided_at=undecided.place)
+    dim = Dim(expected, f"elements chosen at {undecided.where}", at_most=bound, unbacked_at=undecided.place)
     return Declared(replace(spec, dims={**spec.dims, f"n{number}": dim}), f"data decide a size at {undecided.where}: it is n{number}")
 
 
@@ -63,15 +63,15 @@ def as_recorded(spec: Spec, graph: Graph) -> Spec:
     return replace(spec, dims={n: d for n, d in {**spec.dims, **more}.items() if n not in others}) if more or others else spec
 
 
-def _dim(d: DimRecord) -> Dim:
-    return Dim(d.expr or d.value, d.meaning, d.multiple_of, d.tied, d.at_most, d.plus, d.decided_at)
+def _dim(d: TracedDim) -> Dim:
+    return Dim(d.expr or d.value, d.meaning, d.multiple_of, d.tied, d.at_most, d.plus, d.unbacked_at)
 
 
 def assumptions(spec: Spec) -> list[Assumption]:
     """What is taken for granted of each size that data decide, and of each that was found to be a multiple."""
     dims = spec.dimensions.items()
     multiples = [Assumption(f"Eq(Mod({name}, {dim.multiple_of}), 0)", dim.because) for name, dim in dims if dim.because]
-    return [*(Assumption(f"Eq({name}, {dim.default})", _because(name, dim)) for name, dim in dims if dim.decided_at), *multiples]
+    return [*(Assumption(f"Eq({name}, {dim.default})", _because(name, dim)) for name, dim in dims if dim.unbacked_at), *multiples]
 
 
 def _because(name: str, dim: Dim) -> str:

@@ -42,7 +42,7 @@ class Measurement:
     readings: Mapping[str, Reading]
     operators: tuple[str, ...]
     provenance: Mapping[str, str]
-    decided: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    unbacked_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     decided_first: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     again: int = 0
     exchanged: Found = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Measurement:
             },
             "operators": list(self.operators),
             "provenance": dict(self.provenance),
-            "decided": {place: list(sizes) for place, sizes in self.decided.items()},
+            "decided": {place: list(sizes) for place, sizes in self.unbacked_sizes.items()},
             "decided_first": {place: list(sizes) for place, sizes in self.decided_first.items()},
             "again": self.again,
             "exchanged": {key: [asdict(d) for d in differences] for key, differences in self.exchanged.items()},

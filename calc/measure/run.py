@@ -77,7 +77,7 @@ def measure(
         options=options.to_json(),
         readings={**state, **readings, **flops, **counted},
         operators=tuple(sorted(observer.names)),
-        decided={place: tuple(sizes) for place, sizes in observer.decided.items()},
+        unbacked_sizes={place: tuple(sizes) for place, sizes in observer.decided.items()},
         decided_first={place: tuple(sizes) for place, sizes in first.decided.items()},
         again=(again.value or 0) if again is not None else 0,
         exchanged=_exchanged(spec, sizes, options, device, observer.names, {**state, **readings}, bool(fused), tell),
@@ -115,9 +115,7 @@ def _exchanged(
     return differences
 
 
-def _by_default(
-    spec: Spec, sizes: Mapping[str, int], options: Options, device: str, here: Mapping[str, Reading]
-) -> tuple[Difference, ...]:
+def _by_default(spec: Spec, sizes: Mapping[str, int], options: Options, device: str, here: Mapping[str, Reading]) -> tuple[Difference, ...]:
     readings: dict[str, Reading] = {}
     with training(spec, sizes, options, device, by_default=True) as run:
         readings |= measure_memory(run)

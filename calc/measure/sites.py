@@ -31,7 +31,7 @@ _NODE = "autograd::engine::evaluate_function: "
 class SiteTime:
     """Nanoseconds that the operators of one module took in one step, those of the modules inside it left out."""
 
-    site: str
+    module_path: str
     forward: int
     backward: int
     optimizer: int = 0
@@ -41,12 +41,12 @@ class SiteTime:
         return self.forward + self.backward + self.optimizer
 
     def to_json(self) -> dict[str, Any]:
-        return {"site": self.site, "forward": self.forward, "backward": self.backward, "optimizer": self.optimizer}
+        return {"site": self.module_path, "forward": self.forward, "backward": self.backward, "optimizer": self.optimizer}
 
 
 def site_times(run: Training, steps: int = STEPS) -> tuple[SiteTime, ...]:
     """The medians of the next ``steps`` steps, each profiled by itself, in the order in which sites first run."""
-    profiled = [{site.site: site for site in _profiled(run)} for _ in range(steps)]
+    profiled = [{site.module_path: site for site in _profiled(run)} for _ in range(steps)]
     return tuple(
         SiteTime(name, *(round(statistics.median(getattr(one[name], phase) for one in profiled)) for phase in PHASES))
         for name in profiled[0]

@@ -27,7 +27,7 @@ class StepTime:
     product_format: str
     compiled: bool
     conditions: tuple[Mapping[str, Any], Mapping[str, Any]]
-    sites: tuple[SiteTime, ...] = ()
+    module_times: tuple[SiteTime, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         before, after = self.conditions
@@ -41,9 +41,9 @@ class StepTime:
 
     def _sites(self) -> dict[str, Any] | None:
         """Nothing where modules were not told apart."""
-        if not self.sites:
+        if not self.module_times:
             return None
-        return {"instrument": f"torch.profiler, the median of {STEPS} steps", "nanoseconds": [site.to_json() for site in self.sites]}
+        return {"instrument": f"torch.profiler, the median of {STEPS} steps", "nanoseconds": [site.to_json() for site in self.module_times]}
 
 
 def time_of_steps(run: Training, how: How | None = None, watch: Watch | None = None) -> StepTime:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from calc.errors import BadInputError
-from calc.graph.step import Record, Size, Tensor
+from calc.graph.step import Size, StepTrace, Tensor
 from calc.units import item_size
 
 # In the order in which the library lays formats out, the last first: larger items before smaller, so that all stay aligned.
@@ -127,7 +127,7 @@ def _zip64(nbytes: int, offset: int) -> int:
 # -- what is in a checkpoint -------------------------------------------------------------------------------------------------
 
 
-def entries_of(record: Record) -> tuple[Entry, ...]:
+def entries_of(record: StepTrace) -> tuple[Entry, ...]:
     """Model, optimizer state, fp32 copies and iteration of a record at concrete sizes, each storage under one name.
 
     Tied weights go by their first name. The library for safetensors refuses tensors that share memory and differ; so does this.

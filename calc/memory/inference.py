@@ -142,10 +142,10 @@ def weights(graph: Graph, derivation: Derivation, sizes: Mapping[str, int], name
     for term in derivation["parameters"].terms:
         parameter = next((p for p in shapes if term.stands_for(p)), None)
         if parameter is None:
-            raise UnknownQuantityError(f"{term.site[:60]}: no recorded parameter has this name, so its shape is not known")
+            raise UnknownQuantityError(f"{term.module_path[:60]}: no recorded parameter has this name, so its shape is not known")
         count = at_hand(term.expr, derivation.sizes)
         text, because = _bytes_of(count, shapes[parameter], parameter in tables, parameter.endswith("bias"), how)
-        lines.append(Line(term.site, text, _value(text, sizes), because))
+        lines.append(Line(term.module_path, text, _value(text, sizes), because))
     return _amount(name, lines)
 
 
@@ -176,7 +176,7 @@ def _shapes(graph: Graph) -> dict[str, tuple[str, ...]]:
             written[size] = str(size) if isinstance(size, int) else _folded(in_dimensions(size, basis), basis)
         return written[size]
 
-    return {name: tuple(map(side, t.shape)) for name, t in graph.records[0].parameters}
+    return {name: tuple(map(side, t.shape)) for name, t in graph.traces[0].parameters}
 
 
 def _folded(text: str, basis: Basis) -> str:
@@ -190,7 +190,7 @@ def _folded(text: str, basis: Basis) -> str:
 
 def _looked_up(graph: Graph) -> set[str]:
     """Parameters that an embedding reads rows of. One that is also multiplied (a tied head) stays as it is for that."""
-    record = graph.records[0]
+    record = graph.traces[0]
     read = {dict(op.args)["weight"].storage for op in record.ops if op.name == "aten.embedding.default"}
     return {name for name, tensor in record.parameters if tensor.storage in read}
 

@@ -83,9 +83,9 @@ def saving(
 
 def counted(spec: Spec, at: Mapping[str, int], options: Options) -> Container:
     """A file of safetensors with model, optimizer state, fp32 copies and iteration."""
-    from calc.trace import again
+    from calc.trace import trace_at
 
-    return safetensors(entries_of(again(spec, {}, at, {}, options)))
+    return safetensors(entries_of(trace_at(spec, {}, at, {}, options)))
 
 
 def _measured(spec: Spec, at: Mapping[str, int], options: Options) -> tuple[Verdict, ...]:

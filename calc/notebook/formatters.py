@@ -42,7 +42,7 @@ def derivation(derivation: Derivation) -> str:
 
 def quantity(quantity: Quantity) -> str:
     """Its terms and their sum."""
-    rows = [(term.site, _clipped(term.expr), f"{term.value:,}", term.because) for term in quantity.terms]
+    rows = [(term.module_path, _clipped(term.expr), f"{term.value:,}", term.because) for term in quantity.terms]
     total = ("all", _clipped(quantity.text or quantity.reason), _value(quantity), "")
     return table(f"{quantity.name}: {quantity.meaning}", ("Site", "Closed form", "Value", "What"), [*rows, total], code=1)
 

@@ -164,7 +164,7 @@ def _timed(work: Work, tables: Tables, recorded: bool, cold: int) -> _Both:
 
 
 def _row(work: Work, like: str, exact: bool, seconds: float, error: float) -> Timed:
-    return Timed(work.phase, work.site, work.name, work.times, like, exact, seconds, error)
+    return Timed(work.phase, work.module_path, work.name, work.times, like, exact, seconds, error)
 
 
 class Tables:

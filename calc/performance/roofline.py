@@ -156,7 +156,7 @@ def _row(work: Work, ceiling: Ceiling, fused: bool) -> Row:
     }
     bound = max(BOUNDS, key=lambda name: times[name])
     flops = work.matmul + work.elementwise
-    return Row(work.phase, work.site, work.name, work.times, flops, nbytes, launches, bound, times[bound])
+    return Row(work.phase, work.module_path, work.name, work.times, flops, nbytes, launches, bound, times[bound])
 
 
 def _products(work: Work, ceiling: Ceiling) -> Fraction:

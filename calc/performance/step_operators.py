@@ -44,8 +44,8 @@ def step_work(
         return StepWork(values, works, works.at_all(values))
     except UnlikeTurnsError:
         progress("recording the step at these sizes")
-    from calc.trace import again
+    from calc.trace import trace_at
 
     derivation = pipeline.derive(spec, sizes, options=options, cache=cache, progress=progress)
-    record = again(derivation.spec, derivation.specialized, derivation.sizes, {}, options)
+    record = trace_at(derivation.spec, derivation.specialized, derivation.sizes, {}, options)
     return StepWork(values, works, of_record(graph, record))

@@ -33,10 +33,10 @@ def analysed(graph: Graph) -> Analysis:
 
 def with_certificate(spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int], progress: Progress) -> Graph:
     """The graph with a further concrete record that its closed forms were compared with."""
-    from calc.trace import probe
+    from calc.trace import concrete_trace
 
     progress("recording a certificate at " + ", ".join(f"{n} = {v}" for n, v in at.items()))
-    record = probe(spec, graph, at)
+    record = concrete_trace(spec, graph, at)
     analysis.certify(record)
     return replace(graph, certificates=(*graph.certificates, record))
 

@@ -146,9 +146,11 @@ def check(derivation: Derivation, *, device: str = "cpu", progress: Callable[[st
 
     measurement = measure(spec, at, options=_options(derivation), device=device, progress=progress)
     because = chosen.because + _other_closed_forms(whole, derivation)
-    if not any(dim.decided_at for dim in derivation.dims):
+    if not any(dim.unbacked_at for dim in derivation.dims):
         return replace(compare(derivation, derived, measurement), because=because)
-    observed = at_observed(derivation, at, measurement.decided, measurement.decided_first, lambda: _recounted(derivation, at, measurement))
+    observed = at_observed(
+        derivation, at, measurement.unbacked_sizes, measurement.decided_first, lambda: _recounted(derivation, at, measurement)
+    )
     return replace(compare(derivation, observed.numbers, measurement, observed.open_), because=because)
 
 
@@ -165,13 +167,13 @@ def _closed_form(quantity: Quantity) -> object:
 
 def _recounted(derivation: Derivation, at: Mapping[str, int], measurement: Measurement) -> Mapping[str, int]:
     """The quantities of a record, counted by the same rules, in which masks choose as many as in the real run's second step."""
-    from calc.trace import again
+    from calc.trace import trace_at
 
     assert isinstance(derivation.spec, Spec)
     assert derivation.recount is not None
     # Both steps of the record run as the one that counts: what is saved is seen in the first.
-    met = {place: 2 * counts for place, counts in measurement.decided.items()}
-    return derivation.recount(again(derivation.spec, derivation.specialized, at, met, _options(derivation)))
+    met = {place: 2 * counts for place, counts in measurement.unbacked_sizes.items()}
+    return derivation.recount(trace_at(derivation.spec, derivation.specialized, at, met, _options(derivation)))
 
 
 def _require_room(derived: Mapping[str, int | None]) -> None:

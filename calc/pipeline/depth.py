@@ -46,7 +46,7 @@ def deep_enough(spec: Spec, plan: TracePlan, progress: Progress) -> tuple[Graph,
                 graph = with_one_certificate(spec, graph, analysis, any_of, progress)
         except CertificateError as raised:
             # A value from a trace at any sizes would be that of a number which the trace made up.
-            error = raised.without_values() if graph.reads_numbers else raised
+            error = raised.without_values() if graph.reads_tensor_values else raised
             if error.sizes and not graph.loops:
                 _require_its_path(spec, graph, error.sizes)
             again = failure is not None and failure.quantity == error.quantity
@@ -70,7 +70,7 @@ def deep_enough(spec: Spec, plan: TracePlan, progress: Progress) -> tuple[Graph,
 
 def attempt_of(graph: Graph) -> int:
     """The attempt whose trip counts told enough: a case of the same step is likely to need no fewer."""
-    return trip_counts.attempt_of(graph.loops, [record.sizes for record in graph.records])
+    return trip_counts.attempt_of(graph.loops, [record.sizes for record in graph.traces])
 
 
 _BY_VALUES = (
@@ -101,7 +101,7 @@ def _whatever_the_depth(spec: Spec, graph: Graph, analysis: Analysis | None, err
 
     if analysis is None or not error.sizes or error.quantity in PEAKS:
         return False
-    at = {**error.sizes, **{name: graph.records[0].sizes[name] for name in graph.loops}}
+    at = {**error.sizes, **{name: graph.traces[0].sizes[name] for name in graph.loops}}
     try:
         with_certificate(spec, graph, analysis, at, progress)
     except CertificateError as again:

@@ -128,7 +128,7 @@ def candidates(spec: Spec, sizes: Mapping[str, int], failure: SizesError) -> Ite
     """``spec`` with one more size declared a multiple: first what ``failure`` divides, then what else it names, by what it names too."""
     for name, part in _pairs(spec, failure):
         dim = spec.dimensions[name]
-        if dim.tied or dim.plus or dim.decided_at:
+        if dim.tied or dim.plus or dim.unbacked_at:
             continue
         multiples = _finer(spec, sizes, name, part)
         if multiples:

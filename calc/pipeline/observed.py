@@ -63,7 +63,7 @@ class _Met:
 
     @classmethod
     def of(cls, derivation: Derivation, sizes: Mapping[str, int], decided: Counts) -> _Met:
-        seen = {d.name: decided.get(d.decided_at, ()) for d in derivation.dims if d.decided_at}
+        seen = {d.name: decided.get(d.unbacked_at, ()) for d in derivation.dims if d.unbacked_at}
         constant = {name: counts[0] for name, counts in seen.items() if len(set(counts)) == 1 and counts[0] > 0}
         varied = {name: counts for name, counts in seen.items() if name not in constant}
         return cls({**{name: size for name, size in sizes.items() if name not in varied}, **constant}, varied)

@@ -28,7 +28,7 @@ from calc.errors import (
 from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.plan import TracePlan
 from calc.graph.specialization import walked_otherwise
-from calc.graph.step import Graph, Record
+from calc.graph.step import Graph, StepTrace
 from calc.options import Options
 from calc.pipeline import divisibility
 from calc.pipeline.block_patterns import in_patterns
@@ -187,11 +187,11 @@ def _with_closed_forms(spec: Spec, sizes: Mapping[str, int], run: _Run, registry
     return Traced(graph, by_registry, unbacked_sizes.as_recorded(spec, graph), everywhere, record)
 
 
-def _recorded_at(spec: Spec, options: Options, sizes: Mapping[str, int]) -> Record:
+def _recorded_at(spec: Spec, options: Options, sizes: Mapping[str, int]) -> StepTrace:
     """A trace of the step at these very sizes, all of them numbers."""
-    from calc.trace import again
+    from calc.trace import trace_at
 
-    return again(spec, {}, sizes, {}, options)
+    return trace_at(spec, {}, sizes, {}, options)
 
 
 def _where_degenerate(run: _Run, graph: Graph, analysis: Analysis | None, spec: Spec) -> Graph:
@@ -231,10 +231,10 @@ def timeline(derivation: Derivation, *, progress: Progress = _silent) -> Timelin
     exact = not live.fewer and live.operators == derivation.ledger.calls and derivation["memory.peak"].text is not None
     if exact or derivation.spec is None or derivation.ledger.calls > _MOST_REPLAYED:
         return live
-    from calc.trace import again
+    from calc.trace import trace_at
 
     progress("recording the step at these sizes")
-    return derivation.replay(again(derivation.spec, derivation.specialized, derivation.sizes, {}, Options(**derivation.options)))
+    return derivation.replay(trace_at(derivation.spec, derivation.specialized, derivation.sizes, {}, Options(**derivation.options)))
 
 
 # Where the parameters differ, another model was built than the one that was traced.

@@ -44,10 +44,10 @@ def at_sizes(spec: Spec, general: Graph, plan: TracePlan, progress: Progress) ->
 
 def own_error(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinError | None:
     """What the step raises at the very sizes asked for, or nothing. A data-dependent size is not in the way of another trace."""
-    from calc.trace import again
+    from calc.trace import trace_at
 
     try:
-        again(spec, {}, spec.sizes(unbacked_sizes.given_now(spec, sizes)), {}, options)
+        trace_at(spec, {}, spec.sizes(unbacked_sizes.given_now(spec, sizes)), {}, options)
     except UndecidedSizeError:
         return None
     except NapkinError as error:

@@ -339,7 +339,7 @@ def _default(name: str, dim: Dim, columns: Mapping[str, Array], trouble: Trouble
         case Quotient(over, under):
             top, bottom = (evaluate(part, columns) for part in (over, under))
             value: Array = -(-top // np.maximum(bottom, 1))
-            if not dim.decided_at:
+            if not dim.unbacked_at:
                 trouble.append((top % np.maximum(bottom, 1) != 0, f"{name} = {dim.default} is not an integer"))
         case _:
             try:

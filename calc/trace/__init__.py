@@ -10,7 +10,7 @@ from calc.errors import DividedError
 from calc.graph import trip_counts
 from calc.graph.basis import basis_of
 from calc.graph.plan import Near, TracePlan
-from calc.graph.step import Graph, Guard, Record
+from calc.graph.step import Graph, Guard, StepTrace
 from calc.options import Options
 from calc.spec import Spec
 from calc.trace.step import StepSizes, record_step
@@ -97,12 +97,14 @@ def _answered_otherwise(graph: Graph, at: Mapping[str, int]) -> int:
     return sum(not c.holds_at(at) for c in graph.guards if not c.opaque)
 
 
-def probe(spec: Spec, graph: Graph, values: Mapping[str, int]) -> Record:
+def concrete_trace(spec: Spec, graph: Graph, values: Mapping[str, int]) -> StepTrace:
     """One more concrete record of the step of ``graph``, at the given values of its basis symbols."""
-    return record_step(spec, StepSizes(graph.as_basis(), {}, values), Options(**graph.options), graph.rewrites).record
+    return record_step(spec, StepSizes(graph.as_basis(), {}, values), Options(**graph.options), graph.rewrites).trace
 
 
-def again(spec: Spec, held: Mapping[str, int], sizes: Mapping[str, int], met: Mapping[str, Sequence[int]], options: Options) -> Record:
+def trace_at(
+    spec: Spec, held: Mapping[str, int], sizes: Mapping[str, int], met: Mapping[str, Sequence[int]], options: Options
+) -> StepTrace:
     """A concrete record at ``sizes`` in which the sizes that data decide come one after the other as a real run ``met`` them."""
     basis = basis_of(spec.dimensions, {name: str(value) for name, value in held.items()})
-    return record_step(spec, StepSizes(basis, {}, basis.values(sizes), met=met), options).record
+    return record_step(spec, StepSizes(basis, {}, basis.values(sizes), met=met), options).trace

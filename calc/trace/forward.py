@@ -272,7 +272,7 @@ def _record(
         leaves=tuple(recorder.leaves),
         instructions=tuple(recorder.instructions),
         loss=loss,
-        guards=tuple(env.conditions()) if env is not None else (),
+        guards=tuple(env.size_guards()) if env is not None else (),
         notes=tuple(spec.notes),
         provenance={**torch_version(), "python": platform.python_version()},
         tied=tied,

@@ -53,7 +53,7 @@ def _in_any_turns(expr: str, divided: Guard, run: Traced, pins: Collection[str])
     (loop,) = loops
     generator = random.Random(0)
     for count in _TURNS:
-        general = replace(divided, expr=_own(run.record.sizes[loop]).sub(str(count), expr))
+        general = replace(divided, expr=_own(run.trace.sizes[loop]).sub(str(count), expr))
         for _ in range(8):
             at = {name: generator.randint(1, 10 ** generator.randint(1, 6)) for name in sorted(names)} | {loop: count}
             if general.holds_at(at) != (not divided.expr or divided.holds_at(at)):
@@ -104,8 +104,8 @@ def _of_doubles(condition: Guard) -> bool:
 def _is_width(name: str, runs: Sequence[Traced]) -> bool:
     operators: dict[tuple[int, ...], set[int]] = {}
     for run in runs:
-        others = tuple(size for another, size in run.record.sizes.items() if another != name)
-        operators.setdefault(others, set()).add(len(run.record.ops))
+        others = tuple(size for another, size in run.trace.sizes.items() if another != name)
+        operators.setdefault(others, set()).add(len(run.trace.ops))
     return len(runs) > 1 and all(len(counts) == 1 for counts in operators.values())
 
 
@@ -114,7 +114,7 @@ def _is_bound(condition: Guard, run: Traced, dims: Mapping[str, Dim]) -> bool:
     match = re.fullmatch(r"(\w+) <= (\d+)", condition.expr)
     if match is None or not condition.outcome or match[1] not in dims:
         return False
-    return run.record.sizes.get(dims[match[1]].at_most or "") == int(match[2])
+    return run.trace.sizes.get(dims[match[1]].at_most or "") == int(match[2])
 
 
 def _about_one_count(condition: Guard, run: Traced, runs: Sequence[Traced], pins: Collection[str]) -> bool:
@@ -129,9 +129,9 @@ def _about_one_count(condition: Guard, run: Traced, runs: Sequence[Traced], pins
     def as_asked(at: Mapping[str, int]) -> set[bool]:
         return {condition.holds_at({**point, **{name: at[name] for name in pins}}) for point in points}
 
-    if as_asked(run.record.sizes) != {True}:
+    if as_asked(run.trace.sizes) != {True}:
         return False
-    if any(as_asked(another.record.sizes) != {True} for another in runs):
+    if any(as_asked(another.trace.sizes) != {True} for another in runs):
         return True
     # Each part that is looked at lies within the length: so it is at every larger count, and fewer turns are seen to by themselves.
     most = dict.fromkeys(pins, _ANY_COUNT)
@@ -157,7 +157,7 @@ def branches(
     generator = random.Random(0)
     tried = [{name: generator.randint(2, 10 ** generator.randint(1, 5)) for name in basis.symbols} for _ in range(40)]
     points = [_within_bounds(at, basis, dims) for at in tried]
-    asked_by_run = [({c.expr for c in run.guards}, run.record.sizes) for run in runs]
+    asked_by_run = [({c.expr for c in run.guards}, run.trace.sizes) for run in runs]
     branching = [c for c in conditions if any(not c.holds_at(at) for at in points) and not _asked_of_every_count(c, asked_by_run, pins)]
     return [Assumption(_in_dimensions(c, basis), f"asked at {c.where}; other sizes are recorded apart or refused") for c in branching]
 
@@ -186,11 +186,11 @@ def of_zeros(kept: Sequence[Guard], runs: Sequence[Traced], symbols: Sequence[st
     no operations where closed forms say n - 1, and an expanded one no bytes. Nobody asks for it, so a step has no such questions."""
     guards: list[Guard] = []
     for run in runs:
-        at = {**(run.repeats.env.hint_of if run.repeats.env is not None else {}), **run.record.sizes}
+        at = {**(run.repeats.env.hint_of if run.repeats.env is not None else {}), **run.trace.sizes}
         places: dict[str, str] = {}
-        for op in run.record.ops:
+        for op in run.trace.ops:
             for text in _sizes_of(op):
-                places.setdefault(text, f"{op.name} at {op.site}")
+                places.setdefault(text, f"{op.name} at {op.module_path}")
         for text in sorted(places, key=lambda text: (len(text), text)):
             if _least(parsed(text)) <= 0 and _may_be_zero_unasked(text, [*kept, *guards], symbols):
                 guards.append(Guard(f"{text} != 0", evaluate_text(text, at) != 0, places[text]))

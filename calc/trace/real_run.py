@@ -13,7 +13,7 @@ from calc.experiment import optimizers
 from calc.options import Options
 from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
-from calc.trace import again, step
+from calc.trace import step, trace_at
 from calc.trace.function_caches import own_results
 from calc.trace.model_errors import refusing
 
@@ -52,7 +52,7 @@ def _by_tracing(spec: Spec, sizes: Mapping[str, int], options: Options, error: S
 def _traces(spec: Spec, sizes: Mapping[str, int], options: Options) -> bool:
     """Whether the step can be traced with numbers for all sizes."""
     try:
-        again(spec, {}, sizes, {}, options)
+        trace_at(spec, {}, sizes, {}, options)
     except UndecidedSizeError:
         return True
     except NapkinError:

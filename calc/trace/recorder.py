@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from calc.errors import TraceError
-from calc.graph.step import AGAIN, Call, Event, Op, Tensor
+from calc.graph.step import RECOMPUTED, Call, Event, Op, Tensor
 from calc.platform.torch_private import DispatchKey, FakeTensor, TorchDispatchMode, current_node, has_kernel, next_node_number
 from calc.symbolic.algebra import log2_ceiling
 from calc.trace.kernels import fake_kernels, fourier
@@ -213,7 +213,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
     def _node(self, node: Any) -> str:
         if node is None:
             return ""
-        return AGAIN if torch.is_grad_enabled() else type(node).__name__
+        return RECOMPUTED if torch.is_grad_enabled() else type(node).__name__
 
     def _schema(self, func: Any) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
         """Name of an operator, names of its arguments, and of those that it writes over."""
@@ -267,7 +267,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         if self.phase == "backward" and node is not None:
             site, op, _ = self.sources.get(node._sequence_nr(), (self._backward_site(node)[0], type(node).__name__, None))
             return f"the backward of {op} at {site}"
-        after = f", after {self.ops[-1].name} at {self.ops[-1].site}" if self.ops else ""
+        after = f", after {self.ops[-1].name} at {self.ops[-1].module_path}" if self.ops else ""
         return f"{_DOING.get(self.phase, 'the building of the model')}{after}"
 
     def _backward_site(self, node: Any) -> tuple[str, int | None]:

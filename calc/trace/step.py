@@ -19,7 +19,7 @@ from calc.errors import PinnedSizeError, SpecError
 from calc.experiment import optimizers, precision
 from calc.experiment.checkpointing import built
 from calc.graph.basis import Basis
-from calc.graph.step import Call, Event, Guard, Record, Storage, Tensor
+from calc.graph.step import Call, Event, Guard, StepTrace, Storage, Tensor
 from calc.options import Options
 from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
@@ -52,7 +52,7 @@ class Traced:
     that go by the number a size is, or a double made of sizes. ``exchanged`` are the kernels that torch would run otherwise, by their keys
     in ``calc.graph.exchanges``. ``shares`` are those of a ``SizeEnv``."""
 
-    record: Record
+    trace: StepTrace
     guards: Sequence[Guard]
     divided: Mapping[str, Guard]
     answers: Mapping[str, tuple[str, str]]
@@ -98,7 +98,7 @@ def record_step(spec: Spec, at: StepSizes, options: Options, rewrites: bool = Tr
     env = repeats.env
     values: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
     sizes = Sizes(**{name: eval(compile(text, "<dimension>", "eval"), {"__builtins__": {}}, values) for name, text in basis.define.items()})
-    decided = {dim.decided_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.decided_at}
+    decided = {dim.unbacked_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.unbacked_at}
     recorder = Recorder(repeats, decided, at.met)
     # What the model prints is talk, and stdout is for data.
     with (
@@ -115,7 +115,7 @@ def record_step(spec: Spec, at: StepSizes, options: Options, rewrites: bool = Tr
             record = run.record(fixed)
     if recorder.rewrites and not rewrites:
         return record_step(spec, at, options, like=repeats)
-    conditions, divided = ((), {}) if env is None else (env.conditions(), env.divided())
+    conditions, divided = ((), {}) if env is None else (env.size_guards(), env.divided())
     shadows = recorder.shadows
     readers, by_value = tuple(recorder.choices.readers), {} if env is None else env.by_value
     exchanged = {*recorder.exchanged}
@@ -216,7 +216,7 @@ class _Run:
     def _model_reads(self) -> contextlib.AbstractContextManager[None]:
         return scalar_reads.in_model(self.recorder.choices.reading, self.read)
 
-    def record(self, fixed: Mapping[str, int]) -> Record:
+    def record(self, fixed: Mapping[str, int]) -> StepTrace:
         recorder = self.recorder
         parameters = tuple((n, recorder.tensor(p, n)) for n, p in self.module.named_parameters())
         buffers = tuple((n, recorder.tensor(b, n)) for n, b in self.module.named_buffers())
@@ -239,7 +239,7 @@ class _Run:
                     self._forward(number)
         state = self._state()
         roles = self._roles(parameters, buffers, inputs, state) | {t.storage: "master weight" for _, t in masters}
-        return Record(
+        return StepTrace(
             sizes=dict(fixed),
             storages=tuple(
                 Storage(i, nbytes, roles.get(i, "temporary"), recorder.owner.get(i) or recorder.maker[i])

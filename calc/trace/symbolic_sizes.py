@@ -63,7 +63,7 @@ def hints(
     for _ in range(abs(shift)):
         start = int(sp.nextprime(start) if shift > 0 else sp.prevprime(start))
     # A size that data decide is at most what it is chosen from, which it may equal at these sizes.
-    for name in sorted(values, key=lambda n: (values[n], n not in basis.decided)):
+    for name in sorted(values, key=lambda n: (values[n], n not in basis.unbacked)):
         if name in bounded:
             continue  # set below
         last = max(primes.values(), default=0)
@@ -322,7 +322,7 @@ class SizeEnv(ShapeEnv):
     def _names(self, expr: Any) -> set[str]:
         return {self.names.get(s, str(s)) for s in expr.free_symbols}
 
-    def conditions(self) -> list[Guard]:
+    def size_guards(self) -> list[Guard]:
         """Every yes-or-no question asked about sizes, with its answer and the line that asked."""
         if len(self._written) != len(self.asked):
             self._written = {}
@@ -336,7 +336,7 @@ class SizeEnv(ShapeEnv):
     def divided(self) -> dict[str, Guard]:
         """Of ``conditions``, by their text, those in which something is divided by turns of a loop, with these as the numbers that they are
         in this run; without text where that settles them. The loop's own length is such a number too: ``(3*k)//g`` is k in 3 turns."""
-        self.conditions()
+        self.size_guards()
         guards = {}
         for expr, (answer, line) in self.asked.items():
             condition = self._written[expr]

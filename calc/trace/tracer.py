@@ -15,7 +15,7 @@ from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.basis import Basis, basis_of
 from calc.graph.exchanges import EXCHANGES
 from calc.graph.plan import TracePlan
-from calc.graph.step import Assumption, DimRecord, Graph
+from calc.graph.step import Assumption, Graph, TracedDim
 from calc.platform.torch_private import torch_version
 from calc.spec import Spec
 from calc.trace import guards
@@ -168,20 +168,20 @@ class Tracer:
             options=plan.options.to_json(),
             assumptions=(*assumptions, *_specialized(plan)),
             guards=(*of_depths, *asked, *of_zeros, *of_values),
-            records=tuple(r.record for r in runs),
+            traces=tuple(r.trace for r in runs),
             certificates=(),
             provenance=_provenance(),
             notes=tuple(spec.notes),
             pins=dict(pins),
             rewrites=any(run.rewrites for run in runs),
-            reads_numbers=any(run.numbers_read for run in runs),
+            reads_tensor_values=any(run.numbers_read for run in runs),
             specialized={name: (plan.sizes[name], why) for name, why in plan.numbers.items()},
         )
 
 
-def _dim_record(name: str, dim: Dim, size: int) -> DimRecord:
+def _dim_record(name: str, dim: Dim, size: int) -> TracedDim:
     default = dim.default if isinstance(dim.default, str) else None
-    return DimRecord(name, meaning_of(name, dim), size, default, dim.tied, dim.multiple_of, dim.at_most, dim.plus, dim.decided_at)
+    return TracedDim(name, meaning_of(name, dim), size, default, dim.tied, dim.multiple_of, dim.at_most, dim.plus, dim.unbacked_at)
 
 
 def _specialized(plan: TracePlan) -> list[Assumption]:
@@ -239,13 +239,13 @@ def bounded_by(dims: Mapping[str, Any], loops: Sequence[str], basis: Basis) -> d
 _BY_SIDES = ("muon",)
 
 
-def sides(dims: Mapping[str, Dim | DimRecord], optimizer: str) -> tuple[str, ...] | None:
+def sides(dims: Mapping[str, Dim | TracedDim], optimizer: str) -> tuple[str, ...] | None:
     """Widths that are products of dimensions: where a default says that k is d/h, so many heads of that width, of either kind."""
     if optimizer not in _BY_SIDES:
         return None
     products = []
     for name, dim in dims.items():
-        text = dim.expr if isinstance(dim, DimRecord) else dim.default
+        text = dim.expr if isinstance(dim, TracedDim) else dim.default
         _, sign, part = str(text or "").replace(" ", "").partition("/")
         while sign and part in dims:
             products.append(f"{part}*{name}")
@@ -264,7 +264,7 @@ def _provenance() -> dict[str, str]:
 def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) -> list[Assumption]:
     by_line: dict[str, Assumption] = {}
     for name, where in pins.items():
-        values = ", ".join(str(n) for n in sorted({run.record.sizes[name] for run in runs}))
+        values = ", ".join(str(n) for n in sorted({run.trace.sizes[name] for run in runs}))
         because = f"read as a number at {where}; recorded at {values}, interpolated, and certified at values not used"
         by_line[name] = Assumption(f"the step is a polynomial in {basis.hidden.get(name, name)}", because)
     for run in runs:

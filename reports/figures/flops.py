@@ -84,7 +84,7 @@ def _overtaking(split: Split, highest: int) -> str:
     name = part_name(highest, split.dim)
     if highest < 2:
         return f"No product grows faster than {split.dim}."
-    where = f" (at {_listed(split.sites)})" if split.sites else ""
+    where = f" (at {_listed(split.module_paths)})" if split.module_paths else ""
     name = f"{_upper(name)}{where}"
     if split.crossover is not None:
         return f"{name} are the larger part of all products from {_sized(split.dim, split.crossover)} on."

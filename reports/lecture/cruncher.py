@@ -26,7 +26,7 @@ def measured(lab: Lab, name: str) -> str:
 def saved_tensors(lab: Lab) -> list[str]:
     """What is kept for the backward at the lecture's sizes, tensor by tensor with its elements."""
     saved = lab.derive("cruncher", _AT, **_SPEC).saved
-    return [f"{s.tensor} {'×'.join(s.shape)} for {s.site}: {s.value // 4}" for s in saved]
+    return [f"{s.tensor} {'×'.join(s.shape)} for {s.module_path}: {s.value // 4}" for s in saved]
 
 
 def all_bytes(lab: Lab) -> int:

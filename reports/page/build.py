@@ -14,7 +14,7 @@ from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import Comparison
 from calc.errors import BadInputError
 from calc.graph.exchanges import headlines, in_force
-from calc.graph.step import DimRecord
+from calc.graph.step import TracedDim
 from calc.hardware.accelerators import Accelerator
 from calc.options import TRAIN
 from calc.performance.records import Evidence
@@ -83,7 +83,7 @@ def build(
     moves = derivation.takeovers if sensitivity else ()
     shown = [*trees(derivation, comparisons), *(display.Name(t.dim) for t in moves)]
     sizes, anchors, moments = sizes_with_quotients(derivation, shown), Anchors(), PeakCandidates()
-    decided = [dim.name for dim in derivation.dims if dim.decided_at]
+    decided = [dim.name for dim in derivation.dims if dim.unbacked_at]
     exchanged = [exchange.assumption for exchange in in_force(derivation.assumptions)]
     assumed = [a for a in derivation.assumptions if a not in exchanged]
     counting = conventions(mode, bool(decided), derivation.options.get("implementation", "loop"))
@@ -213,7 +213,7 @@ def _symbols(derivation: Derivation, given: Mapping[str, int], sizes: Mapping[st
     return tuple(rows)
 
 
-def _symbol(dim: DimRecord, given: Mapping[str, int]) -> SymbolRow:
+def _symbol(dim: TracedDim, given: Mapping[str, int]) -> SymbolRow:
     if dim.name in given:
         source = "given"
     elif dim.expr is not None:

@@ -85,7 +85,7 @@ def chapter(
         badge=badge(quantity.name, verdicts),
         compared=_compared(quantity, verdicts),
         steps=merged(number, views),
-        terms=tuple(term_row(t.site, t.expr, t.value, quantity.value, t.because, sizes) for t in quantity.terms),
+        terms=tuple(term_row(t.module_path, t.expr, t.value, quantity.value, t.because, sizes) for t in quantity.terms),
         what=what,
         total=value.text if value is not None else "unknown",
         candidates=tuple(_candidate(c, quantity, steps, views, moments, sizes, roles) for c in quantity.candidates),

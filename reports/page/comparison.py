@@ -105,7 +105,7 @@ def _ratio(change: Change) -> Fraction:
 def _part(number: str, change: Change) -> DifferenceView:
     assert change.value is not None  # only what differs has a part
     value = replace(amount(change.value, change.unit), exact=signed(change.value))
-    terms = tuple(DifferenceTermRow(t.site, _formula(t.expr), signed(t.value), t.because) for t in change.terms)
+    terms = tuple(DifferenceTermRow(t.module_path, _formula(t.expr), signed(t.value), t.because) for t in change.terms)
     return DifferenceView(number, _anchor(change), change.quantity, change.meaning, _formula(change.expr), change.note, value, terms)
 
 

@@ -61,7 +61,7 @@ def _row(row: CoverageRow, ledger: Ledger) -> LedgerRow:
         because=row.because,
         source=entry.source if entry else "",
         places=tuple(
-            f"{place.site or 'the top level'}: {place.inputs or 'no inputs'}, {times(place.runs.replace('*', '·'), place.value)}"
+            f"{place.module_path or 'the top level'}: {place.inputs or 'no inputs'}, {times(place.runs.replace('*', '·'), place.value)}"
             for place in row.places
         ),
     )

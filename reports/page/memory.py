@@ -52,7 +52,7 @@ def _saved(tensor: SavedTensor, whole: int | None) -> SavedRow:
     shape = ", ".join(size if size == SEVERAL else plain.plain(expressions.parse(size)) for size in tensor.shape)
     return SavedRow(
         tensor=tensor.tensor,
-        site=tensor.site,
+        site=tensor.module_path,
         shape=f"({shape}) {tensor.dtype}{', a part of its storage' if tensor.part and not tensor.same_as else ''}",
         times=_times(tensor),
         formula=None if tensor.same_as else formula(expressions.parse(tensor.expr)),
@@ -171,7 +171,7 @@ def _when(timeline: Timeline) -> str:
 def _called(instant: Instant) -> str:
     if not instant.operator:
         return "nothing has run"
-    return f"{_short(instant.operator).strip('_')} at {instant.site}"
+    return f"{_short(instant.operator).strip('_')} at {instant.module_path}"
 
 
 def _largest(timeline: Timeline) -> str:

@@ -37,7 +37,7 @@ def _answered(derivation: Derivation) -> list[str]:
 def dominant(derivation: Derivation) -> Iterator[tuple[str, tuple[TermRow, ...]]]:
     for name in _answered(derivation):
         quantity = derivation[name]
-        rows = tuple(term_row(s.site, s.expr, s.value, quantity.value, "", derivation.sizes) for s in sensitivity.shares(quantity))
+        rows = tuple(term_row(s.module_path, s.expr, s.value, quantity.value, "", derivation.sizes) for s in sensitivity.shares(quantity))
         if rows:
             yield name, rows
 
@@ -121,7 +121,7 @@ def _difference(difference: Any) -> DifferenceRow:
         formula(expressions.parse(difference.expr)),
         numbers.signed(difference.value),
         difference.kind,
-        difference.sites,
+        difference.module_paths,
         difference.because,
     )
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from calc.graph.guards import Assumption, DimRecord
+from calc.graph.guards import Assumption, TracedDim
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
 
@@ -52,7 +52,7 @@ def in_case(equal: Mapping[str, str]) -> str:
     return " and ".join(f"{name}{NBSP}={NBSP}{to}" for name, to in equal.items() if to.isalnum() or to.isidentifier())
 
 
-def declared(dims: Iterable[DimRecord], assumptions: Iterable[Assumption]) -> Iterator[Assumption]:
+def declared(dims: Iterable[TracedDim], assumptions: Iterable[Assumption]) -> Iterator[Assumption]:
     """Conditions that the model's dimensions declare, unless the record states them too."""
     stated = {a.expr for a in assumptions}
     for dim in dims:
@@ -60,7 +60,7 @@ def declared(dims: Iterable[DimRecord], assumptions: Iterable[Assumption]) -> It
         if dim.multiple_of is not None:
             conditions.append((f"Eq(Mod({dim.name}, {dim.multiple_of}), 0)", f"{dim.name} is split into equal parts"))
         if dim.at_most is not None:
-            why = "no more can be chosen than there are" if dim.decided_at else f"the model is made for at most {dim.at_most}"
+            why = "no more can be chosen than there are" if dim.unbacked_at else f"the model is made for at most {dim.at_most}"
             conditions.append((f"{dim.name} <= {dim.at_most}", why))
         for expr, because in conditions:
             if expr not in stated:

@@ -59,7 +59,7 @@ def _show_one(change: Change, most: int | None, out: Console) -> None:
     if change.note:
         out.print(Text(visible(f"  {change.note}"), style="dim"))
     for term in change.terms[:most]:
-        out.print(Text(visible(f"  {signed(term.value)}  {term.site}: {_written(term.expr)}  ({term.because})")))
+        out.print(Text(visible(f"  {signed(term.value)}  {term.module_path}: {_written(term.expr)}  ({term.because})")))
     rest = change.terms[most:] if most is not None else ()
     if rest:
         left = sum(term.value for term in rest)

@@ -27,7 +27,7 @@ def show(found: Measured, out: Console) -> None:
     out.print(_times(found.runs))
     for note in _notes(found.runs):
         out.print(Text(visible(note), style="dim"))
-    if found.runs[-1].time.measured.sites:
+    if found.runs[-1].time.measured.module_times:
         out.print(_sites(found.runs[-1]))
         out.print(Text(_PROFILED, style="dim"))
     if any(run.memory for run in found.runs):
@@ -106,8 +106,8 @@ def _several(value: object) -> str:
 def _sites(run: Run) -> Table:
     """The modules that take longest; layers that are called alike count together."""
     sums: dict[str, list[int]] = {}
-    for site in run.time.measured.sites:
-        row = sums.setdefault(re.sub(r"(?<=\.)\d+(?=\.|$)", "*", site.site), [0, 0, 0])
+    for site in run.time.measured.module_times:
+        row = sums.setdefault(re.sub(r"(?<=\.)\d+(?=\.|$)", "*", site.module_path), [0, 0, 0])
         for i, value in enumerate((site.forward, site.backward, site.optimizer)):
             row[i] += value
     whole = sum(map(sum, sums.values()))

@@ -51,7 +51,7 @@ def document(found: RooflinePair) -> dict[str, Any]:
 def _forms(work: Work, of: Operators) -> dict[str, Any]:
     """One operator's counts as expressions in the model's dimensions, and how often it runs."""
     counts = {what: of.text(getattr(work, what)) for what in _FORMS}
-    return {"phase": work.phase, "site": work.site, "operator": work.name, "times": of.text(work.times), **counts}
+    return {"phase": work.phase, "site": work.module_path, "operator": work.name, "times": of.text(work.times), **counts}
 
 
 def _document(found: Roofline) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from calc.derive.certify import certify
 from calc.derive.closed_forms import derive
 from calc.derive.loops import Sites
 from calc.errors import CertificateError, NapkinError, UnknownOperatorError
-from calc.graph.step import Graph, Record
+from calc.graph.step import Graph, StepTrace
 from calc.rules.registry import REGISTRY, Cost, Operator, Registry, Term
 from calc.symbolic.algebra import Algebra
 from tests.rules.mutate import with_rule, without
@@ -25,21 +25,21 @@ def graph() -> Graph:
     return calc.trace(stack(), optimizer="momentum", cache=False)
 
 
-def with_certificate(graph: Graph, change: Callable[[Record], Record], which: int = 0) -> Graph:
+def with_certificate(graph: Graph, change: Callable[[StepTrace], StepTrace], which: int = 0) -> Graph:
     """The graph with one certificate altered."""
     certificates = list(graph.certificates)
     certificates[which] = change(certificates[which])
     return replace(graph, certificates=tuple(certificates))
 
 
-def with_records(graph: Graph, change: Callable[[Record], Record]) -> Graph:
-    return replace(graph, records=tuple(change(r) for r in graph.records))
+def with_records(graph: Graph, change: Callable[[StepTrace], StepTrace]) -> Graph:
+    return replace(graph, traces=tuple(change(r) for r in graph.traces))
 
 
-def without_last(name: str, phase: str) -> Callable[[Record], Record]:
+def without_last(name: str, phase: str) -> Callable[[StepTrace], StepTrace]:
     """A record in which one operator did not run: it stays in place, as one that costs nothing."""
 
-    def change(record: Record) -> Record:
+    def change(record: StepTrace) -> StepTrace:
         index = max(op.index for op in record.ops if op.name == name and op.phase == phase and op.step == 2)
         ops = tuple(replace(op, name="aten.alias.default", args=()) if op.index == index else op for op in record.ops)
         return replace(record, ops=ops)
@@ -96,7 +96,7 @@ def test_a_certificate_with_one_product_less_refuses(graph: Graph) -> None:
 def test_a_certificate_with_one_more_live_storage_refuses(graph: Graph) -> None:
     """Something that dies too late changes the peak alone."""
 
-    def longer(record: Record) -> Record:
+    def longer(record: StepTrace) -> StepTrace:
         start, end = record.windows[1]
         deaths = [i for i in range(start, end) if record.events[i].change < 0]
         events = tuple(e for i, e in enumerate(record.events) if i != deaths[0])
@@ -108,7 +108,7 @@ def test_a_certificate_with_one_more_live_storage_refuses(graph: Graph) -> None:
 def test_a_step_that_grows_faster_with_depth_is_refused(graph: Graph) -> None:
     """Two recordings determine a line: a parameter more in the deeper one is a line that deeper certificates are not on."""
 
-    def deeper(record: Record) -> Record:
+    def deeper(record: StepTrace) -> StepTrace:
         return replace(record, parameters=record.parameters[:-1]) if record.sizes["L"] == 3 else record
 
     assert_refused("parameters", with_records(graph, deeper))
@@ -168,5 +168,5 @@ def test_a_closed_form_that_divides_by_nothing_is_not_met(graph: Graph) -> None:
     algebra = Algebra(sorted(at.sizes), [text])
 
     with pytest.raises(CertificateError, match=r"^the closed form of parameters divides by a size that is 0 there$") as caught:
-        certify(at, Folder(int, REGISTRY), {"parameters": algebra.parse(text)}, {}, algebra, Sites(graph.records), {})
+        certify(at, Folder(int, REGISTRY), {"parameters": algebra.parse(text)}, {}, algebra, Sites(graph.traces), {})
     assert "parameters" in caught.value.failures

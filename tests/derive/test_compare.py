@@ -48,7 +48,7 @@ def test_grouping_key_heads_is_a_difference_in_two_projections(grouped: Derivati
     require_sums(found)
     assert found.sizes == {"g": (6, 2)}
     assert (change.expr, change.value) == ("-8*L*d*k", -8 * 3 * 24 * 4)
-    assert [t.site.rpartition("self_attn.")[2] for t in change.terms] == ["k_proj.weight", "v_proj.weight"]
+    assert [t.module_path.rpartition("self_attn.")[2] for t in change.terms] == ["k_proj.weight", "v_proj.weight"]
     assert [t.expr for t in change.terms] == ["-4*L*d*k", "-4*L*d*k"]
 
 

@@ -109,7 +109,7 @@ def test_a_refusal_carries_the_whole_ledger(graph: Graph, result: Derivation) ->
     assert {row.operator: row.value for row in result.coverage} == {row.operator: row.value for row in ledger.rows}
     assert all(row.flops_value == known[row.operator].flops_value for row in ledger.rows if row.kind != "refused")
     assert None is ledger.flops
-    assert {("head", 1), ("layers.*.0", 11), ("layers.*.2", 11)} == {(p.site, p.value) for p in ledger.of("refused")[0].places}
+    assert {("head", 1), ("layers.*.0", 11), ("layers.*.2", 11)} == {(p.module_path, p.value) for p in ledger.of("refused")[0].places}
 
 
 def test_a_refusal_is_told_at_the_sizes_asked_for(graph: Graph) -> None:

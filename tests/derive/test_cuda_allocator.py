@@ -13,10 +13,10 @@ import torch
 from calc.derive import cuda_allocator
 from calc.derive.cuda_allocator import NOT_MEASURED, WORKSPACES, Allocator, rounded, segment_for, simulate
 from calc.errors import BadInputError
-from calc.graph.step import Event, Record, Storage
+from calc.graph.step import Event, StepTrace, Storage
 from calc.models.load import load
 from calc.options import Options
-from calc.trace import again
+from calc.trace import trace_at
 
 MIB = 2**20
 
@@ -117,9 +117,9 @@ def test_random_requests_never_overlap_and_add_up() -> None:
     assert sorted(state.segments) == sorted(key[0] for pool in state._free.values() for key, _ in pool)
 
 
-def _record(*events: tuple[int, int], sizes: tuple[int | str, ...], windows: tuple[tuple[int, int], ...]) -> Record:
+def _record(*events: tuple[int, int], sizes: tuple[int | str, ...], windows: tuple[tuple[int, int], ...]) -> StepTrace:
     storages = tuple(Storage(i, size, "temporary", "") for i, size in enumerate(sizes))
-    return Record({}, storages, (), tuple(Event(c, s, 0) for c, s in events), (), (), (), (), (), (), (), windows)
+    return StepTrace({}, storages, (), tuple(Event(c, s, 0) for c, s in events), (), (), (), (), (), (), (), windows)
 
 
 def test_only_the_step_asked_for_counts_to_its_peaks() -> None:
@@ -142,7 +142,7 @@ def test_a_recorded_step_has_its_live_peak_and_counters_stay_on_the_cpu() -> Non
     import calc
 
     spec = load("mlp")
-    record = again(spec, {}, spec.sizes(), {}, Options())
+    record = trace_at(spec, {}, spec.sizes(), {}, Options())
     everything, found = simulate(record, on_device={}), simulate(record)
 
     assert calc.derive(spec, cache=False)["memory.peak"].value == everything.live

@@ -45,7 +45,7 @@ def test_parameters_are_the_published_polynomial(fused: Derivation) -> None:
 
 def test_every_block_has_its_share(fused: Derivation) -> None:
     """4 d² + 4 d attention, 8 d² + 5 d feed-forward, 4 d norms, each by its weights."""
-    terms = {t.site: t.value for t in fused["parameters"].terms}
+    terms = {t.module_path: t.value for t in fused["parameters"].terms}
 
     assert terms["transformer.h.*.attn.c_attn.weight"] == 12 * 768 * 3 * 768
     assert terms["transformer.h.*.attn.c_proj.bias"] == 12 * 768

@@ -96,7 +96,7 @@ def test_terms_add_up_to_their_quantity(result: Derivation) -> None:
             continue
         assert sp.expand(sp.Add(*(to_sympy(t.expr) for t in quantity.terms)) - quantity.expr) == 0
         assert sum(t.value for t in quantity.terms) == quantity.value
-        assert all(t.site and t.because for t in quantity.terms)
+        assert all(t.module_path and t.because for t in quantity.terms)
 
 
 def test_candidate_moments_add_up_from_their_parts(result: Derivation) -> None:

@@ -12,7 +12,7 @@ import calc
 from calc import Dim
 from calc.derive.result import QuantityTerm
 from calc.derive.rules_of_thumb import RULES, compare
-from calc.graph.step import DimRecord
+from calc.graph.step import TracedDim
 from calc.symbolic import tree
 from calc.symbolic.algebra import evaluate_text
 from tests.reports import sample
@@ -94,7 +94,7 @@ def test_steps_lead_from_the_rule_to_the_exact_count(found, name):
 
 def test_2nd_drops_attention_and_adds_positions(found):
     """The products of attention belong to no parameter; the position embedding enters no product."""
-    by_kind = {(d.kind, site) for d in found["2ND"].differences for site in d.sites}
+    by_kind = {(d.kind, site) for d in found["2ND"].differences for site in d.module_paths}
 
     assert ("dropped", "h.*.attn") in by_kind
     assert ("added", "wpe") in by_kind
@@ -162,7 +162,7 @@ def test_a_rule_is_not_compared_with_an_unknown_quantity():
 def test_a_default_that_holds_is_put_in():
     """d = h·k where k = d/h was not changed: 2·d·h·k elements are no other term than 2·d², so nothing separates them."""
     full = sample.derivation()
-    dims = tuple(DimRecord("k", "head width", 4, expr="d/h") if d.name == "k" else d for d in full.dims)
+    dims = tuple(TracedDim("k", "head width", 4, expr="d/h") if d.name == "k" else d for d in full.dims)
     quantities = {
         "parameters": sample._quantity("parameters", full["parameters"].unit, "", "2*d*h*k"),
         "flops.forward.matmul": sample._quantity("flops.forward.matmul", full["flops.forward.matmul"].unit, "", "4*B*T*d**2"),
@@ -209,7 +209,7 @@ def test_a_correction_names_no_product_that_is_counted_and_taken_away():
 def _deep_linear(what, expr):
     """A derivation in B, D and L whose activations are one term."""
     full = sample.derivation()
-    dims = (DimRecord("B", "batch size", 2), DimRecord("D", "width", 12), DimRecord("L", "layers", 2))
+    dims = (TracedDim("B", "batch size", 2), TracedDim("D", "width", 12), TracedDim("L", "layers", 2))
     sizes = {d.name: d.value for d in dims}
     term = QuantityTerm("layers", expr, int(evaluate_text(expr, sizes)), what)
     known = full["activations.bytes"]

@@ -13,7 +13,7 @@ from tests.derive.models import CASES, SMALL, some_sizes
 
 
 def _one(result: Derivation, site: str, operator: str, because: str = "") -> SavedTensor:
-    found = [s for s in result.saved if (s.site, s.operator) == (site, f"aten.{operator}.default") and because in s.because]
+    found = [s for s in result.saved if (s.module_path, s.operator) == (site, f"aten.{operator}.default") and because in s.because]
     assert 1 == len(found), found
     return found[0]
 
@@ -75,7 +75,7 @@ def test_queries_keys_and_values_are_one_storage(derived: Derived) -> None:
 
 def test_the_layers_but_the_first_read_what_the_one_before_made(derived: Derived) -> None:
     """L − 1 sums of the residual stream enter a first norm; the embeddings enter that of the first layer."""
-    rows = [s for s in derived("gpt2").saved if s.site == "transformer.h.*.ln_1" and s.tensor.startswith("add at")]
+    rows = [s for s in derived("gpt2").saved if s.module_path == "transformer.h.*.ln_1" and s.tensor.startswith("add at")]
 
     assert [("add at transformer", "1"), ("add at transformer.h.*", "L - 1")] == [(s.tensor, s.times) for s in rows]
 

@@ -14,7 +14,7 @@ from calc.derive import sensitivity
 from calc.derive.result import Derivation, Quantity
 from calc.derive.scaling import Split, by_power
 from calc.dimensions import Dim, resolve
-from calc.graph.step import DimRecord
+from calc.graph.step import TracedDim
 from calc.pipeline.precomputed import stored
 from calc.symbolic import branches
 from calc.units import Unit
@@ -26,7 +26,7 @@ class Form:
     """Evaluates a text at sizes that follow their defaults."""
 
     text: str
-    dims: tuple[DimRecord, ...]
+    dims: tuple[TracedDim, ...]
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
         table = {d.name: Dim(d.expr or d.value, d.meaning, d.multiple_of, d.tied, at_most=d.at_most) for d in self.dims}
@@ -42,7 +42,7 @@ class Form:
         raise NotImplementedError
 
 
-def made(forward: str, elementwise: str, *dims: DimRecord) -> Derivation:
+def made(forward: str, elementwise: str, *dims: TracedDim) -> Derivation:
     """A derivation of a forward alone, of which the total is the sum."""
     values = {d.name: d.value for d in dims}
     texts = {"flops.forward.matmul": forward, "flops.forward.elementwise": elementwise, "flops.step.total": f"{forward} + {elementwise}"}
@@ -53,8 +53,8 @@ def made(forward: str, elementwise: str, *dims: DimRecord) -> Derivation:
     return sample.derivation(dims=dims, quantities=quantities, options={"mode": "infer"})
 
 
-def dim(name: str, value: int, **how: Any) -> DimRecord:
-    return DimRecord(name, name, value, **how)
+def dim(name: str, value: int, **how: Any) -> TracedDim:
+    return TracedDim(name, name, value, **how)
 
 
 def agree(split: Split, derivation: Derivation) -> None:
@@ -70,7 +70,7 @@ def test_attention_is_the_square_and_the_matrices_are_the_first_power() -> None:
 
     assert ("T", 5, (2, 1, None)) == (split.dim, split.here, split.parts)
     assert {2: 14_400, 1: 5 * 43_920, None: 12 * 4_080} == dict(split.at_hand.values)
-    assert ("h.*.attn",) == split.sites
+    assert ("h.*.attn",) == split.module_paths
     agree(split, sample.derivation())
 
 

@@ -82,10 +82,10 @@ def test_columns_cover_every_operator_once(run: Timeline) -> None:
 def _run(derivation: Derivation) -> Timeline:
     """By a recording at the very sizes."""
     from calc.options import Options
-    from calc.trace import again
+    from calc.trace import trace_at
 
     assert derivation.replay is not None
-    return derivation.replay(again(derivation.spec, derivation.specialized, derivation.sizes, {}, Options(**derivation.options)))
+    return derivation.replay(trace_at(derivation.spec, derivation.specialized, derivation.sizes, {}, Options(**derivation.options)))
 
 
 GEMMA = Path(__file__).parents[1] / "published" / "configs" / "gemma-2-2b.json"
@@ -143,7 +143,7 @@ def test_a_record_that_the_one_before_does_not_come_out_as_tells_nothing(deep: D
     def read(size: str | int) -> int:
         return analysis.algebra.value(analysis.algebra.parse(size), values)
 
-    deepest = graph.records[-1]
+    deepest = graph.traces[-1]
     event, storage = deepest.events[-1], deepest.storages[-1]
     changed = {
         "an operator less": replace(deepest, ops=deepest.ops[:-1]),
@@ -151,17 +151,17 @@ def test_a_record_that_the_one_before_does_not_come_out_as_tells_nothing(deep: D
         "a larger storage": replace(deepest, storages=(*deepest.storages[:-1], replace(storage, nbytes=f"({storage.nbytes}) + 4"))),
     }[planted]
 
-    assert unrolled(graph, analysis.sites, values, read) is not None
-    assert unrolled(replace(graph, records=(*graph.records[:-1], changed)), analysis.sites, values, read) is None
+    assert unrolled(graph, analysis.module_paths, values, read) is not None
+    assert unrolled(replace(graph, traces=(*graph.traces[:-1], changed)), analysis.module_paths, values, read) is None
 
 
 def test_a_record_of_another_step_is_refused(deep: Derivation) -> None:
     """A timeline that peaks elsewhere than was derived is never shown."""
     from calc.options import Options
-    from calc.trace import again
+    from calc.trace import trace_at
 
     assert deep.replay is not None
-    other = again(deep.spec, {}, {**deep.sizes, "V": 19}, {}, Options(**deep.options))
+    other = trace_at(deep.spec, {}, {**deep.sizes, "V": 19}, {}, Options(**deep.options))
     with pytest.raises(CertificateError, match=r"^a record of these sizes holds [\d,]+ bytes at most, and [\d,]+ were derived$"):
         deep.replay(other)
 

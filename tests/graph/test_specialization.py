@@ -10,11 +10,11 @@ import pytest
 from calc.dimensions import Dim
 from calc.graph.basis import basis_of
 from calc.graph.specialization import _alike, coincidences, telling, without_ones
-from calc.graph.step import DimRecord, Guard
+from calc.graph.step import TracedDim, Guard
 
 
 def _graph(dims: dict[str, Dim]) -> Any:
-    records = [DimRecord(name, "", int(dim.default), multiple_of=dim.multiple_of) for name, dim in dims.items()]
+    records = [TracedDim(name, "", int(dim.default), multiple_of=dim.multiple_of) for name, dim in dims.items()]
     return SimpleNamespace(dims=records, basis=dict(basis_of(dims).define), loops=())
 
 
@@ -87,7 +87,7 @@ def test_few_turns_of_two_loops_are_tried_together_at_last() -> None:
     unmet = [Guard("T != 1", True, "the loop counts that were recorded")]
     records = [SimpleNamespace(sizes={"S": turns, "T": turns}) for turns in (5, 6)]
     graph: Any = _graph(dims)
-    graph.loops, graph.records, graph.as_basis, graph.failed_guards = ("S", "T"), records, lambda: basis, lambda _: unmet
+    graph.loops, graph.traces, graph.as_basis, graph.failed_guards = ("S", "T"), records, lambda: basis, lambda _: unmet
 
     assert coincidences(graph, {"S": 3, "T": 1, "d": 7}, unmet) == [{"T": "1"}, {"S": "3", "T": "1"}]
 

@@ -159,12 +159,12 @@ def test_a_real_device_holds_at_least_the_live_bytes() -> None:
     """The simulated peak is the allocator's rounding of what the record has; a real one adds workspaces."""
     from calc.derive.cuda_allocator import WORKSPACES, simulate
     from calc.models.load import load
-    from calc.trace import again
+    from calc.trace import trace_at
 
     spec = load("mlp")
     sizes = spec.sizes({"B": 256})
     options = Options(implementation="foreach")
-    expected = simulate(again(spec, {}, sizes, {}, options))
+    expected = simulate(trace_at(spec, {}, sizes, {}, options))
     with training(spec, sizes, options, "cuda") as run:
         found = measured(run)
 

@@ -18,7 +18,7 @@ from calc.memory.containers import entries_of, safetensors, torch_save
 from calc.models.load import load
 from calc.options import Options
 from calc.spec import Spec
-from calc.trace import again
+from calc.trace import trace_at
 from tests.measure import tiny
 from tests.quick import few
 
@@ -114,7 +114,7 @@ def test_files_of_a_checkpoint_have_the_bytes_that_are_counted(spec: Spec, preci
 
     assert saved.saved == torch_save(saved.storages, saved.pickled, STEM).total
 
-    counted = safetensors(entries_of(again(spec, {}, sizes, {}, options)))
+    counted = safetensors(entries_of(trace_at(spec, {}, sizes, {}, options)))
     with training(spec, sizes, options, "cpu") as run:
         run.step()
         assert measure_safetensors(run) == counted.total

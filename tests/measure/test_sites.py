@@ -37,7 +37,7 @@ def test_operators_count_for_the_innermost_module_and_backward_ones_for_that_of_
         event("aten::lerp_", stepping, 6),
         event("aten::nll_loss", None, 7),
     ]
-    found = {site.site: site for site in summed([model, inner, node, gathering, stepping, *operators], on_device=False)}
+    found = {site.module_path: site for site in summed([model, inner, node, gathering, stepping, *operators], on_device=False)}
 
     assert (2000, 0) == (found["(model)"].forward, found["(model)"].backward)
     assert (4000, 4000) == (found["layer"].forward, found["layer"].backward)
@@ -50,7 +50,7 @@ def test_of_operators_with_one_number_the_last_is_the_one_that_autograd_keeps() 
     node = event("autograd::engine::evaluate_function: NativeLayerNormBackward0", number=7)
     events = [event("aten::native_layer_norm", norm, 1, 7, start=2), event("aten::dropout", drop, 1, 7, start=1), event("mul", node, 1)]
 
-    assert 1000 == next(site.backward for site in summed(events, on_device=False) if site.site == "norm")
+    assert 1000 == next(site.backward for site in summed(events, on_device=False) if site.module_path == "norm")
 
 
 def test_on_a_device_the_times_are_those_of_its_kernels() -> None:
@@ -78,7 +78,7 @@ def real() -> Any:
 
 def test_every_module_of_a_real_step_has_a_forward_and_a_backward(real: Any) -> None:
     """Embedding, projections and the optimizer, by the names of the module; the head is tied but a module of its own."""
-    found = {site.site: site for site in real[0]}
+    found = {site.module_path: site for site in real[0]}
 
     for name in ("embed", "qkv", "out", "head", "(model)", LOSS):
         assert found[name].forward > 0, name

@@ -215,7 +215,7 @@ def test_what_runs_again_is_the_forward_but_for_the_last_product() -> None:
 def _own(choice: str, phase: str) -> sp.Expr:
     """Elementwise work at the blocks themselves, outside their parts."""
     terms = _derived(choice)[f"flops.{phase}.elementwise"].terms
-    return sp.Add(*(to_sympy(term.expr) for term in terms if term.site == "blocks.*"))
+    return sp.Add(*(to_sympy(term.expr) for term in terms if term.module_path == "blocks.*"))
 
 
 def test_what_runs_again_stands_at_its_own_place() -> None:

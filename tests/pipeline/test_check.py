@@ -16,7 +16,7 @@ import torch
 from calc.derive.result import CoverageRow, Derivation, Quantity
 from calc.dimensions import Dim
 from calc.errors import BadInputError, DimensionError, MeasurementError
-from calc.graph.step import DimRecord
+from calc.graph.step import TracedDim
 from calc.measure import measure
 from calc.options import Options
 from calc.pipeline.check import EXACT, FAILED, NOT_MEASURED, PROVED, Report, Verdict, check
@@ -92,12 +92,12 @@ def derivation(
     spec: Spec | None,
     formulas: Mapping[str, Formula | str],
     *,
-    dims: tuple[DimRecord, ...] | None = None,
+    dims: tuple[TracedDim, ...] | None = None,
     coverage: tuple[str, ...] = LINEAR_COVERAGE,
     attention: str = "fused",
 ) -> Derivation:
     """A derivation as the folds would make it; a text in place of a formula is why a quantity is unknown."""
-    dims = dims or tuple(DimRecord(name, name, value) for name, value in (spec.sizes() if spec else {"B": 3}).items())
+    dims = dims or tuple(TracedDim(name, name, value) for name, value in (spec.sizes() if spec else {"B": 3}).items())
 
     def quantity(name: str, formula: Formula | str) -> Quantity:
         if isinstance(formula, str):
@@ -259,7 +259,7 @@ def test_a_run_that_would_not_fit_is_refused_before_it_starts() -> None:
 def test_sizes_come_from_the_call_then_the_spec_then_the_derivation() -> None:
     """B is given, n is what the spec checks at, m stays as derived."""
     spec = tiny.summed(check_at={"B": 2, "n": 11})
-    derived = derivation(spec, {}, dims=(DimRecord("B", "", 29), DimRecord("n", "", 31), DimRecord("m", "", 37)))
+    derived = derivation(spec, {}, dims=(TracedDim("B", "", 29), TracedDim("n", "", 31), TracedDim("m", "", 37)))
 
     assert {"B": 5, "n": 11, "m": 37} == chosen(derived, spec, {"B": 5}).sizes
 
@@ -269,7 +269,7 @@ def test_a_default_moves_with_what_it_is_made_of_and_a_given_value_stays() -> No
     spec = tiny.summed(dims={"d": 12, "h": 3, "k": Dim("d/h", tied=True), "f": "4*d"})
 
     def at(f: int) -> dict[str, int]:
-        dims = (DimRecord("d", "", 12), DimRecord("h", "", 3), DimRecord("k", "", 4, "d/h", tied=True), DimRecord("f", "", f, "4*d"))
+        dims = (TracedDim("d", "", 12), TracedDim("h", "", 3), TracedDim("k", "", 4, "d/h", tied=True), TracedDim("f", "", f, "4*d"))
         return dict(chosen(derivation(spec, {}, dims=dims), spec, {"d": 6}).sizes)
 
     assert {"d": 6, "h": 3, "k": 2, "f": 24} == at(48)

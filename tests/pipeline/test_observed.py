@@ -128,7 +128,7 @@ def test_a_mean_is_not_taken_where_times_count_differently() -> None:
 
 def numbers(counts: Mapping[str, tuple[int, ...]], recount: Mapping[str, int] | None = None) -> Any:
     sizes = {**derivation().sizes}
-    place = next(d.decided_at for d in derivation().dims if d.decided_at)
+    place = next(d.unbacked_at for d in derivation().dims if d.unbacked_at)
     decided = {place: counts["n1"]}
 
     def again() -> Mapping[str, int]:

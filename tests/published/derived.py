@@ -32,7 +32,7 @@ def decoder_trained(choices: Choices, **sizes: int) -> Derivation:
 
 def part(derivation: Derivation, quantity: str, *sites: str) -> sp.Expr:
     """The closed form of those addends of a quantity whose site begins with one of ``sites``."""
-    terms = [term for term in derivation[quantity].terms if term.site.startswith(sites)]
+    terms = [term for term in derivation[quantity].terms if term.module_path.startswith(sites)]
     assert terms, sites
     return sp.Add(*(to_sympy(term.expr) for term in terms))
 

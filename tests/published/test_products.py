@@ -47,8 +47,8 @@ def test_products_of_chinchilla(row: str) -> None:
     assert_same(printed(row, "dense_block", s="T"), ours("blocks.*.feed_forward") / L)
     assert_same(printed(row, "final_logits", s="T"), ours("head"))
     assert_same(printed(row, "embeddings", s="T"), ours("head"))  # as a product with one-hot rows it would be the head's
-    assert not [term for term in derivation["flops.forward.matmul"].terms if term.site == "words"]
-    products = [term for term in derivation["flops.forward.matmul"].terms if term.site == attention]
+    assert not [term for term in derivation["flops.forward.matmul"].terms if term.module_path == "words"]
+    products = [term for term in derivation["flops.forward.matmul"].terms if term.module_path == attention]
     both = printed(row, "key_query_logits", s="T") + printed(row, "softmax_times_v", s="T")
     assert_same(both, sp.Add(*(to_sympy(term.expr) for term in products)) / B / L)
     forward, backward = (derivation[f"flops.{phase}.matmul"].expr for phase in ("forward", "backward"))
@@ -97,7 +97,7 @@ def test_the_assignments_gpt2_xl_at_sixteen_times_the_length(row: str) -> None:
     """Scores and weighted values grow with the square of it: from 7 % to 55 % of all products."""
     derivation = decoded(Choices(gated=True, tied=False))
     products = derivation["flops.forward.matmul"]
-    (attention,) = (term for term in products.terms if term.site == "blocks.*.attention")
+    (attention,) = (term for term in products.terms if term.module_path == "blocks.*.attention")
     flops, of_attention = (value(e, T=16384, **CS336) for e in (products.expr, to_sympy(attention.expr)))
 
     assert_reproduced(row, {"forward_flops": flops, "attention_share": Fraction(100 * of_attention, flops)})

@@ -26,7 +26,7 @@ def hostile() -> Page:
     """The sample with a planted name wherever a model, a spec or a tool brings text of its own."""
     full = sample.derivation()
     quantities = {
-        name: replace(q, terms=tuple(replace(t, site=HOSTILE, because=HOSTILE) for t in q.terms), meaning=HOSTILE)
+        name: replace(q, terms=tuple(replace(t, module_path=HOSTILE, because=HOSTILE) for t in q.terms), meaning=HOSTILE)
         for name, q in full.quantities.items()
     }
     derivation = replace(
@@ -42,7 +42,7 @@ def hostile() -> Page:
         provenance={HOSTILE: HOSTILE},
         notes=(HOSTILE,),
         saved=tuple(
-            replace(s, tensor=HOSTILE, site=HOSTILE, dtype=HOSTILE, operator=HOSTILE, node=HOSTILE, because=HOSTILE, same_as=same_as)
+            replace(s, tensor=HOSTILE, module_path=HOSTILE, dtype=HOSTILE, operator=HOSTILE, node=HOSTILE, because=HOSTILE, same_as=same_as)
             for s in full.saved
             for same_as in ("", HOSTILE)
         ),
@@ -50,9 +50,9 @@ def hostile() -> Page:
     found = live_bytes.timeline()
     found = replace(
         found,
-        peak=replace(found.peak, operator=HOSTILE, site=HOSTILE),
+        peak=replace(found.peak, operator=HOSTILE, module_path=HOSTILE),
         alive=tuple(replace(a, role=HOSTILE, name=HOSTILE) for a in found.alive),
-        landmarks=tuple((HOSTILE, replace(i, operator=HOSTILE, site=HOSTILE)) for _, i in found.landmarks),
+        landmarks=tuple((HOSTILE, replace(i, operator=HOSTILE, module_path=HOSTILE)) for _, i in found.landmarks),
     )
     verdict = sample.Verdict(HOSTILE, 1, 2, HOSTILE, "failed", because=HOSTILE)
     roof = figure(drawings.found((HOSTILE, *drawings.SITES[1:])))

@@ -11,7 +11,7 @@ from typing import Any
 
 from calc.derive.result import Candidate, Certificate, CoverageRow, Derivation, Quantity, QuantityTerm, SavedTensor, Step, StepCheck
 from calc.dimensions import Dim, resolve
-from calc.graph.step import Assumption, DimRecord
+from calc.graph.step import Assumption, TracedDim
 from calc.symbolic.algebra import evaluate_text, maximum, to_sympy
 from calc.symbolic.tree import Display, Labelled, Maximum, Name, Number, OverLayers, Power, Product, Sum
 from calc.units import Unit
@@ -21,15 +21,15 @@ NO_MASK = "no call declares a causal mask"
 SIZES = {"B": 2, "T": 5, "d": 12, "h": 3, "k": 4, "f": 48, "L": 2, "V": 17, "C": 7}
 
 DIMS = (
-    DimRecord("B", "batch size", 2),
-    DimRecord("T", "sequence length", 5),
-    DimRecord("d", "model width", 12, multiple_of="h"),
-    DimRecord("h", "attention heads", 3),
-    DimRecord("k", "head width", 4, expr="d/h", tied=True),
-    DimRecord("f", "feed-forward width", 48, expr="4*d"),
-    DimRecord("L", "layers", 2),
-    DimRecord("V", "vocabulary size", 17),
-    DimRecord("C", "maximum positions", 7),
+    TracedDim("B", "batch size", 2),
+    TracedDim("T", "sequence length", 5),
+    TracedDim("d", "model width", 12, multiple_of="h"),
+    TracedDim("h", "attention heads", 3),
+    TracedDim("k", "head width", 4, expr="d/h", tied=True),
+    TracedDim("f", "feed-forward width", 48, expr="4*d"),
+    TracedDim("L", "layers", 2),
+    TracedDim("V", "vocabulary size", 17),
+    TracedDim("C", "maximum positions", 7),
 )
 
 PARAMETERS = "V*d + C*d + L*(4*d**2 + 2*d*f + 9*d + f) + 2*d"
@@ -202,7 +202,7 @@ def quantities() -> dict[str, Quantity]:
         _term("h.*.mlp", "4*B*L*T*d*f", "the two products of the feed-forward"),
         _term("lm_head", "2*B*T*V*d", "logits"),
     )
-    backward = tuple(_term(t.site, f"2*({t.expr})", "gradient of the input and of the weight") for t in forward)
+    backward = tuple(_term(t.module_path, f"2*({t.expr})", "gradient of the input and of the weight") for t in forward)
     parameters = (
         _term("wte", "V*d", "token embedding, shared with the head"), _term("wpe", "C*d", "position embedding"),
         _term("h.*.attn.c_attn", "L*(3*d**2 + 3*d)", "weight and bias"), _term("h.*.attn.c_proj", "L*(d**2 + d)", "weight and bias"),

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from calc.graph.step import Op, Record
+from calc.graph.step import Op, StepTrace
 from calc.spec import Spec
 
 DIMS: dict[str, Any] = {"B": 3, "d": 7}
@@ -127,13 +127,13 @@ class Attention(nn.Module):
 # -- reading records ------------------------------------------------------------------------------------------------------
 
 
-def ops(record: Record, phase: str, step: int = 2) -> list[Op]:
+def ops(record: StepTrace, phase: str, step: int = 2) -> list[Op]:
     return [op for op in record.ops if op.phase == phase and op.step == step]
 
 
-def sites(record: Record, phase: str, name: str, step: int = 2) -> list[str]:
+def sites(record: StepTrace, phase: str, name: str, step: int = 2) -> list[str]:
     """Sites at which the operator ``aten.<name>`` runs."""
-    return [op.site for op in ops(record, phase, step) if op.name.startswith(f"aten.{name}.")]
+    return [op.module_path for op in ops(record, phase, step) if op.name.startswith(f"aten.{name}.")]
 
 
 # Checks of values. Pytest rewrites assertions in files of tests, so they are here.

@@ -129,6 +129,6 @@ def test_the_steps_say_what_a_checkpoint_keeps() -> None:
 
 def test_what_runs_again_is_at_the_site_of_its_module() -> None:
     """And not at that of whatever asked for it."""
-    sites = {term.site for term in derived("not reentrant")["flops.backward.recompute"].terms}
+    sites = {term.module_path for term in derived("not reentrant")["flops.backward.recompute"].terms}
 
     assert {"blocks.*.up", "blocks.*.down"} == sites

@@ -71,7 +71,7 @@ def test_a_mask_whose_ones_sizes_count_chooses_so_many(of: Callable[[Tensor, Ten
     """One in each row, all but a diagonal, two in each row: no size that data decide, and exact."""
     derivation, report = checked(of)
 
-    assert not [dim.name for dim in derivation.dims if dim.decided_at]
+    assert not [dim.name for dim in derivation.dims if dim.unbacked_at]
     assert [v.quantity for v in report.verdicts if v.verdict == "failed"] == []
 
 
@@ -86,7 +86,7 @@ def test_a_mask_that_was_written_over_is_counted_by_data() -> None:
 
     derivation, _ = checked(twice)
 
-    assert [dim.name for dim in derivation.dims if dim.decided_at] == ["n1"]
+    assert [dim.name for dim in derivation.dims if dim.unbacked_at] == ["n1"]
 
 
 def kinds(scores: Tensor, y: Tensor, model: Any) -> Tensor:

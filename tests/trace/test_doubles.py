@@ -51,7 +51,7 @@ def _traced(expression: Callable[[Any, Any], Any], how: Callable[[Any], Any], d:
     env = SizeEnv({"d": d, "T": T})
     with kept_in_order(), symbolic_numbers(), like_integers():
         size = how(expression(env.symbols["d"], env.symbols["T"]))
-        return env.size(size), env.conditions()
+        return env.size(size), env.size_guards()
 
 
 def _agree(generator: random.Random, pairs: int) -> Iterator[tuple[int, int]]:

@@ -14,7 +14,7 @@ from torch import nn
 import calc
 from calc.dimensions import Dim
 from calc.graph import serialize
-from calc.graph.step import PHASES, ROLES, Graph, Op, Record, Tensor
+from calc.graph.step import PHASES, ROLES, Graph, Op, StepTrace, Tensor
 from calc.spec import Spec
 from calc.symbolic.algebra import Algebra
 from tests.quick import few
@@ -74,12 +74,12 @@ def graph(name: str, optimizer: str = "adamw", attention: str = "fused") -> Grap
     return calc.trace(MODELS[name], optimizer=optimizer, attention=attention, cache=False)
 
 
-def symbolic(name: str, optimizer: str = "adamw", attention: str = "fused") -> Record:
-    return graph(name, optimizer, attention).records[0]
+def symbolic(name: str, optimizer: str = "adamw", attention: str = "fused") -> StepTrace:
+    return graph(name, optimizer, attention).traces[0]
 
 
-def recorded(s: Spec) -> Record:
-    return calc.trace(s, optimizer="sgd", cache=False).records[0]
+def recorded(s: Spec) -> StepTrace:
+    return calc.trace(s, optimizer="sgd", cache=False).traces[0]
 
 
 # -- where operators run ---------------------------------------------------------------------------------------------------
@@ -99,8 +99,8 @@ def test_a_module_that_is_used_twice_runs_twice_under_one_name() -> None:
     """Its weight is one parameter, its products are two."""
     found = graph("nested")
 
-    assert ["shared", "shared"] == sites(found.records[0], "forward", "mm")
-    assert ["shared.weight"] == [name for name, _ in found.records[0].parameters if name.startswith("shared")]
+    assert ["shared", "shared"] == sites(found.traces[0], "forward", "mm")
+    assert ["shared.weight"] == [name for name, _ in found.traces[0].parameters if name.startswith("shared")]
     # d² shared, 2d² + 2d and 2d² + d outside
     assert calc.derive(found)["parameters"].text == "5*d**2 + 3*d"
 
@@ -136,10 +136,10 @@ def test_phases_follow_each_other_in_each_of_two_steps() -> None:
 def test_every_declared_size_is_a_symbol_in_the_record() -> None:
     """x (B, d) times 2d x d: no number stands where a size was."""
     found = graph("nested")
-    product = next(op for op in ops(found.records[0], "forward") if op.site == "outer.0" and op.name == "aten.addmm.default")
+    product = next(op for op in ops(found.traces[0], "forward") if op.module_path == "outer.0" and op.name == "aten.addmm.default")
 
     assert found.symbols == ("B", "d")
-    assert found.records[0].sizes == {}
+    assert found.traces[0].sizes == {}
     assert [("2*d",), ("B", "d"), ("d", "2*d")] == [value.shape for _, value in product.args if isinstance(value, Tensor)]
     assert product.outputs[0].shape == ("B", "2*d")
 
@@ -156,7 +156,7 @@ def test_a_trace_is_of_no_particular_sizes() -> None:
     """The same record at other values of the dimensions, as long as they are ordered alike."""
     one, other = graph("nested"), calc.trace(MODELS["nested"], {"B": 29, "d": 10**6}, cache=False)
 
-    assert one.records == other.records
+    assert one.traces == other.traces
     assert {"B": 29, "d": 10**6} == {dim.name: dim.value for dim in other.dims}
 
 
@@ -169,11 +169,11 @@ def test_a_trace_is_the_same_twice(name: str) -> None:
 # -- storages --------------------------------------------------------------------------------------------------------------
 
 
-def live(record: Record, events: int, read: Callable[[Any], Any]) -> Any:
+def live(record: StepTrace, events: int, read: Callable[[Any], Any]) -> Any:
     return sum((e.change * read(record.storages[e.storage].nbytes) for e in record.events[:events]), start=read(0))
 
 
-def reader(found: Graph, record: Record) -> Callable[[Any], Any]:
+def reader(found: Graph, record: StepTrace) -> Callable[[Any], Any]:
     return Algebra(found.symbols, [str(s.nbytes) for s in record.storages]).parse
 
 
@@ -187,7 +187,7 @@ def test_live_bytes_at_the_end_of_a_step_equal_those_at_its_start(name: str, opt
     The loss of a step is dropped after its window, so it is still live at its end: 4 bytes.
     """
     found = graph(name, optimizer)
-    for record in (*found.records, *found.certificates):
+    for record in (*found.traces, *found.certificates):
         read = reader(found, record)
         (first, after_first), (start, end) = record.windows
         born_in_first = {e.storage for e in record.events[first:after_first] if e.change > 0}
@@ -237,7 +237,7 @@ def test_a_view_shares_the_storage_of_its_base() -> None:
 def test_tied_weights_are_one_parameter_and_one_storage() -> None:
     """V*d elements, V*d gradients, one state."""
     found = graph("tied")
-    record = found.records[0]
+    record = found.traces[0]
 
     assert ["embed.weight"] == [name for name, _ in record.parameters]
     assert ["embed.weight"] == [name for name, _ in record.gradients]
@@ -252,8 +252,8 @@ def test_frozen_parameters_have_neither_gradient_nor_state() -> None:
     found = graph("frozen")
     result = calc.derive(found)
 
-    assert ["1.weight", "1.bias"] == [name for name, _ in found.records[0].gradients]
-    assert {"1.weight", "1.bias"} == {name for name, _, _ in found.records[0].state}
+    assert ["1.weight", "1.bias"] == [name for name, _ in found.traces[0].gradients]
+    assert {"1.weight", "1.bias"} == {name for name, _, _ in found.traces[0].state}
     assert [56 + 40, 4 * 40, 2 * 160 + 2 * 4] == [result[q].value for q in ("parameters", "gradients.bytes", "optimizer_state.bytes")]
     # the frozen layer's products: 2*3*7*7 forward, none backward; the other's 2*3*7*5 forward and, as weight gradient, backward
     assert [294 + 210, 210] == [result[f"flops.{phase}.matmul"].value for phase in ("forward", "backward")]
@@ -264,14 +264,14 @@ def test_a_parameter_that_no_gradient_reaches_has_none() -> None:
     found = graph("unused")
     result = calc.derive(found)
 
-    assert ["w"] == [name for name, _ in found.records[0].gradients]
+    assert ["w"] == [name for name, _ in found.traces[0].gradients]
     assert [7 + 49, 4 * 7] == [result[q].value for q in ("parameters", "gradients.bytes")]
 
 
 def test_buffers_are_roles_of_their_own_and_a_checkpoint_holds_those_of_the_state_dict() -> None:
     """d² + d weights and the d kept ones, 4 bytes each, and 8 for the iteration: 4 (49 + 7 + 7) + 8 = 260."""
     found = graph("buffers", "sgd")
-    record = found.records[0]
+    record = found.traces[0]
     buffers = {s.name: s.nbytes for s in record.storages if s.role == "buffer"}
 
     assert set(buffers) == {"kept", "left"}
@@ -317,7 +317,7 @@ def test_formats_of_tensors_are_in_the_record() -> None:
 def test_saved_tensors_are_those_autograd_holds_when_the_forward_returns() -> None:
     """tanh keeps its result, a linear layer its input and (to reach the layer below) its weight; the sum keeps nothing."""
     record = symbolic("stack")
-    held = [(s.site, s.op) for s in record.saved]
+    held = [(s.module_path, s.op) for s in record.saved]
     L = record.sizes["L"]
 
     assert held.count(("layers.0", "aten.addmm.default")) == 1
@@ -366,7 +366,7 @@ def test_initialisers_are_left_out_of_the_record() -> None:
     found = graph("initialised")
 
     assert found.loops == ()
-    assert not any("normal" in op.name or "uniform" in op.name for op in found.records[0].ops)
+    assert not any("normal" in op.name or "uniform" in op.name for op in found.traces[0].ops)
 
 
 def test_certificates_are_recorded_at_plain_sizes_outside_the_derivation() -> None:
@@ -376,7 +376,7 @@ def test_certificates_are_recorded_at_plain_sizes_outside_the_derivation() -> No
     assert len(found.certificates) >= 2
     assert all(set(c.sizes) == set(found.symbols) for c in found.certificates)
     assert all(type(v) is int for c in found.certificates for s in c.storages for v in (s.nbytes,))
-    assert len([c for c in found.certificates if c.sizes["L"] > max(r.sizes["L"] for r in found.records)]) >= 2
+    assert len([c for c in found.certificates if c.sizes["L"] > max(r.sizes["L"] for r in found.traces)]) >= 2
     assert len({tuple(sorted(c.sizes.items())) for c in found.certificates}) == len(found.certificates)
 
 

@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_
 
 import calc
 from calc.graph.basis import basis_of
-from calc.graph.step import Record
+from calc.graph.step import StepTrace
 from calc.options import Options
 from calc.spec import Spec
 from calc.symbolic.exact import evaluate_text
@@ -29,7 +29,7 @@ def _asked(run: Traced) -> set[tuple[str, bool]]:
     return {(c.expr, c.outcome) for c in run.guards}
 
 
-def _at(record: Record, spec: Spec) -> Record:
+def _at(record: StepTrace, spec: Spec) -> StepTrace:
     """The record with each storage's bytes as a number: texts may say the same polynomial in two ways."""
     sizes = hints(basis_of(spec.dimensions, {}), spec.sizes(), turn=2)
     return replace(record, storages=tuple(replace(s, nbytes=evaluate_text(str(s.nbytes), sizes)) for s in record.storages))
@@ -41,7 +41,7 @@ def test_what_an_earlier_run_worked_out_changes_nothing_of_a_record(name: str) -
     spec = calc.load(name)
     alone, after = _run(spec, 4), _run(spec, 4, like=_run(spec, 3))
 
-    assert _at(after.record, spec) == _at(alone.record, spec)
+    assert _at(after.trace, spec) == _at(alone.trace, spec)
     assert _asked(after) == _asked(alone)
     assert after.answers == alone.answers
 
@@ -60,7 +60,7 @@ def test_runs_of_other_symbols_share_nothing() -> None:
     other = _run(calc.load("vit-b"), 3, like=first)
 
     assert other.repeats is not first.repeats
-    assert other.record == _run(calc.load("vit-b"), 3).record
+    assert other.trace == _run(calc.load("vit-b"), 3).trace
 
 
 def test_a_fake_tensor_is_the_same_by_whichever_way_it_is_made() -> None:

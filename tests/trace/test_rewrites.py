@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import calc
-from calc.graph.step import Event, Graph, Record
+from calc.graph.step import Event, Graph, StepTrace
 from calc.graph.unbacked_sizes import as_recorded
-from calc.trace import probe
+from calc.trace import concrete_trace
 from calc.trace.recorder import Recorder
 from calc.trace.step import _deaths_in_order
 from tests.zoo import ZOO
@@ -27,10 +27,10 @@ def _graph(name: str) -> Graph:
     return calc.trace(exhibit.kept(), exhibit.sizes, **exhibit.options.to_json())
 
 
-def _recorded(name: str, graph: Graph, rewrites: bool) -> Record:
+def _recorded(name: str, graph: Graph, rewrites: bool) -> StepTrace:
     """The step at the sizes of a certificate. Some models draw what they do: all draw the same."""
     torch.manual_seed(0)
-    return probe(as_recorded(ZOO[name].make(), graph), replace(graph, rewrites=rewrites), graph.certificates[0].sizes)
+    return concrete_trace(as_recorded(ZOO[name].make(), graph), replace(graph, rewrites=rewrites), graph.certificates[0].sizes)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in _QUICK else [pytest.mark.slow]) for n in (*_IN_PLACE, *_SOME)])

@@ -17,7 +17,7 @@ import calc
 from calc.derive.result import Derivation
 from calc.errors import DataDependentError, DimensionError, NapkinError
 from calc.graph import serialize
-from calc.graph.step import DimRecord
+from calc.graph.step import TracedDim
 from calc.spec import Spec
 from tests.trace.modules import spec
 
@@ -44,8 +44,8 @@ def derived(s: Spec, sizes: dict[str, int] | None = None, **options: Any) -> Der
     return calc.derive(s, sizes, cache=False, **{"optimizer": "sgd", **options})
 
 
-def decided(derivation: Derivation) -> list[DimRecord]:
-    return [dim for dim in derivation.dims if dim.decided_at]
+def decided(derivation: Derivation) -> list[TracedDim]:
+    return [dim for dim in derivation.dims if dim.unbacked_at]
 
 
 def by_name(derivation: Derivation) -> dict[str, tuple[str | None, str | None]]:

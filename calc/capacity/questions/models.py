@@ -18,7 +18,7 @@ from calc.options import MASTER
 if TYPE_CHECKING:
     from calc.capacity.questions.weights import InUse
     from calc.derive.result import Derivation
-    from calc.graph.guards import DimRecord
+    from calc.graph.guards import TracedDim
     from calc.spec import Spec
 
 Progress = Callable[[str], None]
@@ -87,7 +87,7 @@ class QuestionModel:
         return self._spec
 
     @property
-    def _own(self) -> Mapping[str, DimRecord | Dim]:
+    def _own(self) -> Mapping[str, TracedDim | Dim]:
         """Dimensions of the model, without deriving it."""
         return {d.name: d for d in self._form.dims} if self._form is not None else self.spec.dimensions
 

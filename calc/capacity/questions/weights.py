@@ -77,12 +77,12 @@ class InUse:
         """FLOPs of one token by module path."""
         flops: dict[str, Fraction] = {}
         for term in self.one_token["flops.forward.matmul"].terms:
-            flops[term.site] = flops.get(term.site, Fraction(0)) + term.value
+            flops[term.module_path] = flops.get(term.module_path, Fraction(0)) + term.value
         return flops
 
     def _shares(self) -> dict[str, Fraction]:
         """The share of the weights of each module that a token reads: each weight used costs 2 FLOP."""
-        terms = {term.site: term.value for term in self.derivation["parameters"].terms}
+        terms = {term.module_path: term.value for term in self.derivation["parameters"].terms}
         products, matrices, tables = self._products(), set(self._places(_is_matrix)), set(self._places(self._is_table()))
         elements: dict[str, Fraction] = {}
         for site in matrices:
@@ -98,14 +98,14 @@ class InUse:
     def _places(self, which: Callable[[Any], bool]) -> Iterator[str]:
         """Terms of parameters all of whose recorded tensors are such."""
         for term in self.derivation["parameters"].terms:
-            tensors = [tensor for name, tensor in self.graph.records[0].parameters if term.stands_for(name)]
+            tensors = [tensor for name, tensor in self.graph.traces[0].parameters if term.stands_for(name)]
             if tensors and all(map(which, tensors)):
-                yield term.site
+                yield term.module_path
 
     def _is_table(self) -> Callable[[Any], bool]:
         """Whether a tensor is only looked up: a tied head also multiplies its table."""
         used: dict[int, set[str]] = {}
-        for op in self.graph.records[0].ops:
+        for op in self.graph.traces[0].ops:
             for storage in _storages(value for _, value in op.args):
                 used.setdefault(storage, set()).add(op.name)
         return lambda tensor: bool(used.get(tensor.storage)) and used[tensor.storage] <= set(_LOOKUPS)

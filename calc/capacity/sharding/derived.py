@@ -161,7 +161,7 @@ def _of_heads(left: Monomials, derivation: Derivation) -> list[ShardedTensor] | 
 
 def _biases_of_heads(left: Monomials, derivation: Derivation) -> int:
     """Where d = h k: of the vectors of width d, those at attention's matrices; three of four are divided as the heads are."""
-    terms = [(term.site.rpartition(".")[0], _monomials(term.expr)) for term in derivation["parameters"].terms]
+    terms = [(term.module_path.rpartition(".")[0], _monomials(term.expr)) for term in derivation["parameters"].terms]
     modules = {module for module, monomials in terms if "L*d*d" in monomials}
     beside = sum(monomials.get("L*d", Fraction(0)) for module, monomials in terms if module in modules)
     if beside < 3 or left.get("L*d", 0) < beside:
@@ -221,11 +221,11 @@ def _items(derivation: Derivation) -> tuple[tuple[Item, ...], str]:
     if derivation.options.get("checkpointing", "none") != "none":
         return (), "what runs again is chosen by the layout: derive it without checkpointing"
     counted = [tensor for tensor in derivation.saved if not tensor.same_as]
-    first_layer = next((i for i, tensor in enumerate(counted) if "*" in tensor.site), len(counted))
-    layers = {t.site for t in counted if t.times == "L - 1"}
+    first_layer = next((i for i, tensor in enumerate(counted) if "*" in tensor.module_path), len(counted))
+    layers = {t.module_path for t in counted if t.times == "L - 1"}
     items = []
     for number, tensor in enumerate(counted):
-        if tensor.times == "1" and tensor.site in layers:
+        if tensor.times == "1" and tensor.module_path in layers:
             continue  # the first layer's own: it has what all others are counted for
         items.append(_item(tensor, _where(tensor, number < first_layer, derivation), derivation))
     if any(set(re.findall(r"[A-Za-z_]\w*", item.expr)) - {*_LETTERS, "B", "T"} for item in items) or not _adds_up(items, derivation):
@@ -245,7 +245,7 @@ def _item(tensor: SavedTensor, where: str, derivation: Derivation) -> Item:
     algebra = Algebra(sorted(set(re.findall(r"[A-Za-z_]\w*", f"{tensor.expr} {tensor.times}"))), [tensor.expr, tensor.times])
     each = algebra.text(algebra.parse(tensor.expr).exquo(algebra.parse(tensor.times))) if where is LAYER else tensor.expr
     scores = sum(side == "T" for side in tensor.shape) > 1
-    return Item(f"{tensor.tensor}, for {tensor.site}", each, _under(tensor, derivation), tensor.because, where, scores)
+    return Item(f"{tensor.tensor}, for {tensor.module_path}", each, _under(tensor, derivation), tensor.because, where, scores)
 
 
 def _is_table(tensor: SavedTensor, derivation: Derivation) -> bool:
@@ -272,7 +272,7 @@ def _under(tensor: SavedTensor, derivation: Derivation) -> str:
     if "d" in letters and any(f".{name}." in tensor.operator for name in _PRODUCTS):
         made_at = tensor.tensor.rpartition(" at ")[2]
         # Heads put together again for the projection behind them: made by the module that holds the projection.
-        merged = any(d.name == "k" and d.tied for d in derivation.dims) and tensor.site.rpartition(".")[0] == made_at
+        merged = any(d.name == "k" and d.tied for d in derivation.dims) and tensor.module_path.rpartition(".")[0] == made_at
         return DIVIDED if merged and made_at else GATHERED
     return STREAM
 

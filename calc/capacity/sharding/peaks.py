@@ -71,7 +71,7 @@ def _where(at: str, derivation: Derivation) -> str:
     site = _site(at)
     if "*" in site:
         return LAYER
-    sites = [term.site for term in derivation["parameters"].terms]
+    sites = [term.module_path for term in derivation["parameters"].terms]
     first = next((i for i, of in enumerate(sites) if "*" in of), 0)
     return FIRST if site in sites[:first] else LAST
 

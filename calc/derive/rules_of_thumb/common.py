@@ -64,7 +64,7 @@ def _tied_basis(derivation: Derivation) -> Basis:
     table = dimensions(derivation)
     dims = {name: dim if dim.tied else replace(dim, default=derivation.sizes[name]) for name, dim in table.items()}
     for name, dim in table.items():
-        if isinstance(dim.default, str) and not dim.tied and not dim.decided_at:
+        if isinstance(dim.default, str) and not dim.tied and not dim.unbacked_at:
             tied = {**dims, name: replace(dim, tied=True)}
             try:
                 basis = basis_of(tied)

@@ -32,7 +32,7 @@ class Difference:
     expr: str
     value: int
     kind: str
-    sites: tuple[str, ...]
+    module_paths: tuple[str, ...]
     because: str
 
 
@@ -45,7 +45,7 @@ class _Correction:
     before: Display
     poly: Poly
     value: int
-    sites: tuple[str, ...]
+    module_paths: tuple[str, ...]
     because: str
 
 
@@ -70,7 +70,7 @@ class _Bridge:
         shares = [f"({written(exact.rule, derivation, term.expr)}) - ({constant})" for term in self._owners]
         quantities = [text for _, _, text in exact.quantities()]
         self._common = Common(derivation, [expr, *shares, *quantities, *(a.expr for a in self._addends)])
-        self._shares = [(term.site, self._common(share)) for term, share in zip(self._owners, shares, strict=True)]
+        self._shares = [(term.module_path, self._common(share)) for term, share in zip(self._owners, shares, strict=True)]
         self._rule = self._common(expr)
         self._zero = self._common.algebra.constant(0)
         self._polys = [(a, self._common(a.expr)) for a in self._addends]
@@ -80,13 +80,13 @@ class _Bridge:
     # -- corrections ------------------------------------------------------------------------------------------------
 
     def differences(self) -> tuple[Difference, ...]:
-        return tuple(Difference(self._common.text(-c.poly), -c.value, c.kind, c.sites, c.because) for c in self._corrections)
+        return tuple(Difference(self._common.text(-c.poly), -c.value, c.kind, c.module_paths, c.because) for c in self._corrections)
 
     def _found(self) -> Iterator[_Correction]:
         skipped = list(self._skipped())
         yield from skipped
         # As if every product had both of its gradients: what is left then has other reasons.
-        whole = [*self._polys, *((self._like(c.sites[0]), -c.poly) for c in skipped)]
+        whole = [*self._polys, *((self._like(c.module_paths[0]), -c.poly) for c in skipped)]
         monomials = _by_monomial([(a, p) for a, p in whole], self._monomials)
         counted = dict(self._monomials(self._rule))
         dropped: dict[str, list[tuple[Addend, Poly]]] = {}
@@ -108,7 +108,7 @@ class _Bridge:
 
     def _kind_of(self, addend: Addend) -> str:
         """What is dropped together: products of one place, tensors of one description."""
-        return addend.site if self._exact.rule.unit is Unit.FLOP else addend.what
+        return addend.module_path if self._exact.rule.unit is Unit.FLOP else addend.what
 
     def _skipped(self) -> Iterator[_Correction]:
         """Gradients that autograd does not compute: a site's backward is then short of twice its forward.
@@ -131,21 +131,21 @@ class _Bridge:
         totals: dict[str, Poly] = {}
         for addend, poly in self._polys:
             if wanted(addend):
-                totals[addend.site] = totals.get(addend.site, self._zero) + poly
+                totals[addend.module_path] = totals.get(addend.module_path, self._zero) + poly
         return totals
 
     def _like(self, site: str) -> Addend:
-        return next(a for a in self._addends if a.site == site and a.quantity == "flops.forward.matmul")
+        return next(a for a in self._addends if a.module_path == site and a.quantity == "flops.forward.matmul")
 
     def _dropped(self, what: str, parts: Sequence[tuple[Addend, Poly]]) -> _Correction:
-        labels = [a.what if self._exact.rule.unit is Unit.FLOP else a.site for a, _ in parts]
+        labels = [a.what if self._exact.rule.unit is Unit.FLOP else a.module_path for a, _ in parts]
         sums: dict[str, Poly] = {}
         for label, (_, poly) in zip(labels, parts, strict=True):
             sums[label] = sums.get(label, self._zero) + poly
         shown = {label: poly for label, poly in sums.items() if poly != 0}
         total = sum(shown.values(), start=self._zero)
         left = [a for label, (a, _) in zip(labels, parts, strict=True) if label in shown]
-        sites, saying = tuple(dict.fromkeys(a.site for a in left)), _some(list(dict.fromkeys(a.what for a in left)))
+        sites, saying = tuple(dict.fromkeys(a.module_path for a in left)), _some(list(dict.fromkeys(a.what for a in left)))
         because = f"the rule has no such term: {saying}"
         if self._common.value(total) < 0:
             because = f"the exact count is smaller by it: {saying}"
@@ -165,7 +165,7 @@ class _Bridge:
         return self._correction("added", _some(list(owners)) or "the rule alone", before, total, tuple(owners), because)
 
     def _otherwise(self, key: Key, rule: Rational, exact: Rational, addends: Sequence[Addend]) -> _Correction:
-        sites = tuple(dict.fromkeys(a.site for a in addends))
+        sites = tuple(dict.fromkeys(a.module_path for a in addends))
         saying = _some(list(dict.fromkeys(a.what for a in addends)))
         owners = list(dict.fromkeys(site for site, share in self._shares if key in dict(self._monomials(share))))
         counted = f" ({_some(owners)})" if owners else ""
@@ -270,8 +270,8 @@ def _left(addends: Sequence[tuple[Addend, Rational]]) -> list[Addend]:
     """Those whose coefficients do not cancel: what is counted and taken away again has no part in a difference."""
     net: dict[tuple[str, str], Rational] = {}
     for a, coefficient in addends:
-        net[a.site, a.what] = net.get((a.site, a.what), Rational(0)) + coefficient
-    return [a for a, _ in addends if net[a.site, a.what]]
+        net[a.module_path, a.what] = net.get((a.module_path, a.what), Rational(0)) + coefficient
+    return [a for a, _ in addends if net[a.module_path, a.what]]
 
 
 def _sum(trees: Sequence[Display]) -> Display:

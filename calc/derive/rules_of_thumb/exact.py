@@ -20,7 +20,7 @@ class Addend:
     """One addend of an exact count, its sign in ``expr``: what it is, and where."""
 
     quantity: str
-    site: str
+    module_path: str
     what: str
     expr: str
 
@@ -115,7 +115,7 @@ class Exact:
             whole = QuantityTerm(name, quantity.text or "0", quantity.value or 0, quantity.meaning)
             for term in quantity.terms or (whole,):
                 for what, expr in _parts(term):
-                    yield Addend(name, term.site, what, self._scaled(sign, expr))
+                    yield Addend(name, term.module_path, what, self._scaled(sign, expr))
         if self._parameters:
             yield Addend(PARAMETER_BYTES, "parameters", "storages of the parameters", self._parameters)
 

@@ -121,7 +121,9 @@ class LiftedCall:
         return self.lifter.program.values[self.instruction.outputs[output]].dtype
 
     def refusal(self, why: str) -> UnknownOperatorError:
-        return UnknownOperatorError(f"{self.instruction.name} at {self.instruction.site}: {why}, and equations have no form for that")
+        return UnknownOperatorError(
+            f"{self.instruction.name} at {self.instruction.module_path}: {why}, and equations have no form for that"
+        )
 
     # -- what most liftings are made of -------------------------------------------------------------------------------
 

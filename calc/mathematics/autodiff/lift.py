@@ -95,7 +95,7 @@ class Lifter:
         function = lifting_of(instruction.name)
         if function is None:
             raise UnknownOperatorError(_unknown(instruction))
-        self.equations.site, self.equations.operator, self.equations.run = instruction.site, instruction.name, instruction.index
+        self.equations.site, self.equations.operator, self.equations.run = instruction.module_path, instruction.name, instruction.index
         lifted = self._lifted(function, instruction)
         made = [lifted] if isinstance(lifted, NodeView) else list(lifted)
         for position, (output, view) in enumerate(zip(instruction.outputs, made, strict=False)):
@@ -110,14 +110,14 @@ class Lifter:
             raise
         except (NapkinError, AssertionError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
             why = str(error).partition("\n")[0] or "its arguments are of a kind that was not met before"
-            raise UnknownOperatorError(f"{instruction.name} at {instruction.site} has no equation in this form: {why}") from error
+            raise UnknownOperatorError(f"{instruction.name} at {instruction.module_path} has no equation in this form: {why}") from error
 
     def _result(self, instruction: Instruction, position: int, output: int, view: NodeView) -> None:
         values = self.program.values
         by_hand = bool(instruction.function) or instruction.index in self._by_hand
         if by_hand and self.active(view.node):
             self._note(
-                f"{instruction.function or 'a function'} at {instruction.site} is an autograd function with a backward of its own:"
+                f"{instruction.function or 'a function'} at {instruction.module_path} is an autograd function with a backward of its own:"
                 " these are the gradients of its forward, which a check compares with what its backward gives"
             )
         elif not instruction.graded and instruction.mutates and self.active(view.node):
@@ -162,7 +162,7 @@ class Lifter:
         """What a value holds now."""
         if value not in self._views:
             made = next((i for i in self.program.instructions if value in i.outputs), None)
-            what = f"{made.name} at {made.site}" if made is not None else "an operator"
+            what = f"{made.name} at {made.module_path}" if made is not None else "an operator"
             raise UnknownOperatorError(f"a result of {what} is used that equations have no form for")
         owner, chain = self._chain[value]
         if self._stamp[value] < self._writes.get(owner, 0):
@@ -253,6 +253,6 @@ def _unknown(instruction: Instruction) -> str:
     near = difflib.get_close_matches(name, LIFTINGS, n=2)
     hint = f" (equations are known of {' and '.join(near)})" if near else ""
     return (
-        f"no equation is known for {instruction.name} at {instruction.site}{hint}: write that part with operators that have one,"
+        f"no equation is known for {instruction.name} at {instruction.module_path}{hint}: write that part with operators that have one,"
         " or add a lifting to calc/mathematics/autodiff/lifting"
     )

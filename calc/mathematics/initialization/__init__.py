@@ -98,9 +98,9 @@ def _parts(program: Program, states: list[State]) -> list[ModuleVariance]:
     """The last value that each module makes, itself or through its children."""
     last: dict[str, int] = {}
     for instruction in program.instructions:
-        if not instruction.outputs or instruction.site == LOSS:
+        if not instruction.outputs or instruction.module_path == LOSS:
             continue
-        names = [] if instruction.site == WHOLE else instruction.site.split(".")
+        names = [] if instruction.module_path == WHOLE else instruction.module_path.split(".")
         for site in (*(".".join(names[:end]) for end in range(len(names), 0, -1)), WHOLE):
             last[site] = instruction.outputs[0]
     inner_first = sorted(last.items(), key=lambda item: (item[1], item[0] == WHOLE, -item[0].count(".")))

@@ -99,14 +99,14 @@ class _Walk:
         joined = next((a for _, a in instruction.args if isinstance(a, tuple)), ())
         parts = tuple(self._shapes[a.value] for a in joined if isinstance(a, Ref))
         fresh = instruction.outputs[0] if instruction.outputs else -1
-        return BoundInstruction(bare, instruction.site, args, shapes, texts, results, fresh, refs, self.label(instruction), parts)
+        return BoundInstruction(bare, instruction.module_path, args, shapes, texts, results, fresh, refs, self.label(instruction), parts)
 
     def label(self, instruction: Instruction) -> str:
         """What a result is called: its module, and where that has made others before, which of them."""
         if not instruction.outputs or instruction.name.removeprefix("aten.").partition(".")[0] in SAME | PARTS:
-            return instruction.site
-        self.made[instruction.site] = self.made.get(instruction.site, 0) + 1
-        return f"{instruction.site} #{self.made[instruction.site]}"
+            return instruction.module_path
+        self.made[instruction.module_path] = self.made.get(instruction.module_path, 0) + 1
+        return f"{instruction.module_path} #{self.made[instruction.module_path]}"
 
     def _looked_up(self, argument: Any) -> Any:
         if isinstance(argument, Ref):

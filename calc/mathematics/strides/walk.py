@@ -122,7 +122,7 @@ def _rows(program: Program, symbol_values: Mapping[str, int]) -> Iterator[Stride
             shape, strides, offset = tuple(map(number, value.shape)), tuple(map(number, value.stride)), number(value.offset)
             yield StrideRow(
                 instruction.name,
-                instruction.site,
+                instruction.module_path,
                 kind,
                 value.dtype,
                 tuple(map(written, value.shape)),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from calc.derive.quantities import Definition, definitions, require_count
 from calc.errors import UnknownQuantityError
 from calc.graph.folds import Basis, Fold
-from calc.graph.guards import Assumption, DimRecord, Guard, applies, failed_guards, settable, unchecked
+from calc.graph.guards import Assumption, TracedDim, Guard, applies, failed_guards, settable, unchecked
 from calc.symbolic.polynomials import Point, Polynomial, Table
 
 if TYPE_CHECKING:
@@ -117,10 +117,10 @@ class Stored:
         self.source: str = data["source"]
         self.options: Mapping[str, str] = data["options"]
         self.versions: Mapping[str, str] = data["versions"]
-        self.dims = tuple(DimRecord(*d) for d in data["dims"])
+        self.dims = tuple(TracedDim(*d) for d in data["dims"])
         self.assumptions = tuple(Assumption(*a) for a in data["assumptions"])
         self.notes: tuple[str, ...] = tuple(data["notes"])
-        decided = tuple(d.name for d in self.dims if d.decided_at)
+        decided = tuple(d.name for d in self.dims if d.unbacked_at)
         self.basis = Basis(tuple(data["symbols"]), data["basis"], tuple(Fold(*f) for f in data["folds"]), decided)
         self.guards = tuple(Guard(*c) for c in data["conditions"])
         self.certified: tuple[Mapping[str, int], ...] = tuple(data["certified"])

@@ -48,7 +48,7 @@ def made_with_rules(name: str, options: Options) -> tuple[dict[str, Any], list[s
 
 def _operators(graph: Graph) -> set[str]:
     """The operators of every record, those of special cases included."""
-    own = {op.name for record in (*graph.records, *graph.certificates) for op in record.ops}
+    own = {op.name for record in (*graph.traces, *graph.certificates) for op in record.ops}
     return own.union(*(_operators(special.graph) for special in graph.special_cases))
 
 
@@ -156,7 +156,7 @@ def _quantity(quantity: Quantity, analysis: Analysis, writer: _Writer) -> dict[s
     if quantity.candidates:
         peaks = ((moment_name(peak), peak.parts.items()) for peak in analysis.peaks[quantity.name])
         return {"moments": [[at, [[role, writer.add(analysis.fold(part))] for role, part in parts if part != 0]] for at, parts in peaks]}
-    return {"is": writer(quantity.text), "terms": [[t.site, writer(t.expr), t.because] for t in quantity.terms]}
+    return {"is": writer(quantity.text), "terms": [[t.module_path, writer(t.expr), t.because] for t in quantity.terms]}
 
 
 def _thumbs(derivation: Derivation) -> list[dict[str, Any]]:

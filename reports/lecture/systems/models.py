@@ -138,7 +138,7 @@ def _transformer(lab: Lab) -> SystemResult:
     rows = [SystemAnswer(name, derivation[name].at(), str(derivation[name].unit), derivation[name].meaning) for name in names]
     parts: dict[str, int] = {}
     for term in derivation[_FORWARD].terms:
-        parts[term.site] = parts.get(term.site, 0) + term.value
+        parts[term.module_path] = parts.get(term.module_path, 0) + term.value
     largest = sorted(parts.items(), key=lambda item: -item[1])[:6]
     rows += [
         SystemAnswer(f"forward products at {site}", value, "FLOP", f"{value / derivation[_FORWARD].at():.1%} of the forward's")

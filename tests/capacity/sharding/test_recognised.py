@@ -6,7 +6,7 @@ import pytest
 
 from calc.capacity.sharding.derived import model_of
 from calc.derive.result import Derivation, Quantity, QuantityTerm
-from calc.graph.guards import DimRecord
+from calc.graph.guards import TracedDim
 from calc.symbolic.branches import value
 from calc.units import Unit
 
@@ -25,7 +25,7 @@ def derivation(parameters: str, **more: int) -> Derivation:
         for name, text in texts.items()
     }
     return Derivation(
-        model="planted", source="", dims=tuple(DimRecord(name, "", size) for name, size in sizes.items()),
+        model="planted", source="", dims=tuple(TracedDim(name, "", size) for name, size in sizes.items()),
         options={"attention": "fused", "precision": "fp32"}, assumptions=(), quantities=quantities, steps=(), coverage=(), certificates=(),
         provenance={},
     )  # fmt: skip

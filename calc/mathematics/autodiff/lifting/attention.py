@@ -58,7 +58,7 @@ def _repeated(call: LiftedCall, view: NodeView, query: NodeView) -> NodeView:
     times = quotient(heads, groups)
     if times is None:
         raise ViewError(
-            f"{call.instruction.name} at {call.instruction.site}: {heads} heads do not share {groups} of keys and values evenly"
+            f"{call.instruction.name} at {call.instruction.module_path}: {heads} heads do not share {groups} of keys and values evenly"
         )
     return NodeView(view.node, (view.axes[0], (*view.axes[1], AxisFactor(None, times)), *view.axes[2:]))
 
