@@ -15,7 +15,7 @@ from dataclasses import replace
 from calc.dimensions import Dim
 from calc.errors import UndecidedSizeError
 from calc.graph.basis import Basis, in_dimensions
-from calc.graph.step import Assumption, TracedDim, Graph
+from calc.graph.step import Assumption, Graph, TracedDim
 from calc.spec import Spec
 
 

@@ -10,7 +10,7 @@ import pytest
 from calc.dimensions import Dim
 from calc.graph.basis import basis_of
 from calc.graph.specialization import _alike, coincidences, telling, without_ones
-from calc.graph.step import TracedDim, Guard
+from calc.graph.step import Guard, TracedDim
 
 
 def _graph(dims: dict[str, Dim]) -> Any:

@@ -23,8 +23,8 @@ from tests.reports import drawings, live_bytes, sample
 
 # By field, whatever holds it: what is no expression and no key of Napkin's own.
 _FREE = {
-    "at", "because", "command", "decided_at", "device", "driver", "file", "instrument", "label", "meaning", "model", "node", "operator",
-    "peak_source", "result", "rule", "same_as", "site", "source", "tensor", "title", "tolerance", "unknown",
+    "at", "because", "command", "device", "driver", "file", "instrument", "label", "meaning", "model", "module_path", "node", "operator",
+    "peak_source", "result", "rule", "same_as", "site", "source", "tensor", "title", "tolerance", "unbacked_at", "unknown",
 }  # fmt: skip
 _FREE_OF = {"Alive": {"name", "role"}, "SavedTensor": {"dtype"}, "RecordedRun": {"dtype"}}
 _TEXTS = {"notes", "provenance", "versions"}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from calc.derive.quantities import Definition, definitions, require_count
 from calc.errors import UnknownQuantityError
 from calc.graph.folds import Basis, Fold
-from calc.graph.guards import Assumption, TracedDim, Guard, applies, failed_guards, settable, unchecked
+from calc.graph.guards import Assumption, Guard, TracedDim, applies, failed_guards, settable, unchecked
 from calc.symbolic.polynomials import Point, Polynomial, Table
 
 if TYPE_CHECKING:
