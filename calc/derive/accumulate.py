@@ -20,7 +20,7 @@ PHASES = ("forward", "backward", "optimizer")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CountedAddend:
     """One addend of one quantity in one record.
 
     ``factors`` is the product as the rule states it; ``count`` its value. ``rule`` names the operator's rule or the kind
@@ -49,7 +49,7 @@ class Folder:
         self._views: dict[Any, View] = {}
         self.uncredited: set[str] = set()
 
-    def entries(self, record: StepTrace) -> list[Entry]:
+    def entries(self, record: StepTrace) -> list[CountedAddend]:
         """Every addend of every counted quantity."""
         return [
             *self._parameters(record),
@@ -63,26 +63,26 @@ class Folder:
 
     # -- tensors --------------------------------------------------------------------------------------------------
 
-    def _parameters(self, record: StepTrace) -> Iterator[Entry]:
+    def _parameters(self, record: StepTrace) -> Iterator[CountedAddend]:
         for name, tensor in _first_of_each_storage(record.parameters):
             shape = tuple(self.read(s) for s in tensor.shape)
-            yield Entry("parameters", name, "parameter", "elements", shape or (1,), Amount(_product(shape), Unit.ELEMENT))
+            yield CountedAddend("parameters", name, "parameter", "elements", shape or (1,), Amount(_product(shape), Unit.ELEMENT))
 
-    def _weights(self, record: StepTrace) -> Iterator[Entry]:
+    def _weights(self, record: StepTrace) -> Iterator[CountedAddend]:
         for name, tensor in _first_of_each_storage(record.parameters):
             yield self._bytes(record, "parameters.bytes", name, "parameter", f"{tensor.dtype} parameter", tensor)
         for name, tensor in _first_of_each_storage(record.masters):
             yield self._bytes(record, "master_weights.bytes", name, "master weight", f"{tensor.dtype} copy", tensor)
 
-    def _gradients(self, record: StepTrace) -> Iterator[Entry]:
+    def _gradients(self, record: StepTrace) -> Iterator[CountedAddend]:
         for name, tensor in _first_of_each_storage(record.gradients):
             yield self._bytes(record, "gradients.bytes", name, "gradient", f"{tensor.dtype} gradient", tensor)
 
-    def _state(self, record: StepTrace) -> Iterator[Entry]:
+    def _state(self, record: StepTrace) -> Iterator[CountedAddend]:
         for (name, key), tensor in _first_of_each_storage(((n, k), t) for n, k, t in record.state):
             yield self._bytes(record, "optimizer_state.bytes", name, "optimizer state", f"{tensor.dtype} {key}", tensor)
 
-    def _activations(self, record: StepTrace) -> Iterator[Entry]:
+    def _activations(self, record: StepTrace) -> Iterator[CountedAddend]:
         own = {t.storage for _, t in (*record.parameters, *record.buffers)}
         for saved, tensor in _first_of_each_storage((s, s.tensor) for s in record.saved):
             if tensor.storage not in own:
@@ -90,7 +90,7 @@ class Folder:
                 label = f"{what} kept for the backward of {saved.op}"
                 yield self._bytes(record, "activations.bytes", saved.module_path, "saved tensor", label, tensor)
 
-    def _checkpoint(self, record: StepTrace) -> Iterator[Entry]:
+    def _checkpoint(self, record: StepTrace) -> Iterator[CountedAddend]:
         state = {t.storage for _, _, t in record.state}
         masters = {t.storage for _, t in record.masters}
         names = {t.storage: n for n, t in (*record.buffers, *record.masters, *record.parameters)}
@@ -98,21 +98,23 @@ class Folder:
             storage = record.storages[index]
             kind = "optimizer state" if index in state else "master weight" if index in masters else "model"
             nbytes = self.read(storage.nbytes)
-            yield Entry("checkpoint.bytes", names.get(index, storage.name), "checkpoint", kind, (nbytes,), Amount(nbytes, Unit.BYTE))
+            yield CountedAddend(
+                "checkpoint.bytes", names.get(index, storage.name), "checkpoint", kind, (nbytes,), Amount(nbytes, Unit.BYTE)
+            )
         if any(op.phase == "backward" for op in record.ops):  # a model that is only used has no iteration
-            yield Entry("checkpoint.bytes", "(iteration)", "checkpoint", "int64 iteration", (8,), Amount(self.read(8), Unit.BYTE))
+            yield CountedAddend("checkpoint.bytes", "(iteration)", "checkpoint", "int64 iteration", (8,), Amount(self.read(8), Unit.BYTE))
 
-    def _bytes(self, record: StepTrace, quantity: str, site: str, rule: str, label: str, tensor: Tensor) -> Entry:
+    def _bytes(self, record: StepTrace, quantity: str, site: str, rule: str, label: str, tensor: Tensor) -> CountedAddend:
         """Bytes of the whole storage behind ``tensor``, shown as item size times shape where the tensor is all of it."""
         nbytes = self.read(record.storages[tensor.storage].nbytes)
         shape = tuple(self.read(s) for s in tensor.shape)
         elements = bytes_of(Amount(_product(shape), Unit.ELEMENT), item_size(tensor.dtype))
         factors = (item_size(tensor.dtype), *shape) if elements.count == nbytes else (nbytes,)
-        return Entry(quantity, site, rule, label, factors, Amount(nbytes, Unit.BYTE))
+        return CountedAddend(quantity, site, rule, label, factors, Amount(nbytes, Unit.BYTE))
 
     # -- operators ------------------------------------------------------------------------------------------------
 
-    def work(self, record: StepTrace) -> Iterator[Entry]:
+    def work(self, record: StepTrace) -> Iterator[CountedAddend]:
         """What the operators of the counted step do: their FLOPs and their traffic."""
         for op in record.ops:
             if op.step != 2 or op.phase not in PHASES:
@@ -158,7 +160,7 @@ class Folder:
             view = self._views[key] = View(tuple(self.read(s) for s in tensor.shape), tensor.dtype, self.read(tensor.distinct))
         return view
 
-    def _flops(self, op: Op, cost: Cost, record: StepTrace) -> Iterator[Entry]:
+    def _flops(self, op: Op, cost: Cost, record: StepTrace) -> Iterator[CountedAddend]:
         phase = f"flops.{op.phase}"
         causal = self._mask(op, cost, record)
         for term in cost.matmul:
@@ -186,10 +188,10 @@ class Folder:
             return None
         return query
 
-    def _traffic(self, op: Op, cost: Cost) -> Iterator[Entry]:
+    def _traffic(self, op: Op, cost: Cost) -> Iterator[CountedAddend]:
         moved = self.moved(op, cost)
         if moved.count != 0:
-            yield Entry(f"bytes_moved.{op.phase}", op.module_path, op.name, "reads and writes", (moved.count,), moved)
+            yield CountedAddend(f"bytes_moved.{op.phase}", op.module_path, op.name, "reads and writes", (moved.count,), moved)
 
     def moved(self, op: Op, cost: Cost) -> Amount:
         """Bytes that the operator reads and writes."""
@@ -211,8 +213,8 @@ class Folder:
         return [(self.read(t.distinct), t.dtype) for t in written]
 
 
-def _flop_entry(quantity: str, op: Op, term: Term) -> Entry:
-    return Entry(quantity, op.module_path, op.name, term.name, term.factors, Amount(term.count, Unit.FLOP))
+def _flop_entry(quantity: str, op: Op, term: Term) -> CountedAddend:
+    return CountedAddend(quantity, op.module_path, op.name, term.name, term.factors, Amount(term.count, Unit.FLOP))
 
 
 def _credited(term: Term, length: Any) -> Term:

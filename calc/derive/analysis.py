@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from calc.derive import certify, coverage, groups, peak
-from calc.derive.accumulate import SIZES, Entry, Folder
+from calc.derive.accumulate import SIZES, CountedAddend, Folder
 from calc.derive.coverage import Frame
 from calc.derive.groups import Group
 from calc.derive.loops import Interpolation, Sites
@@ -96,7 +96,7 @@ def _peaks(
         raise CertificateError(name, str(error)) from None
 
 
-def _entries(folder: Folder, frame: Frame) -> list[list[Entry]]:
+def _entries(folder: Folder, frame: Frame) -> list[list[CountedAddend]]:
     """The addends of every record. Where an operator cannot be counted, the refusal names all of those."""
     try:
         return [folder.entries(r) for r in frame.graph.traces]

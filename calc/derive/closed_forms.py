@@ -12,7 +12,7 @@ from calc.derive import cases, coverage, groups
 from calc.derive import peak as memory
 from calc.derive.accumulate import Folder
 from calc.derive.analysis import PEAKS, Analysis, analyse
-from calc.derive.elsewhere import Trace, Traced, Traces, alone, holds
+from calc.derive.elsewhere import Trace, TracedGraph, Traces, alone, holds
 from calc.derive.peak import Peak, moment_name
 from calc.derive.quantities import QUANTITIES, Definition, absent, definitions
 from calc.derive.result import Candidate, Certificate, Derivation, Quantity, QuantityTerm
@@ -45,7 +45,7 @@ def derive(
     operator without a rule and ``CertificateError`` where a closed form disagrees with the graph's certificates.
     ``analysis`` is that of this graph, already certified, when the caller has it.
     """
-    traced = Traced(graph, analysis or certified(graph, registry), spec)
+    traced = TracedGraph(graph, analysis or certified(graph, registry), spec)
     return Traces(_derived_at, traced).derivation(unchecked(graph, sizes or {}))
 
 
@@ -63,14 +63,14 @@ def certified(graph: Graph, registry: Registry) -> Analysis:
     return replace(analysis, special=certified(graph.special_cases[0].graph, registry)) if graph.special_cases else analysis
 
 
-def _derived_at(traced: Traced, values: Mapping[str, int]) -> Derivation:
+def _derived_at(traced: TracedGraph, values: Mapping[str, int]) -> Derivation:
     graph, analysis = traced.graph, traced.analysis
     special = graph.special_case_at(values)
     derivation = derived_alone(graph, values, replace(analysis, graph=alone(graph, special is not None)), traced.spec, special is not None)
     if special is None:
         return derivation
     inner = analysis.special or certified(special.graph, analysis.registry)
-    return cases.joined(derivation, _derived_at(Traced(special.graph, inner, traced.spec), values), special)
+    return cases.joined(derivation, _derived_at(TracedGraph(special.graph, inner, traced.spec), values), special)
 
 
 def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any = None, in_general: bool = False) -> Derivation:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedGraph:
     """A graph with its closed forms, and the spec that it is of. ``certified`` is the graph with certificates at degenerate sizes too;
     ``record`` traces the step at given sizes alone."""
 
@@ -39,15 +39,15 @@ class Traced:
     trace: Callable[[Mapping[str, int]], StepTrace] | None = None
 
 
-Trace = Callable[[Mapping[str, int]], Traced]
-Derive = Callable[[Traced, Mapping[str, int]], Derivation]
+Trace = Callable[[Mapping[str, int]], TracedGraph]
+Derive = Callable[[TracedGraph, Mapping[str, int]], Derivation]
 
 
 class Traces:
     """The traces of one model with one set of options, each once. ``trace`` makes those that are missing, ``spec`` is what it traces;
     of a graph that was loaded without its spec there are none to make."""
 
-    def __init__(self, derive: Derive, first: Traced, trace: Trace | None = None, spec: Spec | None = None) -> None:
+    def __init__(self, derive: Derive, first: TracedGraph, trace: Trace | None = None, spec: Spec | None = None) -> None:
         self._derive, self._traced, self._trace, self.spec = derive, [first], trace, spec
         self._derived: list[Derivation] = []  # with evaluators of their own closed forms alone
 
@@ -75,7 +75,7 @@ class Traces:
             raise DimensionError(f"{name} is unknown at these sizes")
         return value
 
-    def _holding(self, sizes: Mapping[str, int]) -> Traced:
+    def _holding(self, sizes: Mapping[str, int]) -> TracedGraph:
         """The trace that holds at ``sizes``, made now where there is none yet."""
         for traced in self._traced:
             if holds(traced.graph, sizes):
@@ -102,7 +102,7 @@ class Around:
     """Other sizes than those of a derivation."""
 
     traces: Traces
-    traced: Traced
+    traced: TracedGraph
     derivation: Derivation
     _answers: dict[tuple[bool, tuple[tuple[str, int], ...]], bool] = field(default_factory=dict, repr=False, compare=False)
 
@@ -219,7 +219,7 @@ class _ByTrace:
         raise UnknownQuantityError(f"{self.name} has no closed form")
 
 
-def _with_traced_values(derivation: Derivation, traced: Traced) -> Derivation:
+def _with_traced_values(derivation: Derivation, traced: TracedGraph) -> Derivation:
     """``derivation`` with values of the quantities that have no closed form, which its spec is traced for at the sizes themselves."""
     reasons = {reason for graph in (traced.graph, *(s.graph for s in traced.graph.special_cases)) for reason in graph.unknown.values()}
     mine = [q for q in derivation.quantities.values() if q.text is None and q.unknown in reasons]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calc.derive.accumulate import Entry
+from calc.derive.accumulate import CountedAddend
 from calc.derive.loops import Interpolation, Sites
 from calc.symbolic.algebra import Poly
 from calc.units import Unit
@@ -33,10 +33,10 @@ class Group:
         return self.each * self.times
 
 
-def group(runs: Sequence[Sequence[Entry]], sites: Sites, interpolate: Interpolation, one: Poly) -> list[Group]:
+def group(runs: Sequence[Sequence[CountedAddend]], sites: Sites, interpolate: Interpolation, one: Poly) -> list[Group]:
     """Groups of the entries of several records, in the order of the first record that has them."""
     counts: dict[Any, list[int]] = {}
-    samples: dict[Any, Entry] = {}
+    samples: dict[Any, CountedAddend] = {}
     for i, entries in enumerate(runs):
         for entry in entries:
             key = (entry.quantity, sites.general(entry.module_path), entry.rule, entry.label, entry.count)

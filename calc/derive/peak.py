@@ -95,7 +95,7 @@ At = tuple[int, ...]  # for each loop around a moment, the outermost first: whic
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _MomentRun:
     """The moments of one kind in one record by iteration; ``trip_counts`` has those of the innermost loop, by outer iteration."""
 
     moments: Mapping[At, Moment]
@@ -107,7 +107,7 @@ class _Run:
         return itertools.product(*ends)
 
 
-def _runs(record: StepTrace, candidates: Sequence[Moment], sites: Sites) -> dict[Kind, _Run]:
+def _runs(record: StepTrace, candidates: Sequence[Moment], sites: Sites) -> dict[Kind, _MomentRun]:
     kinds: dict[Kind, list[Moment]] = {}
     for moment in candidates:
         kinds.setdefault(_kind(record, moment.op, sites), []).append(moment)
@@ -125,7 +125,7 @@ def _what(record: StepTrace, op: int, sites: Sites) -> str:
     return f"{record.ops[op].name}@{sites.place(record.ops[op].module_path)[0]}" if 0 <= op < len(record.ops) else "-"
 
 
-def _run(record: StepTrace, group: Sequence[Moment], sites: Sites) -> _Run:
+def _run(record: StepTrace, group: Sequence[Moment], sites: Sites) -> _MomentRun:
     """Turns are numbered as they come: a layer's is the one in which its number comes up, whatever that number is."""
     moments: dict[At, Moment] = {}
     trip_counts: dict[At, int] = {}
@@ -141,7 +141,7 @@ def _run(record: StepTrace, group: Sequence[Moment], sites: Sites) -> _Run:
             at = (*at, number[seen])
         trip_counts[at] = trip_counts.get(at, 0) + 1
         moments[*at, trip_counts[at] - 1] = moment
-    return _Run(moments, trip_counts)
+    return _MomentRun(moments, trip_counts)
 
 
 def labelled(record: StepTrace, candidates: Sequence[Moment], sites: Sites) -> dict[Label, Moment]:
@@ -149,7 +149,7 @@ def labelled(record: StepTrace, candidates: Sequence[Moment], sites: Sites) -> d
     return _labels(_runs(record, candidates, sites))
 
 
-def _labels(runs: Mapping[Kind, _Run]) -> dict[Label, Moment]:
+def _labels(runs: Mapping[Kind, _MomentRun]) -> dict[Label, Moment]:
     return {(kind, place): moment for kind, run in runs.items() for at, moment in run.moments.items() for place in run.places(at)}
 
 
@@ -179,13 +179,13 @@ class _Loop:
 class _Iterations:
     """Moments of one kind in every record, and the loops they are in, the outermost first."""
 
-    runs: tuple[_Run, ...]
+    runs: tuple[_MomentRun, ...]
     loops: tuple[_Loop, ...]
 
     def comparable(self, place: Place) -> bool:
         return all(loop.comparable(end, turn) for loop, (end, turn) in zip(self.loops, place, strict=True))
 
-    def between(self, run: _Run, at: At) -> list[int]:
+    def between(self, run: _MomentRun, at: At) -> list[int]:
         """The loops of which a moment is at neither end."""
         return [
             level
@@ -193,7 +193,7 @@ class _Iterations:
             if loop.growth and loop.growth <= at[level] < run.trip_counts[at[:level]] - loop.growth
         ]
 
-    def below(self, run: _Run, at: At, level: int, shift: Shift) -> bool:
+    def below(self, run: _MomentRun, at: At, level: int, shift: Shift) -> bool:
         """Whether a moment in between is not above the mean of the same moment one turn before and one turn after.
 
         Then it need not be looked at: of all moments that are the largest at some sizes, the one with the most iterations behind it
@@ -207,7 +207,7 @@ class _Iterations:
         return twice == 0 or all(coefficient >= 0 for coefficient in shift(twice).values())
 
 
-def _iterations(runs: Sequence[Mapping[Kind, _Run]]) -> dict[Kind, _Iterations]:
+def _iterations(runs: Sequence[Mapping[Kind, _MomentRun]]) -> dict[Kind, _Iterations]:
     """Kinds that every record has."""
     loops: dict[Kind, _Iterations] = {}
     for kind in runs[0]:
@@ -218,7 +218,7 @@ def _iterations(runs: Sequence[Mapping[Kind, _Run]]) -> dict[Kind, _Iterations]:
     return loops
 
 
-def _loop(runs: Sequence[_Run], level: int) -> _Loop:
+def _loop(runs: Sequence[_MomentRun], level: int) -> _Loop:
     counts = [[n for at, n in run.trip_counts.items() if len(at) == level] for run in runs]
     most = sorted({max(each) for each in counts})
     return _Loop(min(map(min, counts)), max((b - a for a, b in itertools.pairwise(most)), default=0))

@@ -35,7 +35,7 @@ Part = int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ScalingPoint:
     """FLOPs of each part at one size."""
 
     size: int
@@ -47,7 +47,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class FlopsByPart:
     """A step's FLOPs by part along ``dim``, which is ``here`` in the derivation. ``because`` says why there are no ``points``.
 
     From ``crossover`` on, products of the highest power are at least all others; ``None`` where that is nowhere, or not known exactly.
@@ -57,7 +57,7 @@ class Split:
 
     dim: str = ""
     here: int = 0
-    points: tuple[Point, ...] = ()
+    points: tuple[ScalingPoint, ...] = ()
     crossover: int | None = None
     module_paths: tuple[str, ...] = ()
     raised: tuple[str, ...] = ()
@@ -71,12 +71,12 @@ class Split:
         return (*sorted((p for p in some if p is not None), reverse=True), *([None] if None in some else []))
 
     @property
-    def at_hand(self) -> Point:
+    def at_hand(self) -> ScalingPoint:
         """The point of the derivation's own size."""
         return next(point for point in self.points if point.size == self.here)
 
 
-def by_power(derivation: Derivation) -> Split:
+def by_power(derivation: Derivation) -> FlopsByPart:
     """Along T where products grow with it, else along the first size that some grow with the square of, else along B."""
     free = [dim.name for dim in derivation.dims if not dim.tied and dim.name not in derivation.specialized]
     read: Read = {}
@@ -89,7 +89,7 @@ def by_power(derivation: Derivation) -> Split:
                     return line.split()
             except NapkinError as error:
                 because = because or str(error)
-    return Split(because=because or "no product grows with T, with the square of a size, or with B")
+    return FlopsByPart(because=because or "no product grows with T, with the square of a size, or with B")
 
 
 def _stated(derivation: Derivation, names: Iterable[str]) -> list[Quantity]:
@@ -117,8 +117,8 @@ class _Line:
 
     # -- along the size ----------------------------------------------------------------------------------------------
 
-    def split(self) -> Split:
-        points_by_size: dict[int, Point] = {}
+    def split(self) -> FlopsByPart:
+        points_by_size: dict[int, ScalingPoint] = {}
         refused: dict[int, str] = {}
         here, crossover = self.derivation.sizes[self.name], self._crossover()
         for size in self._drawn(here, crossover):
@@ -130,15 +130,15 @@ class _Line:
                 refused[size] = str(error)
         if len(points_by_size) < FEWEST:
             first = next(iter(refused.items()), (here, "there is nothing smaller"))
-            return Split(because=f"the closed forms stand at too few other sizes; at {self.name} = {first[0]:,}: {first[1]}")
+            return FlopsByPart(because=f"the closed forms stand at too few other sizes; at {self.name} = {first[0]:,}: {first[1]}")
         points = tuple(points_by_size[size] for size in sorted(points_by_size))
         limit = self._limit
         raised = (limit,) if limit and points[-1].size > self.derivation.sizes[limit] else ()
         if crossover is not None and (crossover not in points_by_size or not self._larger(points_by_size[crossover])):
             crossover = None
-        return Split(self.name, here, points, crossover, self._sites(), raised, tuple(refused))
+        return FlopsByPart(self.name, here, points, crossover, self._sites(), raised, tuple(refused))
 
-    def _larger(self, point: Point) -> bool:
+    def _larger(self, point: ScalingPoint) -> bool:
         """Whether products of the highest power are at least the others there; a limit that went up may have moved those."""
         products = {part: value for part, value in point.values.items() if part is not None}
         return 2 * products[self.highest] >= sum(products.values())
@@ -169,7 +169,7 @@ class _Line:
         limit = self._limit
         return {self.name: size, **({limit: size} if limit and size > self.derivation.sizes[limit] else {})}
 
-    def _point(self, size: int) -> Point:
+    def _point(self, size: int) -> ScalingPoint:
         (total,) = self._total
         assert total._evaluator is not None  # as stated
         sizes, values = total._evaluator.sizes(self._given(size)), dict[Part, int]()
@@ -188,7 +188,7 @@ class _Line:
                     values[part] = values.get(part, 0) + int(value)
         if sum(values.values()) != total._evaluator.value(sizes):
             raise NapkinError(f"products and elementwise arithmetic do not add up to {TOTAL} at {self.name} = {size:,}")
-        return Point(size, values)
+        return ScalingPoint(size, values)
 
     def _sites(self) -> tuple[str, ...]:
         """Where products of the highest power run."""

@@ -16,7 +16,7 @@ LARGEST_SHARES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class AddendShare:
     """One addend of a quantity and its part of the whole."""
 
     module_path: str
@@ -45,12 +45,12 @@ class Crossover:
     at: Fraction
 
 
-def shares(quantity: Quantity) -> tuple[Share, ...]:
+def shares(quantity: Quantity) -> tuple[AddendShare, ...]:
     """The largest addends of ``quantity`` by site, largest first."""
     if not quantity.value:
         return ()
     terms = [(t.module_path, t.expr, t.value) for t in quantity.terms] or _roles(quantity)
-    all_shares = [Share(site, expr, value, Fraction(value, quantity.value)) for site, expr, value in terms]
+    all_shares = [AddendShare(site, expr, value, Fraction(value, quantity.value)) for site, expr, value in terms]
     return tuple(sorted(all_shares, key=lambda s: (-s.value, s.module_path))[:LARGEST_SHARES])
 
 

@@ -71,7 +71,7 @@ EXCHANGES: Mapping[str, Exchange] = {exchange.key: exchange for exchange in _ALL
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ExchangeDifference:
     """What one quantity is in the step as torch runs it by default, and in the step with the exchange, in bytes."""
 
     quantity: str
@@ -80,7 +80,7 @@ class Difference:
 
 
 # What a check found: each exchange that it met, with the quantities in which the default step was measured beside.
-Found = Mapping[str, tuple[Difference, ...]]
+Found = Mapping[str, tuple[ExchangeDifference, ...]]
 
 
 def in_force(assumptions: Iterable[Assumption]) -> list[Exchange]:
@@ -104,7 +104,7 @@ def headlines(assumptions: Iterable[Assumption], difference: Found | None = None
             )
 
 
-def _difference(differences: tuple[Difference, ...], exchange: Exchange, at: str) -> str:
+def _difference(differences: tuple[ExchangeDifference, ...], exchange: Exchange, at: str) -> str:
     if not differences:
         return "By how much the default step differs is not measured here: napkin check measures it."
     parts = [f"{_MEASURED[d.quantity]} {d.by_default:,} bytes ({d.here:,} {exchange.instead})" for d in differences]

@@ -35,14 +35,14 @@ class Ref:
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class ComputedNumber:
     """An argument that is a number computed from sizes: ``"B*T"``, ``"k**(-1/2)"``."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class ProgramLeaf:
     """A value that no operator makes. ``data`` are the numbers of a literal, ``below`` the size that an input's numbers are below."""
 
     value: int
@@ -54,7 +54,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One executed ATen operator. ``args`` hold ``Ref``, ``Amount``, numbers, text, ``None`` and tuples of these.
+    """One executed ATen operator. ``args`` hold ``Ref``, ``ComputedNumber``, numbers, text, ``None`` and tuples of these.
 
     ``outputs`` has the index of each result, in order. ``graded`` is false where the model asked for no gradients (``no_grad``).
     ``function`` is the class of a hand-written autograd function that runs it.
@@ -82,7 +82,7 @@ class Program:
     fixed: Mapping[str, int]
     hints: Mapping[str, int]
     values: tuple[Value, ...]
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[ProgramLeaf, ...]
     instructions: tuple[Instruction, ...]
     loss: int
     guards: tuple[Guard, ...] = ()

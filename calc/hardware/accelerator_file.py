@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from calc.errors import BadInputError
-from calc.hardware.accelerators import Accelerator, Peak, Price
+from calc.hardware.accelerators import Accelerator, PeakRate, Price
 from calc.platform import files
 
 _TERA = 10**12
@@ -177,7 +177,7 @@ def _price(entry: _Table) -> Price:
     return Price(low, high, entry.text("as_of"), entry.text("basis"))
 
 
-def _peaks(entry: _Table) -> dict[str, Peak]:
+def _peaks(entry: _Table) -> dict[str, PeakRate]:
     if not isinstance(entry.values, Mapping) or not entry.values:
         raise entry.refuse('must have a rate of at least one format, as in peak.bf16 = { dense = 312, engine = "tensor" }')
     for dtype in entry.values:
@@ -186,14 +186,14 @@ def _peaks(entry: _Table) -> dict[str, Peak]:
     return {dtype: _peak(entry.table(dtype)) for dtype in entry.values}
 
 
-def _peak(entry: _Table) -> Peak:
+def _peak(entry: _Table) -> PeakRate:
     entry.keys(("dense", "engine"), ("sparse", "recalled", "accumulate"))
     dense = entry.amount("dense", "TFLOP/s")
     sparse = entry.amount("sparse", "TFLOP/s") if "sparse" in entry.values else None
     if sparse is not None and sparse < dense:
         written = {key: _shown(entry.values[key]) for key in ("sparse", "dense")}
         raise entry.refuse(f"sparse = {written['sparse']} is below dense = {written['dense']}: were they swapped?")
-    return Peak(
+    return PeakRate(
         dense * _TERA,
         None if sparse is None else sparse * _TERA,
         entry.text("engine"),

@@ -22,7 +22,7 @@ VARIABLE = "NAPKIN_HARDWARE"
 
 
 @dataclass(frozen=True, slots=True)
-class Peak:
+class PeakRate:
     """FLOP/s (operations/s for integers) of one format. ``sparse`` is with two of four elements zero; ``engine`` reaches the rate.
 
     ``accumulate``: what sums are kept in at that rate, empty where it is not stated.
@@ -65,7 +65,7 @@ class Accelerator:
     year: int
     memory: int
     bandwidth: int
-    peaks: Mapping[str, Peak]
+    peaks: Mapping[str, PeakRate]
     link: int | None
     watts: int | None
     source: str

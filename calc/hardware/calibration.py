@@ -39,7 +39,7 @@ _FILE = files.Kind(64 * 2**20, "a calibration from", "make one with napkin calib
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CalibrationPoint:
     """One operator at one size. ``sizes`` are what its time depends on (m, k, n of a product; bytes of a copy).
 
     ``nanoseconds`` are all repetitions in order, each of ``calls`` calls. FLOPs are of products, bytes those that it reads and writes.
@@ -100,7 +100,7 @@ class Calibration:
 
     machine: Mapping[str, Any]
     clock: str
-    points: tuple[Point, ...]
+    points: tuple[CalibrationPoint, ...]
 
     @property
     def device(self) -> str:
@@ -112,9 +112,9 @@ class Calibration:
         return str(self.machine["device"]["name"])
 
     @cached_property
-    def by_what(self) -> Mapping[tuple[str, str], tuple[Point, ...]]:
+    def by_what(self) -> Mapping[tuple[str, str], tuple[CalibrationPoint, ...]]:
         """Points of each operator and dtype."""
-        points_of: dict[tuple[str, str], list[Point]] = {}
+        points_of: dict[tuple[str, str], list[CalibrationPoint]] = {}
         for point in self.points:
             points_of.setdefault((point.what, point.dtype), []).append(point)
         return {key: tuple(points) for key, points in points_of.items()}
@@ -193,7 +193,7 @@ def _require_plain(value: Any, depth: int = 0) -> None:
         _require_plain(item, depth + 1)
 
 
-def _require_readable(what: str, points: Sequence[Point]) -> None:
+def _require_readable(what: str, points: Sequence[CalibrationPoint]) -> None:
     """Points of one operator can be read between: products by the same sizes, others by their bytes, of which no two are alike."""
     if all(p.flops for p in points):
         if len({frozenset(p.sizes) for p in points}) != 1 or not points[0].sizes:
@@ -202,14 +202,14 @@ def _require_readable(what: str, points: Sequence[Point]) -> None:
         raise ValueError(f"points of {what} are told by their bytes, which must differ")
 
 
-def _points(entries: Any) -> Iterable[Point]:
+def _points(entries: Any) -> Iterable[CalibrationPoint]:
     for entry in entries:
         times = tuple(_count(n, 1) for n in entry["nanoseconds"])
         if not times:
             raise ValueError(f"{_text(entry['what'])} has no repetition")
         sizes = {_text(name): _count(size, 1) for name, size in entry["sizes"].items()}
         flops, nbytes = _count(entry["flops"], 0), _count(entry["bytes"], 0)
-        yield Point(_text(entry["what"]), _text(entry["dtype"]), sizes, flops, nbytes, _count(entry["calls"], 1), times)
+        yield CalibrationPoint(_text(entry["what"]), _text(entry["dtype"]), sizes, flops, nbytes, _count(entry["calls"], 1), times)
 
 
 def _text(value: Any) -> str:

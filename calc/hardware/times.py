@@ -10,7 +10,7 @@ BILLION = 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class Timings:
     """Every repetition of one thing, in order, in nanoseconds; each made ``calls`` calls. ``warm_up`` are those that do not count."""
 
     nanoseconds: tuple[int, ...]

@@ -13,13 +13,13 @@ import torch
 
 from calc.errors import MeasurementError
 from calc.hardware.benchmark import Repeat
-from calc.hardware.calibration import Calibration, Point
+from calc.hardware.calibration import Calibration, CalibrationPoint
 from calc.measure.collector import collector_off
 from calc.measure.machine import machine
 from calc.measure.primitive import Action, Primitive
 from calc.measure.primitives import primitives
 from calc.measure.products import single_precision
-from calc.measure.timing import HostWatch, Times, Watch, time_of, watch_of
+from calc.measure.timing import HostWatch, Timings, Watch, time_of, watch_of
 
 _LONG = 10**10  # FLOP: what takes a tenth of a second and more is repeated less often
 PROCESSOR_TIME = "the processor time of this process (time.process_time_ns)"
@@ -42,7 +42,7 @@ def calibrate(
     With ``tf32`` a CUDA device makes its float32 products in that format, and the calibration is of steps that do.
     """
     watch = watch or (processor_watch() if processor_time else watch_of(device))
-    points: list[Point] = []
+    points: list[CalibrationPoint] = []
     what = ""
     with single_precision(tf32, device), torch.no_grad(), torch.random.fork_rng(devices=[]), collector_off():
         torch.manual_seed(0)
@@ -60,17 +60,19 @@ def processor_watch() -> HostWatch:
     return HostWatch(time.process_time_ns, name=PROCESSOR_TIME)
 
 
-def _timed(primitive: Primitive, watch: Watch) -> Point | None:
+def _timed(primitive: Primitive, watch: Watch) -> CalibrationPoint | None:
     try:
         action = primitive.make()
         times = _times(action, watch, _REPEAT_LONG if primitive.flops > _LONG else _REPEAT)
     except (NotImplementedError, RuntimeError):
         return None  # no such kernel here, or no room
-    point = Point(primitive.what, primitive.dtype, primitive.sizes, primitive.flops, primitive.bytes, times.calls, times.nanoseconds)
+    point = CalibrationPoint(
+        primitive.what, primitive.dtype, primitive.sizes, primitive.flops, primitive.bytes, times.calls, times.nanoseconds
+    )
     return replace(point, calls=point.calls * primitive.repeats)
 
 
-def _times(action: Action, watch: Watch, repeat: Repeat) -> Times:
+def _times(action: Action, watch: Watch, repeat: Repeat) -> Timings:
     """Where the first calls were slow and those that count too short for the clock, many more make one repetition."""
     try:
         return time_of(action, watch, repeat)

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from calc.errors import MeasurementError
 from calc.hardware.benchmark import Repeat
-from calc.hardware.times import Times
+from calc.hardware.times import Timings
 from calc.measure.timing import HostWatch, time_of, timed, watch_of
 from calc.measure.training import SEED
 
@@ -40,8 +40,8 @@ class Copied:
 
     name: str
     nbytes: int
-    times: Times
-    returned: Times | None = None
+    times: Timings
+    returned: Timings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,10 @@ class Unmeasured:
 class Beside:
     """A copy and a compute alone, one after the other, and at the same time."""
 
-    copy: Times
-    compute: Times
-    after: Times
-    beside: Times
+    copy: Timings
+    compute: Timings
+    after: Timings
+    beside: Timings
 
 
 def mapped(nbytes: int, batch: int, length: int, repeat: Repeat) -> Iterator[Copied | Unmeasured]:
@@ -175,7 +175,7 @@ class _KeptError(Exception):
     """Pages of a file stay in memory; the text says why."""
 
 
-def _uncached(path: Path, repeat: Repeat) -> Times:
+def _uncached(path: Path, repeat: Repeat) -> Timings:
     """Reading the whole file when its pages have been dropped; dropping them is not timed."""
 
     def body(around: Any) -> None:

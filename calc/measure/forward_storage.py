@@ -16,7 +16,7 @@ from calc.spec import Spec
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ForwardResult:
     """``fresh`` is whether the memory is none of the operator's arguments'."""
 
     operator: str
@@ -32,10 +32,10 @@ class Given:
 _SAME = ("aten.detach.default", "aten.detach_.default", "aten.alias.default", "aten.lift_fresh.default")
 
 
-class _Watch(TorchDispatchMode):
+class _ResultWatch(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch's modes are untyped
-        self.layouts: list[Given] = []
+        self.layouts: list[ForwardResult] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if is_composite(func):
@@ -48,13 +48,15 @@ class _Watch(TorchDispatchMode):
             memory = t.untyped_storage()
             dtype = str(t.dtype).removeprefix("torch.")
             fresh = memory.data_ptr() not in before
-            self.layouts.append(Given(str(func), tuple(t.shape), tuple(t.stride()), int(t.storage_offset()), dtype, memory.nbytes(), fresh))
+            self.layouts.append(
+                ForwardResult(str(func), tuple(t.shape), tuple(t.stride()), int(t.storage_offset()), dtype, memory.nbytes(), fresh)
+            )
         return out
 
 
-def given(spec: Spec, sizes: Mapping[str, int], options: Options) -> list[Given]:
+def given(spec: Spec, sizes: Mapping[str, int], options: Options) -> list[ForwardResult]:
     """Of the first step's forward, in order."""
-    watch = _Watch()
+    watch = _ResultWatch()
 
     @contextmanager
     def around(phase: str) -> Iterator[None]:

@@ -45,7 +45,7 @@ _DRAWS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedGradients:
     """One forward and backward. ``leaves`` holds by (role, name) what went in, ``drawn`` what was drawn, in order, by operator.
 
     ``slopes`` are (parameter, place, central difference) at some places of the parameters; ``kinks`` places have none, for the loss has
@@ -60,7 +60,7 @@ class Observed:
     kinks: int = 0
 
 
-def observe(spec: Spec, sizes: Mapping[str, int], options: Options, seed: int = 0, places: int = 1) -> Observed:
+def observe(spec: Spec, sizes: Mapping[str, int], options: Options, seed: int = 0, places: int = 1) -> ObservedGradients:
     """The gradients of every parameter of ``spec`` at ``sizes``, and central differences at up to ``places`` places of each, 12 in all."""
     require_room(spec, sizes, True)
     attention = sdpa_kernel(SDPBackend.MATH) if options.attention == "math" else contextlib.nullcontext()
@@ -87,7 +87,7 @@ def _move(module: torch.nn.Module) -> None:
             p.add_(_MOVED * torch.randn_like(p))
 
 
-def _observed(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], seed: int, places: int) -> Observed:
+def _observed(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], seed: int, places: int) -> ObservedGradients:
     parameters = dict(module.named_parameters())
     leaves = {("parameter", n): _array(p) for n, p in parameters.items()}
     leaves |= {("buffer", n): _array(b) for n, b in module.named_buffers()}
@@ -111,7 +111,7 @@ def _observed(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], seed
     gradients = {n: _array(p.grad) for n, p in parameters.items() if p.grad is not None}
     measured = _slopes(gradients, parameters, forward, places, seed)
     slopes = tuple((n, at, slope) for n, at, slope in measured if slope is not None)
-    return Observed(float(loss.detach()), leaves, tuple(draws.drawn), gradients, slopes, len(measured) - len(slopes))
+    return ObservedGradients(float(loss.detach()), leaves, tuple(draws.drawn), gradients, slopes, len(measured) - len(slopes))
 
 
 def scale_of(gradients: Mapping[str, Array]) -> float:

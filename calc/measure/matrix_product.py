@@ -15,7 +15,7 @@ from calc.errors import MeasurementError
 from calc.hardware.benchmark import Repeat
 from calc.measure.products import single_precision
 from calc.measure.room import available_bytes
-from calc.measure.timing import Times, time_of, watch_of
+from calc.measure.timing import Timings, time_of, watch_of
 from calc.measure.training import SEED
 
 DTYPES = {
@@ -46,7 +46,7 @@ class Shape:
         return item * (self.m * self.k + self.k * self.n) + result * self.m * self.n
 
 
-def time_of_product(shape: Shape, dtype: str, device: str, repeat: Repeat) -> Times:
+def time_of_product(shape: Shape, dtype: str, device: str, repeat: Repeat) -> Timings:
     """How long the product takes on ``device``. What cannot run there is refused with the reason."""
     _require_format(dtype, device)
     _require_room(shape, dtype, device)

@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 
 from calc.errors import BadInputError, MeasurementError
-from calc.graph.exchanges import Difference, Found
+from calc.graph.exchanges import ExchangeDifference, Found
 from calc.measure.again import measure_repeated
 from calc.measure.asked import AllAsked
 from calc.measure.flops import MAPPING, measure_flops
@@ -100,7 +100,7 @@ def _exchanged(
     tell: Progress,
 ) -> Found:
     """The exchanges of the runs above, with what the step saves and holds as torch runs it by default where that differs."""
-    differences: dict[str, tuple[Difference, ...]] = {}
+    differences: dict[str, tuple[ExchangeDifference, ...]] = {}
     if fused and options.attention != "math" and any("scaled_dot_product" in name for name in operators):
         differences["attention"] = ()
     if fast_path(operators):
@@ -115,7 +115,9 @@ def _exchanged(
     return differences
 
 
-def _by_default(spec: Spec, sizes: Mapping[str, int], options: Options, device: str, here: Mapping[str, Reading]) -> tuple[Difference, ...]:
+def _by_default(
+    spec: Spec, sizes: Mapping[str, int], options: Options, device: str, here: Mapping[str, Reading]
+) -> tuple[ExchangeDifference, ...]:
     readings: dict[str, Reading] = {}
     with training(spec, sizes, options, device, by_default=True) as run:
         readings |= measure_memory(run)
@@ -124,7 +126,7 @@ def _by_default(spec: Spec, sizes: Mapping[str, int], options: Options, device: 
             run.step()
             readings["activations.bytes"] = measure_saved(run)
     pairs = [(name, readings[name].value, here[name].value) for name in ("activations.bytes", "memory.peak") if name in readings]
-    return tuple(Difference(name, default, value) for name, default, value in pairs if default is not None and value is not None)
+    return tuple(ExchangeDifference(name, default, value) for name, default, value in pairs if default is not None and value is not None)
 
 
 def require_device(device: str) -> None:

@@ -36,7 +36,7 @@ class _Packed:
         self.tensor = tensor
 
 
-class SavedTensors:
+class SavedWatch:
     """Everything that autograd saves inside ``watching``; ``returned`` says what it holds then, ``dropped`` what went with its graph."""
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ def _kept_by_contexts(loss: Tensor) -> Iterator[Tensor]:
 
 def measure_saved(run: Training) -> Reading:
     """``activations.bytes`` of the next forward; the step is then finished as usual."""
-    saved = SavedTensors()
+    saved = SavedWatch()
     with saved.watching(run):
         loss = run.forward()
     saved.returned(loss, run.module)

@@ -20,7 +20,7 @@ import torch
 from calc.errors import MeasurementError
 from calc.hardware.benchmark import Repeat as Repeat
 from calc.hardware.times import BILLION
-from calc.hardware.times import Times as Times
+from calc.hardware.times import Timings as Timings
 from calc.measure.collector import collector_off
 
 COARSE = 20  # ticks: what takes fewer is off by more than a twentieth, whatever else is right
@@ -40,8 +40,8 @@ class Timed:
     ``clock`` names the clock; ``tick`` are the nanoseconds that it moves by.
     """
 
-    whole: Times
-    parts: Mapping[str, Times]
+    whole: Timings
+    parts: Mapping[str, Timings]
     clock: str
     tick: int
 
@@ -157,7 +157,7 @@ def _passed(device: str) -> Any:
     return event
 
 
-def time_of(action: Callable[[], object], watch: Watch, repeat: Repeat | None = None, calls: int | None = None) -> Times:
+def time_of(action: Callable[[], object], watch: Watch, repeat: Repeat | None = None, calls: int | None = None) -> Timings:
     """How long ``action`` takes. Where ``calls`` is not given, as many calls make one repetition as the clock needs to tell it."""
     how = repeat or Repeat()
     with collector_off():
@@ -196,7 +196,7 @@ def _enough_calls(action: Callable[[], object], watch: Watch) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _TimedRun:
     """Nanoseconds of one run, and of its parts."""
 
     whole: int
@@ -206,25 +206,25 @@ class _Run:
 def _timed(body: Callable[[Around], object], watch: Watch, how: Repeat) -> Timed:
     tick = watch.tick()
     dropped = [_once(body, watch) for _ in range(how.warm_up)]
-    timed_runs: list[_Run] = []
+    timed_runs: list[_TimedRun] = []
     total = 0
     while len(timed_runs) < how.count or (total < how.seconds * BILLION and len(timed_runs) < how.most):
         timed_runs.append(_once(body, watch))
         total += timed_runs[-1].whole
-    whole = Times(tuple(run.whole for run in timed_runs), warm_up=tuple(run.whole for run in dropped))
+    whole = Timings(tuple(run.whole for run in timed_runs), warm_up=tuple(run.whole for run in dropped))
     parts = {name: _part(name, timed_runs, dropped) for name in dict.fromkeys(name for run in timed_runs for name in run.parts)}
     for name, times in {"a repetition": whole, **parts}.items():
         _require_told(name, times, watch, tick)
     return Timed(whole, parts, watch.name, tick)
 
 
-def _part(name: str, timed_runs: Sequence[_Run], dropped: Sequence[_Run]) -> Times:
+def _part(name: str, timed_runs: Sequence[_TimedRun], dropped: Sequence[_TimedRun]) -> Timings:
     if not all(name in run.parts for run in timed_runs):
         raise MeasurementError(f"{name} did not run in every repetition, so the repetitions are not of the same thing")
-    return Times(tuple(run.parts[name] for run in timed_runs), warm_up=tuple(run.parts.get(name, 0) for run in dropped))
+    return Timings(tuple(run.parts[name] for run in timed_runs), warm_up=tuple(run.parts.get(name, 0) for run in dropped))
 
 
-def _once(body: Callable[[Around], object], watch: Watch) -> _Run:
+def _once(body: Callable[[Around], object], watch: Watch) -> _TimedRun:
     marks: list[tuple[str, Any, Any]] = []
 
     @contextmanager
@@ -239,10 +239,10 @@ def _once(body: Callable[[Around], object], watch: Watch) -> _Run:
     parts: dict[str, int] = {}
     for name, first, last in marks:
         parts[name] = parts.get(name, 0) + watch.between(first, last)
-    return _Run(watch.between(begin, end), parts)
+    return _TimedRun(watch.between(begin, end), parts)
 
 
-def _require_told(name: str, times: Times, watch: Watch, tick: int) -> None:
+def _require_told(name: str, times: Timings, watch: Watch, tick: int) -> None:
     """Refuse what is shorter than the clock can tell. One that has stopped meanwhile says so when its tick is read again."""
     if 0 in times.nanoseconds:
         tick = max(tick, watch.tick())

@@ -31,7 +31,7 @@ Batch = Callable[[int], tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class StepAccount:
     """What one step took: FLOPs of its matrix products by phase, and the most live bytes. Where one cannot be read, ``because`` says."""
 
     flops: Mapping[str, int | None]
@@ -46,7 +46,7 @@ class Done:
     step: int
     loss: float
     nanoseconds: int | None = None
-    account: Account | None = None
+    account: StepAccount | None = None
 
 
 def trained(run: Training, batch: Batch, steps: range, accounted: Callable[[int], bool], watch: Watch | None = None) -> Iterator[Done]:
@@ -84,7 +84,7 @@ def _step(run: Training, around: Around = lambda phase: nullcontext()) -> Tensor
     return loss.detach()
 
 
-def _accounted(run: Training) -> tuple[float, Account]:
+def _accounted(run: Training) -> tuple[float, StepAccount]:
     """A step under torch's FLOP counter, with every storage that its operators show watched from outside."""
     watch, observer = StorageWatch(), Observer()
     counters = {phase: flop_counter(MAPPING) for phase in run.phases}
@@ -103,7 +103,7 @@ def _accounted(run: Training) -> tuple[float, Account]:
     escaping = uncounted(observer.names)
     blind = f"storages that torch does not show, at {', '.join(sorted(watch.blind))}" if watch.blind else ""
     flops = {phase: None if escaping else counter.get_total_flops() for phase, counter in counters.items()}
-    return loss, Account(flops, None if blind else watch.peak, "; ".join(filter(None, (escaping, blind))))
+    return loss, StepAccount(flops, None if blind else watch.peak, "; ".join(filter(None, (escaping, blind))))
 
 
 # -- checkpoints -----------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ _RANK = {name: rank for rank, name in enumerate(_FORMATS)}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileTensor:
     """One tensor of a file."""
 
     name: str
@@ -55,7 +55,7 @@ class Container:
 # -- safetensors -----------------------------------------------------------------------------------------------------------
 
 
-def safetensors(entries: Iterable[Entry], metadata: dict[str, str] | None = None) -> Container:
+def safetensors(entries: Iterable[FileTensor], metadata: dict[str, str] | None = None) -> Container:
     """8 bytes that hold the header's length, the header in JSON filled up with spaces to a multiple of 8, then the tensors.
 
     Source: the format's own description (huggingface/safetensors, README, "Format"); order and filling as version 0.8 writes.
@@ -75,7 +75,7 @@ def safetensors(entries: Iterable[Entry], metadata: dict[str, str] | None = None
     return Container("safetensors", offset, 8 + written + filled, because)
 
 
-def _rank(entry: Entry) -> int:
+def _rank(entry: FileTensor) -> int:
     if entry.dtype not in _RANK:
         raise BadInputError(f"{entry.name[:60]}: safetensors has no format for {entry.dtype}")
     return _RANK[entry.dtype]
@@ -127,7 +127,7 @@ def _zip64(nbytes: int, offset: int) -> int:
 # -- what is in a checkpoint -------------------------------------------------------------------------------------------------
 
 
-def entries_of(record: StepTrace) -> tuple[Entry, ...]:
+def entries_of(record: StepTrace) -> tuple[FileTensor, ...]:
     """Model, optimizer state, fp32 copies and iteration of a record at concrete sizes, each storage under one name.
 
     Tied weights go by their first name. The library for safetensors refuses tensors that share memory and differ; so does this.
@@ -141,8 +141,8 @@ def entries_of(record: StepTrace) -> tuple[Entry, ...]:
         first_name, first_tensor = tensors.setdefault(tensor.storage, (name, tensor))
         if first_tensor != tensor:
             raise BadInputError(f"{name[:60]} and {first_name[:60]} are different parts of one memory: safetensors takes no such tensors")
-    iteration = (Entry("iteration", "int64", ()),) if record.state or record.gradients else ()
-    return tuple(Entry(name, t.dtype, tuple(map(_number, t.shape))) for name, t in tensors.values()) + iteration
+    iteration = (FileTensor("iteration", "int64", ()),) if record.state or record.gradients else ()
+    return tuple(FileTensor(name, t.dtype, tuple(map(_number, t.shape))) for name, t in tensors.values()) + iteration
 
 
 def _number(size: Size) -> int:

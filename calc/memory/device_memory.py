@@ -29,7 +29,7 @@ CALLERS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Predicted:
+class PredictedMemory:
     """What the steps should take at ``sizes``. ``workspace`` are the bytes of libraries; where they are not known, ``unknown`` says why."""
 
     sizes: Mapping[str, int]
@@ -54,7 +54,7 @@ class Predicted:
 class Memory:
     """What was predicted of a step, and what was read. ``first`` is in the latter where the module was new."""
 
-    predicted: Predicted
+    predicted: PredictedMemory
     measured: CudaMemory
 
     @property
@@ -72,16 +72,16 @@ def off(predicted: int | None, measured: int | None) -> Fraction | None:
     return None if predicted is None or not measured else Fraction(predicted - measured, measured)
 
 
-def predicted(derivation: Derivation, capability: tuple[int, int], progress: Progress = lambda _: None) -> Predicted:
+def predicted(derivation: Derivation, capability: tuple[int, int], progress: Progress = lambda _: None) -> PredictedMemory:
     """What the allocator would make of the steps of a derivation, at its sizes, with workspaces of such a device."""
     allocations = timeline(derivation, progress=progress)
     if not allocations.allocated:
         raise MeasurementError(f"{derivation.model}: the step cannot be recorded at these sizes, so its memory is not predicted")
     first, steady = allocations.allocated
-    return on_device(Predicted(allocations.sizes, first, steady, None), capability)
+    return on_device(PredictedMemory(allocations.sizes, first, steady, None), capability)
 
 
-def on_device(prediction: Predicted, capability: tuple[int, int]) -> Predicted:
+def on_device(prediction: PredictedMemory, capability: tuple[int, int]) -> PredictedMemory:
     """The prediction with the workspaces that libraries take on a device of that compute capability."""
     each = workspace_of(capability)
     unknown = "" if each is not None else f"no source is stated for the workspaces of compute capability {capability[0]}.{capability[1]}"

@@ -68,7 +68,7 @@ TIME_LOST = Formula(
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RecipePart:
     """Bytes per parameter of one thing that a recipe keeps."""
 
     what: str
@@ -81,7 +81,7 @@ class Recipe:
     """What a precision recipe keeps per parameter. ``error`` says what is left out."""
 
     name: str
-    parts: tuple[Part, ...]
+    parts: tuple[RecipePart, ...]
     error: str
     source: str
     notes: tuple[str, ...] = field(default=())
@@ -101,10 +101,10 @@ _BYTE, _TWO, _FOUR = sp.Integer(1), sp.Integer(2), sp.Integer(4)
 FP8_LM = Recipe(
     name="FP8-LM, all three levels",
     parts=(
-        Part("master weights", _TWO, "fp16 with one scale a tensor"),
-        Part("gradients", _BYTE, "fp8, with one scale a tensor"),
-        Part("first moment", _BYTE, "fp8, with one scale a tensor"),
-        Part("second moment", _TWO, "fp16: its square roots need the range"),
+        RecipePart("master weights", _TWO, "fp16 with one scale a tensor"),
+        RecipePart("gradients", _BYTE, "fp8, with one scale a tensor"),
+        RecipePart("first moment", _BYTE, "fp8, with one scale a tensor"),
+        RecipePart("second moment", _TWO, "fp16: its square roots need the range"),
     ),
     error="the scales of the tensors (4 bytes each) and the fp8 copies that products read are left out",
     source="Peng et al. 2023, FP8-LM (arXiv 2310.18313), section 2.2: 6 bytes where mixed precision keeps 16",
@@ -112,12 +112,12 @@ FP8_LM = Recipe(
 TRANSFORMER_ENGINE = Recipe(
     name="fp8 products over bf16 weights",
     parts=(
-        Part("weights", _TWO, "bf16"),
-        Part("gradients", _TWO, "bf16"),
-        Part("master weights", _FOUR, "fp32"),
-        Part("first moment", _FOUR, "fp32"),
-        Part("second moment", _FOUR, "fp32"),
-        Part("fp8 weights, as they stand and transposed", _TWO, "e4m3, both made from the weights and kept through the backward"),
+        RecipePart("weights", _TWO, "bf16"),
+        RecipePart("gradients", _TWO, "bf16"),
+        RecipePart("master weights", _FOUR, "fp32"),
+        RecipePart("first moment", _FOUR, "fp32"),
+        RecipePart("second moment", _FOUR, "fp32"),
+        RecipePart("fp8 weights, as they stand and transposed", _TWO, "e4m3, both made from the weights and kept through the backward"),
     ),
     error="only matrices of linear layers have fp8 copies: norms, biases and embeddings have none, so this is from above;"
     " scales and their histories (4 bytes a tensor and an entry) are left out",

@@ -68,7 +68,7 @@ _KEPT = 2  # bytes of what stays in bf16
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class InferenceTerm:
     """One addend: ``expr`` in the model's dimensions, its value at the sizes asked for, and why it is so."""
 
     what: str
@@ -78,13 +78,13 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class ByteSum:
     """Bytes as a sum of lines."""
 
     format: str
     expr: str
     value: int
-    lines: tuple[Line, ...]
+    lines: tuple[InferenceTerm, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ class Inference:
     model: str
     source: str
     sizes: Mapping[str, int]
-    weights: Amount
-    cache: Amount | None
+    weights: ByteSum
+    cache: ByteSum | None
     unknown: str
     checks: tuple[Check, ...]
 
@@ -134,7 +134,7 @@ def weight_format(name: str, group: int | None = None) -> WeightFormat:
     return replace(weights, group=group)
 
 
-def weights(graph: Graph, derivation: Derivation, sizes: Mapping[str, int], name: str, group: int | None = None) -> Amount:
+def weights(graph: Graph, derivation: Derivation, sizes: Mapping[str, int], name: str, group: int | None = None) -> ByteSum:
     """Bytes of the weights, term by term of the parameters."""
     how = weight_format(name, group)
     shapes, tables = _shapes(graph), _looked_up(graph)
@@ -145,7 +145,7 @@ def weights(graph: Graph, derivation: Derivation, sizes: Mapping[str, int], name
             raise UnknownQuantityError(f"{term.module_path[:60]}: no recorded parameter has this name, so its shape is not known")
         count = at_hand(term.expr, derivation.sizes)
         text, because = _bytes_of(count, shapes[parameter], parameter in tables, parameter.endswith("bias"), how)
-        lines.append(Line(term.module_path, text, _value(text, sizes), because))
+        lines.append(InferenceTerm(term.module_path, text, _value(text, sizes), because))
     return _amount(name, lines)
 
 
@@ -198,12 +198,12 @@ def _looked_up(graph: Graph) -> set[str]:
 # -- keys and values -----------------------------------------------------------------------------------------------------------
 
 
-def cache(layers: Sequence[Layers], sizes: Mapping[str, int], name: str) -> Amount:
+def cache(layers: Sequence[Layers], sizes: Mapping[str, int], name: str) -> ByteSum:
     """Bytes of keys and values of B sequences of T tokens."""
     lines = []
     for group in layers:
         text = "*".join((f"{CACHE[name]}*B", *map(_factor, (group.count, group.positions, group.each))))
-        lines.append(Line(f"{group.kind} layers", text, _value(text, sizes), f"{group.because}; {CACHE[name]} bytes each"))
+        lines.append(InferenceTerm(f"{group.kind} layers", text, _value(text, sizes), f"{group.because}; {CACHE[name]} bytes each"))
     return _amount(name, lines)
 
 
@@ -211,9 +211,9 @@ def _factor(text: str) -> str:
     return f"({text})" if " + " in text or " - " in text else text
 
 
-def _amount(name: str, lines: Sequence[Line]) -> Amount:
+def _amount(name: str, lines: Sequence[InferenceTerm]) -> ByteSum:
     total = sp.Add(*(to_sympy(line.expr) for line in lines))
-    return Amount(name, _text(total), sum(line.value for line in lines), tuple(lines))
+    return ByteSum(name, _text(total), sum(line.value for line in lines), tuple(lines))
 
 
 def _text(expr: sp.Expr) -> str:
@@ -254,7 +254,7 @@ def inference(
     return Inference(spec.name, spec.source, at, made, amount, unknown, checks)
 
 
-def kept(spec: Spec, at: Mapping[str, int], cache_in: str) -> tuple[Amount | None, str, tuple[Check, ...]]:
+def kept(spec: Spec, at: Mapping[str, int], cache_in: str) -> tuple[ByteSum | None, str, tuple[Check, ...]]:
     """Keys and values, if a run confirms them; else why not."""
     try:
         layers = layers_of(spec, at)
@@ -319,7 +319,7 @@ def _shown(sizes: Mapping[str, int]) -> str:
 def document(inferred: Inference) -> dict[str, Any]:
     """The ``"schema": 1`` document of an inference, as plain data."""
 
-    def amount(a: Amount | None, unknown: str = "") -> dict[str, Any]:
+    def amount(a: ByteSum | None, unknown: str = "") -> dict[str, Any]:
         if a is None:
             return {"format": None, "expr": None, "value": None, "unit": "byte", "unknown": unknown}
         lines = [{"site": x.what, "expr": x.expr, "value": number(x.value), "because": x.because} for x in a.lines]

@@ -24,7 +24,7 @@ TERMS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class RecipeTerm:
     """``whole`` bytes for each of the parameters and ``rest`` bytes beside: together the quantity, exactly."""
 
     quantity: str
@@ -42,7 +42,7 @@ class PerParameter:
     precision: str
     optimizer: str
     parameters: int
-    terms: tuple[Term, ...]
+    terms: tuple[RecipeTerm, ...]
 
     @property
     def whole(self) -> int:
@@ -101,12 +101,12 @@ def per_parameter(derivation: Derivation, sizes: Mapping[str, int] | None = None
     return PerParameter(derivation.model, options["precision"], options.get("optimizer", ""), count, terms)
 
 
-def _term(derivation: Derivation, name: str, count: int, at: Mapping[str, int]) -> Term:
+def _term(derivation: Derivation, name: str, count: int, at: Mapping[str, int]) -> RecipeTerm:
     """Rounded, not cut off: a parameter without a gradient leaves a negative remainder rather than a byte too few for all."""
     nbytes = derivation[name].at(**at)
     whole = (2 * nbytes + count) // (2 * count)
     rest = nbytes - whole * count
-    return Term(name, TERMS[name], whole, rest, _because(name, whole, rest, derivation.options))
+    return RecipeTerm(name, TERMS[name], whole, rest, _because(name, whole, rest, derivation.options))
 
 
 def _because(name: str, whole: int, rest: int, options: Mapping[str, str]) -> str:

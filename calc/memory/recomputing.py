@@ -25,7 +25,7 @@ _LARGEST = 2**40
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class CheckpointingChoice:
     """One activation checkpointing choice at the sizes of its derivation; ``refused`` says why it has no values.
 
     ``saved`` and ``repeated`` are closed forms against ``none``: bytes of activations less, FLOP of the step more. It is the one to
@@ -48,36 +48,38 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class CheckpointingComparison:
     """Every choice of one step, those that run less again first. ``taken`` is the one for ``limit``, if any fits."""
 
     model: str
     sizes: Mapping[str, int]
     limit: int | None
-    choices: tuple[Choice, ...]
+    choices: tuple[CheckpointingChoice, ...]
     taken: str | None
 
 
-def compared(derivations: Mapping[str, Derivation], refused: Mapping[str, str], limit: int | None = None) -> Comparison:
+def compared(derivations: Mapping[str, Derivation], refused: Mapping[str, str], limit: int | None = None) -> CheckpointingComparison:
     """The choices of ``derivations``, by their checkpointing, at the sizes that all of them stand at; ``none`` must be among them."""
     if NONE not in derivations:
         raise BadInputError(f"nothing to compare with: the step without checkpointing is refused ({refused.get(NONE, 'not derived')})")
     plain = derivations[NONE]
     by_work = sorted(derivations, key=lambda name: (_flops(derivations[name]), _peak(derivations[name])))
     lowest: int | None = None
-    choices: list[Choice] = []
+    choices: list[CheckpointingChoice] = []
     for name in by_work:
         peak = _peak(derivations[name])
         taken = lowest is None or peak < lowest
         choices.append(_choice(name, derivations[name], plain, limit, (peak, lowest) if taken else (None, None)))
         lowest = peak if taken else lowest
     fitting = [choice.checkpointing for choice in choices if choice.fits]
-    choices += [Choice(name, refused=why) for name, why in refused.items()]
-    return Comparison(plain.model, plain.sizes, limit, tuple(choices), fitting[0] if fitting else None)
+    choices += [CheckpointingChoice(name, refused=why) for name, why in refused.items()]
+    return CheckpointingComparison(plain.model, plain.sizes, limit, tuple(choices), fitting[0] if fitting else None)
 
 
-def _choice(name: str, derivation: Derivation, plain: Derivation, limit: int | None, taken: tuple[int | None, int | None]) -> Choice:
-    return Choice(
+def _choice(
+    name: str, derivation: Derivation, plain: Derivation, limit: int | None, taken: tuple[int | None, int | None]
+) -> CheckpointingChoice:
+    return CheckpointingChoice(
         name,
         peak=_peak(derivation),
         activations=derivation["activations.bytes"].at(),
@@ -130,7 +132,7 @@ def largest(derivation: Derivation, dim: str, limit: int) -> int | None:
     return low
 
 
-def document(comparison: Comparison) -> dict[str, Any]:
+def document(comparison: CheckpointingComparison) -> dict[str, Any]:
     """The ``"schema": 1`` document of a comparison, as plain data."""
     return {
         "schema": 1,
@@ -142,7 +144,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _entry(choice: Choice) -> dict[str, Any]:
+def _entry(choice: CheckpointingChoice) -> dict[str, Any]:
     if choice.refused:
         return {"checkpointing": choice.checkpointing, "refused": choice.refused}
     return {

@@ -22,7 +22,7 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SavingVerdict:
     """A derived and a measured size in bytes; for resuming, the number of tensors that differ."""
 
     what: str
@@ -51,7 +51,7 @@ class Saving:
     options: Mapping[str, str]
     file: Container
     run_at: Mapping[str, int]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[SavingVerdict, ...]
     interval: Interval | None = None
 
     @property
@@ -88,7 +88,7 @@ def counted(spec: Spec, at: Mapping[str, int], options: Options) -> Container:
     return safetensors(entries_of(trace_at(spec, {}, at, {}, options)))
 
 
-def _measured(spec: Spec, at: Mapping[str, int], options: Options) -> tuple[Verdict, ...]:
+def _measured(spec: Spec, at: Mapping[str, int], options: Options) -> tuple[SavingVerdict, ...]:
     from calc.measure.resume import STEM, measure_safetensors, resume
     from calc.measure.training import training
 
@@ -101,7 +101,7 @@ def _measured(spec: Spec, at: Mapping[str, int], options: Options) -> tuple[Verd
     if resumed.chance and not differing:
         verdict, named = NOT_MEASURED, f"; two runs at a stretch differ as well, first in {resumed.chance[0]}"
     verdicts = [
-        Verdict("tensors that differ after resuming", 0, differing, verdict, said + named),
+        SavingVerdict("tensors that differ after resuming", 0, differing, verdict, said + named),
         _judged("bytes of torch.save", lambda: torch_save(resumed.storages, resumed.pickled, STEM), resumed.saved),
     ]
     try:
@@ -109,16 +109,16 @@ def _measured(spec: Spec, at: Mapping[str, int], options: Options) -> tuple[Verd
             run.step()
             written = measure_safetensors(run)
     except NapkinError as error:
-        return (*verdicts, Verdict("bytes of safetensors", None, None, NOT_MEASURED, str(error)))
+        return (*verdicts, SavingVerdict("bytes of safetensors", None, None, NOT_MEASURED, str(error)))
     return (*verdicts, _judged("bytes of safetensors", lambda: counted(spec, at, options), written))
 
 
-def _judged(what: str, count: Callable[[], Container], measured: int) -> Verdict:
+def _judged(what: str, count: Callable[[], Container], measured: int) -> SavingVerdict:
     try:
         container = count()
     except NapkinError as error:
-        return Verdict(what, None, measured, NOT_MEASURED, str(error))
-    return Verdict(
+        return SavingVerdict(what, None, measured, NOT_MEASURED, str(error))
+    return SavingVerdict(
         what,
         container.total,
         measured,

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from calc.errors import BadInputError, NapkinError, SpecError, words_of
-from calc.models.catalogue import CATALOGUE, CONFIGS, Entry, configs
+from calc.models.catalogue import CATALOGUE, CONFIGS, CatalogueEntry, configs
 from calc.platform import files
 from calc.spec import Spec
 
@@ -75,7 +75,7 @@ def _checked(spec: Spec, name: str) -> Spec:
 # -- built-in --------------------------------------------------------------------------------------------------------------
 
 
-def _built_in(entry: Entry, options: str) -> Spec:
+def _built_in(entry: CatalogueEntry, options: str) -> Spec:
     module = importlib.import_module(entry.module)
     made: Any = getattr(module, entry.attribute)
     spec: Spec = made(**_options(entry, options)) if entry.options else made
@@ -84,7 +84,7 @@ def _built_in(entry: Entry, options: str) -> Spec:
     return dataclasses.replace(spec, key=f"built-in:{spec.name}")  # what its file says is part of what this package's code says
 
 
-def _options(entry: Entry, text: str) -> dict[str, float]:
+def _options(entry: CatalogueEntry, text: str) -> dict[str, float]:
     """``"dropout=0.1"`` as keyword arguments."""
     options: dict[str, float] = {}
     given: dict[str, str] = {}

@@ -14,12 +14,12 @@ from calc.capacity.utilization import utilization
 from calc.derive.to_json import number
 from calc.errors import BadInputError, NapkinError
 from calc.hardware.benchmark import Repeat
-from calc.performance.mfu import Ceiling, ceiling_of
+from calc.performance.mfu import DensePeak, ceiling_of
 from calc.symbolic.worked import Reckoning
 
 if TYPE_CHECKING:
     from calc.measure.matrix_product import Shape
-    from calc.measure.timing import Times
+    from calc.measure.timing import Timings
 
 KIND = "measurement of matrix products"
 DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8")
@@ -29,12 +29,12 @@ _MOST = 2**24  # rows or columns
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MatmulRow:
     """The product in one format. Where it did not run, or its share of the peak is refused, ``because`` says why."""
 
     dtype: str
-    times: Times | None
-    ceiling: Ceiling
+    times: Timings | None
+    ceiling: DensePeak
     share: Reckoning | None = None
     because: str = ""
 
@@ -51,7 +51,7 @@ class Products:
     shape: Shape
     machine: Mapping[str, Any]
     clock: str
-    rows: tuple[Row, ...]
+    rows: tuple[MatmulRow, ...]
     conditions: Mapping[str, Any]
     command: str = ""
 
@@ -92,25 +92,25 @@ def products(
     return Products(shape, facts, watch_of(device).name, tuple(rows), conditions(device))
 
 
-def _row(shape: Shape, dtype: str, device: str, repeat: Repeat, ceiling: Ceiling) -> Row:
+def _row(shape: Shape, dtype: str, device: str, repeat: Repeat, ceiling: DensePeak) -> MatmulRow:
     from calc.measure.matrix_product import time_of_product
 
     try:
         times = time_of_product(shape, dtype, device, repeat)
     except NapkinError as error:
-        return Row(dtype, None, ceiling, because=str(error))
+        return MatmulRow(dtype, None, ceiling, because=str(error))
     return row_of(dtype, times, shape.flops, ceiling)
 
 
-def row_of(dtype: str, times: Times, flops: int, ceiling: Ceiling) -> Row:
+def row_of(dtype: str, times: Timings, flops: int, ceiling: DensePeak) -> MatmulRow:
     """The row with its share of the peak. A share above 1 is refused, and the refusal stands in its place."""
     if ceiling.rate is None:
-        return Row(dtype, times, ceiling, because=ceiling.because)
+        return MatmulRow(dtype, times, ceiling, because=ceiling.because)
     try:
         share = utilization(flops, times.seconds, ceiling.rate, dtype, ceiling.device)
     except BadInputError as error:
-        return Row(dtype, times, ceiling, because=str(error))
-    return Row(dtype, times, ceiling, share)
+        return MatmulRow(dtype, times, ceiling, because=str(error))
+    return MatmulRow(dtype, times, ceiling, share)
 
 
 def document(products: Products) -> dict[str, Any]:

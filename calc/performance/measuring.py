@@ -17,9 +17,9 @@ from calc.derive.to_json import number
 from calc.errors import BadInputError, MeasurementError, NapkinError
 from calc.hardware.benchmark import How
 from calc.hardware.calibration import Calibration
-from calc.memory.device_memory import Memory, Predicted, fitting, largest_expected, predicted
+from calc.memory.device_memory import Memory, PredictedMemory, fitting, largest_expected, predicted
 from calc.options import Options
-from calc.performance.mfu import TimedStep, Work, as_compiled, ceiling_of, throughput_of, timed_step, work_from
+from calc.performance.mfu import MatmulFlops, TimedStep, as_compiled, ceiling_of, throughput_of, timed_step, work_from
 from calc.performance.prediction import predict
 from calc.performance.records import KIND as KIND
 from calc.performance.roofline import RATES
@@ -55,7 +55,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class MeasuredRun:
     """One size: the time of its steps, what was expected of it, and their memory where the device's allocator tells it."""
 
     sizes: Sizes
@@ -78,7 +78,7 @@ class Measured:
     source: str
     options: Mapping[str, str]
     machine: Mapping[str, Any]
-    runs: tuple[Run, ...]
+    runs: tuple[MeasuredRun, ...]
     fits: Fits | None = None
     expected: int | None = None
     room: int | None = None
@@ -86,7 +86,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MeasuringOptions:
     """Options of a measurement.
 
     ``memory`` is how many steps have their memory read, on a CUDA device; ``peak`` in FLOP/s and ``gpu`` say what to compare with, where
@@ -102,8 +102,8 @@ class Asked:
     gpu: str | None = None
     calibration: Calibration | None = None
     how: How = field(default_factory=How)
-    work: Sequence[Work] | None = None
-    before: Sequence[Predicted] | None = None
+    work: Sequence[MatmulFlops] | None = None
+    before: Sequence[PredictedMemory] | None = None
     enough: Callable[[], bool] = field(default=lambda: False)
     progress: Progress = field(default=lambda _: None)
 
@@ -128,7 +128,7 @@ def absent() -> str:
     return ""
 
 
-def measured(spec: Spec, cases: Sequence[Sizes], options: Options, request: Asked) -> Measured:
+def measured(spec: Spec, cases: Sequence[Sizes], options: Options, request: MeasuringOptions) -> Measured:
     """Steps of ``spec`` at each of ``cases``. The module is built once, for the first: the others may differ in what only inputs
     depend on. Memory is read before anything is timed, so that no instrument's own memory is in it."""
     from calc.measure.cuda_memory import empty, require_cuda
@@ -144,7 +144,7 @@ def measured(spec: Spec, cases: Sequence[Sizes], options: Options, request: Aske
     facts = machine(request.device)
     _require_same_machine(request.calibration, facts)
     derivations = _derivations(spec, cases, options, request)
-    before: Sequence[Predicted] = ()
+    before: Sequence[PredictedMemory] = ()
     if request.reads_memory:
         before = request.before or [predicted(derivation(), _capability(facts), request.progress) for derivation in derivations]
     work = request.work or [work_from(derivation) for derivation in derivations]
@@ -155,11 +155,11 @@ def measured(spec: Spec, cases: Sequence[Sizes], options: Options, request: Aske
         times = list(_times(run, cases, work, facts, request))
         fits = _fits(run, cases[-1], derivations[-1](), facts, request) if request.fit and request.on_cuda else (None, None, None)
     rows = zip(times, memory, forecast, strict=False)  # fewer times, where it was enough
-    runs = tuple(Run(time.measured.sizes, time, read, expected) for time, read, expected in rows)
+    runs = tuple(MeasuredRun(time.measured.sizes, time, read, expected) for time, read, expected in rows)
     return Measured(spec.name, spec.source, options.to_json(), facts, runs, *fits)
 
 
-def _derivations(spec: Spec, cases: Sequence[Sizes], options: Options, request: Asked) -> list[Callable[[], Derivation]]:
+def _derivations(spec: Spec, cases: Sequence[Sizes], options: Options, request: MeasuringOptions) -> list[Callable[[], Derivation]]:
     """One function per case that derives it on the first call and caches the result."""
     return [cache(partial(derive, spec, case, options=options, progress=request.progress)) for case in cases]
 
@@ -178,7 +178,7 @@ def _device_of(machine: Mapping[str, Any]) -> str:
     return f"{device['name']} with {device['threads']} threads" if device.get("threads") else str(device["name"])
 
 
-def _expected(spec: Spec, case: Sizes, options: Options, request: Asked) -> Expected | None:
+def _expected(spec: Spec, case: Sizes, options: Options, request: MeasuringOptions) -> Expected | None:
     """The time of an eager step that the calibration predicts."""
     if request.calibration is None:
         return None
@@ -196,7 +196,7 @@ def _capability(facts: Mapping[str, Any]) -> tuple[int, int]:
     return major, minor
 
 
-def _memory(run: Training, cases: Sequence[Sizes], expected: Sequence[Predicted], request: Asked) -> list[Memory | None]:
+def _memory(run: Training, cases: Sequence[Sizes], expected: Sequence[PredictedMemory], request: MeasuringOptions) -> list[Memory | None]:
     """The allocator's peaks at each size; the very first step of the module is read too, and stands with the first."""
     from calc.measure.cuda_memory import fed, memory_of, stepped
 
@@ -209,7 +209,9 @@ def _memory(run: Training, cases: Sequence[Sizes], expected: Sequence[Predicted]
     return [*memories]
 
 
-def _times(run: Training, cases: Sequence[Sizes], work: Sequence[Work], facts: Mapping[str, Any], request: Asked) -> Iterator[TimedStep]:
+def _times(
+    run: Training, cases: Sequence[Sizes], work: Sequence[MatmulFlops], facts: Mapping[str, Any], request: MeasuringOptions
+) -> Iterator[TimedStep]:
     """The time at each size, until the time limit; at least one."""
     from calc.measure.cuda_memory import fed
 
@@ -219,7 +221,7 @@ def _times(run: Training, cases: Sequence[Sizes], work: Sequence[Work], facts: M
         yield _timed(fed(run, run.spec.sizes(case)), does, facts, request)
 
 
-def _timed(run: Training, work: Work, facts: Mapping[str, Any], request: Asked) -> TimedStep:
+def _timed(run: Training, work: MatmulFlops, facts: Mapping[str, Any], request: MeasuringOptions) -> TimedStep:
     from calc.measure.step_time import time_of_steps
 
     request.progress(f"timing {', '.join(f'{name}={run.sizes[name]}' for name in ('B', 'T') if name in run.sizes) or 'steps'}")
@@ -231,7 +233,9 @@ def _timed(run: Training, work: Work, facts: Mapping[str, Any], request: Asked) 
     return timed_step(timing, executed, throughput_of(run.sizes, run.batches), ceiling)
 
 
-def _fits(run: Training, case: Sizes, derivation: Derivation, facts: Mapping[str, Any], request: Asked) -> tuple[Fits, int | None, int]:
+def _fits(
+    run: Training, case: Sizes, derivation: Derivation, facts: Mapping[str, Any], request: MeasuringOptions
+) -> tuple[Fits, int | None, int]:
     """The largest B that runs, the one that was expected to, and the bytes that there were for it."""
     from calc.measure.cuda_memory import room as free_room
 

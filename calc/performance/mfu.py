@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class MatmulFlops:
     """FLOPs of the matrix products of one step. Where one is not known, ``because`` says why."""
 
     model: int | None
@@ -34,7 +34,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Ceiling:
+class DensePeak:
     """The dense peak in one format, FLOP/s. Where it is not known, ``because`` says why. ``device`` is the entry that it is from."""
 
     dtype: str
@@ -61,9 +61,9 @@ class TimedStep:
     """A measured step with throughput, MFU and HFU."""
 
     measured: StepTime
-    work: Work
+    work: MatmulFlops
     throughput: Throughput
-    ceiling: Ceiling
+    ceiling: DensePeak
     mfu: Reckoning | None
     hfu: Reckoning | None
 
@@ -95,44 +95,44 @@ class TimedStep:
         }
 
 
-def timed_step(measured: StepTime, work: Work, throughput: Throughput, ceiling: Ceiling) -> TimedStep:
+def timed_step(measured: StepTime, work: MatmulFlops, throughput: Throughput, ceiling: DensePeak) -> TimedStep:
     """The step with its shares of the peak. A share above 1 is refused, with the formats whose peak would explain it."""
     seconds = measured.times.whole.seconds
     shares = [_share(flops, seconds, ceiling) for flops in (work.model, work.hardware)]
     return TimedStep(measured, work, throughput, ceiling, *shares)
 
 
-def _share(flops: int | None, seconds: Fraction, ceiling: Ceiling) -> Reckoning | None:
+def _share(flops: int | None, seconds: Fraction, ceiling: DensePeak) -> Reckoning | None:
     if not flops or ceiling.rate is None:
         return None
     return utilization(flops, seconds, ceiling.rate, ceiling.dtype, ceiling.device)
 
 
-def work_of(derivation: Derivation) -> Work:
+def work_of(derivation: Derivation) -> MatmulFlops:
     """The matmul FLOPs of a derived step."""
     trains = derivation.options.get("mode", "train") == "train"
     names = ("forward.matmul", "backward.matmul", "backward.recompute", "optimizer.matmul") if trains else ("forward.matmul",)
     flops = {name: derivation.quantities.get(f"flops.{name}") for name in names}
     for name, quantity in flops.items():
         if quantity is None or quantity.value is None:
-            return Work(None, None, f"flops.{name} is unknown" if quantity is None else quantity.unknown)
+            return MatmulFlops(None, None, f"flops.{name} is unknown" if quantity is None else quantity.unknown)
     values = {name: int(quantity.value) for name, quantity in flops.items() if quantity is not None and quantity.value is not None}
     recomputed, optimizer = values.pop("backward.recompute", 0), values.pop("optimizer.matmul", 0)
     executed = sum(values.values())
-    return Work(executed - recomputed, executed + optimizer)
+    return MatmulFlops(executed - recomputed, executed + optimizer)
 
 
-def as_compiled(work: Work) -> Work:
+def as_compiled(work: MatmulFlops) -> MatmulFlops:
     """The same through torch.compile: the model needs what it needed, but what runs again is no longer known."""
-    return Work(work.model, None, work.because or "what torch.compile keeps and what it runs again is not recorded")
+    return MatmulFlops(work.model, None, work.because or "what torch.compile keeps and what it runs again is not recorded")
 
 
-def work_from(derive: Callable[[], Derivation]) -> Work:
+def work_from(derive: Callable[[], Derivation]) -> MatmulFlops:
     """The products of what ``derive()`` gives; where the step is refused, unknown with the refusal."""
     try:
         return work_of(derive())
     except NapkinError as error:
-        return Work(None, None, f"the step is not derived: {error}")
+        return MatmulFlops(None, None, f"the step is not derived: {error}")
 
 
 def throughput_of(sizes: Mapping[str, int], accumulation: int = 1) -> Throughput:
@@ -148,19 +148,19 @@ def ceiling_of(
     gpu: str | None = None,
     peak: Fraction | None = None,
     seen: Mapping[str, Fraction] | None = None,
-) -> Ceiling:
+) -> DensePeak:
     """The peak to compare with: the one given, else that of the accelerator named, else that of the machine by its driver's name, else
     the highest rate that was ``seen`` of products in that format, on a machine for which none is published."""
     if peak is not None:
-        return Ceiling(dtype, peak, "as asked")
+        return DensePeak(dtype, peak, "as asked")
     device = machine["device"]
     entry = accelerator(gpu) if gpu is not None else of_device(str(device["name"]))
     if entry is None and seen and dtype in seen:
-        return Ceiling(dtype, seen[dtype], "the highest rate of a product in the calibration")
+        return DensePeak(dtype, seen[dtype], "the highest rate of a product in the calibration")
     if entry is None:
         what = "this processor" if device["kind"] == "cpu" else f"a device that its driver calls {device['name']}"
-        return Ceiling(dtype, None, because=f"no peak is published here for {what}: give its FLOP/s in {dtype} with --peak")
+        return DensePeak(dtype, None, because=f"no peak is published here for {what}: give its FLOP/s in {dtype} with --peak")
     try:
-        return Ceiling(dtype, entry.peak(dtype), entry.source, entry)
+        return DensePeak(dtype, entry.peak(dtype), entry.source, entry)
     except BadInputError as error:
-        return Ceiling(dtype, None, device=entry, because=str(error))
+        return DensePeak(dtype, None, device=entry, because=str(error))

@@ -28,7 +28,19 @@ from functools import cached_property
 from calc.derive.accumulate import PHASES
 from calc.derive.operators import Work
 from calc.errors import BadInputError
-from calc.hardware.calibration import BACKWARD, COPY, FORWARD, FRESH, LAUNCH, OPTIMIZER, PRODUCT, TOUCHED, VIEW, Calibration, Point
+from calc.hardware.calibration import (
+    BACKWARD,
+    COPY,
+    FORWARD,
+    FRESH,
+    LAUNCH,
+    OPTIMIZER,
+    PRODUCT,
+    TOUCHED,
+    VIEW,
+    Calibration,
+    CalibrationPoint,
+)
 from calc.performance.benchmark_proxy import Stand, as_product, by_bytes
 from calc.units import item_size
 
@@ -39,7 +51,7 @@ _SMALLEST = 1e-12  # of a squared distance: a point at the very sizes then has a
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class PredictedOperator:
     """One operator, or ``times`` alike ones, with the time of one. ``error`` is a share of it.
 
     ``like`` is the primitive that stands for it; ``exact`` is false where that one only moves or multiplies as much.
@@ -63,7 +75,7 @@ class Timed:
 class Prediction:
     """A step's operators with their predicted times, in seconds."""
 
-    rows: tuple[Timed, ...]
+    rows: tuple[PredictedOperator, ...]
     product_flops: int
     model_flops: int
     product_dtype: str
@@ -127,17 +139,17 @@ def _most_flops(products: Sequence[Work]) -> str:
 class _Both:
     """An operator's time on the device, and what the program takes for it; ``extra`` is what it takes beyond launching a kernel."""
 
-    row: Timed
+    row: PredictedOperator
     program: float
     extra: float
 
     @property
-    def added(self) -> Timed:
+    def added(self) -> PredictedOperator:
         """One after the other, as on a CPU, where a launch is part of the operator's own time."""
         return replace(self.row, seconds=self.row.seconds + self.extra)
 
 
-def _ahead(timed: Sequence[_Both]) -> Iterator[Timed]:
+def _ahead(timed: Sequence[_Both]) -> Iterator[PredictedOperator]:
     """Each phase by the device or by the program, whichever takes longer for all of its operators."""
     for phase in dict.fromkeys(both.row.phase for both in timed):
         mine = [both for both in timed if both.row.phase == phase]
@@ -163,8 +175,8 @@ def _timed(work: Work, tables: Tables, recorded: bool, cold: int) -> _Both:
     return _Both(_row(work, stand.what, stand.exact, seconds + tables.first_touch(work), error), tables.once(LAUNCH) + extra, extra)
 
 
-def _row(work: Work, like: str, exact: bool, seconds: float, error: float) -> Timed:
-    return Timed(work.phase, work.module_path, work.name, work.times, like, exact, seconds, error)
+def _row(work: Work, like: str, exact: bool, seconds: float, error: float) -> PredictedOperator:
+    return PredictedOperator(work.phase, work.module_path, work.name, work.times, like, exact, seconds, error)
 
 
 class Tables:
@@ -229,7 +241,7 @@ class Tables:
             return (min(above, default=math.inf), most)
         return math.sqrt(max(below) * min(above)), most
 
-    def _pairs(self) -> Iterator[tuple[Point, Point]]:
+    def _pairs(self) -> Iterator[tuple[CalibrationPoint, CalibrationPoint]]:
         touched = {p.bytes: p for p in self._points.get((TOUCHED, _FLOAT), ())}
         yield from ((p, touched[p.bytes]) for p in self._points.get((FRESH, _FLOAT), ()) if p.bytes in touched)
 
@@ -241,7 +253,7 @@ class Tables:
         sizes = [item_size(view.dtype) * int(view.distinct) for view in work.operator.outputs]
         return each * sum(nbytes for nbytes in sizes if nbytes >= least)
 
-    def _by_size(self, points: Sequence[Point], nbytes: int) -> float:
+    def _by_size(self, points: Sequence[CalibrationPoint], nbytes: int) -> float:
         """Straight lines in logarithms; below the first point its time, above the last its bandwidth."""
         ordered = sorted(points, key=lambda p: p.bytes)
         if nbytes <= ordered[0].bytes:
@@ -259,7 +271,7 @@ class Tables:
         points = self._of(stand.what if stand.what in self.calibrated else PRODUCT, stand.dtype)
         return self._interpolated(points, stand.sizes), self.error_of(points[0].what, stand.sizes, points)
 
-    def _interpolated(self, points: Sequence[Point], sizes: Mapping[str, int]) -> float:
+    def _interpolated(self, points: Sequence[CalibrationPoint], sizes: Mapping[str, int]) -> float:
         total = weighted = 0.0
         for i, distance in _nearest(points, sizes):
             weight = _weight(distance)
@@ -269,7 +281,7 @@ class Tables:
 
     # -- errors -------------------------------------------------------------------------------------------------------
 
-    def error_of(self, what: str, sizes: Mapping[str, int], points: Sequence[Point] = ()) -> float:
+    def error_of(self, what: str, sizes: Mapping[str, int], points: Sequence[CalibrationPoint] = ()) -> float:
         """How far off what is read between the points near ``sizes`` may be, as a share: as far as they are missed by one another,
         less where a point is nearer than they are to each other, and the spread of their repetitions."""
         points = points or self._of(what, _FLOAT)
@@ -285,7 +297,7 @@ class Tables:
             spread += weight * float(points[i].spread)
         return math.hypot(missed / total, spread / total)
 
-    def _left_out(self, points: Sequence[Point]) -> list[tuple[float, float]]:
+    def _left_out(self, points: Sequence[CalibrationPoint]) -> list[tuple[float, float]]:
         """By how much each point is missed by what the others say of its sizes, as a share, and how far the nearest of them is.
 
         The smallest and the largest of what goes by bytes are never read from others, and a single point has none.
@@ -302,17 +314,17 @@ class Tables:
             misses.append((error, _nearest(others, point.sizes)[0][1]))
         return misses
 
-    def _by_bytes(self, points: Sequence[Point], sizes: Mapping[str, int]) -> float:
+    def _by_bytes(self, points: Sequence[CalibrationPoint], sizes: Mapping[str, int]) -> float:
         return self._by_size(points, sizes["bytes"])
 
-    def _of(self, what: str, dtype: str) -> Sequence[Point]:
+    def _of(self, what: str, dtype: str) -> Sequence[CalibrationPoint]:
         points = self._points.get((what, dtype)) or self._points.get((what, _FLOAT))
         if not points:
             raise BadInputError(f"the calibration has no {what}, which this step needs: calibrate the machine again")
         return points
 
 
-def _nearest(points: Sequence[Point], sizes: Mapping[str, int]) -> list[tuple[int, float]]:
+def _nearest(points: Sequence[CalibrationPoint], sizes: Mapping[str, int]) -> list[tuple[int, float]]:
     """The places of the eight points nearest to ``sizes``, each with the square of its distance in logarithms to the base 2."""
     away = ((sum(math.log2(p.sizes[n] / size) ** 2 for n, size in sizes.items() if n in p.sizes), i) for i, p in enumerate(points))
     return [(i, distance) for distance, i in sorted(away)[:_NEAREST]]

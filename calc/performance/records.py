@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from calc.errors import BadInputError
-from calc.hardware.times import Times
+from calc.hardware.times import Timings
 from calc.platform import files
 
 KIND = "measurement of a training step"
@@ -40,8 +40,8 @@ class RecordedRun:
     ``memory`` is the allocator's largest, in bytes, where it was read."""
 
     sizes: Mapping[str, int]
-    whole: Times
-    parts: Mapping[str, Times]
+    whole: Timings
+    parts: Mapping[str, Timings]
     amount: int
     unit: str
     dtype: str
@@ -63,7 +63,7 @@ class RecordedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class MeasurementRecord:
     """One measurement: of which model, how, on what machine, when, and by which command."""
 
     file: str
@@ -83,13 +83,15 @@ class Record:
 class Evidence:
     """What is recorded of a step: ``shown`` are the runs of it, ``otherwise`` those of the same model with other sizes or options."""
 
-    shown: tuple[tuple[Record, RecordedRun], ...]
-    otherwise: tuple[tuple[Record, RecordedRun], ...]
+    shown: tuple[tuple[MeasurementRecord, RecordedRun], ...]
+    otherwise: tuple[tuple[MeasurementRecord, RecordedRun], ...]
 
 
-def evidence_for(model: str, source: str, options: Mapping[str, str], sizes: Mapping[str, int], records: Iterable[Record]) -> Evidence:
+def evidence_for(
+    model: str, source: str, options: Mapping[str, str], sizes: Mapping[str, int], records: Iterable[MeasurementRecord]
+) -> Evidence:
     """The runs of ``records`` that are of this very step, newest first, and those that are of this model in another step."""
-    runs: dict[bool, list[tuple[Record, RecordedRun]]] = {True: [], False: []}
+    runs: dict[bool, list[tuple[MeasurementRecord, RecordedRun]]] = {True: [], False: []}
     for record in sorted(records, key=lambda r: r.date, reverse=True):
         if (record.model, record.source) == (model, source):
             for run in record.runs:
@@ -102,7 +104,7 @@ def _same(recorded: Mapping[str, int], sizes: Mapping[str, int]) -> bool:
     return all(sizes.get(name, value) == value for name, value in recorded.items()) and bool(recorded.keys() & sizes.keys())
 
 
-def recorded(folders: Iterable[Path]) -> tuple[Record, ...]:
+def recorded(folders: Iterable[Path]) -> tuple[MeasurementRecord, ...]:
     """The records of training steps in the folders, and in that which ``NAPKIN_MEASUREMENTS`` names; other measurements are left out."""
     own = os.environ.get(VARIABLE)
     if own and not os.path.isdir(own):
@@ -111,7 +113,7 @@ def recorded(folders: Iterable[Path]) -> tuple[Record, ...]:
     return tuple(record for file in files if (record := read(file)) is not None)
 
 
-def read(file: Path) -> Record | None:
+def read(file: Path) -> MeasurementRecord | None:
     """The record in ``file``; ``None`` where it is a measurement of another kind."""
     try:
         data = json.loads(_FILE.read_text(file), parse_constant=_no_number)
@@ -132,12 +134,12 @@ def _no_number(name: str) -> None:
     raise ValueError(f"{name} is no number")
 
 
-def _record(file: str, top: _Entry) -> Record:
+def _record(file: str, top: _Entry) -> MeasurementRecord:
     model, device = top.entry("model"), top.entry("device")
     runs = tuple(_run(run) for run in top.entries("runs"))
     if not runs:
         raise EvidenceError(f"{file}: runs is empty, so nothing was measured")
-    return Record(
+    return MeasurementRecord(
         file=Path(file).name,
         model=model.text("name"),
         source=model.text("source"),
@@ -171,9 +173,9 @@ def _run(run: _Entry) -> RecordedRun:
     )
 
 
-def _times(entry: _Entry) -> Times:
+def _times(entry: _Entry) -> Timings:
     """Repetitions, of which the median that is written beside them must be the median."""
-    times = Times(entry.list_of_integers("nanoseconds"), entry.integer("calls"), entry.list_of_integers("warm_up", empty=True))
+    times = Timings(entry.list_of_integers("nanoseconds"), entry.integer("calls"), entry.list_of_integers("warm_up", empty=True))
     written = entry.entry("seconds").positive("median")
     if abs(written - times.seconds) * 10**9 > times.seconds:
         raise EvidenceError(

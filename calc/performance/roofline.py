@@ -36,7 +36,7 @@ _VECTOR = "fp32"
 
 
 @dataclass(frozen=True, slots=True)
-class Ceiling:
+class RooflineCeiling:
     """The peak rates of a device: FLOP/s of products by format, of other arithmetic, bytes/s, seconds a launch.
 
     ``vector`` is ``None`` where no rate is published: arithmetic that makes no product then takes no time of its own.
@@ -71,7 +71,7 @@ class Ceiling:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RooflineRow:
     """One operator of the step, or ``times`` alike ones. ``seconds`` is of one of them.
 
     ``bytes``, ``launches`` and what follows are those of eager execution or of the fused model, as the roofline was made.
@@ -118,8 +118,8 @@ class Sums:
 class Roofline:
     """All rows under one ceiling; ``fused`` says which traffic."""
 
-    ceiling: Ceiling
-    rows: tuple[Row, ...]
+    ceiling: RooflineCeiling
+    rows: tuple[RooflineRow, ...]
     fused: bool
 
     def phase(self, name: str) -> Sums:
@@ -136,18 +136,18 @@ class Roofline:
 
     def by_site(self) -> tuple[tuple[str, Sums], ...]:
         """Forward and backward of each site together, and the optimizer as one; the longest first."""
-        rows_of: dict[str, list[Row]] = {}
+        rows_of: dict[str, list[RooflineRow]] = {}
         for row in self.rows:
             rows_of.setdefault("(optimizer)" if row.phase == "optimizer" else row.site or "(top level)", []).append(row)
         return tuple(sorted(((site, sums(rows)) for site, rows in rows_of.items()), key=lambda pair: -pair[1].seconds))
 
 
-def roofline(works: Sequence[Work], ceiling: Ceiling, *, fused: bool = False) -> Roofline:
+def roofline(works: Sequence[Work], ceiling: RooflineCeiling, *, fused: bool = False) -> Roofline:
     """Rows for operators at sizes (``Operators.at``), in the order of the step."""
     return Roofline(ceiling, tuple(_row(work, ceiling, fused) for work in works if work.launches), fused)
 
 
-def _row(work: Work, ceiling: Ceiling, fused: bool) -> Row:
+def _row(work: Work, ceiling: RooflineCeiling, fused: bool) -> RooflineRow:
     nbytes, launches = (work.fused, work.fused_launches) if fused else (work.moved, work.launches)
     times = {
         COMPUTE: max(_products(work, ceiling), Fraction(work.elementwise) / ceiling.vector if ceiling.vector else Fraction(0)),
@@ -156,10 +156,10 @@ def _row(work: Work, ceiling: Ceiling, fused: bool) -> Row:
     }
     bound = max(BOUNDS, key=lambda name: times[name])
     flops = work.matmul + work.elementwise
-    return Row(work.phase, work.module_path, work.name, work.times, flops, nbytes, launches, bound, times[bound])
+    return RooflineRow(work.phase, work.module_path, work.name, work.times, flops, nbytes, launches, bound, times[bound])
 
 
-def _products(work: Work, ceiling: Ceiling) -> Fraction:
+def _products(work: Work, ceiling: RooflineCeiling) -> Fraction:
     return Fraction(work.matmul) / ceiling.products(work.operator) if work.matmul else Fraction(0)
 
 
@@ -168,7 +168,7 @@ def product_dtype(operator: Operator) -> str:
     return next((view.dtype for _, view in operator.tensors() if "int" not in view.dtype and view.dtype != "bool"), "")
 
 
-def sums(rows: Iterable[Row]) -> Sums:
+def sums(rows: Iterable[RooflineRow]) -> Sums:
     """The sums of rows, each weighted by its count."""
     flops, nbytes, launches, seconds = 0, 0, 0, Fraction(0)
     bounds = dict.fromkeys(BOUNDS, Fraction(0))

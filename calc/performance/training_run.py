@@ -16,15 +16,15 @@ from calc.capacity.utilization import utilization
 from calc.derive.result import Derivation
 from calc.derive.to_json import number
 from calc.errors import BadInputError
-from calc.hardware.times import Times
+from calc.hardware.times import Timings
 from calc.models.load import load
 from calc.options import Options
-from calc.performance.mfu import Ceiling, Throughput, ceiling_of, throughput_of, work_of
+from calc.performance.mfu import DensePeak, Throughput, ceiling_of, throughput_of, work_of
 from calc.pipeline.pipeline import derive
 from calc.spec import Spec
 
 if TYPE_CHECKING:
-    from calc.measure.train import Account, Done
+    from calc.measure.train import Done, StepAccount
 
 KIND = "training run"
 CHECKPOINT = "checkpoint.pt"
@@ -50,7 +50,7 @@ DEMOS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TrainingRequest:
     """A run: ``steps`` in all, every ``every``-th of them accounted for, the first always. With ``folder``, a checkpoint at the end and
     after each ``save_every`` steps; ``resume``: go on from the one that is there."""
 
@@ -84,11 +84,11 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StepVerdict:
     """One accounted step beside the derivation: what is not equal, by quantity, as derived and as measured."""
 
     step: int
-    account: Account
+    account: StepAccount
     wrong: Mapping[str, tuple[int, int]]
 
 
@@ -98,13 +98,13 @@ class Progress:
 
     done: Done
     of: int
-    verdict: Verdict | None
+    verdict: StepVerdict | None
     per_second: Fraction | None
     mfu: Fraction | None
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TrainingRun:
     """A finished run. ``begun_at`` is the number of steps that a checkpoint had done already; losses are of all steps."""
 
     demo: Demo
@@ -112,10 +112,10 @@ class Run:
     begun_at: int
     losses: tuple[float, ...]
     expected: Mapping[str, int]
-    verdicts: tuple[Verdict, ...]
-    times: Times | None
+    verdicts: tuple[StepVerdict, ...]
+    times: Timings | None
     throughput: Throughput
-    ceiling: Ceiling
+    ceiling: DensePeak
     mfu: Fraction | None
     machine: Mapping[str, Any]
 
@@ -153,7 +153,7 @@ class Run:
         }
 
 
-def _account(verdict: Verdict) -> dict[str, Any]:
+def _account(verdict: StepVerdict) -> dict[str, Any]:
     flops = {f"flops.{phase}.matmul": number(value) for phase, value in verdict.account.flops.items()}
     wrong = {name: {"derived": number(derived), "measured": number(measured)} for name, (derived, measured) in verdict.wrong.items()}
     unread = verdict.account.because or None
@@ -166,26 +166,26 @@ def expected_of(derivation: Derivation) -> dict[str, int]:
     return {name: derivation[name].at() for name in (*names, "memory.peak", "memory.peak.first_step")}
 
 
-def judged(step: int, account: Account, expected: Mapping[str, int]) -> Verdict:
+def judged(step: int, account: StepAccount, expected: Mapping[str, int]) -> StepVerdict:
     """An account beside what was derived: equal integers, or named with both."""
     peak = "memory.peak.first_step" if step == 1 else "memory.peak"
     measured = {**{f"flops.{phase}.matmul": value for phase, value in account.flops.items()}, peak: account.peak}
     wrong = {name: (expected[name], value) for name, value in measured.items() if value is not None and value != expected[name]}
-    return Verdict(step, account, wrong)
+    return StepVerdict(step, account, wrong)
 
 
 class _Tally:
     """What a run knows so far: times after a few that do not count, and verdicts."""
 
-    def __init__(self, expected: Mapping[str, int], flops: int | None, throughput: Throughput, ceiling: Ceiling) -> None:
-        self.verdicts: list[Verdict] = []
+    def __init__(self, expected: Mapping[str, int], flops: int | None, throughput: Throughput, ceiling: DensePeak) -> None:
+        self.verdicts: list[StepVerdict] = []
         self._expected, self._flops, self._throughput, self._ceiling = expected, flops, throughput, ceiling
         self._nanoseconds: list[int] = []
 
     @property
-    def times(self) -> Times | None:
+    def times(self) -> Timings | None:
         counted = tuple(self._nanoseconds[_WARM_UP:])
-        return Times(counted, warm_up=tuple(self._nanoseconds[:_WARM_UP])) if counted else None
+        return Timings(counted, warm_up=tuple(self._nanoseconds[:_WARM_UP])) if counted else None
 
     @property
     def mfu(self) -> Fraction | None:
@@ -208,7 +208,7 @@ class _Tally:
 class Ready:
     """A run that can begin: its model, at sizes that can be, and its derivation."""
 
-    wanted: Wanted
+    wanted: TrainingRequest
     spec: Spec
     sizes: Mapping[str, int]
     derivation: Derivation
@@ -218,7 +218,7 @@ class Ready:
         return throughput_of(self.sizes)
 
 
-def prepared(wanted: Wanted, say: Callable[[str], None] = lambda _: None) -> Ready:
+def prepared(wanted: TrainingRequest, say: Callable[[str], None] = lambda _: None) -> Ready:
     """The step is derived before anything of it runs."""
     demo = DEMOS[wanted.demo]
     given = {**demo.sizes, **(wanted.sizes or {})}
@@ -226,7 +226,7 @@ def prepared(wanted: Wanted, say: Callable[[str], None] = lambda _: None) -> Rea
     return Ready(wanted, spec, spec.sizes(given), derive(spec, given, options=demo.options, progress=say))
 
 
-def demonstrate(ready: Ready, progress: Callable[[Progress], None] = lambda _: None) -> Run:
+def demonstrate(ready: Ready, progress: Callable[[Progress], None] = lambda _: None) -> TrainingRun:
     """Train for real; ``progress`` is told of every step."""
     from calc.measure import demonstrations
     from calc.measure.machine import machine
@@ -248,4 +248,4 @@ def demonstrate(ready: Ready, progress: Callable[[Progress], None] = lambda _: N
             if wanted.folder is not None and (done.step % wanted.save_every == 0 or done.step == wanted.steps):
                 save(run, done.step, losses, wanted.folder)
     verdicts = tuple(tally.verdicts)
-    return Run(demo, sizes, begun, tuple(losses), expected, verdicts, tally.times, ready.throughput, ceiling, tally.mfu, facts)
+    return TrainingRun(demo, sizes, begun, tuple(losses), expected, verdicts, tally.times, ready.throughput, ceiling, tally.mfu, facts)

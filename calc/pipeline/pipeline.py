@@ -41,7 +41,7 @@ from calc.spec import Spec
 
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
-    from calc.derive.elsewhere import Traced
+    from calc.derive.elsewhere import TracedGraph
     from calc.derive.live_bytes import Timeline
 
 Progress = Callable[[str], None]
@@ -159,7 +159,7 @@ def derive(
 _UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
-def _believed(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registry) -> Traced:
+def _believed(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registry) -> TracedGraph:
     """``_with_closed_forms``. Where graphs of the cache do not fit together, or their closed forms fail a certificate, they are not what
     was written there: the step is traced anew."""
     try:
@@ -170,10 +170,10 @@ def _believed(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registr
     return _with_closed_forms(spec, sizes, run, registry)
 
 
-def _with_closed_forms(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registry) -> Traced:
+def _with_closed_forms(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registry) -> TracedGraph:
     """The graph that holds at ``sizes``, with its closed forms by the rules of ``registry``."""
     from calc.derive.closed_forms import certified
-    from calc.derive.elsewhere import Traced
+    from calc.derive.elsewhere import TracedGraph
 
     try:
         graph, analysis, spec = _traced(spec, sizes, run)
@@ -184,7 +184,7 @@ def _with_closed_forms(spec: Spec, sizes: Mapping[str, int], run: _Run, registry
     by_registry = analysis if analysis is not None and registry is REGISTRY else certified(graph, registry)
     everywhere = functools.cache(lambda: _where_degenerate(run, graph, by_registry if registry is REGISTRY else analysis, spec))
     record = functools.partial(_recorded_at, spec, run.options)
-    return Traced(graph, by_registry, unbacked_sizes.as_recorded(spec, graph), everywhere, record)
+    return TracedGraph(graph, by_registry, unbacked_sizes.as_recorded(spec, graph), everywhere, record)
 
 
 def _recorded_at(spec: Spec, options: Options, sizes: Mapping[str, int]) -> StepTrace:

@@ -18,7 +18,7 @@ import torch
 from calc.errors import PinnedSizeError, SpecError, TraceError
 from calc.experiment.precision import double_by_default
 from calc.graph.basis import Basis, basis_of
-from calc.graph.forward import Amount, Instruction, Leaf, Program, Ref, Value
+from calc.graph.forward import ComputedNumber, Instruction, Program, ProgramLeaf, Ref, Value
 from calc.options import Options
 from calc.platform.torch_private import FakeTensor, no_modes, torch_version
 from calc.spec import Sizes, Spec
@@ -42,7 +42,7 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
     def __init__(self, env: SizeEnv | None) -> None:
         super().__init__(Repeats(env), {})
         self.made: list[tuple[torch.Tensor, Value]] = []
-        self.leaves: list[Leaf] = []
+        self.leaves: list[ProgramLeaf] = []
         self.instructions: list[Instruction] = []
         self._of: dict[int, int] = {}
         self.written_by_hand = ""
@@ -105,7 +105,7 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
         index = self._of.get(id(tensor))
         if index is None:
             index = self.note(tensor)
-            self.leaves.append(Leaf(index, role, name, None, below))
+            self.leaves.append(ProgramLeaf(index, role, name, None, below))
         return index
 
     def literal(self, tensor: torch.Tensor, constant: torch.Tensor | None) -> int:
@@ -120,7 +120,7 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
         with no_modes():
             data = constant.detach().to(torch.float64 if constant.is_floating_point() else torch.int64).tolist()
         index = self.note(tensor)
-        self.leaves.append(Leaf(index, "literal", "", data))
+        self.leaves.append(ProgramLeaf(index, "literal", "", data))
         return index
 
     def _record(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
@@ -150,14 +150,14 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
             return self._number(value)
         if isinstance(value, torch.SymInt):
             size = self.size(value)
-            return size if isinstance(size, int) else Amount(size)
+            return size if isinstance(size, int) else ComputedNumber(size)
         if isinstance(value, torch.SymFloat) and self.repeats.env is not None:
-            return Amount(number_text(value.node.expr, self.repeats.env.names))
+            return ComputedNumber(number_text(value.node.expr, self.repeats.env.names))
         if isinstance(value, list | tuple):
             return tuple(self._argument(v) for v in value)
         return str(value).removeprefix("torch.")
 
-    def _number(self, value: float) -> float | Amount:
+    def _number(self, value: float) -> float | ComputedNumber:
         """A number that torch computed from sizes comes as what it is at the hints; the question about it says what it is made of."""
         env = self.repeats.env
         if env is None:
@@ -167,7 +167,7 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
                 text = number_text(expr, env.names)
                 for power, made in _made_of(float(answer)):
                     if made == value:
-                        return Amount(text if power == "1" else f"({text})**({power})")
+                        return ComputedNumber(text if power == "1" else f"({text})**({power})")
         return value
 
 

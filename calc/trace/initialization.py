@@ -44,7 +44,7 @@ def drawn(spec: Spec, sizes: Mapping[str, int]) -> tuple[dict[str, Drawn], dict[
 
 
 def _built(spec: Spec, n: Sizes, mode: AbstractContextManager[Any]) -> tuple[dict[str, Drawn], dict[str, Drawn]]:
-    watch = _Watch()
+    watch = _LawWatch()
     with torch.random.fork_rng(devices=[]), _truncated_told(watch), own_results(), mode, watch:
         torch.manual_seed(0)
         module, inputs = spec.build(n), spec.inputs(n)
@@ -52,7 +52,7 @@ def _built(spec: Spec, n: Sizes, mode: AbstractContextManager[Any]) -> tuple[dic
     return {name: watch.of(p) for name, p in module.named_parameters()}, {name: watch.of(t) for name, t in tensors.items()}
 
 
-class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
+class _LawWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
     """Remembers, for each storage, the law of its elements. Storages are held, so that no address comes twice."""
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ _MADE: dict[str, Callable[[Any, Mapping[str, Any]], Law]] = {
 
 
 @contextmanager
-def _truncated_told(watch: _Watch) -> Iterator[None]:
+def _truncated_told(watch: _LawWatch) -> Iterator[None]:
     """``trunc_normal_`` tells its law instead of drawing: which numbers come out is of no interest here."""
     real = torch.nn.init._no_grad_trunc_normal_
 

@@ -31,13 +31,13 @@ class ModulePath:
         """Whether a module of the model is running."""
         return bool(self._stack)
 
-    def watch(self, module: nn.Module) -> _Watch:
+    def watch(self, module: nn.Module) -> _PathWatch:
         """Context in which forwards of ``module`` and its parts move the path. A shared part keeps its first name."""
         for name, part in module.named_modules():
             self._names.setdefault(id(part), name or TOP)
             if getattr(part.forward, "runs_again", False):
                 self._again.append(name)
-        return _Watch(self)
+        return _PathWatch(self)
 
     def run_again(self, site: str) -> str:
         """The part around ``site`` that the backward runs again, where the option of checkpointing chose one: its own operators run
@@ -61,7 +61,7 @@ class ModulePath:
         self._stack.pop()
 
 
-class _Watch:
+class _PathWatch:
     def __init__(self, path: ModulePath) -> None:
         self._path = path
         self._handles: list[Any] = []

@@ -110,7 +110,7 @@ def record_step(spec: Spec, at: StepSizes, options: Options, rewrites: bool = Tr
         taken_by_strides(recorder.shown) if rewrites else contextlib.nullcontext(),
         by_symbols(),
     ):
-        run = _Run(spec, sizes, recorder, options)
+        run = _StepRun(spec, sizes, recorder, options)
         with run.reading(certifying=env is None):
             record = run.record(fixed)
     if recorder.rewrites and not rewrites:
@@ -182,7 +182,7 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-class _Run:
+class _StepRun:
     """One run: the module, its optimizer and its inputs, driven through two steps under the recorder."""
 
     def __init__(self, spec: Spec, sizes: Sizes, recorder: Recorder, options: Options) -> None:

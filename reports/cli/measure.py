@@ -69,14 +69,14 @@ def _asked(device: str, repeat: int, seconds: float, warm_up: int, peak: str | N
     """What to measure, refused before anything runs where it cannot be."""
     from calc.hardware.benchmark import How, Repeat
     from calc.hardware.calibration import read
-    from calc.performance.measuring import Asked
+    from calc.performance.measuring import MeasuringOptions
 
     if device == "cpu" and (words["tf32"] or words["fit"]):
         raise click.UsageError(f"--{'tf32' if words['tf32'] else 'fit'} is of CUDA devices, and not of {device}: leave it out")
     require_gpu(words["gpu"], device)
     calibration = None if words["calibrated"] is None else read(Path(words["calibrated"]))
     how = How(Repeat(warm_up, repeat, seconds, max(repeat, 1000)), tf32=words["tf32"], compiled=words["compiled"])
-    return Asked(device, repeat, words["fit"], rate_of(peak), words["gpu"], calibration, how)
+    return MeasuringOptions(device, repeat, words["fit"], rate_of(peak), words["gpu"], calibration, how)
 
 
 def _foreach(context: click.Context, words: dict[str, Any]) -> None:

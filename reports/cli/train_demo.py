@@ -43,7 +43,7 @@ def train_demo(
 
     Accounted steps run under instruments, which slow them down; the others are timed.
     """
-    from calc.performance.training_run import KIND, Wanted, demonstrate, prepared
+    from calc.performance.training_run import KIND, TrainingRequest, demonstrate, prepared
     from reports.jobs import job
     from reports.jobs.request import sizes_from
     from reports.views import training_run
@@ -54,7 +54,7 @@ def train_demo(
     here, absent = device_here(device)
     require_gpu(gpu, here)
     folder = None if output is None else Path(output)
-    wanted = Wanted(model, sizes_from(sizes), steps, every, folder, save_every, resume, here, rate_of(peak), gpu)
+    wanted = TrainingRequest(model, sizes_from(sizes), steps, every, folder, save_every, resume, here, rate_of(peak), gpu)
     if absent:
         return unmeasured(KIND, absent, as_json, strict)
     with talk() as say:

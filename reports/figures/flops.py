@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from calc.derive.scaling import Part, Split
+from calc.derive.scaling import FlopsByPart, Part
 from calc.units import Unit
 from reports.figures.scales import Logarithmic, short_power, whole_powers
 from reports.figures.shapes import WHOLE, Curve, Figure, Key, Label, SvgLine, apart, letter, percent
@@ -23,7 +23,7 @@ _SITES = 3  # named in the finding
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def flops(split: Split) -> Figure:
+def flops(split: FlopsByPart) -> Figure:
     """The figure of a step's parts, or why there is none."""
     title = f"FLOPs by part against {split.dim}" if split.dim else "FLOPs by part"
     if not split.points:
@@ -64,7 +64,7 @@ def _power(dim: str, power: int) -> str:
 # -- words ---------------------------------------------------------------------------------------------------------------
 
 
-def finding(split: Split) -> str:
+def finding(split: FlopsByPart) -> str:
     """The shares here, where the highest power overtakes the others, and what moves along."""
     here, highest = split.at_hand, split.parts[0]
     shares = ", ".join(f"{part_name(p, split.dim)} {numbers.percent(Fraction(here.values.get(p, 0), here.total))}" for p in split.parts)
@@ -80,7 +80,7 @@ def finding(split: Split) -> str:
     return words
 
 
-def _overtaking(split: Split, highest: int) -> str:
+def _overtaking(split: FlopsByPart, highest: int) -> str:
     name = part_name(highest, split.dim)
     if highest < 2:
         return f"No product grows faster than {split.dim}."
@@ -108,14 +108,14 @@ def _sized(dim: str, size: int) -> str:
     return f"{dim}{NBSP}={NBSP}{numbers.integer(size)}"
 
 
-def _key(number: int, part: Part, split: Split) -> Key:
+def _key(number: int, part: Part, split: FlopsByPart) -> Key:
     here = split.at_hand
     value = here.values.get(part, 0)
     written, share = numbers.amount(value, Unit.FLOP).headline, numbers.percent(Fraction(value, here.total))
     return Key(letter(number), _css(number, part), part_name(part, split.dim), written, share, line=True)
 
 
-def _rows(split: Split) -> Iterator[tuple[str, ...]]:
+def _rows(split: FlopsByPart) -> Iterator[tuple[str, ...]]:
     for point in split.points:
         note = "here" if point.size == split.here else "overtakes" if point.size == split.crossover else ""
         head = f"{numbers.integer(point.size)}{f' ({note})' if note else ''}"
@@ -137,7 +137,7 @@ def _down(y: Logarithmic, value: float, below: int = 0) -> str:
     return str(_TOP + round((1 - y.at(value)) * _PLOT) + below)
 
 
-def _path(split: Split, part: Part, x: Logarithmic, y: Logarithmic) -> str:
+def _path(split: FlopsByPart, part: Part, x: Logarithmic, y: Logarithmic) -> str:
     """Through the points at which there is anything; a logarithm has no place for none."""
     path, pen = "", "M"
     for point in split.points:
@@ -148,23 +148,23 @@ def _path(split: Split, part: Part, x: Logarithmic, y: Logarithmic) -> str:
     return path
 
 
-def _marked(split: Split) -> Iterator[tuple[int, str, int]]:
+def _marked(split: FlopsByPart) -> Iterator[tuple[int, str, int]]:
     yield split.here, f"here, {_sized(split.dim, split.here)}", _ROWS[0]
     if split.crossover is not None and split.crossover != split.here:
         yield split.crossover, f"overtakes, {_sized(split.dim, split.crossover)}", _ROWS[1]
 
 
-def _uprights(split: Split, x: Logarithmic) -> Iterator[SvgLine]:
+def _uprights(split: FlopsByPart, x: Logarithmic) -> Iterator[SvgLine]:
     for size, _, row in _marked(split):
         yield SvgLine("border", _across(x, size), str(row - 8), _across(x, size), str(_TOP + _PLOT))
 
 
-def _marks(split: Split, x: Logarithmic) -> Iterator[Label]:
+def _marks(split: FlopsByPart, x: Logarithmic) -> Iterator[Label]:
     for size, words, row in _marked(split):
         yield Label(f"{NBSP}{words}{NBSP}", _across(x, size), str(row), "start" if x.at(size) < Fraction(1, 2) else "end")
 
 
-def _letters(split: Split, y: Logarithmic) -> Iterator[Label]:
+def _letters(split: FlopsByPart, y: Logarithmic) -> Iterator[Label]:
     """At the right end of each curve, so that it is known without its colour."""
     last = split.points[-1].values
     places = [(float((1 - y.at(last[part])) * _PLOT), i) for i, part in enumerate(split.parts) if last.get(part, 0) > 0]
@@ -172,7 +172,7 @@ def _letters(split: Split, y: Logarithmic) -> Iterator[Label]:
         yield Label(letter(number), "100%", str(_TOP + round(height) + 4), "end")
 
 
-def _ticks(split: Split, x: Logarithmic) -> Iterator[Label]:
+def _ticks(split: FlopsByPart, x: Logarithmic) -> Iterator[Label]:
     """Doublings of the size at hand, a few of them."""
     sizes = [point.size for point in split.points if point.size != split.crossover or point.size == split.here]
     step = -(-(len(sizes) - 1) // _TICKS)

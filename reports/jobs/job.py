@@ -23,7 +23,7 @@ from calc.hardware.accelerators import Accelerator, accelerator
 from calc.memory.inference import Inference
 from calc.memory.saving import Saving
 from calc.options import Options
-from calc.performance.measuring import Asked, Measured
+from calc.performance.measuring import Measured, MeasuringOptions
 from calc.performance.records import Evidence, evidence_for, recorded
 from calc.pipeline import pipeline
 from calc.platform import files
@@ -216,12 +216,12 @@ def _roof(request: Request, named: Accelerator | None, progress: Progress) -> Fi
     """The step under the device's rates; where they cannot bound it, why."""
     if named is None:
         return UNNAMED
-    from calc.performance.roofline import Ceiling
+    from calc.performance.roofline import RooflineCeiling
     from reports.figures.roofline import figure
     from reports.jobs import roofline
 
     try:
-        return figure(roofline.compute(request, Ceiling(named), progress))
+        return figure(roofline.compute(request, RooflineCeiling(named), progress))
     except NapkinError as error:
         return replace(UNNAMED, absent=str(error))
 
@@ -298,7 +298,7 @@ def no_cuda() -> str:
     return absent()
 
 
-def measure(request: Request, asked: Asked, command: str) -> Measured:
+def measure(request: Request, asked: MeasuringOptions, command: str) -> Measured:
     """Real steps of a model, timed; on a CUDA device their memory as well. ``command`` is kept with the measurement."""
     from calc.performance.measuring import measured
 

@@ -12,7 +12,7 @@ import calc
 from calc.errors import BadInputError
 from calc.hardware.accelerators import accelerator
 from calc.performance import step_operators
-from calc.performance.roofline import LAUNCH_SECONDS, Ceiling, roofline
+from calc.performance.roofline import LAUNCH_SECONDS, RooflineCeiling, roofline
 from calc.performance.step_operators import StepWork
 from reports.figures.roofline_bounds import RooflinePair
 from reports.jobs.request import Request
@@ -23,12 +23,12 @@ from reports.writers.render import Look
 _SECONDS = re.compile(r"[0-9.]{1,20}(e-?[0-9]{1,2})?")
 
 
-def ceiling(gpu: str, file: str | None, dtype: str | None, launch: str | None) -> Ceiling:
+def ceiling(gpu: str, file: str | None, dtype: str | None, launch: str | None) -> RooflineCeiling:
     """What a device does at most; unusable words are refused."""
     device = accelerator(gpu, file)
     if dtype is not None:
         device.peak(dtype)
-    return Ceiling(device, LAUNCH_SECONDS if launch is None else _launch(launch), dtype)
+    return RooflineCeiling(device, LAUNCH_SECONDS if launch is None else _launch(launch), dtype)
 
 
 def _launch(text: str) -> Fraction:
@@ -41,7 +41,7 @@ def _launch(text: str) -> Fraction:
     return seconds
 
 
-def compute(request: Request, ceiling: Ceiling, progress: Callable[[str], None]) -> RooflinePair:
+def compute(request: Request, ceiling: RooflineCeiling, progress: Callable[[str], None]) -> RooflinePair:
     """The roofline of a request's step, eager and fused."""
     found = step_work(request, progress)
     both = (roofline(found.works, ceiling, fused=fused) for fused in (False, True))

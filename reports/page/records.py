@@ -7,7 +7,7 @@ from typing import Any
 from calc.derive.result import Derivation
 from calc.derive.to_json import number
 from calc.performance.mfu import work_of
-from calc.performance.records import VARIABLE, Evidence, Record, RecordedRun
+from calc.performance.records import VARIABLE, Evidence, MeasurementRecord, RecordedRun
 from calc.units import Unit
 from reports.page.model import RecordedRow, RecordedRuns
 from reports.page.parts import sizes_text
@@ -29,7 +29,7 @@ def recorded(derivation: Derivation, evidence: Evidence | None) -> RecordedRuns:
     return RecordedRuns(rows, "" if rows else _NONE, tuple(shown))
 
 
-def _row(record: Record, run: RecordedRun, flops: int | None) -> RecordedRow:
+def _row(record: MeasurementRecord, run: RecordedRun, flops: int | None) -> RecordedRow:
     low, high = run.whole.quartiles
     return RecordedRow(
         machine=_machine(record),
@@ -45,12 +45,12 @@ def _row(record: Record, run: RecordedRun, flops: int | None) -> RecordedRow:
     )
 
 
-def _machine(record: Record) -> str:
+def _machine(record: MeasurementRecord) -> str:
     driver = f", driver {record.driver}" if record.driver else ""
     return f"{record.device}{driver}, torch {record.versions.get('torch', 'unknown')}"
 
 
-def _how(record: Record, run: RecordedRun) -> str:
+def _how(record: MeasurementRecord, run: RecordedRun) -> str:
     compiled = ", torch.compile" if run.compiled else ""
     return f"products in {run.dtype}{compiled}; {len(run.whole.nanoseconds)} repetitions by {record.clock}"
 
@@ -67,7 +67,7 @@ def _share(run: RecordedRun, flops: int | None) -> str:
     return f"MFU {percent(share)} of {rate(run.peak, 'FLOP')} in {run.dtype} ({run.peak_source})"
 
 
-def _other(record: Record, run: RecordedRun) -> str:
+def _other(record: MeasurementRecord, run: RecordedRun) -> str:
     options = ", ".join(f"{name} {value}" for name, value in record.options.items())
     how = ", torch.compile" if run.compiled else ""
     return f"{sizes_text(run.sizes)}; {options}, products in {run.dtype}{how}; {record.device}, {record.date:%Y-%m-%d}"

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from calc.performance.roofline import Row, Sums
+from calc.performance.roofline import RooflineRow, Sums
 from reports.figures.roofline_bounds import RooflinePair, bounds, ceilings, finding, notes
 from reports.figures.scales import trimmed
 from reports.figures.shapes import Label
@@ -88,7 +88,7 @@ def page(rooflines: RooflinePair, today: datetime.date) -> RooflinePage:
     )
 
 
-def _description(rooflines: RooflinePair, drawn: Sequence[Row]) -> str:
+def _description(rooflines: RooflinePair, drawn: Sequence[RooflineRow]) -> str:
     device = rooflines.eager.ceiling.device.name
     words = f"{len(drawn)} kinds of operators by FLOP per byte and FLOP/s, both in logarithms, under the roof of {device}."
     longest = max(drawn, key=lambda row: row.total, default=None)
@@ -108,7 +108,7 @@ def _counts(eager: Sums, fused: Sums) -> tuple[str, ...]:
     return tuple(integer(n) for n in (eager.flops, eager.bytes, fused.bytes, eager.launches, fused.launches))
 
 
-def _operator(row: Row, total: Fraction) -> tuple[str, ...]:
+def _operator(row: RooflineRow, total: Fraction) -> tuple[str, ...]:
     intensity = "none" if row.intensity is None else significant(row.intensity)
     counts = (integer(row.times), integer(row.flops), integer(row.bytes), intensity)
     return (
@@ -144,7 +144,7 @@ def _axis(values: Sequence[float], start: float, end: float) -> _LogAxis:
     return _LogAxis(low, max(high, low + 1), start, end)
 
 
-def _plot(rooflines: RooflinePair, drawn: Sequence[Row]) -> RooflinePlot:
+def _plot(rooflines: RooflinePair, drawn: Sequence[RooflineRow]) -> RooflinePlot:
     at = rooflines.eager.ceiling
     roofs = [(name, float(at.device.peak(name)), float(at.ridge(name))) for name in rooflines.formats]
     reached = [row.flops / float(row.seconds) for row in drawn]
@@ -181,7 +181,7 @@ def _roof(name: str, peak: float, ridge: float, x: _LogAxis, y: _LogAxis) -> tup
     return " ".join(f"{x.at(a):.1f},{y.at(b):.1f}" for a, b in points), words
 
 
-def _dot(row: Row, reached: float, x: _LogAxis, y: _LogAxis, total: float) -> OperatorDot:
+def _dot(row: RooflineRow, reached: float, x: _LogAxis, y: _LogAxis, total: float) -> OperatorDot:
     radius = max(2.0, _LARGEST * math.sqrt(float(row.total) / total))
     words = f"{row.phase} {row.name} at {row.site or 'the top level'}: {row.bound}, {duration(row.total)}"
     return OperatorDot(f"{x.at(float(row.intensity or 1)):.1f}", f"{y.at(reached):.1f}", f"{radius:.1f}", f"bound-{row.bound}", words)
@@ -193,7 +193,7 @@ def _keys(rooflines: RooflinePair) -> Iterator[tuple[str, str, str]]:
         yield bound, f"bound-{bound}", percent(seconds / total.seconds) if total.seconds else "0"
 
 
-def _left_out(rooflines: RooflinePair, drawn: Sequence[Row]) -> str:
+def _left_out(rooflines: RooflinePair, drawn: Sequence[RooflineRow]) -> str:
     """Copies make no FLOP and have no place on a logarithmic axis; what takes next to no time would stretch it."""
     total = rooflines.eager.total.seconds
     rest = total - sum((row.total for row in drawn), start=Fraction(0))

@@ -8,7 +8,7 @@ from typing import Any
 
 from calc.derive import sensitivity
 from calc.derive.result import Derivation
-from calc.derive.rules_of_thumb import Comparison, Within
+from calc.derive.rules_of_thumb import Comparison, ValidRanges
 from calc.derive.sensitivity import Doubling
 from calc.symbolic import tree
 from reports.page.model import (
@@ -126,7 +126,7 @@ def _difference(difference: Any) -> DifferenceRow:
     )
 
 
-def _range(within: Within) -> RangeRow:
+def _range(within: ValidRanges) -> RangeRow:
     low, high = (numbers.integer(n) for n in within.searched)
     if within.ranges == (within.searched,):
         text = "everywhere"

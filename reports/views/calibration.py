@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from calc.hardware.accelerators import of_device
-from calc.hardware.calibration import COPY, OVERHEADS, PRODUCT, Calibration, Point
+from calc.hardware.calibration import COPY, OVERHEADS, PRODUCT, Calibration, CalibrationPoint
 from reports.typeset.escape import visible
 from reports.typeset.numbers import duration, rate
 from reports.writers.columns import columns
@@ -60,5 +60,5 @@ def _operators(found: Calibration, out: Console) -> None:
     out.print(Text(f"rates of {PRODUCT} and the like over all shapes, bandwidths of {COPY} and the like over all sizes", style="dim"))
 
 
-def _speed(point: Point) -> Fraction:
+def _speed(point: CalibrationPoint) -> Fraction:
     return point.rate if point.flops else point.bandwidth

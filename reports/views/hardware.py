@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from calc.derive.to_json import number
-from calc.hardware.accelerators import Accelerator, Peak, Price, available
+from calc.hardware.accelerators import Accelerator, PeakRate, Price, available
 from reports.typeset.numbers import significant
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _exact(value: Fraction) -> int | str | None:
     return number(value.numerator) if value.denominator == 1 else str(value)
 
 
-def _peak(found: Peak) -> dict[str, Any]:
+def _peak(found: PeakRate) -> dict[str, Any]:
     return {
         "dense": _exact(found.dense),
         "sparse": None if found.sparse is None else _exact(found.sparse),

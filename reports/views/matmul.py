@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from calc.performance.matmul import SMALLER, Products, Row
+from calc.performance.matmul import SMALLER, MatmulRow, Products
 from calc.units import Unit
 from reports.typeset.escape import visible
 from reports.typeset.numbers import amount, duration, percent, rate
@@ -30,7 +30,7 @@ def show(found: Products, default: bool, out: Console) -> None:
     out.print(Text(visible(f"timed by {found.clock}{''.join(f'; peaks: {source}' for source in sources)}"), style="dim"))
 
 
-def _cells(row: Row, flops: int) -> tuple[str, ...]:
+def _cells(row: MatmulRow, flops: int) -> tuple[str, ...]:
     peak = "unknown" if row.ceiling.rate is None else rate(row.ceiling.rate, "FLOP")
     if row.times is None:
         return ("not measured", "", "", "", peak, "")

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from calc.memory.device_memory import off
-from calc.performance.measuring import Expected, Measured, Run
+from calc.performance.measuring import Expected, Measured, MeasuredRun
 from reports.typeset.escape import visible
 from reports.typeset.numbers import duration, integer, percent, rate
 from reports.writers.columns import columns
@@ -39,7 +39,7 @@ def show(found: Measured, out: Console) -> None:
         out.print(Text(visible(line)))
 
 
-def _times(runs: Sequence[Run]) -> Table:
+def _times(runs: Sequence[MeasuredRun]) -> Table:
     """A row for each part of the step, at each size; the step itself comes last."""
     table = columns("Sizes", "Part", *((h, "right") for h in ("Median", "Middle half", "Repetitions", "Throughput")), "Of the peak")
     for run in runs:
@@ -59,12 +59,12 @@ def _times(runs: Sequence[Run]) -> Table:
     return table
 
 
-def _shares(run: Run) -> str:
+def _shares(run: MeasuredRun) -> str:
     found = [f"{name} {percent(share.value)}" for name, share in (("MFU", run.time.mfu), ("HFU", run.time.hfu)) if share is not None]
     return ", ".join(found) or "MFU unknown"
 
 
-def _notes(runs: Sequence[Run]) -> Iterator[str]:
+def _notes(runs: Sequence[MeasuredRun]) -> Iterator[str]:
     """What the shares are of, or why there are none; by what clock, and how the device was."""
     times = [run.time for run in runs]
     for dtype, peak, source in dict.fromkeys((t.ceiling.dtype, t.ceiling.rate, t.ceiling.source) for t in times if t.mfu is not None):
@@ -103,7 +103,7 @@ def _several(value: object) -> str:
     return f"{value:g}" if isinstance(value, float | int) else "unknown"
 
 
-def _sites(run: Run) -> Table:
+def _sites(run: MeasuredRun) -> Table:
     """The modules that take longest; layers that are called alike count together."""
     sums: dict[str, list[int]] = {}
     for site in run.time.measured.module_times:
@@ -122,7 +122,7 @@ def _sites(run: Run) -> Table:
     return table
 
 
-def _memory(runs: Sequence[Run]) -> Table:
+def _memory(runs: Sequence[MeasuredRun]) -> Table:
     """The allocator's peaks beside what was predicted, with the distance in per cent."""
     table = columns("Sizes", *((head, "right") for head in ("Live", "Predicted", "Measured", "Off", "Reserved", "First step")))
     for memory, sizes in ((run.memory, run.sizes) for run in runs if run.memory is not None):

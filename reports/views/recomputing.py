@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from calc.memory.recomputing import CHOICES, Choice, Comparison, compared
+from calc.memory.recomputing import CHOICES, CheckpointingChoice, CheckpointingComparison, compared
 from calc.units import Unit
 from reports.jobs import job
 from reports.typeset.escape import visible
@@ -17,12 +17,12 @@ from reports.typeset.numbers import amount, integer
 Progress = Callable[[str], None]
 
 
-def compare(request: job.Request, limit: int | None, progress: Progress) -> Comparison:
+def compare(request: job.Request, limit: int | None, progress: Progress) -> CheckpointingComparison:
     """Every choice for the step of ``request``; a model may lack the parts that one of them is about."""
     return compared(*job.derive_each(request, "checkpointing", CHOICES, progress), limit)
 
 
-def show(found: Comparison, out: Console) -> None:
+def show(found: CheckpointingComparison, out: Console) -> None:
     """A row for each choice, then what is saved and repeated in closed form."""
     sizes = ", ".join(f"{name} = {value:,}" for name, value in found.sizes.items())
     out.print(Text.assemble((visible(found.model), "bold"), f": {visible(sizes)}"))
@@ -41,7 +41,7 @@ def show(found: Comparison, out: Console) -> None:
         out.print(Text.assemble((visible(said), "bold"), f" under {limit}"))
 
 
-def _table(found: Comparison) -> Table:
+def _table(found: CheckpointingComparison) -> Table:
     limited = found.limit is not None
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False)
     table.add_column("Checkpointing")
@@ -56,5 +56,5 @@ def _table(found: Comparison) -> Table:
     return table
 
 
-def _fits(choice: Choice) -> str:
+def _fits(choice: CheckpointingChoice) -> str:
     return "yes" if choice.fits else "no"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from calc.derive.operators import Operators, Work
 from calc.derive.to_json import number
-from calc.performance.roofline import LAUNCH_SECONDS, LAUNCH_SOURCE, Roofline, Row, Sums
+from calc.performance.roofline import LAUNCH_SECONDS, LAUNCH_SOURCE, Roofline, RooflineRow, Sums
 from reports.figures.roofline_bounds import RooflinePair, bounds, ceilings, finding, notes
 from reports.typeset.escape import visible
 from reports.typeset.numbers import duration, percent, significant
@@ -74,7 +74,7 @@ def _sums(found: Sums) -> dict[str, Any]:
     }
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: RooflineRow) -> dict[str, Any]:
     return {
         "phase": row.phase,
         "site": row.site,

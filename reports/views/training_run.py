@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from calc.performance.training_run import Progress, Run
+from calc.performance.training_run import Progress, TrainingRun
 from reports.typeset.escape import visible
 from reports.typeset.numbers import duration, integer, percent, rate
 from reports.writers.columns import columns
@@ -55,7 +55,7 @@ def _wrong(at: Progress) -> bool:
     return at.verdict is not None and bool(at.verdict.wrong or at.verdict.account.because)
 
 
-def show(found: Run, out: Console) -> None:
+def show(found: TrainingRun, out: Console) -> None:
     """The loss, what accounted steps took beside what was derived, and throughput."""
     first, last = found.fell
     sizes = ", ".join(f"{name}={value}" for name, value in found.sizes.items())
@@ -78,7 +78,7 @@ def show(found: Run, out: Console) -> None:
         out.print(Text(visible(f"MFU is unknown, because {found.ceiling.because}"), style="dim"))
 
 
-def _accounts(found: Run, out: Console) -> None:
+def _accounts(found: TrainingRun, out: Console) -> None:
     """Derived beside measured. All steps that agree are one row."""
     if not found.verdicts:
         out.print(Text("no step of this run was accounted for: give a smaller --every", style="dim"))

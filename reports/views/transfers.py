@@ -7,7 +7,7 @@ from fractions import Fraction
 from rich.console import Console
 from rich.text import Text
 
-from calc.hardware.times import Times
+from calc.hardware.times import Timings
 from calc.performance.transfers import Transfers, bandwidth, batch_bytes, beside, copy_time
 from calc.symbolic.worked import Reckoning
 from calc.units import Unit
@@ -40,7 +40,7 @@ def show(found: Transfers, batch: int, length: int, out: Console) -> None:
         _both(found.beside.beside, expected["o"], "at the same time", out)
 
 
-def _both(measured: Times, expected: Fraction, words: str, out: Console) -> None:
+def _both(measured: Timings, expected: Fraction, words: str, out: Console) -> None:
     out.print(Text(f"  {words}: measured {duration(measured.seconds)}, {times(measured.seconds / expected)} of the expression"))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from calc.derive import sensitivity
 from calc.derive.result import Derivation, Quantity
-from calc.derive.scaling import Split, by_power
+from calc.derive.scaling import FlopsByPart, by_power
 from calc.dimensions import Dim, resolve
 from calc.graph.step import TracedDim
 from calc.pipeline.precomputed import stored
@@ -57,7 +57,7 @@ def dim(name: str, value: int, **how: Any) -> TracedDim:
     return TracedDim(name, name, value, **how)
 
 
-def agree(split: Split, derivation: Derivation) -> None:
+def agree(split: FlopsByPart, derivation: Derivation) -> None:
     """Every point's parts add up to what the derivation gives there."""
     for point in split.points:
         sizes = {split.dim: point.size, **{limit: max(point.size, derivation.sizes[limit]) for limit in split.raised}}

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from calc.errors import NapkinError
-from calc.memory.device_memory import Predicted, predicted
-from calc.performance.mfu import Work, work_from
+from calc.memory.device_memory import PredictedMemory, predicted
+from calc.performance.mfu import MatmulFlops, work_from
 from tests.gpu.plan import Step, named, options_of
 
 _POLL = 0.2  # seconds
@@ -26,9 +26,9 @@ HOPPER = (9, 0)  # compute capability whose workspaces a prediction of memory ad
 class Derived:
     """What is known of a step without running it: FLOPs, operators (which predict its time), the allocator's peaks."""
 
-    work: Work
+    work: MatmulFlops
     operators: tuple[Any, ...] | None
-    memory: Predicted | None
+    memory: PredictedMemory | None
     because: str = ""
 
 
@@ -107,7 +107,7 @@ def _derived(step: Step) -> Derived:
         work = work_from(lambda: derivation)
     except Exception as error:  # whatever it is, the step is measured all the same
         because = _line(error)
-        return Derived(Work(None, None, because), None, None, because)
+        return Derived(MatmulFlops(None, None, because), None, None, because)
     operators, memory, because = None, None, ""
     try:
         operators = tuple(step_work(spec, sizes, options=options).works)

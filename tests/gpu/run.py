@@ -21,8 +21,8 @@ from calc.hardware import calibration as calibrations
 from calc.hardware.benchmark import How, Repeat
 from calc.memory.device_memory import on_device
 from calc.performance import matmul, transfers
-from calc.performance.measuring import Asked, Expected, absent, document, measured
-from calc.performance.mfu import Work
+from calc.performance.measuring import Expected, MeasuringOptions, absent, document, measured
+from calc.performance.mfu import MatmulFlops
 from calc.performance.prediction import predict
 from reports.jobs.job import json_text, write_all
 from tests.gpu.derived import Derived, derived, end_with_parent
@@ -113,7 +113,7 @@ def _times(session: Session, task: Task) -> None:
     model, form = session.plan.model(task.model), FORMATS[task.form]
     compiled = task.part == "compiled"
     sizes = model.sizes[-1:] if compiled else model.sizes
-    asked = Asked(
+    asked = MeasuringOptions(
         session.device,
         memory=0,
         how=How(session.plan.steps, tf32=form.tf32, compiled=compiled, sites=False),
@@ -134,8 +134,8 @@ def _derived(session: Session, model: Model, sizes: Mapping[str, int], recipe: s
     return derived(session.work, step, wait)
 
 
-def _work(found: Derived | None) -> Work:
-    return Work(None, None, "not derived when the step was timed") if found is None else found.work
+def _work(found: Derived | None) -> MatmulFlops:
+    return MatmulFlops(None, None, "not derived when the step was timed") if found is None else found.work
 
 
 def _memory(session: Session, task: Task) -> None:
@@ -147,7 +147,7 @@ def _memory(session: Session, task: Task) -> None:
     if lacking:
         raise RuntimeError(f"the memory of {model.name} in {recipe} is not predicted: {lacking}")
     capability = _capability(session.device)
-    asked = Asked(
+    asked = MeasuringOptions(
         session.device,
         fit=largest,
         how=How(_READ, sites=False),

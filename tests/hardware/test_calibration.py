@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from calc.derive.operators import Work
 from calc.errors import BadInputError
-from calc.hardware.calibration import COPY, Point, read
+from calc.hardware.calibration import COPY, CalibrationPoint, read
 from calc.performance.prediction import predict
 from calc.rules.registry import Operator, View
 from tests.performance.calibrated import GIGA, MACHINE, RATE, made
@@ -58,7 +58,7 @@ def _pointwise() -> Work:
 
 def test_the_median_is_of_one_call() -> None:
     """10, 20 and 90 ns for two calls: 10 ns; the quartiles 15 and 55 lie 40 / 20 of the median apart."""
-    point = Point(COPY, "float32", {"bytes": 100}, 0, 100, 2, (90, 10, 20))
+    point = CalibrationPoint(COPY, "float32", {"bytes": 100}, 0, 100, 2, (90, 10, 20))
 
     assert (Fraction(10, GIGA), Fraction(2)) == (point.seconds, point.spread)
     assert 10 * GIGA == point.bandwidth

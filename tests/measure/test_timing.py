@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from calc.errors import BadInputError, MeasurementError
 from calc.measure import timing
-from calc.measure.timing import EventWatch, HostWatch, Repeat, Times, time_of, timed, watch_of
+from calc.measure.timing import EventWatch, HostWatch, Repeat, Timings, time_of, timed, watch_of
 
 FINE = Repeat(warm_up=2, count=3, seconds=0)
 
@@ -158,19 +158,19 @@ def test_calls_that_were_slow_only_at_first_are_made_more_often(clock: Clock) ->
 
 def test_median_and_quartiles_of_counted_numbers() -> None:
     """Of 10, 20, 30, 40 the median is 25; quartiles lie 3/4 of a place in from the ends: 10 + 3/4 · 10 and 30 + 1/4 · 10."""
-    found = Times((40, 10, 30, 20))
+    found = Timings((40, 10, 30, 20))
 
     assert (25, (Fraction(35, 2), Fraction(65, 2))) == (found.median, found.quartiles)
     assert (10, 40) == (found.least, found.most)
-    assert (7, (7, 7)) == (Times((7,)).median, Times((7,)).quartiles)
-    assert Fraction(25, 5) == Times((40, 10, 30, 20), calls=5).median
+    assert (7, (7, 7)) == (Timings((7,)).median, Timings((7,)).quartiles)
+    assert Fraction(25, 5) == Timings((40, 10, 30, 20), calls=5).median
 
 
 @given(st.lists(st.integers(1, 10**12), min_size=1, max_size=30))
 def test_statistics_are_those_of_numpy(nanoseconds: list[int]) -> None:
     """Its default definition of a quantile, in doubles."""
     numpy = pytest.importorskip("numpy")
-    found = Times(tuple(nanoseconds))
+    found = Timings(tuple(nanoseconds))
     low, high = found.quartiles
 
     assert numpy.quantile(nanoseconds, (0.25, 0.5, 0.75)) == pytest.approx([float(value) for value in (low, found.median, high)])

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save
 
 from calc.errors import BadInputError
-from calc.memory.containers import Container, Entry, safetensors, torch_save
+from calc.memory.containers import Container, FileTensor, safetensors, torch_save
 
 SHAPES: list[tuple[str, str, tuple[int, ...]]] = [
     ("blocks.0.weight", "float32", (3, 5)),
@@ -33,12 +33,12 @@ def test_a_file_of_safetensors_is_counted_to_the_byte() -> None:
         chosen = SHAPES[:count]
         tensors = {name: torch.zeros(shape, dtype=torch.float32).to(getattr(torch, dtype)) for name, dtype, shape in chosen}
 
-        assert len(save(tensors)) == safetensors(Entry(*each) for each in chosen).total
+        assert len(save(tensors)) == safetensors(FileTensor(*each) for each in chosen).total
 
 
 def test_metadata_is_part_of_the_header() -> None:
     """As transformers writes it: {"format": "pt"}."""
-    assert len(save({"a": torch.zeros(3)}, {"format": "pt"})) == safetensors([Entry("a", "float32", (3,))], {"format": "pt"}).total
+    assert len(save({"a": torch.zeros(3)}, {"format": "pt"})) == safetensors([FileTensor("a", "float32", (3,))], {"format": "pt"}).total
 
 
 def test_the_header_of_one_tensor_by_hand() -> None:
@@ -47,15 +47,15 @@ def test_the_header_of_one_tensor_by_hand() -> None:
 
     assert Container(
         "safetensors", 24, 8 + 64, f"8 bytes of length, {len(header)} of header for 1 tensors, 7 to a multiple of 8"
-    ) == safetensors([Entry("w", "float32", (2, 3))])
+    ) == safetensors([FileTensor("w", "float32", (2, 3))])
 
 
 def test_two_tensors_of_one_name_and_formats_it_does_not_have_are_refused() -> None:
     """A container that cannot be written has no size."""
     with pytest.raises(BadInputError, match=r"^two tensors of one file are called 'a': names must differ$"):
-        safetensors([Entry("a", "float32", (1,)), Entry("a", "float32", (2,))])
+        safetensors([FileTensor("a", "float32", (1,)), FileTensor("a", "float32", (2,))])
     with pytest.raises(BadInputError, match=r"^a: safetensors has no format for complex128$"):
-        safetensors([Entry("a", "complex128", (1,))])
+        safetensors([FileTensor("a", "complex128", (1,))])
 
 
 @pytest.mark.parametrize("sizes", [(), (1,), (16, 3, 0, 1000), tuple(range(1, 120))])

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import calc
 from calc.derive.result import Derivation
 from calc.errors import BadInputError
-from calc.memory.recomputing import Choice, Comparison, compared, document, largest
+from calc.memory.recomputing import CheckpointingChoice, CheckpointingComparison, compared, document, largest
 from reports import cli
 from reports.jobs import job
 from tests.models.test_checkpointing import _spec
@@ -22,7 +22,7 @@ def _derived(choice: str) -> Derivation:
     return calc.derive(_spec(), {"B": 64}, cache=False, optimizer="sgd", checkpointing=choice)
 
 
-def _compared(limit: int | None = None) -> Comparison:
+def _compared(limit: int | None = None) -> CheckpointingComparison:
     return compared({name: _derived(name) for name in ("block", "none")}, {"attention": "there is none"}, limit)
 
 
@@ -36,7 +36,7 @@ def test_each_choice_is_taken_from_its_own_peak_on() -> None:
 
     assert ("none", _peak("none"), None) == (none.checkpointing, none.taken_from, none.taken_below)
     assert ("block", _peak("block"), _peak("none")) == (block.checkpointing, block.taken_from, block.taken_below)
-    assert Choice("attention", refused="there is none") == refused
+    assert CheckpointingChoice("attention", refused="there is none") == refused
 
 
 @pytest.mark.parametrize(

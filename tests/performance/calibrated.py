@@ -20,7 +20,7 @@ from calc.hardware.calibration import (
     TOUCHED,
     VIEW,
     Calibration,
-    Point,
+    CalibrationPoint,
 )
 
 GIGA = 10**9
@@ -36,7 +36,7 @@ MACHINE: dict[str, Any] = {
 }
 
 
-def made(points: Iterator[Point] | None = None) -> Calibration:
+def made(points: Iterator[CalibrationPoint] | None = None) -> Calibration:
     """The machine, or one with other points."""
     return Calibration(MACHINE, "a made-up clock", tuple(_points() if points is None else points))
 
@@ -50,17 +50,17 @@ def added() -> dict[str, int]:
     }
 
 
-def product(what: str, flops: int, nanoseconds: tuple[int, ...] | None = None, dtype: str = "float32", **sizes: int) -> Point:
-    return Point(what, dtype, sizes, flops, 0, 1, nanoseconds or (flops // RATE,) * 3)
+def product(what: str, flops: int, nanoseconds: tuple[int, ...] | None = None, dtype: str = "float32", **sizes: int) -> CalibrationPoint:
+    return CalibrationPoint(what, dtype, sizes, flops, 0, 1, nanoseconds or (flops // RATE,) * 3)
 
 
-def by_bytes(what: str, nbytes: int, nanoseconds: tuple[int, ...] | None = None) -> Point:
-    return Point(what, "float32", {"bytes": nbytes}, 0, nbytes, 1, nanoseconds or (nbytes // BANDWIDTH,) * 3)
+def by_bytes(what: str, nbytes: int, nanoseconds: tuple[int, ...] | None = None) -> CalibrationPoint:
+    return CalibrationPoint(what, "float32", {"bytes": nbytes}, 0, nbytes, 1, nanoseconds or (nbytes // BANDWIDTH,) * 3)
 
 
-def _points() -> Iterator[Point]:
+def _points() -> Iterator[CalibrationPoint]:
     for what, nanoseconds in OVERHEAD.items():
-        yield Point(what, "float32", {}, 0, 0, 1, (nanoseconds,) * 3)
+        yield CalibrationPoint(what, "float32", {}, 0, 0, 1, (nanoseconds,) * 3)
     for m, k, n in itertools.product((10, 100, 1000), repeat=3):
         yield product(PRODUCT, 2 * m * k * n, m=m, k=k, n=n)
     for what, mask in itertools.product((ATTENTION, ATTENTION_BACKWARD), ("", CAUSAL)):

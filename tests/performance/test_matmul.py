@@ -15,9 +15,9 @@ from calc.hardware.accelerators import accelerator
 from calc.hardware.benchmark import Repeat
 from calc.measure import matrix_product
 from calc.measure.matrix_product import Shape, time_of_product
-from calc.measure.timing import Times
+from calc.measure.timing import Timings
 from calc.performance.matmul import LECTURE, products, row_of, sizes_for
-from calc.performance.mfu import Ceiling
+from calc.performance.mfu import DensePeak
 from reports import cli
 
 ONCE = Repeat(warm_up=1, count=2, seconds=0)
@@ -39,9 +39,9 @@ def test_the_lecture_s_product_has_8_8_tera_flop() -> None:
 
 def test_the_share_is_of_the_peak_of_the_format() -> None:
     """The product in 0.12506 s is 70.335 TFLOP/s: 0.988 of an RTX 3090's 71.2 in bf16. Over the 35.58 of fp32 it is refused."""
-    card, flops, times = accelerator("rtx3090"), Shape(*LECTURE).flops, Times((125_060_000,))
-    right = row_of("bf16", times, flops, Ceiling("bf16", card.peak("bf16"), card.source, card))
-    wrong = row_of("fp32", times, flops, Ceiling("fp32", card.peak("fp32"), card.source, card))
+    card, flops, times = accelerator("rtx3090"), Shape(*LECTURE).flops, Timings((125_060_000,))
+    right = row_of("bf16", times, flops, DensePeak("bf16", card.peak("bf16"), card.source, card))
+    wrong = row_of("fp32", times, flops, DensePeak("fp32", card.peak("fp32"), card.source, card))
 
     assert right.share is not None
     assert Fraction(flops * 10**9, 125_060_000) / card.peak("bf16") == right.share.value

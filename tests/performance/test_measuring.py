@@ -22,7 +22,7 @@ from calc.measure import training as training_
 from calc.memory import device_memory
 from calc.options import Options
 from calc.performance import measuring
-from calc.performance.measuring import Asked
+from calc.performance.measuring import MeasuringOptions
 from reports import cli
 
 FITTING = 40
@@ -78,7 +78,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_measurement_holds_every_repetition_beside_its_prediction() -> None:
     """At each of the sizes; the first step is read where the module is new."""
     cases = ({"B": 7, "d": 11, "f": 13}, {"B": 17, "d": 11, "f": 13})
-    asked = Asked("cuda", memory=2, how=QUICK, gpu="h100-sxm")
+    asked = MeasuringOptions("cuda", memory=2, how=QUICK, gpu="h100-sxm")
     found = measuring.measured(calc.load("mlp"), cases, Options(implementation="foreach"), asked)
     made = measuring.document(found)
 
@@ -101,7 +101,7 @@ def test_a_measurement_holds_every_repetition_beside_its_prediction() -> None:
 def test_the_boundary_is_found_from_the_prediction_and_shown_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """40 fit and 41 do not, whatever was predicted."""
     monkeypatch.setattr(measuring, "largest_expected", lambda *_: 35)
-    asked = Asked("cuda", memory=1, fit=True, how=QUICK)
+    asked = MeasuringOptions("cuda", memory=1, fit=True, how=QUICK)
     found = measuring.measured(calc.load("mlp"), ({"B": 7, "d": 11, "f": 13},), Options(), asked)
 
     assert found.fits is not None
@@ -163,7 +163,7 @@ def test_without_a_device_nothing_is_measured_and_nothing_is_written(tmp_path: P
 @pytest.mark.usefixtures("device")
 def test_a_run_that_has_enough_begins_no_further_size() -> None:
     """The first is timed in any case."""
-    asked = Asked("cuda", memory=0, how=QUICK, enough=lambda: True)
+    asked = MeasuringOptions("cuda", memory=0, how=QUICK, enough=lambda: True)
     cases = ({"B": 7, "d": 11, "f": 13}, {"B": 17, "d": 11, "f": 13})
     found = measuring.measured(calc.load("mlp"), cases, Options(), asked)
 

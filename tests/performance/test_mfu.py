@@ -16,15 +16,15 @@ import calc
 from calc.errors import BadInputError, TraceError
 from calc.hardware.accelerators import accelerator
 from calc.hardware.benchmark import How, Repeat
-from calc.hardware.calibration import Calibration, Point
-from calc.hardware.times import Times
+from calc.hardware.calibration import Calibration, CalibrationPoint
+from calc.hardware.times import Timings
 from calc.measure.machine import machine
 from calc.measure.step_time import StepTime
 from calc.measure.timing import Timed
 from calc.options import Options
 from calc.performance import measuring
-from calc.performance.measuring import Asked, Expected
-from calc.performance.mfu import Ceiling, Throughput, Work, as_compiled, ceiling_of, throughput_of, timed_step, work_from, work_of
+from calc.performance.measuring import Expected, MeasuringOptions
+from calc.performance.mfu import DensePeak, MatmulFlops, Throughput, as_compiled, ceiling_of, throughput_of, timed_step, work_from, work_of
 from reports import cli
 
 TINY = ("-d", "B=7", "-d", "d=11", "-d", "f=13")
@@ -34,7 +34,7 @@ CPU = {"device": {"kind": "cpu", "name": "Some Processor"}}
 
 def measured(*milliseconds: int, product_format: str = "bf16") -> StepTime:
     """Repetitions of so many ms."""
-    times = Times(tuple(ms * 10**6 for ms in milliseconds))
+    times = Timings(tuple(ms * 10**6 for ms in milliseconds))
     return StepTime({"B": 2, "T": 5}, Timed(times, {}, "a clock", 1), product_format, False, ({}, {"because": {}}))
 
 
@@ -47,7 +47,7 @@ def derivation(mode: str = "train", **flops: int | None) -> Any:
 
 def test_mfu_is_model_flops_over_the_median_time_over_the_peak() -> None:
     """100 and 120 FLOP in 2 ms are 50 000 and 60 000 FLOP/s: a quarter and three tenths of 200 000. 10 tokens in 2 ms are 5000/s."""
-    found = timed_step(measured(1, 2, 9), Work(100, 120), Throughput(10, "tokens"), Ceiling("bf16", Fraction(200_000), "as asked"))
+    found = timed_step(measured(1, 2, 9), MatmulFlops(100, 120), Throughput(10, "tokens"), DensePeak("bf16", Fraction(200_000), "as asked"))
 
     assert found.mfu is not None
     assert found.hfu is not None
@@ -57,7 +57,7 @@ def test_mfu_is_model_flops_over_the_median_time_over_the_peak() -> None:
 
 def test_without_a_peak_the_shares_are_unknown_and_say_why() -> None:
     """Never 0; the throughput stands."""
-    found = timed_step(measured(2), Work(100, 120), Throughput(10, "tokens"), ceiling_of("fp32", CPU))
+    found = timed_step(measured(2), MatmulFlops(100, 120), Throughput(10, "tokens"), ceiling_of("fp32", CPU))
 
     assert {
         "mfu": None,
@@ -75,7 +75,7 @@ def test_a_share_above_one_is_refused_with_the_peak_that_would_explain_it() -> N
     assert (card, card.peak("fp32")) == (ceiling.device, ceiling.rate)
     said = r"^utilization 1\.98 is above 1: .* whose dense peak is 3\.558e\+13; the products ran in bf16 \("
     with pytest.raises(BadInputError, match=said):
-        timed_step(measured(125), Work(2 * 16384 * 32768 * 8192, None), Throughput(1, "products"), ceiling)
+        timed_step(measured(125), MatmulFlops(2 * 16384 * 32768 * 8192, None), Throughput(1, "products"), ceiling)
 
 
 def test_the_peak_is_that_of_the_format_used() -> None:
@@ -103,7 +103,7 @@ def test_a_calibration_s_highest_rate_is_a_peak_only_where_none_is_published() -
     assert ceiling_of("fp16", CPU, seen=seen).rate is None
 
 
-def _said(ceiling: Ceiling) -> tuple[Fraction | None, str]:
+def _said(ceiling: DensePeak) -> tuple[Fraction | None, str]:
     return ceiling.rate, ceiling.source
 
 
@@ -111,18 +111,18 @@ def test_model_flops_leave_out_what_runs_again_and_hardware_flops_hold_all_produ
     """Forward 100, backward 250 of which 50 repeat the forward, optimizer 7: 300 the model needs, 357 run."""
     found = derivation(forward_matmul=100, backward_matmul=250, backward_recompute=50, optimizer_matmul=7)
 
-    assert Work(300, 357) == work_of(found)
-    assert Work(300, None, "what torch.compile keeps and what it runs again is not recorded") == as_compiled(work_of(found))
-    assert Work(100, 100) == work_of(derivation("infer", forward_matmul=100))
-    assert Work(None, None, "nobody knows") == work_of(derivation("infer", forward_matmul=None))
-    assert Work(None, None, "flops.forward.matmul is unknown") == work_of(derivation("infer"))
+    assert MatmulFlops(300, 357) == work_of(found)
+    assert MatmulFlops(300, None, "what torch.compile keeps and what it runs again is not recorded") == as_compiled(work_of(found))
+    assert MatmulFlops(100, 100) == work_of(derivation("infer", forward_matmul=100))
+    assert MatmulFlops(None, None, "nobody knows") == work_of(derivation("infer", forward_matmul=None))
+    assert MatmulFlops(None, None, "flops.forward.matmul is unknown") == work_of(derivation("infer"))
 
 
 def test_a_step_that_is_not_derived_is_timed_all_the_same() -> None:
     def refused() -> Any:
         raise TraceError("it cannot be recorded")
 
-    assert Work(None, None, "the step is not derived: it cannot be recorded") == work_from(refused)
+    assert MatmulFlops(None, None, "the step is not derived: it cannot be recorded") == work_from(refused)
 
 
 def test_the_flops_are_those_of_the_derivation() -> None:
@@ -130,7 +130,7 @@ def test_the_flops_are_those_of_the_derivation() -> None:
     found = work_of(calc.derive(calc.load("mlp"), {"B": 7, "d": 11, "f": 13, "K": 19}))
     first, second = 2 * 7 * 11 * 13, 2 * 7 * 13 * 19
 
-    assert Work(2 * first + 3 * second, 2 * first + 3 * second) == found
+    assert MatmulFlops(2 * first + 3 * second, 2 * first + 3 * second) == found
 
 
 def test_a_step_gets_tokens_or_samples_done() -> None:
@@ -150,13 +150,15 @@ def test_a_prediction_stands_beside_the_measured_time_with_its_distance() -> Non
 def calibration(**changes: Any) -> Calibration:
     """Of this machine, with one product that did 3 FLOP in 1 ns."""
     facts = machine("cpu")
-    point = Point("aten.mm", "float32", {"m": 1}, 3, 12, 1, (1,))
+    point = CalibrationPoint("aten.mm", "float32", {"m": 1}, 3, 12, 1, (1,))
     return Calibration({**facts, "device": {**facts["device"], **changes}}, "a clock", (point,))
 
 
 def measured_with(calibration: Calibration, compiled: bool = False) -> Any:
     how = How(Repeat(1, 3, 0), sites=False, compiled=compiled)
-    return measuring.measured(calc.load("mlp"), ({"B": 7, "d": 11, "f": 13},), Options(), Asked(calibration=calibration, how=how))
+    return measuring.measured(
+        calc.load("mlp"), ({"B": 7, "d": 11, "f": 13},), Options(), MeasuringOptions(calibration=calibration, how=how)
+    )
 
 
 def test_a_calibration_of_this_machine_predicts_the_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from calc.hardware.times import Times
+from calc.hardware.times import Timings
 from calc.performance import records as evidence
 from calc.performance.records import EvidenceError, evidence_for, read
 from calc.platform import files
@@ -25,7 +25,7 @@ OPTIONS = {"optimizer": "adamw", "precision": "fp32", "attention": "fused", "mod
 
 
 def times(*nanoseconds: int) -> dict[str, Any]:
-    return Times(nanoseconds, warm_up=(9_000_000,)).to_json()
+    return Timings(nanoseconds, warm_up=(9_000_000,)).to_json()
 
 
 def record(**changes: Any) -> dict[str, Any]:

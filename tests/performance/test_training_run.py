@@ -20,17 +20,17 @@ from click.testing import CliRunner, Result
 from calc.errors import BadInputError, MeasurementError
 from calc.measure import demonstrations, train
 from calc.measure.kinds import tensors_in
-from calc.measure.train import Account
+from calc.measure.train import StepAccount
 from calc.performance import training_run
-from calc.performance.training_run import DEMOS, Wanted, demonstrate, expected_of, judged, prepared
+from calc.performance.training_run import DEMOS, TrainingRequest, demonstrate, expected_of, judged, prepared
 from reports import cli
 from reports.views.training_run import progress
 
 SMALL = ("--model", "linear", "-d", "D=7", "-d", "B=5", "--device", "cpu")
 
 
-def wanted(**changes: Any) -> Wanted:
-    return Wanted(**{"demo": "linear", "sizes": {"D": 7, "B": 5}, "steps": 8, "every": 4, **changes})
+def wanted(**changes: Any) -> TrainingRequest:
+    return TrainingRequest(**{"demo": "linear", "sizes": {"D": 7, "B": 5}, "steps": 8, "every": 4, **changes})
 
 
 @cache
@@ -39,7 +39,7 @@ def ready(width: int) -> training_run.Ready:
     return prepared(wanted(sizes={"D": width, "B": 5}))
 
 
-def run(width: int = 7, **changes: Any) -> training_run.Run:
+def run(width: int = 7, **changes: Any) -> training_run.TrainingRun:
     return demonstrate(replace(ready(width), wanted=wanted(**changes)))
 
 
@@ -62,7 +62,7 @@ def test_every_accounted_step_takes_what_was_derived_and_the_others_are_timed() 
 @pytest.mark.parametrize("name", [pytest.param("gpt", marks=pytest.mark.slow), "linear"])
 def test_the_loss_falls_and_the_accounts_agree_at_the_sizes_of_the_demonstration(name: str) -> None:
     """As the command runs it by default, but shorter."""
-    found = demonstrate(prepared(Wanted(name, steps=30, every=15)))
+    found = demonstrate(prepared(TrainingRequest(name, steps=30, every=15)))
     first, last = found.fell
 
     assert found.agrees
@@ -76,9 +76,9 @@ def test_a_planted_error_is_found_and_named() -> None:
     expected |= {"memory.peak": 100, "memory.peak.first_step": 90}
     flops = {"forward": 0, "backward": 1, "optimizer": 2}
 
-    assert {} == judged(2, Account(flops, 100), expected).wrong == judged(1, Account(flops, 90), expected).wrong
-    assert {"memory.peak": (100, 90)} == judged(2, Account(flops, 90), expected).wrong
-    assert {"flops.backward.matmul": (1, 7)} == judged(2, Account({**flops, "backward": 7}, 100), expected).wrong
+    assert {} == judged(2, StepAccount(flops, 100), expected).wrong == judged(1, StepAccount(flops, 90), expected).wrong
+    assert {"memory.peak": (100, 90)} == judged(2, StepAccount(flops, 90), expected).wrong
+    assert {"flops.backward.matmul": (1, 7)} == judged(2, StepAccount({**flops, "backward": 7}, 100), expected).wrong
 
 
 def test_a_run_whose_accounts_differ_fails_and_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +239,7 @@ def test_each_demonstration_names_its_own_data() -> None:
 @pytest.mark.gpu
 def test_a_gpu_trains_and_its_loss_falls() -> None:
     """Live bytes there may differ where its kernels are others; the products are the same."""
-    found = demonstrate(prepared(Wanted("gpt", steps=30, device="cuda")))
+    found = demonstrate(prepared(TrainingRequest("gpt", steps=30, device="cuda")))
 
     assert found.fell[1] < found.fell[0]
     assert all(not name.startswith("flops") for verdict in found.verdicts for name in verdict.wrong)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from calc.errors import BadInputError
 from calc.hardware.benchmark import Repeat
-from calc.hardware.times import Times
+from calc.hardware.times import Timings
 from calc.measure import copies
 from calc.measure.copies import Beside
 from calc.performance.transfers import batch_bytes, beside, copy_time, document, measured, require_sizes
@@ -177,7 +177,7 @@ def copies_watch(clock: Any) -> Any:
 def test_a_measured_overlap_stands_beside_its_expression() -> None:
     """2 ms and 3 ms: 5 and 3 expected, whatever came out."""
     ms = 10**6
-    both = Beside(Times((2 * ms,)), Times((3 * ms,)), Times((6 * ms,)), Times((4 * ms,)))
+    both = Beside(Timings((2 * ms,)), Timings((3 * ms,)), Timings((6 * ms,)), Timings((4 * ms,)))
     base = measured(2**17, 3, 17, "cpu", ONCE)
     made = document(replace(base, beside=both))["beside_compute"]
 
@@ -265,9 +265,9 @@ def test_the_copy_beside_compute_has_a_stream_of_its_own_and_both_are_waited_for
     pinned = SimpleNamespace(pin_memory=lambda: pinned)
     actions: list[Any] = []
 
-    def time_of(action: Any, *_: Any, **__: Any) -> Times:
+    def time_of(action: Any, *_: Any, **__: Any) -> Timings:
         actions.append(action)
-        return Times((6,) if len(actions) == 1 else (2,))
+        return Timings((6,) if len(actions) == 1 else (2,))
 
     made = {"ones": lambda *_, **__: pinned, "empty": lambda *_, **__: tensor, "randn": lambda *_, **__: tensor}
     pretended = SimpleNamespace(

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from calc.hardware.accelerators import accelerator
-from calc.performance.roofline import COMPUTE, LAUNCH, MEMORY, Ceiling, Roofline, Row
+from calc.performance.roofline import COMPUTE, LAUNCH, MEMORY, Roofline, RooflineCeiling, RooflineRow
 from reports.figures.roofline import figure
 from reports.figures.roofline_bounds import RooflinePair
 from reports.figures.shapes import Figure
@@ -18,16 +18,16 @@ SITES = ("lm_head", "h.*.mlp.c_fc", "h.*.mlp.c_proj", "h.*.attn", "h.*.attn.c_at
 def found(sites: tuple[str, ...] = SITES, dtypes: tuple[str, ...] = ("fp32",)) -> RooflinePair:
     """Products on the roof, elementwise work under the bandwidth, an optimizer that waits for launches, and a copy without arithmetic."""
     device = accelerator("a100-sxm-80")
-    ceiling = Ceiling(device, override=dtypes[0])
+    ceiling = RooflineCeiling(device, override=dtypes[0])
     peak, bandwidth = device.peak(dtypes[0]), device.bandwidth
     rows = [
-        Row("forward", site, "aten.mm.default", 12, 10**11 * (9 - i), 10**8, 1, COMPUTE, Fraction(10**11 * (9 - i)) / peak)
+        RooflineRow("forward", site, "aten.mm.default", 12, 10**11 * (9 - i), 10**8, 1, COMPUTE, Fraction(10**11 * (9 - i)) / peak)
         if i < 5
-        else Row("forward", site, "aten.add.Tensor", 3, 10**8 * i, 10**9, 1, MEMORY, Fraction(10**9, bandwidth))
+        else RooflineRow("forward", site, "aten.add.Tensor", 3, 10**8 * i, 10**9, 1, MEMORY, Fraction(10**9, bandwidth))
         for i, site in enumerate(sites)
     ]
-    rows.append(Row("optimizer", "w", "aten.addcdiv_.default", 40, 10**5, 10**6, 1, LAUNCH, Fraction(5, 10**6)))
-    rows.append(Row("forward", "h.*", "aten.copy_.default", 1, 0, 10**8, 1, MEMORY, Fraction(10**8, bandwidth)))
+    rows.append(RooflineRow("optimizer", "w", "aten.addcdiv_.default", 40, 10**5, 10**6, 1, LAUNCH, Fraction(5, 10**6)))
+    rows.append(RooflineRow("forward", "h.*", "aten.copy_.default", 1, 0, 10**8, 1, MEMORY, Fraction(10**8, bandwidth)))
     works = cast(Any, [SimpleNamespace(matmul=1, operator=None)])
     both = Roofline(ceiling, tuple(rows), False), Roofline(ceiling, tuple(rows), True)
     return RooflinePair("tiny-gpt", {}, {}, cast(Any, None), works, *both)

@@ -13,8 +13,8 @@ from calc.derive.live_bytes import Timeline
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import compare
 from calc.derive.to_json import to_json
-from calc.hardware.times import Times
-from calc.performance.records import Evidence, Record, RecordedRun
+from calc.hardware.times import Timings
+from calc.performance.records import Evidence, MeasurementRecord, RecordedRun
 from reports.figures.roofline import figure
 from reports.page.build import build
 from reports.page.inputs import Inputs
@@ -58,10 +58,12 @@ def _texts(found: Any, names: Iterator[str]) -> Any:
 
 
 def _evidence() -> Evidence:
-    times = Times((2_000_000_000, 2_000_000_001, 2_000_000_002))
+    times = Timings((2_000_000_000, 2_000_000_001, 2_000_000_002))
     run = RecordedRun(dict(sample.SIZES), times, {}, 10, "token", "fp32", False, 1000, Fraction(10**12), "peak of it", 10**6)
     when = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-    record = Record("f.json", "m", "s", {"optimizer": "adamw"}, "dev", "drv", {"torch": "2"}, when, "napkin measure", "wall", (run,))
+    record = MeasurementRecord(
+        "f.json", "m", "s", {"optimizer": "adamw"}, "dev", "drv", {"torch": "2"}, when, "napkin measure", "wall", (run,)
+    )
     return Evidence(((record, run),), ((record, run),))
 
 

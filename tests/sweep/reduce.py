@@ -11,7 +11,7 @@ from typing import Any
 
 from calc.models.hf import vocabulary_of
 from calc.models.hf.dimensions import layout_of
-from calc.models.hf.layers import Pattern, pattern_of, without_memory
+from calc.models.hf.layers import LayerPattern, pattern_of, without_memory
 from calc.models.hf.source import Source, inner_configs, quiet
 from calc.models.hf.table import FIELDS
 from calc.models.hf.tasks import task_of
@@ -31,7 +31,7 @@ class Part:
     source: Source
     config: Any
     fields: Mapping[str, tuple[str, ...]]
-    layers: Pattern | None
+    layers: LayerPattern | None
 
     def changes(self, random_: random.Random) -> list[dict[str, Any]]:
         """Fields to set for each relative, under their paths."""
@@ -65,7 +65,7 @@ def _part(source: Source, config: Any, name: str, module: Any) -> Part:
     return Part(f"{name}." if name else "", part, known, fields, layers and _thinned(source, name, fields["L"], layers))
 
 
-def _thinned(source: Source, name: str, depth_fields: Sequence[str], layers: Pattern) -> Pattern:
+def _thinned(source: Source, name: str, depth_fields: Sequence[str], layers: LayerPattern) -> LayerPattern:
     """The pattern with no more than one layer of a kind in a row, or else two, if the library's layers repeat such a one: five
     sliding layers and a full one are told from one and one by nothing but the time they take, and models whose layers are all of
     a kind show what two in a row do."""
@@ -73,7 +73,7 @@ def _thinned(source: Source, name: str, depth_fields: Sequence[str], layers: Pat
     return next((thin for thin in each if thin is not layers), layers)
 
 
-def _with_at_most(most: int, source: Source, name: str, depth_fields: Sequence[str], layers: Pattern) -> Pattern:
+def _with_at_most(most: int, source: Source, name: str, depth_fields: Sequence[str], layers: LayerPattern) -> LayerPattern:
     """The pattern with no more than ``most`` layers of a kind in a row; as it is where the library's layers repeat no such one."""
     kinds = [*zip(*(map(str, entries) for field, entries in layers.lists.items() if field not in layers.numbered), strict=True)]
     if not kinds:
@@ -114,7 +114,7 @@ def _nothing_by_chance(config: Any) -> dict[str, Any]:
 
 
 def _relatives(
-    source: Source, config: Any, fields: Mapping[str, tuple[str, ...]], layers: Pattern | None, random_: random.Random
+    source: Source, config: Any, fields: Mapping[str, tuple[str, ...]], layers: LayerPattern | None, random_: random.Random
 ) -> Iterator[dict[str, Any]]:
     """All sizes small; then without those that go by their own names; then depth and vocabulary alone; then all but the depth."""
     depth = _depth(fields, layers)
@@ -134,7 +134,7 @@ def _relatives(
     yield {name: value for name, value in {**own, **letters}.items() if name not in depth}
 
 
-def _depth(fields: Mapping[str, tuple[str, ...]], layers: Pattern | None) -> dict[str, Any]:
+def _depth(fields: Mapping[str, tuple[str, ...]], layers: LayerPattern | None) -> dict[str, Any]:
     if layers is None:
         return {}
     depth = layers.apart + 3 * layers.period

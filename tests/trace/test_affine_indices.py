@@ -21,7 +21,7 @@ from calc.spec import Spec
 from calc.trace.kernels.result_cache import Repeats
 from calc.trace.recorder import Recorder
 from calc.trace.symbolic_sizes import SizeEnv
-from calc.trace.values.elements import MAKING, RELATIONS, Compared, Known, Triangle, elements_of
+from calc.trace.values.elements import MAKING, RELATIONS, ComparedElements, Known, Triangle, elements_of
 from tests.trace.modules import function
 
 Made = Callable[[Any], Tensor]
@@ -134,7 +134,7 @@ def written_out(found: Known, env: SizeEnv, n: int, like: Tensor) -> Tensor:
         rows, columns = (torch.arange(like.shape[axis]) for axis in (-2, -1))
         above = columns - rows[:, None] >= found.diagonal
         return torch.where(above, found.above, found.below).to(like.dtype).expand_as(like)
-    if isinstance(found, Compared):
+    if isinstance(found, ComparedElements):
         numbers = written_out(found.ramp, env, n, like.to(torch.int64))
         truths: Tensor = RELATIONS[found.relation](numbers, at(found.other, env, n))
         return truths
@@ -180,7 +180,7 @@ def test_a_planted_error_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> 
 
     def wrong(given: Any, out: Tensor) -> Any:
         found = right(given, out)
-        if isinstance(found, Compared):
+        if isinstance(found, ComparedElements):
             return replace(found, other=found.other + 1)
         if isinstance(found, Triangle):
             return (

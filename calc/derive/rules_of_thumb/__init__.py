@@ -13,11 +13,11 @@ from fractions import Fraction
 from calc.derive.result import Derivation, Step
 from calc.derive.rules_of_thumb.corrections import Difference as Difference
 from calc.derive.rules_of_thumb.corrections import explained
-from calc.derive.rules_of_thumb.exact import Exact, inapplicable, incomparable, known, written
-from calc.derive.rules_of_thumb.ranges import Within as Within
+from calc.derive.rules_of_thumb.exact import ExactCount, inapplicable, incomparable, known, written
+from calc.derive.rules_of_thumb.ranges import ValidRanges as ValidRanges
 from calc.derive.rules_of_thumb.ranges import scanned, within
 from calc.derive.rules_of_thumb.rules import RULES as RULES
-from calc.derive.rules_of_thumb.rules import Rule as Rule
+from calc.derive.rules_of_thumb.rules import RuleOfThumb as RuleOfThumb
 from calc.symbolic import branches
 
 
@@ -28,7 +28,7 @@ class Comparison:
     ``steps`` lead from the rule to the exact count; ``differences`` are the corrections among them, with their sign turned.
     """
 
-    rule: Rule
+    rule: RuleOfThumb
     applies: bool
     reason: str
     expr: str | None = None
@@ -37,7 +37,7 @@ class Comparison:
     differences: tuple[Difference, ...] = ()
     steps: tuple[Step, ...] = ()
     outside: tuple[tuple[str, int], ...] = ()
-    within: tuple[Within, ...] = ()
+    within: tuple[ValidRanges, ...] = ()
 
     @property
     def ratio(self) -> Fraction | None:
@@ -45,16 +45,16 @@ class Comparison:
         return Fraction(self.value, self.exact) if self.value is not None and self.exact else None
 
 
-def compare(derivation: Derivation, rules: Sequence[Rule] = RULES) -> tuple[Comparison, ...]:
+def compare(derivation: Derivation, rules: Sequence[RuleOfThumb] = RULES) -> tuple[Comparison, ...]:
     """Every rule of thumb against the exact count of ``derivation``."""
     return tuple(_compare(rule, derivation) for rule in rules)
 
 
-def _compare(rule: Rule, derivation: Derivation) -> Comparison:
+def _compare(rule: RuleOfThumb, derivation: Derivation) -> Comparison:
     reason = inapplicable(rule, derivation) or incomparable(rule, derivation)
     if reason:
         return Comparison(rule, False, reason)
-    exact, expr = Exact(rule, derivation), written(rule, derivation)
+    exact, expr = ExactCount(rule, derivation), written(rule, derivation)
     here = branches.at_hand(expr, derivation.sizes)  # the number of parameters may be by cases
     differences, steps = explained(here, exact, derivation)
     return Comparison(

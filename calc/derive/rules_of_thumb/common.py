@@ -78,7 +78,7 @@ def _tied_basis(derivation: Derivation) -> Basis:
 def substituted(text: str, known: Mapping[str, str]) -> str:
     """``text`` with names replaced by what is known of them."""
 
-    class Names(ast.NodeTransformer):
+    class Substituted(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
             return ast.parse(f"({known.get(node.id, node.id)})", mode="eval").body
 
@@ -86,4 +86,4 @@ def substituted(text: str, known: Mapping[str, str]) -> str:
             node.args = [self.visit(a) for a in node.args]
             return node
 
-    return ast.unparse(Names().visit(ast.parse(text, mode="eval").body))
+    return ast.unparse(Substituted().visit(ast.parse(text, mode="eval").body))

@@ -13,7 +13,7 @@ from fractions import Fraction as Rational
 
 from calc.derive.result import Derivation, Step, StepCheck
 from calc.derive.rules_of_thumb.common import Common
-from calc.derive.rules_of_thumb.exact import Addend, Exact, written
+from calc.derive.rules_of_thumb.exact import Addend, ExactCount, written
 from calc.errors import NapkinError
 from calc.symbolic.algebra import Poly
 from calc.symbolic.tree import Display, Fraction, Labelled, Negative, Number, Product, Sum, parse
@@ -49,7 +49,7 @@ class _Correction:
     because: str
 
 
-def explained(expr: str, exact: Exact, derivation: Derivation) -> tuple[tuple[Difference, ...], tuple[Step, ...]]:
+def explained(expr: str, exact: ExactCount, derivation: Derivation) -> tuple[tuple[Difference, ...], tuple[Step, ...]]:
     """The differences between a rule, written as ``expr``, and the exact count, and the steps from the one to the other.
 
     Where a term is no polynomial even with ties put in, there are none: the error stands, its split does not.
@@ -62,7 +62,7 @@ def explained(expr: str, exact: Exact, derivation: Derivation) -> tuple[tuple[Di
 
 
 class _Bridge:
-    def __init__(self, expr: str, exact: Exact, derivation: Derivation) -> None:
+    def __init__(self, expr: str, exact: ExactCount, derivation: Derivation) -> None:
         self._expr, self._exact, self._derivation = expr, exact, derivation
         self._addends = list(exact.addends())
         self._owners = derivation["parameters"].terms if "{N}" in exact.rule.expr else ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.derive.result import Derivation, QuantityTerm
-from calc.derive.rules_of_thumb.rules import Rule
+from calc.derive.rules_of_thumb.rules import RuleOfThumb
 from calc.errors import NapkinError
 from calc.symbolic import branches
 from calc.units import ITEM_SIZE, Unit
@@ -25,7 +25,7 @@ class Addend:
     expr: str
 
 
-def inapplicable(rule: Rule, derivation: Derivation) -> str:
+def inapplicable(rule: RuleOfThumb, derivation: Derivation) -> str:
     """Why ``rule`` says nothing about this model, or nothing if it does."""
     absent = [name for name in rule.needs if name not in derivation.sizes]
     if absent:
@@ -36,7 +36,7 @@ def inapplicable(rule: Rule, derivation: Derivation) -> str:
     return ""
 
 
-def incomparable(rule: Rule, derivation: Derivation) -> str:
+def incomparable(rule: RuleOfThumb, derivation: Derivation) -> str:
     """Why the exact count is not known, or nothing if it is."""
     for _, name in rule.exact:
         if name == PARAMETER_BYTES and name not in derivation.quantities:
@@ -57,14 +57,14 @@ def known(derivation: Derivation, name: str) -> bool:
     return name in derivation.quantities and derivation[name].text is not None
 
 
-def written(rule: Rule, derivation: Derivation, parameters: str | None = None) -> str:
+def written(rule: RuleOfThumb, derivation: Derivation, parameters: str | None = None) -> str:
     """The rule with the parameter count, or the given part of it, in the place of N."""
     if parameters is None:
         parameters = derivation["parameters"].text if "{N}" in rule.expr else ""
     return rule.expr.replace("{N}", parameters or "0")
 
 
-def _other_formats(rule: Rule, derivation: Derivation, name: str) -> list[str]:
+def _other_formats(rule: RuleOfThumb, derivation: Derivation, name: str) -> list[str]:
     """Formats of the tensors counted in bytes that are not the rule's: a tensor's description begins with its own."""
     if not rule.format or derivation[name].unit is not Unit.BYTE:
         return []
@@ -82,10 +82,10 @@ def _parameter_bytes(derivation: Derivation) -> str:
     return candidates[0].parts.get("parameter", "") if candidates else ""
 
 
-class Exact:
+class ExactCount:
     """The signed sum of derived quantities that a rule stands for, in the rule's unit."""
 
-    def __init__(self, rule: Rule, derivation: Derivation) -> None:
+    def __init__(self, rule: RuleOfThumb, derivation: Derivation) -> None:
         self._derivation = derivation
         self.rule = rule
         self.size = ITEM_SIZE[rule.format] if rule.format and derivation[rule.exact[0][1]].unit is Unit.BYTE else 1

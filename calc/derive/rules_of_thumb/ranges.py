@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from calc import dimensions as dims_
 from calc.derive.result import Derivation
-from calc.derive.rules_of_thumb.exact import Exact
+from calc.derive.rules_of_thumb.exact import ExactCount
 from calc.dimensions import Dim
 from calc.errors import DimensionError, NapkinError
 from calc.graph.guards import dimensions
@@ -21,7 +21,7 @@ FARTHEST = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class ValidRanges:
     """Where along one dimension the rule is within 5 %, the other dimensions held. ``ranges`` may be empty."""
 
     dim: str
@@ -29,7 +29,7 @@ class Within:
     searched: tuple[int, int]
 
 
-def scanned(expr: str, exact: Exact, derivation: Derivation) -> list[str]:
+def scanned(expr: str, exact: ExactCount, derivation: Derivation) -> list[str]:
     """Dimensions worth moving: those that occur, are free, and that no other dimension must be divisible by."""
     texts = [expr, *(term.expr for term in exact.addends())]
     occur = {node.id for text in texts for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Name)}
@@ -37,7 +37,7 @@ def scanned(expr: str, exact: Exact, derivation: Derivation) -> list[str]:
     return [dim.name for dim in derivation.dims if dim.name in occur and dim.expr is None and dim.name not in divisors]
 
 
-def within(name: str, expr: str, exact: Exact, derivation: Derivation) -> Within:
+def within(name: str, expr: str, exact: ExactCount, derivation: Derivation) -> ValidRanges:
     """Ranges of ``name`` where rule and exact differ by at most 5 %: powers of two, then bisection between them."""
     dims = dimensions(derivation)
     unit, plus = dims[name].multiple_of, dims[name].plus
@@ -59,7 +59,7 @@ def within(name: str, expr: str, exact: Exact, derivation: Derivation) -> Within
             start = None
     if start is not None:
         ranges.append((start, points[-1]))
-    return Within(name, tuple((a * step + plus, b * step + plus) for a, b in ranges), (low * step + plus, high * step + plus))
+    return ValidRanges(name, tuple((a * step + plus, b * step + plus) for a, b in ranges), (low * step + plus, high * step + plus))
 
 
 def _accepted(near: _Memo, here: int, low: int, high: int) -> tuple[int, int]:
@@ -82,7 +82,7 @@ def _moved(dims: Mapping[str, Dim], name: str, size: int, derivation: Derivation
     return dims_.resolve(dims, {**sizes, name: size})
 
 
-def _is_near(sizes: Mapping[str, int], dims: Mapping[str, Dim], expr: str, exact: Exact, derivation: Derivation) -> bool:
+def _is_near(sizes: Mapping[str, int], dims: Mapping[str, Dim], expr: str, exact: ExactCount, derivation: Derivation) -> bool:
     """The rule may be written in dimensions that are tied to others; a quantity is asked at those that can be set.
 
     Sizes at which the closed forms do not hold are refused: a search traces the step at none of them.

@@ -11,7 +11,7 @@ from calc.units import Unit
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RuleOfThumb:
     """A rule of thumb. ``{N}`` in ``expr`` is the parameter count.
 
     It applies where a model has the dimensions it ``needs`` and is ``without`` those it does not know.
@@ -44,8 +44,8 @@ _LECTURE = "Stanford CS336, spring 2025, lecture 2 (PyTorch, resource accounting
 _LECTURE_LINK = "https://github.com/stanford-cs336/spring2025-lectures/blob/main/lecture_02.py"
 _DEEP_LINEAR = ("B", "D", "L")  # L layers from width D to width D and a last one to a single output
 
-RULES: tuple[Rule, ...] = (
-    Rule(
+RULES: tuple[RuleOfThumb, ...] = (
+    RuleOfThumb(
         name="6ND",
         statement="6 FLOP per parameter and token for forward and backward",
         letters="N = all parameters (the paper leaves embeddings out), D = B·T tokens of the step",
@@ -59,7 +59,7 @@ RULES: tuple[Rule, ...] = (
         assumes="every parameter multiplies every token once; attention products are small",
         outside=_OTHER_FLOPS,
     ),
-    Rule(
+    RuleOfThumb(
         name="2ND",
         statement="2 FLOP per parameter and token for the forward",
         letters="N = all parameters (the paper leaves embeddings out), D = B·T tokens of the step",
@@ -73,7 +73,7 @@ RULES: tuple[Rule, ...] = (
         assumes="every parameter multiplies every token once; attention products are small",
         outside=("flops.forward.elementwise",),
     ),
-    Rule(
+    RuleOfThumb(
         name="34sbh + 5as²b",
         statement="34·s·b·h + 5·a·s²·b bytes of activations in each layer",
         letters="s = T, b = B, h = d, a = h in the letters of this report",
@@ -86,7 +86,7 @@ RULES: tuple[Rule, ...] = (
         stands_for="bytes that autograd saves for the backward",
         assumes="2 bytes an element, dropout in three places, f = 4·d, attention scores stored; embedding, head and loss left out",
     ),
-    Rule(
+    RuleOfThumb(
         name="16 bytes per parameter",
         statement="2 + 2 + 12 bytes per parameter: weights, gradients, Adam's state with fp32 master weights",
         letters="N = parameters",
@@ -100,7 +100,7 @@ RULES: tuple[Rule, ...] = (
         assumes="mixed precision with Adam; fp32 with Adam is 4 + 4 + 8 = 16 too",
         outside=("activations.bytes",),
     ),
-    Rule(
+    RuleOfThumb(
         name="6BN",
         statement="6 FLOP per parameter and data point: 2 for the forward, 4 for the backward",
         letters="B = data points of the step, N = parameters",
@@ -115,7 +115,7 @@ RULES: tuple[Rule, ...] = (
         assumes="every parameter multiplies every point once, and every layer's input needs its gradient",
         outside=_OTHER_FLOPS,
     ),
-    Rule(
+    RuleOfThumb(
         name="D²L + D parameters",
         statement="D·D parameters in each layer, and D in the last one, which has a single output",
         letters="D = width, L = layers from D to D",
@@ -129,7 +129,7 @@ RULES: tuple[Rule, ...] = (
         stands_for="parameters",
         assumes="no biases",
     ),
-    Rule(
+    RuleOfThumb(
         name="BDL activations",
         statement="B·D activations in each layer: each hidden output once",
         letters="B = data points of the step, D = width, L = layers from D to D",
@@ -144,7 +144,7 @@ RULES: tuple[Rule, ...] = (
         stands_for="numbers that autograd saves for the backward",
         assumes="no activation function; the input, the target and the prediction are left out",
     ),
-    Rule(
+    RuleOfThumb(
         name="1 gradient per parameter",
         statement="as many gradients as parameters",
         letters="N = parameters",
@@ -159,7 +159,7 @@ RULES: tuple[Rule, ...] = (
         stands_for="numbers that the backward leaves in the gradients",
         assumes="every parameter is trained",
     ),
-    Rule(
+    RuleOfThumb(
         name="1 optimizer value per parameter",
         statement="as many optimizer values as parameters: AdaGrad's sums of squares",
         letters="N = parameters",
@@ -174,7 +174,7 @@ RULES: tuple[Rule, ...] = (
         stands_for="numbers that the optimizer keeps",
         assumes="AdaGrad, without step counters",
     ),
-    Rule(
+    RuleOfThumb(
         name="4 bytes per value",
         statement="4 bytes for each parameter, activation, gradient and optimizer value, all held at once",
         letters="N parameters, B·D·L activations, N gradients, N optimizer values",

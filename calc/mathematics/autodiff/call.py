@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import sympy as sp
 
 from calc.errors import NapkinError, UnknownOperatorError
-from calc.graph.forward import Amount, Instruction, Ref
+from calc.graph.forward import ComputedNumber, Instruction, Ref
 from calc.mathematics.autodiff.ir import Equations
 from calc.mathematics.autodiff.sizes import number, size
 from calc.mathematics.autodiff.views import NodeView, Views
@@ -100,7 +100,7 @@ class LiftedCall:
 
     def integer(self, name: str, default: int = 0) -> int:
         value = self.raw(name, default)
-        if isinstance(value, Amount):
+        if isinstance(value, ComputedNumber):
             raise self.refusal(f"its {name} is {value.text}, which should be a plain number")
         return int(default if value is None else value)
 
@@ -136,4 +136,4 @@ class LiftedCall:
 
 
 def size_of(value: Any) -> sp.Expr:
-    return size(value.text) if isinstance(value, Amount) else size(value)
+    return size(value.text) if isinstance(value, ComputedNumber) else size(value)

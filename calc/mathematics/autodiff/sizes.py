@@ -11,7 +11,7 @@ from typing import Any
 import sympy as sp
 
 from calc.errors import NapkinError
-from calc.graph.forward import Amount
+from calc.graph.forward import ComputedNumber
 from calc.symbolic.algebra import symbol, to_sympy
 
 # Stands for infinity in scalar expressions: SymPy's own would fold x + oo to oo.
@@ -47,7 +47,7 @@ def quotient(whole: sp.Expr, part: sp.Expr) -> sp.Expr | None:
 
 def number(value: Any) -> sp.Expr:
     """A scalar argument (a number of Python's, or one computed from sizes) as an expression."""
-    if isinstance(value, Amount):
+    if isinstance(value, ComputedNumber):
         return _amount(value.text)
     if isinstance(value, bool | int):
         return sp.Integer(int(value))

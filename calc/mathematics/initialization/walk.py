@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from calc.graph.forward import Amount, Instruction, Program, Ref
+from calc.graph.forward import ComputedNumber, Instruction, Program, Ref
 from calc.mathematics.autodiff import sizes as expressions
 from calc.mathematics.autodiff.dimensions import in_dimensions
 from calc.mathematics.initialization.operators import OF_UNKNOWN, PARTS, PRODUCTS, SAME, flat, result
@@ -111,7 +111,7 @@ class _Walk:
     def _looked_up(self, argument: Any) -> Any:
         if isinstance(argument, Ref):
             return self.states.get(argument.value, Unknown("nothing makes it"))
-        if isinstance(argument, Amount):
+        if isinstance(argument, ComputedNumber):
             return float(expressions.number(argument).subs({symbol(name): size for name, size in self.sizes.items()}))
         if isinstance(argument, tuple):
             return tuple(self._looked_up(a) for a in argument)

@@ -16,7 +16,7 @@ from typing import Any
 from calc.dimensions import Dim, resolve
 from calc.errors import ConfigError, DimensionError
 from calc.models.hf import source as reading
-from calc.models.hf.dimensions import Layout, dims_of, dims_of_tower, gives_way, home_of, layout_of, positions, towers_of
+from calc.models.hf.dimensions import ConfigLayout, dims_of, dims_of_tower, gives_way, home_of, layout_of, positions, towers_of
 from calc.models.hf.layers import pattern_of, without_memory
 from calc.models.hf.source import Source, module_class, quiet, symbolic_sizes_accepted
 from calc.models.hf.table import FIELDS, is_size
@@ -73,18 +73,18 @@ def spec(path: str) -> Spec:
     )
 
 
-def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[Layout, dict[str, Dim], tuple[str, ...]]:
+def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[ConfigLayout, dict[str, Dim], tuple[str, ...]]:
     """Where the dimensions are in the config and in the configs inside it, and the dimensions with what a reader should know."""
     home = home_of(config, bool({"T", "S"} & task.dims(config, None).keys()))
     own, text = (source.part(home), getattr(config, home)) if home else (source, config)
     towers = {prefix: (source.part(name), getattr(config, name), name) for prefix, name in towers_of(config, home).items()}
     inner = {
-        prefix: Layout({letter: names for letter, names in layout_of(part, known).items() if letter != "L"}, None, name)
+        prefix: ConfigLayout({letter: names for letter, names in layout_of(part, known).items() if letter != "L"}, None, name)
         for prefix, (part, known, name) in towers.items()
     }
     fields = layout_of(own, text)
     depth = text.__dict__[fields["L"][0]] if "L" in fields else 1
-    layout = Layout(fields, pattern_of(own, text, depth, module) if "L" in fields else None, home, inner)
+    layout = ConfigLayout(fields, pattern_of(own, text, depth, module) if "L" in fields else None, home, inner)
     dims, notes = dims_of(own, layout, text, task.dims(config, positions(text)))
     for prefix, (part, known, _) in towers.items():
         dims |= dims_of_tower(part, inner[prefix], known, prefix)
@@ -92,7 +92,7 @@ def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[L
     return layout, dims, (*task.notes, *notes, *(numbers if towers else ()))
 
 
-def _even_heads(source: Source, task: Task, layout: Layout, dims: Mapping[str, Dim], tried: Mapping[str, int]) -> dict[str, Dim]:
+def _even_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], tried: Mapping[str, int]) -> dict[str, Dim]:
     """The head width as a multiple of 2 where the class builds no other: half of the width are sines, half cosines."""
     k, h = dims.get("k"), dims.get("h")
     if k is None or h is None or k.multiple_of is not None or not k.tied or h.multiple_of is not None or dims["d"].multiple_of != "h":
@@ -103,7 +103,7 @@ def _even_heads(source: Source, task: Task, layout: Layout, dims: Mapping[str, D
     return {"k": replace(k, multiple_of=2)} if needs else {}
 
 
-def _shared_width(source: Source, task: Task, layout: Layout, dims: Mapping[str, Dim], tried: Mapping[str, int]) -> dict[str, Dim]:
+def _shared_width(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], tried: Mapping[str, int]) -> dict[str, Dim]:
     """The head width as the heads' share of the model's where the class runs with no other, though its config takes one."""
     k = dims.get("k")
     if k is None or k.tied or k.default != "d/h":
@@ -118,7 +118,7 @@ def _shared_width(source: Source, task: Task, layout: Layout, dims: Mapping[str,
     return {"d": replace(dims["d"], multiple_of="h"), "k": replace(k, tied=True)} if needs else {}
 
 
-def _grouped_heads(source: Source, task: Task, layout: Layout, dims: Mapping[str, Dim], config: Any) -> dict[str, Dim]:
+def _grouped_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], config: Any) -> dict[str, Dim]:
     """Numbers of heads as multiples of the groups that a field of the config counts, where the class runs with no others."""
     own = getattr(config, layout.path) if layout.path else config
     groups = {v for name, v in own.__dict__.items() if "group" in name and name not in FIELDS.groups_of_experts and is_size(v) and v > 1}
@@ -161,7 +161,7 @@ def vocabulary_of(module: Any, config: Any) -> int:
 
 
 def _check_at(
-    source: Source, task: Task, layout: Layout, dims: Mapping[str, Dim], tried: Mapping[str, int], parameters: int
+    source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], tried: Mapping[str, int], parameters: int
 ) -> dict[str, int]:
     """Sizes of the real checks: a short batch at full width, or a narrow relative where full width would not fit: the narrowest that runs.
 
@@ -193,7 +193,7 @@ def _reduced(parameters: int) -> str:
     return f"since a model of more than {_CHECKED_AT_FULL_WIDTH:,} parameters ({parameters:,}) is checked on a small one of its kind"
 
 
-def _relatives(sizes: Mapping[str, int], layout: Layout, dims: Mapping[str, Dim]) -> Iterator[dict[str, int]]:
+def _relatives(sizes: Mapping[str, int], layout: ConfigLayout, dims: Mapping[str, Dim]) -> Iterator[dict[str, int]]:
     """Small models of the same shape, the smallest first: of a few narrow heads, or of a few heads that are as wide as they are."""
     narrow = _narrow(sizes, layout, dims)
     yield {name: value for name, value in narrow.items() if name in dims and not dims[name].tied}
@@ -205,7 +205,7 @@ def _relatives(sizes: Mapping[str, int], layout: Layout, dims: Mapping[str, Dim]
             yield {name: value for name, value in shape.items() if name in dims and not dims[name].tied}
 
 
-def _narrow(sizes: Mapping[str, int], layout: Layout, dims: Mapping[str, Dim]) -> dict[str, int]:
+def _narrow(sizes: Mapping[str, int], layout: ConfigLayout, dims: Mapping[str, Dim]) -> dict[str, int]:
     """A model of the same shape with a few narrow heads: grouped heads stay grouped, the layers keep their pattern."""
     h, g = sizes.get("h", 1), sizes.get("g", sizes.get("h", 1))
     narrow_g = min(g, 2)
@@ -218,7 +218,7 @@ def _narrow(sizes: Mapping[str, int], layout: Layout, dims: Mapping[str, Dim]) -
     return {"h": narrow_h, "g": narrow_g, "k": k, "d": k * narrow_h, "V": 503, **width, **depth}
 
 
-def _smaller(source: Source, layout: Layout, dims: Mapping[str, Dim], small: Mapping[str, int]) -> dict[str, int]:
+def _smaller(source: Source, layout: ConfigLayout, dims: Mapping[str, Dim], small: Mapping[str, int]) -> dict[str, int]:
     """``small`` with fewer experts and narrow sizes of the config's own, as far as a large model is built with them."""
     try:
         sizes, reduced = resolve(dims, small), dict(small)
@@ -243,7 +243,7 @@ def _smaller(source: Source, layout: Layout, dims: Mapping[str, Dim], small: Map
     return reduced
 
 
-def _runs(source: Source, task: Task, layout: Layout, dims: Mapping[str, Dim], small: Mapping[str, int]) -> bool:
+def _runs(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], small: Mapping[str, int]) -> bool:
     """Whether the class has a forward at these sizes: some ask that a width be a product of others, or split heads in so many groups."""
     import torch
 
@@ -259,18 +259,18 @@ def _runs(source: Source, task: Task, layout: Layout, dims: Mapping[str, Dim], s
     return True
 
 
-def _bytes(source: Source, layout: Layout, n: Sizes) -> int:
+def _bytes(source: Source, layout: ConfigLayout, n: Sizes) -> int:
     """Bytes of the parameters and buffers; a table of positions is as large as the config says."""
     module = _without_memory(source, source.config(layout.changes(n)))
     return sum(tensor.nbytes for tensor in itertools.chain(module.parameters(), module.buffers()))
 
 
-def _parameters(source: Source, layout: Layout, sizes: Mapping[str, int]) -> int:
+def _parameters(source: Source, layout: ConfigLayout, sizes: Mapping[str, int]) -> int:
     module = _without_memory(source, source.config(layout.changes(Sizes(**sizes))))
     return sum(p.numel() for p in module.parameters())
 
 
-def _build(source: Source, layout: Layout, n: Any) -> Any:
+def _build(source: Source, layout: ConfigLayout, n: Any) -> Any:
     """``cls(config)`` in training mode, with the fields of its dimensions at the given sizes; the class makes the others itself."""
     config = source.config(layout.changes(n))
     with quiet(), symbolic_sizes_accepted():

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from calc.dimensions import Dim, meaning_of
-from calc.models.hf.layers import Pattern
+from calc.models.hf.layers import LayerPattern
 from calc.models.hf.source import Source, configs_of_blocks, inner_configs, parts_of
 from calc.models.hf.source import stored as stored_in
 from calc.models.hf.table import FIELDS, is_size
@@ -21,7 +21,7 @@ _ROW = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ConfigLayout:
     """Which fields hold which dimension, and how the layers repeat (``None``: the depth is a number).
 
     ``path`` is where those fields are: nothing, or the name of a config inside the config. ``inner`` are the layouts of further
@@ -29,9 +29,9 @@ class Layout:
     """
 
     fields: Mapping[str, tuple[str, ...]]
-    layers: Pattern | None
+    layers: LayerPattern | None
     path: str = ""
-    inner: Mapping[str, Layout] = field(default_factory=dict)
+    inner: Mapping[str, ConfigLayout] = field(default_factory=dict)
 
     def changes(self, n: Any, prefix: str = "") -> dict[str, Any]:
         """Fields to set for sizes ``n``, the lists of the layers among them."""
@@ -59,7 +59,7 @@ def towers_of(config: Any, home: str) -> dict[str, str]:
     return {name.removesuffix("_config") + "_": name for name in inner_configs(config) if name not in (home, *of_blocks)}
 
 
-def dims_of_tower(source: Source, layout: Layout, config: Any, prefix: str) -> dict[str, Dim]:
+def dims_of_tower(source: Source, layout: ConfigLayout, config: Any, prefix: str) -> dict[str, Dim]:
     """The dimensions of a config inside another, by names that begin with ``prefix``. Its depth stays a number."""
     dims, _ = dims_of(source, layout, config, {})
     name = prefix.removesuffix("_").replace("_", " ")
@@ -120,7 +120,7 @@ def _doubles(field: str, width: Sequence[str], source: Source, config: Any) -> b
     return bool(wider.__dict__.get(field) == 2 * config.__dict__[field])
 
 
-def dims_of(source: Source, layout: Layout, config: Any, inputs: Mapping[str, Dim]) -> tuple[dict[str, Dim], tuple[str, ...]]:
+def dims_of(source: Source, layout: ConfigLayout, config: Any, inputs: Mapping[str, Dim]) -> tuple[dict[str, Dim], tuple[str, ...]]:
     """The dimensions with what must divide what, and notes on what a reader would not expect."""
     stored = stored_in(config)
     value = {name: stored[fields[0]] for name, fields in layout.fields.items()}
@@ -154,7 +154,7 @@ def dims_of(source: Source, layout: Layout, config: Any, inputs: Mapping[str, Di
     return made, tuple(notes)
 
 
-def _attention(source: Source, layout: Layout, config: Any, value: Mapping[str, Any], notes: list[str]) -> dict[str, Dim]:
+def _attention(source: Source, layout: ConfigLayout, config: Any, value: Mapping[str, Any], notes: list[str]) -> dict[str, Dim]:
     made: dict[str, Dim] = {}
     even = _turning(config) if rotary(config) else None
     if "d" in value:
@@ -219,14 +219,14 @@ def _with_aligned_rows(made: Mapping[str, Dim], value: Mapping[str, Any]) -> dic
     return aligned
 
 
-def _heads_divide_width(source: Source, layout: Layout, config: Any, value: Mapping[str, Any]) -> bool:
+def _heads_divide_width(source: Source, layout: ConfigLayout, config: Any, value: Mapping[str, Any]) -> bool:
     """Whether ``d`` must be a multiple of ``h``: always without a head width of its own, where the width is split among the heads."""
     if "k" not in value and not _parts_of_heads(config):
         return True
     return value["h"] == 1 or (value["d"] % value["h"] == 0 and _refuses(source, layout, value))
 
 
-def _in_proportion(source: Source, layout: Layout, value: Mapping[str, Any], made: Mapping[str, Dim]) -> dict[str, Dim]:
+def _in_proportion(source: Source, layout: ConfigLayout, value: Mapping[str, Any], made: Mapping[str, Dim]) -> dict[str, Dim]:
     """Sizes that follow from the width, since the class refuses another width without them: it compares products of them with it."""
     if "d" not in made or _taken(source, layout, value, ["d"]):
         return {}
@@ -240,7 +240,7 @@ def _in_proportion(source: Source, layout: Layout, value: Mapping[str, Any], mad
     return {}
 
 
-def _taken(source: Source, layout: Layout, value: Mapping[str, Any], doubled: Sequence[str]) -> bool:
+def _taken(source: Source, layout: ConfigLayout, value: Mapping[str, Any], doubled: Sequence[str]) -> bool:
     """Whether the config class takes these sizes twice as large as they are."""
     try:
         source.config({field: 2 * value[name] for name in doubled for field in layout.fields[name]})
@@ -267,7 +267,7 @@ def _parts_of_heads(config: Any) -> bool:
     return any(name.endswith("head_dim") and is_size(value) for name, value in config.__dict__.items())
 
 
-def _refuses(source: Source, layout: Layout, value: Mapping[str, Any]) -> bool:
+def _refuses(source: Source, layout: ConfigLayout, value: Mapping[str, Any]) -> bool:
     """Whether the config class objects to a width that the heads do not divide."""
     try:
         own = dict.fromkeys(layout.fields["k"], value["k"]) if "k" in value else {}

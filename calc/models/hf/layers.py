@@ -22,7 +22,7 @@ _MOST_PARTS = 500_000
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class LayerPattern:
     """``lists`` are the config's fields with an entry per layer. Those in ``counted`` the config has as kinds of layers with how
     often they repeat (``[[["global", "local"], 12]]``); those in ``numbered`` are the numbers of all layers. ``last`` are lists of names
     of which some end in the depth (``stage24``) and name the last layer."""
@@ -92,7 +92,7 @@ def pattern(kinds: Sequence[Hashable]) -> tuple[int, int, int] | None:
     return None if best is None else (best[2], best[1], best[0] - best[1] - best[2])
 
 
-def pattern_of(source: Source, config: Any, depth: int, module: Any) -> Pattern | None:
+def pattern_of(source: Source, config: Any, depth: int, module: Any) -> LayerPattern | None:
     """The pattern of the layers of ``module``, or nothing where they repeat none."""
     own = set(type(config).__dataclass_fields__)
     stated = {name: value for name, value in config.__dict__.items() if name in own and isinstance(value, list | tuple)}
@@ -103,7 +103,7 @@ def pattern_of(source: Source, config: Any, depth: int, module: Any) -> Pattern 
     stacks = _stacks(module, depth)
     repetition = pattern([(kind, tuple(stack[i] for stack in stacks)) for i, kind in enumerate(kinds)]) if depth > 1 else (0, 1, 0)
     last = {name: tuple(value) for name, value in source.raw.items() if name not in lists and _names_last(value, depth)}
-    return None if repetition is None else Pattern(*repetition, lists, frozenset(counted), numbered, last)
+    return None if repetition is None else LayerPattern(*repetition, lists, frozenset(counted), numbered, last)
 
 
 def _multiplied_out(groups: Sequence[Any], depth: int) -> tuple[Any, ...]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class StoredMoment:
     """One moment at which memory may peak; its live bytes by role add up to ``polynomial``."""
 
     at: str
@@ -236,7 +236,7 @@ class Stored:
         text = moments[0].expr if len(moments) == 1 else f"Max({', '.join(m.expr for m in moments)})"
         return Quantity(d.name, d.unit, d.meaning, text, moments[0].value, candidates=moments, _evaluator=q)
 
-    def _candidate(self, moment: Moment, point: Point) -> Candidate:
+    def _candidate(self, moment: StoredMoment, point: Point) -> Candidate:
         from calc.derive.result import Candidate
 
         parts = {role: self.table.text(p) for role, p in moment.parts}
@@ -254,6 +254,6 @@ def table_of(data: Mapping[str, Any]) -> Table:
     )
 
 
-def _moment(table: Table, at: str, parts: list[tuple[str, int]]) -> Moment:
+def _moment(table: Table, at: str, parts: list[tuple[str, int]]) -> StoredMoment:
     roles = tuple((role, table.polynomials[i]) for role, i in parts)
-    return Moment(at, table.added([p for _, p in roles]), roles)
+    return StoredMoment(at, table.added([p for _, p in roles]), roles)

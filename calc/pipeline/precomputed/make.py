@@ -22,7 +22,7 @@ from calc.pipeline.precomputed.produced import LIBRARIES, digest
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class StoredModel:
     """A model, and how its step runs."""
 
     name: str
@@ -34,11 +34,11 @@ class Wanted:
         return "-".join([self.name.replace(":", "-"), *changed]) + ".json"
 
 
-def wanted() -> list[Wanted]:
+def wanted() -> list[StoredModel]:
     """Every built-in model and every configuration that travels with the package; the large language models also as they are used."""
     names = [*CATALOGUE, *(f"transformers:{name}" for name in configs())]
     used = ("gpt2", "llama3-8b", "llama3-70b", "mixtral")
-    return [*(Wanted(name, Options()) for name in names), *(Wanted(name, Options(mode="infer")) for name in used)]
+    return [*(StoredModel(name, Options()) for name in names), *(StoredModel(name, Options(mode="infer")) for name in used)]
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -69,7 +69,7 @@ class Here:
         return code.combined(self.meanings[file] for file in code.sources_of(name, rules) if file in self.meanings)
 
 
-def _brought_up_to_date(one: Wanted, before: dict[str, Any], here: Here) -> dict[str, Any]:
+def _brought_up_to_date(one: StoredModel, before: dict[str, Any], here: Here) -> dict[str, Any]:
     """The line of the index of a form, which is derived unless the line ``before`` still says the same."""
     if "rules" in before and (FOLDER / one.file).exists():
         line = _line(one, before["rules"], here)
@@ -97,7 +97,7 @@ def _kept() -> list[dict[str, Any]]:
     return [*json.loads(index.read_text(encoding="utf-8"))["forms"]] if index.exists() else []
 
 
-def _line(one: Wanted, rules: Sequence[str], here: Here) -> dict[str, Any]:
+def _line(one: StoredModel, rules: Sequence[str], here: Here) -> dict[str, Any]:
     versions = {name: metadata.version(name) for name in LIBRARIES if name == "torch" or one.name.startswith("transformers:")}
     made_by = {"sha256": here.sha256, "rules": [*rules], "code": here.code(one.name, rules), "versions": versions}
     return {"name": one.name, "options": one.options.to_json(), "file": one.file, **made_by}

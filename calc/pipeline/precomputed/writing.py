@@ -18,7 +18,7 @@ from calc.derive.closed_forms import derive as derived
 from calc.derive.closed_forms import derived_alone
 from calc.derive.peak import moment_name
 from calc.derive.result import Derivation, Quantity
-from calc.derive.rules_of_thumb.exact import Exact, inapplicable, incomparable
+from calc.derive.rules_of_thumb.exact import ExactCount, inapplicable, incomparable
 from calc.derive.rules_of_thumb.rules import RULES
 from calc.errors import NapkinError
 from calc.graph.step import Graph, SpecialCase
@@ -168,7 +168,7 @@ def _thumbs(derivation: Derivation) -> list[dict[str, Any]]:
             "stands_for": rule.stands_for,
             "expr": rule.expr,
             "exact": [list(part) for part in rule.exact],
-            "size": Exact(rule, derivation).size,
+            "size": ExactCount(rule, derivation).size,
         }
         for rule in RULES
         if not (inapplicable(rule, derivation) or incomparable(rule, derivation))

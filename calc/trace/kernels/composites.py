@@ -71,7 +71,7 @@ def _take_along(x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) 
     return source_.gather(dim, places_.remainder(x.shape[dim]) if _wraps() else places_)
 
 
-class Names(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
+class OperatorNames(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
     """The operators that run inside."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Names(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's mode
 @functools.cache
 def _wraps() -> bool:
     """Whether this torch lets ``take_along_dim`` count places from the end, which some releases do not."""
-    with no_modes(), Names() as seen:
+    with no_modes(), OperatorNames() as seen:
         torch.take_along_dim(torch.zeros(2), torch.zeros(1, dtype=torch.int64), 0)
     return "aten.remainder.Scalar" in seen.names
 

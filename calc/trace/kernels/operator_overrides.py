@@ -13,13 +13,13 @@ import torch.backends.opt_einsum
 from torch import nn
 
 from calc.platform.torch_private import FakeTensor, no_dispatch, no_modes
-from calc.trace.kernels.composites import Names
+from calc.trace.kernels.composites import OperatorNames
 from calc.trace.kernels.hide_tracing import replaced
 from calc.trace.kernels.recurrent import cell_by_cell
 from calc.trace.values import sequence_lengths
 from calc.trace.values.constant_propagation import made_from
-from calc.trace.values.data_dependence import Below, OneIn, Within, known_of, mark_picked, note
-from calc.trace.values.scalar_reads import Reading
+from calc.trace.values.data_dependence import Below, OneIn, ZerosBeyond, known_of, mark_picked, note
+from calc.trace.values.scalar_reads import ScalarRead
 
 if TYPE_CHECKING:
     from calc.trace.recorder import Recorder
@@ -91,12 +91,12 @@ class _Orders:
     def contract_path(self, equation: str, *operands: torch.Tensor, optimize: str) -> tuple[Any, ...]:
         search = self._package.paths.get_path_fn(optimize)
 
-        class Order(self._package.paths.PathOptimizer):  # type: ignore[misc,name-defined]  # its base is known when it is asked
+        class FixedOrder(self._package.paths.PathOptimizer):  # type: ignore[misc,name-defined]  # its base is known when it is asked
             def __call__(self, *given: Any) -> Any:
                 raise _Path(search(*given))
 
         try:
-            path: tuple[Any, ...] = self._package.contract_path(equation, *operands, optimize=Order())
+            path: tuple[Any, ...] = self._package.contract_path(equation, *operands, optimize=FixedOrder())
         except _Path as end:
             return (end.path,)
         return path
@@ -138,7 +138,7 @@ def _copied(original: Callable[..., torch.Tensor], copying: Callable[[], Any], d
     if isinstance(data, torch.Tensor):
         return original(data, *args, **kwargs)
     parts = [*_numbers_in(data)]
-    read = any(isinstance(part, Reading) for part in parts)
+    read = any(isinstance(part, ScalarRead) for part in parts)
     if not read and not any(isinstance(part, torch.Tensor | torch.SymFloat) for part in parts):
         return original(data, *args, **kwargs)
     if not args and kwargs.get("dtype") is None:
@@ -286,7 +286,7 @@ def _picks(index: Any) -> bool:
 @functools.cache
 def _reads_once(one_hot: Callable[..., torch.Tensor]) -> bool:
     """Whether this torch finds the least and the greatest class in one pass, as releases after 2.11 do."""
-    with no_modes(), Names() as seen:
+    with no_modes(), OperatorNames() as seen:
         one_hot(torch.zeros(1, dtype=torch.int64), 1)
     return "aten.aminmax.default" in seen.names
 
@@ -306,5 +306,5 @@ def _one_hot(
     made.scatter_(-1, tensor.unsqueeze(-1), 1)
     bound = known_of(tensor)
     if isinstance(bound, Below):
-        note(made, OneIn((bound.count,), within=Within(tensor.dim(), bound.count)))
+        note(made, OneIn((bound.count,), within=ZerosBeyond(tensor.dim(), bound.count)))
     return made

@@ -21,7 +21,7 @@ from calc.trace.values.elements import (
     MAKING,
     RELATIONS,
     AffineIndex,
-    Compared,
+    ComparedElements,
     Known,
     Triangle,
     elements_of,
@@ -46,7 +46,7 @@ def answer(func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
         return (True, elements.first) if isinstance(elements, AffineIndex) and elements.first in (0, 1) else (False, None)
     if args[0].dtype is not torch.bool:
         return (True, elements.first) if isinstance(elements, AffineIndex) else (False, None)
-    if isinstance(elements, Compared):
+    if isinstance(elements, ComparedElements):
         return True, bool(RELATIONS[elements.relation](elements.ramp.first, elements.other))
     return True, bool(elements.first)
 
@@ -143,7 +143,7 @@ def _shaped(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
     elements = elements_of(given["self"]) if out.dtype is given["self"].dtype else None
     if isinstance(elements, Triangle):
         return None
-    if isinstance(elements, Compared):
+    if isinstance(elements, ComparedElements):
         moved = _moved(elements.ramp, given["self"], out)
         return None if moved is None else replace(elements, ramp=moved)
     return None if elements is None else _moved(elements, given["self"], out)
@@ -306,27 +306,27 @@ def _comparing(relation: str) -> Callable[[Mapping[str, Any], torch.Tensor], Kno
     return make
 
 
-def _told(ramp: AffineIndex, relation: str, other: Any) -> AffineIndex | Compared:
+def _told(ramp: AffineIndex, relation: str, other: Any) -> AffineIndex | ComparedElements:
     """Truths about a number are themselves numbers."""
     if not ramp.step and isinstance(ramp.first, int) and isinstance(other, int):
         return AffineIndex(int(RELATIONS[relation](ramp.first, other)))
-    return Compared(ramp, relation, other)
+    return ComparedElements(ramp, relation, other)
 
 
 MAKING.update({relation: _comparing(relation) for relation in RELATIONS})
 
 
 @making("any")
-def _anywhere(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Compared | None:
+def _anywhere(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | ComparedElements | None:
     return _of_all(given, largest_decides=("gt", "ge"))
 
 
 @making("all")
-def _everywhere(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Compared | None:
+def _everywhere(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | ComparedElements | None:
     return _of_all(given, largest_decides=("lt", "le"))
 
 
-def _of_all(given: Mapping[str, Any], largest_decides: Sequence[str]) -> AffineIndex | Compared | None:
+def _of_all(given: Mapping[str, Any], largest_decides: Sequence[str]) -> AffineIndex | ComparedElements | None:
     """The truth about the element that decides: if any is greater, the largest is; if all are, the least is."""
     truth = elements_of(given["self"])
     if truth is None or "dim" in given or not _has_elements(given["self"]):

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from calc.trace.values.elements import EXACT, AffineIndex, Compared, Known, Triangle, elements_before, elements_of, making, same
+from calc.trace.values.elements import EXACT, AffineIndex, ComparedElements, Known, Triangle, elements_before, elements_of, making, same
 
 
 def _of_upper(number: Any, diagonal: int) -> Triangle:
@@ -45,7 +45,7 @@ _OPPOSITE = {"gt": "le", "le": "gt", "ge": "lt", "lt": "ge", "eq": "ne", "ne": "
 @making("logical_not", "bitwise_not")
 def _negated(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
     compared = elements_of(given["self"])
-    if isinstance(compared, Compared):
+    if isinstance(compared, ComparedElements):
         return replace(compared, relation=_OPPOSITE[compared.relation])
     triangle = _as_triangle(compared)
     if triangle is None or given["self"].dtype is not torch.bool:

@@ -44,11 +44,11 @@ class OneIn:
 
     ways: tuple[Any, ...]
     share: Fraction = Fraction(1)
-    within: Within | None = None
+    within: ZerosBeyond | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class ZerosBeyond:
     """Along ``axis`` nothing but zeros from place ``below`` on."""
 
     axis: int
@@ -189,14 +189,14 @@ def _carry(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
         note(out, fact)
 
 
-def _permuted(within: Within, order: Any) -> Within:
+def _permuted(within: ZerosBeyond, order: Any) -> ZerosBeyond:
     return replace(within, axis=[d % len(order) for d in order].index(within.axis))
 
 
-def within_of(value: Any) -> Within | None:
+def within_of(value: Any) -> ZerosBeyond | None:
     """Beyond which place along an axis a tensor holds nothing but zeros, as far as that is known."""
     values = known_of(value)
-    return values.within if isinstance(values, OneIn) else values if isinstance(values, Within) else None
+    return values.within if isinstance(values, OneIn) else values if isinstance(values, ZerosBeyond) else None
 
 
 def places_in(value: torch.Tensor) -> tuple[Any, ...]:
@@ -294,7 +294,7 @@ def _equal(given: Mapping[str, Any], out: Any) -> None:
 def _true(given: Mapping[str, Any], out: Any) -> None:
     values = known_of(given["self"])
     nothing = isinstance(given["other"], int) and given["other"] == 0
-    note(out, values if isinstance(values, OneIn | Within) and nothing else None)
+    note(out, values if isinstance(values, OneIn | ZerosBeyond) and nothing else None)
 
 
 @_making("_is_all_true")

@@ -46,7 +46,7 @@ class AffineIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedElements:
     """Truth values: whether ``relation`` (greater, say) holds between each element of ``ramp`` and the number ``other``."""
 
     ramp: AffineIndex
@@ -67,7 +67,7 @@ class Triangle:
         return bool(self.above == self.below)
 
 
-Known = AffineIndex | Compared | Triangle
+Known = AffineIndex | ComparedElements | Triangle
 
 _NOTED = "napkin_elements"
 

@@ -28,11 +28,11 @@ _LARGEST = ("max", "min")
 _stepping: list[str] = []
 
 
-class Reading(float):
+class ScalarRead(float):
     """A value read out of data. What is calculated with it is another, whatever the other number."""
 
-    def _again(self, *_: Any) -> Reading:
-        return Reading(float.__float__(self))
+    def _again(self, *_: Any) -> ScalarRead:
+        return ScalarRead(float.__float__(self))
 
     def _refused(self, *_: Any) -> Never:
         raise DataDependentError(
@@ -89,7 +89,7 @@ def _items(reading: Asking, value: float, who: str = "") -> AbstractContextManag
         if has_shadow(self) or not self.dtype.is_floating_point:
             return original(self)
         with reading(value, who or f"the step at {user_line()}"):
-            return Reading(original(self))
+            return ScalarRead(original(self))
 
     return replaced(torch.Tensor, item=item)
 
@@ -119,10 +119,10 @@ def _files(kind: type) -> list[dict[str, Any]]:
 
 def _of_readings(function: Callable[..., Any], bounded: bool) -> Callable[..., Any]:
     def chosen(*numbers: Any, **options: Any) -> Any:
-        read = [number for number in numbers if isinstance(number, Reading)]
+        read = [number for number in numbers if isinstance(number, ScalarRead)]
         if not read:
             return function(*numbers, **options)
-        bounds = [number for number in numbers if not isinstance(number, Reading)]
+        bounds = [number for number in numbers if not isinstance(number, ScalarRead)]
         return function(bounds) if bounded and bounds else read[0]
 
     return chosen

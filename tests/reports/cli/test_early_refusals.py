@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import calc
-from calc.memory.inference import Amount, Inference, Line
+from calc.memory.inference import ByteSum, Inference, InferenceTerm
 from calc.pipeline import pipeline
 from reports import cli
 from reports.jobs import job
@@ -72,7 +72,7 @@ def test_help_says_what_a_command_takes() -> None:
 
 def test_a_model_that_keeps_no_cache_says_so_and_that_buffers_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing about it is unknown; what is not counted is named."""
-    weights = Amount("bf16", "2*K", 4, (Line("w", "2*K", 4, "2 bytes each"),))
+    weights = ByteSum("bf16", "2*K", 4, (InferenceTerm("w", "2*K", 4, "2 bytes each"),))
     made = Inference("net", "here", {"K": 2}, weights, None, "net does not write token after token: it keeps no keys and values", ())
     monkeypatch.setattr(job, "inference", lambda *_, **__: made)
 

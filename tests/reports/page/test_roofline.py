@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from calc.hardware.accelerators import accelerator
 from calc.options import Options
-from calc.performance.roofline import Ceiling
+from calc.performance.roofline import RooflineCeiling
 from reports import cli
 from reports.figures.roofline_bounds import RooflinePair, finding
 from reports.jobs import roofline
@@ -25,7 +25,7 @@ TODAY = datetime.date(2026, 1, 2)
 def found() -> RooflinePair:
     """A step whose products are large enough to be bound by compute, on an A100."""
     request = Request("two-layer", {"B": 4096, "D": 4096, "K": 64}, Options(optimizer="sgd"))
-    return roofline.compute(request, Ceiling(accelerator("a100-sxm-80")), lambda words: None)
+    return roofline.compute(request, RooflineCeiling(accelerator("a100-sxm-80")), lambda words: None)
 
 
 def test_no_dot_stands_above_the_roof(found: RooflinePair) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 from rich.console import Console
 
-from calc.hardware.times import Times
+from calc.hardware.times import Timings
 from calc.measure.sites import SiteTime
 from calc.measure.step_time import StepTime
 from calc.measure.timing import Timed
-from calc.performance.measuring import Expected, Measured, Run
-from calc.performance.mfu import Ceiling, Throughput, Work, timed_step
+from calc.performance.measuring import Expected, Measured, MeasuredRun
+from calc.performance.mfu import DensePeak, MatmulFlops, Throughput, timed_step
 from reports.views.measuring import show
 
 MS = 10**6
@@ -22,13 +22,13 @@ OPTIONS = {"optimizer": "adamw", "precision": "fp32", "attention": "fused", "mod
 
 def shown(peak: int | None = 200_000, expected: Expected | None = None, name: str = "a model") -> list[str]:
     """A step of 2 ms in the median that makes 100 of 120 FLOP for the model, with two layers."""
-    times = Timed(Times((MS, 2 * MS, 9 * MS), warm_up=(50 * MS,)), {"forward": Times((MS, MS, MS))}, "a clock", 7)
+    times = Timed(Timings((MS, 2 * MS, 9 * MS), warm_up=(50 * MS,)), {"forward": Timings((MS, MS, MS))}, "a clock", 7)
     sites = (SiteTime("h.0.mlp", MS, 2 * MS), SiteTime("h.1.mlp", MS, 2 * MS), SiteTime("(optimizer)", 0, 0, 2 * MS))
     after: dict[str, Any] = {"clock": [1000.0, 3000.0], "temperature": None, "power": None, "because": {"temperature": "no sensor"}}
     step = StepTime({"B": 2, "T": 5}, times, "fp32", False, ({"clock": [900.0, 900.0]}, after), sites)
-    ceiling = Ceiling("fp32", None, because="nobody knows it") if peak is None else Ceiling("fp32", Fraction(peak), "as asked")
-    time = timed_step(step, Work(100, 120), Throughput(10, "tokens"), ceiling)
-    found = Measured(name, "built-in", OPTIONS, {"device": {"name": "a machine"}}, (Run({"B": 2, "T": 5}, time, None, expected),))
+    ceiling = DensePeak("fp32", None, because="nobody knows it") if peak is None else DensePeak("fp32", Fraction(peak), "as asked")
+    time = timed_step(step, MatmulFlops(100, 120), Throughput(10, "tokens"), ceiling)
+    found = Measured(name, "built-in", OPTIONS, {"device": {"name": "a machine"}}, (MeasuredRun({"B": 2, "T": 5}, time, None, expected),))
     out = io.StringIO()
     show(found, Console(file=out, width=200))
     return [line.rstrip() for line in out.getvalue().replace("\u00a0", " ").split("\n")]
