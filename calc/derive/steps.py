@@ -124,7 +124,9 @@ class StepMaker:
                 root.at(g.module_path).add(g, times)
         parts = [self._loose(quantity, g) for g in loose]
         parts += self._parts(quantity, root)
-        self._sum(quantity, f"{quantity}, total", "sum", parts, "every operator and tensor of the step stands in exactly one part")
+        self._sum(
+            quantity, f"{quantity}, total", "sum", parts, "every operator and tensor of the step is in exactly one part, so the parts add"
+        )
 
     def _instances(self, site: str) -> Poly:
         result = self.analysis.algebra.constant(1)
@@ -166,7 +168,9 @@ class StepMaker:
             elif len(below) == 1:
                 parts += below
             else:
-                parts.append(self._sum(quantity, child.path, "sum over parts", below, f"the parts of {child.path} run one after another"))
+                parts.append(
+                    self._sum(quantity, child.path, "sum over parts", below, f"the parts of {child.path} are disjoint, so they add")
+                )
         return parts
 
     def _own(self, quantity: str, node: _Node) -> _Part:
@@ -255,12 +259,12 @@ class StepMaker:
                 "live storages by role",
                 before,
                 peak.live,
-                "storages born and not yet dead when this operator returns",
+                "storages allocated and not yet freed when this operator returns",
             )
         if len(peaks) > 1:
             collected = Maximum(tuple(tree(outer, self.analysis.fold(p.live)) for p in peaks))
             check = self._at_random_points(Maximum(tuple(sums)), collected)
-            because = "memory is largest at one of these moments; every other one is below one of them at all sizes"
+            because = "memory peaks at one of these candidates: at every other operator, live bytes are at most those at one of them"
             self._append(quantity, f"{quantity}: the largest moment", "maximum", Maximum(tuple(sums)), collected, because, check, ())
 
     def _at_random_points(self, before: Display, after: Display) -> StepCheck:

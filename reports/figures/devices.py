@@ -1,4 +1,4 @@
-"""Which devices a peak of memory is held against: the one that is named, else the common ones that it lies between."""
+"""The devices that a memory peak is compared with: the named one, else the two common ones around the peak."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from calc.hardware.accelerators import Accelerator, accelerator
 from reports.typeset import numbers
 
 COMMON = ("t4", "l4", "rtx5090", "a100-sxm-40", "l40s", "h100-sxm", "h200-sxm", "b200-hgx", "b300")
-"""One of the catalogue for each capacity that is often met, the smallest first."""
+"""Ids of the catalogue, one for each common capacity, smallest first."""
 
 
 def beside(peak: int, named: Accelerator | None) -> tuple[Accelerator, ...]:
-    """The device that is named; else the largest common one that is too small and the smallest that is not, as far as there are such."""
+    """The named device; else the largest common one below ``peak`` bytes and the smallest one that holds them, if they exist."""
     if named is not None:
         return (named,)
     common = [accelerator(name) for name in COMMON]
@@ -20,7 +20,7 @@ def beside(peak: int, named: Accelerator | None) -> tuple[Accelerator, ...]:
 
 
 def capacity(nbytes: int) -> str:
-    """A capacity as its maker writes it: ``80 GB``, or ``32 GiB`` where it is a whole number of those."""
+    """A capacity in bytes as vendors write it: ``80 GB``, or ``32 GiB`` if only that is a whole number."""
     for unit, size in (("GB", 10**9), ("GiB", 2**30)):
         if nbytes % size == 0:
             return f"{numbers.integer(nbytes // size)}{numbers.NBSP}{unit}"

@@ -1,4 +1,4 @@
-"""All figures of a report from what it was derived to be."""
+"""All figures of a report, from its derivation."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from reports.figures.rules_of_thumb import thumbs
 from reports.figures.sensitivity import growth
 from reports.figures.shapes import ROOFLINE, Figure, Figures
 
-UNNAMED = Figure(ROOFLINE, "Roofline", absent="no device is named: --gpu ID names one, and napkin list hardware shows them")
+UNNAMED = Figure(ROOFLINE, "Roofline", absent="no device is named; name one with --gpu ID (napkin list hardware shows the ids)")
 
-UNDRAWN = Figures(*(replace(UNNAMED, absent="not asked for") for _ in fields(Figures)))
+UNDRAWN = Figures(*(replace(UNNAMED, absent="it was not requested") for _ in fields(Figures)))
 
 
 def figures(
@@ -28,8 +28,11 @@ def figures(
     device: Accelerator | None = None,
     roof: Figure = UNNAMED,
 ) -> Figures:
-    """``twice`` is what doubling each size does to each answer, ``device`` what memory is held against, ``roof`` the step under its rates,
-    which takes the operators of the step."""
+    """The figures of a derivation.
+
+    ``twice``: answer → factors when one size doubles. ``device``: what the peak is compared with. ``roof``: the roofline, which needs the
+    operators of the step.
+    """
     return Figures(
         memory=memory(derivation, device),
         flops=flops(by_power(derivation)),

@@ -1,4 +1,4 @@
-"""FLOPs of a step by part, along the size that makes the most of them: logarithmic both ways, so that a power is a straight line."""
+"""FLOPs of a step by part, over the size with the highest degree; both axes logarithmic, so that a power law is a straight line."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from reports.typeset.wording import several
 ANCHOR = "figure-flops"
 _TOP, _PLOT = 40, 190
 _ROWS = (12, 28)  # of the labels above the plot
-_WIDTH = Fraction(96, 100)  # of the curves; the letters stand to their right
+_WIDTH = Fraction(96, 100)  # of the curves; their letters are to the right
 _TICKS = 4
 _SITES = 3  # named in the finding
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def flops(split: FlopsByPart) -> Figure:
-    """The figure of a step's parts, or why there is none."""
-    title = f"FLOPs by part against {split.dim}" if split.dim else "FLOPs by part"
+    """The figure of a step's FLOPs by part, or one without a drawing that says why."""
+    title = f"FLOPs by part over {split.dim}" if split.dim else "FLOPs by part"
     if not split.points:
         return Figure(ANCHOR, title, absent=split.because)
     names = [part_name(part, split.dim) for part in split.parts]
@@ -34,7 +34,7 @@ def flops(split: FlopsByPart) -> Figure:
     return Figure(
         ANCHOR,
         title,
-        description=f"FLOPs of a step against {split.dim}, both in logarithms: {'; '.join(names)}. The table below has the numbers.",
+        description=f"FLOPs of a step over {split.dim}, both axes logarithmic: {'; '.join(names)}. The table below has the numbers.",
         finding=finding(split),
         height=_TOP + _PLOT + 38,
         top=_TOP,
@@ -51,52 +51,52 @@ def flops(split: FlopsByPart) -> Figure:
 
 
 def part_name(part: Part, dim: str) -> str:
-    """What a part is: ``products growing with T²``."""
+    """The name of a part: ``matmuls growing with T²``."""
     if part is None:
         return "elementwise arithmetic"
-    return f"products growing with {_power(dim, part)}" if part else f"products independent of {dim}"
+    return f"matmuls growing with {_power(dim, part)}" if part else f"matmuls independent of {dim}"
 
 
 def _power(dim: str, power: int) -> str:
     return dim if power == 1 else f"{dim}{str(power).translate(_SUPERSCRIPTS)}"
 
 
-# -- words ---------------------------------------------------------------------------------------------------------------
+# -- text ----------------------------------------------------------------------------------------------------------------
 
 
 def finding(split: FlopsByPart) -> str:
-    """The shares here, where the highest power overtakes the others, and what moves along."""
+    """The shares at the present size, where the highest power overtakes the others, and which limits follow the size."""
     here, highest = split.at_hand, split.parts[0]
     shares = ", ".join(f"{part_name(p, split.dim)} {numbers.percent(Fraction(here.values.get(p, 0), here.total))}" for p in split.parts)
     whole = numbers.amount(here.total, Unit.FLOP).headline
-    words = f"At {_sized(split.dim, split.here)}, of {whole} a step: {shares}."
+    words = f"At {_sized(split.dim, split.here)}, the step takes {whole}: {shares}."
     if highest is not None:
         words += f" {_overtaking(split, highest)}"
     for limit in split.raised:
-        words += f" Beyond {limit}, the model is taken with {limit}{NBSP}={NBSP}{split.dim}."
+        words += f" Where {split.dim} exceeds {limit}, {limit} is raised to {split.dim}."
     if split.refused:
         left = ", ".join(map(numbers.integer, split.refused))
-        words += f" Left out, since the closed forms do not stand there: {split.dim}{NBSP}={NBSP}{left}."
+        words += f" Left out, because the closed forms do not hold there: {split.dim}{NBSP}={NBSP}{left}."
     return words
 
 
 def _overtaking(split: FlopsByPart, highest: int) -> str:
     name = part_name(highest, split.dim)
     if highest < 2:
-        return f"No product grows faster than {split.dim}."
+        return f"No matmul grows faster than {split.dim}."
     where = f" (at {_listed(split.module_paths)})" if split.module_paths else ""
     name = f"{_upper(name)}{where}"
     if split.crossover is not None:
-        return f"{name} are the larger part of all products from {_sized(split.dim, split.crossover)} on."
+        return f"{name} are at least half of all matmul FLOPs from {_sized(split.dim, split.crossover)}."
     over = [2 * p.values.get(highest, 0) >= sum(v for part, v in p.values.items() if part is not None) for p in split.points]
     span = f"from {_sized(split.dim, split.points[0].size)} to {numbers.integer(split.points[-1].size)}"
     if all(over):
-        return f"{name} are the larger part of all products at every size drawn, {span}."
-    return f"{name} stay the smaller part of all products at every size drawn, {span}." if not any(over) else ""
+        return f"{name} are at least half of all matmul FLOPs at every size drawn, {span}."
+    return f"{name} are less than half of all matmul FLOPs at every size drawn, {span}." if not any(over) else ""
 
 
 def _listed(sites: Sequence[str]) -> str:
-    more = f" and {several(len(sites) - _SITES, 'other site')}" if len(sites) > _SITES else ""
+    more = f" and {several(len(sites) - _SITES, 'other module')}" if len(sites) > _SITES else ""
     return f"{', '.join(sites[:_SITES])}{more}"
 
 
@@ -122,7 +122,7 @@ def _rows(split: FlopsByPart) -> Iterator[tuple[str, ...]]:
         yield (head, *(numbers.integer(point.values.get(part, 0)) for part in split.parts), numbers.integer(point.total))
 
 
-# -- places --------------------------------------------------------------------------------------------------------------
+# -- positions -----------------------------------------------------------------------------------------------------------
 
 
 def _css(number: int, part: Part) -> str:
@@ -138,7 +138,7 @@ def _down(y: Logarithmic, value: float, below: int = 0) -> str:
 
 
 def _path(split: FlopsByPart, part: Part, x: Logarithmic, y: Logarithmic) -> str:
-    """Through the points at which there is anything; a logarithm has no place for none."""
+    """An SVG path through the points with a positive value; 0 has no logarithm."""
     path, pen = "", "M"
     for point in split.points:
         value = point.values.get(part, 0)
@@ -165,7 +165,7 @@ def _marks(split: FlopsByPart, x: Logarithmic) -> Iterator[Label]:
 
 
 def _letters(split: FlopsByPart, y: Logarithmic) -> Iterator[Label]:
-    """At the right end of each curve, so that it is known without its colour."""
+    """A letter at the right end of each curve, so that curves differ by more than their color."""
     last = split.points[-1].values
     places = [(float((1 - y.at(last[part])) * _PLOT), i) for i, part in enumerate(split.parts) if last.get(part, 0) > 0]
     for number, height in apart(places, 14).items():
@@ -173,7 +173,7 @@ def _letters(split: FlopsByPart, y: Logarithmic) -> Iterator[Label]:
 
 
 def _ticks(split: FlopsByPart, x: Logarithmic) -> Iterator[Label]:
-    """Doublings of the size at hand, a few of them."""
+    """A few doublings and halvings of the present size."""
     sizes = [point.size for point in split.points if point.size != split.crossover or point.size == split.here]
     step = -(-(len(sizes) - 1) // _TICKS)
     for size in sizes[::step]:

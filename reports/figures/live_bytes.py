@@ -1,7 +1,7 @@
-"""Live bytes over the step as a drawing: where each line and label stands. Nothing is said here that the table beside it does not say.
+"""The drawing of live bytes over the step: positions of areas, lines and labels. The table beside it has the same numbers.
 
-The areas are drawn in operators by thousandths of the largest value and stretched to the width there is; text stands beside them
-unstretched, at shares of that width.
+Areas are in units of operators and thousandths of the peak, stretched to the width of the page. Text is not stretched: its positions are
+shares of that width.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROWS = (TOP + PLOT + 17, TOP + PLOT + 33)
 
 
 def drawing(timeline: Timeline) -> Drawing:
-    """The figure of a timeline."""
+    """The drawing of a timeline."""
     areas = tuple(_areas(timeline))
     end = max((c.last + 1 for c in timeline.columns), default=1)
     return Drawing(
@@ -38,7 +38,7 @@ def drawing(timeline: Timeline) -> Drawing:
 
 
 def _areas(timeline: Timeline) -> Iterator[Area]:
-    """Stacked from the bottom, in the order of ``Timeline.roles``."""
+    """One area for each role, stacked from the bottom in the order of ``Timeline.roles``."""
     below = [0] * len(timeline.columns)
     for role in timeline.roles:
         above = [b + c.high.live.get(role, 0) for b, c in zip(below, timeline.columns, strict=True)]
@@ -47,14 +47,14 @@ def _areas(timeline: Timeline) -> Iterator[Area]:
 
 
 def _path(columns: Sequence[Column], above: Sequence[int], below: Sequence[int], largest: int) -> str:
-    """Along the upper edge to the right and along the lower one back, in steps."""
+    """An SVG path along the upper edge to the right and along the lower edge back, in steps."""
     upper = _edge([(c.first, c.last + 1, _height(v, largest)) for c, v in zip(columns, above, strict=True)])
     lower = _edge([(c.last + 1, c.first, _height(v, largest)) for c, v in zip(reversed(columns), reversed(below), strict=True)])
     return f"M0 {HEIGHT}{upper}{lower}Z"
 
 
 def _edge(steps: Sequence[tuple[int, int, int]]) -> str:
-    """One step after another; those of equal height are one."""
+    """SVG commands for the steps of an edge; neighbors of equal height are merged."""
     levels: list[tuple[int, int]] = []
     for _, stop, height in steps:
         if levels and levels[-1][0] == height:
@@ -69,7 +69,7 @@ def _height(value: int, largest: int) -> int:
 
 
 def _ticks(largest: int) -> Iterator[Label]:
-    """Round numbers of bytes from 0 up, a few of them."""
+    """A few round numbers of bytes, from 0."""
     step = round_step(largest)
     for value in range(0, largest + 1, step):
         y = TOP + PLOT - round(Fraction(value * PLOT, max(largest, 1)))
@@ -77,7 +77,7 @@ def _ticks(largest: int) -> Iterator[Label]:
 
 
 def _phases(timeline: Timeline, end: int) -> Iterator[Label]:
-    """Names under the stretches that are wide enough, in two rows in turn, so that neighbours do not touch."""
+    """Names of the phases that are wide enough, alternating between two rows so that neighbors do not touch."""
     wide = [(phase, first, last) for phase, first, last in timeline.phases if Fraction(last + 1 - first, end) >= _NARROW]
     for i, (phase, first, last) in enumerate(wide):
         ends = Fraction(first, end) > Fraction(7, 10)

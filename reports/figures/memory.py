@@ -1,4 +1,4 @@
-"""Memory by kind at the peak, as one stacked bar against what devices have."""
+"""Live bytes at the peak by kind, as one stacked bar beside the capacity of devices."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from reports.figures.scales import round_step, short_bytes
 from reports.figures.shapes import Figure, Key, Label, SvgLine, SvgRect, clipped, css_class, letter, percent
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
+from reports.typeset.wording import several
 
 ANCHOR, TITLE = "figure-memory", "Memory at the peak by kind"
 ORDER = ("parameter", "master weight", "optimizer state", "gradient", "activation", "temporary", "input", "buffer")
 _BAR, _HIGH = 50, 34  # where the bar begins, and how high it is, in pixels
 _ROWS = (12, 27, 42)  # of the labels above it
 _NAMED = Fraction(5, 100)  # a segment of less of the width has no letter
-_FARTHEST = 4  # a capacity of more than so many peaks is said and not drawn
+_FARTHEST = 4  # a capacity above this multiple of the peak is in the text, not in the drawing
 _LONGEST = 12  # characters of a device's id in the drawing
-_BESIDE = "Live bytes: what an allocator rounds up and what libraries hold come on top."
+_BESIDE = "These are live bytes: rounding by the allocator and memory of libraries come on top."
 
 
 def memory(derivation: Derivation, named: Accelerator | None) -> Figure:
-    """The figure of ``memory.peak``, or why there is none."""
+    """The figure of ``memory.peak``, or one without a drawing that says why."""
     quantity = derivation.quantities.get("memory.peak")
     if quantity is None or quantity.value is None:
-        reason = f"the peak is unknown: {quantity.unknown}" if quantity is not None else "this derivation does not state the peak"
+        reason = f"the peak is unknown: {quantity.unknown}" if quantity is not None else "this derivation has no memory.peak"
         return Figure(ANCHOR, TITLE, absent=reason)
     kinds = by_kind(quantity)
     if not kinds or sum(kinds.values()) != quantity.value or min(kinds.values()) < 0:
-        return Figure(ANCHOR, TITLE, absent="the peak is not told apart by kind here")
+        return Figure(ANCHOR, TITLE, absent="the bytes at the peak are not known by kind")
     return _drawn(quantity.value, kinds, beside(quantity.value, named), named is not None)
 
 
 def by_kind(quantity: Quantity) -> dict[str, int]:
-    """Bytes live at the peak's own moment by kind, what stays before what comes and goes."""
+    """Live bytes at the peak by kind, in the order of ``ORDER``: permanent kinds first."""
     bytes_of = next((c.part_values for c in quantity.candidates if c.value == quantity.value), {})
     order = {role: place for place, role in enumerate(ORDER)}
     return {role: bytes_of[role] for role in sorted(bytes_of, key=lambda role: (order.get(role, len(order)), role)) if bytes_of[role]}
@@ -63,7 +64,7 @@ def _drawn(peak: int, kinds: Mapping[str, int], devices: Sequence[Accelerator], 
             ("all: the peak", *_cells(peak, peak)),
             *((f"{device.name}, {capacity(device.memory)}", *_cells(device.memory, peak)) for device in devices),
         ),
-        folded=f"{len(kinds)} kinds, the peak and the capacities in bytes",
+        folded=f"{several(len(kinds), 'kind')}, the peak and the capacities in bytes",
     )
 
 
@@ -72,23 +73,23 @@ def _cells(value: int, peak: int) -> tuple[str, ...]:
     return amount.exact, ", ".join(amount.readings) or amount.text, numbers.percent(Fraction(value, peak))
 
 
-# -- words ---------------------------------------------------------------------------------------------------------------
+# -- text ----------------------------------------------------------------------------------------------------------------
 
 
 def _verdict(peak: int, devices: Sequence[Accelerator], is_named: bool) -> str:
-    """What the peak is beside what the devices have."""
+    """Whether the peak fits the devices, as a sentence."""
     subject = f"The peak of {_read(peak)}"
     small, large = ([d for d in devices if (d.memory >= peak) is fits] for fits in (False, True))
     common = "" if is_named else ", the smallest common device" if large and large[0].id == COMMON[0] else ""
     words = ""
     if small:
-        words = f"{subject} is {numbers.significant(Fraction(peak, small[0].memory))} times the {_of(small[0])}, and does not fit it"
+        words = f"{subject} is {numbers.significant(Fraction(peak, small[0].memory))} times the {_of(small[0])} and does not fit it"
         if not large and not is_named:
             words += ", the largest common device"
     if large:
         left = numbers.amount(large[0].memory - peak, Unit.BYTE).headline
         words = f"{words}; it fits" if words else f"{subject} fits"
-        words += f" the {_of(large[0])}{common}, and leaves {left}"
+        words += f" the {_of(large[0])}{common} and leaves {left} free"
     return f"{words}."
 
 
@@ -98,7 +99,7 @@ def _of(device: Accelerator) -> str:
 
 def _largest(peak: int, kinds: Mapping[str, int]) -> str:
     role = max(kinds, key=lambda role: kinds[role])
-    return f"The largest kind is {role}: {_read(kinds[role])}, {numbers.percent(Fraction(kinds[role], peak))} of it."
+    return f"The largest kind is {role}: {_read(kinds[role])}, {numbers.percent(Fraction(kinds[role], peak))} of the peak."
 
 
 def _read(value: int) -> str:
@@ -109,7 +110,7 @@ def _key(number: int, role: str, value: int, peak: int) -> Key:
     return Key(letter(number), css_class(role), role, _read(value), numbers.percent(Fraction(value, peak)))
 
 
-# -- places --------------------------------------------------------------------------------------------------------------
+# -- positions -----------------------------------------------------------------------------------------------------------
 
 
 def _spans(kinds: Mapping[str, int], scale: int) -> Iterator[tuple[str, Fraction, Fraction]]:
@@ -125,16 +126,16 @@ def _segments(kinds: Mapping[str, int], scale: int) -> Iterator[SvgRect]:
 
 
 def _letters(kinds: Mapping[str, int], scale: int) -> Iterator[Label]:
-    """Under each segment that is wide enough, so that it is known without its colour."""
+    """A letter under each segment that is wide enough, so that segments differ by more than their color."""
     for number, (_, start, width) in enumerate(_spans(kinds, scale)):
         if width >= _NAMED:
             yield Label(letter(number), percent(start + width / 2), str(_BAR + _HIGH + 14), "middle")
 
 
 def _marked(peak: int, devices: Sequence[Accelerator], scale: int) -> list[tuple[Fraction, str, int, str]]:
-    """What stands above the bar, each in a row of its own: share of the width, words, row, class of the line.
+    """The labels above the bar, one a row: (share of the width, text, row, CSS class of the line).
 
-    A capacity beyond the drawing has an arrow in place of a line.
+    A capacity beyond the drawing has an arrow instead of a line.
     """
     marks = []
     for device, row in zip(devices, _ROWS, strict=False):

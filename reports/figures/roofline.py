@@ -1,7 +1,7 @@
-"""The roofline of a step on a device: each site of the model under the device's rates, both axes logarithmic.
+"""The roofline of a step on a device: one dot for each module under the device's rates, both axes logarithmic.
 
-The drawing of ``napkin roofline`` has every operator; here the operators of a site stand together, forward and backward, and the optimizer
-is one. A dot on the roof takes as long as its bound; one below it waits for memory or launches in part.
+``napkin roofline`` draws every operator; here a dot is a module, forward and backward together, and the optimizer is one dot. A dot on the
+roof takes as long as its bound; one below it partly waits for memory or launches.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ _TOP, _PLOT = 30, 230
 _LARGEST = 22  # radius of a dot that takes all of the time, in pixels
 _LETTERED = 8
 _ROOM = Fraction(45, 100)  # of the width, for the name of a roof
-_INSIDE = 9  # a dot of a smaller radius, in pixels, has its letter beside it
+_INSIDE = 9  # pixels: a dot with a smaller radius has its letter beside it
 _HEADS = ("FLOP", "Bytes", "FLOP per byte", "FLOP/s", "Time", "Of the step")
-_NARROWEST, _ABREAST = 230, 16  # pixels: a plot on a small screen, and how far apart two letters must be there
+_NARROWEST, _ABREAST = 230, 16  # pixels: the width of a plot on a small screen, and the least distance of two letters on it
 
 
 def figure(rooflines: RooflinePair) -> Figure:
-    """The figure of a step under a device's ceiling, or why there is none."""
+    """The figure of a step under a device's roofline, or one without a drawing that says why."""
     device = rooflines.eager.ceiling.device
     sites = rooflines.eager.by_site()
     drawn = [(i, site, sums) for i, (site, sums) in enumerate(sites) if sums.flops and sums.bytes and sums.seconds]
-    title = f"Roofline on {device.name}: every site of the model"
+    title = f"Roofline on {device.name}, by module"
     if not drawn or not rooflines.formats:
-        return Figure(ANCHOR, title, absent="no site of the step makes a product and moves bytes")
+        return Figure(ANCHOR, title, absent="the step has no matmul, or no module with both FLOPs and memory traffic")
     x, y = _axes(rooflines, [sums for _, _, sums in drawn])
     lettered = {i: letter(n) for n, i in enumerate(_to_be_named(drawn, x, y))}
     return Figure(
         ANCHOR,
         title,
-        description=f"{several(len(drawn), 'site')} by FLOP per byte and FLOP/s under the roof of {device.name}, in logarithms; the area of"
-        " a dot is its share of the time. The table below has the numbers.",
+        description=f"{several(len(drawn), 'module')} by FLOP per byte and FLOP/s under the roof of {device.name}, both axes logarithmic;"
+        " the area of a dot is its share of the time. The table below has the numbers.",
         finding=" ".join((finding(rooflines), f"Ceilings: {ceilings(rooflines)[0]}.", _left_out(sites, len(drawn)))).strip(),
         height=_TOP + _PLOT + 38,
         axis=(Label("FLOP/s", "100%", "12", "end"), *(Label(short_power(p), "100%", _down(y, 10.0**p, 4), "end") for p in y.powers)),
@@ -50,9 +50,9 @@ def figure(rooflines: RooflinePair) -> Figure:
         dots=tuple(_dot(sums, rooflines, x, y) for _, _, sums in drawn),
         labels=(*_roof_names(rooflines, x, y), *_letters(drawn, lettered, rooflines, x, y), *_ticks(x)),
         keys=tuple(_keys(rooflines)),
-        columns=(("Site", "text"), *((head, "number") for head in _HEADS), ("Bound by", "text")),
+        columns=(("Module path", "text"), *((head, "number") for head in _HEADS), ("Bound by", "text")),
         rows=tuple(_rows(sites, lettered, rooflines)),
-        folded=f"{numbers.integer(len(sites))} sites, eager, the longest first",
+        folded=f"{several(len(sites), 'module')}, eager, slowest first",
     )
 
 
@@ -76,10 +76,10 @@ def _keys(rooflines: RooflinePair) -> Iterator[Key]:
 
 def _left_out(sites: Sequence[tuple[str, Sums]], drawn: int) -> str:
     left = len(sites) - drawn
-    return f"Not drawn, without arithmetic or traffic: {several(left, 'site')}." if left else ""
+    return f"Not drawn, without arithmetic or memory traffic: {several(left, 'module')}." if left else ""
 
 
-# -- places --------------------------------------------------------------------------------------------------------------
+# -- positions -----------------------------------------------------------------------------------------------------------
 
 
 def _axes(rooflines: RooflinePair, sums: Sequence[Sums]) -> tuple[Logarithmic, Logarithmic]:
@@ -100,7 +100,7 @@ def _height(y: Logarithmic, value: float | Fraction) -> int:
 
 
 def _roofs(rooflines: RooflinePair, x: Logarithmic, y: Logarithmic) -> Iterator[SvgLine]:
-    """For each rate, from the left along the bandwidth to the ridge, and on along the peak."""
+    """For each peak rate: a line along the bandwidth to the ridge, and one along the peak."""
     at = rooflines.eager.ceiling
     for name in rooflines.formats:
         peak, ridge = float(at.device.peak(name)), float(at.ridge(name))
@@ -110,7 +110,7 @@ def _roofs(rooflines: RooflinePair, x: Logarithmic, y: Logarithmic) -> Iterator[
 
 
 def _roof_names(rooflines: RooflinePair, x: Logarithmic, y: Logarithmic) -> Iterator[Label]:
-    """To the left of each ridge, where no site can stand; where that is too narrow, above the plot. Near names move apart."""
+    """Names of the peak rates: left of the ridge, where no dot can be, or above the plot if that is too narrow. Near names move apart."""
     at = rooflines.eager.ceiling
     ridges = [x.at(at.ridge(name)) for name in rooflines.formats]
     heights = [_height(y, at.device.peak(name)) - 6 if ridge > _ROOM else 12 for name, ridge in zip(rooflines.formats, ridges, strict=True)]
@@ -134,7 +134,7 @@ def _dot(sums: Sums, rooflines: RooflinePair, x: Logarithmic, y: Logarithmic) ->
 
 
 def _to_be_named(drawn: Sequence[tuple[int, str, Sums]], x: Logarithmic, y: Logarithmic) -> list[int]:
-    """The longest sites whose letters do not touch on a small screen."""
+    """Indices of the slowest modules whose letters do not touch on a small screen."""
     taken: list[tuple[float, int]] = []
     lettered: list[int] = []
     for i, _, sums in drawn:
@@ -149,7 +149,7 @@ def _to_be_named(drawn: Sequence[tuple[int, str, Sums]], x: Logarithmic, y: Loga
 def _letters(
     drawn: Sequence[tuple[int, str, Sums]], lettered: dict[int, str], rooflines: RooflinePair, x: Logarithmic, y: Logarithmic
 ) -> Iterator[Label]:
-    """In the middle of a dot, or above a small one on its left."""
+    """The letter of a dot: inside it, or above and left of a small one."""
     for i, _, sums in drawn:
         if i in lettered:
             (at, height), radius = _place(sums, x, y), _radius(sums, rooflines)

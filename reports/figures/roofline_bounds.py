@@ -1,4 +1,4 @@
-"""A step under the ceilings of a device, eager and fused, and what is said of it: the rates, what dominates, what the numbers leave out."""
+"""The roofline of a step, eager and fused, and its text: rates, dominant bound, and what the numbers leave out."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from calc.performance.roofline import LAUNCH, LAUNCH_SECONDS, LAUNCH_SOURCE, MEM
 from reports.typeset.numbers import duration, percent, rate, significant
 
 FUSED = (
-    "fused is a lower model: operators between two products run as one kernel, which reads each tensor made before it once and writes each"
-    " tensor that is read after it once; a compiler may leave more"
+    "fused is a lower bound on traffic: all operators between two matmuls are one kernel, which reads each of its inputs once and"
+    " writes each result that is used later once; a compiler may need more"
 )
-LOOP = "the optimizer runs parameter by parameter here; on CUDA torch runs it over lists of them: --implementation foreach"
-NOTE = "times are bounds from below, at dense published rates; no operator reaches them"
+LOOP = "the optimizer updates one parameter at a time here; torch's default on CUDA is --implementation foreach"
+NOTE = "times are lower bounds at the published dense rates; no operator reaches them"
 
 
 @dataclass(frozen=True, slots=True)
 class RooflinePair:
-    """A step under a ceiling, eager and fused."""
+    """The rooflines of a step on one device, eager and fused."""
 
     model: str
     sizes: Mapping[str, int]
@@ -32,29 +32,29 @@ class RooflinePair:
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """The rates at which products run."""
+        """The number formats of the step's matmuls."""
         return tuple(dict.fromkeys(self.eager.ceiling.format_of(w.operator) for w in self.works if w.matmul))
 
 
 def ceilings(rooflines: RooflinePair) -> tuple[str, ...]:
-    """The rates in words: of the products by format, of the memory, of the launches."""
+    """The device's rates as text: matmuls by format and memory; then the time of a launch."""
     at = rooflines.eager.ceiling
     rates = (f"{rate(at.device.peak(d), 'FLOP')} dense {d} (ridge {significant(at.ridge(d))} FLOP per byte)" for d in rooflines.formats)
-    launch = LAUNCH_SOURCE if at.launch == LAUNCH_SECONDS else f"{float(at.launch):g} s from one kernel to the next, as asked"
-    return f"products at {', '.join(rates) or 'no rate: there are none'}; memory at {rate(Fraction(at.device.bandwidth), 'B')}", launch
+    launch = LAUNCH_SOURCE if at.launch == LAUNCH_SECONDS else f"{float(at.launch):g} s from one kernel to the next, as given"
+    return f"matmuls at {', '.join(rates) or 'no rate: there are none'}; memory at {rate(Fraction(at.device.bandwidth), 'B')}", launch
 
 
 def notes(rooflines: RooflinePair) -> tuple[str, ...]:
-    """What must be known of the numbers."""
+    """What the numbers leave out, as notes."""
     loop = "optimizer" in rooflines.eager.phases and rooflines.options.get("implementation", "loop") == "loop"
     return NOTE, FUSED, *((LOOP,) if loop else ())
 
 
 def finding(rooflines: RooflinePair) -> str:
-    """What dominates, in a sentence."""
+    """The least time and its dominant bound, as a sentence."""
     total, fused = rooflines.eager.total, rooflines.fused.total
     if not total.seconds:
-        return "The step takes no time at these ceilings."
+        return "At these rates the step takes no time."
     share = total.bounds[total.dominant] / total.seconds
     bound = {MEMORY: "memory traffic", LAUNCH: "launches"}.get(total.dominant, "compute")
     site, sums = rooflines.eager.by_site()[0]
@@ -64,6 +64,6 @@ def finding(rooflines: RooflinePair) -> str:
 
 
 def bounds(sums: Sums) -> str:
-    """The shares of the bounds, the largest first; below a thousandth they are left out."""
+    """Each bound with its share of the time, largest first; shares below 0.1 % are left out."""
     shares = sorted(((bound, seconds / sums.seconds) for bound, seconds in sums.bounds.items() if seconds), key=lambda pair: -pair[1])
     return ", ".join(f"{bound} {percent(share)}" for bound, share in shares if share >= Fraction(1, 1000))

@@ -1,4 +1,4 @@
-"""How far rules of thumb are off here, as bars to both sides of the exact count."""
+"""Errors of the rules of thumb for this model, as bars to both sides of the exact count."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from reports.figures.shapes import Figure, Label, SvgLine, SvgRect, percent
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
 
-ANCHOR, TITLE = "figure-thumbs", "How far rules of thumb are off here"
+ANCHOR, TITLE = "figure-thumbs", "Errors of rules of thumb"
 NEAR = Fraction(5, 100)
 _TOP, _ROW, _BAR = 4, 34, 10
-_SCALES = (Fraction(1, 10), Fraction(1, 4), Fraction(1, 2), Fraction(1))  # what the ends of the drawing are, either way
+_SCALES = (Fraction(1, 10), Fraction(1, 4), Fraction(1, 2), Fraction(1))  # errors at both ends of the drawing
 _HALF = Fraction(1, 2)
 
 
 def thumbs(comparisons: Sequence[Comparison]) -> Figure:
-    """The figure of the rules that say something about this model, or why there is none."""
+    """The figure of the rules that apply to this model, or one without a drawing that says why."""
     errors = {c.rule.name: c.ratio - 1 for c in comparisons if c.applies and c.ratio is not None}
     if not errors:
-        return Figure(ANCHOR, TITLE, absent="no rule of thumb says anything about this model" if comparisons else "no rule was compared")
+        return Figure(ANCHOR, TITLE, absent="no rule of thumb applies to this model" if comparisons else "no rule of thumb was compared")
     farthest = max(abs(off) for off in errors.values())
     scale = next((s for s in _SCALES if s >= farthest), _SCALES[-1])
     bottom = _TOP + _ROW * len(errors)
     return Figure(
         ANCHOR,
         TITLE,
-        description="Bars from the middle, where a rule gives the exact count: to the right where it says too much, to the left where it"
-        f" says too little. The paler stripe is within {numbers.percent(NEAR)}. The table below has the numbers.",
+        description="Bars from the middle, where a rule equals the exact count: to the right if its estimate is too high, to the left if"
+        f" it is too low. The paler stripe is within {numbers.percent(NEAR)}. The table below has the numbers.",
         finding=_finding(errors, scale),
         height=bottom + 18,
         rects=(_band(scale, bottom), *_bars(errors, scale)),
@@ -43,10 +43,10 @@ def _finding(errors: dict[str, Fraction], scale: Fraction) -> str:
     which = f": {', '.join(near)}" if near else ""
     farthest = max(errors, key=lambda name: abs(errors[name]))
     words = f"{numbers.integer(len(near))} of {numbers.integer(len(errors))} rules {'is' if len(near) == 1 else 'are'} within"
-    words += f" {numbers.percent(NEAR)}{which}. Farthest off is {farthest}, by {_off(errors[farthest])}."
+    words += f" {numbers.percent(NEAR)}{which}. The largest error is that of {farthest}: {_off(errors[farthest])}."
     beyond = [name for name, off in errors.items() if abs(off) > scale]
     if beyond:
-        words += f" Bars end at {numbers.percent(scale)}; {', '.join(beyond)} {'goes' if len(beyond) == 1 else 'go'} farther."
+        words += f" Bars end at {numbers.percent(scale)}; {', '.join(beyond)} {'exceeds' if len(beyond) == 1 else 'exceed'} it."
     return words
 
 

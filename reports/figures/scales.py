@@ -14,7 +14,7 @@ _TICKS = 4
 
 
 def round_step(largest: int) -> int:
-    """1, 2 or 5 times a power of ten, of which a few make ``largest``."""
+    """1, 2 or 5 times a power of ten; about four of it make ``largest``."""
     step = 1
     while True:
         for factor in (1, 2, 5):
@@ -24,12 +24,12 @@ def round_step(largest: int) -> int:
 
 
 def short_bytes(value: int) -> str:
-    """``5 GB``: a round number without the zeros that precision would add."""
+    """A round number of bytes without trailing zeros: ``5 GB``."""
     return trimmed(numbers.amount(value, Unit.BYTE).headline) if value else "0"
 
 
 def short_power(power: int) -> str:
-    """``10 T``: a power of ten, the unit of which stands elsewhere; below one as ``0.01``."""
+    """A power of ten without its unit: ``10 T``, ``0.01``."""
     if power < 0:
         return f"0.{'0' * (-power - 1)}1"
     written = numbers.rate(Fraction(10) ** power, "").removesuffix("/s")
@@ -44,7 +44,7 @@ def trimmed(written: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Logarithmic:
-    """A logarithmic axis from ``low`` to ``high``, as shares from 0 to 1."""
+    """A logarithmic axis from 10**low to 10**high; positions are shares from 0 to 1."""
 
     low: float
     high: float
@@ -55,17 +55,17 @@ class Logarithmic:
 
     @property
     def powers(self) -> range:
-        """Powers of ten to be named, a few of them."""
+        """The exponents of the powers of ten that get a label, a few of them."""
         low, high = math.ceil(self.low), math.floor(self.high)
         return range(low, high + 1, max(1, math.ceil((high - low) / _TICKS)))
 
 
 def around(values: Sequence[float | Fraction], below: float, above: float) -> Logarithmic:
-    """From a little below the values to a little above them, in powers of ten."""
+    """The axis from ``below`` powers of ten under the values to ``above`` powers over them."""
     return Logarithmic(math.log10(min(values)) - below, math.log10(max(values)) + above)
 
 
 def whole_powers(values: Sequence[float | Fraction]) -> Logarithmic:
-    """From a power of ten below the values to one above."""
+    """The axis between the powers of ten around the values."""
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     return Logarithmic(low, max(high, low + 1))

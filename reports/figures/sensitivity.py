@@ -1,4 +1,4 @@
-"""How the answers grow when one size doubles, as small bars: from ×1 at the left of each to the largest factor there is."""
+"""Factors of the answers when one size doubles, as small bars from ×1 to the largest factor."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ ANCHOR, TITLE = "figure-sensitivity", "Growth when one size doubles"
 HEADS = {"parameters": "parameters", "memory.peak": "peak bytes", "flops.step.total": "FLOPs"}
 _TOP, _ROW, _HIGH = 26, 19, 11
 _FIRST = Fraction(13, 100)  # of the width, for the names of the sizes
-_BAR = Fraction(15, 100)  # of the largest factor; its number stands behind it
+_BAR = Fraction(15, 100)  # the length of the largest factor; its number is to the right
 _MOST = 14
 _LONGEST = 5  # characters of a size's name in the drawing
 
 
 def growth(derivation: Derivation, twice: Mapping[str, tuple[Doubling, ...]]) -> Figure:
-    """The figure of what doubling each size does to each answer, or why there is none."""
+    """The figure of the factors when one size doubles, or one without a drawing that says why."""
     factors = {name: {d.dim: d.factor for d in doublings if d.factor is not None} for name, doublings in twice.items()}
     if not any(factors.values()):
-        return Figure(ANCHOR, TITLE, absent="no size can double, or nothing depends on one")
+        return Figure(ANCHOR, TITLE, absent="no size can double, or no answer depends on a size")
     order = [dim.name for dim in derivation.dims]
     never = {d.dim for doublings in twice.values() for d in doublings if d.factor is None}
     fixed = [dim for dim in order if dim in never]
@@ -35,7 +35,7 @@ def growth(derivation: Derivation, twice: Mapping[str, tuple[Doubling, ...]]) ->
     return Figure(
         ANCHOR,
         TITLE,
-        description=f"Bars of the factors by which {', '.join(factors)} grow when one size doubles, with what follows it by default; the"
+        description=f"Factors by which {', '.join(factors)} grow when one size doubles, and those that depend on it by default follow; the"
         " length of a bar is the logarithm of its factor. The table below has the numbers.",
         finding=" ".join((_finding(factors), *_notes(grid, fixed))),
         height=grid.bottom + 4,
@@ -45,37 +45,37 @@ def growth(derivation: Derivation, twice: Mapping[str, tuple[Doubling, ...]]) ->
     )
 
 
-# -- words ---------------------------------------------------------------------------------------------------------------
+# -- text ----------------------------------------------------------------------------------------------------------------
 
 
 def _finding(factors: Mapping[str, Mapping[str, Fraction]]) -> str:
-    """Which size moves each answer most."""
+    """The size with the largest factor for each answer, as a sentence."""
     words = []
     for name, by_dim in factors.items():
         if by_dim:
             largest = max(by_dim.values())
             which = " or ".join(dim for dim, factor in by_dim.items() if factor == largest)
-            words.append(f"{numbers.times(largest)} of {name}, with {which}")
-    return f"The largest factors where one size doubles, with what follows it by default: {'; '.join(words)}."
+            words.append(f"{name} {numbers.times(largest)} with {which}")
+    return f"The largest factors when one size doubles, and those that depend on it by default follow: {'; '.join(words)}."
 
 
 def _notes(grid: _BarGrid, fixed: list[str]) -> Iterator[str]:
-    """How the bars are read, and what has none."""
-    yield f"A bar as long as that of {numbers.times(Fraction(2))} means in proportion, one twice as long with the square."
+    """How to read the bars, and which factors have none."""
+    yield f"A factor of {numbers.times(Fraction(2))} is growth in proportion to the size; a bar twice as long is growth with its square."
     if any(factor < 1 for by_dim in grid.factors.values() for factor in by_dim.values()):
         yield "A factor below 1 has no bar."
     if fixed:
-        yield f"Not every answer can be had with {', '.join(fixed)} doubled: the table says why."
+        yield f"For {', '.join(fixed)} doubled, not every answer is known: the table says why."
     if grid.left:
-        yield f"The {several(grid.left, 'size')} with the least effect {'stands' if grid.left == 1 else 'stand'} in the table alone."
+        yield f"The {several(grid.left, 'size')} with the least effect {'is' if grid.left == 1 else 'are'} in the table only."
 
 
-# -- places --------------------------------------------------------------------------------------------------------------
+# -- positions -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _BarGrid:
-    """A column for each answer, where it begins, and a row for each size; ``left`` sizes have none."""
+    """A column for each answer, by its left edge, and a row for each size; ``left`` sizes have no row."""
 
     factors: Mapping[str, Mapping[str, Fraction]]
     columns: Mapping[str, Fraction]
@@ -88,7 +88,7 @@ class _BarGrid:
         return _TOP + _ROW * len(self.dims)
 
     def bars(self) -> Iterator[tuple[Fraction, int, Fraction, Fraction]]:
-        """Where each bar begins, how far down, how long it is, and its factor."""
+        """(left edge, top in pixels, length, factor) of each bar; edges and lengths are shares of the width."""
         for name, at in self.columns.items():
             for row, dim in enumerate(self.dims):
                 factor = self.factors[name].get(dim)

@@ -1,6 +1,6 @@
-"""What a figure is made of, for the templates: shapes with places, words with places, and the table under it. Everything comes written.
+"""The parts of a figure, for the templates: shapes and labels with their positions, and the table below. Everything is written text.
 
-Shapes stand at shares of the width there is (``12.34%``) and at heights in pixels, so that a narrow screen moves text and never shrinks it.
+Horizontal positions are shares of the width (``12.34%``), vertical ones pixels, so that a narrow screen moves text and never shrinks it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SvgCircle:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A path over an area of ``WHOLE`` by ``WHOLE``, which is stretched to the plot."""
+    """An SVG path in an area of ``WHOLE`` by ``WHOLE`` units, which is stretched to the plot."""
 
     css: str
     path: str
@@ -48,7 +48,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Words, and which end of them stands there: ``start``, ``middle`` or ``end``."""
+    """A text at a position; ``anchor``: which part of it is there, ``start``, ``middle`` or ``end``."""
 
     words: str
     x: str
@@ -58,7 +58,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """What one role holds over the step, as the outline of an area."""
+    """The live bytes of one role over the step, as the outline of an area."""
 
     role: str
     css: str
@@ -67,7 +67,7 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The figure of live bytes: ``width`` and ``height`` are units of the areas, ``borders`` are where a phase begins."""
+    """The drawing of live bytes. ``width``, ``height``: in units of the areas. ``borders``: positions where a phase begins."""
 
     width: int
     height: int
@@ -80,7 +80,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A line of the legend: the letter by which the figure names it, how it is drawn, what it is, and its numbers."""
+    """An entry of the legend: letter in the figure, CSS class, name, value and share."""
 
     letter: str
     css: str
@@ -92,10 +92,10 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure. Where there is nothing to draw, ``absent`` says why and all else is empty.
+    """A figure. If there is nothing to draw, ``absent`` says why and all else is empty.
 
-    ``axis`` are the words beside the plot, on its left; curves lie between ``top`` and ``top + plot``. A figure without ``rows`` stands
-    above a table of the report that has its numbers.
+    ``axis``: labels left of the plot. Curves are between ``top`` and ``top + plot`` pixels. A figure without ``rows`` has its numbers in
+    the table of the report that follows it.
     """
 
     anchor: str
@@ -125,7 +125,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """All figures of a report but that of live bytes over the step."""
+    """All figures of a report except that of live bytes over the step."""
 
     memory: Figure
     flops: Figure
@@ -146,7 +146,7 @@ def clipped(name: str, longest: int) -> str:
 
 
 def css_class(role: str) -> str:
-    """The class that colours a role of memory."""
+    """The CSS class that colors a role of memory."""
     return f"role-{role.replace(' ', '-')}"
 
 
@@ -157,7 +157,7 @@ def letter(number: int) -> str:
 
 
 def apart(places: list[tuple[float, int]], least: float) -> dict[int, float]:
-    """Heights moved down as far as needed for each to lie ``least`` below the one above it. Places are (height, number)."""
+    """Number → height, moved down until each is at least ``least`` below the one above it. ``places``: (height, number)."""
     heights: dict[int, float] = {}
     last = float("-inf")
     for height, number in sorted(places):

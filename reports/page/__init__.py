@@ -1,4 +1,4 @@
-"""The document model of a report, and what fills it: everything that a page says, with every number already written.
+"""Derivation → ``Page``: the document model of a report, with every number and word already written.
 
 Imports ``typeset`` and ``figures``. Start with ``model``, then ``build``.
 """

@@ -24,7 +24,7 @@ from reports.figures.drawn import UNDRAWN, UNNAMED, figures
 from reports.figures.shapes import Figure
 from reports.page import rules
 from reports.page.chapters import chapter, place, sizes_with_quotients, trees
-from reports.page.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions
+from reports.page.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions, has_attention
 from reports.page.coverage import coverage
 from reports.page.inputs import Inputs
 from reports.page.memory import memory
@@ -86,7 +86,8 @@ def build(
     decided = [dim.name for dim in derivation.dims if dim.unbacked_at]
     exchanged = [exchange.assumption for exchange in in_force(derivation.assumptions)]
     assumed = [a for a in derivation.assumptions if a not in exchanged]
-    counting = conventions(mode, bool(decided), derivation.options.get("implementation", "loop"))
+    attention = has_attention(row.operator for row in derivation.ledger.rows)
+    counting = conventions(mode, bool(decided), derivation.options.get("implementation", "loop"), attention)
     notes = list(dict.fromkeys(_check_note(v) for v in verdicts.values()))
     twice = doubled(derivation) if sensitivity else {}
     drafts = (chapter(i, derivation[name], derivation, verdicts, sizes, anchors, moments) for i, name in enumerate(names, 1))

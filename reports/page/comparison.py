@@ -1,4 +1,4 @@
-"""The page of two steps that are compared: what differs, by what, and where the difference comes from."""
+"""The page that compares two steps: quantities on both sides, their differences, and the terms of each difference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECTIONS = {"differing": "What is compared", "quantities": "Quantities", "terms"
 
 @dataclass(frozen=True, slots=True)
 class QuantityRow:
-    """A quantity on both sides; ``target`` is where its difference is taken apart, empty where there is nothing to take apart."""
+    """A quantity on both sides. ``target``: the anchor of its difference by terms; empty if the sides are equal or one is unknown."""
 
     quantity: str
     meaning: str
@@ -40,7 +40,7 @@ class DifferenceTermRow:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceView:
-    """One difference: its closed form, its value, and the places that it comes from. ``here`` is always empty."""
+    """The difference in one quantity: closed form, value, and terms by module path. ``here`` is always empty."""
 
     number: str
     anchor: str
@@ -55,7 +55,7 @@ class DifferenceView:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonPage:
-    """A whole comparison, ready to write. ``inputs`` is a line from which it can be made again."""
+    """The whole page, with every number written. ``inputs``: the line from which ``napkin verify`` makes it again."""
 
     model: str
     step: str
@@ -75,8 +75,8 @@ def build(contrast: Contrast, inputs: Inputs) -> ComparisonPage:
     return ComparisonPage(
         model=f"{contrast.left} → {contrast.right}",
         step="two steps and their difference",
-        subtitle="Right less left. Sizes that both sides have stay letters; those in which they differ are put in.",
-        sizes=f"both: {sizes_text(contrast.same)}" if contrast.same else "the sides have no size in common",
+        subtitle="Difference = right − left. Sizes that both sides share are symbols; sizes that differ are numbers.",
+        sizes=f"both: {sizes_text(contrast.same)}" if contrast.same else "the two sides have no size in common",
         date=inputs.noted,
         settings=tuple((name, one, two) for name, (one, two) in {**contrast.options, **sized}.items()),
         rows=tuple(_row(change) for change in contrast.changes),

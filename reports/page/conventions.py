@@ -1,55 +1,55 @@
-"""The conventions every report counts by, what each means for a reader, and what is never covered. Words only."""
+"""The counting conventions of every report, why each holds, and what no report covers. Text only."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from calc.options import TRAIN
 
 CONVENTIONS: tuple[tuple[str, str, str], ...] = (
     (
         "One multiply-add is 2 FLOP.",
-        "FLOP is an amount of work, FLOP/s a rate; hardware peaks are quoted in this convention.",
-        "Counted as MACs, every matrix-product number here halves.",
+        "FLOP is an amount, FLOP/s a rate. Vendors quote peak rates in this convention.",
+        "Counted in MACs, every matmul number here is half as large.",
     ),
     (
         "The step is forward, backward, optimizer step, zero_grad(set_to_none=True); peak memory is that of the second such step.",
-        "From the second step on the optimizer's state exists, and every further step is alike.",
-        "Gradients kept between steps, or several forwards for one optimizer step, raise the peak.",
+        "The optimizer allocates its state in the first step; all later steps are alike.",
+        "Keeping gradients between steps, or several forward passes per optimizer step, raises the peak.",
     ),
     (
-        "A storage counts once and whole, from the operator that first shows it until its last reference goes.",
-        "That is what an allocator must hold; views share the storage of what they view.",
+        "A storage counts once, at its full size, from the operator that allocates it until its last reference is gone.",
+        "An allocator must hold it that long. Views share the storage of their base.",
         "An allocator's rounding and fragmentation come on top.",
     ),
     (
         "The optimizer runs its per-tensor implementation.",
-        "It is what the class does by default on a CPU; the fused and foreach ones hold other temporaries.",
-        "On CUDA the default differs: the optimizer's share of the peak and its FLOPs move, its state does not.",
+        "It is the default on a CPU. The fused and foreach implementations have other temporaries.",
+        "On CUDA the default differs: the optimizer's temporaries and FLOPs change, its state does not.",
     ),
     (
-        "Attention products count in full, masked or not.",
-        "A mask is credited only in the quantities named causal, and only where the model's call declares it.",
-        "A kernel that skips masked blocks does up to half of the attention products.",
+        "Attention matmuls count in full, masked or not.",
+        "Only the quantities named causal subtract masked positions, and only if the model's attention call declares the mask.",
+        "With a square causal mask, a kernel that skips masked blocks still does at least half of them.",
     ),
 )
 
 _NONE_BY_DATA = (
-    "Values do not depend on data.",
-    "Sizes alone decide what a step of this model runs.",
-    "A model that branches on its data is refused rather than averaged.",
+    "Nothing depends on the values of the data.",
+    "The sizes alone determine which operators a step of this model runs.",
+    "Napkin refuses a model that branches on its data; it never averages.",
 )
 _SOME_BY_DATA = (
-    "A size that data decide is a symbol of its own: n1, n2, …",
-    "How many elements a mask chooses is known only when a step runs; its symbol stands for each time that its line is passed.",
-    "Where the number differs from time to time, sums are those of the mean, and the peak is that of equal numbers.",
+    "Each data-dependent (unbacked) size is a symbol of its own: n1, n2, …",
+    "How many elements a mask selects is known only when a step runs. If a line runs several times, its symbol is the same each time.",
+    "If the counts differ, sums hold for their mean; the peak holds only for equal counts.",
 )
 
-# What stands in place of the step and its optimizer where nothing is trained.
+# For a step without training, in place of the step and its optimizer.
 _FORWARD_ALONE = (
     "The step is one forward and nothing else; peak memory is that of the second such forward.",
-    "Nothing is kept for a backward, and no optimizer runs.",
-    "Several forwards at once, or results kept between them, raise the peak.",
+    "No tensor is saved for backward, and no optimizer runs.",
+    "Several forward passes at once, or results kept between them, raise the peak.",
 )
 _TRAINING_ONLY = ("The step is forward", "The optimizer runs")
 
@@ -60,38 +60,46 @@ STEPS: Mapping[str, str] = {
 }
 
 
-# What stands in place of the per-tensor implementation, where another is asked for.
+# For another optimizer implementation, in place of the per-tensor one.
 _IMPLEMENTED: Mapping[str, tuple[str, str, str]] = {
     "foreach": (
         "The optimizer runs its foreach implementation: each operation on the list of all parameters.",
-        "Its temporaries are as many and as large as the parameters, at once.",
-        "The per-tensor one holds those of one parameter at a time; the state is the same.",
+        "Its temporaries have the size of all parameters together, at once.",
+        "The per-tensor implementation has temporaries for one parameter at a time; the state is the same.",
     ),
     "fused": (
         "The optimizer runs its fused implementation: one operator for all parameters.",
-        "It holds no temporary that another operator sees; what it computes is counted as the update is documented.",
-        "The per-tensor one holds temporaries of one parameter at a time; the state is the same.",
+        "It allocates no temporaries outside the operator. Its FLOPs are those of the documented update rule.",
+        "The per-tensor implementation has temporaries for one parameter at a time; the state is the same.",
     ),
 }
 
 
-def conventions(mode: str, decided: bool = False, implementation: str = "loop") -> tuple[tuple[str, str, str], ...]:
-    """The conventions that say something about a step in ``mode``, of which data decide some sizes or none."""
-    last = _SOME_BY_DATA if decided else _NONE_BY_DATA
+def has_attention(operators: Iterable[str]) -> bool:
+    """Whether a step with these operators may have attention matmuls: it has an attention operator, or a softmax of scores."""
+    return any("attention" in name or ("softmax" in name and "log_softmax" not in name) for name in operators)
+
+
+def conventions(
+    mode: str, data_dependent: bool = False, implementation: str = "loop", attention: bool = True
+) -> tuple[tuple[str, str, str], ...]:
+    """(convention, reason, what changes otherwise) for a step in ``mode``: one with data-dependent sizes or not, with attention or not."""
+    last = _SOME_BY_DATA if data_dependent else _NONE_BY_DATA
+    general = [c for c in CONVENTIONS if attention or not c[0].startswith("Attention")]
     if mode == TRAIN:
-        stated = _IMPLEMENTED.get(implementation)
-        return (*(stated if stated and c[0].startswith("The optimizer runs") else c for c in CONVENTIONS), last)
-    return (_FORWARD_ALONE, *(c for c in CONVENTIONS if not c[0].startswith(_TRAINING_ONLY)), last)
+        optimizer = _IMPLEMENTED.get(implementation)
+        return (*(optimizer if optimizer and c[0].startswith("The optimizer runs") else c for c in general), last)
+    return (_FORWARD_ALONE, *(c for c in general if not c[0].startswith(_TRAINING_ONLY)), last)
 
 
 NOT_COVERED: tuple[str, ...] = (
-    "Time: no quantity here is a duration or a rate; recorded measurements of real runs stand apart.",
-    "Workspace that an operator allocates and frees inside itself, and libraries' own buffers.",
-    "An allocator's rounding, caching and fragmentation.",
-    "More than one process: no communication, sharding or offloading.",
-    "Kernels of other devices, where they differ from those recorded on the CPU.",
+    "Time: no derived quantity is a duration or a rate. Recorded measurements are in their own section.",
+    "Workspace that an operator allocates and frees internally, and buffers of libraries.",
+    "Rounding, caching and fragmentation of the allocator.",
+    "Several processes: communication, sharding, offloading.",
+    "Kernels of other devices, where they differ from those traced on the CPU.",
 )
 
-REFUSED = "Sizes that break it are refused: the model cannot run at them."
-GIVEN = "The closed forms hold as they are: give the number that comes out."
-OTHERWISE = "At sizes that break it, the closed forms need not hold: derive again at such sizes."
+REFUSED = "The model cannot run at such sizes: Napkin refuses them."
+GIVEN = "The closed forms still hold: set this size to the number that comes out."
+OTHERWISE = "The closed forms need not hold: derive at those sizes."

@@ -1,4 +1,4 @@
-"""The ledger of operators as a report shows it: what each kind adds up to, then every operator."""
+"""The coverage section: operators counted, free and refused, then every operator with its calls and FLOPs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from reports.page.parts import formula, or_unknown, several
 from reports.typeset import expressions, numbers
 from reports.typeset.escape import slug
 
-_WORDS = {COUNTED: "counted by a rule", FREE: "stated free, with a reason", REFUSED: "refused: not counted"}
+_WORDS = {COUNTED: "counted by a rule", FREE: "declared free, with a reason", REFUSED: "refused: not counted"}
 
 
 def coverage(ledger: Ledger) -> CoverageSection:
-    """All of the ledger, in words and rows."""
+    """The coverage section of a step's operators."""
     return CoverageSection(
         summary=_summary(ledger),
         kinds=tuple(_kind(kind, ledger) for kind in KINDS),
@@ -68,7 +68,7 @@ def _row(row: CoverageRow, ledger: Ledger) -> LedgerRow:
 
 
 def _share(share: Fraction | None) -> str:
-    """A part of the whole; ``–`` where the whole is not known, or is nothing."""
+    """A share in percent; ``–`` if the total is unknown or 0."""
     return "–" if share is None else numbers.percent(share)
 
 

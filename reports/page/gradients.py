@@ -1,4 +1,4 @@
-"""What ``napkin gradients`` shows: the forward's equations, the gradients from the loss back, layers that are alike once."""
+"""The equations that ``napkin gradients`` prints: forward, then gradients from the loss backwards; equal layers once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ FORWARD, GRADIENT, PARAMETER = "forward", "gradient", "parameter gradient"
 
 @dataclass(frozen=True, slots=True)
 class EquationEntry:
-    """One equation of a report. ``group`` is the layer it belongs to (or nothing), ``of`` the full name of its tensor, ``reading`` the
-    equation with tensors of other places marked."""
+    """One equation. ``of``: the full name of its tensor. ``group``: its layer, or empty. ``reading``: the equation as text with tensors of
+    other layers marked, to compare layers."""
 
     kind: str
     of: str
@@ -31,7 +31,7 @@ class EquationEntry:
 
 @dataclass(frozen=True, slots=True)
 class EquationGroup:
-    """Equations of one place in the model, or of several layers that are alike, whose pattern ``title`` is."""
+    """Equations of one layer, or of several equal layers; ``title`` is then their pattern, ``h.*``."""
 
     title: str
     layers: tuple[str, ...]
@@ -39,7 +39,7 @@ class EquationGroup:
 
 
 def entries(derived: Derived, matrix: bool = False, latex: bool = False, only: str | None = None) -> list[EquationEntry]:
-    """Every equation, forward first, then gradients from the loss back; of one parameter only what its gradient rests on."""
+    """Every equation: forward, then gradients from the loss backwards. With ``only``: the gradients that this parameter's gradient uses."""
     wanted = None if only is None else _resting(derived, only)
     collected = [] if only is not None else _forward(derived, matrix, latex)
     readers = _first_readers(derived)
@@ -88,7 +88,7 @@ def _first_readers(derived: Derived) -> dict[int, int]:
 
 
 def _resting(derived: Derived, name: str) -> set[int]:
-    """The tensors whose gradients a parameter's gradient is made of."""
+    """Indices of the tensors whose gradients a parameter's gradient uses."""
     step = derived.parameter(name)
     if step is None:
         return set()
@@ -99,7 +99,7 @@ def _resting(derived: Derived, name: str) -> set[int]:
 
 
 def _because(derived: Derived, reasons: Sequence[tuple[str, int]], layer: str) -> tuple[str, ...]:
-    """What a simplification rests on, tensors by name."""
+    """The reasons of a simplification, with tensors by name."""
     names = derived.names.of
     texts = []
     for words, node in reasons:
@@ -112,7 +112,7 @@ def _because(derived: Derived, reasons: Sequence[tuple[str, int]], layer: str) -
 
 @dataclass(frozen=True, slots=True)
 class ChainRuleTerm:
-    """One link of the chain: the share that ``of`` takes of the gradient of ``through``, and the rule of its primitive."""
+    """One term of the chain rule: the part of the gradient of ``of`` that comes through ``through``, and the rule of the primitive."""
 
     of: str
     through: str
@@ -122,7 +122,7 @@ class ChainRuleTerm:
 
 
 def chain(derived: Derived, latex: bool = False, only: str | None = None) -> list[ChainRuleTerm]:
-    """The chain rule link by link, before anything is simplified, from the loss back."""
+    """The terms of the chain rule before simplification, from the loss backwards."""
     writer, names = Writer(derived, latex, raw=True), derived.names_apart
     wanted = None if only is None else _chained(derived, only)
     terms = []
@@ -136,7 +136,7 @@ def chain(derived: Derived, latex: bool = False, only: str | None = None) -> lis
 
 
 def _chained(derived: Derived, name: str) -> set[int]:
-    """A parameter and the tensors between it and the loss."""
+    """Indices of a parameter and of all tensors that depend on it."""
     derived.parameter(name)
     indices = {derived.parameters[name]}
     for node in derived.equations.nodes[: derived.forward]:
@@ -149,7 +149,7 @@ def _chained(derived: Derived, name: str) -> set[int]:
 
 
 def groups(equations: Sequence[EquationEntry]) -> list[EquationGroup]:
-    """The equations by place, in order; layers whose equations read the same are one group."""
+    """The equations by layer, in order; layers with equal equations are one group."""
     by_kind: dict[str, list[EquationGroup]] = {}
     for forward in (True, False):
         made: list[EquationGroup] = []
@@ -184,7 +184,7 @@ def _pattern(layer: str) -> str:
 
 
 def _reading(group: EquationGroup) -> tuple[str, ...]:
-    """The lines of a group, tensors of other places by the order in which they come."""
+    """The equations of a group as text; tensors of other layers are numbered in order of appearance."""
     text = "\n".join(e.reading for e in group.entries)
     for i, name in enumerate(dict.fromkeys(re.findall("⟦.*?⟧", text))):
         text = text.replace(name, f"(outside {i})")

@@ -1,7 +1,7 @@
-"""What a report was made from, as a line that travels in it: enough to make it again, and nothing else.
+"""The inputs of a report as one line inside it, enough to make the report again.
 
-It stands in HTML as a ``meta`` element, in Markdown and LaTeX as a comment, in JSON under ``inputs``. What a reader sees is never read
-from it: a report is verified by making it again from this and comparing every character.
+HTML has them in a ``meta`` element, Markdown and LaTeX in a comment, JSON under ``inputs``. ``napkin verify`` makes the report again from
+them and compares every character; it never trusts the visible text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LATEX = re.compile(r"^% napkin-inputs (?P<inputs>\{.{1,200000}\})$", re.MULTILI
 _MARKDOWN = re.compile(r"^<!-- napkin-inputs (?P<inputs>\{.{1,200000}\}) -->$", re.MULTILINE)
 
 
-# What may be noted of the day and the machine, by name: of a run, with "check: " before it. What is noted by another name is made anew.
+# Grammar of each note on the date and the machine; those of a real run begin with "check: ". Notes by other names are made again.
 _VERSION = r"[0-9]{1,8}(?:\.[0-9]{1,8}){0,4}(?:\.?(?:a|b|rc|dev|post)[0-9]{1,12}){0,3}(?:\+[A-Za-z0-9.]{0,40})?"
 _NOTED = {
     "napkin": rf"{_VERSION}|not installed",
@@ -48,9 +48,12 @@ _TRANSFORMERS = re.compile(rf"(?<= of transformers ){_VERSION}(?=, config sha256
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """``kind`` says which command made it; ``device`` is where its checks ran, ``gpu`` whose memory and rates its figures show; ``digest``
-    is the SHA-256 of a user's own file, ``templates`` that of a folder of templates of their own; ``date`` and ``environment`` are what
-    was noted of the day and the machine."""
+    """The inputs of a report.
+
+    ``kind``: the command. ``device``: where the checks ran. ``gpu``: whose memory and rates the figures show. ``digest``: SHA-256 of the
+    user's model file; ``templates``: SHA-256 of the user's template folder. ``date`` and ``environment``: notes on date and machine.
+    ``other``, ``other_digest``: the second model of a comparison.
+    """
 
     kind: str
     model: str = ""
@@ -68,7 +71,7 @@ class Inputs:
 
     @property
     def noted(self) -> str:
-        """The day and the machine in words. Every layout prints them: what cannot be made again has to agree with what stands here."""
+        """Date and machine as text. Every layout prints it, so that a changed date or version in the text is noticed."""
         noted = self.environment
         own = {name: value for name, value in noted.items() if noted.get(name.removeprefix("check: ")) != value or "check: " not in name}
         words = ", ".join(f"{name} {value}" for name, value in own.items() if (name, value) != ("source", "built-in"))
@@ -76,28 +79,28 @@ class Inputs:
 
     @property
     def of_machine(self) -> Inputs:
-        """These, with nothing noted but what can be: the day, versions, the machine and the model's source."""
+        """These inputs, with only the notes that have a grammar: versions, machine, and the model's source."""
         return replace(self, environment={name: value for name, value in self.environment.items() if name == "source" or _grammar(name)})
 
     def require_grammar(self) -> None:
-        """Refuse what no report notes: it cannot be made anew, so anything could stand there."""
+        """Raise ``BadInputError`` for a note that Napkin never writes: it cannot be made again, so it could say anything."""
         if self.date and not _is_date(self.date) and (self.kind, self.date) != ("lecture", "demand"):
-            raise BadInputError(f"its date is noted as {self.date[:60]!r}, which is no date: make the report anew")
+            raise BadInputError(f"the date of the report is {self.date[:60]!r}, not YYYY-MM-DD: make the report again")
         for name, value in self.environment.items():
             grammar = self._sources if name == "source" else _grammar(name)
             if grammar and not re.fullmatch(grammar, value):
-                raise BadInputError(f"its {name} is noted as {value[:60]!r}, which Napkin never writes: make the report anew")
+                raise BadInputError(f"the {name} of the report is {value[:60]!r}, which Napkin never writes: make the report again")
 
     @property
     def _sources(self) -> str:
-        """What may be noted as the model's source: the user's own file by its name and digest, or ours."""
+        """Regular expression of the model's source: name and digest of the user's file, or a built-in."""
         file = file_of(self.model)
         if file is not None and file.suffix == ".py":
             return f"{re.escape(file.name)}, sha256 [0-9a-f]{{16}}"
         return f"built-in|{_OF_LIBRARY}"
 
     def as_noted(self, earlier: Inputs) -> Inputs:
-        """These, with the day and the machine of ``earlier``, as far as it has them."""
+        """These inputs with the date and environment of ``earlier``, where it has them."""
         environment = {name: earlier.environment.get(name, value) for name, value in self.environment.items()}
         return replace(self, date=earlier.date, environment=environment)
 
@@ -110,7 +113,7 @@ class Inputs:
 
 
 def _grammar(name: str) -> str:
-    """What a value noted by that name looks like; nothing where no value is noted by it."""
+    """Regular expression of a note; empty for an unknown name."""
     return _NOTED.get(name.removeprefix("check: "), "")
 
 
@@ -122,29 +125,29 @@ def _is_date(text: str) -> bool:
 
 
 def without_versions(source: str) -> str:
-    """A model's source but for the version of transformers, which cannot be made anew."""
+    """A model's source without the version of transformers, which differs between machines."""
     return _TRANSFORMERS.sub("", source)
 
 
 def plain(text: str) -> str:
-    """A text of ours as it was written: without the byte order mark and the line ends that another program gave it."""
+    """The text as Napkin wrote it: without a byte order mark, with \\n as line end."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
 def digest_of(file: Path) -> str:
     """SHA-256 of a file's bytes; of a folder, those of its ``config.json``."""
-    file = file / "config.json" if os.path.isdir(file) else file  # os.path, unlike Path, says no to names that no file can have
+    file = file / "config.json" if os.path.isdir(file) else file  # os.path, unlike Path, returns False for impossible names
     return hashlib.sha256(_OWN.read_bytes(file)).hexdigest()
 
 
 def folder_digest(folder: Path) -> str:
-    """SHA-256 of the templates and style sheets of a folder, names included."""
+    """SHA-256 of the names and contents of a folder's templates and style sheets."""
     own = sorted(file for file in folder.glob("*") if file.suffix in (".j2", ".css"))
     return hashlib.sha256("".join(f"{file.name}:{digest_of(file)};" for file in own).encode()).hexdigest()
 
 
 def file_of(model: str) -> Path | None:
-    """The user's own file in a model's word; ``None`` for a built-in."""
+    """The user's file in a model argument (``hf:PATH``, ``FILE.py:NAME``); ``None`` for a built-in."""
     if model.startswith("hf:"):
         return Path(model.removeprefix("hf:"))
     path, colon, _ = model.rpartition(":")
@@ -152,7 +155,7 @@ def file_of(model: str) -> Path | None:
 
 
 def embedded(text: str, suffix: str) -> Inputs | None:
-    """The inputs of a report; ``None`` where there are none. Malformed ones are refused."""
+    """The inputs in a report of that file suffix; ``None`` if it has none. Raises ``BadInputError`` if they are malformed."""
     if suffix == ".json":
         return _of_json(text)
     match = {".html": _HTML, ".tex": _LATEX}.get(suffix, _MARKDOWN).search(text)
@@ -181,11 +184,11 @@ _TEXTS = ("kind", "model", "device", "gpu", "digest", "template", "templates", "
 
 def _read(body: Any) -> Inputs:
     if not isinstance(body, dict) or not body.keys() <= Inputs.__dataclass_fields__.keys() or "kind" not in body:
-        raise BadInputError("its inputs are not as Napkin writes them: make the report anew")
+        raise BadInputError("its inputs are not as Napkin writes them: make the report again")
     plain = all(isinstance(body.get(name, ""), str) and len(body.get(name, "")) <= _LONGEST for name in _TEXTS)
     sizes, words = body.get("sizes", {}), (body.get("options", {}), body.get("environment", {}))
     sized = isinstance(sizes, dict) and all(type(size) is int for size in sizes.values())
     worded = all(isinstance(each, dict) and all(isinstance(value, str) for value in each.values()) for each in words)
     if not (plain and sized and worded):
-        raise BadInputError("its inputs are not as Napkin writes them: make the report anew")
+        raise BadInputError("its inputs are not as Napkin writes them: make the report again")
     return Inputs(**body)

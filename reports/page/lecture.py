@@ -1,4 +1,4 @@
-"""The document model of the audited lecture: everything its page says, with every number already written."""
+"""The document model of the audited lecture, with every number already written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class DisputeView:
 
 @dataclass(frozen=True, slots=True)
 class CalculationStepView:
-    """One line of a short calculation: a formula, the same with numbers, its value and the reason."""
+    """One step of a worked calculation: formula, formula with numbers, value, reason."""
 
     what: str
     left: TypesetFormula
@@ -90,7 +90,7 @@ class SystemView:
 
 @dataclass(frozen=True, slots=True)
 class LecturePage:
-    """The whole audit, ready to write. ``inputs`` is a line from which it can be made again."""
+    """The whole page. ``inputs``: the line from which ``napkin verify`` makes it again."""
 
     model: str
     step: str

@@ -1,4 +1,4 @@
-"""Memory made visible: live bytes over the step, what is alive at the peak, what moves the peak, what is kept for the backward."""
+"""The memory section: live bytes over the step, storages alive at the peak, peak crossovers, tensors saved for backward."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LARGEST = 12
 
 
 def memory(derivation: Derivation, timeline: Timeline | None, no_timeline: str = "", moves: Sequence[Takeover] = ()) -> MemorySection:
-    """Everything that is said of memory beside its closed forms. ``no_timeline`` says why there is no timeline."""
+    """The memory section, without the closed forms. ``no_timeline`` says why there is no timeline; ``moves`` are its peak crossovers."""
     quantity = derivation.quantities.get("activations.bytes")
     whole = quantity.value if quantity is not None else None
     return MemorySection(
@@ -40,12 +40,12 @@ def memory(derivation: Derivation, timeline: Timeline | None, no_timeline: str =
         no_timeline=no_timeline,
         peak_crossovers=tuple(_peak_crossover(t, derivation) for t in moves),
         saved=tuple(_saved(s, whole) for s in derivation.saved),
-        saved_title=f"{several(len(derivation.saved), 'kind')} of tensor kept for the backward",
+        saved_title=f"{several(len(derivation.saved), 'kind')} of tensor saved for backward",
         saved_total=numbers.amount(whole, Unit.BYTE) if derivation.saved and whole is not None else None,
     )
 
 
-# -- tensors kept for the backward ---------------------------------------------------------------------------------------
+# -- tensors saved for backward ------------------------------------------------------------------------------------------
 
 
 def _saved(tensor: SavedTensor, whole: int | None) -> SavedRow:
@@ -53,7 +53,7 @@ def _saved(tensor: SavedTensor, whole: int | None) -> SavedRow:
     return SavedRow(
         tensor=tensor.tensor,
         site=tensor.module_path,
-        shape=f"({shape}) {tensor.dtype}{', a part of its storage' if tensor.part and not tensor.same_as else ''}",
+        shape=f"({shape}) {tensor.dtype}{', part of its storage' if tensor.part and not tensor.same_as else ''}",
         times=_times(tensor),
         formula=None if tensor.same_as else formula(expressions.parse(tensor.expr)),
         value=numbers.integer(tensor.value),
@@ -65,16 +65,16 @@ def _saved(tensor: SavedTensor, whole: int | None) -> SavedRow:
 
 
 def _short(operator: str) -> str:
-    """``aten.addmm.default`` → ``addmm``; what is no operator of ATen keeps its name."""
+    """``aten.addmm.default`` → ``addmm``; other names are unchanged."""
     return operator.removeprefix("aten.").rsplit(".", 1)[0] if operator.startswith("aten.") else operator
 
 
 def _times(tensor: SavedTensor) -> TypesetFormula | None:
-    """How many there are, unless one."""
+    """The number of such tensors; ``None`` if it is 1."""
     return None if tensor.times == "1" else formula(expressions.parse(tensor.times))
 
 
-# -- which moment is the peak --------------------------------------------------------------------------------------------
+# -- peak crossovers ----------------------------------------------------------------------------------------------------
 
 
 def _peak_crossover(crossover: Takeover, derivation: Derivation) -> PeakCrossoverRow:
@@ -103,7 +103,7 @@ def _searched(crossover: Takeover) -> str:
     if crossover.because:
         return f"not searched: {crossover.because}"
     if not crossover.reigns:
-        return "not searched: the closed forms stand at no other size"
+        return "not searched: the closed forms hold at no other size"
     span = f"{numbers.integer(crossover.reigns[0].first)}{NBSP}…{NBSP}{numbers.integer(crossover.reigns[-1].last)}"
     if crossover.among:
         return f"{span}, {several(len(crossover.among), 'divisor')}"
@@ -139,21 +139,21 @@ def _allocated(name: str, simulated: Simulated) -> AllocatorRow:
 
 
 def _simulated(timeline: Timeline) -> Iterator[str]:
-    """What stands beside the allocator's table: that it is no measurement, and what is not in it."""
+    """Notes on the allocator's table: that it is a simulation, and what it leaves out."""
     if not timeline.allocated:
         return
     steady = timeline.allocated[-1]
     rounding, cached = (numbers.amount(n, Unit.BYTE).headline for n in (steady.rounding, steady.cached))
     yield f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}."
-    yield f"Rounding adds {rounding} to the steady peak; {cached} more are reserved and not allocated at once."
-    yield "Live bytes are those on the device: an optimizer's step counters stay on the CPU unless it is fused."
+    yield f"Rounding adds {rounding} to the steady peak; a further {cached} are reserved but not allocated at the same time."
+    yield "Live bytes are those on the device: the optimizer's step counters are on the CPU unless it is fused."
     workspaces = ", ".join(f"{w.what} {numbers.amount(w.nbytes, Unit.BYTE).headline} ({w.when})" for w in WORKSPACES)
-    yield f"Beside it a library holds workspaces: {workspaces}. CUDA's kernels may keep other tensors than those recorded on a CPU."
+    yield f"Library workspaces come on top: {workspaces}. CUDA kernels may save other tensors than the CPU kernels traced here."
 
 
 def _finding(timeline: Timeline) -> str:
-    """The title of the figure: how large the peak is, and when it comes."""
-    return f"The peak of {numbers.amount(timeline.peak.total, Unit.BYTE).headline} comes {_when(timeline)}: {_called(timeline.peak)}"
+    """The title of the figure: the size of the peak and where in the step it is."""
+    return f"The peak of {numbers.amount(timeline.peak.total, Unit.BYTE).headline} is {_when(timeline)}: {_called(timeline.peak)}"
 
 
 def _when(timeline: Timeline) -> str:
@@ -163,32 +163,32 @@ def _when(timeline: Timeline) -> str:
         return "before the first operator"
     phase, first, last = stretch
     share = Fraction(op - first, max(last - first, 1))
-    where = "at the start of" if share <= Fraction(1, 10) else "at the end of" if share >= Fraction(9, 10) else "within"
+    where = "at the start of" if share <= Fraction(1, 10) else "at the end of" if share >= Fraction(9, 10) else "during"
     repeats = [p for p, _, _ in timeline.phases].count(phase) > 1
     return f"{where} {'a' if repeats else 'the'} {phase.replace('_', ' ')}"
 
 
 def _called(instant: Instant) -> str:
     if not instant.operator:
-        return "nothing has run"
+        return "no operator has run"
     return f"{_short(instant.operator).strip('_')} at {instant.module_path}"
 
 
 def _largest(timeline: Timeline) -> str:
-    """The single kind of storage with most bytes then."""
+    """The kind of storage with the most bytes at the peak, as a sentence."""
     if not timeline.alive:
         return ""
     first = timeline.alive[0]
-    return f"Most of it then: {first.name} ({first.role}), {_share(first.total, timeline.peak.total)}."
+    return f"Largest storage at the peak: {first.name} ({first.role}), {_share(first.total, timeline.peak.total)}."
 
 
 def _note(timeline: Timeline) -> str:
     width = max((c.last + 1 - c.first for c in timeline.columns), default=1)
-    words = f"Live bytes after each of {several(timeline.operators, 'operator')}, in the order in which they run."
+    words = f"Live bytes after each of {several(timeline.operators, 'operator')}, in execution order."
     if width > 1:
-        words += f" A column stands for up to {numbers.integer(width)} of them and shows the highest."
+        words += f" A column covers up to {numbers.integer(width)} operators and shows their maximum."
     if timeline.fewer:
-        words += f" Read off the deepest record that the derivation has, {sizes_text(timeline.fewer)}: not the depth asked for."
+        words += f" This is the deepest trace that the derivation has, {sizes_text(timeline.fewer)}, not the requested depth."
     return words
 
 

@@ -1,7 +1,7 @@
-"""The moments at which memory can peak, under short names, each told by what sets it apart from one that stands before it.
+"""Short names (M₁, M₂, …) for peak candidates, and each candidate as its difference from an earlier one.
 
-Written out one by one, thirty moments repeat the same parameters, optimizer state and activations. Between two of them a few storages are
-born or released, and that is what a reader wants to see: where two moments take turns follows from it.
+Thirty candidates in full repeat the same parameters, optimizer state and activations. Two candidates differ in the few storages that
+are allocated or freed between them: the difference is short, and it decides which of the two is larger.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from calc.derive.result import Step
 from calc.symbolic.tree import Display, Fraction, Labelled, Maximum, Name, Negative, Number, Product, Sum, bare
 
 _LETTERS = {"memory.peak": "M", "memory.peak.first_step": "F"}
-BECAUSE = "the storages live at the other moment, with those born and without those released between the two"
+BECAUSE = "the live bytes at the other candidate, plus allocations minus frees in between"
 
 
 @dataclass(frozen=True, slots=True)
 class PeakCandidate:
-    """A candidate moment and the step that derives it. Where ``base`` is another moment, it is that one and ``change``, which ``by_role``
-    says role by role."""
+    """A peak candidate and the step that derives it. With a ``base``: it is ``base`` plus ``change``, by role in ``by_role``."""
 
     name: Name
     step: Step
@@ -30,14 +29,14 @@ class PeakCandidate:
 
 
 class PeakCandidates:
-    """The moments that a report has named, in the order in which it shows them."""
+    """The peak candidates that a report has named so far, in the order in which it shows them."""
 
     def __init__(self) -> None:
         self._known: list[tuple[PeakCandidate, _Numbered]] = []
         self._numbers: dict[Display, int] = {}
 
     def of(self, steps: Sequence[Step]) -> dict[Display, PeakCandidate]:
-        """The moments among the steps of one quantity by their closed forms, the largest at hand first."""
+        """The peak candidates of one quantity by closed form, largest value first."""
         derived = {s.after: s for s in steps if not isinstance(s.after, Maximum)}
         candidates: dict[Display, PeakCandidate] = {}
         for maximum in (s.after for s in steps if isinstance(s.after, Maximum)):
@@ -50,18 +49,18 @@ class PeakCandidates:
         return candidates
 
     def _numbered(self, terms: Monomials) -> _Numbered:
-        """Products as numbers: of a hundred moments each pair is compared, and a product is a tree that takes long to compare."""
+        """Products as numbers, which compare faster than trees: every pair of a hundred candidates is compared."""
         return {self._numbers.setdefault(key, len(self._numbers)): coefficient for key, coefficient in terms.items()}
 
     def _described(self, name: Name, step: Step, own: _Numbered) -> PeakCandidate:
-        """By its difference from the moment so far that is nearest, if that is short; else in full."""
+        """As its difference from the nearest earlier candidate, if that is short; else in full."""
         away, base = min(((_apart(own, base_terms), m) for m, base_terms in self._known), key=lambda pair: pair[0], default=(0, None))
         if base is None or 2 * away > len(own) or not (_has_roles(step) and _has_roles(base.step)):
             return PeakCandidate(name, step)
         change = _difference(monomials(step.after), monomials(base.step.after))
         by_role = _by_role(step, base.step)
         if _total(by_role.values()) != change:
-            return PeakCandidate(name, step)  # a step between the roles and the form that is named: it is shown as it is
+            return PeakCandidate(name, step)  # the roles do not sum to the named form, so there is a step in between
         return PeakCandidate(name, step, base, tuple(Labelled(_sum(c), role) for role, c in by_role.items()), tuple(_terms(change)))
 
 
@@ -72,7 +71,7 @@ def subscripted(name: str) -> str:
 
 
 def letters(names: Iterable[str]) -> dict[str, str]:
-    """The letters of those quantities of ``names`` that have moments, by quantity."""
+    """Quantity → letter of its peak candidates, for those of ``names`` that have some."""
     return {name: _LETTERS[name] for name in names if name in _LETTERS}
 
 
@@ -81,7 +80,7 @@ _Numbered = Mapping[int, Rational]
 
 
 def monomials(tree: Display) -> Monomials:
-    """The coefficient of each product in a collected sum."""
+    """Product → coefficient of a collected sum."""
     coefficients: dict[Display, Rational] = {}
     for term in tree.terms if isinstance(tree, Sum) else (tree,):
         key, coefficient = _monomial(term)
@@ -108,12 +107,12 @@ def _monomial(term: Display) -> tuple[Display, Rational]:
 
 
 def _apart(own: _Numbered, base: _Numbered) -> int:
-    """In how many products two sums differ."""
+    """The number of products in which two sums differ."""
     return sum(base.get(key) != coefficient for key, coefficient in own.items()) + len(base.keys() - own.keys())
 
 
 def _difference(own: Monomials, base: Monomials) -> dict[Display, Rational]:
-    """``own`` less ``other``, in the order of ``own``."""
+    """``own`` − ``base``, in the order of ``own``."""
     keys = dict.fromkeys((*own, *base))
     left = {key: own.get(key, Rational(0)) - base.get(key, Rational(0)) for key in keys}
     return {key: coefficient for key, coefficient in left.items() if coefficient}

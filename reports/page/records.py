@@ -1,4 +1,4 @@
-"""Recorded measurements of a step, as a report shows them: where, when, how, and nothing that was not measured."""
+"""Recorded measurements of a step as table rows: machine, date, method, times. Nothing is interpolated."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from reports.page.model import RecordedRow, RecordedRuns
 from reports.page.parts import sizes_text
 from reports.typeset.numbers import amount, duration, percent, rate
 
-_NONE = f"no run of this model with these options and sizes is recorded here or in the folder that {VARIABLE} names"
+_NONE = f"there is no recording of this model with these options and sizes, neither bundled nor in the folder that {VARIABLE} names"
 _MOST_OTHERS = 12
 
 
 def recorded(derivation: Derivation, evidence: Evidence | None) -> RecordedRuns:
-    """The section of a report on measured time."""
+    """The section on measured time."""
     if evidence is None:
-        return RecordedRuns((), "no records were looked at", ())
+        return RecordedRuns((), "no recordings were searched", ())
     flops = work_of(derivation).model
     rows = tuple(_row(record, run, flops) for record, run in evidence.shown)
     others = [_other(record, run) for record, run in evidence.otherwise]
@@ -52,29 +52,29 @@ def _machine(record: MeasurementRecord) -> str:
 
 def _how(record: MeasurementRecord, run: RecordedRun) -> str:
     compiled = ", torch.compile" if run.compiled else ""
-    return f"products in {run.dtype}{compiled}; {len(run.whole.nanoseconds)} repetitions by {record.clock}"
+    return f"matmuls in {run.dtype}{compiled}; {len(run.whole.nanoseconds)} repetitions, timed by {record.clock}"
 
 
 def _share(run: RecordedRun, flops: int | None) -> str:
-    """MFU of the FLOPs that are derived here; a record of other FLOPs is of another step."""
+    """MFU by the FLOPs derived here; unknown for a recording with other FLOPs, which is of another step."""
     if run.peak is None:
-        return f"unknown: no peak in {run.dtype} was known"
+        return f"unknown: the recording has no peak rate in {run.dtype}"
     share = None if flops is None else run.mfu(flops)
     if share is None:
-        return "unknown: the record is of other FLOPs than those derived here"
+        return "unknown: the recorded step has other FLOPs than the derived one"
     if share > 1:
-        return f"refused: {percent(share)} of {rate(run.peak, 'FLOP')} in {run.dtype} is no share of a peak"
+        return f"refused: {percent(share)} of {rate(run.peak, 'FLOP')} in {run.dtype} is above the peak rate"
     return f"MFU {percent(share)} of {rate(run.peak, 'FLOP')} in {run.dtype} ({run.peak_source})"
 
 
 def _other(record: MeasurementRecord, run: RecordedRun) -> str:
     options = ", ".join(f"{name} {value}" for name, value in record.options.items())
     how = ", torch.compile" if run.compiled else ""
-    return f"{sizes_text(run.sizes)}; {options}, products in {run.dtype}{how}; {record.device}, {record.date:%Y-%m-%d}"
+    return f"{sizes_text(run.sizes)}; {options}, matmuls in {run.dtype}{how}; {record.device}, {record.date:%Y-%m-%d}"
 
 
 def measurements(evidence: Evidence) -> list[dict[str, Any]]:
-    """The shown runs as plain data: every repetition, with where and when."""
+    """The recordings shown, as JSON-ready dictionaries with every repetition in nanoseconds."""
     return [
         {
             "device": record.device,

@@ -1,7 +1,7 @@
-"""The roofline as a page: the figure with where every dot and line stands, what it finds, and the table of the same numbers.
+"""The page of ``napkin roofline``: the figure with the position of every dot and line, its finding, and tables of the same numbers.
 
-Both axes are logarithmic: FLOP per byte to the right, FLOP/s upwards. The roof is the device's; a dot is an operator of the step, all alike
-ones together, its area their share of the time. A dot on the roof takes as long as its bound; one below it waits for launches.
+Both axes are logarithmic: FLOP per byte to the right, FLOP/s upwards. The roof is the device's. A dot is one kind of operator of the step;
+its area is the share of the time. A dot on the roof takes as long as its bound; one below it waits for launches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WIDTH, HEIGHT = 720, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 8, 96, 16, 40  # margins, in units of the drawing
 _SEEN = Fraction(1, 1000)  # of the time, from which on an operator is drawn
 _LARGEST = 26  # radius of a dot that takes all of the time
-SECTIONS = {"figure": "The roofline", "phases": "Forward, backward and optimizer", "operators": "Operators", "notes": "What it rests on"}
+SECTIONS = {"figure": "The roofline", "phases": "Forward, backward and optimizer", "operators": "Operators", "notes": "Assumptions"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class OperatorDot:
 
 @dataclass(frozen=True, slots=True)
 class RooflinePlot:
-    """Where everything of the figure stands. ``roofs`` are (points of a line, where its name stands)."""
+    """The figure: positions in units of the drawing. ``roofs``: (points of a polyline, its label)."""
 
     width: int
     height: int
@@ -50,7 +50,7 @@ class RooflinePlot:
 
 @dataclass(frozen=True, slots=True)
 class RooflinePage:
-    """Everything that the page says, written."""
+    """The whole page, with every number written."""
 
     model: str
     step: str
@@ -90,7 +90,7 @@ def page(rooflines: RooflinePair, today: datetime.date) -> RooflinePage:
 
 def _description(rooflines: RooflinePair, drawn: Sequence[RooflineRow]) -> str:
     device = rooflines.eager.ceiling.device.name
-    words = f"{len(drawn)} kinds of operators by FLOP per byte and FLOP/s, both in logarithms, under the roof of {device}."
+    words = f"{len(drawn)} kinds of operators by FLOP per byte and FLOP/s, both axes logarithmic, under the roof of {device}."
     longest = max(drawn, key=lambda row: row.total, default=None)
     if longest is None or longest.intensity is None:
         return words
@@ -122,12 +122,12 @@ def _operator(row: RooflineRow, total: Fraction) -> tuple[str, ...]:
     )
 
 
-# -- where everything stands ------------------------------------------------------------------------------------------
+# -- positions -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _LogAxis:
-    """A logarithmic axis from one power of ten to another, along so many units from ``start``."""
+    """A logarithmic axis from 10**low to 10**high, drawn from ``start`` to ``end``."""
 
     low: int
     high: int
@@ -139,7 +139,7 @@ class _LogAxis:
 
 
 def _axis(values: Sequence[float], start: float, end: float) -> _LogAxis:
-    """Whole powers of ten around the values."""
+    """The axis between the powers of ten around the values."""
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     return _LogAxis(low, max(high, low + 1), start, end)
 
@@ -174,7 +174,7 @@ def _power(power: int) -> str:
 
 
 def _roof(name: str, peak: float, ridge: float, x: _LogAxis, y: _LogAxis) -> tuple[str, Label]:
-    """From the left along the bandwidth to the ridge, and on along the peak; where the slope begins below the drawing, from its foot."""
+    """A polyline along the bandwidth to the ridge, then along the peak rate; it begins at the left or the lower edge."""
     begin = max(10.0**x.low, 10.0**y.low * ridge / peak)
     points = ((begin, begin * peak / ridge), (ridge, peak), (10.0**x.high, peak))
     words = Label(f"{rate(Fraction(peak), 'FLOP')} {name}", f"{x.at(10.0**x.high):.1f}", f"{y.at(peak) - 6:.1f}", "end")
@@ -194,8 +194,8 @@ def _keys(rooflines: RooflinePair) -> Iterator[tuple[str, str, str]]:
 
 
 def _left_out(rooflines: RooflinePair, drawn: Sequence[RooflineRow]) -> str:
-    """Copies make no FLOP and have no place on a logarithmic axis; what takes next to no time would stretch it."""
+    """Operators that are not drawn: copies, since 0 has no logarithm, and very short ones, which would stretch the axes."""
     total = rooflines.eager.total.seconds
     rest = total - sum((row.total for row in drawn), start=Fraction(0))
-    words = "Not drawn: operators that only move bytes, and those of less than a thousandth of the time"
-    return f"{words}; together {percent(rest / total)} of it." if rest else ""
+    words = "Not drawn: operators that only move bytes, and those with less than a thousandth of the time"
+    return f"{words}; together {percent(rest / total)} of the time." if rest else ""

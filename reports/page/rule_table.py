@@ -1,6 +1,6 @@
-"""The table of rules: what is stated of each operator, of which shapes, where that is from, and the tests that it stands.
+"""The table of operator rules: statement, shapes, source and tests of each.
 
-Tests are no part of an installed program; which of them stand behind a rule is data, written by ``tests.rules.table``.
+Tests are not installed with the package, so ``tests.rules.table`` writes which of them cover a rule into ``reports/data/tested.json``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ _TESTED = Path(__file__).resolve().parent.parent / "data" / "tested.json"
 
 @dataclass(frozen=True, slots=True)
 class RuleEntry:
-    """An operator's rule, or the reason why it is free. ``calls`` of it are compared with torch; an error in it fails the check of
-    ``model``. A rule of a user's own has neither."""
+    """An operator's rule, or the reason why the operator is free.
+
+    ``calls``: how many real calls the tests compare with torch. ``model``: the model of tests/zoo whose check fails if the rule is wrong.
+    A user's own rule has neither; ``untested`` says why.
+    """
 
     operator: str
     kind: str
@@ -36,7 +39,7 @@ class RuleEntry:
 
     @property
     def test(self) -> str:
-        """The tests in words."""
+        """The tests of the rule, as text."""
         if not self.calls:
             return self.untested
         compared = f"{self.calls} call{'s' if self.calls > 1 else ''} in tests/rules/cases.py"
@@ -44,20 +47,20 @@ class RuleEntry:
 
 
 def find(operator: str) -> RuleEntry | None:
-    """What is known of an operator."""
+    """The entry of an operator; ``None`` if it has no rule and is not declared free."""
     rule = REGISTRY.find(operator)
     if rule is None:
         return None
     tested = _tested().get(operator, {})
     calls, model = tested.get("calls", 0), tested.get("model")
-    untested = tested.get("because", "" if tested else "no test of this program")
+    untested = tested.get("because", "" if tested else "not tested in this package")
     if isinstance(rule, Free):
         return RuleEntry(operator, "free", "", rule.because, "", "stated free", "", calls, model, untested)
     return RuleEntry(operator, "counted", _family(rule), rule.statement, rule.shapes, rule.source, rule.convention, calls, model, untested)
 
 
 def table(words: Sequence[str] = ()) -> Iterator[RuleEntry]:
-    """All entries, those counted first; only those in whose operator, family or text every one of ``words`` occurs."""
+    """All entries whose texts contain every one of ``words``, ignoring case; counted operators first."""
     for operator in (*sorted(REGISTRY.rules), *sorted(REGISTRY.frees)):
         entry = find(operator)
         if entry is not None and all(word.lower() in _text(entry) for word in words):
@@ -70,7 +73,7 @@ def _text(entry: RuleEntry) -> str:
 
 
 def _family(rule: Rule) -> str:
-    """The file that the rule stands in."""
+    """The module that defines the rule: ``matmul``."""
     return rule.function.__module__.rpartition(".")[2]
 
 

@@ -1,6 +1,6 @@
-"""Every rule that the steps of a report use: what it states, of which shapes, where that comes from, and the test that it stands.
+"""The rules used in the steps of a report: statement, shapes, source and tests of each.
 
-Rules of operators are those of the registry. The others are the few ways in which a derivation puts numbers together.
+Operators' rules are in the registry; ``STEP_RULES`` has the others, by which a derivation combines them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ THUMBS = "tests/derive/test_rules_of_thumb.py"
 
 @dataclass(frozen=True, slots=True)
 class RuleStatement:
-    """What there is to say about a rule."""
+    """Statement, shapes, source and tests of a rule, as text."""
 
     statement: str
     shapes: str
@@ -32,31 +32,36 @@ def _step(statement: str, test: str, source: str = "arithmetic") -> RuleStatemen
 
 
 STEP_RULES: Mapping[str, RuleStatement] = {
-    "parameter": _step("A tensor has as many elements as the product of its sizes; a storage counts once.", STEPS),
-    "gradient": _step("A gradient takes its elements times their size in bytes.", STEPS),
-    "optimizer state": _step("A tensor of the optimizer takes its elements times their size in bytes.", STEPS),
+    "parameter": _step("A tensor has the product of its sizes as elements; a storage counts once.", STEPS),
+    "gradient": _step("Bytes of a gradient: its elements times the bytes of one.", STEPS),
+    "optimizer state": _step("Bytes of an optimizer's tensor: its elements times the bytes of one.", STEPS),
     "saved tensor": _step(
-        "A tensor that autograd holds when the forward returns takes its storage's bytes; a storage counts once.",
+        "Bytes of a tensor that autograd holds when the forward returns: those of its storage; a storage counts once.",
         STEPS,
-        "the recorded step",
+        "the traced step",
     ),
-    "checkpoint": _step("A storage of the model's or the optimizer's state dict is written once, whole.", STEPS, "the recorded step"),
-    "sum": _step("A quantity is the sum of its parts; each operator and tensor stands in one of them.", STEPS),
-    "sum over parts": _step("What the parts of a module hold or do adds up; like terms are collected.", STEPS),
-    "sum over operators": _step("What the operators of one place do adds up; like terms are collected.", STEPS),
-    "sum over layers": _step("Layers that are alike hold and do the same: their sum is their number times one of them.", STEPS),
-    "live storages by role": _step("Live bytes are those of the storages born and not yet dead.", STEPS, "the recorded step"),
-    "maximum": _step("The peak is the largest of the moments at which live bytes can be highest.", STEPS),
-    "substitution": _step("A dimension is replaced by what defines it.", STEPS, "the model's dimensions"),
-    "letters put in": _step("A published rule with this model's sizes in the place of its letters.", THUMBS, "as cited there"),
-    "exact count": _step("What a rule of thumb stands for is a sum of derived quantities.", THUMBS),
-    "correction": _step("What the exact count has and the rule has not, or the other way round, is added to the rule.", THUMBS),
-    "corrected sum": _step("A rule and its corrections add up to the exact count.", THUMBS),
+    "checkpoint": _step(
+        "A storage in the state dict of the model or the optimizer is written once, at its full size.", STEPS, "the traced step"
+    ),
+    "sum": _step("A quantity is the sum of its parts: each operator and tensor is in exactly one.", STEPS),
+    "sum over parts": _step("The parts of a module are disjoint, so their tensors and operators add; like terms are collected.", STEPS),
+    "sum over operators": _step("The operators of one module add; like terms are collected.", STEPS),
+    "sum over layers": _step("Equal layers have equal tensors and operators: their sum is their number times one of them.", STEPS),
+    "live storages by role": _step("Live bytes are those of the storages allocated and not yet freed.", STEPS, "the traced step"),
+    "maximum": _step("The peak is the largest of the peak candidates: the operators after which live bytes can be highest.", STEPS),
+    "substitution": _step("A dimension is replaced by its definition.", STEPS, "the model's dimensions"),
+    "letters put in": _step("A published rule with this model's sizes substituted for its symbols.", THUMBS, "as cited there"),
+    "exact count": _step("What a rule of thumb estimates is a sum of derived quantities.", THUMBS),
+    "correction": _step("A term that only the exact count has is added to the rule; a term that only the rule has is subtracted.", THUMBS),
+    "corrected sum": _step("The rule plus its corrections is the exact count.", THUMBS),
 }
 
 
 def used(steps: Sequence[Step]) -> tuple[RuleRow, ...]:
-    """Every rule by which a step is made, that of each operator counted in it among them, with how many steps use it."""
+    """The rules of ``steps``, in order of first use, each with the number of steps that use it.
+
+    A step uses its own rule and those of the operators that it sums.
+    """
     uses: dict[str, int] = {}
     for step in steps:
         for name in dict.fromkeys((step.rule, *filter(_counted, step.operators))):
@@ -71,12 +76,12 @@ def _counted(operator: str) -> bool:
 
 
 def _row(name: str, count: int, inside: bool) -> RuleRow:
-    entry = find(name) or RuleStatement("stated in the step itself", "", "the step's reason", "")
+    entry = find(name) or RuleStatement("stated in the step", "", "reason in the step", "")
     return RuleRow(name, rule_anchor(name), entry.statement, entry.shapes, entry.source, entry.test, several(count, "step"), inside)
 
 
 def find(name: str) -> RuleStatement | None:
-    """The rule of an operator, or the one of that name by which steps are made."""
+    """The rule of an operator, or of a step by name; ``None`` if there is none."""
     operator = rule_table.find(name)
     if operator is not None:
         return RuleStatement(operator.statement, operator.shapes, operator.source, operator.test)

@@ -1,4 +1,4 @@
-"""What a number is made of, what moves it, and how far rules of thumb are off."""
+"""The parts of each answer, how it grows with each size, and the errors of rules of thumb."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def dominant(derivation: Derivation) -> Iterator[tuple[str, tuple[TermRow, ...]]
 
 
 def doubled(derivation: Derivation) -> Doubled:
-    """What doubling each size does to each answer."""
+    """Answer → factors by which it grows when one size doubles."""
     return {name: sensitivity.doublings(derivation, name) for name in _answered(derivation)}
 
 
@@ -69,13 +69,13 @@ def crossover(derivation: Derivation) -> CrossoverView | None:
 def thumbs(
     comparisons: Sequence[Comparison], derivation: Derivation, sizes: Mapping[str, int], anchors: Anchors
 ) -> Iterator[RuleOfThumbView]:
-    """The rules of thumb that say something about this model, each with its steps."""
+    """The rules of thumb that apply to this model, each with the steps from rule to exact count."""
     for number, comparison in enumerate((c for c in comparisons if c.applies), 1):
         yield _thumb(str(number), comparison, derivation, sizes, anchors)
 
 
 def inapplicable(comparisons: Sequence[Comparison]) -> Iterator[InapplicableRuleOfThumb]:
-    """Those that do not."""
+    """The rules of thumb that do not apply, each with the reason."""
     for c in comparisons:
         if not c.applies:
             yield InapplicableRuleOfThumb(c.rule.name, c.rule.statement, PageLink(c.rule.source, address=c.rule.link), c.reason)
@@ -140,4 +140,4 @@ def _range(within: ValidRanges) -> RangeRow:
 def _interval(a: int, b: int, high: int) -> str:
     if a == b:
         return f"at {numbers.integer(a)}"
-    return f"from {numbers.integer(a)} on" if b == high else f"{numbers.integer(a)}{NBSP}…{NBSP}{numbers.integer(b)}"
+    return f"from {numbers.integer(a)}" if b == high else f"{numbers.integer(a)}{NBSP}…{NBSP}{numbers.integer(b)}"

@@ -182,7 +182,7 @@ def _peak_steps() -> tuple[Step, ...]:
         collected.append(expressions.parse(text))
         steps.append(Step(
             f"peak.{i}", "memory.peak", at, "live storages by role", before=parts, after=collected[-1],
-            because="storages born and not yet dead when this operator returns", check=StepCheck("symbolic", "0"), value=_value(text),
+            because="storages allocated and not yet freed when this operator returns", check=StepCheck("symbolic", "0"), value=_value(text),
         ))  # fmt: skip
     steps.append(Step(
         "peak.total", "memory.peak", "The largest of the candidate moments", "maximum",

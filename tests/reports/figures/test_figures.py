@@ -121,7 +121,7 @@ def test_findings_and_tables_are_in_every_format(page: Page, text: str) -> None:
     """Drawings are HTML's alone."""
     for written in (text, markdown.write(page), tex.write(page)):
         plain = re.sub(r"[\\{}*~$]|&nbsp;|\s", "", re.sub(r"<[^>]*>", "", written)).replace(NBSP, "")
-        for title in ("Memoryatthepeakbykind", "FLOPsbypartagainstT", "Growthwhenonesizedoubles", "Howfarrulesofthumbareoffhere"):
+        for title in ("Memoryatthepeakbykind", "FLOPsbypartoverT", "Growthwhenonesizedoubles", "Errorsofrulesofthumb"):
             assert title in plain
         assert "89,120" in written
     assert "<svg" not in markdown.write(page)
@@ -151,8 +151,8 @@ def test_the_finding_of_memory_says_what_the_table_says(derivation: Derivation) 
     largest = max((row for row in drawn.rows if not row[0].startswith(("all", "NVIDIA"))), key=lambda row: cells(row)[0])
 
     left = numbers.amount(80 * 10**9 - 89_120, Unit.BYTE).headline
-    assert f"The peak of 89.1{NBSP}kB fits the 80{NBSP}GB of NVIDIA H100 SXM5 80GB, and leaves {left}." in drawn.finding
-    assert f"The largest kind is {largest[0]}: {largest[2].split(', ')[0]}, {largest[3]} of it." in drawn.finding
+    assert f"The peak of 89.1{NBSP}kB fits the 80{NBSP}GB of NVIDIA H100 SXM5 80GB and leaves {left} free." in drawn.finding
+    assert f"The largest kind is {largest[0]}: {largest[2].split(', ')[0]}, {largest[3]} of the peak." in drawn.finding
 
 
 def of_peak(derivation: Derivation, scale: int) -> Derivation:
@@ -171,8 +171,8 @@ def test_capacities_stand_where_they_are(derivation: Derivation) -> None:
     lines = [(line.css, line.x1) for line in drawn.lines]
 
     assert [("capacity", "60.00%"), ("capacity", "100.00%"), ("peak", "77.98%")] == lines
-    assert f"The peak of 62.4{NBSP}GB is 1.30 times the 48{NBSP}GB of NVIDIA L40S 48GB, and does not fit it" in drawn.finding
-    assert f"; it fits the 80{NBSP}GB of NVIDIA H100 SXM5 80GB, and leaves 17.6{NBSP}GB." in drawn.finding
+    assert f"The peak of 62.4{NBSP}GB is 1.30 times the 48{NBSP}GB of NVIDIA L40S 48GB and does not fit it" in drawn.finding
+    assert f"; it fits the 80{NBSP}GB of NVIDIA H100 SXM5 80GB and leaves 17.6{NBSP}GB free." in drawn.finding
     assert {f"{NBSP}48{NBSP}GB{NBSP}l40s{NBSP}", f"{NBSP}80{NBSP}GB{NBSP}h100-sxm{NBSP}"} < {label.words for label in drawn.labels}
 
 
@@ -209,7 +209,7 @@ def test_a_planted_byte_of_one_kind_leaves_no_figure(derivation: Derivation) -> 
     planted = replace(first, part_values={**first.part_values, "gradient": first.part_values["gradient"] + 1})
     wrong = replace(derivation, quantities={**derivation.quantities, "memory.peak": replace(peak, candidates=(planted, *others))})
 
-    assert "the peak is not told apart by kind here" == memory(wrong, None).absent
+    assert "the bytes at the peak are not known by kind" == memory(wrong, None).absent
 
 
 # -- FLOPs by part ---------------------------------------------------------------------------------------------------------
@@ -232,8 +232,8 @@ def test_the_finding_of_flops_says_what_the_table_says(derivation: Derivation) -
     shares = [numbers.percent(Fraction(part, total)) for part in (square, linear)]
     at = f"T{NBSP}={NBSP}{over[0].split()[0]}"
 
-    assert f"products growing with T² {shares[0]}, products growing with T {shares[1]}" in drawn.finding
-    assert f"Products growing with T² (at h.*.attn) are the larger part of all products from {at} on." in drawn.finding
+    assert f"matmuls growing with T² {shares[0]}, matmuls growing with T {shares[1]}" in drawn.finding
+    assert f"Matmuls growing with T² (at h.*.attn) are at least half of all matmul FLOPs from {at}." in drawn.finding
     assert cells(over)[0] >= cells(over)[1]
     assert all(cells(row)[0] < cells(row)[1] for row in drawn.rows if int(row[0].split()[0]) < 77)
 
@@ -279,9 +279,9 @@ def test_growth_says_that_what_follows_a_size_by_default_moves_along(page: Page,
     written = markdown.write(page)
 
     assert factor == Fraction(moved, 4080) != Fraction(held, 4080)
-    assert drawn.finding.startswith("The largest factors where one size doubles, with what follows it by default: ")
-    assert "grow when one size doubles, with what follows it by default; the length of a bar" in drawn.description
-    assert "Doubling one size; what follows it by default moves along" in written
+    assert drawn.finding.startswith("The largest factors when one size doubles, and those that depend on it by default follow: ")
+    assert "grow when one size doubles, and those that depend on it by default follow; the length of a bar" in drawn.description
+    assert "Factor when one size doubles; sizes that depend on it by default follow" in written
     assert "others held" not in written
     assert "others are held" not in drawn.finding + drawn.description
 
@@ -292,18 +292,18 @@ def test_the_finding_of_sensitivity_names_the_largest_factors(derivation: Deriva
     for name, by_dim in doubled(derivation).items():
         known = {d.dim: d.factor for d in by_dim if d.factor is not None}
         dim = max(known, key=lambda dim: known[dim])
-        assert f"{numbers.times(known[dim])} of {name}, with {dim}" in words
+        assert f"{name} {numbers.times(known[dim])} with {dim}" in words
 
 
 def test_what_cannot_double_is_named(derivation: Derivation) -> None:
     """T = 5 of at most C = 7 positions."""
     bounded = replace(derivation, dims=tuple(replace(dim, at_most="C" if dim.name == "T" else None) for dim in derivation.dims))
 
-    assert "Not every answer can be had with T doubled: the table says why." in growth(bounded, doubled(bounded)).finding
+    assert "For T doubled, not every answer is known: the table says why." in growth(bounded, doubled(bounded)).finding
 
 
 def test_nothing_to_double_leaves_no_figure() -> None:
-    assert "no size can double, or nothing depends on one" == growth(sample.derivation(dims=(), quantities={}), {}).absent
+    assert "no size can double, or no answer depends on a size" == growth(sample.derivation(dims=(), quantities={}), {}).absent
 
 
 # -- rules of thumb --------------------------------------------------------------------------------------------------------
@@ -331,11 +331,11 @@ def test_the_finding_of_rules_counts_those_near_and_names_the_farthest(derivatio
     words = thumbs(compare(derivation)).finding
 
     assert words.startswith(f"{len(near)} of {len(off)} rules ")
-    assert f"Farthest off is {farthest}, by {numbers.percent(off[farthest], signed=True)}." in words
+    assert f"The largest error is that of {farthest}: {numbers.percent(off[farthest], signed=True)}." in words
 
 
 def test_without_rules_there_are_no_bars() -> None:
-    assert "no rule was compared" == thumbs(()).absent
+    assert "no rule of thumb was compared" == thumbs(()).absent
 
 
 # -- roofline --------------------------------------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ def test_every_site_is_a_row_and_their_times_add_up() -> None:
     found, drawn = drawings.found(), drawings.roof()
 
     assert (10, 9) == (len(drawn.rows), len(drawn.dots))
-    assert "Not drawn, without arithmetic or traffic: 1 site." in drawn.finding
+    assert "Not drawn, without arithmetic or memory traffic: 1 module." in drawn.finding
     assert found.eager.total.flops == sum(cells(row)[0] for row in drawn.rows)
     assert found.eager.total.bytes == sum(cells(row)[1] for row in drawn.rows)
     longest, sums = found.eager.by_site()[0]
@@ -380,14 +380,14 @@ def test_without_a_device_there_is_no_roofline(derivation: Derivation) -> None:
     """And the page says how to have one."""
     written = html.write(build(derivation))
 
-    assert "Roofline: not drawn, since no device is named: --gpu ID names one, and napkin list hardware shows them." in written
+    assert "Roofline: not drawn, because no device is named; name one with --gpu ID (napkin list hardware shows the ids)." in written
 
 
 def test_a_step_without_products_has_no_roofline() -> None:
     """Nothing runs at a rate."""
     found = replace(drawings.found(), works=())
 
-    assert "no site of the step makes a product and moves bytes" == roofline(found).absent
+    assert "the step has no matmul, or no module with both FLOPs and memory traffic" == roofline(found).absent
 
 
 # -- other steps -----------------------------------------------------------------------------------------------------------
@@ -409,8 +409,8 @@ def test_unknown_quantities_leave_no_figure_and_say_why(derivation: Derivation) 
     drawn = memory(replace(derivation, quantities={"memory.peak": unknown}), None)
 
     assert "the peak is unknown: an operator hides its storage" == drawn.absent
-    assert "this derivation does not state the peak" == memory(replace(derivation, quantities={}), None).absent
-    assert "Memory at the peak by kind: not drawn, since the peak is unknown" in html.write(
+    assert "this derivation has no memory.peak" == memory(replace(derivation, quantities={}), None).absent
+    assert "Memory at the peak by kind: not drawn, because the peak is unknown" in html.write(
         build(replace(derivation, quantities={**derivation.quantities, "memory.peak": unknown}, steps=()))
     )
 
@@ -429,7 +429,7 @@ def test_a_module_of_ones_own_with_a_single_size_has_its_figures(mode: str, tmp_
     derivation = calc.derive(calc.load(f"{tmp_path / 'mine.py'}:spec"), mode=mode)
     drawn = figures(derivation, doubled(derivation), compare(derivation))
 
-    assert ("FLOPs by part against N", "") == (drawn.flops.title, drawn.flops.absent)
+    assert ("FLOPs by part over N", "") == (drawn.flops.title, drawn.flops.absent)
     assert ("", "") == (drawn.memory.absent, drawn.sensitivity.absent)
 
 

@@ -219,10 +219,11 @@ def test_prose_in_a_noted_field_is_refused(name: str, value: str, texts: Mapping
     (tmp_path / "x.md").write_text(texts[".md"].replace(old, value), encoding="utf-8")
     found = run(tmp_path / "x.md")
     shown = value[:60]
-    why = "which is no date" if name == "date" else "which Napkin never writes"
+    why = "not YYYY-MM-DD" if name == "date" else "which Napkin never writes"
 
     assert (found.exit_code, found.stdout) == (2, "")
-    assert re.fullmatch(rf"napkin: x\.md: its (check: )?\w+ is noted as '{re.escape(shown)}', {why}: make the report anew\n", found.stderr)
+    said = rf"napkin: x\.md: the (check: )?\w+ of the report is '{re.escape(shown)}', {why}: make the report again\n"
+    assert re.fullmatch(said, found.stderr)
 
 
 def test_another_source_of_the_model_is_not_verified(texts: Mapping[str, str], tmp_path: Path, once: None) -> None:
@@ -360,7 +361,7 @@ def test_the_named_file_verifies_wherever_it_lies(own: Path, tmp_path: Path) -> 
     assert copied.stdout.endswith(f", file {own / 'mine.py'}\n")  # where it was is only noted
 
 
-NOT_OURS = "x.json: its inputs are not as Napkin writes them: make the report anew"
+NOT_OURS = "x.json: its inputs are not as Napkin writes them: make the report again"
 
 
 def test_of_several_named_files_the_one_it_was_made_from_is_taken(own: Path, tmp_path: Path) -> None:

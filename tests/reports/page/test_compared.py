@@ -138,7 +138,7 @@ def test_what_does_not_differ_says_so() -> None:
     texts = compared.texts(Contrast("a", "a", {}, {}, {}, (change,)), Inputs("compare", "a", other="a", date="2026-01-01"))
 
     assert "Nothing differs." in texts["compare.md"]
-    assert "The sides have the same sizes and options." in texts["compare.html"]
+    assert "Both sides have the same sizes and options." in texts["compare.html"]
     assert re.search(r"\| parameters \| 20\u00a0elements \| 20\u00a0elements \| 0 \| 1\.00 \|", texts["compare.md"])
 
 

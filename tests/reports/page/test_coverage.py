@@ -68,7 +68,7 @@ def test_every_report_holds_the_ledger(write):
     """The sentence, both operators, their calls and shares."""
     text = write(pages.page())
 
-    for words in (SUMMARY, "27.6", "72.4", "stated free, with a reason"):
+    for words in (SUMMARY, "27.6", "72.4", "declared free, with a reason"):
         assert words.replace("\u00a0", " ") in text.replace("\u00a0", " ")
 
 

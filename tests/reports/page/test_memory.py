@@ -34,7 +34,7 @@ def text(page: Page) -> str:
 def test_the_title_of_the_figure_is_what_it_shows(page: Page) -> None:
     """How large the peak is, and when it comes."""
     assert page.memory.live_bytes is not None
-    assert "The peak of 2.20\u00a0kB comes at the start of the backward: mm at lm_head" == page.memory.live_bytes.finding
+    assert "The peak of 2.20\u00a0kB is at the start of the backward: mm at lm_head" == page.memory.live_bytes.finding
 
 
 def test_areas_stack_up_to_the_live_bytes() -> None:
@@ -107,7 +107,7 @@ def test_a_shallower_record_is_said_to_be_one() -> None:
     found = memory(sample.derivation(), live_bytes.timeline({"L": 4}))
 
     assert found.live_bytes is not None
-    assert "Read off the deepest record that the derivation has, L\u00a0=\u00a04: not the depth asked for." in found.live_bytes.note
+    assert "This is the deepest trace that the derivation has, L\u00a0=\u00a04, not the requested depth." in found.live_bytes.note
 
 
 def test_without_a_timeline_the_reason_stands_there() -> None:
@@ -148,7 +148,7 @@ def test_every_kept_tensor_is_on_the_page(text: str) -> None:
 
 def test_a_forward_alone_keeps_nothing() -> None:
     """And says so, rather than showing an empty table."""
-    assert "Nothing is kept for a backward." in html.write(build(replace(sample.derivation(), saved=())))
+    assert "No tensor is saved for backward." in html.write(build(replace(sample.derivation(), saved=())))
 
 
 def test_the_command_line_shows_kept_tensors() -> None:

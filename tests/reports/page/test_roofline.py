@@ -73,7 +73,7 @@ def test_the_page_is_one_file_with_a_described_figure(found: RooflinePair) -> No
     text = roofline.write(found, TODAY)
 
     assert f'<title id="roof-title">{finding(found)}</title>' in text
-    assert "kinds of operators by FLOP per byte and FLOP/s, both in logarithms" in text
+    assert "kinds of operators by FLOP per byte and FLOP/s, both axes logarithmic" in text
     assert "<script" not in text
     assert not re.search(r'(src|href)="http', text)
 

@@ -66,7 +66,7 @@ def test_a_rule_of_a_users_own_has_no_test_and_says_so(monkeypatch):
     registry = Registry({"my.op": Rule("my.op", own, "y = x", "me")}, {"my.view": Free("my.view", "moves nothing")})
     monkeypatch.setattr(rules, "REGISTRY", registry)
 
-    assert ["no test of this program"] * 2 == [e.test for e in rules.table()]
+    assert ["not tested in this package"] * 2 == [e.test for e in rules.table()]
     assert None is rules.find("aten.mm.default")
 
 

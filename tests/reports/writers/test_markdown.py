@@ -44,7 +44,7 @@ def test_the_tables_parse(text):
     assert ("Quantity", "Closed form", "Value", "Check") in tables
     assert ("Symbol", "Meaning", "Unit", "Value", "Source") in tables
     assert ("Quantity", "Derived", "Measured", "Difference", "Tolerance", "Verdict", "Note") in tables
-    assert ("Rule", "Rule says", "Exact", "Off by", "Verdict") in tables
+    assert ("Rule", "Estimate", "Exact", "Error", "Verdict") in tables
 
 
 def test_every_row_has_the_cells_of_its_header(text):
