@@ -7,11 +7,11 @@ Nothing here, or behind it, runs a text as code.
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from functools import reduce
 from typing import Any, NoReturn, TypeVar
 
 from calc.dimensions import LARGEST
@@ -34,7 +34,28 @@ from calc.graph.step import (
     TracedDim,
 )
 from calc.options import made
-from calc.symbolic.exact import DOUBLES, FUNCTIONS, parsed
+from calc.symbolic.exact import DOUBLES
+from calc.symbolic.expression import (
+    FUNCTIONS,
+    Arithmetic,
+    Compare,
+    Expression,
+    ExpressionError,
+    FloorQuotient,
+    ForeignError,
+    Negative,
+    Number,
+    Piecewise,
+    Power,
+    Product,
+    Quotient,
+    Remainder,
+    Sum,
+    children,
+    parse,
+)
+from calc.symbolic.expression import Call as FunctionCall
+from calc.symbolic.expression import names as names_of
 
 T = TypeVar("T")
 Read = Callable[[Any], T]
@@ -205,7 +226,7 @@ def _expression(names: Collection[str]) -> Read[str]:
         if type(value) is not str:
             _wrong(value, "an expression")
         if value not in seen:
-            _weigh(value, _tree(value), names, asks=False)
+            _tree(value, names, asks=False).value_in(_Weigher(value, asks=False))
             seen.add(value)
         return value
 
@@ -233,94 +254,124 @@ def _question(names: Collection[str]) -> Read[str]:
     def read(value: Any) -> str:
         if type(value) is not str:
             _wrong(value, "a condition on sizes")
-        _asked(value, _tree(value), names)
+        _tree(value, names, asks=True).holds_in(_Weigher(value, asks=True))
         return value
 
     return read
 
 
-def _tree(text: str) -> ast.expr:
-    """A text as Python's syntax tree, if it may be arithmetic at all: in a string or behind a backslash the parser would warn."""
-    if len(text) <= LENGTH and not set(text) & set("'\"\\#\n\r\0"):
-        try:
-            return parsed(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            pass
-    _wrong(text, "an expression")
+def _tree(text: str, names: Collection[str], asks: bool) -> Expression:
+    """A text as an expression in ``names``, if it may be arithmetic at all: in a string or behind a backslash the parser would warn."""
+    if len(text) > LENGTH or set(text) & set("'\"\\#\n\r\0"):
+        _wrong(text, "an expression")
+    try:
+        tree = parse(text)
+    except ForeignError:
+        _wrong(text, "a condition on sizes, e.g. B < 2" if asks else f"an expression with + - * / // % ** and {', '.join(FUNCTIONS)}")
+    except ExpressionError:
+        _wrong(text, "an expression")
+    if _levels(tree) > DEPTH:
+        _wrong(text, f"an expression of at most {DEPTH} levels")
+    if any(name not in names for name in names_of(tree)):
+        _wrong(text, f"an expression in {', '.join(names)}" if names else "a number")
+    return tree
 
 
-def _asked(text: str, node: ast.expr, names: Collection[str], depth: int = 0) -> None:
-    match node:
-        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() | ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE()], comparators=[right]):
-            _weigh(text, left, names, asks=True)
-            _weigh(text, right, names, asks=True)
-        case ast.BoolOp(values=parts) if depth < DEPTH:
-            for part in parts:
-                _asked(text, part, names, depth + 1)
-        case ast.UnaryOp(op=ast.Not(), operand=operand) if depth < DEPTH:
-            _asked(text, operand, names, depth + 1)
-        case _:
-            _wrong(text, "a condition on sizes, e.g. B < 2")
+def _levels(tree: Expression) -> int:
+    return 1 + max(map(_levels, children(tree)), default=-1)
 
 
-def _weigh(text: str, node: ast.expr, names: Collection[str], asks: bool, depth: int = 0) -> tuple[int, int, bool]:
-    """How many terms an expression has at most, and bits its value, and whether it is a double, which only what ``asks`` may have."""
+@dataclass(frozen=True, slots=True)
+class _Weight:
+    """How many terms an expression has at most, how many bits its value, and whether it is a double."""
 
-    def inner(part: ast.expr) -> tuple[int, int, bool]:
-        return _weigh(text, part, names, asks, depth + 1)
-
-    match node:
-        case ast.Constant(value=int() as number) if type(number) is int and number < NUMBER:
-            weight = 1, number.bit_length(), False
-        case ast.Constant(value=float()) if asks:
-            weight = 1, 0, True
-        case ast.Name(id=name):
-            if name not in names:
-                _wrong(text, f"an expression in {', '.join(names)}" if names else "a number")
-            weight = 1, 63, False
-        case _ if depth > DEPTH:
-            _wrong(text, f"an expression of at most {DEPTH} levels")
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            weight = inner(operand)
-        case ast.BinOp(left=left, op=ast.Pow(), right=right):
-            weight = _power(text, inner(left), right, inner)
-        case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
-            a, b = inner(left), inner(right)
-            weight = a[0] + b[0], max(a[1], b[1]) + 1, a[2] or b[2]
-        case ast.BinOp(left=left, op=ast.Mult() | ast.Div() | ast.FloorDiv() | ast.Mod(), right=right):
-            a, b = inner(left), inner(right)
-            weight = a[0] * b[0], a[1] + b[1], a[2] or b[2]
-        case ast.Call(func=ast.Name(id=function), args=args, keywords=[]) if args:
-            weight = _call(text, function, args, asks, inner)
-        case _:
-            _wrong(text, f"an expression with + - * / // % ** and {', '.join(FUNCTIONS)}")
-    if weight[0] > TERMS or weight[1] > BITS:
-        _wrong(text, f"an expression of at most {TERMS} terms and {BITS:,} bits")
-    return weight
+    terms: int
+    bits: int
+    double: bool = False
 
 
-def _power(
-    text: str, base: tuple[int, int, bool], power: ast.expr, inner: Callable[[ast.expr], tuple[int, int, bool]]
-) -> tuple[int, int, bool]:
-    if isinstance(power, ast.Constant) and type(power.value) is int and 0 <= power.value <= POWER:
-        return math.comb(base[0] + power.value - 1, power.value), base[1] * power.value, base[2]
-    if not (base[2] or inner(power)[2]):
-        _wrong(text, f"whole powers up to {POWER}")
-    return base[0], base[1], True
+class _SizeWeights(dict[str, _Weight]):
+    def __missing__(self, name: str) -> _Weight:
+        return _Weight(1, 63)
+
+
+class _Weigher(Arithmetic[_Weight]):
+    """The work that the expression ``text`` takes, which is bounded. Only one that ``asks`` has doubles in it."""
+
+    values = _SizeWeights()
+
+    def __init__(self, text: str, asks: bool) -> None:
+        self._text, self._asks = text, asks
+
+    def number(self, node: Number) -> _Weight:
+        if isinstance(node.value, float):
+            return _Weight(1, 0, True) if self._asks else self.refused(node)
+        return _Weight(1, node.value.bit_length()) if node.value < NUMBER else self.refused(node)
+
+    def negative(self, node: Negative) -> _Weight:
+        return node.body.value_in(self)
+
+    def sum(self, node: Sum) -> _Weight:
+        return reduce(
+            lambda a, b: self._bounded(a.terms + b.terms, max(a.bits, b.bits) + 1, a.double or b.double),
+            [term.value_in(self) for term in node.terms],
+        )
+
+    def product(self, node: Product) -> _Weight:
+        return reduce(self._multiplied, [factor.value_in(self) for factor in node.factors])
+
+    def quotient(self, node: Quotient | FloorQuotient | Remainder) -> _Weight:
+        return self._multiplied(node.top.value_in(self), node.bottom.value_in(self))
+
+    floor_quotient = remainder = quotient
+
+    def _multiplied(self, a: _Weight, b: _Weight) -> _Weight:
+        return self._bounded(a.terms * b.terms, a.bits + b.bits, a.double or b.double)
+
+    def power(self, node: Power) -> _Weight:
+        base = node.base.value_in(self)
+        match node.exponent:
+            case Number(int() as power) if power <= POWER:
+                return self._bounded(math.comb(base.terms + power - 1, power), base.bits * power, base.double)
+        if not (base.double or node.exponent.value_in(self).double):
+            _wrong(self._text, f"whole powers up to {POWER}")
+        return _Weight(base.terms, base.bits, True)
+
+    def call(self, node: FunctionCall) -> _Weight:
+        function, arguments = node.function, node.arguments
+        functions = (*FUNCTIONS, "log", *(DOUBLES if self._asks else ()))
+        if function not in functions or len(arguments) != _ARGUMENTS.get(function, len(arguments) or 1):
+            _wrong(self._text, f"an expression with the functions {', '.join(FUNCTIONS)}")
+        parts = [argument.value_in(self) for argument in arguments]
+        bits = max(part.bits for part in parts)
+        if function in DOUBLES:
+            return _Weight(1, max(bits, 1024), True)
+        return self._bounded(1, bits, any(part.double for part in parts))
+
+    def piecewise(self, node: Piecewise) -> _Weight:
+        return self.refused(node)
+
+    def compare(self, node: Compare) -> bool:
+        node.left.value_in(self)
+        node.right.value_in(self)
+        return True
+
+    def any_holds(self, conditions: Sequence[Expression]) -> Any:
+        return self.all_hold(conditions)
+
+    def refused(self, node: Expression) -> NoReturn:
+        _wrong(self._text, f"an expression with + - * / // % ** and {', '.join(FUNCTIONS)}")
+
+    def refused_condition(self, node: Expression) -> NoReturn:
+        _wrong(self._text, "a condition on sizes, e.g. B < 2")
+
+    def _bounded(self, terms: int, bits: int, double: bool) -> _Weight:
+        if terms > TERMS or bits > BITS:
+            _wrong(self._text, f"an expression of at most {TERMS} terms and {BITS:,} bits")
+        return _Weight(terms, bits, double)
 
 
 _ARGUMENTS = {**dict.fromkeys(DOUBLES, 1), "floor": 1, "ceiling": 1, "Mod": 2, "log": 2}
-
-
-def _call(
-    text: str, function: str, args: list[ast.expr], asks: bool, inner: Callable[[ast.expr], tuple[int, int, bool]]
-) -> tuple[int, int, bool]:
-    functions = (*FUNCTIONS, "log", *(DOUBLES if asks else ()))
-    if function not in functions or _ARGUMENTS.get(function, len(args)) != len(args):
-        _wrong(text, f"an expression with the functions {', '.join(FUNCTIONS)}")
-    parts = [inner(arg) for arg in args]
-    bits = max(part[1] for part in parts)
-    return 1, max(bits, 1024) if function in DOUBLES else bits, function in DOUBLES or any(part[2] for part in parts)
 
 
 # -- the graph --------------------------------------------------------------------------------------------------------

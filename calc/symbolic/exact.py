@@ -5,12 +5,10 @@ Apart from the algebra of closed forms, so that a number can be had of one witho
 
 from __future__ import annotations
 
-import ast
 import math
 import operator
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 from calc.errors import NapkinError
@@ -92,12 +90,6 @@ def evaluate_text(text: str, values: Mapping[str, int]) -> Fraction:
 def holds(text: str, values: Mapping[str, int]) -> bool:
     """Whether a condition on sizes holds at integer sizes, e.g. ``"T <= C"``."""
     return bool(parse(text).holds_in(Exact(values)))
-
-
-@lru_cache(maxsize=4096)
-def parsed(text: str) -> ast.expr:
-    """A text as Python's syntax tree, parsed once."""
-    return ast.parse(text, mode="eval").body
 
 
 def side(text: str, values: Mapping[str, int]) -> int | None:

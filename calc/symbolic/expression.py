@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any, Generic, TypeVar
@@ -23,6 +23,10 @@ DEEPEST = 200  # operations inside one another
 
 class ExpressionError(BadInputError):
     """A text is no expression that can be read."""
+
+
+class ForeignError(ExpressionError):
+    """Python, but made of something else than numbers, names, operators and functions."""
 
 
 # -- nodes ---------------------------------------------------------------------------------------------------------------------------
@@ -252,93 +256,104 @@ def parse(text: str) -> Expression:
         raise ExpressionError(f"cannot read an expression of {len(text):,} characters: write one of at most {LONGEST:,}")
     try:
         return _read(ast.parse(text, mode="eval").body, DEEPEST)
-    except _ForeignError:
-        raise ExpressionError(f"cannot read {text[:60]!r}: write it with + - * / // % ** and {', '.join(FUNCTIONS)}") from None
+    except ForeignError:
+        raise ForeignError(f"cannot read {text[:60]!r}: write it with + - * / // % ** and {', '.join(FUNCTIONS)}") from None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ExpressionError(f"cannot read the expression {text[:60]!r}: write it with + - * / // % ** and names") from None
 
 
-class _ForeignError(Exception):
-    """Python, but no expression."""
+def _read(node: ast.expr, depth: int) -> Expression:
+    reader = _READERS.get(type(node))
+    if reader is None:
+        raise ForeignError
+    if not depth:
+        raise ValueError
+    return reader(node, depth - 1)
 
 
+def _name(node: ast.Name, depth: int) -> Expression:
+    return Name(node.id)
+
+
+def _constant(node: ast.Constant, depth: int) -> Expression:
+    match node.value:
+        case bool() as truth:
+            return Truth(truth)
+        case int() as number:
+            return Number(number)
+        case float() as number if math.isfinite(number):
+            return Number(number)
+    raise ForeignError
+
+
+_ADDITIVE, _MULTIPLICATIVE = frozenset({ast.Add, ast.Sub}), frozenset({ast.Mult})
 _OPERATIONS: dict[type[ast.operator], Callable[[Expression, Expression], Expression]] = {
     ast.Div: Quotient, ast.FloorDiv: FloorQuotient, ast.Mod: Remainder, ast.Pow: Power,
 }  # fmt: skip
+
+
+def _operation(node: ast.BinOp, depth: int) -> Expression:
+    kind = type(node.op)
+    if kind is ast.Mult:
+        return Product(_operands(node, _MULTIPLICATIVE, depth))
+    if kind in _ADDITIVE:
+        return Sum(_operands(node, _ADDITIVE, depth))
+    if kind not in _OPERATIONS:
+        raise ForeignError
+    return _OPERATIONS[kind](_read(node.left, depth), _read(node.right, depth))
+
+
+def _operands(node: ast.expr, kinds: Set[type[ast.operator]], depth: int) -> tuple[Expression, ...]:
+    """The terms of a sum or the factors of a product, which Python reads from the left: (a + b) - c."""
+    operands: list[Expression] = []
+    while isinstance(node, ast.BinOp) and (kind := type(node.op)) in kinds:
+        right = _read(node.right, depth)
+        operands.append(Negative(right) if kind is ast.Sub else right)
+        node = node.left
+    operands.append(_read(node, depth))
+    return tuple(reversed(operands))
+
+
+def _unary(node: ast.UnaryOp, depth: int) -> Expression:
+    match node.op:
+        case ast.USub():
+            return Negative(_read(node.operand, depth))
+        case ast.Not():
+            return Not(_read(node.operand, depth))
+    raise ForeignError
+
+
+def _call(node: ast.Call, depth: int) -> Expression:
+    if not isinstance(node.func, ast.Name) or node.keywords:
+        raise ForeignError
+    if node.func.id != "Piecewise":
+        return Call(node.func.id, tuple([_read(argument, depth) for argument in node.args]))
+    pairs = [a.elts for a in node.args if isinstance(a, ast.Tuple) and len(a.elts) == 2]
+    if not pairs or len(pairs) != len(node.args):
+        raise ForeignError
+    return Piecewise(tuple((_read(value, depth), _read(condition, depth)) for value, condition in pairs))
+
+
 _RELATION_OF: dict[type[ast.cmpop], str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
 }  # fmt: skip
 
 
-def _read(node: ast.expr, depth: int) -> Expression:
-    if not depth:
-        raise _ForeignError
-    match node:
-        case ast.Name(id=name):
-            return Name(name)
-        case ast.Constant(value=value):
-            return _constant(value)
-        case ast.BinOp(op=ast.Add() | ast.Sub()):
-            return Sum(_terms(node, depth - 1))
-        case ast.BinOp(op=ast.Mult()):
-            return Product(_factors(node, depth - 1))
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
-            return _OPERATIONS[type(op)](_read(left, depth - 1), _read(right, depth - 1))
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return Negative(_read(operand, depth - 1))
-        case ast.Call(func=ast.Name(id=function), args=args, keywords=[]):
-            return _call(function, args, depth - 1)
-        case _:
-            return _condition(node, depth - 1)
+def _comparison(node: ast.Compare, depth: int) -> Expression:
+    match node.ops:
+        case [op] if type(op) in _RELATION_OF:
+            return Compare(_read(node.left, depth), _RELATION_OF[type(op)], _read(node.comparators[0], depth))
+    raise ForeignError
 
 
-def _constant(value: object) -> Expression:
-    match value:
-        case bool():
-            return Truth(value)
-        case int():
-            return Number(value)
-        case float() if math.isfinite(value):
-            return Number(value)
-    raise _ForeignError
+def _connection(node: ast.BoolOp, depth: int) -> Expression:
+    return (And if isinstance(node.op, ast.And) else Or)(tuple(_read(part, depth) for part in node.values))
 
 
-def _terms(node: ast.expr, depth: int) -> tuple[Expression, ...]:
-    """The terms of a sum, which Python reads from the left: (a + b) - c."""
-    terms: list[Expression] = []
-    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-        right = _read(node.right, depth)
-        terms.append(Negative(right) if isinstance(node.op, ast.Sub) else right)
-        node = node.left
-    return (_read(node, depth), *reversed(terms))
-
-
-def _factors(node: ast.expr, depth: int) -> tuple[Expression, ...]:
-    factors: list[Expression] = []
-    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        factors.append(_read(node.right, depth))
-        node = node.left
-    return (_read(node, depth), *reversed(factors))
-
-
-def _call(function: str, args: Sequence[ast.expr], depth: int) -> Expression:
-    if function != "Piecewise":
-        return Call(function, tuple(_read(a, depth) for a in args))
-    pairs = [a.elts for a in args if isinstance(a, ast.Tuple) and len(a.elts) == 2]
-    if not args or len(pairs) != len(args):
-        raise _ForeignError
-    return Piecewise(tuple((_read(value, depth), _read(condition, depth)) for value, condition in pairs))
-
-
-def _condition(node: ast.expr, depth: int) -> Expression:
-    match node:
-        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _RELATION_OF:
-            return Compare(_read(left, depth), _RELATION_OF[type(op)], _read(right, depth))
-        case ast.BoolOp(op=op, values=parts):
-            return (And if isinstance(op, ast.And) else Or)(tuple(_read(part, depth) for part in parts))
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return Not(_read(operand, depth))
-    raise _ForeignError
+_READERS: dict[type[ast.expr], Callable[[Any, int], Expression]] = {
+    ast.Name: _name, ast.Constant: _constant, ast.BinOp: _operation, ast.UnaryOp: _unary, ast.Call: _call,
+    ast.Compare: _comparison, ast.BoolOp: _connection,
+}  # fmt: skip
 
 
 # -- evaluating ----------------------------------------------------------------------------------------------------------------------
@@ -399,11 +414,11 @@ class Arithmetic(Generic[V]):
     def inverse(self, condition: Expression) -> Any:
         return not condition.holds_in(self)
 
-    def refused(self, node: Expression) -> NapkinError:
+    def refused(self, node: Expression) -> Exception:
         """The error for what has no value in this arithmetic."""
         return NapkinError(f"cannot read the size {text(node, spaced=True)!r}")
 
-    def refused_condition(self, node: Expression) -> NapkinError:
+    def refused_condition(self, node: Expression) -> Exception:
         """The error for what is no condition in this arithmetic."""
         return NapkinError(f"cannot read the condition {text(node, spaced=True)!r}")
 

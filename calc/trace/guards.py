@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 import math
 import random
@@ -14,7 +13,8 @@ from fractions import Fraction
 from calc.dimensions import Dim, evaluate, names_in
 from calc.graph.basis import Basis
 from calc.graph.step import Assumption, Guard, Op, Tensor
-from calc.symbolic.exact import DOUBLES, FUNCTIONS, evaluate_text, parsed
+from calc.symbolic.exact import DOUBLES, FUNCTIONS, evaluate_text
+from calc.symbolic.expression import Arithmetic, Call, FloorQuotient, Negative, Number, Power, Product, Quotient, Remainder, parse
 from calc.trace.step import Traced
 
 _COUNTS = "the loop counts that were recorded"
@@ -192,7 +192,7 @@ def of_zeros(kept: Sequence[Guard], runs: Sequence[Traced], symbols: Sequence[st
             for text in _sizes_of(op):
                 places.setdefault(text, f"{op.name} at {op.module_path}")
         for text in sorted(places, key=lambda text: (len(text), text)):
-            if _least(parsed(text)) <= 0 and _may_be_zero_unasked(text, [*kept, *guards], symbols):
+            if parse(text).value_in(_Least()) <= 0 and _may_be_zero_unasked(text, [*kept, *guards], symbols):
                 guards.append(Guard(f"{text} != 0", evaluate_text(text, at) != 0, places[text]))
     return guards
 
@@ -205,42 +205,57 @@ def _sizes_of(op: Op) -> Iterator[str]:
         yield from (size for size in tensor.shape if isinstance(size, str))
 
 
-def _least(node: ast.expr) -> Fraction | float:
+class _SymbolsFromOne(dict[str, Fraction | float]):
+    def __missing__(self, name: str) -> Fraction:
+        return Fraction(1)
+
+
+class _Least(Arithmetic[Fraction | float]):
     """A lower bound of a size, where every symbol in it is at least 1; minus infinity where its form gives none."""
-    match node:
-        case ast.Constant(value=int() as number):
-            return Fraction(number)
-        case ast.Name():
-            return Fraction(1)
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as number)):
-            return Fraction(-number)
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return _least(left) + _least(right)
-        case ast.BinOp(left=left, op=ast.Sub(), right=ast.Constant(value=int() as number)):
-            return _least(left) - number
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            a, b = _least(left), _least(right)
-            return a * b if a >= 0 and b >= 0 else -math.inf
-        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)):
-            return _least(left) ** power if _least(left) >= 0 else -math.inf
-        case ast.BinOp(left=left, op=ast.Div() | ast.FloorDiv() as op, right=right):
-            quotient = _least_quotient(left, right)
-            return math.floor(quotient) if isinstance(op, ast.FloorDiv) and quotient >= 0 else quotient
-        case ast.Call(func=ast.Name(id="Max"), args=args):
-            return max(map(_least, args))
-        case ast.Call(func=ast.Name(id="Min"), args=args):
-            return min(map(_least, args))
-        case ast.Call(func=ast.Name(id="floor" | "ceiling" as name), args=[size]) if _least(size) >= 0:
-            return math.floor(_least(size)) if name == "floor" else math.ceil(_least(size))
-    return -math.inf
 
+    values = _SymbolsFromOne()
 
-def _least_quotient(left: ast.expr, right: ast.expr) -> Fraction | float:
-    least = _least(left)
-    match right:
-        case ast.Constant(value=int() as number) if number > 0 and least >= 0:
-            return least / number
-    return Fraction(0) if least >= 0 and _least(right) > 0 else -math.inf
+    def number(self, node: Number) -> Fraction | float:
+        return Fraction(node.value) if isinstance(node.value, int) else -math.inf
+
+    def negative(self, node: Negative) -> Fraction | float:
+        return -self.number(node.body) if isinstance(node.body, Number) else -math.inf
+
+    def product(self, node: Product) -> Fraction | float:
+        factors = [factor.value_in(self) for factor in node.factors]
+        return math.prod(factors) if min(factors) >= 0 else -math.inf
+
+    def power(self, node: Power) -> Fraction | float:
+        base = node.base.value_in(self)
+        match node.exponent:
+            case Number(int() as power) if base >= 0:
+                return base**power
+        return -math.inf
+
+    def quotient(self, node: Quotient | FloorQuotient) -> Fraction | float:
+        top = node.top.value_in(self)
+        match node.bottom:
+            case Number(int() as number) if number > 0 and top >= 0:
+                return top / number
+        return Fraction(0) if top >= 0 and node.bottom.value_in(self) > 0 else -math.inf
+
+    def floor_quotient(self, node: FloorQuotient) -> Fraction | float:
+        quotient = self.quotient(node)
+        return math.floor(quotient) if quotient >= 0 else quotient
+
+    def remainder(self, node: Remainder) -> float:
+        return -math.inf
+
+    def call(self, node: Call) -> Fraction | float:
+        arguments = [argument.value_in(self) for argument in node.arguments]
+        match node.function, arguments:
+            case ("Max", [_, *_]):
+                return max(arguments)
+            case ("Min", [_, *_]):
+                return min(arguments)
+            case ("floor" | "ceiling", [size]) if size >= 0:
+                return math.floor(size) if node.function == "floor" else math.ceil(size)
+        return -math.inf
 
 
 def _may_be_zero_unasked(text: str, asked: Sequence[Guard], symbols: Sequence[str]) -> bool:
