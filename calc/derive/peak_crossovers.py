@@ -6,13 +6,13 @@ intervals on which their difference can change sign once only, so no crossing be
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import reduce
 from itertools import pairwise
+from typing import NoReturn
 
 from calc.derive.result import Derivation, Quantity
 from calc.errors import NapkinError
@@ -20,6 +20,8 @@ from calc.graph.guards import follows
 from calc.graph.step import TracedDim
 from calc.symbolic.algebra import Algebra, Poly
 from calc.symbolic.exact import evaluate_text
+from calc.symbolic.expression import Arithmetic, Expression, Name, Negative, Number, Product, Quotient, Sum, names_in, parse
+from calc.symbolic.expression import text as written
 
 FARTHEST = 2**20
 
@@ -67,7 +69,7 @@ class _Forms:
         self.evaluator = quantity._evaluator
         self.at = [c.at for c in quantity.candidates]
         texts = [c.expr for c in quantity.candidates]
-        self.names = sorted(set().union(*map(_names, texts)))
+        self.names = sorted(set().union(*map(names_in, texts)))
         self.algebra = Algebra(self.names, texts)
         self.polys = [self.algebra.parse(text) for text in texts]
 
@@ -92,7 +94,7 @@ class _Along:
         if name == self.dim.name:
             return True
         text = self._definition(name)
-        return text is not None and any(self._depends(n) for n in _names(text))
+        return text is not None and any(self._depends(n) for n in names_in(text))
 
     def _definition(self, name: str) -> str | None:
         """What ``name`` is made of: a default that it follows, or a quotient that the record names."""
@@ -124,11 +126,11 @@ class _Along:
                 values[name] = int(evaluate_text(text, sizes))
         return [self._forms.algebra.value(poly, values) for poly in self._forms.polys]
 
-    def _size(self, turn: int) -> int:
-        return turn * self.step + self.dim.plus
+    def _size(self, multiple: int) -> int:
+        return multiple * self.step + self.dim.plus
 
     def _end(self, here: int, end: int) -> int:
-        """The last turn from ``here`` towards ``end`` at which the closed forms stand."""
+        """The last multiple from ``here`` towards ``end`` at which the closed forms stand."""
         if self.sizes(self._size(end)) is not None:
             return end
         good, bad = here, end
@@ -156,8 +158,8 @@ class _Along:
         for dim in self._dims.values():
             if dim.multiple_of == self.dim.name and dim.name != self.dim.name:
                 yield dim.value - dim.plus
-            match ast.parse(self._definition(dim.name) or "0", mode="eval").body:
-                case ast.BinOp(left=ast.Name(id=whole), op=ast.Div(), right=ast.Name(id=part)) if part == self.dim.name:
+            match parse(self._definition(dim.name) or "0"):
+                case Quotient(Name(whole), Name(self.dim.name)):
                     yield self._here[whole]
 
     def _one_by_one(self, whole: int) -> Takeover:
@@ -183,61 +185,74 @@ class _Along:
         return intervals
 
     def _form(self, poly: Poly) -> Univariate:
-        """A candidate as a polynomial in the turn, of which the size is ``step`` each; all are scaled alike."""
+        """A candidate as a polynomial in the multiple, of which the size is ``step`` each; all are scaled alike."""
         total: list[Fraction] = [Fraction(0)]
         for coefficient, powers in self._forms.algebra.terms(poly):
             term = [coefficient]
             for name, power in powers.items():
                 for _ in range(power):
-                    term = _times(term, self._line(name))
+                    term = _times(term, self.line(name))
             total = _plus(total, term)
         # Sizes are integers and so is every count, so a common denominator exists; the same one for all keeps their order.
         return tuple(int(c * _SCALE) if (c * _SCALE).denominator == 1 else _refuse(c) for c in total)
 
-    def _line(self, name: str) -> list[Fraction]:
-        """A size along this dimension, as a polynomial in the turn."""
+    def line(self, name: str) -> list[Fraction]:
+        """A size along this dimension, as a polynomial in the multiple."""
         if name == self.dim.name:
             return [Fraction(self.step), Fraction(self.dim.plus)]
         if not name.isidentifier():
-            if any(self._depends(n) for n in _names(name)):
+            if any(self._depends(n) for n in names_in(name)):
                 raise _NoPolynomialError(f"{name} is no polynomial in {self.dim.name}")
             return [evaluate_text(name, self._here)]
         text = self._definition(name)
         if text is None or not self._depends(name):
             return [Fraction(self._here[name]) if name in self._here else evaluate_text(str(text), self._here)]
-        return self._evaluated(ast.parse(text, mode="eval").body)
+        return parse(text).value_in(_Polynomials(self))
 
-    def _evaluated(self, node: ast.expr) -> list[Fraction]:
-        match node:
-            case ast.Constant(value=int() as number):
-                return [Fraction(number)]
-            case ast.Name(id=name):
-                return self._line(name)
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return _plus(self._evaluated(left), self._evaluated(right))
-            case ast.BinOp(left=left, op=ast.Mult(), right=right):
-                return _times(self._evaluated(left), self._evaluated(right))
-            case ast.BinOp(left=left, op=ast.Div(), right=right) if len(divisor := self._evaluated(right)) == 1:
-                return [c / divisor[0] for c in self._evaluated(left)]
-        raise _NoPolynomialError(f"{ast.unparse(node)} is no polynomial in {self.dim.name}")
+
+class _Lines(dict[str, list[Fraction]]):
+    def __init__(self, along: _Along) -> None:
+        self._along = along
+
+    def __missing__(self, name: str) -> list[Fraction]:
+        return self._along.line(name)
+
+
+class _Polynomials(Arithmetic[list[Fraction]]):
+    """Polynomials in the multiple of its step, along a dimension."""
+
+    def __init__(self, along: _Along) -> None:
+        self.values, self._along = _Lines(along), along
+
+    def number(self, node: Number) -> list[Fraction]:
+        return [Fraction(node.value)] if isinstance(node.value, int) else self.refused(node)
+
+    def negative(self, node: Negative) -> list[Fraction]:
+        return self.refused(node)
+
+    def sum(self, node: Sum) -> list[Fraction]:
+        return reduce(_plus, [term.value_in(self) for term in node.terms])
+
+    def product(self, node: Product) -> list[Fraction]:
+        return reduce(_times, [factor.value_in(self) for factor in node.factors])
+
+    def quotient(self, node: Quotient) -> list[Fraction]:
+        divisor = node.bottom.value_in(self)
+        return self.refused(node) if len(divisor) > 1 else [c / divisor[0] for c in node.top.value_in(self)]
+
+    def refused(self, node: Expression) -> NoReturn:
+        raise _NoPolynomialError(f"{written(node, spaced=True)} is no polynomial in {self._along.dim.name}")
 
 
 class _NoPolynomialError(NapkinError):
     """A size along which nothing is searched, and why."""
 
 
-_FUNCTIONS = {"floor", "ceiling", "Max", "Min", "Mod", "log"}
 _SCALE = math.lcm(*range(1, 33)) ** 2
 
 
 def _refuse(coefficient: Fraction) -> int:
     raise _NoPolynomialError(f"a coefficient of {coefficient} is too fine to compare")
-
-
-@lru_cache(maxsize=256)
-def _names(text: str) -> frozenset[str]:
-    """Dimensions that an expression is made of."""
-    return frozenset(n.id for n in ast.walk(ast.parse(text, mode="eval")) if isinstance(n, ast.Name)) - _FUNCTIONS
 
 
 def _extend(intervals: list[Reign], first: int, last: int, at: str) -> None:

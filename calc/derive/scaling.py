@@ -6,7 +6,6 @@ term at other sizes and must add up to what the derivation itself gives there.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,6 +17,23 @@ from calc.graph.guards import follows
 from calc.symbolic import branches
 from calc.symbolic.algebra import Algebra
 from calc.symbolic.exact import evaluate_text
+from calc.symbolic.expression import (
+    Arithmetic,
+    Call,
+    Expression,
+    FloorQuotient,
+    Negative,
+    Number,
+    Power,
+    Product,
+    Quotient,
+    Remainder,
+    Sum,
+    names,
+    names_in,
+    parse,
+)
+from calc.symbolic.expression import text as written
 
 PRODUCTS = ("flops.forward.matmul", "flops.backward.matmul", "flops.optimizer.matmul")
 ELEMENTWISE = ("flops.forward.elementwise", "flops.backward.elementwise", "flops.optimizer.elementwise")
@@ -81,8 +97,8 @@ def by_power(derivation: Derivation) -> FlopsByPart:
     free = [dim.name for dim in derivation.dims if not dim.tied and dim.name not in derivation.specialized]
     read: Read = {}
     because = ""
-    for least, names in ((1, ["T"]), (2, free), (1, ["B"])):
-        for name in names:
+    for least, sizes in ((1, ["T"]), (2, free), (1, ["B"])):
+        for name in sizes:
             try:
                 line = _Line(derivation, name, read) if name in free else None
                 if line is not None and line.highest >= least:
@@ -209,7 +225,7 @@ class _Line:
     def _read_at(self, text: str, sizes: Mapping[str, int]) -> Terms:
         text = branches.at_hand(text, sizes)
         if text not in self._read:
-            algebra = Algebra(sorted(_names(text)), [text])
+            algebra = Algebra(sorted(names_in(text)), [text])
             self._read[text] = algebra.terms(algebra.parse(text))
         return self._read[text]
 
@@ -229,43 +245,25 @@ class _Line:
 
     def _power(self, powers: Mapping[str, int]) -> int:
         """With which power of the size a term grows."""
-        return sum(power * self._growth(name) for name, power in powers.items())
+        return sum(power * self.growth(name) for name, power in powers.items())
 
-    def _growth(self, name: str) -> int:
+    def growth(self, name: str) -> int:
         """With which power a size, or what stands for one, grows. What follows the size by default grows with it."""
         if name == self.name:
             return 1
         if name not in self._powers:
             made_of = self._followed(name) if name in self._dims else _quotient(name)
             alone = name.isidentifier() and made_of in ("", name)
-            self._powers[name] = 0 if alone else self._of(ast.parse(made_of, mode="eval").body)
+            self._powers[name] = 0 if alone else parse(made_of).value_in(_Growth(self))
         return self._powers[name]
+
+    def moves(self, name: str) -> bool:
+        """Whether a dimension grows with the size."""
+        return name in self._dims and bool(self.growth(name))
 
     def _followed(self, name: str) -> str:
         dim = self._dims[name]
         return dim.expr or "" if follows(dim, self.derivation.sizes) else ""
-
-    def _of(self, node: ast.expr) -> int:
-        match node:
-            case ast.Constant():
-                return 0
-            case ast.Name(id=name):
-                return self._growth(name)
-            case ast.UnaryOp(operand=operand):
-                return self._of(operand)
-            case ast.BinOp(left=left, op=ast.Mult(), right=right):
-                return self._of(left) + self._of(right)
-            case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
-                return max(self._of(left), self._of(right))
-            case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)):
-                return self._of(left) * power
-            case ast.BinOp(left=left, op=ast.Div() | ast.FloorDiv(), right=right) if not self._of(right):
-                return self._of(left)
-            case ast.Call(func=ast.Name(id="floor" | "ceiling"), args=[inner]) if not isinstance(inner, ast.Call):
-                return self._of(inner)
-        if any(self._growth(n.id) for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in self._dims):
-            raise NapkinError(f"{ast.unparse(node)[:60]} grows with no power of {self.name}")
-        return 0
 
     # -- where the highest power is the larger -------------------------------------------------------------------------
 
@@ -303,10 +301,10 @@ class _Line:
 
     def _fractions_at(self, size: Fraction) -> dict[str, int | Fraction]:
         """All sizes with this one at ``size``, and what follows it along with it, whole or not."""
-        values: dict[str, int | Fraction] = {n: v for n, v in self.derivation.sizes.items() if not self._growth(n)} | {self.name: size}
+        values: dict[str, int | Fraction] = {n: v for n, v in self.derivation.sizes.items() if not self.growth(n)} | {self.name: size}
         moving = [n for n in self._dims if n not in values]
         while moving:
-            ready = [n for n in moving if all(m in values for m in _names(self._followed(n)))]
+            ready = [n for n in moving if all(m in values for m in names_in(self._followed(n)))]
             if not ready:
                 raise NapkinError(f"{', '.join(moving)} follow one another")
             for n in ready:
@@ -315,11 +313,60 @@ class _Line:
         return values
 
 
+class _Growths(dict[str, int]):
+    def __init__(self, line: _Line) -> None:
+        self._line = line
+
+    def __missing__(self, name: str) -> int:
+        return self._line.growth(name)
+
+
+class _Growth(Arithmetic[int]):
+    """With which power of the size of a line an expression grows."""
+
+    def __init__(self, line: _Line) -> None:
+        self.values, self._line = _Growths(line), line
+
+    def number(self, node: Number) -> int:
+        return 0
+
+    def negative(self, node: Negative) -> int:
+        return node.body.value_in(self)
+
+    def sum(self, node: Sum) -> int:
+        return max(term.value_in(self) for term in node.terms)
+
+    def product(self, node: Product) -> int:
+        return sum(factor.value_in(self) for factor in node.factors)
+
+    def power(self, node: Power) -> int:
+        match node.exponent:
+            case Number(int() as power):
+                return node.base.value_in(self) * power
+        return self._still(node)
+
+    def quotient(self, node: Quotient | FloorQuotient) -> int:
+        return self._still(node) if node.bottom.value_in(self) else node.top.value_in(self)
+
+    floor_quotient = quotient
+
+    def remainder(self, node: Remainder) -> int:
+        return self._still(node)
+
+    def call(self, node: Call) -> int:
+        match node:
+            case Call("floor" | "ceiling", (inner,)) if not isinstance(inner, Call):
+                return inner.value_in(self)
+        return self._still(node)
+
+    def _still(self, node: Expression) -> int:
+        """Zero for what has no power of the size in it; refuses anything else."""
+        if any(self._line.moves(name) for name in names(node)):
+            raise NapkinError(f"{written(node, spaced=True)[:60]} grows with no power of {self._line.name}")
+        return 0
+
+
 def _quotient(name: str) -> str:
     """``d_per_h`` as ``d/h``: a quotient that a recording named."""
     whole, _, part = name.partition("_per_")
     return f"{whole}/{part}" if part and name.isidentifier() else name
-
-
-def _names(text: str) -> set[str]:
-    return {node.id for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Name)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,6 +10,7 @@ from calc.derive.result import Derivation, Quantity
 from calc.errors import NapkinError
 from calc.symbolic import branches
 from calc.symbolic.algebra import Algebra
+from calc.symbolic.expression import names_in
 
 LARGEST_SHARES = 5
 
@@ -65,7 +65,7 @@ def doublings(derivation: Derivation, name: str) -> tuple[Doubling, ...]:
     quantity = derivation[name]
     if quantity.text is None or not quantity.value:
         return ()
-    occur = {n.id for n in ast.walk(ast.parse(quantity.text, mode="eval")) if isinstance(n, ast.Name)}
+    occur = names_in(quantity.text)
     results: list[Doubling] = []
     for dim in derivation.dims:
         if dim.name not in occur or dim.expr is not None:

@@ -6,8 +6,7 @@ reason, never 0. Keys stand in a fixed order, so equal derivations give equal by
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from calc.derive.result import Candidate, Certificate, Derivation, Quantity, Qua
 from calc.graph.coverage import KINDS, CoverageRow, Ledger
 from calc.graph.exchanges import headlines
 from calc.symbolic import tree
+from calc.symbolic.expression import names_in
 from calc.units import number as number
 
 if TYPE_CHECKING:
@@ -72,23 +72,6 @@ def specialized_document(derivation: Derivation) -> dict[str, Any]:
     return {name: {"value": number(sizes[name]), "because": why} for name, why in derivation.specialization_reasons.items()}
 
 
-def symbols_in(text: str) -> list[str]:
-    """Dimension names that occur in an expression's text, in order of appearance; function names are none."""
-    symbols: dict[str, None] = {}
-    for name in _names(ast.parse(text, mode="eval").body):
-        symbols[name] = None
-    return list(symbols)
-
-
-def _names(node: ast.expr) -> Iterator[str]:
-    if isinstance(node, ast.Name):
-        yield node.id
-    children: Iterable[ast.AST] = node.args if isinstance(node, ast.Call) else ast.iter_child_nodes(node)
-    for child in children:
-        if isinstance(child, ast.expr):
-            yield from _names(child)
-
-
 def used_symbols(derivation: Derivation) -> set[str]:
     """The free symbols of every expression of the quantities."""
     texts: set[str] = set()
@@ -98,7 +81,7 @@ def used_symbols(derivation: Derivation) -> set[str]:
             texts.add(quantity.text)
         texts.update(term.expr for term in quantity.terms)
         texts.update(candidate.expr for candidate in quantity.candidates)
-    return {symbol for text in texts for symbol in symbols_in(text)}
+    return {symbol for text in texts for symbol in names_in(text)}
 
 
 def dims_document(derivation: Derivation) -> dict[str, Any]:

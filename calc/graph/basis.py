@@ -6,7 +6,6 @@ divisibility remains. Afterwards ``h*k`` is written ``d`` again (*folding*). Tor
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,11 +19,27 @@ from calc.errors import NapkinError, SpecError
 from calc.graph.folds import Basis as Basis
 from calc.graph.folds import Fold as Fold
 from calc.symbolic.algebra import Algebra, Poly, to_sympy
+from calc.symbolic.expression import (
+    Call,
+    Expression,
+    FloorQuotient,
+    Name,
+    Number,
+    Quotient,
+    Remainder,
+    children,
+    parse,
+    rewritten,
+    substitute,
+    substituted,
+    with_children,
+)
+from calc.symbolic.expression import text as written
 
 
 def in_dimensions(text: str, basis: Basis) -> str:
     """An expression in basis symbols, with quotients that are no dimension written as such."""
-    return str(sp.cancel(to_sympy(_substitute(text, basis.hidden))))
+    return str(sp.cancel(to_sympy(substituted(text, basis.hidden))))
 
 
 def basis_of(dims: Mapping[str, Dim], equal: Mapping[str, str] | None = None) -> Basis:
@@ -41,9 +56,9 @@ def basis_of(dims: Mapping[str, Dim], equal: Mapping[str, str] | None = None) ->
         dim = dims[name]
         if name in equal:
             to = equal[name]
-            define[name] = visit(to) if to in dims else _substitute(to, {n: visit(n) for n in names_in(to)})
+            define[name] = visit(to) if to in dims else substituted(to, {n: visit(n) for n in names_in(to)})
         elif dim.tied and name not in quotients.values() and isinstance(dim.default, str):
-            define[name] = _simplest(_substitute(dim.default, {n: visit(n) for n in names_in(dim.default)}))
+            define[name] = _simplest(substituted(dim.default, {n: visit(n) for n in names_in(dim.default)}))
         elif dim.tied and isinstance(dim.default, int):
             define[name] = str(dim.default)
         elif dim.multiple_of is not None and (dim.plus or not _divides_itself(dim.multiple_of, name)):
@@ -83,13 +98,10 @@ def _tied_quotients(dims: Mapping[str, Dim]) -> dict[tuple[str, int | str], str]
     for name, dim in dims.items():
         if not dim.tied or not isinstance(dim.default, str):
             continue
-        match ast.parse(dim.default, mode="eval").body:
-            case ast.BinOp(left=ast.Name(id=whole), op=ast.Div(), right=ast.Name(id=part)):
+        match parse(dim.default):
+            case Quotient(Name(whole), Name(part) | Number(int() as part)):
                 _require_multiple(dims, name, whole, part)
                 quotients[whole, part] = name
-            case ast.BinOp(left=ast.Name(id=whole), op=ast.Div(), right=ast.Constant(value=int() as number)):
-                _require_multiple(dims, name, whole, number)
-                quotients[whole, number] = name
     return quotients
 
 
@@ -98,25 +110,12 @@ def _require_multiple(dims: Mapping[str, Dim], name: str, whole: str, part: int 
         raise SpecError(f"dimension {name} is tied to {whole}/{part}: declare {whole} as Dim(…, multiple_of={part!r})")
 
 
-def _substitute(text: str, replacements: Mapping[str, str]) -> str:
-    class Names(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.expr:
-            return ast.parse(f"({replacements.get(node.id, node.id)})", mode="eval").body
-
-    return ast.unparse(Names().visit(ast.parse(text, mode="eval").body))
-
-
 def with_quotients(text: str, basis: Basis) -> str:
     """``text`` with the symbol of a quotient that is no dimension in place of ``S / P``."""
-    symbols = {of: symbol for symbol, of in basis.hidden.items()}
-
-    class Quotients(ast.NodeTransformer):
-        def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-            symbol = symbols.get(ast.unparse(node))
-            self.generic_visit(node)
-            return node if symbol is None else ast.Name(symbol)
-
-    return ast.unparse(Quotients().visit(ast.parse(text, mode="eval").body)) if "/" in text and symbols else text
+    if "/" not in text or not basis.hidden:
+        return text
+    symbols = {parse(of): Name(symbol) for symbol, of in basis.hidden.items()}
+    return written(rewritten(parse(text), lambda node: symbols.get(node) if isinstance(node, Quotient) else None), spaced=True)
 
 
 def _with_number(fold: Fold, basis: Basis) -> Fold:
@@ -190,29 +189,26 @@ def _written(name: str, basis: Basis, algebra: Algebra) -> str:
         return name if name in basis.define or isinstance(quotients[name].part, int) else basis.hidden[name]
     if name.isidentifier() or not quotients.keys() & set(names_in(name)):
         return name
-    match ast.parse(name, mode="eval").body:
-        case ast.Call(func=ast.Name(id=function), args=args):
-            text = f"{function}({', '.join(_folded(a, basis, algebra) for a in args)})"
-        case ast.BinOp(op=ast.Div()):
-            text = in_dimensions(name, basis)
-        case ast.BinOp(left=left, op=op, right=right):
-            a, b = _folded(left, basis, algebra), _folded(right, basis, algebra)
-            text = f"({a}) {'//' if isinstance(op, ast.FloorDiv) else '%'} ({b})"
-        case _:
-            return name
-    return ast.unparse(ast.parse(text, mode="eval"))
+    match tree := parse(name):
+        case Quotient():
+            return written(parse(in_dimensions(name, basis)), spaced=True)
+        case Call() | FloorQuotient() | Remainder():
+            return written(with_children(tree, [_folded(child, basis, algebra) for child in children(tree)]), spaced=True)
+    return name
 
 
-def _folded(size: ast.expr, basis: Basis, algebra: Algebra) -> str:
+def _folded(size: Expression, basis: Basis, algebra: Algebra) -> Expression:
     """A size inside an atom in the model's dimensions, over one denominator."""
-    text = ast.unparse(size)
+    text = written(size, spaced=True)
     inner = Algebra([n for n in algebra.names if n.isidentifier()], [text])
     try:
         poly = inner.parse(text)
-    except (NapkinError, KeyError):  # a logarithm, or a quotient of sizes
-        return _substitute(text, basis.hidden)
+    except NapkinError:  # a logarithm, or a quotient of sizes
+        return substitute(size, {name: parse(of) for name, of in basis.hidden.items()})
     fold = Folding(basis, inner)
     folded = fold(poly)
     terms = fold.outer.terms(folded)
     over = math.lcm(*(coefficient.denominator for coefficient, _ in terms))
-    return fold.outer.text(folded) if over == 1 or len(terms) == 1 else f"({fold.outer.text(folded * over)})/{over}"
+    if over == 1 or len(terms) == 1:
+        return parse(fold.outer.text(folded))
+    return Quotient(parse(fold.outer.text(folded * over)), Number(over))

@@ -497,6 +497,11 @@ def substitute(expr: Expression, replacements: Mapping[str, Expression]) -> Expr
     return rewritten(expr, lambda node: replacements.get(node.name) if isinstance(node, Name) else None)
 
 
+def substituted(expression: str, replacements: Mapping[str, str]) -> str:
+    """The expression as text, with names replaced by what they stand for."""
+    return text(substitute(parse(expression), {name: parse(of) for name, of in replacements.items()}), spaced=True)
+
+
 def bare(expr: Expression) -> Expression:
     """The expression without labels around it: a label changes nothing of what is in it."""
     while isinstance(expr, Labelled):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 
-from calc.derive.to_json import symbols_in
 from calc.symbolic.exact import evaluate_text
+from calc.symbolic.expression import names_in
 from calc.symbolic.tree import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum
 from calc.symbolic.tree import parse as parse
 
@@ -37,18 +36,13 @@ def substituted(tree: Display, sizes: Mapping[str, int]) -> Display:
             return Maximum(tuple(substituted(i, sizes) for i in items))
 
 
-@functools.lru_cache(maxsize=1 << 14)
-def _names_in(atom: str) -> frozenset[str]:
-    return frozenset(symbols_in(atom))
-
-
 def names(tree: Display) -> set[str]:
     """Dimension names that occur in ``tree``, those inside atoms too."""
     match tree:
         case Number():
             return set()
         case Name(name):
-            return {*_names_in(name)}
+            return {*names_in(name)}
         case Sum(items) | Product(items) | Maximum(items):
             return set().union(*(names(i) for i in items))
         case Power(base, _):

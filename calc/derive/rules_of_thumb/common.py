@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from calc.derive.result import Derivation
@@ -15,6 +14,7 @@ from calc.graph.guards import dimensions
 from calc.symbolic import branches
 from calc.symbolic import tree as display
 from calc.symbolic.algebra import Algebra, Poly
+from calc.symbolic.expression import substituted
 from calc.symbolic.tree import Display
 
 
@@ -73,17 +73,3 @@ def _tied_basis(derivation: Derivation) -> Basis:
                 continue
             dims = tied
     return basis_of(dims)
-
-
-def substituted(text: str, known: Mapping[str, str]) -> str:
-    """``text`` with names replaced by what is known of them."""
-
-    class Substituted(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.expr:
-            return ast.parse(f"({known.get(node.id, node.id)})", mode="eval").body
-
-        def visit_Call(self, node: ast.Call) -> ast.expr:
-            node.args = [self.visit(a) for a in node.args]
-            return node
-
-    return ast.unparse(Substituted().visit(ast.parse(text, mode="eval").body))
