@@ -1,6 +1,6 @@
-"""What a recording finds out about a model's dimensions: sizes that data decide, and bounds that a count of turns sets.
+"""What a trace finds out about a model's dimensions: data-dependent sizes, and bounds that a trip count sets.
 
-Sizes that data decide become dimensions ``n1``, ``n2``, … in the order in which a recording meets them.
+Data-dependent sizes become dimensions ``n1``, ``n2``, … in the order in which a trace meets them.
 
 Such a size stands at its expected value, rounded up, under the assumption that says so; at its bound where nothing is
 expected of it; or at what the user gives (``-d n1=512``). Torch-free.
@@ -15,17 +15,9 @@ from dataclasses import replace
 from calc.dimensions import Dim
 from calc.errors import UndecidedSizeError
 from calc.graph.basis import Basis, in_dimensions
+from calc.graph.plan import Inferred
 from calc.graph.step import Assumption, Graph, TracedDim
 from calc.spec import Spec
-
-
-class Declared(Exception):
-    """Something more is known of the model's dimensions: the recording starts anew with ``spec``, of which ``why`` is new."""
-
-    def __init__(self, spec: Spec, why: str) -> None:
-        super().__init__(why)
-        self.spec, self.why = spec, why
-
 
 _NAME = re.compile(r"n[1-9]\d*")
 
@@ -35,19 +27,19 @@ def given_now(spec: Spec, sizes: Mapping[str, int]) -> dict[str, int]:
     return {name: value for name, value in sizes.items() if name in spec.dims or not _NAME.fullmatch(name)}
 
 
-def with_size(spec: Spec, undecided: UndecidedSizeError, basis: Basis) -> Declared:
-    """``spec`` with one more dimension: the size that ``found`` met, in the symbols of ``basis``."""
+def with_size(spec: Spec, undecided: UndecidedSizeError, basis: Basis) -> Inferred:
+    """``spec`` with one more dimension: the size that ``undecided`` met, in the symbols of ``basis``."""
     bound = in_dimensions(_product(undecided.shape), basis)
     expected = in_dimensions(_expected(undecided), basis) if undecided.share else bound
     number = next(i for i in range(1, len(spec.dims) + 2) if f"n{i}" not in spec.dims)
     dim = Dim(expected, f"elements chosen at {undecided.where}", at_most=bound, unbacked_at=undecided.place)
-    return Declared(replace(spec, dims={**spec.dims, f"n{number}": dim}), f"data decide a size at {undecided.where}: it is n{number}")
+    return Inferred(replace(spec, dims={**spec.dims, f"n{number}": dim}), f"data decide a size at {undecided.where}: it is n{number}")
 
 
-def with_bound(spec: Spec, name: str, loop: str) -> Declared:
+def with_bound(spec: Spec, name: str, loop: str) -> Inferred:
     """``spec`` with a dimension that is at most a count of turns, as experts per token are at most the experts."""
     dim = replace(spec.dimensions[name], at_most=loop)
-    return Declared(replace(spec, dims={**spec.dims, name: dim}), f"{name} is at most {loop}")
+    return Inferred(replace(spec, dims={**spec.dims, name: dim}), f"{name} is at most {loop}")
 
 
 def as_recorded(spec: Spec, graph: Graph) -> Spec:

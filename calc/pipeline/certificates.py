@@ -1,17 +1,17 @@
-"""Where closed forms are known to stand: further concrete records that a graph's questions about sizes are answered by.
+"""Certificates: further concrete records with which closed forms agree, so that guards are known not to matter there.
 
-A derivation is certified at the sizes asked for. Few turns of a loop, a batch of 1 and the like are certified once they are asked for,
-or where a graph goes on alone.
+A derivation is certified at the sizes asked for. Few iterations, a batch of 1 and the like are certified once they are asked for, or
+where a graph is kept without its spec.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calc.errors import CertificateError, SpecError, TraceError
+from calc.graph.plan import Refusal, outcome_of
 from calc.graph.specialization import degenerate
 from calc.graph.step import Graph, Guard
 from calc.rules.registry import REGISTRY
@@ -31,36 +31,46 @@ def analysed(graph: Graph) -> Analysis:
     return analyse(graph, REGISTRY)
 
 
-def with_certificate(spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int], progress: Progress) -> Graph:
-    """The graph with a further concrete record that its closed forms were compared with."""
+def with_certificate(spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int], progress: Progress) -> Graph | Refusal:
+    """The graph with a further concrete record, if its closed forms agree with that."""
+    progress("recording a certificate at " + ", ".join(f"{n} = {v}" for n, v in at.items()))
+    return outcome_of(lambda: _certified(spec, graph, analysis, at))
+
+
+def _certified(spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int]) -> Graph:
     from calc.trace import concrete_trace
 
-    progress("recording a certificate at " + ", ".join(f"{n} = {v}" for n, v in at.items()))
     record = concrete_trace(spec, graph, at)
     analysis.certify(record)
     return replace(graph, certificates=(*graph.certificates, record))
 
 
-def with_one_certificate(spec: Spec, graph: Graph, analysis: Analysis, any_of: Sequence[Mapping[str, int]], progress: Progress) -> Graph:
-    """The graph with one certificate more, at the first of the sizes that its closed forms meet. What the last fails is raised."""
-    for at in any_of[:-1]:
-        with contextlib.suppress(CertificateError):
-            return with_certificate(spec, graph, analysis, at, progress)
-    return with_certificate(spec, graph, analysis, any_of[-1], progress)
+def with_one_certificate(
+    spec: Spec, graph: Graph, analysis: Analysis, any_of: Sequence[Mapping[str, int]], progress: Progress
+) -> Graph | Refusal:
+    """The graph with one certificate more, at the first of the sizes with which its closed forms agree; else why the last fails."""
+    for at in any_of:
+        outcome = with_certificate(spec, graph, analysis, at, progress)
+        if isinstance(outcome, Graph) or not isinstance(outcome.error, CertificateError):
+            break
+    return outcome
 
 
 def probed(spec: Spec, graph: Graph, analysis: Analysis, probes: Sequence[Mapping[str, int]], progress: Progress) -> Graph:
-    """The graph with further certificates: at those of ``probes`` that tell something and that its closed forms meet."""
+    """The graph with further certificates: at those of ``probes`` that tell something and with which its closed forms agree."""
     failed: list[Guard] = []
     for at in probes:
         if any(not c.holds_at(at) for c in failed) or all(_is_told(c, at, graph) for c in graph.guards):
             continue  # what made an earlier one differ holds here too
-        try:
-            graph = with_certificate(spec, graph, analysis, at, progress)
-        except (CertificateError, TraceError, SpecError):
+        outcome = with_certificate(spec, graph, analysis, at, progress)
+        if isinstance(outcome, Graph):
+            graph = outcome
+        elif isinstance(outcome.error, TraceError | SpecError):
             # Some models cannot even be built there, or have no parts to run again.
             # Conditions that change there and at no certificate stay unmet.
             failed += [c for c in graph.guards if not c.opaque and not _is_told(c, at, graph)]
+        else:
+            raise outcome.error
     return graph
 
 

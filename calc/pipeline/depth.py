@@ -1,4 +1,4 @@
-"""Traces as deep as the closed forms need: at more trip counts where those that were traced do not tell enough."""
+"""One attempt at closed forms: a trace by a plan, with certificates; and whether more iterations can help where one fails."""
 
 from __future__ import annotations
 
@@ -7,16 +7,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calc.dimensions import names_in
-from calc.errors import CertificateError, NoPeakError, OtherPathError, PinnedSizeError, SizesError, TraceError
-from calc.graph import trip_counts
-from calc.graph.plan import TracePlan
+from calc.errors import (
+    CertificateError,
+    NapkinError,
+    NoPeakError,
+    OtherPathError,
+    PinnedSizeError,
+    SizesError,
+    TraceError,
+    UndecidedSizeError,
+)
+from calc.graph import trip_counts, unbacked_sizes
+from calc.graph.plan import Refusal, Shallow, TracePlan, outcome_of
 from calc.graph.step import Graph, Guard
-from calc.pipeline.certificates import with_certificate, with_one_certificate
-from calc.rules.registry import REGISTRY
+from calc.options import Options
+from calc.pipeline.certificates import analysed, with_certificate, with_one_certificate
 from calc.spec import Spec
 
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
+    from calc.trace.tracer import Recordings
 
 Progress = Callable[[str], None]
 
@@ -24,48 +34,59 @@ Progress = Callable[[str], None]
 _TRIES_OF_WALKED = 2
 
 
-def deep_enough(spec: Spec, plan: TracePlan, progress: Progress) -> tuple[Graph, Analysis]:
-    """The graph traced at as many trip counts as its closed forms need, from those of ``plan`` on, with its closed forms."""
-    from calc.derive.analysis import PEAKS, analyse
-    from calc.rules import families  # noqa: F401  # registers the rules
-    from calc.trace import certificate_sizes, divided_in, record
-    from calc.trace.tracer import Recordings
+class Attempts:
+    """Attempts at closed forms by one plan after the other. Those that differ in trip counts alone trace nothing twice."""
 
-    traces: Recordings = {}
-    failure: CertificateError | None = None
-    pins: Mapping[str, str] = {}
-    attempt: int | None = plan.attempt
-    tries = 0
-    while attempt is not None:
-        plan = replace(plan, attempt=attempt)
-        analysis: Analysis | None = None
-        graph = replace(record(spec, plan, traces, progress), unknown=spec.unknown)
-        try:
-            analysis = analyse(graph, REGISTRY)
-            for any_of in certificate_sizes(graph, plan.sizes, attempt):
-                graph = with_one_certificate(spec, graph, analysis, any_of, progress)
-        except CertificateError as raised:
-            # A value from a trace at any sizes would be that of a number which the trace made up.
-            error = raised.without_values() if graph.reads_tensor_values else raised
-            if error.sizes and not graph.loops:
-                _require_its_path(spec, graph, error.sizes)
-            again = failure is not None and failure.quantity == error.quantity
-            divided = divided_in(spec, graph, traces)
-            if divided is not None and tries + 1 == _TRIES_OF_WALKED:
-                raise divided from None
-            if not graph.loops or (again and not graph.pins) or _whatever_the_depth(spec, graph, analysis, error, progress):
-                read = [c for c in graph.guards if " < " not in c.expr]  # a closed form that rests on numbers of its own may be wrong
-                raise divided or by_values(spec, read) or error from None  # depth is not what it depends on
-            failure, pins, tries = error, graph.pins, tries + 1
-            attempt = trip_counts.next_attempt(attempt, graph.loops, degree=error.quantity not in PEAKS)
-            if tries == _TRIES_OF_WALKED and spec.walked and pins:
-                break
-            progress("the depths recorded do not tell enough: recording deeper")
-            continue
-        return graph, analysis
-    assert failure is not None  # the loop ends without a return only after a failure
-    widths = {name for c in graph.guards if c.opaque for name in names_in(c.expr)}
-    raise _no_polynomial(spec, pins, failure, widths)
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._first: TracePlan | None = None
+        self._traces: Recordings = {}
+
+    def __call__(self, plan: TracePlan) -> tuple[Graph, Analysis] | Refusal:
+        """The graph by ``plan`` with its certificates and closed forms, or why that does not suffice."""
+        from calc.trace import attempt, certificate_sizes
+
+        first = replace(plan, attempt=0, trip_counts={}, failed=())
+        if first != self._first:
+            self._first, self._traces = first, {}
+        graph = attempt(plan, self._traces, self._progress)
+        if isinstance(graph, Refusal):
+            return graph
+        graph = replace(graph, unknown=plan.spec.unknown)
+        analysis = outcome_of(lambda: analysed(graph))
+        if isinstance(analysis, Refusal):
+            return self._judged(plan, graph, None, analysis.error)
+        certified = graph
+        for any_of in certificate_sizes(graph, plan.sizes, plan.attempt):
+            outcome = with_one_certificate(plan.spec, certified, analysis, any_of, self._progress)
+            if isinstance(outcome, Refusal):
+                return self._judged(plan, certified, analysis, outcome.error)
+            certified = outcome
+        return certified, analysis
+
+    def _judged(self, plan: TracePlan, graph: Graph, analysis: Analysis | None, raised: NapkinError) -> Refusal:
+        """What to say of closed forms that fail, or at which trip counts to try again."""
+        from calc.derive.analysis import PEAKS
+        from calc.trace import divided_in
+
+        if not isinstance(raised, CertificateError):
+            return Refusal(raised)
+        # A value from a trace at any sizes would be that of a number which the trace made up.
+        error, spec = raised.without_values() if graph.reads_tensor_values else raised, plan.spec
+        other_path = _other_path(spec, graph, error.sizes) if error.sizes and not graph.loops else None
+        if other_path is not None:
+            return Refusal(other_path)
+        divided, last_of_walked = divided_in(spec, graph, self._traces), len(plan.failed) + 1 == _TRIES_OF_WALKED
+        if divided is not None and last_of_walked:
+            return Refusal(divided)
+        again = plan.failed[-1:] == (error.quantity,)
+        if not graph.loops or (again and not graph.pins) or _whatever_the_depth(spec, graph, analysis, error, self._progress):
+            read = [c for c in graph.guards if " < " not in c.expr]  # a closed form that rests on numbers of its own may be wrong
+            return Refusal(divided or by_values(spec, read) or error)
+        attempt = trip_counts.next_attempt(plan.attempt, graph.loops, degree=error.quantity not in PEAKS)
+        if attempt is None or (last_of_walked and spec.walked and graph.pins):
+            return Refusal(_no_polynomial(spec, graph, error))
+        return Refusal(error, Shallow(error.quantity, attempt))
 
 
 def attempt_of(graph: Graph) -> int:
@@ -85,34 +106,35 @@ def by_values(spec: Spec, conditions: Sequence[Guard]) -> SizesError | None:
     return next((OtherPathError(_BY_VALUES.format(spec.name, c.where), divides=False) for c in conditions if c.opaque), None)
 
 
-def _require_its_path(spec: Spec, graph: Graph, at: Mapping[str, int]) -> None:
-    """Raise where the step takes another path ``at`` these values of the basis symbols, which were the best there are for a certificate:
-    closed forms that hold at no other sizes cannot be certified, and the sizes that choose the path are numbers."""
-    elsewhere = [c for c in graph.guards if not c.opaque and not c.holds_at(at)]
-    if elsewhere:
-        c = elsewhere[0]
-        said = f"{spec.name}: no two sizes take the path that was recorded, where {c.expr} is {c.outcome}, asked at {c.where}"
-        raise OtherPathError(said, divides=False)
+def _other_path(spec: Spec, graph: Graph, at: Mapping[str, int]) -> SizesError | None:
+    """What to say where the step takes another path ``at`` these values of the basis symbols, which were the best there are for a
+    certificate: closed forms that hold at no other sizes cannot be certified, and the sizes that choose the path are numbers."""
+    c = next((c for c in graph.guards if not c.opaque and not c.holds_at(at)), None)
+    if c is None:
+        return None
+    said = f"{spec.name}: no two sizes take the path that was recorded, where {c.expr} is {c.outcome}, asked at {c.where}"
+    return OtherPathError(said, divides=False)
 
 
 def _whatever_the_depth(spec: Spec, graph: Graph, analysis: Analysis | None, error: CertificateError, progress: Progress) -> bool:
-    """Whether a closed form that failed a certificate fails at a depth it was recorded at too: then deeper recordings are in vain."""
+    """Whether a closed form that failed a certificate fails at a depth it was traced at too: then deeper traces are in vain."""
     from calc.derive.analysis import PEAKS
 
     if analysis is None or not error.sizes or error.quantity in PEAKS:
         return False
     at = {**error.sizes, **{name: graph.traces[0].sizes[name] for name in graph.loops}}
-    try:
-        with_certificate(spec, graph, analysis, at, progress)
-    except CertificateError as again:
-        return again.quantity == error.quantity
-    return False
+    outcome = with_certificate(spec, graph, analysis, at, progress)
+    again = outcome.error if isinstance(outcome, Refusal) else None
+    if again is not None and not isinstance(again, CertificateError):
+        raise again
+    return again is not None and again.quantity == error.quantity
 
 
-def _no_polynomial(spec: Spec, pins: Mapping[str, str], failure: CertificateError, widths: Collection[str]) -> TraceError:
-    """What to say of a step that is no polynomial in its loop counts: the one found last was the last straw. One of ``widths`` counts no
-    turns, and may stay a number."""
-    for name, where in reversed([*pins.items()]):
+def _no_polynomial(spec: Spec, graph: Graph, failure: CertificateError) -> TraceError:
+    """What to say of a step that is no polynomial in its trip counts: the one found last was the last straw. A size that is read as a
+    number and counts no iterations may be specialized."""
+    widths: Collection[str] = {name for c in graph.guards if c.opaque for name in names_in(c.expr)}
+    for name, where in reversed([*graph.pins.items()]):
         said = (
             f"{spec.name}: {name} is read as a number at {where}, and the step is no polynomial in it: {failure}; "
             "use the size as it is, or give the model as one with that size fixed"
@@ -135,3 +157,11 @@ def tells_no_peak(error: CertificateError) -> bool:
     from calc.derive.analysis import PEAKS
 
     return error.quantity in PEAKS and not error.sizes
+
+
+def own_error(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinError | None:
+    """What the step raises at the very sizes asked for, or nothing. A data-dependent size is not in the way of another trace."""
+    from calc.trace import trace_at
+
+    record = outcome_of(lambda: trace_at(spec, {}, spec.sizes(unbacked_sizes.given_now(spec, sizes)), {}, options))
+    return record.error if isinstance(record, Refusal) and not isinstance(record.error, UndecidedSizeError) else None

@@ -1,130 +1,97 @@
-"""Sizes that must be multiples of something, found where a model says nothing of it: it runs at its own sizes and not at others.
+"""Sizes that must be multiples of something, inferred where a model does not say so: it runs at its own sizes and not at others.
 
 Symbols divide only what is declared to be a multiple of them. Where the step raises with symbols in place of sizes, and runs at the
-sizes asked for, a size that these allow (an image of 32 that is halved twice is a multiple of 4) is taken for such a multiple, and
-the recording starts anew; the assumption says so. A size that is split among others may have to be a multiple once more: a width of
-which each head rotates pairs is one of twice the heads. Where no multiple is enough, sizes stay numbers, and that is said as well.
+sizes asked for, a size that these allow (an image of 32 that is halved twice is a multiple of 4) is taken for such a multiple, and the
+step is traced again; the assumption says so. A size that is split among others may have to be a multiple once more: a width of which
+each head rotates pairs is one of twice the heads. Where no multiple is enough, sizes are specialized, and that is said as well.
 Torch-free.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TypeVar
 
 from calc.dimensions import Dim
 from calc.errors import DividedError, NapkinError, SizesError, line_in
-from calc.graph.unbacked_sizes import Declared
+from calc.graph.plan import DivisorSearch, Inferred, Level, TracePlan
 from calc.spec import Spec
-
-Recorded = TypeVar("Recorded")
 
 _POWERS = (2, 4, 8, 16, 32, 64)
 _DIVISION = re.compile(r"([A-Za-z_]\w*)\)* *//? *\(*(\w+)")
-# How often recording with a further multiple is tried.
+# How often tracing with a further multiple is tried.
 _MOST_TRIED = 40
 # A batch is divided by nothing.
 _NEVER_DIVIDES = ("B",)
 
 
-def first_that_records(
-    spec: Spec,
-    sizes: Mapping[str, int],
-    error: SizesError,
-    record: Callable[[Spec], Recorded],
-    progress: Callable[[str], None],
-    cost: Callable[[Recorded], int] = lambda _: 0,
-) -> Recorded | None:
-    """What ``record`` makes of ``spec`` with the fewest and smallest further multiples that let it; nothing where there are none, or too
-    many to try.
-
-    ``sizes`` are those asked for, ``error`` is what recording without multiples came to. ``cost`` is what a record takes for granted
-    beside multiples: a smaller multiple is none for more of that.
-    """
-    left = [_MOST_TRIED]
-    first = _first(spec, sizes, error, record, progress, left)
-    return None if first is None else _least(spec, *first, record, progress, left, cost)
+def first_search(spec: Spec, sizes: Mapping[str, int], failure: SizesError) -> DivisorSearch:
+    """The search for divisors of ``sizes`` with which ``spec`` is traced, which without any failed with ``failure``."""
+    return DivisorSearch((_level(spec, sizes, failure),))
 
 
-def _least(
-    given: Spec,
-    spec: Spec,
-    recorded: Recorded,
-    record: Callable[[Spec], Recorded],
-    progress: Callable[[str], None],
-    left: list[int],
-    cost: Callable[[Recorded], int],
-) -> Recorded:
-    """What was ``recorded`` of ``spec``, or what is with smaller multiples or without some: each that it has beside ``given`` is tried with
-    its divisors, the smallest first."""
-    for name in [name for name, dim in spec.dimensions.items() if dim.because]:
-        for smaller in _smaller(given, spec, name):
-            if not left[0]:
-                return recorded
-            left[0] -= 1
-            multiple = smaller.dimensions[name].multiple_of if name in smaller.dims else None
-            progress(f"trying {name} {'as it is declared' if multiple is None else f'as a multiple of {multiple}'}")
-            try:
-                other = record(smaller)
-            except NapkinError:
-                continue
-            if cost(other) <= cost(recorded):
-                spec, recorded = smaller, other
-                break
-    return recorded
+def with_next_divisor(plan: TracePlan, search: DivisorSearch, sizes: Mapping[str, int], error: NapkinError | None) -> TracePlan | None:
+    """The plan with the next divisor to try, once the last one was refused with ``error``; None where none is left, or too many were
+    tried. The search goes deeper where the step fails at another place, or of another cause, than without that divisor."""
+    levels = search.levels
+    if search.trying is not None and isinstance(error, SizesError):
+        top, text = levels[-1], str(error)
+        if _situation(top.spec, text) != _situation(top.spec, str(top.failure)):
+            levels = (*levels, _level(search.trying, sizes, error))
+        elif text != str(top.failure):
+            levels = (*levels[:-1], replace(top, later=(*top.later, (search.trying, error))))
+    while levels and search.tries < _MOST_TRIED:
+        *outer, top = levels
+        if top.left:
+            more, *left = top.left
+            reached = DivisorSearch((*outer, replace(top, left=tuple(left))), more.spec, search.tries + 1)
+            return replace(plan.of(more.spec, more.reason), search=reached)
+        levels = tuple(outer)
+        if top.later:
+            (nearer, failure), *later = top.later
+            levels = (*outer, replace(top, later=tuple(later)), _level(nearer, sizes, failure))
+    return None
+
+
+def _level(spec: Spec, sizes: Mapping[str, int], failure: NapkinError) -> Level:
+    return Level(spec, failure, tuple(itertools.islice(candidates(spec, sizes, failure), _MOST_TRIED)))
+
+
+def with_less(plan: TracePlan, name: str) -> Iterator[TracePlan]:
+    """Plans with less said of the dimension ``name`` than was inferred by ``plan``, the least first."""
+    search, given = plan.search, plan.given
+    if search is None or search.trying is None or given is None:
+        return
+    for tries, smaller in enumerate(_smaller(given, search.trying, name), search.tries + 1):
+        if tries > _MOST_TRIED:
+            return
+        multiple = smaller.dimensions[name].multiple_of if name in smaller.dims else None
+        reason = f"trying {name} {'as it is declared' if multiple is None else f'as a multiple of {multiple}'}"
+        yield replace(plan.of(smaller, reason), search=replace(search, trying=smaller, tries=tries))
+
+
+def inferred(search: DivisorSearch) -> list[str]:
+    """The dimensions that were inferred to be multiples."""
+    return [] if search.trying is None else [name for name, dim in search.trying.dimensions.items() if dim.because]
 
 
 def _smaller(given: Spec, spec: Spec, name: str) -> Iterator[Spec]:
-    """``spec`` with less said of ``name``: no more than ``given`` says, unless it is all that was found; then its divisors."""
+    """``spec`` with less said of ``name``: no more than ``given`` says, unless it is the only multiple inferred; then its divisors."""
     dim, before = spec.dimensions[name], given.dimensions.get(name)
     others = {n: d for n, d in spec.dimensions.items() if d.because and n != name}
     if others and not any(str(d.default).startswith(f"{name}/") for d in others.values()):
         rest = {n: d for n, d in spec.dims.items() if n != name}
         yield replace(spec, dims=rest if before is None else {**spec.dims, name: before})
     if isinstance(dim.multiple_of, int):
-        known = before.multiple_of if before and isinstance(before.multiple_of, int) else 1
+        declared = before.multiple_of if before and isinstance(before.multiple_of, int) else 1
         for part in range(2, dim.multiple_of):
-            if dim.multiple_of % part == 0 and part % known == 0 and part > known:
+            if dim.multiple_of % part == 0 and part % declared == 0 and part > declared:
                 yield replace(spec, dims={**spec.dims, name: replace(dim, multiple_of=part)})
 
 
-def _first(
-    spec: Spec,
-    sizes: Mapping[str, int],
-    error: SizesError,
-    record: Callable[[Spec], Recorded],
-    progress: Callable[[str], None],
-    left: list[int],
-) -> tuple[Spec, Recorded] | None:
-    """The first further multiples with which ``record`` makes something of ``spec``, with what it makes; ``left`` counts tries."""
-    no_further: list[tuple[Spec, SizesError]] = []
-    for more in candidates(spec, sizes, error):
-        if not left[0]:
-            break
-        left[0] -= 1
-        progress(more.why)
-        try:
-            return more.spec, record(more.spec)
-        except SizesError as other:
-            reason = other
-        except NapkinError:
-            continue
-        if _situation(spec, str(reason)) == _situation(spec, str(error)):
-            no_further += [(more.spec, reason)] if str(reason) != str(error) else []
-            continue
-        deeper = _first(more.spec, sizes, reason, record, progress, left)
-        if deeper is not None:
-            return deeper
-    for nearer, reason in no_further:  # what fails for the same reason at the same line, with other sizes
-        deeper = _first(nearer, sizes, reason, record, progress, left)
-        if deeper is not None:
-            return deeper
-    return None
-
-
-def candidates(spec: Spec, sizes: Mapping[str, int], failure: SizesError) -> Iterator[Declared]:
+def candidates(spec: Spec, sizes: Mapping[str, int], failure: NapkinError) -> Iterator[Inferred]:
     """``spec`` with one more size declared a multiple: first what ``failure`` divides, then what else it names, by what it names too."""
     for name, part in _pairs(spec, failure):
         dim = spec.dimensions[name]
@@ -135,7 +102,7 @@ def candidates(spec: Spec, sizes: Mapping[str, int], failure: SizesError) -> Ite
             yield _declared(spec, multiples, str(failure))
 
 
-def _pairs(spec: Spec, failure: SizesError) -> Iterable[tuple[str, int | str]]:
+def _pairs(spec: Spec, failure: NapkinError) -> Iterable[tuple[str, int | str]]:
     """Dimensions that may have to be multiples, with of what."""
     if isinstance(failure, DividedError):
         divided = [(_dimension(spec, name), part if isinstance(part, int) else _dimension(spec, part)) for name, part in failure.pairs]
@@ -165,9 +132,9 @@ def _finer(spec: Spec, sizes: Mapping[str, int], name: str, part: int | str) -> 
     """``name`` as a multiple of ``part`` too, where that says more than is declared and ``sizes`` allow it; else nothing."""
     dim = spec.dimensions[name]
     if isinstance(part, int) and isinstance(dim.multiple_of, str):
-        quotient, known = _quotient(spec, name, dim.multiple_of)
+        quotient, declared = _quotient(spec, name, dim.multiple_of)
         share = sizes[name] // sizes[dim.multiple_of]
-        return {quotient: replace(known, multiple_of=part)} if _says_more(known, part) and share % part == 0 else {}
+        return {quotient: replace(declared, multiple_of=part)} if _says_more(declared, part) and share % part == 0 else {}
     if isinstance(part, int):
         return {name: replace(dim, multiple_of=part)} if _says_more(dim, part) and sizes[name] % part == 0 else {}
     if isinstance(dim.multiple_of, str) or part in _NEVER_DIVIDES or sizes.get(part, 1) == 1 or _is_made_of(spec, part, name):
@@ -182,17 +149,17 @@ def _is_made_of(spec: Spec, name: int | str | None, part: str) -> bool:
 
 def _split(spec: Spec, name: str, dim: Dim, other: str) -> dict[str, Dim]:
     """``name`` as a multiple of ``other``; what it was a multiple of is a part of the quotient from then on."""
-    quotient, known = _quotient(spec, name, other)
-    kept = {quotient: replace(known, multiple_of=dim.multiple_of)} if dim.multiple_of else {}
-    return {name: replace(dim, multiple_of=other), **kept}
+    quotient, declared = _quotient(spec, name, other)
+    rest = {quotient: replace(declared, multiple_of=dim.multiple_of)} if dim.multiple_of else {}
+    return {name: replace(dim, multiple_of=other), **rest}
 
 
 def _quotient(spec: Spec, whole: str, part: str) -> tuple[str, Dim]:
     """The dimension that is tied to ``whole/part``; a new one where the model names none."""
-    known = spec.dimensions
+    dims = spec.dimensions
     of = f"{whole}/{part}"
-    name = next((n for n, d in known.items() if d.tied and str(d.default).replace(" ", "") == of), f"{whole}_per_{part}")
-    return name, known.get(name, Dim(of, of, tied=True))
+    name = next((n for n, d in dims.items() if d.tied and str(d.default).replace(" ", "") == of), f"{whole}_per_{part}")
+    return name, dims.get(name, Dim(of, of, tied=True))
 
 
 def as_numbers(spec: Spec, error: str) -> Spec:
@@ -218,15 +185,15 @@ def _named(spec: Spec, error: str) -> list[str]:
 
 def _says_more(dim: Dim, part: int) -> bool:
     """Whether being a multiple of ``part`` says more than is declared."""
-    known = dim.multiple_of
-    return known is None or (isinstance(known, int) and part > known and part % known == 0)
+    declared = dim.multiple_of
+    return declared is None or (isinstance(declared, int) and part > declared and part % declared == 0)
 
 
-def _declared(spec: Spec, multiples: Mapping[str, Dim], error: str) -> Declared:
+def _declared(spec: Spec, multiples: Mapping[str, Dim], error: str) -> Inferred:
     why = error.removeprefix(f"{spec.name} ").removeprefix(f"{spec.name}: ").partition("; ")[0]
     dims = {name: replace(dim, because=f"found by recording: without it {why}") for name, dim in multiples.items()}
     said = " and ".join(f"{dim.default if dim.tied else name} to be a multiple of {dim.multiple_of}" for name, dim in dims.items())
-    return Declared(replace(spec, dims={**spec.dims, **dims}), f"taking {said}")
+    return Inferred(replace(spec, dims={**spec.dims, **dims}), f"taking {said}")
 
 
 def _situation(spec: Spec, error: str) -> tuple[str, tuple[str, ...]]:

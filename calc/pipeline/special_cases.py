@@ -5,69 +5,55 @@ A step may run otherwise where some sizes are 1 or equal, where a size is near a
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calc.dimensions import names_in
-from calc.errors import NapkinError, OtherPathError, TraceError, UndecidedSizeError
-from calc.graph import unbacked_sizes
-from calc.graph.plan import Near, TracePlan
+from calc.errors import OtherPathError, TraceError
+from calc.graph.plan import Near, Refusal, TracePlan, outcome_of, refined
 from calc.graph.specialization import as_asked, coincidences, compared_as_asked, held_instead, telling, without_ones
 from calc.graph.step import Assumption, Graph, Guard, SpecialCase
-from calc.options import Options
 from calc.pipeline.certificates import probed
-from calc.pipeline.depth import attempt_of, by_values, deep_enough
+from calc.pipeline.depth import Attempts, attempt_of, by_values, own_error
+from calc.pipeline.refinements import ITERATIONS, as_numbers
 from calc.spec import Spec
 
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
 
 Progress = Callable[[str], None]
+_Case = tuple[dict[str, str], Near | None]
 
 
-def completed(spec: Spec, graph: Graph, analysis: Analysis, plan: TracePlan, progress: Progress) -> tuple[Graph, Analysis]:
+def completed(plan: TracePlan, graph: Graph, analysis: Analysis, progress: Progress) -> tuple[Graph, Analysis] | Refusal:
     """A graph that holds at the sizes of ``plan`` too, where the general ``graph`` is not known to: certified there, or with that case
-    traced apart. Of the plan, only sizes and options count."""
-    return _Completion(spec, graph, analysis, plan, progress).completed()
+    traced apart. Of the plan, only spec, sizes and options count."""
+    return _Completion(plan, graph, analysis, progress).completed()
 
 
-def at_sizes(spec: Spec, general: Graph, plan: TracePlan, progress: Progress) -> tuple[Graph, Analysis]:
+def at_sizes(plan: TracePlan, general: Graph, progress: Progress) -> tuple[Graph, Analysis] | Refusal:
     """The graph traced anew where a specialized dimension has another value."""
     specialized = {name: why for name, (_, why) in general.specialized.items()}
-    anew = TracePlan(plan.sizes, plan.options, attempt_of(general), specialized=specialized)
-    graph, analysis = deep_enough(spec, anew, progress)
-    return completed(spec, graph, analysis, plan, progress) if graph.failed_guards(plan.sizes) else (graph, analysis)
+    outcome = _traced(replace(plan, attempt=attempt_of(general), specialized=specialized), progress)
+    if isinstance(outcome, Refusal) or not outcome[0].failed_guards(plan.sizes):
+        return outcome
+    return completed(plan, *outcome, progress)
 
 
-def own_error(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinError | None:
-    """What the step raises at the very sizes asked for, or nothing. A data-dependent size is not in the way of another trace."""
-    from calc.trace import trace_at
-
-    try:
-        trace_at(spec, {}, spec.sizes(unbacked_sizes.given_now(spec, sizes)), {}, options)
-    except UndecidedSizeError:
-        return None
-    except NapkinError as error:
-        return error
-    return None
-
-
-def as_numbers(names: Collection[str]) -> str:
-    """``names`` with what is done: they become numbers."""
-    return f"{', '.join(names)}: taking {'it as a number' if len(names) == 1 else 'them as numbers'}"
+def _traced(plan: TracePlan, progress: Progress) -> tuple[Graph, Analysis] | Refusal:
+    """The graph of one special case, at as many iterations as its closed forms need."""
+    return refined(plan, Attempts(progress), ITERATIONS, progress)[0]
 
 
 class _Completion:
     """One graph, on its way to one that holds at ``sizes``."""
 
-    def __init__(self, spec: Spec, graph: Graph, analysis: Analysis, plan: TracePlan, progress: Progress) -> None:
-        self.spec, self.graph, self.analysis, self.progress = spec, graph, analysis, progress
-        self.sizes, self.options = plan.sizes, plan.options
+    def __init__(self, plan: TracePlan, graph: Graph, analysis: Analysis, progress: Progress) -> None:
+        self.plan, self.graph, self.analysis, self.progress = plan, graph, analysis, progress
+        self.spec, self.sizes = plan.spec, plan.sizes
 
-    def completed(self) -> tuple[Graph, Analysis]:
+    def completed(self) -> tuple[Graph, Analysis] | Refusal:
         for probes in (as_asked, without_ones, telling):
             self._probe(probes(self.graph, self.sizes))
         changed = self.graph.failed_guards(self.sizes)
@@ -83,32 +69,34 @@ class _Completion:
     def _probe(self, probes: Sequence[Mapping[str, int]]) -> None:
         self.graph = probed(self.spec, self.graph, self.analysis, probes, self.progress)
 
-    def _special(self, changed: Sequence[Guard], repeated: Sequence[Guard]) -> tuple[Graph, Analysis]:
-        """The graph with the first special case of these sizes that traces, or of specialized dimensions where none does."""
+    def _special(self, changed: Sequence[Guard], repeated: Sequence[Guard]) -> tuple[Graph, Analysis] | Refusal:
+        """The graph with the first special case of these sizes that is traced, or with specialized dimensions where none is."""
         attempts = coincidences(self.graph, self.sizes, changed)
         specialized = held_instead(self.spec, self.graph, changed, self.sizes) if any(c.divides for c in repeated) else {}
-        near = None if specialized else self._near_foreseen(repeated, attempts[-1])
-        for equal in attempts if near is not None else ():
-            with contextlib.suppress(TraceError):
-                return self._apart(equal, changed[0], near)
-        for equal in attempts[:-1] if not specialized else ():
-            with contextlib.suppress(TraceError):
-                return self._apart(equal, changed[0])
         if not specialized:
-            try:
-                return self._apart(attempts[-1], changed[0])
-            except TraceError as error:
-                specialized = held_instead(self.spec, self.graph, changed, self.sizes)
-                compared = error.compared if isinstance(error, OtherPathError) else frozenset()
-                if compared or not specialized:
-                    nearer = self._nearer(compared, attempts[-1:] if specialized else attempts)
-                    if nearer is not None:
-                        return nearer
-                if not specialized:
-                    raise
+            near = self._near_foreseen(repeated, attempts[-1])
+            foreseen: list[_Case] = [(equal, near) for equal in attempts if near is not None]
+            outcome = self._first([*foreseen, *((equal, None) for equal in attempts)], changed[0])
+            if not isinstance(outcome, Refusal) or outcome.ends_search:
+                return outcome
+            specialized = held_instead(self.spec, self.graph, changed, self.sizes)
+            compared = outcome.error.compared if isinstance(outcome.error, OtherPathError) else frozenset()
+            nearer = self._nearer(compared, attempts[-1:] if specialized else attempts) if compared or not specialized else outcome
+            if not isinstance(nearer, Refusal) or nearer.ends_search:
+                return nearer
+            if not specialized:
+                return outcome
         self.progress(f"the step runs otherwise by {as_numbers(specialized)}")
         held = {name: (self.sizes[name], why) for name, why in specialized.items()}
-        return at_sizes(self.spec, replace(self.graph, specialized=held), TracePlan(self.sizes, self.options), self.progress)
+        return at_sizes(self.plan, replace(self.graph, specialized=held), self.progress)
+
+    def _first(self, cases: Iterable[_Case], changed: Guard) -> tuple[Graph, Analysis] | Refusal:
+        """The graph with the first of ``cases`` that is traced; why the last is not, if none is."""
+        for equal, near in cases:
+            outcome = outcome_of(lambda: self._apart(equal, changed, near))  # noqa: B023  # called at once
+            if not isinstance(outcome, Refusal) or outcome.ends_search:
+                break
+        return outcome
 
     def _repeated(self, changed: Sequence[Guard]) -> list[Guard]:
         """``changed`` guards on what is larger and what divides that a case of 1 or equal sizes would answer as in general again: symbols
@@ -132,35 +120,37 @@ class _Completion:
         answered = (answered_otherwise(self.spec, self.graph, self.sizes, equal, near) for near in ways)
         return min(zip(ways, answered, strict=True), key=lambda way: sum(c.compares for c in way[1]))[0]
 
-    def _nearer(self, more: Collection[str], attempts: Sequence[Mapping[str, str]]) -> tuple[Graph, Analysis] | None:
+    def _nearer(self, more: Collection[str], attempts: Sequence[dict[str, str]]) -> tuple[Graph, Analysis] | Refusal:
         """The graph with the case traced apart with symbols near the sizes asked for, where what the step compares them with is a number
-        between those and the usual ones; nothing where that is no help. What must divide is no such case: it is a multiple. ``more`` are
-        further symbols that are compared with numbers, ``attempts`` the dimensions to fix, in turn."""
+        between those and the usual ones. What must divide is no such case: it is a multiple. ``more`` are further symbols that are
+        compared with numbers, ``attempts`` the dimensions to fix, in turn."""
         changed = self.graph.failed_guards(self.sizes)
-        if (not more and any(c.divides for c in changed)) or own_error(self.spec, self.sizes, self.options):
-            return None
+        refusal = Refusal(_another_path(self.spec, self.graph, changed))
+        if (not more and any(c.divides for c in changed)) or own_error(self.spec, self.sizes, self.plan.options):
+            return refusal
         of_sizes = [c for c in changed if not _about_iterations(c, self.graph)]
         compared = frozenset(more) or frozenset(name for c in of_sizes for name in names_in(c.expr))
-        for exactly, equal in itertools.product((False, True), attempts):
-            with contextlib.suppress(TraceError):
-                return self._apart(equal, changed[0], Near(compared, exactly))
-        return None
+        return self._first([(equal, Near(compared, exactly)) for exactly in (False, True) for equal in attempts], changed[0])
 
-    def _apart(self, equal: Mapping[str, str], changed: Guard, near: Near | None = None) -> tuple[Graph, Analysis]:
+    def _apart(self, equal: Mapping[str, str], changed: Guard, near: Near | None) -> tuple[Graph, Analysis] | Refusal:
         """The graph with the case where ``equal`` dimensions are 1 or equal, traced apart; nothing equal: the case itself."""
         spec, graph, sizes = self.spec, self.graph, self.sizes
         if not equal and sizes == spec.sizes() and near is None:
-            raise _another_path(spec, graph, graph.failed_guards(sizes))  # these are the sizes that it was traced for
+            return Refusal(_another_path(spec, graph, graph.failed_guards(sizes)))  # these are the sizes that it was traced for
         at = " and ".join(f"{name} = {to}" for name, to in equal.items())
         self.progress(f"the step runs otherwise where {at}: recording that case apart" if at else "recording at these sizes")
         specialized = {name: why for name, (_, why) in graph.specialized.items() if name not in equal}
-        case, inner = deep_enough(spec, TracePlan(sizes, self.options, attempt_of(graph), equal, specialized, near), self.progress)
+        plan = replace(self.plan, attempt=attempt_of(graph), specialized=specialized, equal=equal, near=near)
+        outcome = _traced(plan, self.progress)
+        if isinstance(outcome, Refusal):
+            return outcome
+        case, inner = outcome
         case = probed(spec, case, inner, as_asked(case, sizes), self.progress)
         if not all(_about_iterations(condition, graph) for condition in case.failed_guards(sizes)):  # these may be met below
-            raise _another_path(spec, graph, case.failed_guards(sizes))
+            return Refusal(_another_path(spec, graph, case.failed_guards(sizes)))
         case = probed(spec, case, inner, telling(case, sizes), self.progress)
         if case.failed_guards(sizes):
-            raise _another_path(spec, graph, case.failed_guards(sizes))
+            return Refusal(_another_path(spec, graph, case.failed_guards(sizes)))
         if not equal:
             return case, inner
         because = f"there {changed.expr} is {not changed.outcome}, asked at {changed.where}; that case was recorded apart"

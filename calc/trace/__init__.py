@@ -9,7 +9,7 @@ from calc.dimensions import names_in
 from calc.errors import DividedError
 from calc.graph import trip_counts
 from calc.graph.basis import basis_of
-from calc.graph.plan import Near, TracePlan
+from calc.graph.plan import Near, Refusal, TracePlan
 from calc.graph.step import Graph, Guard, StepTrace
 from calc.options import Options
 from calc.spec import Spec
@@ -23,12 +23,12 @@ Progress = Callable[[str], None]
 _MOST_EVALUATED = 2**18
 
 
-def record(spec: Spec, plan: TracePlan, traces: Recordings | None = None, progress: Progress = lambda _: None) -> Graph:
-    """The graph of the training step of ``spec``, traced with symbolic sizes as ``plan`` says; it has no certificates yet.
+def attempt(plan: TracePlan, traces: Recordings | None = None, progress: Progress = lambda _: None) -> Graph | Refusal:
+    """The graph of the training step, traced with symbolic sizes as ``plan`` says, without certificates; or why that does not suffice.
 
-    ``traces`` keeps what was traced for this spec, options and special case, so that a deeper plan does not trace the same again.
+    ``traces`` keeps what was traced for this spec and special case, so that a deeper plan does not trace the same again.
     """
-    return Tracer(spec, plan, {} if traces is None else traces, progress).graph()
+    return Tracer(plan, {} if traces is None else traces, progress).graph()
 
 
 def answered_otherwise(spec: Spec, graph: Graph, sizes: Mapping[str, int], equal: Mapping[str, str], near: Near | None) -> list[Guard]:

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from calc.dimensions import Dim, meaning_of, names_in
-from calc.errors import DividedError, PinnedSizeError, SizesError, TraceError, UndecidedSizeError, line_in
+from calc.errors import DividedError, NapkinError, PinnedSizeError, SizesError, TraceError, UndecidedSizeError, line_in
 from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.basis import Basis, basis_of
 from calc.graph.exchanges import EXCHANGES
-from calc.graph.plan import TracePlan
+from calc.graph.plan import Inferred, Refusal, TracePlan, TripCount, outcome_of
 from calc.graph.step import Assumption, Graph, TracedDim
 from calc.platform.torch_private import torch_version
 from calc.spec import Spec
@@ -36,68 +36,41 @@ _OTHER_COUNTS = (5, 7, 11)
 
 
 class Tracer:
-    """Dimensions that turn out to be read as numbers become trip counts on the way: ``loops``, and ``pins``, where they are read.
+    """Traces the step of ``plan.spec`` at each combination of trip counts.
 
-    ``traces`` keeps what was traced for this spec, options and special case, so that a deeper plan does not trace the same again.
+    ``traces`` keeps what was traced for this spec and special case, so that a deeper plan does not trace the same again.
     """
 
-    def __init__(self, spec: Spec, plan: TracePlan, traces: Recordings, progress: Progress) -> None:
-        self.spec, self.plan, self.traces, self.progress = spec, plan, traces, progress
-        self.basis = basis_of(spec.dimensions, plan.fixed)
-        self.loops = [name for pinned in spec.pinned for name in names_in(self.basis.define[pinned])]
-        self.pins: dict[str, str] = {}
+    def __init__(self, plan: TracePlan, traces: Recordings, progress: Progress) -> None:
+        self.plan, self.spec, self.traces, self.progress = plan, plan.spec, traces, progress
+        self.basis = basis_of(self.spec.dimensions, plan.fixed)
+        self.pins = dict(plan.trip_counts)
+        self.loops = [*(name for pinned in self.spec.pinned for name in names_in(self.basis.define[pinned])), *self.pins]
 
-    def graph(self) -> Graph:
-        """The graph of the step. Raises ``TraceError``, or ``Declared`` with the spec that is to be traced instead."""
-        while True:
-            try:
-                runs = self._symbolic_runs()
-                break
-            except PinnedSizeError as pin:
-                self._take_as_trip_count(pin)
-            except TraceError as error:
-                if type(error) in _MAY_EXCEED:
-                    self._require_unbounded(error)
-                raise
+    def graph(self) -> Graph | Refusal:
+        """The graph of the step, or why the plan does not suffice."""
+        runs = []
+        for counts in itertools.product(*trip_counts.recorded(self.plan.attempt, self.loops).values()):
+            run = self._run(dict(zip(self.loops, counts, strict=True)))
+            if isinstance(run, Refusal):
+                return run
+            runs.append(run)
         return self._of(runs)
-
-    def _take_as_trip_count(self, pin: PinnedSizeError) -> None:
-        """A dimension that is read as a number is one from now on, unless it may be specialized instead, or cannot be one."""
-        spec, name = self.spec, self.basis.dimension(pin.dimension)
-        if any(name in names for names in spec.gives_way) and not (pin.counts and name in spec.walked):
-            raise PinnedSizeError(name, pin.where, str(pin)) from None
-        if pin.dimension in self.loops or len(self.loops) == _MOST_LOOPS:
-            said = no_closed_form(spec, pin, self.basis)
-            raise (PinnedSizeError(name, pin.where, said) if pin.divided is None else DividedError(said, pin.divided)) from None
-        if self.plan.options.every > 1 and name not in (*spec.pinned, *spec.walked):
-            # It may count the blocks of which only some are recomputed: so many patterns, as any depth is then.
-            patterned = replace(spec, pinned=(*spec.pinned, name))
-            why = f"{name} is read as a number at {pin.where}: taking it as so many patterns"
-            raise unbacked_sizes.Declared(patterned, why) from None
-        self.loops.append(pin.dimension)
-        self.pins[pin.dimension] = pin.where
-        shown = self.basis.hidden.get(pin.dimension, pin.dimension)
-        self.progress(f"{shown} is read as a number at {pin.where}: taking it as a loop count")
 
     # -- runs ------------------------------------------------------------------------------------------------------------------
 
-    def _symbolic_runs(self) -> list[Traced]:
-        """The step traced at each combination of trip counts."""
-        counts = itertools.product(*trip_counts.recorded(self.plan.attempt, self.loops).values())
-        return [self._run(dict(zip(self.loops, each, strict=True))) for each in counts]
-
-    def _run(self, fixed: Mapping[str, int]) -> Traced:
+    def _run(self, fixed: Mapping[str, int]) -> Traced | Refusal:
         """The trace with those symbols fixed, made now unless it was made before."""
         key = tuple(fixed.items())
         if key not in self.traces:
             at = ", ".join(f"{n} = {v}" for n, v in fixed.items())
             self.progress(f"recording the step with symbolic sizes{f' at {at}' if at else ''}")
-            try:
-                rewrites = any(run.rewrites for run in self.traces.values()) if self.traces else True
-                like = next((run.repeats for run in self.traces.values()), None)
-                self.traces[key] = record_step(self.spec, self._sizes(fixed), self.plan.options, rewrites, like)
-            except UndecidedSizeError as undecided:
-                raise unbacked_sizes.with_size(self.spec, self._at_any_count(undecided, fixed), self.basis) from None
+            rewrites = any(run.rewrites for run in self.traces.values()) if self.traces else True
+            like = next((run.repeats for run in self.traces.values()), None)
+            run = outcome_of(lambda: record_step(self.spec, self._sizes(fixed), self.plan.options, rewrites, like))
+            if isinstance(run, Refusal):
+                return self._explained(run.error, fixed)
+            self.traces[key] = run
         return self.traces[key]
 
     def _sizes(self, fixed: Mapping[str, int]) -> StepSizes:
@@ -107,23 +80,56 @@ class Tracer:
         hint_of = hints(self.basis, self.plan.sizes, bounded=bounded, products=products, near=self.plan.near)
         return StepSizes(self.basis, hint_of, fixed, tuple(self.pins))
 
-    def _at_any_count(self, undecided: UndecidedSizeError, fixed: Mapping[str, int]) -> UndecidedSizeError:
-        """``undecided`` with the trip counts that are numbers in this run told from other numbers, by a run at other counts."""
+    def _failure(self, at: StepSizes) -> NapkinError | None:
+        """What a trace at these sizes raises, if anything."""
+        run = outcome_of(lambda: record_step(self.spec, at, self.plan.options))
+        return run.error if isinstance(run, Refusal) else None
+
+    # -- what a failure tells ----------------------------------------------------------------------------------------------------
+
+    def _explained(self, error: NapkinError, fixed: Mapping[str, int]) -> Refusal:
+        """Why a run with these trip counts failed, with what it tells of the model's dimensions."""
+        if isinstance(error, PinnedSizeError):
+            return self._read_as_number(error)
+        if isinstance(error, UndecidedSizeError):
+            size = self._at_any_count(error, fixed)
+            if not isinstance(size, UndecidedSizeError):
+                return self._explained(size, fixed)
+            return Refusal(size, unbacked_sizes.with_size(self.spec, size, self.basis))
+        return Refusal(error, self._bound(error) if type(error) in _MAY_EXCEED else None)
+
+    def _read_as_number(self, pin: PinnedSizeError) -> Refusal:
+        """A dimension that is read as a number is a trip count, unless it may be specialized instead, or cannot be one."""
+        spec, name = self.spec, self.basis.dimension(pin.dimension)
+        if any(name in names for names in spec.gives_way) and not (pin.counts and name in spec.walked):
+            return Refusal(PinnedSizeError(name, pin.where, str(pin)))
+        if pin.dimension in self.loops or len(self.loops) == _MOST_LOOPS:
+            said = no_closed_form(spec, pin, self.basis)
+            return Refusal(PinnedSizeError(name, pin.where, said) if pin.divided is None else DividedError(said, pin.divided))
+        if self.plan.options.every > 1 and name not in (*spec.pinned, *spec.walked):
+            # It may count the blocks of which only some are recomputed: so many patterns, as any depth is then.
+            patterned = replace(spec, pinned=(*spec.pinned, name))
+            return Refusal(pin, Inferred(patterned, f"{name} is read as a number at {pin.where}: taking it as so many patterns"))
+        shown = self.basis.hidden.get(pin.dimension, pin.dimension)
+        why = f"{shown} is read as a number at {pin.where}: taking it as a loop count"
+        return Refusal(pin, TripCount(pin.dimension, pin.where, why))
+
+    def _at_any_count(self, undecided: UndecidedSizeError, fixed: Mapping[str, int]) -> NapkinError:
+        """``undecided`` with the trip counts that are numbers in this run told from other numbers, by a run at other counts; or what that
+        raises instead."""
         if not fixed:
             return undecided
         others = dict(zip(fixed, _OTHER_COUNTS, strict=False))
         failure = self._failure(replace(self._sizes(fixed), fixed=others))
         size = _with_counts(undecided, failure, fixed, others) if isinstance(failure, UndecidedSizeError) else None
-        if size is not None:
-            return size
         if failure is not None and not isinstance(failure, UndecidedSizeError):
-            raise failure
+            return failure
         said = f"{undecided}, and how large it can be depends on {', '.join(fixed)} in no simple way"
-        raise PinnedSizeError([*fixed][-1], undecided.where, said)
+        return size or PinnedSizeError([*fixed][-1], undecided.where, said)
 
-    def _require_unbounded(self, error: TraceError) -> None:
-        """Start anew where the step fails for no other reason than that a dimension exceeds a trip count, which is small here:
-        as a router that chooses more experts than there are."""
+    def _bound(self, error: NapkinError) -> Inferred | None:
+        """The bound of a dimension where the step fails for no other reason than that it exceeds a trip count, which is small here: as a
+        router that chooses more experts than there are."""
         spec, sizes, dims = self.spec, self.plan.sizes, self.spec.dimensions
         fixed = {name: counts[0] for name, counts in trip_counts.recorded(self.plan.attempt, self.loops).items()}
         may = [
@@ -132,19 +138,12 @@ class Tracer:
             if name not in self.loops and name in dims and loop in dims and not dims[name].at_most and sizes[name] <= sizes[loop]
         ]
         if not may or self._failure(StepSizes(self.basis, hints(self.basis, sizes), fixed)) is None:
-            return  # it is at other counts that it fails
+            return None  # it is at other counts that it fails
         for loop, name in may:
             bounded = StepSizes(self.basis, hints(self.basis, sizes, bounded={name: _MOST_BOUNDED}), fixed)
             other = self._failure(bounded)
             if other is None or isinstance(other, UndecidedSizeError) or (type(other) in _MAY_EXCEED and _place(other) != _place(error)):
-                raise unbacked_sizes.with_bound(spec, name, loop) from None
-
-    def _failure(self, at: StepSizes) -> TraceError | None:
-        """What a trace at these sizes raises, if anything."""
-        try:
-            record_step(self.spec, at, self.plan.options)
-        except TraceError as error:
-            return error
+                return unbacked_sizes.with_bound(spec, name, loop)
         return None
 
     # -- the graph of the runs -------------------------------------------------------------------------------------------------
@@ -200,7 +199,7 @@ def no_closed_form(spec: Spec, pin: PinnedSizeError, basis: Basis) -> str:
     )
 
 
-def _place(error: TraceError) -> str:
+def _place(error: NapkinError) -> str:
     """The line that an error names: the same line says something else for other hints. Of an error without one, what it says."""
     return line_in(str(error)) or str(error)
 

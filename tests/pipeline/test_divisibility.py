@@ -238,7 +238,7 @@ def test_advice_of_ours_names_no_multiple() -> None:
     said = 'split raised ValueError at m.py:3: Conv(dim): must be divisible by groups; declare what a size must be a multiple of: "d": 8'
     wanted = next(candidates(_spec(Grouped, B=2, d=16), {"B": 2, "d": 16}, SizesError(said)))
 
-    assert wanted.why == "taking d to be a multiple of 2"
+    assert wanted.reason == "taking d to be a multiple of 2"
 
 
 class Stack(nn.Module):

@@ -67,13 +67,13 @@ def test_bytes_moved_have_a_closed_form_where_no_two_lengths_take_one_path(deriv
 def test_a_search_over_lengths_traces_the_step_at_none_of_them(derivation, monkeypatch):
     """Where rules of thumb are near is asked of lengths up to a million, at each of which the step would be traced."""
     lengths: set[int] = set()
-    traced = pipeline._traced
+    traced = pipeline.traced
 
     def noted(spec: Spec, sizes: Mapping[str, int], run: Any) -> Any:
         lengths.add(sizes["T"])
         return traced(spec, sizes, run)
 
-    monkeypatch.setattr(pipeline, "_traced", noted)
+    monkeypatch.setattr(pipeline, "traced", noted)
 
     assert any(comparison.applies for comparison in compare(derivation))
     assert lengths <= {16}

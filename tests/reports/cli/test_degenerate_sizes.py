@@ -119,6 +119,6 @@ def test_sizes_that_a_question_tried_do_not_stay(stack: str) -> None:
 def test_ranges_of_rules_of_thumb_are_of_one_step(stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At their ends (one layer, one position) the step may run otherwise: a report traces no other step to say how far a rule goes."""
     derivation = calc.derive(calc.load(stack))
-    monkeypatch.setattr("calc.pipeline.pipeline._traced", None)
+    monkeypatch.setattr("calc.pipeline.pipeline.traced", None)
 
     assert any(c.within for c in compare(derivation) if c.applies)

@@ -1,0 +1,198 @@
+"""The refinements of a ``TracePlan``, in the order in which they are tried: each answers one kind of refusal. Torch-free at load."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from calc.dimensions import names_in
+from calc.errors import (
+    CertificateError,
+    DataDependentError,
+    NapkinError,
+    NoPeakError,
+    OtherPathError,
+    PinnedSizeError,
+    ReadByTorchError,
+    SizesError,
+    TraceError,
+    line_in,
+)
+from calc.graph import unbacked_sizes
+from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan, TripCount
+from calc.pipeline import divisibility
+from calc.pipeline.depth import own_error, tells_no_peak
+from calc.spec import Spec
+
+
+def trip_count(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
+    """A size that is read as a number counts iterations."""
+    read = refusal.evidence
+    if not isinstance(read, TripCount):
+        return None
+    return replace(plan, trip_counts={**plan.trip_counts, read.symbol: read.where}, reason=read.reason)
+
+
+def more_iterations(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
+    """A closed form that fails a certificate comes from more iterations."""
+    shallow = refusal.evidence
+    if not isinstance(shallow, Shallow):
+        return None
+    reason = "the depths recorded do not tell enough: recording deeper"
+    return replace(plan, attempt=shallow.attempt, failed=(*plan.failed, shallow.quantity), reason=reason)
+
+
+def inferred_dimension(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
+    """A data-dependent size becomes a dimension; a dimension is at most a trip count; layers come in patterns."""
+    more = refusal.evidence
+    return plan.of(more.spec, more.reason) if isinstance(more, Inferred) else None
+
+
+def specialized_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
+    """A dimension without closed form that the spec lets be specialized is a number."""
+    error = refusal.error
+    if refusal.of_case or not isinstance(error, TraceError) or isinstance(error, DataDependentError):
+        return None
+    more = _to_specialize(plan.spec, plan.specialized, error)
+    return plan.specializing({**plan.specialized, **more}, f"no closed form in {as_numbers(more)}") if more else None
+
+
+def divisor(plan: TracePlan, refusal: Refusal) -> TracePlan | Refusal | None:
+    """A size is a multiple of another or of a number, if the sizes asked for are; where no divisor helps, sizes are specialized.
+
+    Refuses where the step fails at the very sizes asked for: that is what to say.
+    """
+    given, search, error = plan.given or plan.spec, plan.search, refusal.error
+    if search is None:
+        if not isinstance(error, ReadByTorchError | SizesError | PinnedSizeError):
+            return None
+        own = own_error(given, plan.sizes, plan.options)
+        if _is_own_fault(own, error):
+            return Refusal(own or error)
+        if own is not None or given.gives_way:
+            return None
+        search = DivisorSearch()
+        if isinstance(error, SizesError) and _may_lack_a_divisor(error, refusal.of_case):
+            search = divisibility.first_search(given, _asked(plan, given), error)
+    elif not search.levels:
+        return None
+    following = divisibility.with_next_divisor(plan, search, _asked(plan, given), error)
+    first = search.levels[0].failure if search.levels else error
+    in_numbers = plan.of(divisibility.as_numbers(given, str(first)), "no divisor helps: sizes may become numbers")
+    return following or replace(in_numbers, search=DivisorSearch())
+
+
+def unknown_quantities(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
+    """Quantities that have no closed form become unknown; the others are derived without them."""
+    error, given = refusal.error, plan.given or plan.spec
+    failures = error.failures if isinstance(error, TraceError) else {}
+    if not failures.keys() - given.unknown.keys() or _NEVER_UNKNOWN in failures:
+        return None
+    return _anew(plan, replace(given, unknown={**given.unknown, **failures}), f"no closed form of {', '.join(failures)}: {_WITHOUT}")
+
+
+def specializable_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
+    """A dimension in which the whole step has no closed form may be specialized, though the spec does not say so."""
+    error, given = refusal.error, plan.given or plan.spec
+    if not isinstance(error, PinnedSizeError) or not _may_be_specialized(given, error.dimension):
+        return None
+    name = error.dimension
+    return _anew(plan, replace(given, gives_way=(*given.gives_way, (name,)), unknown={}), f"no closed form in {as_numbers([name])}")
+
+
+ITERATIONS = (trip_count, more_iterations)
+AT_ONE_SPEC = (*ITERATIONS, inferred_dimension, specialized_size)
+REFINEMENTS = (*AT_ONE_SPEC, divisor, unknown_quantities, specializable_size)
+
+# Where the parameters differ, another model was built than the one that was traced.
+_NEVER_UNKNOWN = "parameters"
+_WITHOUT = "tracing the step without"
+
+
+def as_numbers(names: Collection[str]) -> str:
+    """``names`` with what is done: they become numbers."""
+    return f"{', '.join(names)}: taking {'it as a number' if len(names) == 1 else 'them as numbers'}"
+
+
+def _anew(plan: TracePlan, given: Spec, reason: str) -> TracePlan:
+    """The plan for another ``given`` model, without anything inferred."""
+    return replace(plan.of(given, reason), given=given, search=None)
+
+
+def _asked(plan: TracePlan, spec: Spec) -> dict[str, int]:
+    return spec.sizes(unbacked_sizes.given_now(spec, plan.sizes))
+
+
+def _may_be_specialized(spec: Spec, name: str) -> bool:
+    """Whether a dimension may become a number and is not one yet."""
+    return name in spec.dims and not spec.dimensions[name].tied and all(name not in names for names in spec.gives_way)
+
+
+# -- divisors --------------------------------------------------------------------------------------------------------------------
+
+
+def _is_own_fault(own: NapkinError | None, failure: NapkinError) -> bool:
+    """Whether the step fails at the very sizes asked for, with ``own``, as no divisor mends. What was raised at the same line is told
+    better in symbols."""
+    if isinstance(own, SizesError) and (isinstance(failure, OtherPathError) or line_in(str(own)) != line_in(str(failure))):
+        return True
+    return isinstance(failure, ReadByTorchError)
+
+
+def _may_lack_a_divisor(failure: SizesError, of_case: bool) -> bool:
+    """Whether a size that divides another may mend ``failure``. Where the step was traced for sizes in general, a case of these sizes that
+    raises lacks none."""
+    if isinstance(failure, OtherPathError):
+        return failure.divides
+    return type(failure) is not SizesError or not of_case
+
+
+# -- specialized sizes -----------------------------------------------------------------------------------------------------------
+
+
+def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError) -> dict[str, str]:
+    """Further dimensions to specialize after ``error``, each with the reason: the one it names, else the next set of those that may."""
+    why = str(error).removeprefix(f"{spec.name} ").removeprefix(f"{spec.name}: ").partition("; declare what")[0]
+    why = f"under symbolic tracing it {why}" if why.startswith("raised ") else why
+    if isinstance(error, NoPeakError) and error.dimension not in specialized:
+        return dict.fromkeys(_with_quotients(spec, [error.dimension]), _NO_PEAK.format(error.where))
+    may = {name for names in spec.gives_way for name in names}
+    if isinstance(error, PinnedSizeError) and error.dimension in may - specialized.keys():
+        return dict.fromkeys(_with_quotients(spec, [error.dimension]), why)
+    for names in spec.gives_way:
+        more = [name for name in _with_quotients(spec, names) if name not in specialized]
+        if more:
+            return dict.fromkeys(more, why)
+    if isinstance(error, CertificateError) and tells_no_peak(error):
+        counts = [name for name in spec.pinned if name not in specialized]
+        return dict.fromkeys(_with_quotients(spec, counts[-1:]), _NO_PEAK.format(f"pinned={spec.pinned} of the spec"))
+    return {}
+
+
+_NO_PEAK = "read as a number at {}, and the peak of live bytes has no closed form in it: which iteration needs most depends on other sizes"
+
+
+def _with_quotients(spec: Spec, names: Sequence[str]) -> list[str]:
+    """``names``, with those tied to them: a number divided by a symbol is no size."""
+    dims, more = spec.dimensions, list(names)
+    for name in more:
+        more += [n for n, d in dims.items() if d.at_most == name and n not in more and n not in ("T", "S")]
+        part = dims[name].multiple_of
+        more += [part] if isinstance(part, str) and part not in more else []
+        more += [n for n, d in dims.items() if d.tied and isinstance(d.default, str) and name in names_in(d.default) and n not in more]
+    return more
+
+
+def specialized_too_soon(plan: TracePlan) -> list[list[str]]:
+    """Dimensions that may be symbols after all, since another was at fault that is a number by now: what failed at one line failed there
+    again without them, or they count iterations and others were specialized later."""
+    steps = [(after, after.before, after.refusal) for after in plan.history if after.spec == plan.spec]
+    taken = [
+        ([name for name in after.specialized if name not in before.specialized], refusal.error)
+        for after, before, refusal in steps
+        if before and refusal and after.specialized.keys() > before.specialized.keys()
+    ]
+    lines = [line_in(str(error)) for _, error in taken]
+    in_vain = [names for (names, _), line, following in zip(taken, lines, lines[1:], strict=False) if line and line == following]
+    counts = [names for names, error in taken if isinstance(error, NoPeakError | CertificateError)]
+    return [*in_vain, *counts[:-1]]
