@@ -61,12 +61,12 @@ class _ByCases:
     def expr(self) -> sp.Expr:
         import sympy as sp
 
-        from calc.symbolic.algebra import to_sympy
+        from calc.symbolic.algebra import condition_to_sympy
 
         case, general = self.case.expr(), self.general.expr()
         if case == general:
             return general
-        return sp.Piecewise((case, to_sympy(_condition(self.equal))), (general, True), evaluate=False)
+        return sp.Piecewise((case, condition_to_sympy(_condition(self.equal))), (general, True), evaluate=False)
 
 
 def _term(site: str, general: QuantityTerm | None, case: QuantityTerm | None, condition: str) -> QuantityTerm:

@@ -210,6 +210,11 @@ def to_sympy(text: str) -> sp.Expr:
     return parse(text).value_in(_Sympy())
 
 
+def condition_to_sympy(text: str) -> Any:
+    """A condition on sizes, such as ``Eq(B, 1)``, as SymPy's."""
+    return parse(text).holds_in(_Sympy())
+
+
 class _Symbols(dict[str, sp.Symbol]):
     def __missing__(self, name: str) -> sp.Symbol:
         return symbol(name)
