@@ -47,9 +47,10 @@ def ask(question: str, given: Sequence[str], as_json: bool) -> None:
 
         click.echo(json_text(found.to_json()), nl=False)
         return
-    from reports.views.asked import text
+    from reports.views.asked import show
+    from reports.writers.terminal import Terminal
 
-    click.echo(text(found), nl=False)
+    show(found, Terminal())
 
 
 def _pairs(given: Sequence[str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ def calibrate(device: str | None, processor_time: bool, tf32: bool, output: str 
     """
     from reports.jobs import job
     from reports.views import calibration
-    from reports.writers import terminal
+    from reports.writers.terminal import Terminal
 
     here, absent = device_here(device)
     if processor_time and here != "cpu":
@@ -45,5 +45,5 @@ def calibrate(device: str | None, processor_time: bool, tf32: bool, output: str 
     if as_json:
         click.echo(text, nl=False)
     else:
-        calibration.show(found, terminal.console())
+        calibration.show(found, Terminal())
     return 0

@@ -28,9 +28,10 @@ def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
 
         click.echo(job.json_text(job.check_json(checks, specialized_document(derivation))), nl=False)
     else:
-        from reports.writers import terminal
+        from reports.views import checks as view
+        from reports.writers.terminal import Terminal
 
-        terminal.show_checks(job.page(request, derivation, checks), terminal.console())
+        view.show(derivation, checks, Terminal())
     return _status(checks, strict)
 
 
@@ -46,21 +47,24 @@ def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
 def report(output: str, device: str, gpu: str, template: str, templates: str, latex: bool, strict: bool, **words: Any) -> int:
     """Write report.md, report.html and report.json: derivation, checks and comparisons, with every step."""
     request = request_of(**words)
-    from reports.jobs import job
-    from reports.writers import terminal
+    from reports.jobs import report as report_job
+    from reports.page.checks import tally
+    from reports.views import answers
+    from reports.views import checks as view
     from reports.writers.render import look_of
+    from reports.writers.terminal import Terminal
 
     require_device(device)
     look, folder = look_of(template, templates), output_folder(output)
     with talk() as say:
-        outcome = job.report(request, folder, device, say, latex, look, gpu)
-    out = terminal.console()
-    terminal.show_derivation(outcome.page, out)
-    out.print()
+        outcome = report_job.report(request, folder, device, say, latex, look, gpu)
+    out = Terminal()
+    answers.show(answers.of_derivation(outcome.derivation, outcome.comparisons), out)
+    out.line()
     if outcome.checks is not None:
-        terminal.show_checks(outcome.page, out)
+        view.show(outcome.derivation, outcome.checks, out)
     else:
-        out.print(terminal.tally(outcome.page.tally))
+        view.show_tally(tally(None, outcome.unchecked), out)
     say_written(*outcome.files)
     return _status(outcome.checks, strict)
 

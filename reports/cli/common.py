@@ -7,6 +7,7 @@ import copy
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -240,8 +241,8 @@ def talk() -> Iterator[Callable[[str], None]]:
         if not sys.stderr.isatty():
             yield lambda words: click.echo(f"{brief(words)} …", err=True)
             return
-        from rich.console import Console
-        from rich.text import Text
-
-        with Console(stderr=True).status(Text("starting")) as status:
-            yield lambda words: status.update(Text(brief(words)))
+        width = shutil.get_terminal_size().columns
+        try:
+            yield lambda words: click.echo(f"\r\x1b[K{f'{brief(words)} …'[: width - 1]}", nl=False, err=True)
+        finally:
+            click.echo("\r\x1b[K", nl=False, err=True)

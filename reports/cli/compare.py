@@ -30,7 +30,7 @@ def compare(left: str, right: str, both: tuple[str, ...], explain: str | None, o
     from reports.jobs import compared, job
     from reports.jobs.request import pairs
     from reports.views import compare as page
-    from reports.writers import terminal
+    from reports.writers.terminal import Terminal
 
     asked = compared.sides(left, right, pairs(both), not no_cache)
     asked.requests()  # what cannot be asked for is refused before any work
@@ -43,4 +43,4 @@ def compare(left: str, right: str, both: tuple[str, ...], explain: str | None, o
     if as_json:
         click.echo(job.json_text(document(found)), nl=False)
     else:
-        page.show(found, explain, terminal.console())
+        page.show(found, explain, Terminal())

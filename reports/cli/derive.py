@@ -21,7 +21,7 @@ _MORE = "\nEvery step: napkin derive {} --explain NAME, of a quantity or a rule 
 @model_arguments
 @click.option("--explain", metavar="NAME", help="Show the steps of one quantity or rule of thumb (napkin list quantities|thumbs).")
 @click.option("--coverage", is_flag=True, help="Show every operator: counted, free or refused. Also for a model that is refused.")
-@click.option("--saved", is_flag=True, help="Show the tensors kept for the backward, one by one, and why.")
+@click.option("--saved", is_flag=True, help="Show the tensors saved for the backward, one by one, and why.")
 @click.option("--peak", is_flag=True, help="Show live bytes over the step, what is alive at the peak, what moves it, how CUDA rounds it.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 @click.option("--values", is_flag=True, help="With --json: the quantities with their terms, and no steps, operators or rules of thumb.")
@@ -49,21 +49,25 @@ def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json
     if values:
         click.echo(job.json_text(_values(derivation)), nl=False)
         return
-    comparisons = job.comparisons(derivation, explain)
+    comparisons = () if explain is not None and explain in derivation else job.comparisons(derivation, explain)
     if as_json:
         click.echo(job.json_text(_document(derivation, comparisons, explain)), nl=False)
         return
-    from reports.typeset.escape import brief
-    from reports.writers import terminal
+    from reports.writers.terminal import Terminal
 
-    page, out = job.page(request, derivation, comparisons=comparisons), terminal.console()
     if explain is None:
-        terminal.show_derivation(page, out)
+        from reports.typeset.escape import brief
+        from reports.views import answers
+
+        answers.show(answers.of_derivation(derivation, comparisons), Terminal())
         click.echo(_MORE.format(brief(request.model)), err=True)
-    elif explain in derivation:
-        terminal.show_quantity(page, explain, out)
+        return
+    from reports.views import explained
+
+    if explain in derivation:
+        explained.show_quantity(derivation, explain, Terminal())
     else:
-        terminal.show_thumb(page, explain, out)
+        explained.show_rule_of_thumb(derivation, comparisons[0], Terminal())
 
 
 def _show_stored(request: Request, as_json: bool) -> bool:
@@ -80,10 +84,10 @@ def _show_stored(request: Request, as_json: bool) -> bool:
 
         click.echo(json_text(_values(form.derivation(request.sizes))), nl=False)
         return True
-    from reports.typeset.folded import width
-    from reports.views.brief import lines
+    from reports.views import answers
+    from reports.writers.terminal import Terminal
 
-    click.echo("\n".join(lines(form, request.sizes, width())))
+    answers.show(answers.of_stored(form, request.sizes), Terminal())
     click.echo(_MORE.format(request.model), err=True)
     return True
 
@@ -96,23 +100,27 @@ def _values(derivation: Any) -> dict[str, Any]:
 
 
 def _show_memory(request: Request, peak: bool, as_json: bool) -> None:
-    """The tensors kept for the backward, or live bytes over the step."""
-    from calc.derive.to_json import to_json
+    """The tensors saved for the backward, or live bytes over the step."""
     from reports.jobs import job
-    from reports.writers import terminal
+    from reports.views import memory
+    from reports.writers.terminal import Terminal
 
     with talk() as say:
         derivation = job.derive(request, say)
-        live, untimed = job.timeline(derivation, say) if peak else (None, "")
+        live, no_timeline = job.timeline(derivation, say) if peak else (None, "")
     if as_json:
+        from calc.derive.to_json import to_json
+
         document = to_json(derivation, live=live)
         quantity, shown = ("memory.peak", ("takeovers", "timeline")) if peak else ("activations.bytes", ("saved",))
         head = {key: document[key] for key in ("schema", "model", "dims", "options")}
         parts = {key: document.get(key) for key in shown}
         click.echo(job.json_text({**head, "quantities": {quantity: document["quantities"][quantity]}, **parts}), nl=False)
         return
-    page, out = job.page(request, derivation, live=live, untimed=untimed), terminal.console()
-    (terminal.show_peak if peak else terminal.show_saved)(page, out)
+    if peak:
+        memory.show_peak(derivation, live, no_timeline, Terminal())
+    else:
+        memory.show_saved(derivation, Terminal())
 
 
 def _show_coverage(request: Request, explain: str | None, as_json: bool) -> None:
@@ -121,8 +129,9 @@ def _show_coverage(request: Request, explain: str | None, as_json: bool) -> None
         raise click.UsageError("--coverage shows operators and --explain a quantity: give one of them")
     from calc.derive.to_json import ledger_document
     from reports.jobs import job
-    from reports.page import coverage
-    from reports.writers import terminal
+    from reports.page.coverage import coverage
+    from reports.views import coverage as view
+    from reports.writers.terminal import Terminal
 
     with talk() as say:
         found = job.covered(request, say)
@@ -130,7 +139,7 @@ def _show_coverage(request: Request, explain: str | None, as_json: bool) -> None
         because = str(found.refusal or "")
         click.echo(job.json_text(ledger_document(found.model, request.options.to_json(), found.sizes, found.ledger, because)), nl=False)
     else:
-        terminal.show_coverage(found.model, coverage.coverage(found.ledger), terminal.console())
+        view.show(found.model, coverage(found.ledger), Terminal())
     if found.refusal is not None:
         sys.stdout.flush()
         raise found.refusal

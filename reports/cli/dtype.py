@@ -31,6 +31,6 @@ def dtype(name: str, number: str | None, bits: str | None, as_json: bool) -> Non
         click.echo(job.json_text(document(layout, found)), nl=False)
         return
     from reports.views import formats
-    from reports.writers import terminal
+    from reports.writers.terminal import Terminal
 
-    formats.show(layout, found, terminal.console())
+    formats.show(layout, found, Terminal())

@@ -40,7 +40,7 @@ def einsum(pattern: str, sizes: Sequence[str], reduction: str, dtype: str, check
         click.echo(job.json_text(document(found, dtype, verdicts)), nl=False)
     else:
         from reports.views import einsum as view
-        from reports.writers import terminal
+        from reports.writers.terminal import Terminal
 
-        view.show(found, dtype, verdicts, terminal.console())
+        view.show(found, dtype, verdicts, Terminal())
     return 1 if any(v.verdict == FAILED_VERDICT for v in verdicts or ()) else 0

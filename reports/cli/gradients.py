@@ -38,7 +38,7 @@ def gradients(
     from calc.options import made
     from reports.jobs import job
     from reports.views import gradients as view
-    from reports.writers import terminal
+    from reports.writers.terminal import Terminal
 
     if as_json:
         refuse_idle("beside --json, which has both notations and every step", "notation", "steps")
@@ -54,5 +54,5 @@ def gradients(
     if as_json:
         click.echo(job.json_text(view.document(found, parameter, compared)), nl=False)
     else:
-        view.show(found, notation == "matrix", parameter, compared, terminal.console(), steps)
+        view.show(found, notation == "matrix", parameter, compared, Terminal(), steps)
     return 1 if compared is not None and not compared.ok else 0

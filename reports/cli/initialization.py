@@ -40,7 +40,7 @@ def initialisation(model: str, sizes: Sequence[str], draws: int | None, as_json:
         click.echo(job.json_text(body), nl=False)
     else:
         from reports.views import initialization as page
-        from reports.writers import terminal
+        from reports.writers.terminal import Terminal
 
-        page.show(found, lines, terminal.console())
+        page.show(found, lines, Terminal())
     return int(any(line.verdict == FAILED for line in lines))

@@ -25,9 +25,8 @@ def list_(what: str, words: Sequence[str], file: str | None, as_json: bool) -> N
     if what not in LISTS:
         raise click.UsageError(f"nothing to list under {what!r}: there are {', '.join(LISTS)}")
     from reports.jobs import job
-    from reports.page import rule_table
     from reports.views import hardware, listing
-    from reports.writers import terminal
+    from reports.writers.terminal import Terminal
 
     if file is not None and what != "hardware":
         raise click.UsageError("--hardware goes with: napkin list hardware")
@@ -35,13 +34,6 @@ def list_(what: str, words: Sequence[str], file: str | None, as_json: bool) -> N
         written = hardware.document(words, file) if what == "hardware" else listing.document(what, words)
         click.echo(job.json_text(written), nl=False)
         return
-    out = terminal.console()
-    match what:
-        case "rules":
-            found = terminal.show_rules(rule_table.table(words), out)
-        case "hardware":
-            found = hardware.show(words, out, file)
-        case _:
-            found = terminal.show_rows(listing.rows(what, words), out)
-    if not found:
+    count = hardware.show(words, Terminal(), file) if what == "hardware" else listing.show(what, words, Terminal())
+    if not count:
         raise BadInputError(f"no entry of {what} holds {' and '.join(repr(word[:40]) for word in words)}: napkin list {what} shows all")

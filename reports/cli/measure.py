@@ -50,7 +50,7 @@ def measure(context: click.Context, /, device: str | None, output: str | None, a
     from calc.performance.measuring import KIND, document
     from reports.jobs import job
     from reports.views import measuring
-    from reports.writers import terminal
+    from reports.writers.terminal import Terminal
 
     device, absent = device_here(device)
     asked = _asked(device, **{name: words.pop(name) for name in _OF_MEASURING})
@@ -61,7 +61,7 @@ def measure(context: click.Context, /, device: str | None, output: str | None, a
         return unmeasured(KIND, absent, as_json, strict)
     with talk() as say:
         found = job.measure(request, replace(asked, progress=say), command_line())
-    hand_over(document(found), output, as_json, lambda: measuring.show(found, terminal.console()))
+    hand_over(document(found), output, as_json, lambda: measuring.show(found, Terminal()))
     return HELD
 
 

@@ -29,9 +29,10 @@ def inference(model: str, sizes: Sequence[str], no_cache: bool, as_json: bool, *
     if as_json:
         click.echo(job.json_text(document(found)), nl=False)
         return
-    from reports.writers import terminal
+    from reports.views import inference as view
+    from reports.writers.terminal import Terminal
 
-    terminal.show_inference(found, terminal.console())
+    view.show(found, Terminal())
 
 
 @click.command()
@@ -46,7 +47,7 @@ def checkpointing(memory: str | None, as_json: bool, **words: Any) -> None:
     from calc.units import bytes_in
     from reports.jobs import job
     from reports.views import recomputing
-    from reports.writers import terminal
+    from reports.writers.terminal import Terminal
 
     limit = None if memory is None else bytes_in(memory)
     with talk() as say:
@@ -54,7 +55,7 @@ def checkpointing(memory: str | None, as_json: bool, **words: Any) -> None:
     if as_json:
         click.echo(job.json_text(document(found)), nl=False)
     else:
-        recomputing.show(found, terminal.console())
+        recomputing.show(found, Terminal())
 
 
 option_of(checkpointing, "checkpointing").hidden = True  # refused, in words that name it
@@ -80,7 +81,8 @@ def checkpoint(save_seconds: float | None, failure_hours: float | None, as_json:
     if as_json:
         click.echo(job.json_text(document(found)), nl=False)
     else:
-        from reports.writers import terminal
+        from reports.views import saving as view
+        from reports.writers.terminal import Terminal
 
-        terminal.show_saving(found, terminal.console())
+        view.show(found, Terminal())
     return HELD if found.ok else FAILED

@@ -44,9 +44,9 @@ def optimizer(name: str, values: Sequence[str], implementation: str, checked: bo
         click.echo(job.json_text(document(name, cost, verdict)), nl=False)
     else:
         from reports.views import optimizers
-        from reports.writers import terminal
+        from reports.writers.terminal import Terminal
 
-        optimizers.show(name, cost, verdict, terminal.console())
+        optimizers.show(name, cost, verdict, Terminal())
     return 0 if verdict is None or verdict.ok else 1
 
 

@@ -22,7 +22,7 @@ def predict(file: str | None, as_json: bool, **words: Any) -> None:
     from calc.hardware.calibration import read
     from reports.jobs import job, roofline
     from reports.views import prediction
-    from reports.writers import terminal
+    from reports.writers.terminal import Terminal
 
     request = request_of(**words)
     known = None if file is None else read(Path(file))
@@ -36,4 +36,4 @@ def predict(file: str | None, as_json: bool, **words: Any) -> None:
     if as_json:
         click.echo(job.json_text(prediction.document(found)), nl=False)
     else:
-        prediction.show(found, terminal.console())
+        prediction.show(found, Terminal())

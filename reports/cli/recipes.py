@@ -24,14 +24,14 @@ def bytes_per_parameter(context: click.Context, /, devices: int | None, as_json:
     from calc.memory.recipes import document
     from reports.jobs import job
     from reports.views import recipes
-    from reports.writers import terminal
+    from reports.writers.terminal import Terminal
 
     with talk() as say:
         found = recipes.compare(request_of(**words), asked, devices, say)
     if as_json:
         click.echo(job.json_text(document(found)), nl=False)
     else:
-        recipes.show(found, terminal.console())
+        recipes.show(found, Terminal())
 
 
 _PRECISION = option_of(bytes_per_parameter, "precision")

@@ -43,6 +43,6 @@ def roofline(
     if as_json:
         click.echo(job.json_text(roofline_view.document(found)), nl=False)
         return
-    from reports.writers import terminal
+    from reports.writers.terminal import Terminal
 
-    roofline_view.show(found, top, terminal.console())
+    roofline_view.show(found, top, Terminal())

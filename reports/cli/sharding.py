@@ -39,9 +39,9 @@ def shard(words: Sequence[str], as_json: bool) -> None:
         click.echo(json_text(of_account(found)), nl=False)
         return
     from reports.views import sharding
-    from reports.writers import terminal
+    from reports.writers.terminal import Terminal
 
-    sharding.show(found, terminal.console())
+    sharding.show(found, Terminal())
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -69,9 +69,9 @@ def layout(words: Sequence[str], as_json: bool) -> None:
         click.echo(json_text(of_search(found)), nl=False)
         return
     from reports.views import sharding
-    from reports.writers import terminal
+    from reports.writers.terminal import Terminal
 
-    sharding.show_search(found, terminal.console())
+    sharding.show_search(found, Terminal())
 
 
 def _read(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:

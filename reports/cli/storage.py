@@ -56,9 +56,9 @@ def _of_model(model: str, sizes: Sequence[str], attention: str, checked: bool, a
         click.echo(job.json_text(forward(found, verdict)), nl=False)
     else:
         from reports.views import strides as view
-        from reports.writers import terminal
+        from reports.writers.terminal import Terminal
 
-        view.show_forward(found, verdict, terminal.console())
+        view.show_forward(found, verdict, Terminal())
     return int(verdict is not None and verdict.verdict == FAILED)
 
 
@@ -88,9 +88,9 @@ def _of_tensor(checked: bool, as_json: bool, shape: str | None, expression: str 
         click.echo(job.json_text({**body, "place": None if place is None or last is None else last.layout.place(place)}), nl=False)
     else:
         from reports.views import strides as view
-        from reports.writers import terminal
+        from reports.writers.terminal import Terminal
 
-        out = terminal.console()
+        out = Terminal()
         view.show_chains(x, done, verdicts, out)
         if place is not None and last is not None:
             view.show_place(last, place, out)

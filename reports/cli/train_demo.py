@@ -47,7 +47,7 @@ def train_demo(
     from reports.jobs import job
     from reports.jobs.request import sizes_from
     from reports.views import training_run
-    from reports.writers import terminal
+    from reports.writers.terminal import Terminal
 
     if output is None:
         refuse_idle("without -o, where checkpoints are kept", "save_every")
@@ -64,5 +64,5 @@ def train_demo(
     if as_json:
         click.echo(job.json_text(found.to_json()), nl=False)
     else:
-        training_run.show(found, terminal.console())
+        training_run.show(found, Terminal())
     return HELD if found.agrees else FAILED

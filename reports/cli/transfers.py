@@ -36,7 +36,7 @@ def transfers(
     from calc.performance.transfers import KIND, document, measured, require_sizes
     from reports.jobs import job
     from reports.views import transfers as shown
-    from reports.writers import terminal
+    from reports.writers.terminal import Terminal
 
     here, absent = device_here(device)
     default = 2**26 if here == "cpu" else 2**28
@@ -48,5 +48,5 @@ def transfers(
     with talk() as say:
         found = measured(nbytes, batch, length, here, Repeat(2, repeat, seconds, max(repeat, 1000)), because, say)
     made = document(replace(found, command=command_line()))
-    hand_over(made, output, as_json, lambda: shown.show(found, batch, length, terminal.console()))
+    hand_over(made, output, as_json, lambda: shown.show(found, batch, length, Terminal()))
     return HELD

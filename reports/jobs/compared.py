@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from calc.derive.compare import Contrast, contrast, document
 from calc.errors import BadInputError
 from reports.jobs import job
+from reports.jobs.report import carried
 from reports.jobs.request import Request, asked, pairs
 from reports.page.build import today
 from reports.page.comparison import build
@@ -90,5 +91,5 @@ def texts(found: Contrast, inputs: Inputs) -> dict[str, str]:
     return {
         "compare.md": markdown.write(page, LOOK),
         "compare.html": html.write(page, LOOK),
-        "compare.json": job.json_text({**document(found), **job.carried(inputs)}),
+        "compare.json": job.json_text({**document(found), **carried(inputs)}),
     }

@@ -17,6 +17,7 @@ from calc.symbolic import tree as display
 from calc.symbolic.tree import Display, Name, Number, Product, Sum
 from calc.symbolic.worked import Reckoning
 from reports.jobs import job
+from reports.jobs.report import carried
 from reports.lecture.audit import Audit, AuditedClaim, audit, to_json
 from reports.lecture.lab import Lab
 from reports.lecture.sources import YEAR, notes
@@ -115,7 +116,7 @@ def make(progress: Callable[[str], None], stamp: Inputs | None = None) -> tuple[
     return outcome, {
         "lecture.md": markdown.write(page, LOOK),
         "lecture.html": html.write(page, LOOK),
-        "lecture.json": job.json_text({**document(outcome), "provenance": dict(page.provenance), **job.carried(inputs)}),
+        "lecture.json": job.json_text({**document(outcome), "provenance": dict(page.provenance), **carried(inputs)}),
     }
 
 

@@ -163,14 +163,15 @@ def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, pro
     if inputs.kind != "report":
         raise BadInputError(f"{inputs.kind[:40]!r} is no kind of report that is known here")
     from calc.options import made
-    from reports.jobs import job
+    from reports.jobs.report import make
+    from reports.jobs.request import Request
     from reports.writers.render import look_of
 
     if inputs.device not in ("cpu", "cuda"):
         raise BadInputError(f"unknown device {inputs.device[:40]!r}")
-    request = job.Request(word, inputs.sizes, made(**inputs.options), written=inputs.model)
+    request = Request(word, inputs.sizes, made(**inputs.options), written=inputs.model)
     look = look_of(inputs.template, str(templates or ""))
-    report = job.make(request, inputs.device, progress, inputs, look, inputs.gpu, formats)
+    report = make(request, inputs.device, progress, inputs, look, inputs.gpu, formats)
     return report.texts, report.environment
 
 

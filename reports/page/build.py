@@ -6,6 +6,7 @@ import datetime
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from calc.derive.live_bytes import Timeline
@@ -22,14 +23,25 @@ from calc.symbolic import tree as display
 from calc.symbolic.tree import Display
 from reports.figures.drawn import UNDRAWN, UNNAMED, figures
 from reports.figures.shapes import Figure
+from reports.page import checks as check_rows
 from reports.page import rules
-from reports.page.chapters import chapter, place, sizes_with_quotients, trees
+from reports.page.chapters import chapter, reported, sizes_with_quotients, trees
 from reports.page.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions, has_attention
 from reports.page.coverage import coverage
 from reports.page.inputs import Inputs
 from reports.page.memory import memory
-from reports.page.model import AnswerRow, AssumptionRow, Chapter, CheckRow, CheckTally, Command, Page, SymbolRow, Tile, TypesetFormula
-from reports.page.parts import ANSWERS, BADGES, UNCHECKED, badge, chapter_anchor, formula, or_unknown, sentence, sizes_text
+from reports.page.model import (
+    AnswerRow,
+    AssumptionRow,
+    Chapter,
+    Command,
+    Latex,
+    Page,
+    SymbolRow,
+    Tile,
+    TypesetFormula,
+)
+from reports.page.parts import ANSWERS, UNCHECKED, badge, chapter_anchor, formula, or_unknown, sentence, sizes_text
 from reports.page.peak_candidates import PeakCandidates, letters
 from reports.page.records import recorded
 from reports.page.sensitivity import crossover, dominant, doubled, doublings, inapplicable, thumbs
@@ -78,7 +90,7 @@ def build(
     recorded of real runs of the step. ``device`` is what the peak is held against, ``roof`` the figure of the step under its rates.
     """
     mode = derivation.options.get("mode", TRAIN)
-    names = sorted((name for name in derivation if not absent(name, derivation.options)), key=place)
+    names = reported(derivation)
     verdicts = {v.quantity: v for v in checks.verdicts} if checks is not None else {}
     moves = derivation.takeovers if sensitivity else ()
     shown = [*trees(derivation, comparisons), *(display.Name(t.dim) for t in moves)]
@@ -88,7 +100,7 @@ def build(
     assumed = [a for a in derivation.assumptions if a not in exchanged]
     attention = has_attention(row.operator for row in derivation.ledger.rows)
     counting = conventions(mode, bool(decided), derivation.options.get("implementation", "loop"), attention)
-    notes = list(dict.fromkeys(_check_note(v) for v in verdicts.values()))
+    notes = check_rows.notes([*verdicts.values()])
     twice = doubled(derivation) if sensitivity else {}
     drafts = (chapter(i, derivation[name], derivation, verdicts, sizes, anchors, moments) for i, name in enumerate(names, 1))
     chapters = with_references(drafts)
@@ -101,7 +113,7 @@ def build(
         sizes=sizes_text(derivation.sizes),
         date=inputs.noted if inputs is not None else today(),
         tiles=tuple(_tile(name, question, derivation, verdicts, _other_sizes(derivation, checks)) for name, question in ANSWERS),
-        tally=_tally(checks, unchecked),
+        tally=check_rows.tally(checks, unchecked),
         exchanged=checks.exchanged if checks is not None else tuple(headlines(derivation.assumptions)),
         answers=tuple(_answer(c) for c in chapters),
         assumptions=tuple(_assumption(s, decided) for s in stated((*declared(derivation.dims, assumed), *assumed))),
@@ -117,7 +129,7 @@ def build(
         crossover=crossover(derivation),
         rules_of_thumb=tuple(thumbs(comparisons, derivation, sizes, anchors)),
         inapplicable_rules=tuple(inapplicable(comparisons)),
-        checks=tuple(_check(v, notes) for v in verdicts.values()),
+        checks=tuple(check_rows.row(v, notes) for v in verdicts.values()),
         check_notes=tuple(notes),
         certificates=tuple(sizes_text(c.sizes) + f": {numbers.integer(c.quantities)} quantities equal" for c in derivation.certificates),
         recorded=recorded(derivation, evidence),
@@ -167,20 +179,6 @@ def _tile(name: str, question: str, derivation: Derivation, verdicts: Mapping[st
     return Tile(question, numbers.amount(quantity.value, quantity.unit), "", verdict, chapter_anchor(name))
 
 
-def _tally(checks: Any, unchecked: str) -> CheckTally:
-    if checks is None:
-        return CheckTally(False, unchecked, (), "open", "")
-    count = {kind: sum(v.verdict == kind for v in checks.verdicts) for kind in BADGES}
-    # Only what was measured counts as passed; what was proved without a measurement stands beside it.
-    counts = (
-        (numbers.integer(count["exact"] + count["within"]), "passed"),
-        (numbers.integer(count["proved"]), "proved, not measured"),
-        (numbers.integer(count["failed"]), "failed"),
-        (numbers.integer(count["not measured"]), "not measured"),
-    )
-    return CheckTally(True, checks.because, counts, "bad" if count["failed"] else "good", sizes_text(checks.sizes))
-
-
 def _answer(chapter: Chapter) -> AnswerRow:
     formula = chapter.here or chapter.formula
     note = "; ".join(words for words in (chapter.note, f"where {chapter.where}" if chapter.where else "") if words)
@@ -192,12 +190,12 @@ def _assumption(stated: Stated, decided: Collection[str]) -> AssumptionRow:
     assumption = stated.assumptions[0]
     if len(stated.assumptions) > 1:
         return AssumptionRow(None, stated.words, stated.because, OTHERWISE)
-    written = latex.relation(assumption.expr)
-    formula = TypesetFormula((written,), (in_words(assumption.expr),), latex.width(written) > latex.WIDE) if written else None
+    words, written = in_words(assumption.expr), latex.relation(assumption.expr)
+    formula = None if not written else TypesetFormula((words,), partial(Latex, (written,), latex.width(written) > latex.WIDE))
     effect = REFUSED if any(sign in assumption.expr for sign in ("Mod(", "%", "<=")) else OTHERWISE
     if any(assumption.expr.startswith(f"Eq({name}, ") for name in decided):
         effect = GIVEN
-    return AssumptionRow(formula, "" if formula else in_words(assumption.expr), assumption.because, effect)
+    return AssumptionRow(formula, "" if formula else words, assumption.because, effect)
 
 
 def _symbols(derivation: Derivation, given: Mapping[str, int], sizes: Mapping[str, int], shown: Iterable[Display]) -> tuple[SymbolRow, ...]:
@@ -210,7 +208,8 @@ def _symbols(derivation: Derivation, given: Mapping[str, int], sizes: Mapping[st
         meaning = f"live bytes at the largest candidate moment of {name}; those at the next are {letter}₂, and so on"
         rows.append(SymbolRow(formula(display.Name(f"{letter}_1")), meaning, "byte", "in its step", "derived"))
     if any(expressions.has_layers(tree) for tree in shown):
-        rows.append(SymbolRow(TypesetFormula((r"\ell",), ("ℓ",)), "which layer a sum has come to", "count", "1, 2, …", "index of a sum"))
+        index = TypesetFormula(("ℓ",), lambda: Latex((r"\ell",)))
+        rows.append(SymbolRow(index, "which layer a sum has come to", "count", "1, 2, …", "index of a sum"))
     return tuple(rows)
 
 
@@ -228,27 +227,6 @@ def _undeclared(name: str, sizes: Mapping[str, int]) -> SymbolRow:
     value = sizes.get(name)
     whole, _, part = name.partition("_per_")
     return SymbolRow(formula(display.Name(name)), f"{whole} divided by {part}", "count", or_unknown(value), "named while tracing")
-
-
-def _check_note(verdict: Any) -> str:
-    """How it was measured, and what there is to say about it. Many verdicts share one note."""
-    because = verdict.because
-    if not verdict.instrument and because.startswith("no instrument"):
-        return str(because)
-    return f"{verdict.instrument or 'no instrument'}; {because}" if because else str(verdict.instrument or "no instrument")
-
-
-def _check(verdict: Any, notes: Sequence[str]) -> CheckRow:
-    both = verdict.derived is not None and verdict.measured is not None
-    return CheckRow(
-        quantity=verdict.quantity,
-        derived=or_unknown(verdict.derived),
-        measured="not measured" if verdict.measured is None else numbers.integer(verdict.measured),
-        difference=numbers.signed(verdict.derived - verdict.measured) if both else "unknown",
-        tolerance=str(verdict.tolerance) if verdict.measured is not None else "–",
-        badge=BADGES[verdict.verdict],
-        note=str(notes.index(_check_note(verdict)) + 1),
-    )
 
 
 def _not_covered(derivation: Derivation, verdicts: Mapping[str, Any]) -> Iterator[str]:

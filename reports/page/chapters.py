@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from calc.derive.quantities import absent
 from calc.derive.result import Candidate, Derivation, Quantity, Step
 from calc.derive.rules_of_thumb import Comparison
 from calc.symbolic import branches
@@ -59,12 +61,7 @@ def chapter(
     anchors: Anchors,
     all_moments: PeakCandidates,
 ) -> Chapter:
-    steps = [s for s in derivation.steps if s.quantity == quantity.name]
-    moments = all_moments.of(steps)
-    steps = _largest_first(steps, moments)
-    views = tuple(
-        step_view(f"{number}.{i}", s, quantity.unit, sizes, moments, anchors, last=s is steps[-1]) for i, s in enumerate(steps, 1)
-    )
+    steps, views, moments = _steps(number, quantity, derivation, sizes, anchors, all_moments)
     value = None if quantity.value is None else numbers.amount(quantity.value, quantity.unit)
     reasons = {t.because for t in quantity.terms}
     what = reasons.pop() if len(reasons) == 1 else ""
@@ -99,6 +96,60 @@ def chapter(
             "candidates": f"{several(len(quantity.candidates), 'moment')} at which memory can peak",
         },
     )
+
+
+def _steps(
+    number: int, quantity: Quantity, derivation: Derivation, sizes: Mapping[str, int], anchors: Anchors, all_moments: PeakCandidates
+) -> tuple[list[Step], tuple[StepView, ...], Mapping[Display, PeakCandidate]]:
+    """The steps of a quantity in the order of the report, how each is shown, and the candidates for the peak that they name."""
+    steps = steps_of(derivation, quantity.name)
+    moments = all_moments.of(steps)
+    steps = _largest_first(steps, moments)
+    views = (step_view(f"{number}.{i}", s, quantity.unit, sizes, moments, anchors, last=s is steps[-1]) for i, s in enumerate(steps, 1))
+    return steps, tuple(views), moments
+
+
+def steps_of(derivation: Derivation, name: str) -> list[Step]:
+    """The steps that derive a quantity."""
+    return [step for step in derivation.steps if step.quantity == name]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The steps of one quantity with the closed form that they lead to. Of a maximum, ``here`` is the candidate that is largest at the
+    derivation's sizes, and ``note`` says which that is."""
+
+    steps: tuple[StepView, ...]
+    formula: TypesetFormula | None
+    here: TypesetFormula | None
+    note: str
+
+
+def explanation(derivation: Derivation, name: str) -> Explanation:
+    """What a report says of one quantity, numbered and named as in the whole report."""
+    names = reported(derivation)
+    moments = PeakCandidates()
+    for earlier in names[: names.index(name)]:
+        moments.of(steps_of(derivation, earlier))
+    quantity = derivation[name]
+    sizes = sizes_with_quotients(derivation, (side for step in steps_of(derivation, name) for side in (step.before, step.after)))
+    number = names.index(name) + 1
+    steps, views, named_ = _steps(number, quantity, derivation, sizes, Anchors(), moments)
+    closed_form = _closed_form(quantity, steps, named_, sizes)
+    return Explanation(merged(number, views), closed_form, _largest(quantity, sizes), _largest_note(quantity))
+
+
+def reported(derivation: Derivation) -> list[str]:
+    """The quantities of a report, in its order."""
+    return sorted((name for name in derivation if not absent(name, derivation.options)), key=place)
+
+
+def answer(derivation: Derivation, name: str) -> tuple[TypesetFormula | None, str]:
+    """The closed form of a quantity as the table of answers has it, of a maximum that of the largest candidate; and a note on it."""
+    quantity, sizes = derivation[name], derivation.sizes
+    formula = _largest(quantity, sizes) or _closed_form(quantity, steps_of(derivation, name), {}, sizes)
+    where = _where(quantity, sizes)
+    return formula, "; ".join(filter(None, (_largest_note(quantity), f"where {where}" if where else "")))
 
 
 def _compared(quantity: Quantity, verdicts: Mapping[str, Any]) -> str:

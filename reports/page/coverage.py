@@ -17,7 +17,7 @@ _WORDS = {COUNTED: "counted by a rule", FREE: "declared free, with a reason", RE
 def coverage(ledger: Ledger) -> CoverageSection:
     """The coverage section of a step's operators."""
     return CoverageSection(
-        summary=_summary(ledger),
+        summary=summary(ledger),
         kinds=tuple(_kind(kind, ledger) for kind in KINDS),
         rows=tuple(_row(row, ledger) for row in ledger.rows),
         title=several(len(ledger.rows), "operator") + ", each with its calls and FLOPs",
@@ -25,7 +25,8 @@ def coverage(ledger: Ledger) -> CoverageSection:
     )
 
 
-def _summary(ledger: Ledger) -> str:
+def summary(ledger: Ledger) -> str:
+    """How many operators and calls are counted, free and refused, in a sentence without a full stop."""
     names = {kind: len({row.operator for row in ledger.of(kind)}) for kind in KINDS}
     left = f"{several(names[REFUSED], 'operator')}, {several(ledger.calls_of(REFUSED), 'call')}"
     left += f" ({_share(ledger.share_of_calls(*ledger.of(REFUSED)))} of all)" if names[REFUSED] else ", 0 FLOP"

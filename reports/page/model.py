@@ -5,25 +5,49 @@ Text fields are plain and untrusted; each writer escapes them for its own format
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 from reports.figures.shapes import Drawing, Figures
 from reports.typeset.numbers import Amount
 
 
-@dataclass(frozen=True, slots=True)
-class TypesetFormula:
-    """A formula in LaTeX pieces (see ``reports.typeset.latex``) and as plain text. ``wide`` ones may need to scroll.
-
-    With ``rows``, the terms stand one under another, each in its pieces with a label beside it.
-    ``plain`` has one text for each term.
-    """
+class Latex(NamedTuple):
+    """A formula in LaTeX pieces (see ``reports.typeset.latex``). A ``wide`` one may need to scroll. With ``rows``, the terms are written
+    one under another, each in its pieces with a label beside it."""
 
     pieces: tuple[str, ...]
-    plain: tuple[str, ...]
     wide: bool = False
     rows: tuple[tuple[tuple[str, ...], str], ...] = ()
+
+
+@dataclass(frozen=True)
+class TypesetFormula:
+    """A formula as plain text, one for each term, and in LaTeX, which is written when a writer first asks for it: a terminal never does.
+
+    With ``braces``, its labels may be written under braces, else beside their terms."""
+
+    plain: tuple[str, ...]
+    write: Callable[[], Latex] = field(compare=False, repr=False)
+    braces: bool = True
+
+    @cached_property
+    def _latex(self) -> Latex:
+        return self.write()
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        return self._latex.pieces
+
+    @property
+    def wide(self) -> bool:
+        return self._latex.wide
+
+    @property
+    def rows(self) -> tuple[tuple[tuple[str, ...], str], ...]:
+        return self._latex.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +125,9 @@ class SymbolRow:
 class StepView:
     """A step of a derivation.
 
-    ``alike``: titles of further steps that differ from it in their module path only; ``more`` says how many. ``short``: it fits on a
-    line. ``same``: its two sides are written alike. ``same_reason``: its reason is that of the step before it. ``same_as``: the equal
-    step of an earlier chapter. ``tabled``: its formula is in the table of peak candidates.
+    ``alike``: titles of further steps that differ from it in their module path only; ``more`` says how many. ``same``: its two sides are
+    written alike. ``same_reason``: its reason is that of the step before it. ``same_as``: the equal step of an earlier chapter.
+    ``tabled``: its formula is in the table of peak candidates.
     """
 
     number: str
@@ -118,13 +142,17 @@ class StepView:
     value: Amount
     checked: str
     last: bool
-    short: bool = False
     same: bool = False
     same_reason: bool = False
     same_as: PageLink | None = None
     tabled: bool = False
     alike: tuple[str, ...] = ()
     more: str = ""
+
+    @property
+    def short(self) -> bool:
+        """Whether it fits a line."""
+        return not self.last and len(self.before.pieces) == len(self.after.pieces) == 1
 
 
 @dataclass(frozen=True, slots=True)

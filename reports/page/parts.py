@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from calc.symbolic import branches
 from calc.symbolic.tree import Display
-from reports.page.model import Badge, TermRow, TypesetFormula
-from reports.typeset import expressions, latex, numbers, plain
+from reports.page.model import Badge, Latex, TermRow, TypesetFormula
+from reports.typeset import expressions, numbers, plain
 from reports.typeset.escape import slug
 from reports.typeset.wording import ANSWERS as ANSWERS
 from reports.typeset.wording import sentence as sentence
@@ -36,9 +37,15 @@ def badge(name: str, verdicts: Mapping[str, Any]) -> Badge:
 
 def formula(tree: Display, *, braces: bool = True) -> TypesetFormula:
     """A tree in the forms that the writers need. Without ``braces``, its labels stand beside its terms and not under them."""
+    return TypesetFormula(plain.terms(tree), partial(_latex, tree, braces), braces)
+
+
+def _latex(tree: Display, braces: bool) -> Latex:
+    from reports.typeset import latex  # what only prints text does without it
+
     rows = latex.labelled_rows(tree, braces=braces)
     pieces = tuple(piece for row, _ in rows for piece in row) if rows else latex.pieces(tree)
-    return TypesetFormula(pieces, plain.terms(tree), any(latex.width(p) > latex.WIDE for p in pieces), rows)
+    return Latex(pieces, any(latex.width(p) > latex.WIDE for p in pieces), rows)
 
 
 def term_row(site: str, expr: str, value: int, whole: int | None, because: str, sizes: Mapping[str, int]) -> TermRow:

@@ -51,21 +51,19 @@ def step_view(
     numbers_in = _numbers_in(after, {**sizes, **_values(moments)})
     _require_equal(step, numbers_in)
     before = _without_repeated_operators(_without_prefix(before, place_of(step).partition(", ")[0]))
-    left, right = formula(before, braces=moment is None), formula(after)
     return StepView(
         number=number,
         anchor=anchors(step.id),
         title=step.title if moment is None else f"{subscripted(moment.name.name)}: {step.title}",
         rule=PageLink(step.rule, target=rule_anchor(step.rule)),
         badge=_STEP_BADGES.get(step.check.kind, Badge("○", step.check.kind, "open")),
-        before=left,
-        after=right,
+        before=formula(before, braces=moment is None),
+        after=formula(after),
         because=sentence(step.because if moment is None or moment.base is None else BECAUSE),
         substituted=formula(numbers_in),
         value=numbers.amount(step.value, unit),
         checked=_how_checked(step),
         last=last,
-        short=not last and len(left.pieces) == len(right.pieces) == 1,
         tabled=moment is not None and moment.base is not None,
         same=display.bare(before) == after,
     )

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from calc.errors import NapkinError
 from calc.symbolic.tree import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum, bare
 from reports.typeset.escape import hidden
+from reports.typeset.plain import numbered
 
 LABEL_LENGTH = 104  # the longest label of our own, a tensor kept for a fused attention, is not cut
 WIDE = 26  # characters of one piece beyond which it does not fit a phone's screen
-NAMED = 4  # names of moments that are written out
 BRACED_TERMS, BRACED_LABEL = 4, 14  # what braces with labels under them can carry
 
 _RELATIONS = {"Eq": "=", "Ne": r"\ne", "Le": r"\le", "Ge": r"\ge", "Lt": r"\lt", "Gt": r"\gt"}
@@ -109,11 +109,6 @@ def _maximum(items: tuple[Display, ...]) -> Iterator[str]:
         inner[0] = rf"\max({inner[0]}" if i == 0 else inner[0]
         inner[-1] += ")" if i == len(items) - 1 else ","
         yield from inner
-
-
-def numbered(items: tuple[Display, ...]) -> bool:
-    """Whether ``items`` are more names like M_1 than a reader wants to see one by one."""
-    return len(items) > NAMED and all(isinstance(i, Name) and re.fullmatch(r"[A-Z]_\d+", i.name) for i in items)
 
 
 def latex(tree: Display) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from calc.symbolic.tree import (
     Display,
     Fraction,
@@ -17,8 +19,8 @@ from calc.symbolic.tree import (
     bare,
     is_operator,
 )
-from reports.typeset.latex import numbered
 
+_NAMED = 4  # names of peak candidates that are written out
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -87,3 +89,8 @@ def _factor(tree: Display, labels: bool, *, tight: bool = False) -> str:
     apart = isinstance(inner, Sum | Negative | Fraction | OverLayers) or operator or (product and not tight)
     written = plain(tree, labels=labels)
     return f"({written})" if apart else written
+
+
+def numbered(items: tuple[Display, ...]) -> bool:
+    """Whether ``items`` are more names like M_1 than a reader wants to see one by one."""
+    return len(items) > _NAMED and all(isinstance(i, Name) and re.fullmatch(r"[A-Z]_\d+", i.name) for i in items)

@@ -1,7 +1,4 @@
-"""An answer for a terminal: the answer first, then its steps with letters, numbers and reasons, what was put in, and notes.
-
-Plain text without rich, whose import would take longer than answering.
-"""
+"""``napkin ask`` on a terminal: the answer first, then its steps with letters, numbers and reasons, the inputs, and notes."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from calc.capacity.questions import Answer
-from calc.capacity.questions.answer import Bound, FurtherResult
+from calc.capacity.questions.answer import Bound
 from calc.symbolic.worked import WorkedStep
-from reports.typeset.escape import visible
+from reports.writers.terminal import Terminal
 
 _DIGITS = 5
 _SCALED = {"FLOP/s": "FLOP/s", "bytes": "B", "bytes/s": "B/s"}
@@ -20,35 +17,31 @@ _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _POWERS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
-def text(answer: Answer) -> str:
-    """All of it, a line after another."""
-    return "".join(f"{visible(line)}\n" if line else "\n" for line in _lines(answer))
-
-
-def _lines(answer: Answer) -> Iterator[str]:
-    yield f"{quantity(answer.value, answer.unit)}: {answer.meaning} ({answer.question}: {answer.summary})"
-    for row in answer.also:
-        yield f"{quantity(row.value, row.unit)}: {row.what}"
-    if answer.bound is not None and _told_apart(answer.bound):
-        yield _bound(answer.bound, answer)
+def show(answer: Answer, out: Terminal) -> None:
+    """The answer, its steps, and what was put in."""
+    out.line(f"{quantity(answer.value, answer.unit)}: {answer.meaning} ({answer.question}: {answer.summary})")
+    out.lines(*(f"{quantity(row.value, row.unit)}: {row.what}" for row in answer.also))
+    if answer.bound is not None and _differs_as_shown(answer.bound):
+        out.line(_bound(answer.bound, answer))
     if answer.thumb is not None:
-        off = float(answer.thumb.off(answer.value))
-        yield f"by the rule of thumb {answer.thumb.rule}: {quantity(answer.thumb.value, answer.unit)}, {off:+.2%} off"
-    for flag in answer.flags:
-        yield f"flag: {flag}"
-    yield ""
-    yield from _steps(answer)
-    yield from _table(answer.rows)
-    yield "given"
+        error = float(answer.thumb.off(answer.value))
+        out.line(f"by the rule of thumb {answer.thumb.rule}: {quantity(answer.thumb.value, answer.unit)}, {error:+.2%} off")
+    out.lines(*(f"flag: {flag}" for flag in answer.flags))
+    out.line()
+    out.lines(*_steps(answer))
+    out.line()
+    if answer.rows:
+        out.table((), [(f"  {row.what}", quantity(row.value, row.unit), row.because) for row in answer.rows])
+        out.line()
+    out.line("given")
     for put in answer.inputs:
         value = put.value if isinstance(put.value, str) else quantity(put.value, put.unit)
         name = f"{put.letter} = {value}" if put.letter else f"{put.key} {value}"
         about = put.meaning if put.meaning not in (put.unit, put.key) else ""
-        yield f"  {name}{f', {about}' if about else ''} [{put.source}]"
-    for note in answer.notes:
-        yield f"note: {note}"
+        out.line(f"  {name}{f', {about}' if about else ''} [{put.source}]", hang=4)
+    out.lines(*(f"note: {note}" for note in answer.notes))
     if answer.source:
-        yield f"source: {answer.source}"
+        out.line(f"source: {answer.source}")
 
 
 def _steps(answer: Answer) -> Iterator[str]:
@@ -58,40 +51,32 @@ def _steps(answer: Answer) -> Iterator[str]:
         yield f"     rounded {'up' if answer.value > answer.unrounded else 'down'} to {quantity(answer.value, answer.unit)}"
     more = {line.letter: line.value for line in answer.beside}
     yield from _numbered(answer.beside, {**values, answer.letter: answer.value, **more}, len(lines) + 1)
-    yield ""
 
 
 def _numbered(lines: Sequence[WorkedStep], values: Mapping[str, Fraction], first: int) -> Iterator[str]:
     """Symbols = numbers = result, and the reason below."""
     for place, line in enumerate(lines, first):
-        put = _substituted(line.expr, values)
+        substituted = _substituted(line.expr, values)
         sign = "=" if line.exact and _exactly_shown(line.value) else "≈"
-        said = put.replace(" ", "") in (pretty(line.expr).replace(" ", ""), short(line.value))
-        between = "" if said else f" = {put}"
+        repeats = substituted.replace(" ", "") in (pretty(line.expr).replace(" ", ""), short(line.value))
+        between = "" if repeats else f" = {substituted}"
         shown = line.letter if line.expr in (line.letter, str(line.value)) else f"{line.letter} = {pretty(line.expr)}"
         yield f"  {place}. {shown}{between} {sign} {quantity(line.value, line.unit)}"
         yield f"     {line.meaning}: {line.because}"
 
 
-def _told_apart(bound: Bound) -> bool:
-    """Whether one further is seen to break the limit in the digits that are shown: one parameter more of billions is not."""
+def _differs_as_shown(bound: Bound) -> bool:
+    """Whether the digits that are shown tell the value at one further from the limit: with one of billions of parameters, not."""
     return quantity(bound.there, bound.unit) != quantity(bound.limit, bound.unit)
 
 
 def _bound(bound: Bound, answer: Answer) -> str:
-    sign, other = ("≤", ">") if bound.keeps_below else ("≥", "<")
+    holds, fails = ("≤", ">") if bound.keeps_below else ("≥", "<")
     limit = quantity(bound.limit, bound.unit)
     return (
-        f"bound by {bound.key}: {quantity(bound.here, bound.unit)} {sign} {limit};"
-        f" {answer.key} = {bound.further:,} gives {quantity(bound.there, bound.unit)} {other} {limit}"
+        f"bound by {bound.key}: {quantity(bound.here, bound.unit)} {holds} {limit};"
+        f" {answer.key} = {bound.further:,} gives {quantity(bound.there, bound.unit)} {fails} {limit}"
     )
-
-
-def _table(rows: tuple[FurtherResult, ...]) -> Iterator[str]:
-    if rows:
-        wide = max(len(row.what) for row in rows)
-        yield from (f"  {row.what:{wide}}  {quantity(row.value, row.unit)}  {row.because}" for row in rows)
-        yield ""
 
 
 # -- numbers and formulas ------------------------------------------------------------------------------------------------------------
@@ -156,8 +141,8 @@ def _exactly_shown(value: Fraction) -> bool:
 
 def pretty(expr: str) -> str:
     """``6*N*D/(86400*R)`` as 6·N·D/(86400·R), and powers raised."""
-    found = re.sub(r"\*\*(\d+)", lambda m: m[1].translate(_POWERS), expr)
-    return found.replace("**", "^").replace("*", "·")
+    raised = re.sub(r"\*\*(\d+)", lambda m: m[1].translate(_POWERS), expr)
+    return raised.replace("**", "^").replace("*", "·")
 
 
 def _substituted(expr: str, values: Mapping[str, Fraction]) -> str:

@@ -2,68 +2,58 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from calc.derive.compare import Change, Contrast
 from calc.symbolic import tree
 from reports.page.parts import formula, in_cases, or_unknown
-from reports.typeset.escape import visible
 from reports.typeset.numbers import amount, signed
+from reports.writers.terminal import Terminal, bold, right
 
 _MOST = 3
 
 
-def show(found: Contrast, explain: str | None, out: Console) -> None:
+def show(contrast: Contrast, explain: str | None, out: Terminal) -> None:
     """What differs, all quantities, and of each the largest terms; with ``explain``, all terms of one."""
-    out.print(Text.assemble((visible(found.left), "bold"), " → ", (visible(found.right), "bold")))
-    for name, (one, other) in {**found.options, **{n: tuple(map(or_unknown, pair)) for n, pair in found.sizes.items()}}.items():
-        out.print(Text(visible(f"  {name}: {one} → {other}")))
-    if found.same:
-        out.print(Text(visible("  both: " + ", ".join(f"{name} = {size:,}" for name, size in found.same.items())), style="dim"))
-    for words in in_cases(found):
-        out.print(Text(visible(f"  {words}"), style="dim"))
-    out.print()
+    out.line(bold(contrast.left), " → ", bold(contrast.right))
+    sizes = {name: tuple(map(or_unknown, pair)) for name, pair in contrast.sizes.items()}
+    for name, (one, two) in {**contrast.options, **sizes}.items():
+        out.line(f"  {name}: {one} → {two}")
+    if contrast.same:
+        out.line("  both: " + ", ".join(f"{name} = {size:,}" for name, size in contrast.same.items()), style="dim")
+    out.lines(*(f"  {words}" for words in in_cases(contrast)), style="dim")
+    out.line()
     if explain is not None:
-        _show_one(next(change for change in found.changes if change.quantity == explain), None, out)
+        _show_change(next(change for change in contrast.changes if change.quantity == explain), None, out)
         return
-    out.print(_table(found))
-    for change in found.changes:
+    heads = ("Quantity", *right("Left", "Right", "Difference", "Right ÷ left"))
+    out.table(heads, [_row(change) for change in contrast.changes])
+    for change in contrast.changes:
         if change.value:
-            out.print()
-            _show_one(change, _MOST, out)
+            out.line()
+            _show_change(change, _MOST, out)
 
 
-def _table(found: Contrast) -> Table:
-    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False)
-    table.add_column("Quantity")
-    for heading in ("Left", "Right", "Difference"):
-        table.add_column(heading, justify="right")
-    table.add_column("Of left", justify="right")
-    for change in found.changes:
-        difference = "–" if change.value is None else signed(change.value)
-        share = f"{change.right / change.left:.3f}" if change.left and change.right is not None else "–"
-        table.add_row(Text(change.quantity), _value(change, change.left), _value(change, change.right), Text(difference), Text(share))
-    return table
+def _row(change: Change) -> tuple[str, ...]:
+    difference = "–" if change.value is None else signed(change.value)
+    ratio = f"{change.right / change.left:.3f}" if change.left and change.right is not None else "–"
+    return change.quantity, _value(change, change.left), _value(change, change.right), difference, ratio
 
 
-def _value(change: Change, value: int | None) -> Text:
-    return Text("unknown" if value is None else amount(value, change.unit).headline)
+def _value(change: Change, value: int | None) -> str:
+    return "unknown" if value is None else amount(value, change.unit).headline
 
 
-def _show_one(change: Change, most: int | None, out: Console) -> None:
+def _show_change(change: Change, most: int | None, out: Terminal) -> None:
     unit = str(change.unit)
     head = "the same" if change.value == 0 else "unknown" if change.value is None else f"{signed(change.value)} {unit}"
-    out.print(Text.assemble((f"{change.quantity}: {head}", "bold"), f"  {_written(change.expr)}" if change.value else ""))
+    out.line(bold(f"{change.quantity}: {head}"), f"  {_written(change.expr)}" if change.value else "")
     if change.note:
-        out.print(Text(visible(f"  {change.note}"), style="dim"))
+        out.line(f"  {change.note}", style="dim")
     for term in change.terms[:most]:
-        out.print(Text(visible(f"  {signed(term.value)}  {term.module_path}: {_written(term.expr)}  ({term.because})")))
+        out.line(f"  {signed(term.value)}  {term.module_path}: {_written(term.expr)}  ({term.because})")
     rest = change.terms[most:] if most is not None else ()
     if rest:
-        left = sum(term.value for term in rest)
-        out.print(Text(f"  {signed(left)}  {len(rest)} more terms: --explain {change.quantity}", style="dim"))
+        total = sum(term.value for term in rest)
+        out.line(f"  {signed(total)}  {len(rest)} more terms: --explain {change.quantity}", style="dim")
 
 
 def _written(expr: str | None) -> str:

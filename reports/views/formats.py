@@ -5,15 +5,12 @@ from __future__ import annotations
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from calc.mathematics.formats.encode import Encoding
 from calc.mathematics.formats.layouts import Float, Format, IntegerFormat, element_bytes
 from calc.mathematics.formats.limits import limits
 from calc.mathematics.formats.numbers import FormatNumber, decimal, written
 from reports.typeset.numbers import MINUS
+from reports.writers.terminal import Line, Terminal, bold, dim
 
 _MOST = 20
 _FIGURES = 9
@@ -25,13 +22,13 @@ def reading(value: Fraction | None) -> str:
         return "–"
     with localcontext() as context:
         context.prec = _FIGURES if "/" in decimal(value) else _MOST
-        found = Decimal(value.numerator) / Decimal(value.denominator)
-        exact = Fraction(found) == value
+        quotient = Decimal(value.numerator) / Decimal(value.denominator)
+        exact = Fraction(quotient) == value
         if not exact:
             context.prec = _FIGURES
-            found = Decimal(value.numerator) / Decimal(value.denominator)
-        plain = -5 <= found.adjusted() < _MOST
-        text = f"{found.normalize():f}" if plain else f"{found.normalize():E}".replace("E+", "e").replace("E", "e")
+            quotient = Decimal(value.numerator) / Decimal(value.denominator)
+        plain = -5 <= quotient.adjusted() < _MOST
+        text = f"{quotient.normalize():f}" if plain else f"{quotient.normalize():E}".replace("E+", "e").replace("E", "e")
     return text if exact else f"≈ {text}"
 
 
@@ -59,72 +56,62 @@ def bytes_words(layout: Format) -> str:
     return f"{size} {'byte' if size <= 1 else 'bytes'}"
 
 
-def show(layout: Format, found: Encoding | None, out: Console) -> None:
+def show(layout: Format, encoding: Encoding | None, out: Terminal) -> None:
     """The number first, where one was given; then what the format can hold."""
     about = f" ({layout.about})" if layout.about else ""
-    out.print(
-        Text.assemble((layout.name, "bold"), f": {layout.bits} bits, {layout_words(layout)}; {bytes_words(layout)} an element{about}")
-    )
-    out.print()
-    if found is not None:
-        _show_number(layout, found, out)
+    out.line(bold(layout.name), f": {layout.bits} bits, {layout_words(layout)}; {bytes_words(layout)} an element{about}")
+    out.line()
+    if encoding is not None:
+        _show_number(layout, encoding, out)
         return
-    table = Table.grid(padding=(0, 3))
-    for wraps in (False, False, False, True):
-        table.add_column(no_wrap=not wraps)
-    for x in limits(layout):
-        table.add_row(Text(x.name), Text(f"{x.text} = {x.put_in}"), Text(_equals(x.value), style="bold"), Text(x.because, style="dim"))
-    out.print(table)
+    out.table((), [(x.name, f"{x.text} = {x.put_in}", bold(_equals(x.value)), dim(x.because)) for x in limits(layout)])
 
 
 def _equals(value: Fraction) -> str:
-    found = reading(value)
-    return found if found.startswith("≈") else f"= {found}"
+    written = reading(value)
+    return written if written.startswith("≈") else f"= {written}"
 
 
-def _show_number(layout: Format, found: Encoding, out: Console) -> None:
-    table = Table.grid(padding=(0, 3))
-    table.add_row(Text("given"), Text(shown(found.given)))
-    bits = " ".join(bits for _, bits in found.fields)
-    table.add_row(Text("bits"), Text.assemble((bits, "bold"), f"  ({_weights(layout, found)})"))
-    table.add_row(Text("value"), Text.assemble((shown(found.value), "bold"), f"  ({_kind(layout, found)})"))
-    if found.error is not None:
-        table.add_row(Text("error"), Text(_error(found)))
-    if found.value.kind != "nan":
-        table.add_row(Text("neighbours"), Text(f"{shown(found.below)} below, {shown(found.above)} above"))
-    out.print(table)
-    if found.steps:
-        out.print()
-        steps = Table.grid(padding=(0, 3))
-        for step in found.steps:
-            steps.add_row(Text(step.name), Text(step.text), Text(step.because, style="dim"))
-        out.print(steps)
-    out.print(Text("rounded once, from the exact number, to the nearest; a tie goes to the even one", style="dim"))
-    for note in found.notes:
-        out.print(Text(f"note: {note}", style="dim"))
+def _show_number(layout: Format, encoding: Encoding, out: Terminal) -> None:
+    bits = " ".join(bits for _, bits in encoding.fields)
+    rows: list[tuple[str, Line]] = [
+        ("given", shown(encoding.given)),
+        ("bits", (bold(bits), f"  ({_weights(layout, encoding)})")),
+        ("value", (bold(shown(encoding.value)), f"  ({_kind(layout, encoding)})")),
+    ]
+    if encoding.error is not None:
+        rows.append(("error", _error(encoding)))
+    if encoding.value.kind != "nan":
+        rows.append(("neighbors", f"{shown(encoding.below)} below, {shown(encoding.above)} above"))
+    out.table((), rows)
+    if encoding.steps:
+        out.line()
+        out.table((), [(step.name, step.text, dim(step.because)) for step in encoding.steps])
+    out.line("rounded once, from the exact number, to the nearest; a tie goes to the even one", style="dim")
+    out.lines(*(f"note: {note}" for note in encoding.notes), style="dim")
 
 
-def _weights(layout: Format, found: Encoding) -> str:
+def _weights(layout: Format, encoding: Encoding) -> str:
     """What the bits of each field come to: ``sign 1, exponent 124``; in two's complement, their addends of the value."""
-    values = {name: int(bits, 2) for name, bits in found.fields}
+    values = {name: int(bits, 2) for name, bits in encoding.fields}
     if not _complements(layout):
         return ", ".join(f"{name} {value}" for name, value in values.items())
     weight = f"weighs {MINUS}{2 ** (layout.bits - 1)}" if values["sign"] else "is 0"
     return f"two's complement; the sign bit {weight}, the others {values['others']}"
 
 
-def _kind(layout: Format, found: Encoding) -> str:
-    word = f"{found.kind}, overflow" if found.overflow else f"{found.kind}, underflow" if found.underflow else found.kind
-    stored = isinstance(layout, Float) and found.kind in ("normal", "subnormal")
-    return f"{word}, {found.value.value}" if stored and found.value.size.denominator != 1 else word
+def _kind(layout: Format, encoding: Encoding) -> str:
+    word = f"{encoding.kind}, overflow" if encoding.overflow else f"{encoding.kind}, underflow" if encoding.underflow else encoding.kind
+    stored = isinstance(layout, Float) and encoding.kind in ("normal", "subnormal")
+    return f"{word}, {encoding.value.value}" if stored and encoding.value.size.denominator != 1 else word
 
 
-def _error(found: Encoding) -> str:
-    if not found.error:
+def _error(encoding: Encoding) -> str:
+    if not encoding.error:
         return "none: the number is in the format"
-    parts = [reading(found.error)]
-    if found.relative is not None:
-        parts.append(f"{reading(found.relative)} of the number")
-    if found.ulps is not None:
-        parts.append(f"{reading(found.ulps)} of the last place")
+    parts = [reading(encoding.error)]
+    if encoding.relative is not None:
+        parts.append(f"{reading(encoding.relative)} of the number")
+    if encoding.ulps is not None:
+        parts.append(f"{reading(encoding.ulps)} of the last place")
     return ", ".join(parts)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Console
-from rich.text import Text as RichText
-
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.derived import Derived
 from calc.mathematics.autodiff.dimensions import in_dimensions
@@ -14,13 +11,13 @@ from calc.mathematics.autodiff.numeric import needed
 from calc.mathematics.gradients import Checked
 from reports.page.gradients import FORWARD, PARAMETER, EquationEntry, EquationGroup, chain, entries, groups
 from reports.typeset.equations import Writer
-from reports.typeset.escape import visible
 from reports.typeset.letters import flops_text
+from reports.writers.terminal import Terminal
 
 # -- on a terminal ---------------------------------------------------------------------------------------------------------
 
 
-def show(derived: Derived, matrix: bool, only: str | None, checked: Checked | None, out: Console, steps: bool = False) -> None:
+def show(derived: Derived, matrix: bool, only: str | None, checked: Checked | None, out: Terminal, steps: bool = False) -> None:
     """The equations with shapes, FLOPs and reasons; with ``steps`` the links of the chain before them."""
     _say(out, f"{derived.program.model}: gradients by the chain rule", "bold")
     for name, value in derived.program.fixed.items():
@@ -52,7 +49,7 @@ def show(derived: Derived, matrix: bool, only: str | None, checked: Checked | No
         show_checked(checked, out)
 
 
-def _show_chain(derived: Derived, only: str | None, out: Console) -> None:
+def _show_chain(derived: Derived, only: str | None, out: Terminal) -> None:
     _say(out, "\nForward, step by step", "bold")
     writer = Writer(derived, raw=True)
     for index in needed(derived.equations, [derived.loss]):
@@ -76,7 +73,7 @@ def _titled(group: EquationGroup) -> str:
     return group.title or "(model)"
 
 
-def _line(derived: Derived, entry: EquationEntry, out: Console) -> None:
+def _line(derived: Derived, entry: EquationEntry, out: Terminal) -> None:
     flops = f"   {flops_text(entry.equation.flops, derived.program)} FLOP" if entry.equation.flops != 0 else ""
     mark = "  * " if entry.kind == PARAMETER else "    "
     _say(out, f"{mark}{entry.equation}   {entry.equation.shape}{flops}")
@@ -86,7 +83,7 @@ def _line(derived: Derived, entry: EquationEntry, out: Console) -> None:
         _say(out, "        every share of it is zero", "dim")
 
 
-def show_checked(checked: Checked, out: Console) -> None:
+def show_checked(checked: Checked, out: Terminal) -> None:
     """The comparisons with autograd and of FLOPs."""
     _say(out, "\nBeside autograd, in float64", "bold")
     for trial in checked.trials:
@@ -103,12 +100,10 @@ def show_checked(checked: Checked, out: Console) -> None:
         _say(out, f"  {verdict}: {flops.phase} FLOPs {flops.equations:,} by the equations, {flops.executed:,} executed{why}")
 
 
-def _say(out: Console, text: str, style: str = "") -> None:
-    out.print(RichText(_printable(text), style=style), soft_wrap=True)
-
-
-def _printable(text: str) -> str:
-    return "\n".join(visible(line) for line in text.split("\n"))
+def _say(out: Terminal, text: str, style: str = "") -> None:
+    """Equations are not folded: what is copied from the terminal stays one line."""
+    for line in text.split("\n"):
+        out.line(line, style=style, fold=False)
 
 
 # -- as data ---------------------------------------------------------------------------------------------------------------

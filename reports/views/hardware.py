@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calc.derive.to_json import number
 from calc.hardware.accelerators import Accelerator, PeakRate, Price, available
 from reports.typeset.numbers import significant
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from reports.writers.terminal import Terminal, right
 
 _SHOWN = ("bf16", "fp32", "fp8")
 CONVENTION = (
@@ -22,81 +20,79 @@ CONVENTION = (
 
 def rows(words: Sequence[str] = (), file: str | None = None) -> list[Accelerator]:
     """The accelerators in whose data every one of ``words`` occurs."""
-    return [found for found in available(file).values() if all(word.lower() in _text(found) for word in words)]
+    return [each for each in available(file).values() if all(word.lower() in _text(each) for word in words)]
 
 
 def document(words: Sequence[str] = (), file: str | None = None) -> dict[str, Any]:
     """All that is known of each, with the convention of the figures; what is not known is ``null``."""
-    return {"schema": 1, "convention": CONVENTION, "hardware": [entry(found) for found in rows(words, file)]}
+    return {"schema": 1, "convention": CONVENTION, "hardware": [entry(accelerator) for accelerator in rows(words, file)]}
 
 
-def entry(found: Accelerator) -> dict[str, Any]:
+def entry(accelerator: Accelerator) -> dict[str, Any]:
     """One accelerator: amounts in bytes, bytes/s, FLOP/s, watts and USD per hour."""
     return {
-        "id": found.id,
-        "name": found.name,
-        "vendor": found.vendor,
-        "architecture": found.architecture,
-        "year": found.year,
-        "memory": {"bytes": number(found.memory), "reported_by_driver": number(found.memory_reported)},
-        "bandwidth": number(found.bandwidth),
-        "peaks": {dtype: _peak(peak) for dtype, peak in found.peaks.items()},
-        "link": _link(found.link, found.link_name),
-        "inter_node": _link(found.inter_node, found.inter_node_name),
-        "watts": found.watts,
-        "boost_mhz": found.boost_mhz,
-        "price": _price(found.price),
-        "device_names": list(found.device_names),
-        "source": found.source,
-        "recalled": found.recalled,
-        "corrections": list(found.corrections),
-        "note": found.note or None,
+        "id": accelerator.id,
+        "name": accelerator.name,
+        "vendor": accelerator.vendor,
+        "architecture": accelerator.architecture,
+        "year": accelerator.year,
+        "memory": {"bytes": number(accelerator.memory), "reported_by_driver": number(accelerator.memory_reported)},
+        "bandwidth": number(accelerator.bandwidth),
+        "peaks": {dtype: _peak(peak) for dtype, peak in accelerator.peaks.items()},
+        "link": _link(accelerator.link, accelerator.link_name),
+        "inter_node": _link(accelerator.inter_node, accelerator.inter_node_name),
+        "watts": accelerator.watts,
+        "boost_mhz": accelerator.boost_mhz,
+        "price": _price(accelerator.price),
+        "device_names": list(accelerator.device_names),
+        "source": accelerator.source,
+        "recalled": accelerator.recalled,
+        "corrections": list(accelerator.corrections),
+        "note": accelerator.note or None,
     }
 
 
-def show(words: Sequence[str], out: Console, file: str | None = None) -> int:
-    """The table; returns how many rows there were."""
-    from rich.text import Text
-
-    from reports.typeset.escape import visible
-    from reports.writers.columns import columns
-
-    names = ("year", "GB", "GiB", "GB/s", *_SHOWN, "link", "USD/h")
-    made = columns("id", "name", *((name, "right") for name in names))
+def show(words: Sequence[str], out: Terminal, file: str | None = None) -> int:
+    """Write the table; return the number of its rows."""
     chosen = rows(words, file)
-    for found in chosen:
-        cells = (
-            str(found.year),
-            _printed(found.memory, 10**9),
-            "-" if found.memory_reported is None else significant(Fraction(found.memory_reported, 2**30)),
-            _printed(found.bandwidth, 10**9),
-            *(_printed(found.peaks[dtype].dense if dtype in found.peaks else None, 10**12) for dtype in _SHOWN),
-            _printed(found.link, 10**9),
-            _range(found.price),
-        )
-        made.add_row(Text(found.id), Text(visible(found.name)), *(Text(cell) for cell in cells))
     if chosen:
-        out.print(made)
-        out.print(Text(CONVENTION, style="dim"))
+        numbers = ("year", "GB", "GiB", "GB/s", *_SHOWN, "link", "USD/h")
+        out.table(("id", "name", *right(*numbers)), [_cells(accelerator) for accelerator in chosen])
+        out.line(CONVENTION, style="dim")
     return len(chosen)
 
 
-def _text(found: Accelerator) -> str:
-    named = (found.id, found.name, found.vendor, found.architecture, str(found.year), found.link_name, found.note, found.source)
-    return "\n".join((*named, *found.peaks)).lower()
+def _cells(accelerator: Accelerator) -> tuple[str, ...]:
+    reported, peaks = accelerator.memory_reported, accelerator.peaks
+    return (
+        accelerator.id,
+        accelerator.name,
+        str(accelerator.year),
+        _printed(accelerator.memory, 10**9),
+        "-" if reported is None else significant(Fraction(reported, 2**30)),
+        _printed(accelerator.bandwidth, 10**9),
+        *(_printed(peaks[dtype].dense if dtype in peaks else None, 10**12) for dtype in _SHOWN),
+        _printed(accelerator.link, 10**9),
+        _range(accelerator.price),
+    )
+
+
+def _text(accelerator: Accelerator) -> str:
+    a = accelerator
+    return "\n".join((a.id, a.name, a.vendor, a.architecture, str(a.year), a.link_name, a.note, a.source, *a.peaks)).lower()
 
 
 def _exact(value: Fraction) -> int | str | None:
     return number(value.numerator) if value.denominator == 1 else str(value)
 
 
-def _peak(found: PeakRate) -> dict[str, Any]:
+def _peak(peak: PeakRate) -> dict[str, Any]:
     return {
-        "dense": _exact(found.dense),
-        "sparse": None if found.sparse is None else _exact(found.sparse),
-        "engine": found.engine,
-        "accumulate": found.accumulate or None,
-        "recalled": found.recalled,
+        "dense": _exact(peak.dense),
+        "sparse": None if peak.sparse is None else _exact(peak.sparse),
+        "engine": peak.engine,
+        "accumulate": peak.accumulate or None,
+        "recalled": peak.recalled,
     }
 
 
@@ -104,10 +100,10 @@ def _link(per_direction: int | None, name: str) -> dict[str, Any] | None:
     return None if per_direction is None else {"name": name, "per_direction": number(per_direction)}
 
 
-def _price(found: Price | None) -> dict[str, Any] | None:
-    if found is None:
+def _price(price: Price | None) -> dict[str, Any] | None:
+    if price is None:
         return None
-    return {"low": float(found.low), "high": float(found.high), "as_of": found.as_of, "because": found.assumption}
+    return {"low": float(price.low), "high": float(price.high), "as_of": price.as_of, "because": price.assumption}
 
 
 def _printed(value: int | Fraction | None, unit: int) -> str:
@@ -115,7 +111,7 @@ def _printed(value: int | Fraction | None, unit: int) -> str:
     return "-" if value is None else f"{float(Fraction(value) / unit):,.9g}"
 
 
-def _range(found: Price | None) -> str:
-    if found is None:
+def _range(price: Price | None) -> str:
+    if price is None:
         return "-"
-    return f"{float(found.low):g}" if found.low == found.high else f"{float(found.low):g}–{float(found.high):g}"
+    return f"{float(price.low):g}" if price.low == price.high else f"{float(price.low):g}–{float(price.high):g}"

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from reports.writers.terminal import Terminal, bold, dim
+
+if TYPE_CHECKING:
+    from reports.page.rule_table import RuleEntry
 
 COLUMNS = {
     "models": ("name", "about"),
@@ -20,13 +25,40 @@ def document(what: str, words: Sequence[str] = ()) -> dict[str, Any]:
     if what == "questions":
         from reports.views import questions
 
-        found = zip(questions.rows(), questions.document(), strict=True)
-        return {"schema": 1, what: [entry for row, entry in found if _holds(row, words)]}
+        pairs = zip(questions.rows(), questions.document(), strict=True)
+        return {"schema": 1, what: [entry for row, entry in pairs if _holds(row, words)]}
     if what == "rules":
         from reports.page import rule_table
 
         return {"schema": 1, "rules": [{**asdict(entry), "test": entry.test} for entry in rule_table.table(words)]}
     return {"schema": 1, what: [dict(zip(COLUMNS[what], row, strict=True)) for row in rows(what, words)]}
+
+
+def show(what: str, words: Sequence[str], out: Terminal) -> int:
+    """Write one list; return the number of its entries."""
+    if what == "rules":
+        from reports.page import rule_table
+
+        return _show_rules(rule_table.table(words), out)
+    table = list(rows(what, words))
+    out.table((), table)
+    return len(table)
+
+
+def _show_rules(entries: Iterable[RuleEntry], out: Terminal) -> int:
+    """Each rule with all that is stated of it, then the operators that are free."""
+    every, free = list(entries), []
+    for entry in every:
+        if entry.kind == "free":
+            free.append((entry.operator, "free", entry.statement))
+            continue
+        out.line(bold(entry.operator), dim(f"  counted, {entry.family}"))
+        for name in ("statement", "shapes", "source", "convention", "test"):
+            if getattr(entry, name):
+                out.line(dim(f"  {name:<10}   "), getattr(entry, name), hang=15)
+        out.line()
+    out.table((), free)
+    return len(every)
 
 
 def rows(what: str, words: Sequence[str] = ()) -> Iterator[tuple[str, ...]]:
@@ -86,8 +118,8 @@ def _dtypes() -> Iterator[tuple[str, ...]]:
 def _optimizers() -> Iterator[tuple[str, ...]]:
     from calc.options import KNOWN, LBFGS_STATE, REFUSED, named
 
-    for known in KNOWN.values():
-        yield known.name, named(known.name), known.words
+    for optimizer in KNOWN.values():
+        yield optimizer.name, named(optimizer.name), optimizer.words
     yield "spec", "the one that the model's own spec builds: Spec(…, optimizer=lambda parameters: …)", "what it keeps"
     for name, because in REFUSED.items():
         yield name, because.partition(" is ")[2], f"{LBFGS_STATE} bytes" if name == "lbfgs" else ""

@@ -6,48 +6,43 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from calc.memory.device_memory import off
 from calc.performance.measuring import Expected, Measured, MeasuredRun
-from reports.typeset.escape import visible
 from reports.typeset.numbers import duration, integer, percent, rate
-from reports.writers.columns import columns
+from reports.writers.terminal import Terminal, bold, right
 
 _MOST_SITES = 12
 _PROFILED = "operators' own times under torch.profiler, which slows a step down; those of the backward by the module of their forward"
 
+_TIMES = ("Sizes", "Part", *right("Median", "Middle half", "Repetitions", "Throughput"), "Of the peak")
+_SITES = ("Module", *right("Forward", "Backward", "Optimizer", "Share"))
+_MEMORY = ("Sizes", *right("Live", "Predicted", "Measured", "Error", "Reserved", "First step"))
 
-def show(found: Measured, out: Console) -> None:
+
+def show(measured: Measured, out: Terminal) -> None:
     """The times at each size, what follows from them, the modules that take longest; on a CUDA device memory as well."""
-    options = ", ".join(f"{name} {value}" for name, value in found.options.items())
-    out.print(Text.assemble((visible(found.model), "bold"), f": {options}, on {visible(str(found.machine['device']['name']))}"))
-    out.print(_times(found.runs))
-    for note in _notes(found.runs):
-        out.print(Text(visible(note), style="dim"))
-    if found.runs[-1].time.measured.module_times:
-        out.print(_sites(found.runs[-1]))
-        out.print(Text(_PROFILED, style="dim"))
-    if any(run.memory for run in found.runs):
-        out.print(_memory(found.runs))
-    for reason in dict.fromkeys(run.memory.predicted.unknown for run in found.runs if run.memory is not None):
-        if reason:
-            out.print(Text(visible(f"not predicted: {reason}"), style="dim"))
-    for line in _fits(found):
-        out.print(Text(visible(line)))
+    options = ", ".join(f"{name} {value}" for name, value in measured.options.items())
+    out.line(bold(measured.model), f": {options}, on {measured.machine['device']['name']}")
+    out.table(_TIMES, _times(measured.runs))
+    out.lines(*_notes(measured.runs), style="dim")
+    if measured.runs[-1].time.measured.module_times:
+        out.table(_SITES, _sites(measured.runs[-1]))
+        out.line(_PROFILED, style="dim")
+    if any(run.memory for run in measured.runs):
+        out.table(_MEMORY, _memory(measured.runs))
+    reasons = dict.fromkeys(run.memory.predicted.unknown for run in measured.runs if run.memory is not None)
+    out.lines(*(f"not predicted: {reason}" for reason in reasons if reason), style="dim")
+    out.lines(*_fits(measured))
 
 
-def _times(runs: Sequence[MeasuredRun]) -> Table:
+def _times(runs: Sequence[MeasuredRun]) -> Iterator[tuple[str, ...]]:
     """A row for each part of the step, at each size; the step itself comes last."""
-    table = columns("Sizes", "Part", *((h, "right") for h in ("Median", "Middle half", "Repetitions", "Throughput")), "Of the peak")
     for run in runs:
         times = run.time.measured.times
         for name, part in {**times.parts, "step": times.whole}.items():
             low, high = part.quartiles
             last = name == "step"
-            table.add_row(
+            yield (
                 _sizes(run.sizes) if name == next(iter(times.parts), "step") else "",
                 name,
                 duration(part.seconds),
@@ -56,12 +51,11 @@ def _times(runs: Sequence[MeasuredRun]) -> Table:
                 rate(run.time.per_second, run.time.throughput.unit) if last else "",
                 _shares(run) if last else "",
             )
-    return table
 
 
 def _shares(run: MeasuredRun) -> str:
-    found = [f"{name} {percent(share.value)}" for name, share in (("MFU", run.time.mfu), ("HFU", run.time.hfu)) if share is not None]
-    return ", ".join(found) or "MFU unknown"
+    shares = [f"{name} {percent(share.value)}" for name, share in (("MFU", run.time.mfu), ("HFU", run.time.hfu)) if share is not None]
+    return ", ".join(shares) or "MFU unknown"
 
 
 def _notes(runs: Sequence[MeasuredRun]) -> Iterator[str]:
@@ -103,7 +97,7 @@ def _several(value: object) -> str:
     return f"{value:g}" if isinstance(value, float | int) else "unknown"
 
 
-def _sites(run: MeasuredRun) -> Table:
+def _sites(run: MeasuredRun) -> Iterator[tuple[str, ...]]:
     """The modules that take longest; layers that are called alike count together."""
     sums: dict[str, list[int]] = {}
     for site in run.time.measured.module_times:
@@ -115,37 +109,33 @@ def _sites(run: MeasuredRun) -> Table:
     shown, others = longest[:_MOST_SITES], longest[_MOST_SITES:]
     if others:
         shown.append((f"{len(others)} others", [sum(values[i] for _, values in others) for i in range(3)]))
-    table = columns("Module", *((head, "right") for head in ("Forward", "Backward", "Optimizer", "Share")))
     for name, values in shown:
         times = (duration(Fraction(value, 10**9)) if value else "–" for value in values)
-        table.add_row(Text(visible(name)), *times, percent(Fraction(sum(values), whole)))
-    return table
+        yield name, *times, percent(Fraction(sum(values), whole))
 
 
-def _memory(runs: Sequence[MeasuredRun]) -> Table:
-    """The allocator's peaks beside what was predicted, with the distance in per cent."""
-    table = columns("Sizes", *((head, "right") for head in ("Live", "Predicted", "Measured", "Off", "Reserved", "First step")))
+def _memory(runs: Sequence[MeasuredRun]) -> Iterator[tuple[str, ...]]:
+    """The allocator's peaks beside what was predicted, with the error in per cent."""
     for memory, sizes in ((run.memory, run.sizes) for run in runs if run.memory is not None):
         before, after = memory.predicted, memory.measured
         share = memory.off
         predicted = "unknown" if before.allocated is None else integer(before.allocated)
         first = "" if after.first is None else integer(after.first.allocated)
         numbers = (integer(before.steady.live), predicted, integer(after.allocated), "" if share is None else percent(share, signed=True))
-        table.add_row(_sizes(sizes), *numbers, integer(after.reserved), first)
-    return table
+        yield _sizes(sizes), *numbers, integer(after.reserved), first
 
 
 def _sizes(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={value}" for name, value in sizes.items() if name in ("B", "T")) or "its own"
 
 
-def _fits(found: Measured) -> list[str]:
-    if found.fits is None:
+def _fits(measured: Measured) -> list[str]:
+    if measured.fits is None:
         return []
-    largest, expected = found.fits.largest, found.expected
+    largest, expected = measured.fits.largest, measured.expected
     distance = off(expected, largest)
     beside = "" if distance is None else f", {percent(distance, signed=True)} off"
-    above = "nothing larger was tried" if found.fits.too_large is None else f"{integer(found.fits.too_large)} did not fit"
+    above = "nothing larger was tried" if measured.fits.too_large is None else f"{integer(measured.fits.too_large)} did not fit"
     most = "none" if largest is None else integer(largest)
     predicted = "unknown" if expected is None else integer(expected)
     return [f"largest B that fits: {most} ({above}), predicted {predicted}{beside}"]

@@ -5,16 +5,12 @@ from __future__ import annotations
 import ast
 import re
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from calc.mathematics.updates.check import UpdateVerdict
 from calc.mathematics.updates.cost import UpdateCost, as_written
 from calc.mathematics.updates.rules import UpdateRule
 from calc.mathematics.updates.table import RULES, WITHOUT
 from calc.options import KNOWN
-from reports.typeset.escape import visible
+from reports.writers.terminal import Styled, Terminal, bold, dim
 
 _SIGNS = {
     "theta": "θ",
@@ -70,59 +66,50 @@ def _condition(node: ast.expr) -> str:
 
 
 def _plain(text: str) -> str:
-    named = re.sub(r"[A-Za-z]\w*", lambda found: _SIGNS.get(found[0], found[0]), text)
+    named = re.sub(r"[A-Za-z]\w*", lambda name: _SIGNS.get(name[0], name[0]), text)
     powers = re.sub(r"\s*\*\*\s*2\b", "²", named)
     powers = re.sub(r"\s*\*\*\s*", "^", powers)
     return re.sub(r"\s*\*\s*", "·", powers).replace(" - ", " − ")
 
 
-def show(name: str, cost: UpdateCost | None, verdict: UpdateVerdict | None, out: Console) -> None:
+def show(name: str, cost: UpdateCost | None, verdict: UpdateVerdict | None, out: Terminal) -> None:
     """Equations, letters, state, what is executed, and the comparison with torch where one was asked for."""
-    known, rule = KNOWN.get(name), RULES.get(name)
-    out.print(Text.assemble((name, "bold"), f": {known.call}" if known else ": no class of torch.optim"))
-    out.print()
+    optimizer, rule = KNOWN.get(name), RULES.get(name)
+    out.line(bold(name), f": {optimizer.call}" if optimizer else ": no class of torch.optim")
+    out.line()
     if rule is None:
-        out.print(Text(visible(WITHOUT[name])))
+        out.line(WITHOUT[name])
     else:
         _show_rule(rule, out)
     if cost is not None:
-        out.print()
-        out.print(
-            Text(f"executed by torch's {cost.implementation} implementation in one later step, for {cost.tensor} in fp32", style="dim")
-        )
-        counts = Table.grid(padding=(0, 3))
-        for what, text, unit in (("arithmetic", cost.flops, "FLOP"), ("moved", cost.moved, "bytes"), ("kept", cost.state, "bytes")):
-            counts.add_row(Text(what), Text(f"{text} {unit}", style="bold"))
-        out.print(counts)
-        out.print(Text("; ".join(f"{visible(operation)}: {flops}" for operation, flops in cost.parts), style="dim"))
+        out.line()
+        out.line(f"executed by torch's {cost.implementation} implementation in one later step, for {cost.tensor} in fp32", style="dim")
+        counts = (("arithmetic", cost.flops, "FLOP"), ("moved", cost.moved, "bytes"), ("state", cost.state, "bytes"))
+        out.table((), [(what, bold(f"{text} {unit}")) for what, text, unit in counts])
+        out.line("; ".join(f"{operation}: {flops}" for operation, flops in cost.parts), style="dim")
     if verdict is not None:
-        out.print()
+        out.line()
         both = f"{verdict.steps} steps of the equations and of torch, parameter and state"
         said = f"{verdict.verdict}: {both}, differ by {verdict.difference:.2g} at most"
         style = "green" if verdict.ok else "bold red"
-        out.print(Text(f"{said}, of {verdict.scale:.3g}; tolerance {verdict.tolerance:.2g}: {verdict.because}", style=style))
+        out.line(Styled(f"{said}, of {verdict.scale:.3g}; tolerance {verdict.tolerance:.2g}: {verdict.because}", style))
 
 
-def _show_rule(rule: UpdateRule, out: Console) -> None:
-    table = Table.grid(padding=(0, 3))
-    for equation in rule.equations:
-        table.add_row(Text(f"{shown(equation.target)} ← {shown(equation.text)}", style="bold"), Text(equation.about, style="dim"))
-    out.print(table)
-    out.print()
+def _show_rule(rule: UpdateRule, out: Terminal) -> None:
+    out.table((), [(bold(f"{shown(each.target)} ← {shown(each.text)}"), dim(each.about)) for each in rule.equations])
+    out.line()
     values = ", ".join(f"{shown(letter)} = {value:g}" for letter, value in rule.defaults().items())
     first = [f"{shown(x)} = {'0' if text.startswith('0*') else shown(text)}" for x, text in (*rule.state.items(), *rule.single.items())]
-    out.print(Text(f"θ a parameter, g its gradient, t the step from 1; {values}"))
-    out.print(Text(f"kept from step to step, at first: {', '.join(first)}" if first else "nothing is kept from step to step"))
+    out.line(f"θ a parameter, g its gradient, t the step from 1; {values}")
+    out.line(f"state, at first: {', '.join(first)}" if first else "no state")
     if rule.of_matrix:
-        out.print(
-            Text("of a matrix; rows and cols are means over its rows and its columns, mean that of all, rms the root of the mean square")
-        )
+        out.line("of a matrix; rows and cols are means over its rows and its columns, mean that of all, rms the root of the mean square")
     else:
-        out.print(Text(_counts(rule)))
-    out.print(Text(f"source: {rule.source}", style="dim"))
+        out.line(_counts(rule))
+    out.line(f"source: {rule.source}", style="dim")
 
 
 def _counts(rule: UpdateRule) -> str:
-    found = as_written(rule)
-    counts = f"{found.operations} FLOP, {found.state} bytes of state, {found.least_moved} bytes moved at least"
+    cost = as_written(rule)
+    counts = f"{cost.operations} FLOP, {cost.state} bytes of state, {cost.least_moved} bytes moved at least"
     return f"per parameter, as written, in fp32: {counts} (decays of 0 left out; of cases the last)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calc.derive.to_json import number
 from calc.hardware.accelerators import of_device
@@ -15,12 +15,9 @@ from calc.performance.prediction import Prediction, predict
 from calc.performance.roofline import RATES
 from calc.performance.step_operators import StepWork
 from reports.jobs import job
-from reports.typeset.escape import visible
 from reports.typeset.numbers import duration, percent, rate
 from reports.views.calibration import threads
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from reports.writers.terminal import Terminal, bold
 
 BAND = (
     "the band is what the calibration is off by between its own points, and the spread of its repetitions; Python between operators, warm"
@@ -54,11 +51,11 @@ class Predicted:
 
 def compute(request: job.Request, step: StepWork, calibration: Calibration) -> Predicted:
     """The predicted time of a step's operators on a calibrated machine."""
-    found = predict(step.works, calibration)
+    prediction = predict(step.works, calibration)
     throughput = throughput_of(step.sizes, int(request.options.accumulation))
-    peak, source, because = _peak(calibration, found.product_dtype)
+    peak, source, because = _peak(calibration, prediction.product_dtype)
     model = step.operators.graph.model
-    return Predicted(model, step.sizes, request.options.to_json(), calibration, found, throughput, peak, source, because)
+    return Predicted(model, step.sizes, request.options.to_json(), calibration, prediction, throughput, peak, source, because)
 
 
 def _peak(calibration: Calibration, dtype: str) -> tuple[Fraction | None, str, str]:
@@ -77,31 +74,31 @@ def _peak(calibration: Calibration, dtype: str) -> tuple[Fraction | None, str, s
     return seen, f"the highest rate of a product in {dtype} in the calibration", ""
 
 
-def document(found: Predicted) -> dict[str, Any]:
+def document(predicted: Predicted) -> dict[str, Any]:
     """Everything, in seconds; a share of an unknown peak is ``null`` with the reason."""
-    prediction = found.prediction
+    prediction = predicted.prediction
     low, high = prediction.band
     return {
         "schema": 1,
         "kind": "prediction",
-        "model": {"name": found.model},
-        "sizes": {name: number(size) for name, size in found.sizes.items()},
-        "options": dict(found.options),
-        "calibration": {"machine": dict(found.calibration.machine), "clock": found.calibration.clock},
+        "model": {"name": predicted.model},
+        "sizes": {name: number(size) for name, size in predicted.sizes.items()},
+        "options": dict(predicted.options),
+        "calibration": {"machine": dict(predicted.calibration.machine), "clock": predicted.calibration.clock},
         "seconds": prediction.seconds,
         "band": {"low": low, "high": high, "because": BAND},
         "phases": dict(prediction.phases),
-        "throughput": {"amount": found.throughput.amount, "unit": found.throughput.unit, "per_second": found.per_second},
+        "throughput": {"amount": predicted.throughput.amount, "unit": predicted.throughput.unit, "per_second": predicted.per_second},
         "flops": {"model": number(prediction.model_flops), "hardware": number(prediction.product_flops)},
         "peak": {
             "dtype": prediction.product_dtype or None,
-            "flops_per_second": None if found.peak is None else float(found.peak),
-            "source": found.peak_source or None,
+            "flops_per_second": None if predicted.peak is None else float(predicted.peak),
+            "source": predicted.peak_source or None,
         },
         "utilization": {
-            "mfu": found.share(prediction.model_flops),
-            "hfu": found.share(prediction.product_flops),
-            "because": found.because or None,
+            "mfu": predicted.share(prediction.model_flops),
+            "hfu": predicted.share(prediction.product_flops),
+            "because": predicted.because or None,
         },
         "stand_ins": dict(prediction.stand_ins),
         "operators": [
@@ -120,64 +117,50 @@ def document(found: Predicted) -> dict[str, Any]:
     }
 
 
-def show(found: Predicted, out: Console) -> None:
+def show(predicted: Predicted, out: Terminal) -> None:
     """The phases, what follows from them, and the kinds of operators that take longest."""
-    from rich.text import Text
-
-    prediction, calibration = found.prediction, found.calibration
+    prediction, calibration = predicted.prediction, predicted.calibration
     low, high = (duration(_exact(seconds)) for seconds in prediction.band)
-    sizes = ", ".join(f"{name} = {size:,}" for name, size in found.sizes.items())
-    out.print(Text.assemble((visible(found.model), "bold"), f" on {visible(calibration.name)}: {visible(sizes)}"))
-    words = f"{threads(calibration)}calibrated {calibration.machine.get('date')} by {calibration.clock}"
-    out.print(Text(visible(words), style="dim"))
-    out.print()
-    out.print(Text(f"A step takes {duration(_exact(prediction.seconds))}, {low} to {high}.", style="bold"))
-    out.print()
-    _phases(prediction, out)
-    out.print()
-    out.print(Text(f"{rate(_exact(found.per_second), found.throughput.unit)}{_utilization(found)}"))
-    out.print()
-    _operators(prediction, out)
+    sizes = ", ".join(f"{name} = {size:,}" for name, size in predicted.sizes.items())
+    out.line(bold(predicted.model), f" on {calibration.name}: {sizes}")
+    out.line(f"{threads(calibration)}calibrated {calibration.machine.get('date')} by {calibration.clock}", style="dim")
+    out.line()
+    out.line(bold(f"A step takes {duration(_exact(prediction.seconds))}, {low} to {high}."))
+    out.line()
+    heads = ("phase", ("predicted", "right"), ("share", "right"))
+    out.table(heads, [(phase, *_time_and_share(seconds, prediction)) for phase, seconds in prediction.phases.items()])
+    out.line()
+    out.line(f"{rate(_exact(predicted.per_second), predicted.throughput.unit)}{_utilization(predicted)}")
+    out.line()
+    _show_operators(prediction, out)
     for name, share in prediction.stand_ins.items():
-        out.print(
-            Text(visible(f"{name} is not calibrated, and goes by its bytes or FLOPs: {percent(_exact(share))} of the time"), style="dim")
-        )
-    out.print(Text(BAND, style="dim"))
+        because = "is not calibrated, and is predicted from its bytes or FLOPs"
+        out.line(f"{name} {because}: {percent(_exact(share))} of the time", style="dim")
+    out.line(BAND, style="dim")
 
 
-def _phases(prediction: Prediction, out: Console) -> None:
-    from reports.writers.columns import columns
-
-    table = columns("phase", ("predicted", "right"), ("share", "right"))
-    for phase, seconds in prediction.phases.items():
-        table.add_row(phase, duration(_exact(seconds)), percent(_exact(seconds / prediction.seconds)))
-    out.print(table)
+def _time_and_share(seconds: float, prediction: Prediction) -> tuple[str, str]:
+    return duration(_exact(seconds)), percent(_exact(seconds / prediction.seconds))
 
 
-def _utilization(found: Predicted) -> str:
-    mfu, hfu = found.share(found.prediction.model_flops), found.share(found.prediction.product_flops)
-    if mfu is None or hfu is None or found.peak is None:
-        return f"; MFU unknown: {visible(found.because)}" if found.because else ""
-    of = f"{rate(found.peak, 'FLOP')}, {visible(found.peak_source)}"
-    return f"; MFU {percent(_exact(mfu))}, HFU {percent(_exact(hfu))} of {of}"
+def _utilization(predicted: Predicted) -> str:
+    mfu, hfu = predicted.share(predicted.prediction.model_flops), predicted.share(predicted.prediction.product_flops)
+    if mfu is None or hfu is None or predicted.peak is None:
+        return f"; MFU unknown: {predicted.because}" if predicted.because else ""
+    return f"; MFU {percent(_exact(mfu))}, HFU {percent(_exact(hfu))} of {rate(predicted.peak, 'FLOP')}, {predicted.peak_source}"
 
 
-def _operators(prediction: Prediction, out: Console) -> None:
-    from rich.text import Text
-
-    from reports.writers.columns import columns
-
+def _show_operators(prediction: Prediction, out: Terminal) -> None:
     together: dict[tuple[str, str, str], list[float]] = {}
     for row in prediction.rows:
         together.setdefault((row.phase, row.name, row.like), []).append(row.total)
     ordered = sorted(((sum(times), key) for key, times in together.items()), reverse=True)
-    table = columns("operators", "timed as", ("predicted", "right"), ("share", "right"))
-    for seconds, (phase, name, like) in ordered[:_SHOWN]:
-        cells = (Text(visible(f"{phase} {name}")), Text(visible(like)))
-        table.add_row(*cells, duration(_exact(seconds)), percent(_exact(seconds / prediction.seconds)))
-    out.print(table)
+    rows = [
+        (f"{phase} {name}", proxy, *_time_and_share(seconds, prediction)) for seconds, (phase, name, proxy) in ordered[:_SHOWN]
+    ]
+    out.table(("operators", "timed as", ("predicted", "right"), ("share", "right")), rows)
     if len(ordered) > _SHOWN:
-        out.print(Text(f"and {len(ordered) - _SHOWN} more kinds: --json shows all, one by one", style="dim"))
+        out.line(f"and {len(ordered) - _SHOWN} more kinds: --json shows all, one by one", style="dim")
 
 
 def _exact(value: float) -> Fraction:

@@ -47,8 +47,8 @@ def _letters(question: Question) -> Iterator[str]:
     for x in question.letters:
         unit = "" if x.unit in ("1", x.key) else f" in {x.unit}"
         default = f", {x.default} if not said" if x.default else ""
-        other = f", or {' or '.join(x.also)}" if x.also else ""
-        yield f"{x.key}{other} ({x.letter}{unit}{default})"
+        synonyms = f", or {' or '.join(x.also)}" if x.also else ""
+        yield f"{x.key}{synonyms} ({x.letter}{unit}{default})"
 
 
 def _choices(question: Question) -> Iterator[str]:

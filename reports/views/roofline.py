@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calc.derive.operators import Operators, Work
 from calc.derive.to_json import number
 from calc.performance.roofline import LAUNCH_SECONDS, LAUNCH_SOURCE, Roofline, RooflineRow, Sums
 from reports.figures.roofline_bounds import RooflinePair, bounds, ceilings, finding, notes
-from reports.typeset.escape import visible
 from reports.typeset.numbers import duration, percent, significant
 from reports.views import hardware
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from reports.writers.terminal import Terminal, bold, right
 
 _FORMS = ("matmul", "elementwise", "moved", "fused")
 
@@ -22,29 +19,29 @@ _FORMS = ("matmul", "elementwise", "moved", "fused")
 # -- plain data -------------------------------------------------------------------------------------------------------
 
 
-def document(found: RooflinePair) -> dict[str, Any]:
+def document(rooflines: RooflinePair) -> dict[str, Any]:
     """Everything, with the ceilings and their sources. Times in seconds; an intensity is ``null`` where no byte moves."""
-    at = found.eager.ceiling
+    at = rooflines.eager.ceiling
     return {
         "schema": 1,
-        "model": {"name": found.model},
-        "sizes": {name: number(size) for name, size in found.sizes.items()},
-        "options": dict(found.options),
+        "model": {"name": rooflines.model},
+        "sizes": {name: number(size) for name, size in rooflines.sizes.items()},
+        "options": dict(rooflines.options),
         "ceilings": {
             "gpu": hardware.entry(at.device),
-            "products": {dtype: number(int(at.device.peak(dtype))) for dtype in found.formats},
+            "products": {dtype: number(int(at.device.peak(dtype))) for dtype in rooflines.formats},
             "other_arithmetic": None if at.vector is None else number(int(at.vector)),
-            "ridge": {dtype: float(at.ridge(dtype)) for dtype in found.formats},
+            "ridge": {dtype: float(at.ridge(dtype)) for dtype in rooflines.formats},
             "launch_seconds": float(at.launch),
             "launch_because": LAUNCH_SOURCE if at.launch == LAUNCH_SECONDS else "as asked",
         },
         "closed_forms": {
-            "phases": {phase: {what: found.operators.total(what, phase) for what in _FORMS} for phase in found.eager.phases},
-            "operators": [_forms(work, found.operators) for work in found.operators.works if work.launches],
+            "phases": {phase: {what: rooflines.operators.total(what, phase) for what in _FORMS} for phase in rooflines.eager.phases},
+            "operators": [_forms(work, rooflines.operators) for work in rooflines.operators.works if work.launches],
         },
-        "eager": _document(found.eager),
-        "fused": _document(found.fused),
-        "notes": list(notes(found)),
+        "eager": _document(rooflines.eager),
+        "fused": _document(rooflines.fused),
+        "notes": list(notes(rooflines)),
     }
 
 
@@ -54,23 +51,23 @@ def _forms(work: Work, of: Operators) -> dict[str, Any]:
     return {"phase": work.phase, "site": work.module_path, "operator": work.name, "times": of.text(work.times), **counts}
 
 
-def _document(found: Roofline) -> dict[str, Any]:
+def _document(roofline: Roofline) -> dict[str, Any]:
     return {
-        "total": _sums(found.total),
-        "phases": {phase: _sums(found.phase(phase)) for phase in found.phases},
-        "sites": [{"site": site, **_sums(sums)} for site, sums in found.by_site()],
-        "operators": [_row(row) for row in found.rows],
+        "total": _sums(roofline.total),
+        "phases": {phase: _sums(roofline.phase(phase)) for phase in roofline.phases},
+        "sites": [{"site": site, **_sums(sums)} for site, sums in roofline.by_site()],
+        "operators": [_row(row) for row in roofline.rows],
     }
 
 
-def _sums(found: Sums) -> dict[str, Any]:
+def _sums(sums: Sums) -> dict[str, Any]:
     return {
-        "flops": number(found.flops),
-        "bytes": number(found.bytes),
-        "launches": number(found.launches),
-        "seconds": float(found.seconds),
-        "seconds_by_bound": {bound: float(seconds) for bound, seconds in found.bounds.items()},
-        "dominant": found.dominant,
+        "flops": number(sums.flops),
+        "bytes": number(sums.bytes),
+        "launches": number(sums.launches),
+        "seconds": float(sums.seconds),
+        "seconds_by_bound": {bound: float(seconds) for bound, seconds in sums.bounds.items()},
+        "dominant": sums.dominant,
     }
 
 
@@ -92,75 +89,61 @@ def _row(row: RooflineRow) -> dict[str, Any]:
 # -- on a terminal ----------------------------------------------------------------------------------------------------
 
 
-def show(found: RooflinePair, top: int, out: Console) -> None:
+def show(rooflines: RooflinePair, top: int, out: Terminal) -> None:
     """Totals by phase, the sites that take longest, then the operators that do."""
-    from rich.text import Text
-
-    sizes = ", ".join(f"{name} = {size:,}" for name, size in found.sizes.items())
-    out.print(Text.assemble((visible(found.model), "bold"), f" on {visible(found.eager.ceiling.device.name)}: {visible(sizes)}"))
-    for words in ceilings(found):
-        out.print(Text(visible(words), style="dim"))
-    out.print()
-    out.print(Text(finding(found), style="bold"))
-    out.print()
-    _phases(found, out)
-    out.print()
-    _sites(found, top, out)
-    out.print()
-    _operators(found, top, out)
-    for note in notes(found):
-        out.print(Text(note, style="dim"))
+    sizes = ", ".join(f"{name} = {size:,}" for name, size in rooflines.sizes.items())
+    out.line(bold(rooflines.model), f" on {rooflines.eager.ceiling.device.name}: {sizes}")
+    out.lines(*ceilings(rooflines), style="dim")
+    out.line()
+    out.line(bold(finding(rooflines)))
+    out.line()
+    _show_phases(rooflines, out)
+    out.line()
+    _show_sites(rooflines, top, out)
+    out.line()
+    _show_operators(rooflines, top, out)
+    out.lines(*notes(rooflines), style="dim")
 
 
-def _phases(found: RooflinePair, out: Console) -> None:
-    from reports.writers.columns import columns
-
-    heads = ("FLOP", "eager bytes", "fused bytes", "kernels", "fused", "eager time", "fused time")
-    made = columns("phase", *((head, "right") for head in heads), "bound by")
-    rows = [(phase, found.eager.phase(phase), found.fused.phase(phase)) for phase in found.eager.phases]
-    for name, eager, fused in (*rows, ("step", found.eager.total, found.fused.total)):
+def _show_phases(rooflines: RooflinePair, out: Terminal) -> None:
+    eager_of, fused_of = rooflines.eager, rooflines.fused
+    sums = [(phase, eager_of.phase(phase), fused_of.phase(phase)) for phase in eager_of.phases]
+    rows = []
+    for name, eager, fused in (*sums, ("step", eager_of.total, fused_of.total)):
         counts = (eager.flops, eager.bytes, fused.bytes, eager.launches, fused.launches)
-        made.add_row(name, *(f"{c:,}" for c in counts), duration(eager.seconds), duration(fused.seconds), bounds(eager))
-    out.print(made)
+        rows.append((name, *(f"{c:,}" for c in counts), duration(eager.seconds), duration(fused.seconds), bounds(eager)))
+    numbers = ("FLOP", "eager bytes", "fused bytes", "kernels", "fused", "eager time", "fused time")
+    out.table(("phase", *right(*numbers), "bound by"), rows)
 
 
-def _sites(found: RooflinePair, top: int, out: Console) -> None:
-    from rich.text import Text
-
-    from reports.writers.columns import columns
-
-    sites, total = found.eager.by_site(), found.eager.total.seconds
-    made = columns("site, forward and backward", *((head, "right") for head in ("FLOP/byte", "eager time", "share")), "bound by")
+def _show_sites(rooflines: RooflinePair, top: int, out: Terminal) -> None:
+    sites, total = rooflines.eager.by_site(), rooflines.eager.total.seconds
+    rows = []
     for site, sums in sites[:top]:
         intensity = significant(Fraction(sums.flops, sums.bytes)) if sums.bytes else "-"
-        made.add_row(Text(visible(site)), intensity, duration(sums.seconds), _share(sums.seconds, total), bounds(sums))
-    out.print(made)
-    _left_out(len(sites) - top, "sites", out)
+        rows.append((site, intensity, duration(sums.seconds), _share(sums.seconds, total), bounds(sums)))
+    numbers = ("FLOP/byte", "eager time", "share")
+    out.table(("site, forward and backward", *right(*numbers), "bound by"), rows)
+    _show_omitted(len(sites) - top, "sites", out)
 
 
-def _operators(found: RooflinePair, top: int, out: Console) -> None:
-    from rich.text import Text
-
-    from reports.writers.columns import columns
-
-    total = found.eager.total.seconds
-    rows = sorted(found.eager.rows, key=lambda row: -row.total)
-    heads = ("times", "FLOP", "bytes", "FLOP/byte", "time of all", "share")
-    made = columns("operator", "site", *((head, "right") for head in heads), "bound")
-    for row in rows[:top]:
+def _show_operators(rooflines: RooflinePair, top: int, out: Terminal) -> None:
+    total = rooflines.eager.total.seconds
+    ordered = sorted(rooflines.eager.rows, key=lambda row: -row.total)
+    rows = []
+    for row in ordered[:top]:
         name = row.name.removeprefix("aten.").removesuffix(".default")
         intensity = "-" if row.intensity is None else significant(row.intensity)
         cells = (f"{row.times:,}", f"{row.flops:,}", f"{row.bytes:,}", intensity, duration(row.total), _share(row.total, total))
-        made.add_row(Text(visible(f"{row.phase} {name}")), Text(visible(row.site)), *cells, row.bound)
-    out.print(made)
-    _left_out(len(rows) - top, "kinds of operators", out)
+        rows.append((f"{row.phase} {name}", row.site, *cells, row.bound))
+    numbers = ("times", "FLOP", "bytes", "FLOP/byte", "time of all", "share")
+    out.table(("operator", "site", *right(*numbers), "bound"), rows)
+    _show_omitted(len(ordered) - top, "kinds of operators", out)
 
 
-def _left_out(number_left: int, what: str, out: Console) -> None:
-    from rich.text import Text
-
-    if number_left > 0:
-        out.print(Text(f"and {number_left} more {what}: --top shows more, --json all", style="dim"))
+def _show_omitted(count: int, what: str, out: Terminal) -> None:
+    if count > 0:
+        out.line(f"and {count} more {what}: --top shows more, --json all", style="dim")
 
 
 def _share(part: Fraction, whole: Fraction) -> str:

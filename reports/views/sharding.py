@@ -6,111 +6,92 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from calc.capacity.sharding.account import UNSURE, Account, Stage
 from calc.capacity.sharding.layout import SEQUENCE
 from calc.capacity.sharding.memory import KINDS, WORDS
 from calc.capacity.sharding.search import Ranking, parts_of_step
 from calc.symbolic.worked import WorkedInput, WorkedStep
 from calc.units import Unit
-from reports.typeset.escape import visible
 from reports.typeset.numbers import amount, integer, significant
+from reports.writers.terminal import Head, Line, Terminal, bold, dim, right
 
 _LONG, _LITTLE = 10**15, Fraction(1, 1000)  # whole numbers below are written out, fractions between as decimals
 _STREAM = "Y"  # shown with the traffic, which is a multiple of it
 _STAGES = {"only": "", "first": "first stage", "inner": "second stage, the fullest in the middle", "last": "last stage"}
 
 
-def show(found: Account, out: Console) -> None:
+def show(account: Account, out: Terminal) -> None:
     """One layout with all its lines."""
-    _head(found, out)
-    out.print(_memory(found))
-    _unknown(found, out)
-    if found.machine is not None:
-        out.print(Text(f"{visible(found.machine.name)} has {_bytes(found.machine.memory)}: {found.fit}{_unsure(found)}", style="bold"))
-        if found.step is None:
-            out.print(Text("time is unknown: which products its layers make is not known apart", style="dim"))
-    stage = found.fullest
-    _steps(f"Memory, step by step{_of(stage, found)}", _memory_lines(stage), out)
+    _show_heading(account, out)
+    _show_memory(account, out)
+    if account.model.only_data:
+        unknown = "" if account.model.items else "activations, and temporarily gathered parameters, are unknown; "
+        out.line(f"{unknown}it is divided by data only: {account.model.only_data}", style="dim")
+    if account.machine is not None:
+        memory = _bytes(account.machine.memory)
+        out.line(bold(f"{account.machine.name} has {memory}: {account.fit}{_unsure(account)}"))
+        if account.step is None:
+            out.line("time is unknown: the matmuls of its layers are not known one by one", style="dim")
+    stage = account.fullest
+    _show_steps(f"Memory, step by step{_of(stage, account)}", _memory_lines(stage), out)
     if stage.traffic:
-        out.print()
-        out.print(_traffic(stage, found))
-        for line in stage.reckoning.lines:
-            if line.letter == _STREAM:
-                out.print(_step_text(line))
-    if found.step is not None:
-        _steps(f"Time{_of(stage, found)}", _time_lines(stage), out)
-        _steps("Time of a step", found.step.lines, out)
-    out.print()
-    out.print(_letters(found))
-    for note in found.step.notes if found.step is not None else ():
-        out.print(Text(note, style="dim"))
-    out.print()
-    out.print(Text("What must hold, and does:", style="bold"))
-    for condition in found.conditions:
-        out.print(Text(f"  {condition.expr}: {condition.because}", style="dim"))
+        out.line()
+        _show_traffic(stage, account, out)
+        out.lines(*(_step_line(line) for line in stage.reckoning.lines if line.letter == _STREAM))
+    if account.step is not None:
+        _show_steps(f"Time{_of(stage, account)}", _time_lines(stage), out)
+        _show_steps("Time of a step", account.step.lines, out)
+    out.line()
+    _show_letters(account, out)
+    out.lines(*(account.step.notes if account.step is not None else ()), style="dim")
+    out.line()
+    out.line(bold("What must hold, and does:"))
+    out.lines(*(f"  {condition.expr}: {condition.because}" for condition in account.conditions), style="dim")
 
 
-def show_search(found: Ranking, out: Console) -> None:
+def show_search(ranking: Ranking, out: Terminal) -> None:
     """The winner with its reason, the front, the runners-up, then the winner in full."""
-    out.print(
-        Text(f"{integer(found.counted)} layouts are valid, {integer(found.fitting)} of them fit. The fastest of those:", style="bold")
-    )
-    out.print(Text(f"  {found.winner.layout.words}"))
-    for name, seconds in parts_of_step(found.winner).items():
-        out.print(Text(f"  {_seconds(seconds)} {name}", style="dim"))
-    out.print()
-    out.print(_ranking("None is better in time, memory and cost at once than these", [(one, "") for one in found.front]))
-    out.print()
-    out.print(_ranking("Runners-up, one of each other division into ranks", [(one.account, one.because) for one in found.runners]))
-    if found.larger is not None:
-        out.print()
-        what = f"{found.larger.layout.words}: {_seconds(_step(found.larger))} but {_bytes(found.larger.memory)} a device"
-        out.print(Text(f"Faster, but too large: {what}"))
-    out.print()
-    show(found.winner, out)
+    out.line(bold(f"{integer(ranking.counted)} layouts are valid, {integer(ranking.fitting)} of them fit. The fastest of those:"))
+    out.line(f"  {ranking.winner.layout.words}")
+    out.lines(*(f"  {_seconds(seconds)} {name}" for name, seconds in parts_of_step(ranking.winner).items()), style="dim")
+    out.line()
+    _show_ranking("None is better in time, memory and cost at once than these", [(each, "") for each in ranking.front], out)
+    out.line()
+    runners = [(runner.account, runner.because) for runner in ranking.runners]
+    _show_ranking("Runners-up, one of each other division into ranks", runners, out)
+    if ranking.larger is not None:
+        out.line()
+        what = f"{ranking.larger.layout.words}: {_seconds(_step(ranking.larger))} but {_bytes(ranking.larger.memory)} a device"
+        out.line(f"Faster, but too large: {what}")
+    out.line()
+    show(ranking.winner, out)
 
 
-def _head(found: Account, out: Console) -> None:
-    words = found.layout.words or "one device"
-    out.print(Text.assemble((visible(found.model.name), "bold"), f", {words}: {_many(found.layout.devices, 'devices')}"))
-    out.print(Text(visible(f"{found.model.source}; {found.state.source}"), style="dim"))
-    if found.layout.sequence != "off":
-        out.print(Text(f"sequence={found.layout.sequence}: {SEQUENCE[found.layout.sequence]}", style="dim"))
-    for note in found.model.notes:
-        out.print(Text(f"note: {visible(note)}", style="dim"))
-    out.print()
+def _show_heading(account: Account, out: Terminal) -> None:
+    words = account.layout.words or "one device"
+    out.line(bold(account.model.name), f", {words}: {_many(account.layout.devices, 'devices')}")
+    out.line(f"{account.model.source}; {account.state.source}", style="dim")
+    if account.layout.sequence != "off":
+        out.line(f"sequence={account.layout.sequence}: {SEQUENCE[account.layout.sequence]}", style="dim")
+    out.lines(*(f"note: {note}" for note in account.model.notes), style="dim")
+    out.line()
 
 
-def _unknown(found: Account, out: Console) -> None:
-    if found.model.only_data:
-        unknown = "" if found.model.items else "activations, and what is gathered for a moment, are unknown; "
-        out.print(Text(visible(f"{unknown}it is divided by data only: {found.model.only_data}"), style="dim"))
+def _show_memory(account: Account, out: Terminal) -> None:
+    heads = ("Memory of a device", *right(*(_STAGES[stage.name] or "bytes" for stage in account.stages)))
+    kinds = [kind for kind in KINDS if any(kind in stage.kinds for stage in account.stages)]
+    rows = [(WORDS[kind], *(_bytes(stage.kinds.get(kind, 0)) for stage in account.stages)) for kind in kinds]
+    out.table(heads, [*rows, (bold("together"), *(bold(_bytes(stage.total)) for stage in account.stages))])
 
 
-def _memory(found: Account) -> Table:
-    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False)
-    table.add_column("Memory of a device")
-    for stage in found.stages:
-        table.add_column(_STAGES[stage.name] or "bytes", justify="right")
-    kinds = [kind for kind in KINDS if any(kind in stage.kinds for stage in found.stages)]
-    for kind in kinds:
-        table.add_row(WORDS[kind], *(_bytes(stage.kinds.get(kind, 0)) for stage in found.stages))
-    table.add_row("together", *(_bytes(stage.total) for stage in found.stages), style="bold")
-    return table
-
-
-def _unsure(found: Account) -> str:
-    if found.fit != UNSURE:
+def _unsure(account: Account) -> str:
+    if account.fit != UNSURE:
         return ""
-    return f": the sum is a bound from above, of which {_bytes(found.fullest.at_once)} are there at once for certain"
+    return f": the sum is a bound from above, of which {_bytes(account.fullest.at_once)} are there at once for certain"
 
 
-def _of(stage: Stage, found: Account) -> str:
-    return f" ({_STAGES[stage.name]})" if len(found.stages) > 1 else ""
+def _of(stage: Stage, account: Account) -> str:
+    return f" ({_STAGES[stage.name]})" if len(account.stages) > 1 else ""
 
 
 def _memory_lines(stage: Stage) -> list[WorkedStep]:
@@ -123,43 +104,34 @@ def _time_lines(stage: Stage) -> list[WorkedStep]:
     return [line for line in stage.reckoning.lines[len(_memory_lines(stage)) :] if line.letter not in sent]
 
 
-def _steps(title: str, lines: Sequence[WorkedStep], out: Console) -> None:
-    out.print()
-    out.print(Text(title, style="bold"))
-    for line in lines:
-        out.print(_step_text(line))
+def _show_steps(title: str, lines: Sequence[WorkedStep], out: Terminal) -> None:
+    out.line()
+    out.line(bold(title))
+    out.lines(*map(_step_line, lines))
 
 
-def _step_text(line: WorkedStep) -> Text:
-    return Text.assemble(f"  {line.letter} = {line.expr} = {_value(line)}", (f"  {line.meaning}: {line.because}", "dim"))
+def _step_line(line: WorkedStep) -> Line:
+    return f"  {line.letter} = {line.expr} = {_value(line)}", dim(f"  {line.meaning}: {line.because}")
 
 
-def _traffic(stage: Stage, found: Account) -> Table:
-    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False)
-    for name in (f"Traffic of a step{_of(stage, found)}", "among", "of"):
-        table.add_column(name)
-    table.add_column("sent", justify="right")
-    table.add_column("as")
+def _show_traffic(stage: Stage, account: Account, out: Terminal) -> None:
+    rows = []
     for item in stage.traffic:
         of = item.collective
-        as_words = Text.assemble(f"{of.letter} = {of.sent}", (f"  {of.because}", "dim"))
-        table.add_row(of.kind, f"{of.axis} ranks", _bytes(item.payload), _bytes(item.sent), as_words)
-    return table
+        sent = (f"{of.letter} = {of.sent}", dim(f"  {of.because}"))
+        rows.append((of.kind, f"{of.axis} ranks", _bytes(item.payload), _bytes(item.sent), sent))
+    out.table((f"Traffic of a step{_of(stage, account)}", "among", "of", *right("sent"), "as"), rows)
 
 
-def _letters(found: Account) -> Table:
+def _show_letters(account: Account, out: Terminal) -> None:
     """Every letter in what is shown that is no line of its own: what was put in, with its source."""
-    lines = [*found.fullest.reckoning.lines, *(found.step.lines if found.step is not None else ())]
-    texts = [line.expr for line in lines] + [item.collective.sent for item in found.fullest.traffic] + [c.expr for c in found.conditions]
+    reckonings = (account.fullest.reckoning, *((account.step,) if account.step is not None else ()))
+    texts = [line.expr for reckoning in reckonings for line in reckoning.lines]
+    texts += [item.collective.sent for item in account.fullest.traffic] + [c.expr for c in account.conditions]
     used = set(re.findall(r"[A-Za-z_]\w*", " ".join(texts)))
-    givens = {g.letter: g for g in (*found.fullest.reckoning.givens, *(found.step.givens if found.step is not None else ()))}
-    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False)
-    for name in ("Letter", "value", "what it stands for", "from"):
-        table.add_column(name, justify="right" if name == "value" else "left")
-    for given in givens.values():
-        if given.letter in used:
-            table.add_row(given.letter, _given(given), given.meaning, Text(visible(given.source), style="dim"))
-    return table
+    givens = {given.letter: given for reckoning in reckonings for given in reckoning.givens}
+    rows = [(g.letter, _given(g), g.meaning, dim(g.source)) for g in givens.values() if g.letter in used]
+    out.table(("Letter", *right("value"), "what it stands for", "from"), rows)
 
 
 def _given(given: WorkedInput) -> str:
@@ -173,23 +145,21 @@ def _many(number: int, unit: str) -> str:
     return f"{integer(number)} {unit.removesuffix('s') if number == 1 and '/' not in unit and len(unit) > 1 else unit}".rstrip()
 
 
-def _ranking(title: str, found: Sequence[tuple[Account, str]]) -> Table:
-    priced = any(one.step is not None and "cost" in one.step.values for one, _ in found)
-    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False)
-    table.add_column(title)
-    for name in ("step", "memory", *(["cost"] if priced else [])):
-        table.add_column(name, justify="right")
-    table.add_column("why not" if any(why for _, why in found) else "")
-    for one, why in found:
-        assert one.step is not None
-        cost = [f"{float(one.step['cost']):.4g} USD"] if priced else []
-        table.add_row(one.layout.words, _seconds(_step(one)), _bytes(one.memory), *cost, Text(why, style="dim"))
-    return table
+def _show_ranking(title: str, accounts: Sequence[tuple[Account, str]], out: Terminal) -> None:
+    priced = any(account.step is not None and "cost" in account.step.values for account, _ in accounts)
+    numbers = ("step", "memory", *(("cost",) if priced else ()))
+    heads: list[Head] = [title, *right(*numbers), "why not" if any(why for _, why in accounts) else ""]
+    rows = []
+    for account, why in accounts:
+        assert account.step is not None
+        cost = (f"{float(account.step['cost']):.4g} USD",) if priced else ()
+        rows.append((account.layout.words, _seconds(_step(account)), _bytes(account.memory), *cost, dim(why)))
+    out.table(heads, rows)
 
 
-def _step(found: Account) -> Fraction:
-    assert found.step is not None
-    return found.step["step"]
+def _step(account: Account) -> Fraction:
+    assert account.step is not None
+    return account.step["step"]
 
 
 def _value(line: WorkedStep) -> str:

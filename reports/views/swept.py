@@ -21,10 +21,10 @@ _COLOURS = ("#1f5fa8", "#c2571a", "#2d7d46", "#8a3a8f", "#a3262e", "#5b6770", "#
 _TICKS = 4
 
 
-def as_csv(found: Sweep) -> Iterator[str]:
+def as_csv(sweep: Sweep) -> Iterator[str]:
     """A line of names, then one for each point; a cell is empty where there is no value."""
-    yield ",".join([*found.axes, *map(_cell, found.values)]) + "\n"
-    for sizes, values in found.rows():
+    yield ",".join([*sweep.axes, *map(_cell, sweep.values)]) + "\n"
+    for sizes, values in sweep.rows():
         yield ",".join([*map(str, sizes), *("" if value is None else str(value) for value in values)]) + "\n"
 
 
@@ -34,20 +34,20 @@ def _cell(name: str) -> str:
     return f'"{shown.replace(chr(34), chr(34) * 2)}"' if set(shown) & set(',"') else shown
 
 
-def as_json(found: Sweep) -> str:
+def as_json(sweep: Sweep) -> str:
     """Values stand in the order of points: of a grid, the last of ``sizes`` moves first."""
-    columns: list[list[int | str | None]] = [[] for _ in found.values]
-    for _, values in found.rows():
+    columns: list[list[int | str | None]] = [[] for _ in sweep.values]
+    for _, values in sweep.rows():
         for column, value in zip(columns, values, strict=True):
             column.append(number(value))
     document = {
         "schema": 1,
-        "points": "listed" if found.listed else "grid",
-        "sizes": {name: [number(size) for size in axis.tolist()] for name, axis in found.axes.items()},
+        "points": "listed" if sweep.listed else "grid",
+        "sizes": {name: [number(size) for size in axis.tolist()] for name, axis in sweep.axes.items()},
         "quantities": {
-            name: {"unit": found.units[name] or None, "values": column} for name, column in zip(found.values, columns, strict=True)
+            name: {"unit": sweep.units[name] or None, "values": column} for name, column in zip(sweep.values, columns, strict=True)
         },
-        "gaps": [{"points": gap.points, "first": dict(gap.first), "because": gap.because} for gap in found.gaps],
+        "gaps": [{"points": gap.points, "first": dict(gap.first), "because": gap.because} for gap in sweep.gaps],
     }
     return json.dumps(document, ensure_ascii=True, allow_nan=False) + "\n"
 
@@ -57,49 +57,49 @@ def as_json(found: Sweep) -> str:
 Points = list[tuple[int, int]]
 
 
-def drawn(found: Sweep, over: str | None) -> str:
+def drawn(sweep: Sweep, over: str | None) -> str:
     """One drawing for each quantity, under one another: lines over one size, a line for each choice of the others."""
-    along = _along(found, over)
-    parts = [_one(name, found, along, i * _HEIGHT) for i, name in enumerate(found.values)]
+    along = _along(sweep, over)
+    parts = [_one(name, sweep, along, i * _HEIGHT) for i, name in enumerate(sweep.values)]
     height = _HEIGHT * len(parts)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}"'
     style = 'font-family="system-ui, sans-serif" font-size="12" fill="#1d2730"'
     return f'{head} {style} role="img">\n<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>\n{"".join(parts)}</svg>\n'
 
 
-def _along(found: Sweep, over: str | None) -> str:
-    if found.listed:
+def _along(sweep: Sweep, over: str | None) -> str:
+    if sweep.listed:
         raise BadInputError("points of a file span no grid to draw over: give the sizes with -d")
-    if over is not None and over not in found.axes:
-        raise BadInputError(f"--over {over[:40]!r} is not swept: there are {', '.join(found.axes) or 'no sizes'}")
-    several = [name for name, axis in found.axes.items() if axis.size > 1]
+    if over is not None and over not in sweep.axes:
+        raise BadInputError(f"--over {over[:40]!r} is not swept: there are {', '.join(sweep.axes) or 'no sizes'}")
+    several = [name for name, axis in sweep.axes.items() if axis.size > 1]
     if over is None and not several:
         raise BadInputError("a drawing needs several sizes of one dimension: give e.g. -d T=1024:8192:1024")
     along = over or several[-1]
-    lines = found.points // found.axes[along].size
+    lines = sweep.points // sweep.axes[along].size
     if lines > _LINES:
         raise BadInputError(f"a drawing over {along} would have {lines:,} lines, more than {_LINES}: give fewer sizes of the others")
     return along
 
 
-def _lines(name: str, found: Sweep, along: str) -> Iterator[tuple[str, Points]]:
+def _lines(name: str, sweep: Sweep, along: str) -> Iterator[tuple[str, Points]]:
     """Each line with what it stands for; points without a value are left out."""
-    at, names = [*found.axes].index(along), [*found.axes]
+    at, names = [*sweep.axes].index(along), [*sweep.axes]
     lines: dict[tuple[int, ...], Points] = {}
-    place = [*found.values].index(name)
-    for sizes, values in found.rows():
+    place = [*sweep.values].index(name)
+    for sizes, values in sweep.rows():
         rest = (*sizes[:at], *sizes[at + 1 :])
         value = values[place]
         lines.setdefault(rest, []).extend([] if value is None else [(sizes[at], value)])
     others = [n for n in names if n != along]
-    fixed = {n for n in others if found.axes[n].size == 1}
+    fixed = {n for n in others if sweep.axes[n].size == 1}
     for rest, points in lines.items():
         yield ", ".join(f"{n} = {size:,}" for n, size in zip(others, rest, strict=True) if n not in fixed), sorted(points)
 
 
-def _one(name: str, found: Sweep, along: str, top: int) -> str:
+def _one(name: str, sweep: Sweep, along: str, top: int) -> str:
     left, above, width, height = _PLOT
-    lines = list(_lines(name, found, along))
+    lines = list(_lines(name, sweep, along))
     values = [value for _, points in lines for _, value in points]
     if not values:
         raise BadInputError(f"no point of {name[:40]} has a value to draw")
@@ -113,7 +113,7 @@ def _one(name: str, found: Sweep, along: str, top: int) -> str:
     def y(value: int) -> str:
         return _at(top + above + height * Fraction(high - value, spread))
 
-    unit = found.units[name]
+    unit = sweep.units[name]
     title = f"{visible(name)}{f', {unit}' if unit else ''}, over {along}"
     parts = [_text(left, top + above - 8, title, weight="bold")]
     for value in _ticks(low, high):

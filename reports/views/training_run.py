@@ -7,13 +7,10 @@ import sys
 from collections.abc import Callable, Iterator
 
 import click
-from rich.console import Console
-from rich.text import Text
 
 from calc.performance.training_run import Progress, TrainingRun
-from reports.typeset.escape import visible
 from reports.typeset.numbers import duration, integer, percent, rate
-from reports.writers.columns import columns
+from reports.writers.terminal import Line, Styled, Terminal, bold
 
 _LINES = 10
 _FLOPS = ("flops.forward.matmul", "flops.backward.matmul", "flops.optimizer.matmul")
@@ -21,7 +18,7 @@ _FLOPS = ("flops.forward.matmul", "flops.backward.matmul", "flops.optimizer.matm
 
 @contextlib.contextmanager
 def progress(steps: int, unit: str) -> Iterator[Callable[[Progress], None]]:
-    """Told of every step: a moving bar on a terminal, else about ten lines in all."""
+    """What is called after every step: it moves a bar on a terminal, and else writes about ten lines in all."""
     if not sys.stderr.isatty():
         every = max(1, steps // _LINES)
 
@@ -31,13 +28,15 @@ def progress(steps: int, unit: str) -> Iterator[Callable[[Progress], None]]:
 
         yield line
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-    from rich.progress import Progress as Bar
 
-    parts = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[words]}"))
-    with Bar(*parts, console=Console(stderr=True)) as bar:
-        task = bar.add_task("training", total=steps, words="")
-        yield lambda at: bar.update(task, completed=at.done.step, words=_words(at, unit))
+    def words(at: Progress | None) -> str | None:
+        return None if at is None else _words(at, unit)
+
+    shown = click.progressbar(
+        length=steps, label="training", show_eta=False, show_percent=False, show_pos=True, item_show_func=words, file=sys.stderr
+    )
+    with shown as bar:
+        yield lambda at: bar.update(at.done.step - bar.pos, at)
 
 
 def _words(at: Progress, unit: str) -> str:
@@ -55,50 +54,50 @@ def _wrong(at: Progress) -> bool:
     return at.verdict is not None and bool(at.verdict.wrong or at.verdict.account.because)
 
 
-def show(found: TrainingRun, out: Console) -> None:
-    """The loss, what accounted steps took beside what was derived, and throughput."""
-    first, last = found.fell
-    sizes = ", ".join(f"{name}={value}" for name, value in found.sizes.items())
-    options = ", ".join(f"{name} {value}" for name, value in found.demo.options.to_json().items())
-    out.print(Text.assemble((found.demo.model, "bold"), f" at {sizes}: {options}, on {visible(str(found.machine['device']['name']))}"))
-    since = f", of which {found.begun_at} before the checkpoint" if found.begun_at else ""
+def show(run: TrainingRun, out: Terminal) -> None:
+    """The loss, measured beside derived numbers of accounted steps, and throughput."""
+    first, last = run.fell
+    sizes = ", ".join(f"{name}={value}" for name, value in run.sizes.items())
+    options = ", ".join(f"{name} {value}" for name, value in run.demo.options.to_json().items())
+    out.line(bold(run.demo.model), f" at {sizes}: {options}, on {run.machine['device']['name']}")
+    since = f", of which {run.begun_at} before the checkpoint" if run.begun_at else ""
     fell = "fell" if last < first else "did not fall"
-    out.print(Text(f"{len(found.losses)} steps{since}; the loss {fell}: {first:.4g} in the first tenth, {last:.4g} in the last"))
-    _accounts(found, out)
-    times = found.times
+    out.line(f"{len(run.losses)} steps{since}; the loss {fell}: {first:.4g} in the first tenth, {last:.4g} in the last")
+    _show_accounts(run, out)
+    times = run.times
     if times is None:
-        out.print(Text("throughput: unknown, because too few steps were timed", style="dim"))
+        out.line("throughput: unknown, because too few steps were timed", style="dim")
         return
     low, high = times.quartiles
     spread = f"middle half {duration(low / 10**9)} to {duration(high / 10**9)}"
     each = f"{duration(times.seconds)} a step ({spread}, {len(times.nanoseconds)} steps without instruments)"
-    share = f", MFU {percent(found.mfu)} of {rate(found.ceiling.rate, 'FLOP')}" if found.mfu is not None and found.ceiling.rate else ""
-    out.print(Text(f"{rate(found.throughput.amount / times.seconds, found.throughput.unit)}{share}: {each}"))
-    if found.mfu is None and found.ceiling.because:
-        out.print(Text(visible(f"MFU is unknown, because {found.ceiling.because}"), style="dim"))
+    share = f", MFU {percent(run.mfu)} of {rate(run.ceiling.rate, 'FLOP')}" if run.mfu is not None and run.ceiling.rate else ""
+    out.line(f"{rate(run.throughput.amount / times.seconds, run.throughput.unit)}{share}: {each}")
+    if run.mfu is None and run.ceiling.because:
+        out.line(f"MFU is unknown, because {run.ceiling.because}", style="dim")
 
 
-def _accounts(found: TrainingRun, out: Console) -> None:
+def _show_accounts(run: TrainingRun, out: Terminal) -> None:
     """Derived beside measured. All steps that agree are one row."""
-    if not found.verdicts:
-        out.print(Text("no step of this run was accounted for: give a smaller --every", style="dim"))
+    if not run.verdicts:
+        out.line("no step of this run was accounted for: give a smaller --every", style="dim")
         return
-    table = columns("Quantity", ("Derived", "right"), ("Measured", "right"), "Steps")
-    steps = [verdict.step for verdict in found.verdicts]
+    steps = [verdict.step for verdict in run.verdicts]
+    rows: list[tuple[Line, ...]] = []
     for name in (*_FLOPS, "memory.peak.first_step", "memory.peak"):
         of = [step for step in steps if name in _FLOPS or (step == 1) == name.endswith("first_step")]
-        wrong = {v.step: v.wrong[name][1] for v in found.verdicts if name in v.wrong}
+        wrong = {v.step: v.wrong[name][1] for v in run.verdicts if name in v.wrong}
         same = [step for step in of if step not in wrong]
+        derived = integer(run.expected[name])
         if same:
-            table.add_row(name, integer(found.expected[name]), integer(found.expected[name]), f"equal in {_counted(same)}")
-        for step, value in wrong.items():
-            table.add_row(name, integer(found.expected[name]), integer(value), Text(f"differs in step {step}", style="bold red"))
-    out.print(table)
-    for verdict in found.verdicts:
+            rows.append((name, derived, derived, f"equal in {_counted(same)}"))
+        rows += [(name, derived, integer(value), Styled(f"differs in step {step}", "bold red")) for step, value in wrong.items()]
+    out.table(("Quantity", ("Derived", "right"), ("Measured", "right"), "Steps"), rows)
+    for verdict in run.verdicts:
         if verdict.account.because:
-            out.print(Text(visible(f"step {verdict.step} is not accounted for: {verdict.account.because}"), style="bold red"))
-    said = "every accounted step took exactly what was derived" if found.agrees else "the accounts do not equal the derivation"
-    out.print(Text(said, style="green" if found.agrees else "bold red"))
+            out.line(f"step {verdict.step} is not accounted for: {verdict.account.because}", style="bold red")
+    words = "every accounted step took exactly what was derived" if run.agrees else "the accounts do not equal the derivation"
+    out.line(words, style="green" if run.agrees else "bold red")
 
 
 def _counted(steps: list[int]) -> str:

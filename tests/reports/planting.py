@@ -89,10 +89,9 @@ def page(names: Sequence[str], steps: int | None = None) -> Page:
     """Every text of somebody else's is one of ``names``, in turn. With ``steps`` it is a short page, without rules of thumb."""
     turn = itertools.cycle(names)
     made = derivation(names, steps)
-    verdict = sample.Verdict(next(turn), 1, 2, next(turn), "failed", because=next(turn))
     return build(
         made,
-        _planted(sample.checks(verdict), turn),
+        checks(turn),
         compare(made) if steps is None else (),
         (Command(next(turn), next(turn)),),
         unchecked=next(turn),
@@ -101,6 +100,13 @@ def page(names: Sequence[str], steps: int | None = None) -> Page:
         evidence=_planted(_evidence(), turn),
         roof=figure(drawings.found(tuple(next(turn) for _ in drawings.SITES))),
     )
+
+
+def checks(turn: Iterator[str]) -> sample.CheckReport:
+    """The sample's checks and a failed one, with the next names of ``turn``."""
+    verdict = sample.Verdict(next(turn), 1, 2, next(turn), "failed", because=next(turn))
+    planted: sample.CheckReport = _planted(sample.checks(verdict), turn)
+    return planted
 
 
 def document(names: Sequence[str]) -> dict[str, Any]:

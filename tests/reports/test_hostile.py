@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import json
 import re
 import shutil
@@ -12,16 +13,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
+from calc.derive.rules_of_thumb import compare
 from calc.errors import SpecError
 from calc.spec import Spec
 from reports.jobs import job
+from reports.page.chapters import reported
 from reports.page.inputs import Inputs, embedded
 from reports.page.model import Page
 from reports.typeset.escape import brief
 from reports.typeset.prose import TAGS
-from reports.writers import html, markdown, terminal, tex
+from reports.views import answers, checks, coverage, explained, memory
+from reports.writers import html, markdown, tex
+from reports.writers.terminal import Terminal
 from tests.reports import hostile, pages, planting
 from tests.reports.browser import CHROMIUM, browser
 from tests.reports.inert import LETTERS, controls, html_is_inert, latex_is_inert, markdown_is_inert
@@ -147,17 +151,22 @@ def test_a_stock_latex_compiles_all_of_them(page: Page, tmp_path: Path) -> None:
 # -- terminal, JSON, symbols -----------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_acts_on_a_terminal(page: Page) -> None:
+def test_nothing_acts_on_a_terminal(start: int, page: Page) -> None:
     """Every screen that shows a model: printed, and no character of it but line ends acts."""
-    out = Console(file=io.StringIO(), width=140, highlight=False, color_system=None)
-    for show in (terminal.show_derivation, terminal.show_checks, terminal.show_saved, terminal.show_peak):
-        show(page, out)
-    for chapter in page.chapters:
-        terminal.show_quantity(page, chapter.quantity, out)
-    for thumb in page.rules_of_thumb:
-        terminal.show_thumb(page, thumb.name, out)
-    terminal.show_coverage(page.model, page.coverage, out)
-    shown = out.file.getvalue()  # type: ignore[attr-defined]  # it is the StringIO above
+    file = io.StringIO()
+    out, names = Terminal(140, file), turned(start)
+    derivation = planting.derivation(names)
+    comparisons = compare(derivation)
+    answers.show(answers.of_derivation(derivation, comparisons), out)
+    checks.show(derivation, planting.checks(itertools.cycle(names)), out)
+    memory.show_saved(derivation, out)
+    memory.show_peak(derivation, planting.timeline(names), "", out)
+    for name in reported(derivation):
+        explained.show_quantity(derivation, name, out)
+    for comparison in comparisons:
+        explained.show_rule_of_thumb(derivation, comparison, out)
+    coverage.show(page.model, page.coverage, out)
+    shown = file.getvalue()
 
     assert len(shown) > 10_000
     assert controls(shown) == []

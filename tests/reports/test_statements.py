@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import os
 import re
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from calc.derive.rules_of_thumb import compare
 from calc.derive.to_json import to_json
@@ -24,7 +24,9 @@ from reports.page.build import build
 from reports.page.model import Badge, Page
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP, Amount
-from reports.writers import html, markdown, terminal, tex
+from reports.views import checks
+from reports.writers import html, markdown, tex
+from reports.writers.terminal import Terminal
 from tests.reports import pages, sample
 from tests.reports.browser import CHROMIUM, browser
 from tests.reports.statements import STATEMENTS
@@ -135,9 +137,9 @@ def test_a_tolerance_stands_beside_every_measured_result(page: Page) -> None:
     (within,) = (row for row in build(sample.derivation(), sample.checks(LOOSE)).checks if row.quantity == LOOSE.quantity)
     assert within.tolerance == "at most 5 %"
     made = build(sample.derivation(), sample.checks(LOOSE))
-    out = Console(record=True, width=200, file=open(os.devnull, "w"))  # noqa: SIM115  # rich keeps it for as long as it records
-    terminal.show_checks(made, out)
-    for text in (html.write(made), markdown.write(made), tex.write(made).replace(r"\%", "%").replace("~", " "), out.export_text()):
+    out = io.StringIO()
+    checks.show(sample.derivation(), sample.checks(LOOSE), Terminal(200, out))
+    for text in (html.write(made), markdown.write(made), tex.write(made).replace(r"\%", "%").replace("~", " "), out.getvalue()):
         assert "at most 5 %" in text
 
 

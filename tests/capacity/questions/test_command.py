@@ -101,8 +101,8 @@ def test_every_source_of_numbers_is_explained() -> None:
 
 @pytest.mark.parametrize("arguments", [TRAINING, STATE, ("compare", "flops=1e24"), ("compute-optimal", "flops=1e24")])
 def test_an_answer_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
-    """Neither torch nor SymPy nor numpy nor rich: the answer would wait for them."""
-    _run_without(arguments, "torch", "sympy", "numpy", "rich", "transformers")
+    """Neither torch nor SymPy nor numpy: the answer would wait for them."""
+    _run_without(arguments, "torch", "sympy", "numpy", "transformers")
 
 
 def _run_without(arguments: tuple[str, ...], *modules: str) -> None:

@@ -17,6 +17,7 @@ from calc.errors import MeasurementError
 from reports import cli
 from reports.cli.listing import LISTS
 from reports.jobs import job
+from reports.jobs import report as report_job
 from reports.page.inputs import Inputs
 from tests.reports import sample
 
@@ -30,7 +31,7 @@ def run(monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     monkeypatch.setattr(job, "derive", lambda request, progress: sample.derivation())
     monkeypatch.setattr(job, "check", lambda *_: sample.checks())
-    monkeypatch.setattr(job, "_differing", lambda request, checks: {"B", "T"})
+    monkeypatch.setattr(report_job, "_differing", lambda request, checks: {"B", "T"})
     return lambda *words: CliRunner().invoke(cli.napkin, list(words))
 
 
@@ -253,9 +254,9 @@ def test_as_a_process_a_bad_size_is_one_line_and_exit_2(tmp_path):
 
 
 def test_help_imports_nothing_heavy():
-    """napkin --help answers at once: no torch, no SymPy, no rich, no Jinja."""
+    """napkin --help answers at once: no torch, no SymPy, no Jinja."""
     code = "import sys; from reports import cli\ntry: cli.napkin.main(['--help'])\nexcept SystemExit: pass\n"
-    code += "print(sorted({'torch', 'sympy', 'rich', 'jinja2', 'math_core'} & set(sys.modules)), file=sys.stderr)"
+    code += "print(sorted({'torch', 'sympy', 'jinja2', 'math_core'} & set(sys.modules)), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
 
     assert "[]" == done.stderr.strip()

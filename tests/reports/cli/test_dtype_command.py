@@ -50,7 +50,7 @@ def test_a_number_is_shown_bit_by_bit() -> None:
 def test_an_integer_with_a_sign_is_in_twos_complement(words: tuple[str, ...], shown: str) -> None:
     """-128 + 125 = -3: no sign before a magnitude."""
     assert shown in run("dtype", *words).stdout
-    assert "int8             1 byte     torch: int8; two's complement: 1 sign, 7 others\n" in run("list", "dtypes").stdout
+    assert "int8            1 byte    torch: int8; two's complement: 1 sign, 7 others\n" in run("list", "dtypes").stdout
 
 
 def test_negative_numbers_and_zeros_are_no_options() -> None:

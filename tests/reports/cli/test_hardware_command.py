@@ -20,7 +20,7 @@ def test_every_accelerator_has_a_line() -> None:
     """The id is the first word."""
     lines = _run().stdout.splitlines()
 
-    assert list(catalogue()) == [line.split()[0] for line in lines[1 : 1 + len(catalogue())]]
+    assert list(catalogue()) == [line.split()[0] for line in lines[2 : 2 + len(catalogue())]]
 
 
 def test_words_choose_entries_that_hold_all_of_them() -> None:
@@ -56,7 +56,7 @@ def test_a_file_of_ones_own_is_listed_beside(tmp_path: Path) -> None:
 
     assert ["my-gpu", "My", "GPU", "2030", "80", "-", "2,000", "312.5", "-", "-", "-", "-"] == _run(
         "box", "--hardware", str(file)
-    ).stdout.splitlines()[1].split()
+    ).stdout.splitlines()[2].split()
 
 
 def test_a_broken_file_is_one_line(tmp_path: Path) -> None:

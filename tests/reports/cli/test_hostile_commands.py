@@ -17,8 +17,8 @@ from calc.errors import BadInputError
 from calc.platform import files
 from reports import cli
 from reports.jobs import job
+from reports.jobs import report as report_job
 from reports.page.inputs import Inputs
-from reports.writers import terminal
 from tests.reports import hostile, sample
 from tests.reports.inert import Elements, controls
 
@@ -102,11 +102,10 @@ def test_a_report_goes_into_the_folder_of_that_name_whole_or_not_at_all(tmp_path
     texts = {"report.md": "a", "report.html": "b", "report.json": "c"}
 
     def report(request: object, directory: Path, *rest: object) -> SimpleNamespace:
-        return SimpleNamespace(files=job.write_all(directory, texts), checks=None, unchecked="", page=SimpleNamespace(tally=None))
+        files = job.write_all(directory, texts)
+        return SimpleNamespace(files=files, checks=None, unchecked="", derivation=sample.derivation(), comparisons=())
 
-    monkeypatch.setattr(job, "report", report)
-    monkeypatch.setattr(terminal, "show_derivation", lambda *_: None)
-    monkeypatch.setattr(terminal, "tally", lambda _: "")
+    monkeypatch.setattr(report_job, "report", report)
     outcomes: Counter[int] = Counter()
     for number, text in enumerate(hostile.ALL):
         room = tmp_path / str(number) / "a" / "b"
@@ -187,8 +186,8 @@ def test_files_of_those_names_are_read_as_any_other(tmp_path: Path, monkeypatch:
 def test_an_environment_that_a_report_claims_is_printed_as_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A version that is none is refused, in one line; what is noted by another name is a difference."""
     monkeypatch.chdir(tmp_path)
-    made = job.make(job.Request("mlp"), "cpu", lambda _: None)
-    monkeypatch.setattr(job, "make", lambda *_: made)
+    made = report_job.make(job.Request("mlp"), "cpu", lambda _: None)
+    monkeypatch.setattr(report_job, "make", lambda *_: made)
     for text in hostile.ALL[::4]:
         for environment, status in (({"python": text}, 2), ({text: text}, 1)):
             inputs = Inputs("report", "mlp", environment=environment)

@@ -13,7 +13,7 @@ from calc.mathematics.initialization.comparison import compare
 from calc.mathematics.initialization.state import VARIES, WIDE
 from reports.cli import napkin
 from reports.views.initialization import show
-from reports.writers import terminal
+from reports.writers.terminal import Terminal
 
 
 def _run(*words: str) -> tuple[int, str, str]:
@@ -34,7 +34,7 @@ def test_a_verdict_stands_with_the_allowance_that_it_rests_on(capsys: pytest.Cap
     part = ModuleVariance("norm", 2.0, 0.0, "E", None, "", (WIDE, VARIES))
     samples = {"norm": SimpleNamespace(second=2.1, error=0.05 / 3.29, calls=1)}
     found = Initial("m", {}, (), (part,))
-    show(found, compare(found, samples), terminal.console())
+    show(found, compare(found, samples), Terminal())
     out = capsys.readouterr().out
 
     assert "within, 4 % allowed" in out

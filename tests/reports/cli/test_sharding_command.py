@@ -31,7 +31,7 @@ def test_a_number_of_parameters_under_zero(capsys: pytest.CaptureFixture[str]) -
 
     assert status == 0
     assert f"{75 * 10**8 * 2 + 75 * 10**8 * 14 // 64 + 4:,}" in out.replace("\u00a0", " ")
-    assert "activations, and what is gathered for a moment, are unknown" in out
+    assert "activations, and temporarily gathered parameters, are unknown" in out
 
 
 def test_a_layout_shows_memory_traffic_time_and_conditions(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,7 +56,7 @@ LAYOUTS = [
 def test_every_letter_of_the_output_says_what_it_stands_for(capsys: pytest.CaptureFixture[str], layout: tuple[str, ...]) -> None:
     """In a line of its own, as what a collective sends, or in the table of what was put in."""
     _, out, _ = run(capsys, "shard", *DECODER, *layout)
-    said = set(re.findall(r"(?:^  |   )(\w+) = ", out, re.MULTILINE)) | set(
+    said = set(re.findall(r"  (\w+) = ", out, re.MULTILINE)) | set(
         re.findall(r"^(\w+)  ", out.partition("Letter  ")[2], re.MULTILINE)
     )
     found = shard(None, dict(word.split("=") for word in (*DECODER, *layout)), lambda _: None)

@@ -27,7 +27,7 @@ from reports.figures.roofline import figure as roofline
 from reports.figures.rules_of_thumb import thumbs
 from reports.figures.sensitivity import growth
 from reports.figures.shapes import Figure, Figures
-from reports.jobs import job
+from reports.jobs import report as report_job
 from reports.jobs.request import Request
 from reports.live import verify_reports
 from reports.page.build import build
@@ -438,14 +438,14 @@ def test_a_module_of_ones_own_with_a_single_size_has_its_figures(mode: str, tmp_
 
 def test_a_report_with_a_device_is_verified_and_an_edited_figure_is_not() -> None:
     """The device travels in the report's inputs; a digit of a label, a legend or the table is noticed."""
-    made = job.make(Request("linear"), "cpu", lambda _: None, gpu="t4")
+    made = report_job.make(Request("linear"), "cpu", lambda _: None, gpu="t4")
     text = made.texts["report.html"]
     inputs = verify_reports.inputs_of(Path("report.html"), text)
     assert inputs is not None
     assert "t4" == inputs.gpu
     assert "napkin report linear --gpu t4" in text
 
-    again = job.make(Request("linear"), "cpu", lambda _: None, inputs, gpu=inputs.gpu).texts["report.html"]
+    again = report_job.make(Request("linear"), "cpu", lambda _: None, inputs, gpu=inputs.gpu).texts["report.html"]
     assert again == text
     for part in re.findall(r'<figure class="live drawn".*?</figure>', text, re.DOTALL):
         *_, last = re.finditer(r"\d", part)

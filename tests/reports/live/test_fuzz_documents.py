@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from calc.errors import BadInputError
 from reports import cli
 from reports.jobs import job
+from reports.jobs import report as report_job
 from reports.jobs.job import Request
 from reports.live.verify_reports import plain
 from tests.reports import hostile
@@ -212,17 +213,17 @@ def edited(chance: random.Random, right: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def made() -> job.Made:
+def made() -> report_job.Report:
     """A small report."""
-    return job.make(Request("linear"), "cpu", lambda _: None, formats=[".md"])
+    return report_job.make(Request("linear"), "cpu", lambda _: None, formats=[".md"])
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(3_000, marks=pytest.mark.slow)])
 def test_a_report_is_verified_only_as_it_was_written(
-    count: int, made: job.Made, verified: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    count: int, made: report_job.Report, verified: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is done to it: exit 0 where every character is the same, but for line ends and a byte order mark."""
-    monkeypatch.setattr(job, "make", lambda *_: made)
+    monkeypatch.setattr(report_job, "make", lambda *_: made)
     chance, right = random.Random(count), made.texts["report.md"]
     ends: Counter[int] = Counter()
     for _ in range(count):

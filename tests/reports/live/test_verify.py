@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from calc.errors import BadInputError
 from reports import cli
-from reports.jobs import job
+from reports.jobs import report as report_job
 from reports.jobs.job import Request
 from reports.lecture import writing
 from reports.live import verify_reports
@@ -28,19 +28,19 @@ EDITS = 100
 
 
 @pytest.fixture(scope="module")
-def made() -> job.Made:
+def made() -> report_job.Report:
     """A small report with checks."""
-    return job.make(Request("mlp", {"B": 5, "d": 11, "f": 13, "K": 3}), "cpu", lambda _: None)
+    return report_job.make(Request("mlp", {"B": 5, "d": 11, "f": 13, "K": 3}), "cpu", lambda _: None)
 
 
 @pytest.fixture
-def once(made: job.Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def once(made: report_job.Report, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports are not made again: they are what that one is."""
-    monkeypatch.setattr(job, "make", lambda *_: made)
+    monkeypatch.setattr(report_job, "make", lambda *_: made)
 
 
 @pytest.fixture(scope="module")
-def texts(made: job.Made) -> Mapping[str, str]:
+def texts(made: report_job.Report) -> Mapping[str, str]:
     """Its texts by suffix."""
     return {Path(name).suffix: text for name, text in made.texts.items()}
 
@@ -322,7 +322,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of a file, beside it."""
     folder = tmp_path_factory.mktemp("own")
     (folder / "mine.py").write_text(SPEC)
-    made = job.make(Request(f"{folder / 'mine.py'}:spec"), "cpu", lambda _: None)
+    made = report_job.make(Request(f"{folder / 'mine.py'}:spec"), "cpu", lambda _: None)
     (folder / "report.md").write_text(made.texts["report.md"], encoding="utf-8")
     return folder
 

@@ -151,7 +151,7 @@ sys.meta_path.insert(0, Drops())
 """
 
 
-@pytest.mark.parametrize("name", ["reports.cli", "calc.errors", "reports.cli.listing", "rich.console"])
+@pytest.mark.parametrize("name", ["reports.cli", "calc.errors", "reports.cli.listing", "reports.writers.terminal"])
 def test_an_interrupt_while_something_is_imported_is_130_and_silent(name: str) -> None:
     found = done(["list", "rules"], before=INTERRUPTED_AT.format(name=name))
 

@@ -6,8 +6,6 @@ import io
 from fractions import Fraction
 from typing import Any
 
-from rich.console import Console
-
 from calc.hardware.times import Timings
 from calc.measure.sites import SiteTime
 from calc.measure.step_time import StepTime
@@ -15,6 +13,7 @@ from calc.measure.timing import Timed
 from calc.performance.measuring import Expected, Measured, MeasuredRun
 from calc.performance.mfu import DensePeak, MatmulFlops, Throughput, timed_step
 from reports.views.measuring import show
+from reports.writers.terminal import Terminal
 
 MS = 10**6
 OPTIONS = {"optimizer": "adamw", "precision": "fp32", "attention": "fused", "mode": "train"}
@@ -30,7 +29,7 @@ def shown(peak: int | None = 200_000, expected: Expected | None = None, name: st
     time = timed_step(step, MatmulFlops(100, 120), Throughput(10, "tokens"), ceiling)
     found = Measured(name, "built-in", OPTIONS, {"device": {"name": "a machine"}}, (MeasuredRun({"B": 2, "T": 5}, time, None, expected),))
     out = io.StringIO()
-    show(found, Console(file=out, width=200))
+    show(found, Terminal(200, out))
     return [line.rstrip() for line in out.getvalue().replace("\u00a0", " ").split("\n")]
 
 
@@ -39,8 +38,8 @@ def test_every_part_has_its_median_and_spread_and_the_step_what_follows_from_it(
     lines = shown()
 
     assert "a model: optimizer adamw, precision fp32, attention fused, mode train, on a machine" == lines[0]
-    assert "B=2, T=5  forward  1.00 ms  1.00 ms to 1.00 ms" == lines[2]
-    assert "step 2.00 ms 1.50 ms to 5.50 ms 3 5.00 ktokens/s MFU 25.0 %, HFU 30.0 %" == " ".join(lines[3].split())
+    assert "B=2, T=5   forward   1.00 ms   1.00 ms to 1.00 ms" == lines[3]
+    assert "step 2.00 ms 1.50 ms to 5.50 ms 3 5.00 ktokens/s MFU 25.0 %, HFU 30.0 %" == " ".join(lines[4].split())
     assert "peak: 200 kFLOP/s dense in fp32 (as asked); FLOPs are those of matrix products, derived" in lines
     assert "timed by a clock, which moves by 7 ns, after 1 step of warm-up" in lines
 
@@ -57,14 +56,14 @@ def test_layers_that_are_called_alike_count_together() -> None:
     """2 · (1 + 2) ms and 2 of the optimizer: three quarters and one."""
     lines = shown()
 
-    assert "h.*.mlp      2.00 ms   4.00 ms          –  75.0 %" in lines
-    assert "(optimizer)        –         –    2.00 ms  25.0 %" in lines
+    assert "h.*.mlp       2.00 ms    4.00 ms           –   75.0 %" in lines
+    assert "(optimizer)         –          –     2.00 ms   25.0 %" in lines
 
 
 def test_without_a_peak_the_share_is_unknown_and_says_why() -> None:
     lines = shown(None)
 
-    assert lines[3].endswith("MFU unknown")
+    assert lines[4].endswith("MFU unknown")
     assert "MFU is unknown, because nobody knows it" in lines
 
 

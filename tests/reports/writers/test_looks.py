@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from calc.errors import BadInputError
 from reports import cli
-from reports.jobs import job
+from reports.jobs import report as report_job
 from reports.jobs.job import Request
 from reports.page.model import Page
 from reports.writers import html, markdown, render, tex
@@ -167,7 +167,7 @@ def test_a_report_by_templates_of_ones_own_is_verified_by_those(tmp_path: Path) 
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "report.j2").write_text("{% import macros as m with context %}{% call m.document(page) %}{{ page.sizes }}{% endcall %}")
-    made = job.make(Request("linear"), "cpu", lambda _: None, look=look_of("", str(folder)))
+    made = report_job.make(Request("linear"), "cpu", lambda _: None, look=look_of("", str(folder)))
     (tmp_path / "r.md").write_text(made.texts["report.md"], encoding="utf-8")
     unnamed, named = run("verify", str(tmp_path / "r.md")), run("verify", str(tmp_path / "r.md"), "--templates", str(folder))
     (folder / "report.j2").write_text("{{ page.sizes }}")

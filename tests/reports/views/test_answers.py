@@ -7,19 +7,14 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.console import Console
-from rich.text import Text
 
 from calc.errors import BadInputError
 from calc.pipeline.precomputed import FOLDER, INDEX, Stored
 from reports.cli.derive import _values
 from reports.jobs import job
 from reports.jobs.request import Request
-from reports.typeset.folded import folded, grid, table
-from reports.views import brief
-from reports.writers import terminal
+from reports.views import answers
+from reports.writers.terminal import Terminal
 
 INDEXED = json.loads((FOLDER / INDEX).read_text(encoding="utf-8"))
 
@@ -28,17 +23,20 @@ def _form(name: str) -> Stored:
     return Stored(json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8")))
 
 
-def _rich(request: Request, width: int) -> str:
+def _fresh(request: Request, width: int) -> str:
     """What a fresh derivation shows."""
     derivation = job.derive(request, lambda _: None)
+    return _shown(answers.of_derivation(derivation, job.comparisons(derivation)), width)
+
+
+def _stored(form: Stored, sizes: dict[str, int], width: int) -> str:
+    return _shown(answers.of_stored(form, sizes), width)
+
+
+def _shown(shown: answers.Answers, width: int) -> str:
     out = io.StringIO()
-    console = Console(file=out, highlight=False, width=width)
-    terminal.show_derivation(job.page(request, derivation, comparisons=job.comparisons(derivation)), console)
-    return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
-
-
-def _light(form: Stored, sizes: dict[str, int], width: int) -> str:
-    return "".join(f"{line}\n" for line in brief.lines(form, sizes, width))
+    answers.show(shown, Terminal(width, out))
+    return out.getvalue()
 
 
 SHOWN = [("two-layer", {}, 140), ("mlp", {"B": 3, "d": 6}, 140), ("linear", {"D": 10**6}, 100)]
@@ -47,7 +45,7 @@ SHOWN = [("two-layer", {}, 140), ("mlp", {"B": 3, "d": 6}, 140), ("linear", {"D"
 @pytest.mark.parametrize(("name", "sizes", "width"), SHOWN)
 def test_a_stored_form_is_shown_as_a_derivation_is(name: str, sizes: dict[str, int], width: int) -> None:
     """Every line, broken at the same words."""
-    assert _rich(Request(name, sizes), width) == _light(_form(name), sizes, width)
+    assert _fresh(Request(name, sizes), width) == _stored(_form(name), sizes, width)
 
 
 # One of each kind; that every stored form is what a fresh trace gives is tested in tests/pipeline/precomputed.
@@ -63,7 +61,7 @@ def test_a_large_stored_form_is_shown_as_its_derivation_is(line: dict[str, Any])
     request = Request(line["name"], {}, made(**line["options"]))
     form = _form(line["file"].removesuffix(".json"))
 
-    assert _rich(request, 140) == _light(form, {}, 140)
+    assert _fresh(request, 140) == _stored(form, {}, 140)
     assert _values(job.derive(request, lambda _: None)) == _values(form.derivation({}))
 
 
@@ -83,28 +81,12 @@ def test_a_changed_number_would_be_seen() -> None:
     data["polynomials"][data["quantities"]["parameters"]["is"]][2] += 1
     fresh = job.derive(Request("two-layer"), lambda _: None)
 
-    assert _rich(Request("two-layer"), 140) != _light(Stored(data), {}, 140)
+    assert _fresh(Request("two-layer"), 140) != _stored(Stored(data), {}, 140)
     assert _values(fresh) != _values(Stored(data).derivation({}))
-
-
-@given(st.text(st.sampled_from("ab \u00a0·"), max_size=60), st.integers(1, 30))
-def test_lines_break_where_rich_breaks_them(text: str, width: int) -> None:
-    """Between words, and within one that is longer than a line. Spaces at the end of a line are nothing to see."""
-    lines = Text(text.strip()).wrap(Console(width=width), width, overflow="fold")
-
-    assert [line.plain.rstrip() for line in lines] == folded(text.strip(), width)
-
-
-def test_the_widest_column_gives_way() -> None:
-    """Of 30 characters 5 go to the numbers and 6 to gaps: the texts of 4 and 30 have 4 and 15."""
-    found = table(("Name", "Value", "Words"), [("abcd", "12345", "one two three four five six se")], 30, numbers={1})
-
-    assert ["Name   Value   Words", "─" * 30, "abcd   12345   one two three", "               four five six", "               se"] == found
-    assert ["a   b"] == grid([("a", "b")], 30)
 
 
 def test_sizes_that_cannot_be_are_refused_as_ever(capsys: pytest.CaptureFixture[str]) -> None:
     """Before anything is written."""
     with pytest.raises(BadInputError, match=r"^B = 0 is not positive"):
-        list(brief.lines(_form("linear"), {"B": 0}, 140))
+        answers.of_stored(_form("linear"), {"B": 0})
     assert capsys.readouterr().out == ""

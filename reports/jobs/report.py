@@ -1,0 +1,194 @@
+"""The job of ``napkin report``: a derivation, its checks and comparisons become a page, and the page becomes files."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import calc
+from calc.derive.result import Derivation
+from calc.derive.rules_of_thumb import Comparison
+from calc.derive.to_json import to_json
+from calc.errors import MeasurementError, NapkinError
+from calc.hardware.accelerators import Accelerator, accelerator
+from calc.options import Options
+from calc.performance.records import Evidence, evidence_for, recorded
+from reports.figures.drawn import UNNAMED
+from reports.figures.shapes import Figure
+from reports.jobs import job
+from reports.jobs.request import Request, json_text
+from reports.page.build import build, today
+from reports.page.inputs import FORMATS, Inputs, digest_of, file_of, folder_digest
+from reports.page.model import Command
+from reports.page.records import measurements
+from reports.writers import html, markdown, tex
+from reports.writers.render import PLAIN, Look
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A report: its texts by file name, and the ``files`` that they were written to. ``checks`` is ``None`` where the run was
+    not possible, and ``unchecked`` says why. ``environment`` is of this machine, whatever was noted in the texts."""
+
+    derivation: Derivation
+    comparisons: tuple[Comparison, ...]
+    checks: Any
+    unchecked: str
+    texts: Mapping[str, str]
+    environment: Mapping[str, str]
+    files: tuple[Path, ...] = ()
+
+
+def report(
+    request: Request, directory: Path, device: str, progress: Progress, latex: bool = False, look: Look = PLAIN, gpu: str = ""
+) -> Report:
+    """Derive, check at small sizes, and write the three files, and LaTeX source where it is wanted; none is written before all of them
+    can be."""
+    formats = [suffix for suffix in FORMATS if latex or suffix != ".tex"]
+    made = make(request, device, progress, look=look, gpu=gpu, formats=formats)
+    return replace(made, files=job.write_all(directory, made.texts))
+
+
+def make(
+    request: Request,
+    device: str,
+    progress: Progress,
+    stamp: Inputs | None = None,
+    look: Look = PLAIN,
+    gpu: str = "",
+    formats: Collection[str] = FORMATS,
+) -> Report:
+    """The texts of a report in ``formats``. With ``stamp`` they are those of that day and machine, as far as they were noted; else of
+    this one.
+
+    ``gpu`` is the accelerator whose memory and rates the figures show.
+    """
+    device_shown = accelerator(gpu) if gpu else None
+    derivation = job.derive(request, progress)
+    records = evidence(derivation)  # a record that cannot be read is refused before anything runs
+    checks, unchecked = None, ""
+    try:
+        checks = job.check(derivation, _widths(request, derivation), device, progress)
+    except MeasurementError as error:
+        unchecked = str(error)
+    live, no_timeline = job.timeline(derivation, progress)
+    progress("writing the report")
+    inputs = replace(_inputs(request, derivation, checks, device, look), gpu=gpu)
+    here = inputs.environment
+    if stamp is not None:
+        derivation, checks = _stamped(derivation, checks, stamp.environment)
+        inputs = inputs.as_noted(stamp)
+    compared = job.comparisons(derivation)
+    given = (request.sizes, unchecked, live, no_timeline)
+    commands = _commands(request, checks, gpu)
+    roof = _roof(request, device_shown, progress)
+    built = build(derivation, checks, compared, commands, *given, inputs=inputs, evidence=records, device=device_shown, roof=roof)
+
+    def data() -> dict[str, Any]:
+        return {**to_json(derivation, checks, compared, live), "measurements": measurements(records), **carried(inputs)}
+
+    writers: dict[str, Callable[[], str]] = {
+        ".md": lambda: markdown.write(built, look),
+        ".html": lambda: html.write(built, look),
+        ".tex": lambda: tex.write(built, look),
+        ".json": lambda: json_text(data()),
+    }
+    texts = {f"report{suffix}": writers[suffix]() for suffix in formats}
+    return Report(derivation, compared, checks, unchecked, texts, here)
+
+
+def _roof(request: Request, device: Accelerator | None, progress: Progress) -> Figure:
+    """The step under the device's rates; where they cannot bound it, why."""
+    if device is None:
+        return UNNAMED
+    from calc.performance.roofline import RooflineCeiling
+    from reports.figures.roofline import figure
+    from reports.jobs import roofline
+
+    try:
+        return figure(roofline.compute(request, RooflineCeiling(device), progress))
+    except NapkinError as error:
+        return replace(UNNAMED, absent=str(error))
+
+
+def carried(inputs: Inputs) -> dict[str, Any]:
+    """What a JSON document carries of how it was made. Day and machine stand in it twice, as in the other formats: they cannot be made
+    again, and what was edited in one place does not agree with the other."""
+    return {"made": {"date": inputs.date, "environment": dict(inputs.environment)}, "inputs": json.loads(inputs.text())}
+
+
+def evidence(derivation: Derivation) -> Evidence:
+    """What is recorded of real runs of the step: in the records that come with Napkin, and in the user's own."""
+    folder = Path(str(resources.files("reports").joinpath("measurements")))
+    return evidence_for(derivation.model, derivation.source, derivation.options, derivation.sizes, recorded((folder,)))
+
+
+def _inputs(request: Request, derivation: Derivation, checks: Any, device: str, look: Look) -> Inputs:
+    """What makes this report again."""
+    file = file_of(request.model)
+    environment = {**derivation.provenance, **{f"check: {name}": value for name, value in getattr(checks, "provenance", {}).items()}}
+    return Inputs(
+        kind="report",
+        model=request.written or request.model,
+        sizes=dict(request.sizes),
+        options=request.options.to_json(),
+        device=device,
+        digest=digest_of(file) if file is not None else "",
+        template="" if look.template == PLAIN.template else look.template.removesuffix(".j2"),
+        templates=folder_digest(look.folder) if look.folder is not None else "",
+        date=today(),
+        environment={"source": derivation.source, **{name: str(value) for name, value in environment.items()}},
+    )
+
+
+def _stamped(derivation: Derivation, checks: Any, environment: Mapping[str, str]) -> tuple[Derivation, Any]:
+    """With the versions and the machine that were noted, in place of those here."""
+    versions = {name: environment.get(name, value) for name, value in derivation.provenance.items()}
+    derivation = replace(derivation, provenance=versions, source=environment.get("source", derivation.source))
+    if checks is not None:
+        there = {name: environment.get(f"check: {name}", value) for name, value in checks.provenance.items()}
+        checks = replace(checks, provenance=there)
+    return derivation, checks
+
+
+def _widths(request: Request, derivation: Derivation) -> dict[str, int]:
+    """The given sizes at which a report checks: those that the spec does not make small (B and T, usually)."""
+    small = getattr(derivation.spec, "check_at", {})
+    return {name: size for name, size in request.sizes.items() if name not in small}
+
+
+def _commands(request: Request, checks: Any, gpu: str = "") -> tuple[Command, ...]:
+    words = _line(request, request.sizes)
+    commands = [
+        Command("Make this report again:", f"napkin report {words}{f' --gpu {shlex.quote(gpu)}' if gpu else ''}"),
+        Command("The same numbers as JSON:", f"napkin derive {words} --json"),
+        Command("The steps of one quantity on the terminal:", f"napkin derive {words} --explain memory.peak"),
+        Command("What is alive at the peak, and what moves it:", f"napkin derive {words} --peak"),
+        Command("What is kept for the backward, tensor by tensor:", f"napkin derive {words} --saved"),
+    ]
+    if checks is not None:
+        differing = _differing(request, checks)
+        settable = {dim: size for dim, size in checks.sizes.items() if dim in differing}
+        commands.append(Command("Run the checks of this report again:", f"napkin check {_line(request, settable)}"))
+    return tuple(commands)
+
+
+def _differing(request: Request, checks: Any) -> set[str]:
+    """Sizes that a check command must name: those given, and those that the spec made small."""
+    spec = calc.load(request.model)
+    named = set(request.sizes) | set(spec.check_at)
+    return {name for name in named if name in checks.sizes and not spec.dimensions[name].tied}
+
+
+def _line(request: Request, sizes: Mapping[str, int]) -> str:
+    words = [shlex.quote(request.written or request.model), *(f"-d {name}={value}" for name, value in sizes.items())]
+    default = Options().to_json()
+    words += [f"--{name.replace('_', '-')} {value}" for name, value in request.options.to_json().items() if value != default.get(name)]
+    return " ".join(words)

@@ -1,0 +1,51 @@
+"""What became of the checks of a derivation: the tally, a row for each verdict, and the notes that rows refer to by number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from reports.page.model import CheckRow, CheckTally
+from reports.page.parts import BADGES, or_unknown, sizes_text
+from reports.typeset import numbers
+
+
+def tally(checks: Any, unchecked: str) -> CheckTally:
+    """How many verdicts there are of each kind. ``unchecked`` says why there are no ``checks``."""
+    if checks is None:
+        return CheckTally(False, unchecked, (), "open", "")
+    count = {kind: sum(v.verdict == kind for v in checks.verdicts) for kind in BADGES}
+    # Only what was measured counts as passed; what was proved without a measurement is counted apart.
+    counts = (
+        (numbers.integer(count["exact"] + count["within"]), "passed"),
+        (numbers.integer(count["proved"]), "proved, not measured"),
+        (numbers.integer(count["failed"]), "failed"),
+        (numbers.integer(count["not measured"]), "not measured"),
+    )
+    return CheckTally(True, checks.because, counts, "bad" if count["failed"] else "good", sizes_text(checks.sizes))
+
+
+def notes(verdicts: Sequence[Any]) -> list[str]:
+    """How quantities were measured, each way once: many verdicts share a note."""
+    return list(dict.fromkeys(_note(verdict) for verdict in verdicts))
+
+
+def row(verdict: Any, notes: Sequence[str]) -> CheckRow:
+    """One verdict with both numbers, exact, and the number of its note."""
+    both = verdict.derived is not None and verdict.measured is not None
+    return CheckRow(
+        quantity=verdict.quantity,
+        derived=or_unknown(verdict.derived),
+        measured="not measured" if verdict.measured is None else numbers.integer(verdict.measured),
+        difference=numbers.signed(verdict.derived - verdict.measured) if both else "unknown",
+        tolerance=str(verdict.tolerance) if verdict.measured is not None else "–",
+        badge=BADGES[verdict.verdict],
+        note=str(notes.index(_note(verdict)) + 1),
+    )
+
+
+def _note(verdict: Any) -> str:
+    because = verdict.because
+    if not verdict.instrument and because.startswith("no instrument"):
+        return str(because)
+    return f"{verdict.instrument or 'no instrument'}; {because}" if because else str(verdict.instrument or "no instrument")

@@ -1,0 +1,108 @@
+"""``napkin derive --explain``: the steps of one quantity or rule of thumb on a terminal, each readable from the first to its total."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calc.derive.result import Derivation
+from calc.derive.rules_of_thumb import Comparison
+from calc.graph.exchanges import headlines
+from reports.page.chapters import Explanation, explanation, sizes_with_quotients
+from reports.page.model import StepView, TypesetFormula
+from reports.page.steps import Anchors, step_view
+from reports.typeset import numbers
+from reports.typeset.numbers import Amount
+from reports.views.answers import amount, show_heading
+from reports.writers.terminal import Styled, Terminal, bold, dim
+
+TONES = {"good": "green", "proved": "cyan", "bad": "bold red", "open": "yellow"}
+_SIDE_BY_SIDE = 60  # columns of a sum with labels beyond which its terms are written one under another
+
+
+def show_quantity(derivation: Derivation, name: str, out: Terminal) -> None:
+    """Every step of one quantity, then its closed form and its value."""
+    heading(derivation, out)
+    quantity = derivation[name]
+    out.line(bold(name), f": {quantity.meaning}")
+    if quantity.value is None:
+        out.line(f"unknown: {quantity.unknown}")
+        return
+    value = numbers.amount(quantity.value, quantity.unit)
+    if quantity.text is None:
+        out.line(*amount(value), f" {quantity.reason}")
+        return
+    explained = explanation(derivation, name)
+    _show_steps(explained.steps, out)
+    out.line()
+    _show_total(name, explained, value, out)
+
+
+def show_rule_of_thumb(derivation: Derivation, comparison: Comparison, out: Terminal) -> None:
+    """The steps from a rule of thumb to the exact count, or why it does not apply."""
+    heading(derivation, out)
+    rule = comparison.rule
+    if not comparison.applies:
+        out.line(bold(rule.name), f": {rule.statement}. It {comparison.reason}.")
+        return
+    out.line(bold(rule.name), f": {rule.statement} ({rule.letters})")
+    out.line(f"It stands for {rule.stands_for}, and assumes: {rule.assumes}. Source: {rule.source}.", style="dim")
+    steps = comparison.steps
+    sizes, anchors = sizes_with_quotients(derivation, (side for step in steps for side in (step.before, step.after))), Anchors()
+    _show_steps([step_view(f"1.{i}", s, rule.unit, sizes, {}, anchors, last=s is steps[-1]) for i, s in enumerate(steps, 1)], out)
+    if not steps and comparison.value is not None and comparison.exact is not None:
+        both = (amount(numbers.amount(n, rule.unit)) for n in (comparison.value, comparison.exact))
+        says, exact = both
+        out.line("rule ", *says, ", exact ", *exact)
+
+
+def heading(derivation: Derivation, out: Terminal) -> None:
+    """Which step is meant."""
+    exchanged = headlines(derivation.assumptions)
+    show_heading(derivation.model, derivation.options, derivation.sizes, derivation.specialization_reasons, exchanged, out)
+
+
+def text(formula: TypesetFormula) -> str:
+    """A formula on one line."""
+    return " ".join(formula.plain)
+
+
+def _show_steps(steps: Sequence[StepView], out: Terminal) -> None:
+    for step in steps:
+        out.line()
+        _show_step(step, out)
+
+
+def _show_step(step: StepView, out: Terminal) -> None:
+    out.line(dim(f"{step.number}  "), bold(step.title))
+    if step.alike:
+        out.line(f"    also {', '.join(step.alike)}", style="dim")
+    for line in _lines(step.before):
+        out.line("    ", line)
+    for side in (step.after, step.substituted):
+        out.line("  = ", text(side), hang=4)
+    out.line("  = ", *amount(step.value), hang=4)
+    out.line(f"    because {step.because}", style="dim")
+    checked = f": {step.checked}" if step.checked else ""
+    badge = Styled(f"    {step.badge.sign} {step.badge.words}", TONES[step.badge.tone])
+    out.line(badge, dim(f"{checked}, rule {step.rule.words}"))
+
+
+def _lines(formula: TypesetFormula) -> Sequence[str]:
+    """A long sum with labels in a line for each term."""
+    whole = text(formula)
+    return formula.plain if len(whole) > _SIDE_BY_SIDE and any(term.endswith("]") for term in formula.plain) else (whole,)
+
+
+def _show_total(name: str, explained: Explanation, value: Amount, out: Terminal) -> None:
+    """The closed form behind the quantity's name, and its value."""
+    assert explained.formula is not None
+    equal, indent = " " * len(name) + " = ", len(name) + 3
+    out.line(bold(name), " = ", text(explained.formula), hang=indent)
+    if explained.here is not None:
+        out.line(equal, text(explained.here), *noted(explained.note), hang=indent)
+    out.line(equal, *amount(value), hang=indent)
+
+
+def noted(note: str) -> tuple[Styled, ...]:
+    """A note in parentheses behind a formula, if there is one."""
+    return (dim(f"  ({note})"),) if note else ()

@@ -1,0 +1,36 @@
+"""``napkin inference`` on a terminal: weights and cache line by line, then what a real run of small sizes held."""
+
+from __future__ import annotations
+
+from calc.memory.inference import Inference
+from calc.units import Unit
+from reports.typeset import numbers
+from reports.typeset.numbers import integer
+from reports.views.answers import amount
+from reports.writers.terminal import Terminal, bold, dim
+
+
+def show(inference: Inference, out: Terminal) -> None:
+    """Bytes in closed form with their reasons, and the checks."""
+    sizes = ", ".join(f"{name} = {value:,}" for name, value in inference.sizes.items())
+    out.line(bold(inference.model), f", in use: {sizes}")
+    for title, held in (("weights", inference.weights), ("keys and values", inference.cache)):
+        out.line()
+        if held is None:
+            out.line(bold(title), f": {inference.unknown}")
+            continue
+        out.line(bold(title), f" in {held.format} = {held.expr}")
+        rows = [(line.what, integer(line.value), line.expr, dim(line.because)) for line in held.lines]
+        out.table(("What", ("Bytes", "right"), "Closed form", "Because"), rows)
+        out.line(f"{title} = ", *amount(numbers.amount(held.value, Unit.BYTE)))
+    out.line("weights are the parameters: buffers, as the running averages of a batch norm, are not counted", style="dim")
+    if inference.total is not None:
+        out.line()
+        out.line("together ", *amount(numbers.amount(inference.total, Unit.BYTE)), "; temporaries of operators are not included")
+    out.line()
+    for check in inference.checks:
+        at = ", ".join(f"{name}={value}" for name, value in check.sizes.items())
+        both = (integer(number or 0) for number in (check.derived, check.measured))
+        counts = "" if check.derived is None else ": derived {}, measured {} bytes in fp32".format(*both)
+        why = f": {check.because}" if check.because else ""
+        out.line(f"{check.verdict}{counts} at {at} [{check.instrument}{why}]", style="dim")

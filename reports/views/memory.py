@@ -1,0 +1,69 @@
+"""``napkin derive --saved`` and ``--peak`` on a terminal: what is saved for the backward, and live bytes over the step."""
+
+from __future__ import annotations
+
+from calc.derive.live_bytes import Timeline
+from calc.derive.result import Derivation
+from reports.page.memory import memory
+from reports.page.model import LiveBytesView, PeakCrossoverRow
+from reports.views.answers import amount
+from reports.views.explained import heading, text
+from reports.writers.terminal import Cell, Line, Terminal, bold, dim, right
+
+
+def show_saved(derivation: Derivation, out: Terminal) -> None:
+    """The tensors saved for the backward, the bytes of each kind, and why."""
+    heading(derivation, out)
+    section = memory(derivation, None)
+    if not section.saved:
+        out.line("Nothing is saved for a backward.")
+        return
+    rows = []
+    for tensor in section.saved:
+        lines: list[Line] = [f"{tensor.tensor}: {tensor.shape}", dim(f"for {tensor.needed_by} at {tensor.site}: {tensor.because}")]
+        lines += [dim(f"same storage as {tensor.same_as}")] if tensor.same_as else []
+        form = text(tensor.formula) if tensor.formula is not None else dim("counted already")
+        rows.append((tensor.value, tensor.share, form, lines))
+    out.table((("Bytes", "right"), ("Share", "right"), "Closed form", "Saved for the backward"), rows)
+    if section.saved_total is not None:
+        out.line()
+        out.line("activations.bytes = ", *amount(section.saved_total))
+
+
+def show_peak(derivation: Derivation, timeline: Timeline | None, no_timeline: str, out: Terminal) -> None:
+    """Live bytes at the landmarks of the step, what is alive at the peak, and where the peak is as one size changes. ``no_timeline`` says
+    why there is no timeline."""
+    heading(derivation, out)
+    section = memory(derivation, timeline, no_timeline, derivation.takeovers)
+    if section.live_bytes is not None:
+        _show_live_bytes(section.live_bytes, out)
+    elif section.no_timeline:
+        out.line(f"Live bytes over the step are not shown: {section.no_timeline}.")
+    if section.peak_crossovers:
+        out.line()
+        heads = ("Size changed alone", ("Here", "right"), "The peak is", "Searched")
+        out.table(heads, [(text(row.dim), row.value, _intervals(row), dim(row.searched)) for row in section.peak_crossovers])
+
+
+def _show_live_bytes(view: LiveBytesView, out: Terminal) -> None:
+    out.line(bold(view.finding))
+    out.line(f"{view.largest} {view.note}", style="dim")
+    out.line()
+    heads = [name if kind == "text" else (name, "right") for name, kind in view.columns]
+    rows: list[tuple[Cell, ...]] = [
+        ((row.name, bold(f" ({row.mark})" if row.mark else ""), dim(f" {row.after}")), row.total, *row.values) for row in view.landmarks
+    ]
+    out.table(heads, rows)
+    out.line()
+    heads = [("Bytes", "right"), ("Share", "right"), "Role", "Alive at the peak", ("Number × bytes", "right")]
+    alive = (*view.alive, *((view.rest,) if view.rest is not None else ()))
+    out.table(heads, [(row.total, row.share, row.role, row.name, row.each) for row in alive])
+    if view.allocator:
+        out.line()
+        heads = ["CUDA allocator, simulated", *right("Live", "Allocated", "Reserved", "Segments")]
+        out.table(heads, [(row.step, row.live, row.allocated, row.reserved, row.segments) for row in view.allocator])
+        out.lines(*view.simulated, style="dim")
+
+
+def _intervals(row: PeakCrossoverRow) -> list[Line]:
+    return [f"for {interval.words}: {interval.at}{' (here)' if interval.here else ''}" for interval in row.intervals]

@@ -1,0 +1,32 @@
+"""``napkin checkpoint`` on a terminal: the file, what a real run of small sizes says of it, and how often to save."""
+
+from __future__ import annotations
+
+from calc.memory.formulas import SAVING_INTERVAL
+from calc.memory.saving import Saving
+from calc.units import Unit
+from reports.typeset import numbers
+from reports.typeset.numbers import integer
+from reports.views.answers import amount
+from reports.writers.terminal import Terminal, bold, dim
+
+
+def show(saving: Saving, out: Terminal) -> None:
+    """Bytes of the file in two parts, the checks, and the interval where times were given."""
+    sizes = ", ".join(f"{name} = {value:,}" for name, value in saving.sizes.items())
+    out.line(bold(saving.model), f", a checkpoint: {sizes}")
+    out.line()
+    file = saving.file
+    payload = ("payload", integer(file.payload), dim("model, optimizer state and iteration, each memory once"))
+    out.table(("safetensors", ("Bytes", "right"), "Because"), [payload, ("container", integer(file.overhead), dim(file.because))])
+    out.line("file = ", *amount(numbers.amount(file.total, Unit.BYTE)))
+    out.line()
+    out.line(f"in a real run at {', '.join(f'{name}={value}' for name, value in saving.run_at.items())}", style="dim")
+    for verdict in saving.verdicts:
+        derived, measured = ("unknown" if n is None else integer(n) for n in (verdict.derived, verdict.measured))
+        out.line(f"{verdict.verdict}: {verdict.what}, derived {derived}, measured {measured}: {verdict.because}")
+    if saving.interval is not None:
+        i = saving.interval
+        out.line()
+        out.line(f"save every √(2 · {i.save:g} s · {i.failure:g} s) = {i.every:,.0f} s: {100 * i.lost:.2g} % of the time is lost")
+        out.line(f"{SAVING_INTERVAL.error}. Source: {SAVING_INTERVAL.source}", style="dim")
