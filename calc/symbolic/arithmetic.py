@@ -1,93 +1,67 @@
-"""Exact arithmetic on expressions in letters, and their rearrangement for one of them. Without SymPy: questions are answered at once.
+"""Expressions with roots, evaluated exactly, and rearranged for one of their variables. Without SymPy: questions are answered at once.
 
-Values are fractions. A root that is no fraction is cut after 42 digits, and whoever asks is told that it was. An expression is solved for
-a letter that stands in it once, or in a quotient of two sums in which it is nowhere squared; for others the answer is that there is none.
+Values are fractions. A root that is no fraction is cut after 42 digits, and the evaluation says that it was. An expression is solved for
+a variable that occurs in it once, or in a quotient of two sums in which it is nowhere squared; for others there is no solution here.
 """
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_DOWN, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 
 from calc.errors import BadInputError
+from calc.symbolic.expression import (
+    Arithmetic,
+    Call,
+    Expression,
+    Name,
+    Negative,
+    Number,
+    Power,
+    Product,
+    Quotient,
+    Sum,
+    children,
+    names,
+    parse,
+    text,
+    with_children,
+)
 
-_KEPT = Context(prec=42, rounding=ROUND_DOWN, Emax=MAX_EMAX, Emin=MIN_EMIN)
+_PRECISION = Context(prec=42, rounding=ROUND_DOWN, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _LARGEST_POWER = 8192
-_FUNCTIONS = ("Max", "Min", "sqrt", "Mod")  # the last one in conditions only
-
-
-@lru_cache(maxsize=1024)
-def parsed(text: str) -> ast.expr:
-    """The tree of an expression made of numbers, letters, ``+ - * / **``, Max, Min and sqrt."""
-    try:
-        return ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError):
-        raise BadInputError(f"cannot read the expression {text[:60]!r}") from None
-
-
-def written(node: ast.expr) -> str:
-    """A tree as one line, that SymPy and ``parsed`` read."""
-    return ast.unparse(node).replace(" * ", "*").replace(" / ", "/").replace(" ** ", "**")
-
-
-def letters(node: ast.expr) -> set[str]:
-    """The letters of an expression, functions apart."""
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - set(_FUNCTIONS)
-
-
-@lru_cache(maxsize=1024)
-def letters_of(text: str) -> frozenset[str]:
-    """The letters of an expression as it is written."""
-    return frozenset(letters(parsed(text)))
 
 
 # -- values ----------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Evaluation:
-    """Works out expressions at ``values``. ``rounded`` tells whether a root on the way was cut off."""
+class Fractions(Arithmetic[Fraction]):
+    """Fractions with roots and powers. ``rounded`` tells whether a root on the way was cut off."""
 
-    values: Mapping[str, Fraction]
-    rounded: bool = False
+    def __init__(self, values: Mapping[str, Fraction]) -> None:
+        self.values, self.rounded = values, False
 
-    def of(self, node: ast.expr) -> Fraction:
+    def number(self, node: Number) -> Fraction:
+        return _as_written(node.value)
+
+    def quotient(self, node: Quotient) -> Fraction:
+        return node.top.value_in(self) / node.bottom.value_in(self)
+
+    def power(self, node: Power) -> Fraction:
+        return self._power(node.base.value_in(self), node.exponent.value_in(self))
+
+    def call(self, node: Call) -> Fraction:
         match node:
-            case ast.Constant(value=int() | float() as number):
-                return Fraction(str(number))
-            case ast.Name(id=name):
-                return self.values[name]
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -self.of(operand)
-            case ast.BinOp(left=left, op=ast.Pow(), right=right):
-                return self._power(self.of(left), self.of(right))
-            case ast.BinOp(left=left, op=op, right=right):
-                return self._sum_or_product(op, self.of(left), self.of(right))
-            case ast.Call(func=ast.Name(id="sqrt"), args=[inside]):
-                return self._power(self.of(inside), Fraction(1, 2))
-            case ast.Call(func=ast.Name(id="Max"), args=args) if args:
-                return max(map(self.of, args))
-            case ast.Call(func=ast.Name(id="Min"), args=args) if args:
-                return min(map(self.of, args))
-        raise BadInputError(f"cannot work out {written(node)[:60]!r}")
-
-    @staticmethod
-    def _sum_or_product(op: ast.operator, left: Fraction, right: Fraction) -> Fraction:
-        match op:
-            case ast.Add():
-                return left + right
-            case ast.Sub():
-                return left - right
-            case ast.Mult():
-                return left * right
-            case ast.Div():
-                return left / right
-        raise BadInputError(f"there is no {type(op).__name__} in these expressions")
+            case Call("sqrt", (inside,)):
+                return self._power(inside.value_in(self), Fraction(1, 2))
+            case Call("Max", (_, *_) as arguments):
+                return max(argument.value_in(self) for argument in arguments)
+            case Call("Min", (_, *_) as arguments):
+                return min(argument.value_in(self) for argument in arguments)
+        raise self.refused(node)
 
     def _power(self, base: Fraction, exponent: Fraction) -> Fraction:
         if max(abs(exponent.numerator), exponent.denominator) > _LARGEST_POWER:
@@ -100,13 +74,22 @@ class Evaluation:
         self.rounded = self.rounded or not exact
         return value
 
-
-def evaluate(text: str, values: Mapping[str, Fraction]) -> Fraction:
-    """The value of an expression at ``values``; a letter without one raises KeyError."""
-    return Evaluation(values).of(parsed(text))
+    def refused(self, node: Expression) -> BadInputError:
+        return BadInputError(f"cannot work out {text(node)[:60]!r}")
 
 
-@lru_cache(maxsize=1024)  # an answer asks for the same power again and again
+@lru_cache(maxsize=1024)
+def _as_written(number: int | float) -> Fraction:
+    """A decimal as it is written: 0.1 is a tenth."""
+    return Fraction(str(number))
+
+
+def evaluate(expression: str, values: Mapping[str, Fraction]) -> Fraction:
+    """The value of an expression at ``values``; a name without one raises KeyError."""
+    return parse(expression).value_in(Fractions(values))
+
+
+@lru_cache(maxsize=1024)  # an answer needs the same powers many times
 def power(base: Fraction, exponent: Fraction) -> tuple[Fraction, bool]:
     """A base that is not negative to a power, and whether it is exact; else it is cut after 42 digits, so it is below by less than
     10⁻⁴¹ of it."""
@@ -120,22 +103,22 @@ def power(base: Fraction, exponent: Fraction) -> tuple[Fraction, bool]:
 
 
 def _irrational(base: Fraction, exponent: Fraction) -> Fraction:
-    """By logarithms, with digits enough that those which are kept are certain: the number is none that they end in, so some are."""
+    """By logarithms, with so many more digits that the first 42 are certain."""
     more = 20
     while True:
-        with localcontext(Context(prec=_KEPT.prec + more, Emax=MAX_EMAX, Emin=MIN_EMIN)):
+        with localcontext(Context(prec=_PRECISION.prec + more, Emax=MAX_EMAX, Emin=MIN_EMIN)):
             log = (Decimal(base.numerator) / base.denominator).ln() * exponent.numerator / exponent.denominator
             approximation = log.exp()
             # Half a unit in the last place each: the quotient, which counts as often as the exponent says, three steps on, and exp.
-            error = approximation * (math.ceil(exponent) + 4 * abs(log) + 4) * Decimal(10) ** (1 - _KEPT.prec - more)
-            low, high = _KEPT.plus(approximation - error), _KEPT.plus(approximation + error)
+            error = approximation * (math.ceil(exponent) + 4 * abs(log) + 4) * Decimal(10) ** (1 - _PRECISION.prec - more)
+            low, high = _PRECISION.plus(approximation - error), _PRECISION.plus(approximation + error)
         if low == high:
             return Fraction(low)
         more *= 2
 
 
 def _whole_root(n: int, k: int) -> int:
-    """⌊n^(1/k)⌋, by Newton's iteration from above: a few turns, as a double's digits of the root are the beginning."""
+    """⌊n^(1/k)⌋, by Newton's iteration from above: a few iterations, as it begins with a double's digits of the root."""
     if n < 2:
         return n
     bits = math.log2(n) / k
@@ -150,112 +133,89 @@ def _whole_root(n: int, k: int) -> int:
 
 # -- trees, built without zeros and ones that say nothing ---------------------------------------------------------------------------
 
-_ZERO, _ONE = ast.Constant(0), ast.Constant(1)
+_ZERO, _ONE = Number(0), Number(1)
+_MINUS_ONE = Negative(_ONE)
 
 
-def _is(node: ast.expr, number: int) -> bool:
-    return isinstance(node, ast.Constant) and node.value == number
+def _plus(a: Expression, b: Expression) -> Expression:
+    return b if a == _ZERO else a if b == _ZERO else Sum((a, b))
 
 
-def _binary(left: ast.expr, op: ast.operator, right: ast.expr) -> ast.expr:
-    return ast.BinOp(left, op, right)
+def _minus(a: Expression, b: Expression) -> Expression:
+    return a if b == _ZERO else Negative(b) if a == _ZERO else Sum((a, Negative(b)))
 
 
-def _plus(a: ast.expr, b: ast.expr) -> ast.expr:
-    return b if _is(a, 0) else a if _is(b, 0) else _binary(a, ast.Add(), b)
-
-
-def _minus(a: ast.expr, b: ast.expr) -> ast.expr:
-    return a if _is(b, 0) else ast.UnaryOp(ast.USub(), b) if _is(a, 0) else _binary(a, ast.Sub(), b)
-
-
-def _times(a: ast.expr, b: ast.expr) -> ast.expr:
-    if _is(a, 0) or _is(b, 0):
+def _times(a: Expression, b: Expression) -> Expression:
+    if _ZERO in (a, b):
         return _ZERO
-    return b if _is(a, 1) else a if _is(b, 1) else _binary(a, ast.Mult(), b)
+    return b if a == _ONE else a if b == _ONE else Product((a, b))
 
 
-def _over(a: ast.expr, b: ast.expr) -> ast.expr:
-    return a if _is(a, 0) or _is(b, 1) else _binary(a, ast.Div(), b)
+def _over(a: Expression, b: Expression) -> Expression:
+    return a if a == _ZERO or b == _ONE else Quotient(a, b)
 
 
-def substituted(node: ast.expr, replacements: Mapping[str, ast.expr]) -> ast.expr:
-    """The tree with letters replaced by what they stand for."""
-    match node:
-        case ast.Name(id=name):
-            return replacements.get(name, node)
-        case ast.UnaryOp(op=op, operand=operand):
-            return ast.UnaryOp(op, substituted(operand, replacements))
-        case ast.BinOp(left=left, op=op, right=right):
-            return ast.BinOp(substituted(left, replacements), op, substituted(right, replacements))
-        case ast.Call(func=func, args=args):
-            return ast.Call(func, [substituted(a, replacements) for a in args], [])
-    return node
-
-
-def tidy(node: ast.expr) -> ast.expr:
+def tidy(node: Expression) -> Expression:
     """Products of products as one, and quotients of quotients as one: ``a*(b*c)/d/e`` becomes ``a*b*c/(d*e)``."""
-    match node:
-        case ast.BinOp(op=ast.Mult() | ast.Div()):
-            above, below = _gathered(node)
-            over, under = ([tidy(f) for f in side] for side in (above, below))
-            return _over(_product(over, sort=False), _product(under, sort=False))
-        case ast.BinOp(left=left, op=op, right=right):
-            return ast.BinOp(tidy(left), op, tidy(right))
-        case ast.UnaryOp(op=op, operand=operand):
-            return ast.UnaryOp(op, tidy(operand))
-        case ast.Call(func=func, args=args):
-            return ast.Call(func, [tidy(a) for a in args], [])
-    return node
+    if isinstance(node, Product | Quotient):
+        above, below = _gathered(node)
+        return _over(_product([*map(tidy, above)], sort=False), _product([*map(tidy, below)], sort=False))
+    return with_children(node, [*map(tidy, children(node))])
 
 
 # -- rearranging -----------------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1024)  # what leads to an answer is tried for each letter
-def isolated(text: str, letter: str, left: str) -> tuple[str, ...]:
-    """What ``letter`` can be where ``left`` = ``text``. One expression, or one for each side of a Max; none where no rule here finds it.
+@lru_cache(maxsize=1024)  # the equations of an answer are tried for each of its variables
+def isolated(expression: str, variable: str, left: str) -> tuple[str, ...]:
+    """What ``variable`` can be where ``left`` = ``expression``. One expression, or one for each side of a Max; none where no rule here
+    finds it.
 
     >>> isolated("C/(86400*u*n*P)", "n", "t")
     ('C/(86400*t*u*P)',)
     """
-    return tuple(dict.fromkeys(written(tidy(solution)) for solution in _isolated(parsed(text), letter, ast.Name(left))))
+    return tuple(dict.fromkeys(text(tidy(solution)) for solution in _isolated(parse(expression), variable, Name(left))))
 
 
-def _isolated(node: ast.expr, x: str, y: ast.expr) -> Sequence[ast.expr]:
+def _isolated(node: Expression, x: str, y: Expression) -> Sequence[Expression]:
     match node:
-        case ast.Name(id=name) if name == x:
+        case Name(name) if name == x:
             return (y,)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return _isolated(operand, x, ast.UnaryOp(ast.USub(), y))
-        case ast.BinOp(op=ast.Mult() | ast.Div()) if _factors(node, x) is not None:
+        case Negative(body):
+            return _isolated(body, x, Negative(y))
+        case Product() | Quotient() if _factors(node, x) is not None:
             return _out_of_product(node, x, y)
-        case ast.BinOp(left=left, op=op, right=right) if x in letters(left) and x in letters(right):
-            return _from_quotient(node, x, y)
-        case ast.BinOp(left=left, op=op, right=right) if x in letters(left):
-            return _out_of_left(left, op, right, x, y)
-        case ast.BinOp(left=left, op=op, right=right):
-            return _out_of_right(left, op, right, x, y)
-        case ast.Call(func=ast.Name(id="sqrt"), args=[inside]):
-            return _isolated(inside, x, _binary(y, ast.Pow(), ast.Constant(2)))
-        case ast.Call(func=ast.Name(id="Max" | "Min"), args=args):
-            return [solution for side in args if x in letters(side) for solution in _isolated(side, x, y)]
+        case Sum() | Product() | Quotient() | Power():
+            left, right = _halves(node)
+            if x in names(left) and x in names(right):
+                return _from_quotient(node, x, y)
+            return _out_of_left(node, left, right, x, y) if x in names(left) else _out_of_right(node, left, right, x, y)
+        case Call("sqrt", (inside,)):
+            return _isolated(inside, x, Power(y, Number(2)))
+        case Call("Max" | "Min", arguments):
+            return [solution for side in arguments if x in names(side) for solution in _isolated(side, x, y)]
     return ()
 
 
-def _gathered(node: ast.expr) -> tuple[list[ast.expr], list[ast.expr]]:
-    """The factors of a product, above the line and below it."""
-    above: list[ast.expr] = []
-    below: list[ast.expr] = []
+def _halves(node: Sum | Product | Quotient | Power) -> tuple[Expression, Expression]:
+    """The last operand, and all before it as one."""
+    *before, last = children(node)
+    return before[0] if len(before) == 1 else with_children(node, before), last
 
-    def gather(part: ast.expr, up: list[ast.expr], down: list[ast.expr]) -> None:
+
+def _gathered(node: Expression) -> tuple[list[Expression], list[Expression]]:
+    """The factors of a product, above the line and below it."""
+    above: list[Expression] = []
+    below: list[Expression] = []
+
+    def gather(part: Expression, up: list[Expression], down: list[Expression]) -> None:
         match part:
-            case ast.BinOp(left=left, op=ast.Mult(), right=right):
-                gather(left, up, down)
-                gather(right, up, down)
-            case ast.BinOp(left=left, op=ast.Div(), right=right):
-                gather(left, up, down)
-                gather(right, down, up)
+            case Product(factors):
+                for factor in factors:
+                    gather(factor, up, down)
+            case Quotient(top, bottom):
+                gather(top, up, down)
+                gather(bottom, down, up)
             case _:
                 up.append(part)
 
@@ -263,75 +223,70 @@ def _gathered(node: ast.expr) -> tuple[list[ast.expr], list[ast.expr]]:
     return above, below
 
 
-def _factors(node: ast.expr, x: str) -> tuple[list[ast.expr], list[ast.expr]] | None:
+def _factors(node: Expression, x: str) -> tuple[list[Expression], list[Expression]] | None:
     """A product of several factors, over others, with ``x`` in one of them only; else nothing."""
     above, below = _gathered(node)
-    holding = [f for f in (*above, *below) if x in letters(f)]
-    return (above, below) if len(holding) == 1 and len(above) + len(below) > 1 else None
+    with_x = [f for f in (*above, *below) if x in names(f)]
+    return (above, below) if len(with_x) == 1 and len(above) + len(below) > 1 else None
 
 
-def _product(factors: Sequence[ast.expr], *, sort: bool = True) -> ast.expr:
+def _product(factors: Sequence[Expression], *, sort: bool = True) -> Expression:
     """Numbers first, as one writes it."""
-    product: ast.expr = _ONE
-    for factor in sorted(factors, key=lambda f: not isinstance(f, ast.Constant)) if sort else factors:
+    product: Expression = _ONE
+    for factor in sorted(factors, key=lambda f: not isinstance(f, Number)) if sort else factors:
         product = _times(product, factor)
     return product
 
 
-def _out_of_product(node: ast.expr, x: str, y: ast.expr) -> Sequence[ast.expr]:
+def _out_of_product(node: Expression, x: str, y: Expression) -> Sequence[Expression]:
     """y = a·f/b gives f = y·b/a, and y = a/(f·b) gives f = a/(y·b)."""
     parts = _factors(node, x)
     if parts is None:
         return ()
     above, below = parts
-    rest_above, rest_below = ([f for f in side if x not in letters(f)] for side in (above, below))
+    rest_above, rest_below = ([f for f in side if x not in names(f)] for side in (above, below))
     for f in above:
-        if x in letters(f):
+        if x in names(f):
             return _isolated(f, x, _over(_product((y, *rest_below)), _product(rest_above)))
-    (f,) = (f for f in below if x in letters(f))
+    (f,) = (f for f in below if x in names(f))
     return _isolated(f, x, _over(_product(rest_above), _product((y, *rest_below))))
 
 
-def _out_of_left(left: ast.expr, op: ast.operator, right: ast.expr, x: str, y: ast.expr) -> Sequence[ast.expr]:
-    match op:
-        case ast.Add():
-            return _isolated(left, x, _minus(y, right))
-        case ast.Sub():
-            return _isolated(left, x, _plus(y, right))
-        case ast.Mult():
+def _out_of_left(node: Expression, left: Expression, right: Expression, x: str, y: Expression) -> Sequence[Expression]:
+    match node:
+        case Sum():
+            return _isolated(left, x, _plus(y, right.body) if isinstance(right, Negative) else _minus(y, right))
+        case Product():
             return _isolated(left, x, _over(y, right))
-        case ast.Div():
+        case Quotient():
             return _isolated(left, x, _product((y, right)))
-        case ast.Pow() if not letters(right):
-            exponent = 1 / Evaluation({}).of(right)
-            return _isolated(left, x, _binary(y, ast.Pow(), _number(exponent)))
+        case Power() if not names(right):
+            return _isolated(left, x, Power(y, _number(1 / right.value_in(Fractions({})))))
     return ()
 
 
-def _out_of_right(left: ast.expr, op: ast.operator, right: ast.expr, x: str, y: ast.expr) -> Sequence[ast.expr]:
-    match op:
-        case ast.Add():
-            return _isolated(right, x, _minus(y, left))
-        case ast.Sub():
-            return _isolated(right, x, _minus(left, y))
-        case ast.Mult():
+def _out_of_right(node: Expression, left: Expression, right: Expression, x: str, y: Expression) -> Sequence[Expression]:
+    match node:
+        case Sum():
+            return _isolated(right.body, x, _minus(left, y)) if isinstance(right, Negative) else _isolated(right, x, _minus(y, left))
+        case Product():
             return _isolated(right, x, _over(y, left))
-        case ast.Div():
+        case Quotient():
             return _isolated(right, x, _over(left, y))
     return ()
 
 
-def _number(value: Fraction) -> ast.expr:
-    top: ast.expr = ast.Constant(abs(value.numerator))
-    top = ast.UnaryOp(ast.USub(), top) if value < 0 else top
-    return top if value.denominator == 1 else _binary(top, ast.Div(), ast.Constant(value.denominator))
+def _number(value: Fraction) -> Expression:
+    top: Expression = Number(abs(value.numerator))
+    top = Negative(top) if value < 0 else top
+    return top if value.denominator == 1 else Quotient(top, Number(value.denominator))
 
 
 # (a·x + b) / (c·x + d), each of the four without x.
-_Linear = tuple[ast.expr, ast.expr, ast.expr, ast.expr]
+_Linear = tuple[Expression, Expression, Expression, Expression]
 
 
-def _from_quotient(node: ast.expr, x: str, y: ast.expr) -> Sequence[ast.expr]:
+def _from_quotient(node: Expression, x: str, y: Expression) -> Sequence[Expression]:
     """y = (a·x + b)/(c·x + d) gives x = (d·y − b)/(a − c·y)."""
     coefficients = _linear(node, x)
     if coefficients is None:
@@ -340,41 +295,45 @@ def _from_quotient(node: ast.expr, x: str, y: ast.expr) -> Sequence[ast.expr]:
     return (_over(_minus(_times(d, y), b), _minus(a, _times(c, y))),)
 
 
-def _linear(node: ast.expr, x: str) -> _Linear | None:
-    if x not in letters(node):
+def _linear(node: Expression, x: str) -> _Linear | None:
+    if x not in names(node):
         return _ZERO, node, _ZERO, _ONE
     match node:
-        case ast.Name():
+        case Name():
             return _ONE, _ZERO, _ZERO, _ONE
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            inside = _linear(operand, x)
-            return None if inside is None else _scaled(inside, ast.UnaryOp(ast.USub(), _ONE))
-        case ast.BinOp(left=left, op=op, right=right):
-            one, second = _linear(left, x), _linear(right, x)
-            return None if one is None or second is None else _combined(one, op, second)
+        case Negative(body):
+            inside = _linear(body, x)
+            return None if inside is None else _scaled(inside, _MINUS_ONE)
+        case Sum() | Product() | Quotient():
+            left, right = _halves(node)
+            one = _linear(left, x)
+            if isinstance(node, Sum) and isinstance(right, Negative):
+                second = _linear(right.body, x)
+                second = None if second is None else _scaled(second, _MINUS_ONE)
+            else:
+                second = _linear(right, x)
+            return None if one is None or second is None else _combined(node, one, second)
     return None
 
 
-def _scaled(form: _Linear, by: ast.expr) -> _Linear:
+def _scaled(form: _Linear, by: Expression) -> _Linear:
     a, b, c, d = form
     return _times(by, a), _times(by, b), c, d
 
 
-def _combined(one: _Linear, op: ast.operator, second: _Linear) -> _Linear | None:
-    match op:
-        case ast.Add():
+def _combined(node: Sum | Product | Quotient, one: _Linear, second: _Linear) -> _Linear | None:
+    match node:
+        case Sum():
             return _added(one, second)
-        case ast.Sub():
-            return _added(one, _scaled(second, ast.UnaryOp(ast.USub(), _ONE)))
-        case ast.Mult():
+        case Product():
             if _free(one):
                 return _scaled(second, _over(one[1], one[3]))
             return _scaled(one, _over(second[1], second[3])) if _free(second) else _cancelled(one, second) or _cancelled(second, one)
-        case ast.Div():
+        case Quotient():
             a, b, c, d = second
             if _free(one):
                 return _scaled((c, d, a, b), _over(one[1], one[3]))
-            if _is(one[2], 0) and _is(c, 0):
+            if one[2] == _ZERO and c == _ZERO:
                 return _times(one[0], d), _times(one[1], d), _times(a, one[3]), _times(b, one[3])
     return None
 
@@ -383,24 +342,24 @@ def _cancelled(one: _Linear, second: _Linear) -> _Linear | None:
     """a·x/d times (e·x + f)/(g·x): x is above and below the line."""
     a, b, c, d = one
     e, f, g, h = second
-    return (_times(a, e), _times(a, f), _ZERO, _times(d, g)) if _is(b, 0) and _is(c, 0) and _is(h, 0) else None
+    return (_times(a, e), _times(a, f), _ZERO, _times(d, g)) if b == c == h == _ZERO else None
 
 
 def _free(form: _Linear) -> bool:
-    return _is(form[0], 0) and _is(form[2], 0)
+    return form[0] == form[2] == _ZERO
 
 
 def _added(one: _Linear, second: _Linear) -> _Linear | None:
     """Of two quotients with x below the line no sum is made: it would have a square of x."""
-    if not _is(one[2], 0):
+    if one[2] != _ZERO:
         one, second = second, one
-    if not _is(one[2], 0):
+    if one[2] != _ZERO:
         return None
     a, b, _, d = one
     e, f, g, h = second
-    if _is(g, 0):
+    if g == _ZERO:
         return _plus(_times(a, h), _times(e, d)), _plus(_times(b, h), _times(f, d)), _ZERO, _times(d, h)
-    if not _is(a, 0):
+    if a != _ZERO:
         return None
     rest = _over(b, d)
     return _plus(e, _times(rest, g)), _plus(f, _times(rest, h)), g, h

@@ -249,7 +249,7 @@ SYMPY_RELATIONS = {"Eq": "==", "Ne": "!=", "Lt": "<", "Le": "<=", "Gt": ">", "Ge
 FUNCTIONS = ("floor", "ceiling", "Max", "Min", "Mod")
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 16)
 def parse(text: str) -> Expression:
     """The tree of ``text`` in Python's notation. Raises ExpressionError where it is too long, too deep, or no expression."""
     if len(text) > LONGEST:
@@ -474,7 +474,7 @@ def names(expr: Expression) -> tuple[str, ...]:
     return tuple(node.name for node in walk(expr) if isinstance(node, Name))
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 16)
 def names_in(text: str) -> frozenset[str]:
     """The names in the expression that ``text`` is."""
     return frozenset(names(parse(text)))

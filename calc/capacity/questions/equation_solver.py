@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,8 +17,9 @@ from calc.capacity.questions.registry import question
 from calc.capacity.questions.solving import Crossing, System, divisors, searched, to_safe_side, value_of
 from calc.capacity.questions.values import Typed
 from calc.errors import BadInputError
-from calc.symbolic.arithmetic import letters_of, parsed, substituted, tidy, written
+from calc.symbolic.arithmetic import tidy
 from calc.symbolic.exact import holds
+from calc.symbolic.expression import Expression, names_in, parse, substitute, text
 from calc.symbolic.worked import Reckoning, WorkedStep
 from calc.symbolic.worked import WorkedInput as Put
 
@@ -126,7 +126,7 @@ class EquationSolver(Problem):
 
     def _allowed(self, values: Mapping[str, Fraction]) -> bool:
         """Whether the mandatory conditions hold."""
-        conditions = (c.holds for c in self.question.conditions if c.refuse and letters_of(c.holds) <= values.keys())
+        conditions = (c.holds for c in self.question.conditions if c.refuse and names_in(c.holds) <= values.keys())
         return all(holds(text, values) for text in conditions)  # type: ignore[arg-type]  # fractions compare as integers do
 
     def _unsolved(self, system: System, goal: str) -> str:
@@ -160,7 +160,7 @@ class EquationSolver(Problem):
 
     def _missing(self, system: System) -> list[str]:
         """Variables without value and equation on which the wanted one depends."""
-        by = {e.letter: letters_of(e.expr) for e in self.equations}
+        by = {e.letter: names_in(e.expr) for e in self.equations}
         start = {self.wanted.letter, *(name for name in self.values if name in by)}
         seen: set[str] = set()
         while start - seen:
@@ -275,10 +275,10 @@ class EquationSolver(Problem):
 
     def _closed(self, system: System) -> str:
         """The answer as an expression in the inputs."""
-        expressions: dict[str, ast.expr] = {}
+        expressions: dict[str, Expression] = {}
         for equation, _ in system.steps:
-            expressions[equation.letter] = substituted(parsed(equation.expr), expressions)
-        return written(tidy(expressions[self.wanted.letter]))
+            expressions[equation.letter] = substitute(parse(equation.expr), expressions)
+        return text(tidy(expressions[self.wanted.letter]))
 
     def _searched_line(self, crossing: Crossing | None, real: Fraction) -> WorkedStep:
         x = self.wanted
@@ -314,7 +314,7 @@ class EquationSolver(Problem):
         return tuple(self.question.table(values, self.model))
 
     def _leaves(self) -> set[str]:
-        return {name for e in self.question.equations for name in letters_of(e.expr)}
+        return {name for e in self.question.equations for name in names_in(e.expr)}
 
     def _row(self, name: str, value: Fraction) -> FurtherResult:
         letter = self.question.letter(name)

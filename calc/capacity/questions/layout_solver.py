@@ -5,7 +5,6 @@ The account shards tensors by rows and includes activations of a micro-batch and
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -18,7 +17,8 @@ from calc.capacity.questions.given import WORDS_OF_LAYOUT
 from calc.capacity.questions.question import QuestionChoice
 from calc.capacity.questions.solving import divisors, value_of
 from calc.errors import BadInputError
-from calc.symbolic.arithmetic import parsed, substituted, tidy, written
+from calc.symbolic.arithmetic import tidy
+from calc.symbolic.expression import Expression, parse, substitute, text
 from calc.symbolic.worked import Reckoning, WorkedStep
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _rows(worked: Account) -> Iterator[FurtherResult]:
 
 def _closed(lines: tuple[WorkedStep, ...]) -> str:
     """The last step as an expression in the inputs."""
-    expressions: dict[str, ast.expr] = {}
+    expressions: dict[str, Expression] = {}
     for line in lines:
-        expressions[line.letter] = substituted(parsed(line.expr), expressions)
-    return written(tidy(expressions["M"]))
+        expressions[line.letter] = substitute(parse(line.expr), expressions)
+    return text(tidy(expressions["M"]))

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.capacity.questions.question import Equation
-from calc.symbolic.arithmetic import Evaluation, isolated, letters_of, parsed, substituted, written
+from calc.symbolic.arithmetic import Fractions, isolated
+from calc.symbolic.expression import names_in, parse, substitute, text
 from calc.symbolic.worked import WorkedStep
 
 # A root is cut after 40 digits; after a few of them and a power this many still agree.
@@ -45,7 +46,7 @@ class System:
         return True
 
     def _step(self, equation: Equation) -> bool:
-        right = letters_of(equation.expr)
+        right = names_in(equation.expr)
         unknown = [name for name in {equation.letter, *right} if name not in self.values]
         if unknown == [equation.letter] and equation.letter not in right:
             return self._take(equation.letter, equation.expr, equation, "")
@@ -58,21 +59,21 @@ class System:
 
     def _take(self, letter: str, expr: str, equation: Equation, because: str) -> bool:
         """Store the value of ``letter`` if it is positive and satisfies the equation."""
-        at = Evaluation(self.values)
+        at = Fractions(self.values)
         try:
-            value = at.of(parsed(expr))
+            value = parse(expr).value_in(at)
             if letter != equation.letter and (value <= 0 or not self._holds(equation, letter, value)):
                 return False
         except ZeroDivisionError:
             return False
         self.values[letter] = value
-        if at.rounded or letters_of(expr) & self.rounded:
+        if at.rounded or names_in(expr) & self.rounded:
             self.rounded.add(letter)
         self.steps.append((Equation(letter, expr, because or equation.because), equation))
         return True
 
     def _holds(self, equation: Equation, letter: str, value: Fraction) -> bool:
-        computed = Evaluation({**self.values, letter: value}).of(parsed(equation.expr))
+        computed = parse(equation.expr).value_in(Fractions({**self.values, letter: value}))
         return same(computed, self.values[equation.letter])
 
     def through(self, wanted: str) -> bool:
@@ -81,24 +82,24 @@ class System:
             if equation.letter in self.values:
                 whole = self._inlined(equation, wanted)
                 because = f"{whole.letter} = {whole.expr}, the lines of the question put together and rearranged for {wanted}"
-                unknown = letters_of(whole.expr) - self.values.keys()
+                unknown = names_in(whole.expr) - self.values.keys()
                 if unknown == {wanted} and self._rearranged(whole, wanted, because):
                     return True
         return False
 
     def _inlined(self, equation: Equation, wanted: str) -> Equation:
-        tree = parsed(equation.expr)
+        tree = parse(equation.expr)
         for inner in reversed(self.equations):
             if inner.letter not in self.values and inner.letter not in (wanted, equation.letter):
-                tree = substituted(tree, {inner.letter: parsed(inner.expr)})
-        return Equation(equation.letter, written(tree), equation.because)
+                tree = substitute(tree, {inner.letter: parse(inner.expr)})
+        return Equation(equation.letter, text(tree), equation.because)
 
     def lines(self, wanted: Iterable[str], meanings: Mapping[str, tuple[str, str]]) -> tuple[WorkedStep, ...]:
         """The steps on which the ``wanted`` variables depend, with unit and meaning of each."""
         needed, steps = set(wanted), []
         for equation, _ in reversed(self.steps):
             if equation.letter in needed:
-                needed |= letters_of(equation.expr)
+                needed |= names_in(equation.expr)
                 steps.append(equation)
         return tuple(
             WorkedStep(e.letter, e.expr, *meanings[e.letter], e.because, self.values[e.letter], e.letter not in self.rounded)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from calc.capacity.sharding.arrays import Array, Sheet, holds, names_in
+from calc.capacity.sharding.arrays import Array, Sheet, holds
 from calc.capacity.sharding.communication import collectives, stream
 from calc.capacity.sharding.conditions import Constraint, conditions
 from calc.capacity.sharding.layout import AGAIN, ATTENTION, BLOCK, EXCHANGE, KEPT, LARGEST, NONE, OFF, RING, STAGES, Layout
@@ -25,6 +25,7 @@ from calc.capacity.sharding.parts import LayoutChoice, stages_of
 from calc.capacity.sharding.state import State
 from calc.capacity.sharding.timing import Machine, step_lines, time_lines
 from calc.errors import BadInputError
+from calc.symbolic.expression import names_in
 from calc.symbolic.worked import WorkedStep
 
 _NUMBERS = ("n", "t", "p", "c", "x", "v", "b")

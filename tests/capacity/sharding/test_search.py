@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from calc.capacity.sharding.search import search
 from calc.capacity.sharding.table import Limits, table
 from calc.errors import BadInputError, NapkinError
 from calc.hardware.accelerators import accelerator
+from calc.symbolic.expression import Call
 
 SMALL = decoder({"L": 6, "d": 46, "h": 4, "g": 2, "k": 8, "f": 204, "V": 503, "T": 240})
 EXPERTS = decoder({"L": 2, "d": 46, "h": 4, "g": 2, "k": 8, "f": 204, "V": 503, "T": 240, "E": 4, "e": 2})
@@ -243,8 +245,12 @@ def test_the_numbers_searched_are_those_of_a_walk() -> None:
 
 def test_a_planted_error_in_the_arrays_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows cut down instead of up: the exact numbers of the winner are not those of the arrays."""
-    right = arrays._call
-    monkeypatch.setattr(arrays, "_call", lambda name, args: right("floor" if name == "ceiling" else name, args))
+    right = arrays.Doubles.call
+
+    def cut_down(self: arrays.Doubles, node: Call) -> Any:
+        return right(self, Call("floor", node.arguments) if node.function == "ceiling" else node)
+
+    monkeypatch.setattr(arrays.Doubles, "call", cut_down)
 
     with pytest.raises(NapkinError) as error:
         search(SMALL, Limits(8, 8), STATE, H100)
