@@ -12,6 +12,7 @@ from calc.errors import BadInputError
 from calc.graph import reading
 from calc.graph.step import Graph, StepTrace, Tensor, TracedDim
 from calc.platform import files
+from calc.platform.reading import Wrong
 
 KIND = "napkin graph"
 SCHEMA = 1
@@ -41,7 +42,7 @@ def loads(text: str, where: str = "the text") -> Graph:
         raise BadInputError(f"{where} is a graph of schema {schema}, this version reads {SCHEMA}: trace the model again")
     try:
         graph = reading.graph(data)
-    except (reading.Wrong, BadInputError) as error:
+    except (Wrong, BadInputError) as error:
         raise BadInputError(f"{where} is a damaged graph: {error}: trace the model again") from None
     # What is of the right form may still be another number than was recorded: nothing is derived from that.
     if not _as_saved(text, data, data.get("sha256")):

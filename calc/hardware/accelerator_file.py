@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from calc.errors import BadInputError
 from calc.hardware.accelerators import Accelerator, PeakRate, Price
 from calc.platform import files
+from calc.platform.reading import Read, Wrong, each, flag, mapping, optional, part, refuse, short, table, text, whole
 
 _TERA = 10**12
 _LARGEST = 10**18  # of any amount: a device of 10**18 bytes, bytes/s or TFLOP/s is a slip of the pen
@@ -43,160 +43,113 @@ def parse(text: str, where: str) -> dict[str, Accelerator]:
         raise BadInputError(f"{where} is not TOML: {error}") from None
     if not entries:
         raise BadInputError(f"{where} has no entry: write one as [my-gpu] with {', '.join(_REQUIRED)}")
-    return {name: _accelerator(_Table(where, f"[{name[:40]}]", entry), name) for name, entry in entries.items()}
+    try:
+        return {name: part(entries, name, partial(_accelerator, name)) for name in entries}
+    except Wrong as wrong:
+        raise BadInputError(f"{where}: {wrong}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """One table of a file, whose values are asked for by kind; refusals name the file, the table and the key."""
-
-    where: str
-    path: str
-    values: Any
-
-    def refuse(self, words: str) -> BadInputError:
-        return BadInputError(f"{self.where}: {self.path} {words}")
-
-    def keys(self, required: tuple[str, ...], optional: tuple[str, ...]) -> None:
-        """Refuses what is no table, lacks a key, or has one that is not known."""
-        if not isinstance(self.values, Mapping):
-            raise self.refuse(f"must be a table with {', '.join(required)}, not {_shown(self.values)}")
-        for key in required:
-            if key not in self.values:
-                raise self.refuse(f"lacks {key}: an entry needs {', '.join(required)}")
-        for key in self.values:
-            if key not in required and key not in optional:
-                raise self.refuse(f"has an unknown key {key[:40]!r}: there are {', '.join((*required, *optional))}")
-
-    def table(self, key: str) -> _Table:
-        return _Table(self.where, f"{self.path} {key}", self.values[key])
-
-    def text(self, key: str) -> str:
-        value = self.values.get(key, "")
-        if not isinstance(value, str) or len(value) > 1000:
-            raise self.refuse(f"{key} must be text of at most 1,000 characters, not {_shown(value)}")
-        return value
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        items = self.values.get(key, [])
-        if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-            raise self.refuse(f"{key} must be a list of texts, not {_shown(items)}")
-        return tuple(items)
-
-    def flag(self, key: str) -> bool:
-        value = self.values.get(key, False)
-        if not isinstance(value, bool):
-            raise self.refuse(f"{key} must be true or false, not {_shown(value)}")
-        return value
-
-    def whole(self, key: str, unit: str) -> int:
-        value = self.values[key]
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _LARGEST:
-            raise self.refuse(f"{key} must be a whole number of {unit} from 1 to 10^18, not {_shown(value)}")
-        return value
-
-    def optional_whole(self, key: str, unit: str) -> int | None:
-        return self.whole(key, unit) if key in self.values else None
-
-    def amount(self, key: str, unit: str) -> Fraction:
-        """A positive number, exactly as its decimal digits are written."""
-        value = self.values[key]
-        number = value if isinstance(value, Decimal) else Decimal(value) if isinstance(value, int) and not isinstance(value, bool) else None
-        if number is None or not number.is_finite() or not Decimal("1e-9") <= number <= _LARGEST:
-            raise self.refuse(f"{key} must be a number of {unit} above 0, not {_shown(value)}")
-        return Fraction(number)
-
-
-def _shown(value: object) -> str:
-    return (str(value) if isinstance(value, Decimal) else repr(value))[:40]
-
-
-def _accelerator(entry: _Table, name: str) -> Accelerator:
+def _accelerator(name: str, value: Any) -> Accelerator:
     if not _ID.fullmatch(name):
-        raise entry.refuse("is no id: write small letters, digits, '.', '_' and '-', at most 40")
-    entry.keys(_REQUIRED, _OPTIONAL)
-    entry.text("memory_note")
-    link, link_name = _link(entry, "link")
-    inter_node, inter_node_name = _link(entry, "inter_node")
+        raise Wrong("is no id: write small letters, digits, '.', '_' and '-', at most 40")
+    entry = table(value, _REQUIRED, _OPTIONAL)
+    optional(entry, "memory_note", _WORDS)
+    link, link_name = optional(entry, "link", _link) or (None, "")
+    inter_node, inter_node_name = optional(entry, "inter_node", _link) or (None, "")
     return Accelerator(
         id=name,
-        name=entry.text("name"),
-        vendor=entry.text("vendor"),
-        architecture=entry.text("architecture"),
-        year=entry.whole("year", "years"),
-        memory=entry.whole("memory", "bytes"),
-        bandwidth=entry.whole("bandwidth", "bytes/s"),
-        peaks=_peaks(entry.table("peak")),
+        name=part(entry, "name", _WORDS),
+        vendor=part(entry, "vendor", _WORDS),
+        architecture=part(entry, "architecture", _WORDS),
+        year=part(entry, "year", _whole("years")),
+        memory=part(entry, "memory", _whole("bytes")),
+        bandwidth=part(entry, "bandwidth", _whole("bytes/s")),
+        peaks=part(entry, "peak", _peaks),
         link=link,
-        watts=entry.optional_whole("watts", "watts"),
-        source=_source(entry),
-        recalled=entry.flag("recalled"),
-        note=entry.text("note"),
+        watts=optional(entry, "watts", _whole("watts")),
+        source=part(entry, "source", _said("say where the figures were read")),
+        recalled=optional(entry, "recalled", flag) or False,
+        note=optional(entry, "note", _WORDS) or "",
         link_name=link_name,
         inter_node=inter_node,
         inter_node_name=inter_node_name,
         memory_reported=_reported(entry),
-        boost_mhz=entry.optional_whole("boost_mhz", "MHz"),
-        price=_price(entry.table("price")) if "price" in entry.values else None,
-        device_names=entry.texts("device_names"),
-        corrections=entry.texts("corrections"),
+        boost_mhz=optional(entry, "boost_mhz", _whole("MHz")),
+        price=optional(entry, "price", _price),
+        device_names=optional(entry, "device_names", each(_WORDS)) or (),
+        corrections=optional(entry, "corrections", each(_WORDS)) or (),
     )
 
 
-def _source(entry: _Table) -> str:
-    """Where the figures were read: a figure without a source is refused."""
-    source = entry.text("source")
-    if not source.strip():
-        raise entry.refuse("source is empty: say where the figures were read")
-    return source
+_WORDS = short(1000)
 
 
-def _reported(entry: _Table) -> int | None:
+def _whole(unit: str) -> Read[int]:
+    return whole(1, _LARGEST + 1, f"a whole number of {unit}")
+
+
+def _said(advice: str) -> Read[str]:
+    """A text that is not empty."""
+
+    def read(value: Any) -> str:
+        if not _WORDS(value).strip():
+            raise Wrong(f"is empty: {advice}")
+        return str(value)
+
+    return read
+
+
+def _amount(unit: str) -> Read[Fraction]:
+    """A positive number, exactly as its decimal digits are written."""
+
+    def read(value: Any) -> Fraction:
+        number = Decimal(value) if type(value) in (int, Decimal) else None
+        if number is None or not number.is_finite() or not Decimal("1e-9") <= number <= _LARGEST:
+            refuse(value, f"a number of {unit} above 0")
+        return Fraction(number)
+
+    return read
+
+
+def _reported(entry: Any) -> int | None:
     """What the driver shows: near the marketed size, which is a low reading (the same number of GiB is 7 % more)."""
-    reported, marketed = entry.optional_whole("memory_reported", "bytes"), entry.whole("memory", "bytes")
+    reported, marketed = optional(entry, "memory_reported", _whole("bytes")), part(entry, "memory", _whole("bytes"))
     if reported is not None and not 9 * marketed <= 10 * reported <= 12 * marketed:
-        raise entry.refuse(f"memory_reported = {reported} is not near memory = {marketed}: both are bytes of one device")
+        raise Wrong(f"has memory_reported = {reported}, which is not near memory = {marketed}: both are bytes of one device")
     return reported
 
 
-def _link(entry: _Table, key: str) -> tuple[int | None, str]:
-    if key not in entry.values:
-        return None, ""
-    link = entry.table(key)
-    link.keys(("name", "per_direction"), ())
-    return link.whole("per_direction", "bytes/s"), link.text("name")
+def _link(value: Any) -> tuple[int, str]:
+    entry = table(value, ("name", "per_direction"))
+    return part(entry, "per_direction", _whole("bytes/s")), part(entry, "name", _WORDS)
 
 
-def _price(entry: _Table) -> Price:
-    entry.keys(("low", "high", "as_of"), ("basis",))
-    low, high = entry.amount("low", "USD per hour"), entry.amount("high", "USD per hour")
+def _price(value: Any) -> Price:
+    entry = table(value, ("low", "high", "as_of"), ("basis",))
+    low, high = (part(entry, key, _amount("USD per hour")) for key in ("low", "high"))
     if low > high:
-        raise entry.refuse(f"low = {_shown(entry.values['low'])} is above high = {_shown(entry.values['high'])}")
-    if not entry.text("as_of").strip():
-        raise entry.refuse("as_of is empty: a price is an assumption of a date")
-    return Price(low, high, entry.text("as_of"), entry.text("basis"))
+        raise Wrong(f"has low = {entry['low']} above high = {entry['high']}")
+    return Price(low, high, part(entry, "as_of", _said("a price is an assumption of a date")), optional(entry, "basis", _WORDS) or "")
 
 
-def _peaks(entry: _Table) -> dict[str, PeakRate]:
-    if not isinstance(entry.values, Mapping) or not entry.values:
-        raise entry.refuse('must have a rate of at least one format, as in peak.bf16 = { dense = 312, engine = "tensor" }')
-    for dtype in entry.values:
+def _peaks(value: Any) -> dict[str, PeakRate]:
+    if type(value) is not dict or not value:
+        refuse(value, 'a rate of at least one format, as in peak.bf16 = { dense = 312, engine = "tensor" }')
+    for dtype in value:
         if not _FORMAT.fullmatch(dtype):
-            raise entry.refuse(f"has a format {dtype[:40]!r}: write small letters, digits and '_'")
-    return {dtype: _peak(entry.table(dtype)) for dtype in entry.values}
+            raise Wrong(f"has a format {dtype[:40]!r}: write small letters, digits and '_'")
+    return mapping(text, _peak)(value)
 
 
-def _peak(entry: _Table) -> PeakRate:
-    entry.keys(("dense", "engine"), ("sparse", "recalled", "accumulate"))
-    dense = entry.amount("dense", "TFLOP/s")
-    sparse = entry.amount("sparse", "TFLOP/s") if "sparse" in entry.values else None
+def _peak(value: Any) -> PeakRate:
+    entry = table(value, ("dense", "engine"), ("sparse", "recalled", "accumulate"))
+    dense, sparse = part(entry, "dense", _amount("TFLOP/s")), optional(entry, "sparse", _amount("TFLOP/s"))
     if sparse is not None and sparse < dense:
-        written = {key: _shown(entry.values[key]) for key in ("sparse", "dense")}
-        raise entry.refuse(f"sparse = {written['sparse']} is below dense = {written['dense']}: were they swapped?")
+        raise Wrong(f"has sparse = {entry['sparse']} below dense = {entry['dense']}: were they swapped?")
     return PeakRate(
         dense * _TERA,
         None if sparse is None else sparse * _TERA,
-        entry.text("engine"),
-        entry.flag("recalled"),
-        entry.text("accumulate"),
+        part(entry, "engine", _WORDS),
+        optional(entry, "recalled", flag) or False,
+        optional(entry, "accumulate", _WORDS) or "",
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,6 +17,7 @@ from typing import Any
 from calc.derive.to_json import SCHEMA, number
 from calc.errors import BadInputError
 from calc.platform import files
+from calc.platform.reading import Read, Wrong, at, each, mapping, one_of, part, short, text, whole, written
 
 BILLION = 10**9
 KIND = "calibration"
@@ -157,38 +158,57 @@ def read(path: Path) -> Calibration:
         raise BadInputError(f"cannot read a calibration from {path}: {error}; make one with napkin calibrate -o FILE") from None
     try:
         return from_json(document)
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise BadInputError(f"{path} is no calibration ({_reason(error)}): make one with napkin calibrate -o FILE") from None
-
-
-def _reason(error: Exception) -> str:
-    return f"it lacks {error.args[0]}" if isinstance(error, KeyError) else str(error)[:200]
+    except Wrong as wrong:
+        raise BadInputError(f"{path} is no calibration ({wrong}): make one with napkin calibrate -o FILE") from None
 
 
 def from_json(document: Any) -> Calibration:
-    """The calibration of plain data, as ``to_json`` gives it; it raises what Python raises of data that is something else."""
-    if document["kind"] != KIND or document["schema"] != SCHEMA:
-        raise ValueError(f"it says that it is {str(document['kind'])[:40]} of schema {str(document['schema'])[:10]}")
-    machine = document["machine"]
-    for key in ("kind", "name"):
-        if not isinstance(machine["device"][key], str):
-            raise ValueError(f"its device's {key} is no text")
-    _require_plain(machine)
-    calibration = Calibration(machine, _text(document["clock"]), tuple(_points(document["points"])))
+    """The calibration of plain data, as ``to_json`` gives it. Raises ``Wrong``."""
+    part(document, "kind", one_of((KIND,), "the kind"))
+    part(document, "schema", one_of((SCHEMA,), "the schema that this reads"))
+    calibration = Calibration(
+        part(document, "machine", _machine), part(document, "clock", _SHORT), part(document, "points", each(_point))
+    )
     for (what, dtype), points in calibration.by_what.items():
         if what not in OVERHEADS:
             _require_readable(f"{what} in {dtype}", points)
     for what in (PRODUCT, COPY, *OVERHEADS):
         if (what, "float32") not in calibration.by_what:
-            raise ValueError(f"it has no {what} in float32")
+            raise Wrong(f"has no {what} in float32")
     return calibration
+
+
+_SHORT = short(200)
+
+
+def _machine(value: Any) -> Mapping[str, Any]:
+    for key in ("device.kind", "device.name"):
+        at(value, key, text)
+    _require_plain(value)
+    return dict(value)
+
+
+def _point(value: Any) -> CalibrationPoint:
+    return CalibrationPoint(
+        part(value, "what", _SHORT),
+        part(value, "dtype", _SHORT),
+        part(value, "sizes", mapping(_SHORT, _count(1))),
+        part(value, "flops", _count(0)),
+        part(value, "bytes", _count(0)),
+        part(value, "calls", _count(1)),
+        part(value, "nanoseconds", each(_count(1), least=1)),
+    )
+
+
+def _count(least: int) -> Read[int]:
+    return written(whole(least, _MOST + 1))
 
 
 def _require_plain(value: Any, depth: int = 0) -> None:
     """Facts of a machine are shown and written again: nothing in them that JSON cannot carry."""
     inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
     if depth > 5 or (isinstance(value, float) and not math.isfinite(value)):
-        raise ValueError("facts of its machine are no plain data")
+        raise Wrong("is no plain data of finite numbers")
     for item in inner:
         _require_plain(item, depth + 1)
 
@@ -197,30 +217,6 @@ def _require_readable(what: str, points: Sequence[CalibrationPoint]) -> None:
     """Points of one operator can be read between: products by the same sizes, others by their bytes, of which no two are alike."""
     if all(p.flops for p in points):
         if len({frozenset(p.sizes) for p in points}) != 1 or not points[0].sizes:
-            raise ValueError(f"points of {what} have other sizes than each other, or none")
+            raise Wrong(f"has points of {what} with other sizes than each other, or with none")
     elif any(p.flops or not p.bytes or dict(p.sizes) != {"bytes": p.bytes} for p in points) or len({p.bytes for p in points}) < len(points):
-        raise ValueError(f"points of {what} are told by their bytes, which must differ")
-
-
-def _points(entries: Any) -> Iterable[CalibrationPoint]:
-    for entry in entries:
-        times = tuple(_count(n, 1) for n in entry["nanoseconds"])
-        if not times:
-            raise ValueError(f"{_text(entry['what'])} has no repetition")
-        sizes = {_text(name): _count(size, 1) for name, size in entry["sizes"].items()}
-        flops, nbytes = _count(entry["flops"], 0), _count(entry["bytes"], 0)
-        yield CalibrationPoint(_text(entry["what"]), _text(entry["dtype"]), sizes, flops, nbytes, _count(entry["calls"], 1), times)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > 200:
-        raise ValueError(f"{str(value)[:40]!r} is no short text")
-    return value
-
-
-def _count(value: Any, least: int) -> int:
-    if isinstance(value, str) and value.isdigit() and len(value) < 20:
-        value = int(value)  # how an integer beyond 2**53 is written
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
-        raise ValueError(f"{str(value)[:40]!r} is no whole number from {least} to 10^18")
-    return value
+        raise Wrong(f"has points of {what} with the same bytes: they are told by their bytes, which must differ")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +19,24 @@ from typing import Any
 from calc.errors import BadInputError
 from calc.hardware.times import Timings
 from calc.platform import files
+from calc.platform.reading import (
+    Read,
+    T,
+    Wrong,
+    at,
+    each,
+    flag,
+    mapping,
+    maybe,
+    one_of,
+    optional,
+    part,
+    positive,
+    refuse,
+    text,
+    whole,
+    written,
+)
 
 KIND = "measurement of a training step"
 # What else Napkin writes, and may lie in the same folder.
@@ -119,145 +137,73 @@ def read(file: Path) -> MeasurementRecord | None:
         data = json.loads(_FILE.read_text(file), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise EvidenceError(f"{file} is not JSON: {str(error) or 'nested too deeply'}") from None
-    top = _Entry(str(file), "the record", data)
-    kind = top.text("kind")
-    if kind in OTHER_KINDS:
-        return None
-    if kind != KIND:
-        raise EvidenceError(f"{file}: {kind[:60]!r} is no kind of measurement that is known here")
-    if top.integer("schema") != 1:
-        raise EvidenceError(f"{file}: schema {top.integer('schema')} is not known: this reads schema 1")
-    return _record(str(file), top)
+    try:
+        if part(data, "kind", one_of((KIND, *OTHER_KINDS), "a kind of measurement")) != KIND:
+            return None
+        part(data, "schema", one_of((1,), "the schema that this reads"))
+        return _record(file.name, data)
+    except Wrong as wrong:
+        raise EvidenceError(f"{file}: {wrong}") from None
 
 
 def _no_number(name: str) -> None:
     raise ValueError(f"{name} is no number")
 
 
-def _record(file: str, top: _Entry) -> MeasurementRecord:
-    model, device = top.entry("model"), top.entry("device")
-    runs = tuple(_run(run) for run in top.entries("runs"))
-    if not runs:
-        raise EvidenceError(f"{file}: runs is empty, so nothing was measured")
+_COUNT = written(whole(1))
+
+
+def _record(file: str, data: Any) -> MeasurementRecord:
+    runs = part(data, "runs", each(_run, least=1))
+    options = part(data, "options", mapping(text, maybe(text)))
+    versions = part(data, "versions", mapping(text, maybe(text)))
     return MeasurementRecord(
-        file=Path(file).name,
-        model=model.text("name"),
-        source=model.text("source"),
-        options=top.entry("options").texts(),
-        device=device.text("name"),
-        driver=device.text("driver") if device.has("driver") else None,
-        versions=top.entry("versions").texts(),
-        date=top.date("date"),
-        command=top.text("command"),
-        clock=top.entries("runs")[0].entry("time").entry("measured").text("clock"),
+        file=file,
+        model=at(data, "model.name", text),
+        source=at(data, "model.source", text),
+        options={name: value for name, value in options.items() if value is not None},
+        device=at(data, "device.name", text),
+        driver=part(data, "device", lambda device: optional(device, "driver", text)),
+        versions={name: value for name, value in versions.items() if value is not None},
+        date=part(data, "date", _date),
+        command=part(data, "command", text),
+        clock=at(data["runs"][0], "time.measured.clock", text),
         runs=runs,
     )
 
 
-def _run(run: _Entry) -> RecordedRun:
-    time = run.entry("time")
-    measured, throughput, flops, peak = time.entry("measured"), time.entry("throughput"), time.entry("flops"), time.entry("peak")
-    memory = run.entry("memory").entry("measured").integer("max_memory_allocated") if run.has("memory") else None
+def _run(data: Any) -> RecordedRun:
+    def peak(key: str, read: Read[T]) -> T | None:
+        return at(data, "time.peak", lambda value: optional(value, key, read))
+
     return RecordedRun(
-        sizes=run.entry("sizes").integers(),
-        whole=_times(measured.entry("whole")),
-        parts={name: _times(part) for name, part in measured.entry("parts").named()},
-        amount=throughput.integer("amount"),
-        unit=throughput.text("unit"),
-        dtype=peak.text("dtype"),
-        compiled=measured.truth("compiled"),
-        model_flops=flops.integer("model") if flops.has("model") else None,
-        peak=peak.positive("flops_per_second") if peak.has("flops_per_second") else None,
-        peak_source=peak.text("source") if peak.has("source") else "",
-        memory=memory,
+        sizes=part(data, "sizes", mapping(text, _COUNT)),
+        whole=at(data, "time.measured.whole", _times),
+        parts=at(data, "time.measured.parts", mapping(text, _times)),
+        amount=at(data, "time.throughput.amount", _COUNT),
+        unit=at(data, "time.throughput.unit", text),
+        dtype=at(data, "time.peak.dtype", text),
+        compiled=at(data, "time.measured.compiled", flag),
+        model_flops=at(data, "time.flops", lambda value: optional(value, "model", _COUNT)),
+        peak=peak("flops_per_second", positive),
+        peak_source=peak("source", text) or "",
+        memory=optional(data, "memory", lambda value: at(value, "measured.max_memory_allocated", _COUNT)),
     )
 
 
-def _times(entry: _Entry) -> Timings:
+def _times(data: Any) -> Timings:
     """Repetitions, of which the median that is written beside them must be the median."""
-    times = Timings(entry.list_of_integers("nanoseconds"), entry.integer("calls"), entry.list_of_integers("warm_up", empty=True))
-    written = entry.entry("seconds").positive("median")
-    if abs(written - times.seconds) * 10**9 > times.seconds:
-        raise EvidenceError(
-            f"{entry.file}: {entry.place}: the median is written as {float(written):g} s, and is {float(times.seconds):g} s"
-        )
+    times = Timings(part(data, "nanoseconds", each(_COUNT, least=1)), part(data, "calls", _COUNT), part(data, "warm_up", each(_COUNT)))
+    median = at(data, "seconds.median", positive)
+    if abs(median - times.seconds) * 10**9 > times.seconds:
+        raise Wrong(f"has a median written as {float(median):g} s, and it is {float(times.seconds):g} s")
     return times
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A part of a record, which knows what it is called in it. Whatever is missing or of another kind is refused by that name."""
-
-    file: str
-    place: str
-    data: Any
-
-    def has(self, key: str) -> bool:
-        return isinstance(self.data, dict) and self.data.get(key) is not None
-
-    def entry(self, key: str) -> _Entry:
-        return _Entry(self.file, self._name(key), self._of(key, dict, "an object"))
-
-    def entries(self, key: str) -> list[_Entry]:
-        parts = self._of(key, list, "a list")
-        return [_Entry(self.file, f"{self._name(key)}[{i}]", part) for i, part in enumerate(parts)]
-
-    def named(self) -> list[tuple[str, _Entry]]:
-        return [(name, self.entry(name)) for name in self.data]
-
-    def text(self, key: str) -> str:
-        return str(self._of(key, str, "a text"))
-
-    def texts(self) -> dict[str, str]:
-        return {name: self.text(name) for name, value in self.data.items() if value is not None}
-
-    def truth(self, key: str) -> bool:
-        return bool(self._of(key, bool, "true or false"))
-
-    def integer(self, key: str) -> int:
-        """A positive integer; beyond 2**53 it is written as a text."""
-        value = self._of(key, (int, str), "a positive integer")
-        return self._positive_integer(self._name(key), value)
-
-    def integers(self) -> dict[str, int]:
-        return {name: self.integer(name) for name in self.data}
-
-    def list_of_integers(self, key: str, empty: bool = False) -> tuple[int, ...]:
-        values = self._of(key, list, "a list")
-        if not values and not empty:
-            raise EvidenceError(f"{self.file}: {self._name(key)} is empty")
-        return tuple(self._positive_integer(f"{self._name(key)}[{i}]", value) for i, value in enumerate(values))
-
-    def positive(self, key: str) -> Fraction:
-        value = self._of(key, (int, float), "a number above 0")
-        if isinstance(value, bool) or not 0 < value < math.inf:
-            raise EvidenceError(f"{self.file}: {self._name(key)} must be a number above 0")
-        return Fraction(str(value))
-
-    def date(self, key: str) -> datetime.datetime:
-        try:
-            moment = datetime.datetime.fromisoformat(self.text(key))
-        except ValueError:
-            raise EvidenceError(
-                f"{self.file}: {self._name(key)} must be a date and time with its zone, as 2026-01-31T12:00:00+00:00"
-            ) from None
-        if moment.tzinfo is None:
-            raise EvidenceError(f"{self.file}: {self._name(key)} has no time zone")
-        return moment
-
-    def _positive_integer(self, name: str, value: Any) -> int:
-        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 40:
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise EvidenceError(f"{self.file}: {name} must be a positive integer")
-        return value
-
-    def _of(self, key: str, kind: type | tuple[type, ...], words: str) -> Any:
-        if not isinstance(self.data, dict):
-            raise EvidenceError(f"{self.file}: {self.place} must be an object")
-        if not isinstance(self.data.get(key), kind):
-            raise EvidenceError(f"{self.file}: {self._name(key)} must be {words}")
-        return self.data[key]
-
-    def _name(self, key: str) -> str:
-        return key if self.place == "the record" else f"{self.place}.{key}"
+def _date(value: Any) -> datetime.datetime:
+    moment = None
+    with suppress(TypeError, ValueError):
+        moment = datetime.datetime.fromisoformat(value)
+    if moment is None or moment.tzinfo is None:
+        refuse(value, "a date and time with its zone, as 2026-01-31T12:00:00+00:00")
+    return moment

@@ -71,31 +71,42 @@ def test_peaks_and_bandwidth_are_the_fastest_product_and_the_largest_copy() -> N
 
 
 POINT = {"what": "aten.mm", "dtype": "float32", "sizes": {"m": 1}, "flops": 2, "bytes": 0, "calls": 1, "nanoseconds": [5]}
+TIMES, LIMITS = "points[0].nanoseconds", "expected an integer from 1 to 10^18"
+SAME_BYTES = "it has points of aten.mm in float32 with the same bytes: they are told by their bytes, which must differ"
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "another kind": ({"kind": "report"}, "it says that it is report of schema 1"),
-    "another schema": ({"schema": 9}, "it says that it is calibration of schema 9"),
-    "no machine": ({"machine": None}, "'NoneType' object is not subscriptable"),
-    "a device without a name": ({"machine": {"device": {"kind": "cpu", "name": 3}}}, "its device's name is no text"),
-    "no repetition": ({"points": [{**POINT, "nanoseconds": []}]}, "aten.mm has no repetition"),
-    "no time": ({"points": [{**POINT, "nanoseconds": [0]}]}, "'0' is no whole number from 1 to 10^18"),
-    "a negative time": ({"points": [{**POINT, "nanoseconds": [-5]}]}, "'-5' is no whole number from 1 to 10^18"),
-    "half a nanosecond": ({"points": [{**POINT, "nanoseconds": [0.5]}]}, "'0.5' is no whole number from 1 to 10^18"),
-    "truth as FLOPs": ({"points": [{**POINT, "flops": True}]}, "'True' is no whole number from 0 to 10^18"),
-    "a size of 0": ({"points": [{**POINT, "sizes": {"m": 0}}]}, "'0' is no whole number from 1 to 10^18"),
-    "no sizes": ({"points": [{k: v for k, v in POINT.items() if k != "sizes"}]}, "it lacks sizes"),
-    "an endless fact": ({"machine": {**MACHINE, "load": float("inf")}}, "facts of its machine are no plain data"),
+    "another kind": ({"kind": "report"}, "kind is 'report', expected the kind: calibration"),
+    "another schema": ({"schema": 9}, "schema is 9, expected the schema that this reads: 1"),
+    "no machine": ({"machine": None}, "machine is null, expected an object"),
+    "a device without a name": ({"machine": {"device": {"kind": "cpu", "name": 3}}}, "machine.device.name is 3, expected text"),
+    "no repetition": ({"points": [{**POINT, "nanoseconds": []}]}, "points[0].nanoseconds is a list of 0, expected a list of at least 1"),
+    "no time": ({"points": [{**POINT, "nanoseconds": [0]}]}, f"{TIMES}[0] is 0, {LIMITS}"),
+    "a negative time": (
+        {"points": [{**POINT, "nanoseconds": [-5]}]},
+        f"{TIMES}[0] is -5, {LIMITS}",
+    ),
+    "half a nanosecond": (
+        {"points": [{**POINT, "nanoseconds": [0.5]}]},
+        f"{TIMES}[0] is 0.5, {LIMITS}",
+    ),
+    "truth as FLOPs": ({"points": [{**POINT, "flops": True}]}, "points[0].flops is true, expected an integer from 0 to 10^18"),
+    "a size of 0": ({"points": [{**POINT, "sizes": {"m": 0}}]}, "points[0].sizes.m is 0, expected an integer from 1 to 10^18"),
+    "no sizes": ({"points": [{k: v for k, v in POINT.items() if k != "sizes"}]}, "points[0] lacks 'sizes'"),
+    "an endless fact": ({"machine": {**MACHINE, "load": float("inf")}}, "machine is no plain data of finite numbers"),
     "a product without sizes": (
         {"points": [{**POINT, "sizes": {}}]},
-        "points of aten.mm in float32 have other sizes than each other, or none",
+        "it has points of aten.mm in float32 with other sizes than each other, or with none",
     ),
     "products of other sizes": (
         {"points": [POINT, {**POINT, "sizes": {"k": 1}}]},
-        "points of aten.mm in float32 have other sizes than each other, or none",
+        "it has points of aten.mm in float32 with other sizes than each other, or with none",
     ),
-    "no bytes": ({"points": [{**POINT, "flops": 0}]}, "points of aten.mm in float32 are told by their bytes, which must differ"),
+    "no bytes": (
+        {"points": [{**POINT, "flops": 0}]},
+        SAME_BYTES,
+    ),
     "the same bytes twice": (
         {"points": [{**POINT, "flops": 0, "bytes": 8, "sizes": {"bytes": 8}}] * 2},
-        "points of aten.mm in float32 are told by their bytes, which must differ",
+        SAME_BYTES,
     ),
     "nothing but a product": ({"points": [POINT]}, "it has no aten.copy_ in float32"),
 }

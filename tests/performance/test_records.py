@@ -92,17 +92,20 @@ def _counts(found: evidence.Evidence) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"schema": 2}, "schema 2 is not known: this reads schema 1"),
-        ({"schema": "one"}, "schema must be a positive integer"),
-        ({"kind": "guess"}, "'guess' is no kind of measurement that is known here"),
-        ({"kind": None}, "kind must be a text"),
-        ({"model": []}, "model must be an object"),
-        ({"model": {"name": "mlp"}}, "model.source must be a text"),
-        ({"date": "yesterday"}, "date must be a date and time with its zone, as 2026-01-31T12:00:00+00:00"),
-        ({"date": "2026-01-31T12:00:00"}, "date has no time zone"),
-        ({"options": {"optimizer": 3}}, "options.optimizer must be a text"),
-        ({"runs": []}, "runs is empty, so nothing was measured"),
-        ({"runs": [7]}, "runs[0] must be an object"),
+        ({"schema": 2}, "schema is 2, expected the schema that this reads: 1"),
+        ({"schema": "one"}, "schema is 'one', expected the schema that this reads: 1"),
+        ({"kind": "guess"}, f"kind is 'guess', expected a kind of measurement: {', '.join((evidence.KIND, *evidence.OTHER_KINDS))}"),
+        ({"kind": None}, f"kind is null, expected a kind of measurement: {', '.join((evidence.KIND, *evidence.OTHER_KINDS))}"),
+        ({"model": []}, "model is a list of 0, expected an object"),
+        ({"model": {"name": "mlp"}}, "model lacks 'source'"),
+        ({"date": "yesterday"}, "date is 'yesterday', expected a date and time with its zone, as 2026-01-31T12:00:00+00:00"),
+        (
+            {"date": "2026-01-31T12:00:00"},
+            "date is '2026-01-31T12:00:00', expected a date and time with its zone, as 2026-01-31T12:00:00+00:00",
+        ),
+        ({"options": {"optimizer": 3}}, "options.optimizer is 3, expected text"),
+        ({"runs": []}, "runs is a list of 0, expected a list of at least 1"),
+        ({"runs": [7]}, "runs[0] is 7, expected an object"),
     ],
 )
 def test_a_malformed_record_is_refused_in_a_line_that_names_the_place(tmp_path: Path, change: dict[str, Any], said: str) -> None:
@@ -116,11 +119,11 @@ def test_a_malformed_record_is_refused_in_a_line_that_names_the_place(tmp_path: 
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("nanoseconds",), [], "nanoseconds is empty"),
-        (("nanoseconds",), [1, -5], "nanoseconds[1] must be a positive integer"),
-        (("nanoseconds",), [1.5], "nanoseconds[0] must be a positive integer"),
-        (("seconds", "median"), 0, "seconds.median must be a number above 0"),
-        (("calls",), True, "calls must be a positive integer"),
+        (("nanoseconds",), [], "nanoseconds is a list of 0, expected a list of at least 1"),
+        (("nanoseconds",), [1, -5], "nanoseconds[1] is -5, expected an integer from 1 on"),
+        (("nanoseconds",), [1.5], "nanoseconds[0] is 1.5, expected an integer from 1 on"),
+        (("seconds", "median"), 0, "seconds.median is 0, expected a number above 0"),
+        (("calls",), True, "calls is true, expected an integer from 1 on"),
     ],
 )
 def test_repetitions_that_cannot_be_are_refused(tmp_path: Path, path: tuple[str, ...], value: Any, said: str) -> None:
@@ -141,7 +144,7 @@ def test_a_median_that_does_not_follow_from_the_repetitions_is_refused(tmp_path:
     data = record()
     data["runs"][0]["time"]["measured"]["whole"]["seconds"]["median"] = 0.001
 
-    with pytest.raises(EvidenceError, match=r": runs\[0\].time.measured.whole: the median is written as 0.001 s, and is 0.003 s$"):
+    with pytest.raises(EvidenceError, match=r": runs\[0\].time.measured.whole has a median written as 0.001 s, and it is 0.003 s$"):
         read(kept(tmp_path, data))
 
 

@@ -67,7 +67,7 @@ def test_a_broken_file_is_one_line(tmp_path: Path) -> None:
     found = _run("--hardware", str(file))
 
     assert (2, "") == (found.exit_code, found.stdout)
-    assert f"napkin: {file}: [my-gpu] peak bf16 dense must be a number of TFLOP/s above 0, not -1\n" == found.stderr
+    assert f"napkin: {file}: my-gpu.peak.bf16.dense is -1, expected a number of TFLOP/s above 0\n" == found.stderr
 
 
 def test_a_file_of_accelerators_goes_with_no_other_list(tmp_path: Path) -> None:

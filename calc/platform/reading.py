@@ -1,0 +1,213 @@
+"""Readers of data that anybody may have written: JSON and TOML, after they were parsed.
+
+A reader takes a value and gives what it stands for, or raises ``Wrong``, to which each level adds the key that it was at. Readers are
+composed, ``each(row(text, whole(1)))``, and the type checker follows what comes out. Nothing is converted: neither ``"3"`` nor true is
+an integer, and integers of any size are exact.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Sequence
+from fractions import Fraction
+from typing import Any, NoReturn, TypeVar
+
+T = TypeVar("T")
+Read = Callable[[Any], T]
+NUMBER = 10**60  # no integer is larger
+TEXT = 1_000_000
+
+
+class Wrong(Exception):
+    """A value that is not what it should be. ``place`` are the keys that lead to it, from the innermost out."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(said)
+        self.place: list[str | int] = []
+
+    def __str__(self) -> str:
+        path = "".join(f"[{key}]" if isinstance(key, int) else f".{clipped(key, 40)}" for key in reversed(self.place))
+        return f"{path.lstrip('.') or 'it'} {self.args[0]}"
+
+
+def clipped(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def refuse(value: Any, expected: str) -> NoReturn:
+    """Refuses a value: what it is, and what is ``expected`` in its place."""
+    match value:
+        case list() | dict():
+            shown = f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
+        case int() if abs(value) >= NUMBER and not isinstance(value, bool):
+            shown = f"a number of about {value.bit_length() * 3 // 10} digits"
+        case str():
+            shown = repr(clipped(value, 60))
+        case None | bool() | int() | float():
+            shown = json.dumps(value)
+        case _:  # what TOML has and JSON has not: exact decimals, dates
+            shown = clipped(str(value), 60)
+    raise Wrong(f"is {shown}, expected {expected}")
+
+
+def text(value: Any) -> str:
+    if type(value) is not str or len(value) > TEXT:
+        refuse(value, "text")
+    return value
+
+
+def short(most: int) -> Read[str]:
+    """A text of at most so many characters."""
+
+    def read(value: Any) -> str:
+        if type(value) is not str or len(value) > most:
+            refuse(value, f"text of at most {most:,} characters")
+        return value
+
+    return read
+
+
+def flag(value: Any) -> bool:
+    if type(value) is not bool:
+        refuse(value, "true or false")
+    return value
+
+
+def whole(least: int, below: int = NUMBER, what: str = "an integer") -> Read[int]:
+    """An integer of a range; true is none."""
+    said = f"{what} from {least} on" if below == NUMBER else f"{what} from {least} to {_power(below - 1)}"
+
+    def read(value: Any) -> int:
+        if type(value) is not int or not least <= value < below:
+            refuse(value, said if below > least else "nothing: there is none to refer to")
+        return value
+
+    return read
+
+
+def _power(number: int) -> str:
+    """A power of ten as one: a reader need not count its zeros."""
+    digits = str(number)
+    return f"10^{len(digits) - 1}" if len(digits) > 6 and digits.strip("0") == "1" else digits
+
+
+def written(read: Read[int]) -> Read[int]:
+    """An integer, which beyond 2**53 is written as a text of digits."""
+
+    def digits(value: Any) -> int:
+        return read(int(value) if type(value) is str and value.isascii() and value.isdigit() and len(value) < 40 else value)
+
+    return digits
+
+
+def one_of(known: Collection[Any], what: str) -> Read[Any]:
+    def read(value: Any) -> Any:
+        if type(value) not in (str, int) or value not in known:
+            refuse(value, f"{what}: {', '.join(map(str, known))}" if known else f"{what}, of which there is none")
+        return value
+
+    return read
+
+
+def positive(value: Any) -> Fraction:
+    """A number above 0, as its decimal digits are written."""
+    if type(value) not in (int, float) or not 0 < value < math.inf:
+        refuse(value, "a number above 0")
+    return Fraction(str(value))
+
+
+def maybe(read: Read[T]) -> Read[T | None]:
+    return lambda value: None if value is None else read(value)
+
+
+def each(read: Read[T], least: int = 0) -> Read[tuple[T, ...]]:
+    """A list of ``least`` entries or more."""
+
+    def entries(value: Any) -> tuple[T, ...]:
+        if type(value) is not list or len(value) < least:
+            refuse(value, f"a list of at least {least}" if least else "a list")
+        done: list[T] = []
+        try:
+            for item in value:
+                done.append(read(item))
+        except Wrong as wrong:
+            wrong.place.append(len(done))
+            raise
+        return tuple(done)
+
+    return entries
+
+
+def row(*reads: Read[Any], least: int | None = None) -> Read[list[Any]]:
+    """A list of so many parts, of which those after the ``least`` first may be left out."""
+    most = len(reads)
+    fewest = most if least is None else least
+
+    def entries(value: Any) -> list[Any]:
+        if type(value) is not list or not fewest <= len(value) <= most:
+            refuse(value, f"a list of {most}")
+        done: list[Any] = []
+        try:
+            for read, item in zip(reads, value, strict=False):
+                done.append(read(item))
+        except Wrong as wrong:
+            wrong.place.append(len(done))
+            raise
+        return done
+
+    return entries
+
+
+def mapping(key: Read[str], read: Read[T]) -> Read[dict[str, T]]:
+    def entries(value: Any) -> dict[str, T]:
+        if type(value) is not dict:
+            refuse(value, "an object")
+        done: dict[str, T] = {}
+        name = ""
+        try:
+            for name, item in value.items():
+                done[key(name)] = read(item)
+        except Wrong as wrong:
+            wrong.place.append(name)
+            raise
+        return done
+
+    return entries
+
+
+def part(data: Any, key: str, read: Read[T]) -> T:
+    """The value of a key of an object that must have it."""
+    if type(data) is not dict:
+        refuse(data, "an object")
+    if key not in data:
+        raise Wrong(f"lacks {key!r}")
+    try:
+        return read(data[key])
+    except Wrong as wrong:
+        wrong.place.append(key)
+        raise
+
+
+def at(data: Any, path: str, read: Read[T]) -> T:
+    """The value at a path of keys, ``"time.measured.clock"``, that must be there."""
+    key, _, rest = path.partition(".")
+    return part(data, key, (lambda inner: at(inner, rest, read)) if rest else read)
+
+
+def optional(data: Any, key: str, read: Read[T]) -> T | None:
+    """The value of a key that may be missing or null."""
+    return None if type(data) is dict and key not in data else part(data, key, maybe(read))
+
+
+def table(value: Any, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Any]:
+    """An object with all of ``required``, some of ``optional``, and no other key."""
+    if type(value) is not dict:
+        refuse(value, f"a table with {', '.join(required)}")
+    for key in required:
+        if key not in value:
+            raise Wrong(f"lacks {key}: an entry needs {', '.join(required)}")
+    for key in value:
+        if key not in required and key not in optional:
+            raise Wrong(f"has an unknown key {clipped(key, 40)!r}: there are {', '.join((*required, *optional))}")
+    return value
