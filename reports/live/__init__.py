@@ -1,4 +1,4 @@
-"""Live documents: they keep their numbers in their own text, each with an invisible comment that says what it must equal.
+"""Live documents: Markdown in which an invisible comment after a number has the expression that the number must equal.
 
 Imports ``lecture``, ``jobs``, ``writers`` and ``page``. Start with ``language``, then ``engine`` and ``verify``.
 """

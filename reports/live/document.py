@@ -1,9 +1,9 @@
-"""A Markdown document as a checker reads it: its ```` ```napkin ```` blocks, and the numbers that a comment says what they must equal.
+"""Markdown text → ``LiveDocument``: the statements of its ```` ```napkin ```` blocks, and its claims (numbers followed by a comment).
 
-A block may also be a comment, from a line ``<!--napkin`` to a line ``-->``: what a reader of the page is spared. What stands in other
-fenced blocks, in inline code or in HTML comments of other kinds is text, not a claim.
+A block may also be a comment from a line ``<!--napkin`` to a line ``-->``, which readers of the page do not see. Text in other fenced
+blocks, in inline code or in other HTML comments is no claim.
 
-Each line is read once, in time proportional to its length, and everything that a document can have many of is bounded.
+Each line is read once, in time proportional to its length; lengths and counts are bounded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_LINES = 200_000
 MOST_STATEMENTS = 2_000
 MOST_CLAIMS = 5_000
 MOST_LAYERS = 10_000
-_MARK = "\ufeff"  # the byte order mark that some editors put first
+_MARK = "\ufeff"  # the byte order mark, which some editors write first
 _OPEN, _CLOSE = "<!--=", "-->"
 
 
@@ -38,7 +38,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class DocumentClaim:
-    """A number and the expression that it must equal. ``written`` is ``None`` where no number stands before the comment."""
+    """A number and the expression that it must equal. ``written``: ``None`` if no number precedes the comment. Columns count from 1."""
 
     expr: str
     written: WrittenNumber | None
@@ -49,7 +49,7 @@ class DocumentClaim:
 
 @dataclass(frozen=True, slots=True)
 class LiveDocument:
-    """``lines`` are without their ``ends``; ``mark`` is the byte order mark, where the text begins with one."""
+    """A document. ``lines`` exclude their line ends, which are in ``ends``; ``mark``: the byte order mark, or empty."""
 
     lines: tuple[str, ...]
     statements: tuple[Statement, ...]
@@ -59,7 +59,7 @@ class LiveDocument:
 
 
 def read(text: str) -> LiveDocument:
-    """The document's statements and claims, in order."""
+    """The document with its statements and claims, in order. Raises ``BadInputError`` for a malformed or too large one."""
     _require_at_most(LONGEST, len(text), "characters")
     _require_at_most(MOST_LINES, text.count("\n") + text.count("\r") - text.count("\r\n"), "lines")
     mark = _MARK if text.startswith(_MARK) else ""
@@ -80,18 +80,18 @@ def read(text: str) -> LiveDocument:
 
 def _require_at_most(most: int, count: int, what: str) -> None:
     if count > most:
-        raise BadInputError(f"the document has {count:,} {what}: {most:,} are the most that Napkin reads; split it")
+        raise BadInputError(f"the document has {count:,} {what}, Napkin reads at most {most:,}: split it")
 
 
 def blocks(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
-    """Each line with its number and the word of the block it is in, fenced or hidden; what begins and ends a block is left out.
+    """(line number, line, language of its block or empty) for each line, without the lines that begin or end a block.
 
-    A block that does not end hides the rest of the document, so it is refused.
+    Raises ``BadInputError`` for a block that does not end: it would hide the rest of the document.
     """
     end, word, began = "", "", 0
     for number, line in enumerate(lines, 1):
         if len(line) > LONGEST_LINE:
-            raise BadInputError(f"line {number} has {len(line):,} characters: {LONGEST_LINE:,} are the most that Napkin reads; break it")
+            raise BadInputError(f"line {number} has {len(line):,} characters, Napkin reads at most {LONGEST_LINE:,}: break it")
         fence, info = _fence(line)
         if not end and fence:
             end, word, began = fence, _word(info), number
@@ -104,11 +104,11 @@ def blocks(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
     if end and word == "napkin":
         raise BadInputError(f"line {began}: the napkin block that begins here does not end: close it with {end}")
     if end:
-        raise BadInputError(f"line {began}: the code block that begins here does not end and hides all that follows: close it with {end}")
+        raise BadInputError(f"line {began}: the code block that begins here does not end and hides the rest: close it with {end}")
 
 
 def _fence(line: str) -> tuple[str, str]:
-    """The backquotes or tildes that a fence begins with, and what stands behind them; twice nothing where the line is no fence."""
+    """(backquotes or tildes, text after them) of a fence; two empty strings if the line is none."""
     text = line.lstrip(" ")
     sign = text[:1]
     if len(line) - len(text) > 3 or sign not in ("`", "~"):
@@ -120,7 +120,7 @@ def _fence(line: str) -> tuple[str, str]:
 
 
 def _word(info: str) -> str:
-    """The language of a fenced block; ``text`` where none is given."""
+    """The language of a fenced block; ``text`` if it has none."""
     language = re.match(r"[\w-]+", info)
     return language[0] if language else "text"
 
@@ -137,7 +137,7 @@ def _ends(line: str, end: str, fence: str, info: str) -> bool:
 def _statements(number: int, line: str) -> Iterator[Statement]:
     text = re.sub(r"(^|\s)#.*", "", line).strip()
     if len(text) > LONGEST_STATEMENT:
-        raise BadInputError(f"line {number}: a statement of {len(text):,} characters: {LONGEST_STATEMENT:,} are the most; use names")
+        raise BadInputError(f"line {number}: a statement of {len(text):,} characters, at most {LONGEST_STATEMENT:,} are allowed: use names")
     if text:
         yield Statement(text, number, len(line) - len(line.lstrip()) + 1)
 
@@ -149,7 +149,7 @@ def _claims(number: int, line: str) -> Iterator[DocumentClaim]:
         begin = start + len(_OPEN)
         end = shown.find(_CLOSE, begin)
         if end < 0:
-            raise BadInputError(f"line {number}, column {start + 1}: a claim begins with <!--= and its line has no --> behind it")
+            raise BadInputError(f"line {number}, column {start + 1}: a claim begins with <!--= but its line has no -->: close it")
         expr = shown[begin:end]
         try:
             written = written_before(line, start)
@@ -161,7 +161,7 @@ def _claims(number: int, line: str) -> Iterator[DocumentClaim]:
 
 
 def without_code(line: str) -> str:
-    """The line with inline code blanked out where a comment stands in it: a claim that is quoted is none."""
+    """The line with spaces for inline code that contains a comment: a quoted claim is none."""
     if "`" not in line or "<!--" not in line:
         return line
     pieces: list[str] = []
@@ -174,7 +174,7 @@ def without_code(line: str) -> str:
 
 
 def _code(line: str) -> Iterator[tuple[int, int]]:
-    """Where inline code begins and ends: from a run of backquotes to the next run that is as long."""
+    """(start, end) of each inline code: from a run of backquotes to the next run of the same length."""
     runs = [run.span() for run in re.finditer("`+", line)]
     begins = [start + _is_escaped(line, start) for start, _ in runs]
     ends: list[int | None] = []  # by run, the index of the one that closes it
@@ -195,7 +195,7 @@ def _code(line: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_escaped(line: str, at: int) -> bool:
-    """Whether an odd number of backslashes stands before a place."""
+    """Whether an odd number of backslashes precedes a position."""
     start = at
     while start and line[start - 1] == "\\":
         start -= 1
@@ -203,7 +203,7 @@ def _is_escaped(line: str, at: int) -> bool:
 
 
 def line_of_report(document: LiveDocument) -> int:
-    """The first line that only a report of Napkin's has, as its last sentence or the comment of its inputs; 0 where there is none."""
+    """The number of the first line that only a report of Napkin has, such as the comment of its inputs; 0 if there is none."""
     derived = anchored = 0
     for number, line, block in blocks(document.lines):
         if block:

@@ -1,7 +1,7 @@
-"""What the names of a document stand for: quantities of models, answers of questions, figures of devices.
+"""The values of a document's names: quantities of models, answers of questions, properties of devices.
 
-Checking a document runs no code of it: a model of a user's own file is loaded only where the user names that file. Other files that it
-names are read only from its own folder, unless the user names them.
+Checking a document runs no code from it: a model of the user's own is loaded only if the user names its file. Other files are read only
+from the document's folder, unless the user names them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from reports.live.document import MOST_LAYERS, Statement
 from reports.live.language import LanguageError, UnitValue, WorkBudget, evaluate
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,59}")
-# Operations of a statement, as a sum of short numbers counts them: what is stored is evaluated, what is not is traced.
+# Cost of a statement in operations: stored closed forms are evaluated, other models are traced.
 _EVALUATED, _TRACED = 500, 10_000
 _KINDS = {"element": units.NUMBER, "byte": units.BYTE, "FLOP": units.FLOP}
 Progress = Callable[[str], None]
@@ -39,7 +39,7 @@ class Named(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NamedValues:
-    """Values that are there already."""
+    """Values by name. ``what``: their owner, for messages."""
 
     what: str
     values: Mapping[str, UnitValue]
@@ -52,37 +52,37 @@ class NamedValues:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The names a document defines, in order, and the work that is left for it."""
+    """The names that a document defines, in order, and its remaining work budget."""
 
     named: dict[str, Named] = field(default_factory=dict)
     values: dict[str, UnitValue] = field(default_factory=dict)
     work: WorkBudget = field(default_factory=WorkBudget)
 
     def lookup(self, path: str) -> UnitValue:
-        """The value of ``L`` or of ``g.memory.peak``."""
+        """The value of ``L`` or of ``g.memory.peak``. Raises ``BadInputError`` for an unknown name."""
         head, dot, rest = path.partition(".")
         if dot and head in self.named:
             return self.named[head].value(rest)
         if not dot and head in self.values:
             return self.values[head]
         if head in self.values:
-            raise BadInputError(f"{head[:40]} is one number: it has no {rest[:40]!r}")
+            raise BadInputError(f"{head[:40]} is a number: it has no {rest[:40]!r}")
         if head in self.named:
-            raise BadInputError(f"{head[:40]} is a whole: say which number of it, as {head[:40]}.parameters")
+            raise BadInputError(f"{head[:40]} is not a number: name one of its numbers, as {head[:40]}.parameters")
         defined = ", ".join([*self.values, *(f"{name}.…" for name in self.named)]) or "nothing"
-        raise BadInputError(f"{head[:40]!r} is not defined before: there is {defined[:300]}")
+        raise BadInputError(f"{head[:40]!r} is not defined above; defined: {defined[:300]}")
 
     def free(self, name: str) -> str:
         if not _NAME.fullmatch(name):
-            raise BadInputError(f"{name[:40]!r} is no name: use letters, digits and underscores")
+            raise BadInputError(f"{name[:40]!r} is not a name: use letters, digits and underscores")
         if name in self.named or name in self.values or name in ("max", "min"):
-            raise BadInputError(f"{name} is defined already: choose another name")
+            raise BadInputError(f"{name} is already defined: choose another name")
         return name
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Where the numbers come from. ``folder`` is the document's own; ``files`` are what the user named."""
+    """Runs the statements of a document. ``folder``: that of the document; ``files``: those that the user named."""
 
     folder: Path
     files: tuple[Path, ...] = ()
@@ -90,7 +90,7 @@ class Engine:
     progress: Progress = lambda _: None
 
     def run(self, statements: Sequence[Statement]) -> Scope:
-        """All statements, one after another."""
+        """The names after all statements, in order. Raises ``BadInputError`` with line and column."""
         scope = Scope()
         for statement in statements:
             try:
@@ -113,7 +113,7 @@ class Engine:
             return
         makers = {"model": self._model, "ask": self._ask, "device": self._device}
         if word not in makers:
-            raise BadInputError(f"{word[:40]!r} is no statement: write model … as NAME, ask … as NAME, device … as NAME, or NAME = …")
+            raise BadInputError(f"unknown statement {word[:40]!r}: write model … as NAME, ask … as NAME, device … as NAME, or NAME = …")
         try:
             words = shlex.split(text)
         except ValueError as error:
@@ -142,7 +142,7 @@ class Engine:
         return ModelValues(model, job.derive(replace(request, model=self._word(model)), self.progress))
 
     def _word(self, model: str) -> str:
-        """The model's word with the user's own path in it; a file that the user did not name is not opened."""
+        """The model argument with the path that the user named. Raises ``BadInputError`` for a file that the user did not name."""
         if model.startswith("hf:"):
             return f"hf:{self._file(model.removeprefix('hf:'))}"
         if ".py" not in model:
@@ -151,25 +151,25 @@ class Engine:
         alike = [named for named in self.files if colon and named.name == Path(file).name]
         meant = [named for named in alike if named.resolve() == (self.folder / file).resolve()] or alike
         if not meant:
-            raise BadInputError(f"{model[:60]} is code: it runs only where you name the file, as napkin verify … --source {file[:60]}")
+            raise BadInputError(f"{model[:60]} is code: it runs only if you name the file, as napkin verify … --source {file[:60]}")
         if len(meant) > 1:
-            raise BadInputError(f"{model[:60]} may be any of {len(meant)} files: name only one {Path(file).name[:40]} by --source")
+            raise BadInputError(f"{model[:60]} matches {len(meant)} files: name only one {Path(file).name[:40]} with --source")
         return f"{meant[0]}:{name}"
 
     def _file(self, path: str) -> Path:
-        """The place of a file that the document names: in its own folder, whatever links say, or one that the user named."""
+        """The resolved path of a file that the document names: in its folder, with links followed, or one that the user named."""
         try:
             folder, place = self.folder.resolve(), (self.folder / path).resolve()
             place = (place / "config.json").resolve() if os.path.isdir(place) else place
             named = {where for file in self.files for where in (file.resolve(), (file / "config.json").resolve())}
             is_other = os.path.exists(place) and not stat.S_ISREG(os.stat(place).st_mode)
-        except (OSError, ValueError, RuntimeError) as error:  # a name that no file can have, or links in a circle
+        except (OSError, ValueError, RuntimeError) as error:  # an impossible name, or a cycle of links
             raise BadInputError(f"cannot read {path[:60]}: {getattr(error, 'strerror', None) or error}") from None
         if not (place.is_relative_to(folder) or place in named):
             shown = path[:200]
-            raise BadInputError(f"{shown} is outside of the document's folder: name the file, as napkin verify … --source {shown}")
+            raise BadInputError(f"{shown} is outside the document's folder: name the file, as napkin verify … --source {shown}")
         if is_other:
-            raise BadInputError(f"{path[:60]} is no regular file: give the path of one")
+            raise BadInputError(f"{path[:60]} is not a regular file: give the path of one")
         return place
 
     def _ask(self, question: str, given: Mapping[str, str], work: WorkBudget) -> Named:
@@ -177,7 +177,7 @@ class Engine:
         from calc.capacity.questions.registry import question as known
         from calc.pipeline.precomputed import names
 
-        if "model" in given:  # nor is code run for a question
+        if "model" in given:  # no code is run for a question either
             work.spend(0 if self.cache and given["model"] in names() else _TRACED)
             given = {**given, "model": self._word(given["model"])}
         if "hardware" in given:
@@ -188,7 +188,7 @@ class Engine:
         from calc.hardware.accelerators import accelerator
 
         if given:
-            raise BadInputError(f"a device has no {next(iter(given))[:40]!r} to set")
+            raise BadInputError(f"a device has no {next(iter(given))[:40]!r} to set: leave it out")
         device = accelerator(name)
         values = {
             "memory": UnitValue(Fraction(device.memory), units.BYTE),
@@ -204,16 +204,16 @@ class Engine:
 
 
 def _require_few_layers(given: Mapping[str, str]) -> None:
-    """Refuse a depth that no model has: some steps are traced layer by layer. A ``Decimal`` reads any exponent without writing it out."""
+    """Raise ``BadInputError`` for too many layers, since some steps are traced layer by layer. ``Decimal`` reads 1e999999999 cheaply."""
     for name in ("L", "layers"):
-        with contextlib.suppress(InvalidOperation):  # what is no number is refused by its reader
+        with contextlib.suppress(InvalidOperation):  # whoever reads the size refuses what is not a number
             if Decimal(given.get(name, "0")) > MOST_LAYERS:
-                raise BadInputError(f"{name} = {given[name][:40]}: a model of a document has at most {MOST_LAYERS:,} layers; give fewer")
+                raise BadInputError(f"{name} = {given[name][:40]}: a model in a document has at most {MOST_LAYERS:,} layers: give fewer")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelValues:
-    """Quantities of a derivation, its sizes, and of each quantity what stands under ``term``."""
+    """The quantities and sizes of a derivation, by name."""
 
     word: str
     derivation: Any
@@ -230,7 +230,7 @@ class ModelValues:
 
 
 def _answered(answer: Any) -> dict[str, UnitValue]:
-    """The letters and keys of an answer, and ``answer`` itself."""
+    """The values of an answer by letter and by key, and the result as ``answer``."""
     values: dict[str, UnitValue] = {}
     for line in (*answer.reckoning.givens, *answer.reckoning.lines, *answer.beside):
         scaled = units.per_word(line.unit) or (units.NUMBER, Fraction(1))

@@ -1,6 +1,6 @@
-"""The expressions of live documents: numbers with units, names, + − × ÷ and powers, ``max`` and ``min``. Nothing else can be said in it.
+"""The expressions of live documents: numbers with units, names, + - * /, powers, ``max`` and ``min``, and nothing else.
 
-Values are exact fractions with a unit. Sums need equal units, powers whole exponents; texts, numbers, exponents and the work of a whole
+Values are exact fractions with a unit. Sums need equal units, powers integer exponents. Lengths, exponents and the work of a whole
 document are bounded, so that no document can keep a checker busy.
 """
 
@@ -25,7 +25,7 @@ _MOST_WORK = 200_000
 
 
 class LanguageError(BadInputError):
-    """An expression that says nothing; ``column`` is where, from 0."""
+    """A malformed expression; ``column`` counts from 0."""
 
     def __init__(self, message: str, column: int) -> None:
         super().__init__(message)
@@ -34,14 +34,16 @@ class LanguageError(BadInputError):
 
 @dataclass(slots=True)
 class WorkBudget:
-    """What is left of the work that one document may ask for, in operations on short numbers (some 5 µs each)."""
+    """The work that a document may still do, in operations on short numbers (about 5 µs each)."""
 
     left: int = _MOST_WORK
 
     def spend(self, operations: int) -> None:
         self.left -= operations
         if self.left < 0:
-            raise BadInputError(f"the document takes more than {_MOST_WORK:,} operations up to here (tracing a model is 10,000): split it")
+            raise BadInputError(
+                f"the document needs more than {_MOST_WORK:,} operations up to here (tracing a model counts as 10,000): split it"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class UnitValue:
 
 
 Lookup = Callable[[str], UnitValue]
-"""The value of a name, dots included; raises BadInputError where there is none."""
+"""Dotted name → value; raises ``BadInputError`` for an unknown name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,9 @@ _TOKENS = re.compile(
 
 
 def evaluate(text: str, lookup: Lookup, work: WorkBudget | None = None) -> UnitValue:
-    """What an expression comes to, for some of the ``work`` that is left."""
+    """The value of an expression. Spends ``work``. Raises ``LanguageError`` for a malformed expression."""
     if len(text) > LONGEST:
-        raise LanguageError(f"an expression of {len(text):,} characters: {LONGEST} are enough for any sum", 0)
+        raise LanguageError(f"an expression of {len(text):,} characters, at most {LONGEST} are allowed: use names", 0)
     reader = _ExpressionParser(_tokens(text), lookup, work or WorkBudget())
     value = reader.sum(0)
     reader.require_end()
@@ -87,7 +89,7 @@ def _tokens(text: str) -> list[_Token]:
             continue
         match = _TOKENS.match(text, at)
         if match is None:
-            raise LanguageError(f"{text[at]!r} means nothing here: numbers, names, + - * / **, max and min do", at)
+            raise LanguageError(f"{text[at]!r} is not allowed in an expression: use numbers, names, + - * / **, max and min", at)
         assert match.lastgroup is not None
         tokens.append(_Token(match.lastgroup, match.group(), at))
         at = match.end()
@@ -95,7 +97,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 class _ExpressionParser:
-    """Reads by precedence: sums, products, signs, powers, atoms."""
+    """A recursive-descent parser that evaluates as it reads: sums, products, signs, powers, atoms."""
 
     def __init__(self, tokens: Sequence[_Token], lookup: Lookup, work: WorkBudget) -> None:
         self.tokens = tokens
@@ -120,10 +122,10 @@ class _ExpressionParser:
             raise LanguageError(str(error), column) from None
 
     def bounded(self, number: Fraction, kind: Kind, column: int) -> UnitValue:
-        """The result of an operation, which costs more the longer it is."""
+        """The result of an operation. Spends work by its length; raises ``LanguageError`` if it is too large."""
         bits = max(number.numerator.bit_length(), number.denominator.bit_length())
         if bits > _MOST_BITS:
-            raise LanguageError("a number too large for any capacity", column)
+            raise LanguageError("the number is too large", column)
         if any(abs(power) > _LARGEST_UNIT_POWER for _, power in kind):
             raise LanguageError(f"a unit to a power above {_LARGEST_UNIT_POWER}", column)
         self.spend(bits // 32, column)
@@ -136,11 +138,11 @@ class _ExpressionParser:
 
     def require_end(self) -> None:
         if self.next.kind != "end":
-            raise LanguageError(f"{self.next.text!r} follows what is complete: is an operator missing?", self.next.column)
+            raise LanguageError(f"{self.next.text!r} after a complete expression: is an operator missing?", self.next.column)
 
     def sum(self, depth: int) -> UnitValue:
         if depth > _DEEPEST:
-            raise LanguageError("brackets in brackets too deep to read", self.next.column)
+            raise LanguageError(f"parentheses nested more than {_DEEPEST} deep", self.next.column)
         left = self.product(depth)
         while sign := self.takes("+", "-"):
             column = self.next.column
@@ -175,13 +177,13 @@ class _ExpressionParser:
         column = self.next.column
         exponent = self.signed(depth + 1) if depth < _DEEPEST else base
         if exponent.kind or exponent.number.denominator != 1 or abs(exponent.number) > _LARGEST_POWER:
-            raise LanguageError(f"an exponent is a whole number, at most {_LARGEST_POWER}", column)
+            raise LanguageError(f"an exponent must be an integer, at most {_LARGEST_POWER}", column)
         n = int(exponent.number)
         if n < 0 and not base.number:
             raise LanguageError("division by 0", column)
         size = max(base.number.numerator.bit_length(), base.number.denominator.bit_length())
         if size * abs(n) > _MOST_BITS:
-            raise LanguageError("a number too large for any capacity", column)
+            raise LanguageError("the number is too large", column)
         return self.bounded(base.number**n, units.raised(base.kind, n), column)
 
     def atom(self, depth: int) -> UnitValue:
@@ -195,7 +197,7 @@ class _ExpressionParser:
         if token.text == "(":
             value = self.sum(depth + 1)
             if not self.takes(")"):
-                raise LanguageError("a bracket is not closed", token.column)
+                raise LanguageError("missing closing parenthesis", token.column)
             return value
         raise LanguageError(f"a number or a name is missing{f' before {token.text!r}' if token.text else ' at the end'}", token.column)
 
@@ -209,10 +211,10 @@ class _ExpressionParser:
         return self.bounded(value.number, value.kind, token.column)
 
     def number(self, token: _Token) -> UnitValue:
-        """A number, with the unit that stands right behind it."""
+        """A number with the unit that follows it."""
         exponent = re.search(r"[eE]([+-]?\d+)$", token.text)
         if len(token.text) > 80 or (exponent and (len(exponent[1]) > 4 or abs(int(exponent[1])) > _LARGEST_EXPONENT)):
-            raise LanguageError(f"a number too large: exponents go to {_LARGEST_EXPONENT}", token.column)
+            raise LanguageError(f"a number too large: exponents go up to {_LARGEST_EXPONENT}", token.column)
         number = Fraction(token.text.replace("_", ""))
         for length in (3, 1):  # FLOP/s is three tokens
             following = self.tokens[self.at : self.at + length]
@@ -225,13 +227,13 @@ class _ExpressionParser:
 
     def call(self, name: _Token, depth: int) -> UnitValue:
         if name.text not in ("max", "min"):
-            raise LanguageError(f"{name.text!r} is no function here: there are max and min", name.column)
+            raise LanguageError(f"unknown function {name.text!r}: there are max and min", name.column)
         self.take()
         values = [self.sum(depth + 1)]
         while self.takes(","):
             values.append(self.sum(depth + 1))
         if not self.takes(")"):
-            raise LanguageError("a bracket is not closed", name.column)
+            raise LanguageError("missing closing parenthesis", name.column)
         if any(v.kind != values[0].kind for v in values):
             raise LanguageError(f"cannot compare {' and '.join(_said(v) for v in values[:3])}", name.column)
         choose = max if name.text == "max" else min

@@ -1,6 +1,6 @@
-"""Units in documents: what a number counts, as powers of a few base units, and the words that write it.
+"""Units in documents, as powers of base units (byte, FLOP, s, USD, W), and the words that name them.
 
-Bytes, FLOP, seconds, dollars, watts; what only counts things (parameters, tokens, devices) is a bare number.
+Counts of things (parameters, tokens, devices) have no unit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 from calc.units import WORDS
 
 Kind = tuple[tuple[str, int], ...]
-"""Base units with their powers, in the order of their names; empty for a bare number."""
+"""(base unit, power) in the order of the names; empty for a number without a unit."""
 
 NUMBER: Kind = ()
 
@@ -24,7 +24,7 @@ def kind(**powers: int) -> Kind:
 
 
 def times(left: Kind, right: Kind, sign: int = 1) -> Kind:
-    """The unit of a product; with ``sign`` -1, of a quotient."""
+    """The unit of a product; with ``sign`` = -1 of a quotient."""
     powers = dict(left)
     for name, power in right:
         powers[name] = powers.get(name, 0) + sign * power
@@ -36,7 +36,7 @@ def raised(unit: Kind, power: int) -> Kind:
 
 
 def named(unit: Kind) -> str:
-    """``FLOP/s``; a bare number has no name."""
+    """The name of a unit: ``FLOP/s``; empty for a number without a unit."""
     above = [_power(name, power) for name, power in unit if power > 0]
     below = [_power(name, -power) for name, power in unit if power < 0]
     return "·".join(above or ["1"] * bool(below)) + ("/" + "/".join(below) if below else "")
@@ -54,14 +54,14 @@ _HOUR = 3600
 
 @dataclass(frozen=True, slots=True)
 class UnitWord:
-    """A word behind a number: what it counts, and how many of the base unit one of it is."""
+    """A word for a unit: ``GB``. ``kind``: its base units; ``scale``: how many of them it is."""
 
     text: str
     kind: Kind
     scale: Fraction
 
 
-# What the words of a dimension count, and how many of the base unit their own unit is. Of a word with two meanings the first one counts.
+# Dimension of calc.units → (base units, how many of them its own unit is). The first meaning of a word is preferred.
 _COUNTED: Mapping[str, tuple[Kind, Fraction]] = {
     "memory": (BYTE, Fraction(1)),
     "bandwidth": (BYTE_RATE, Fraction(1)),
@@ -75,7 +75,7 @@ _COUNTED: Mapping[str, tuple[Kind, Fraction]] = {
     "power": (WATT, Fraction(1)),
     "energy": (ENERGY, Fraction(_HOUR)),
 }
-# What counts things is a bare number, whatever the things are called.
+# Counts have no unit.
 _THINGS = [
     f"{thing}{s}" for thing in ("element", "parameter", "weight", "token", "device", "GPU", "sequence", "layer", "step") for s in ("", "s")
 ]
@@ -96,17 +96,17 @@ for _word in _words():
 
 
 def meanings(text: str) -> list[UnitWord]:
-    """What a word behind a number can mean: ``B`` is bytes, or billions."""
+    """The possible meanings of a unit word: ``B`` is bytes or billions."""
     return list(_BY_TEXT.get(text, ()))
 
 
 @lru_cache(maxsize=256)
 def words_of(unit: Kind) -> tuple[UnitWord, ...]:
-    """The words that write a unit, the smallest first."""
+    """The words for a unit, smallest scale first."""
     return tuple(sorted((w for several in _BY_TEXT.values() for w in several if w.kind == unit), key=lambda w: w.scale))
 
 
 def per_word(text: str) -> tuple[Kind, Fraction] | None:
-    """A unit as results write it (``days``, ``FLOP/s``, ``tokens/s``); ``None`` if it is not known."""
+    """(base units, scale) of a unit as results write it (``days``, ``FLOP/s``); ``None`` for an unknown one."""
     words = meanings(text) or meanings(text.replace("bytes/s", "B/s"))
     return (words[0].kind, words[0].scale) if words else None

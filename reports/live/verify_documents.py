@@ -1,4 +1,4 @@
-"""Checking a live document: every claim against what its expression comes to, with a message that says where, what and how far off."""
+"""Checks of a live document: each claim against the value of its expression, with a message that has both values and the error."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from reports.live.language import LanguageError, UnitValue, evaluate
 from reports.live.units import UnitWord
 from reports.live.written_numbers import WrittenNumber, digits_of, holds, reading, rewritten
 
-_SMALLEST, _LARGEST = Fraction(1, 10**300), Fraction(10**300)  # of what a float holds to all of its digits
-_JUDGING = 10  # operations that a claim takes beside its expression
+_SMALLEST, _LARGEST = Fraction(1, 10**300), Fraction(10**300)  # a float between them has full precision
+_JUDGING = 10  # cost of a claim in operations, without its expression
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedClaim:
-    """A claim with its verdict. ``right`` are the digits that would hold, empty where rewriting them would not be enough."""
+    """A claim with its verdict. ``right``: the correct digits; empty if new digits would not make the claim hold."""
 
     claim: DocumentClaim
     holds: bool
@@ -33,7 +33,7 @@ class JudgedClaim:
 
 
 def judge(document: LiveDocument, scope: Scope) -> list[JudgedClaim]:
-    """A finding for each claim. An expression that has no value is bad input, not a failed claim."""
+    """Each claim with its verdict. Raises ``BadInputError`` for an expression without a value: that is bad input, not a failed claim."""
     return [_judged(claim, _value(claim, scope)) for claim in document.claims]
 
 
@@ -51,7 +51,7 @@ def _judged(claim: DocumentClaim, value: UnitValue) -> JudgedClaim:
     written = claim.written
     if written is None:
         is_ = shown(value)
-        return JudgedClaim(claim, False, "", is_, f"{claim.expr} = {is_}, and no number stands before the comment: write one")
+        return JudgedClaim(claim, False, "", is_, f"{claim.expr} = {is_}, but no number precedes the comment: write one")
     says = f"{_sign(written)}{written.digits}{_exponent(written)}{f' {written.unit}' if written.unit else ''}"
     word = reading(written, value)
     if word is None:
@@ -69,18 +69,18 @@ def _unit_mismatch(claim: DocumentClaim, written: WrittenNumber, value: UnitValu
     is_ = shown(value)
     unit = units.named(value.kind) or "a bare number"
     if not written.unit:
-        why = f"the number has no unit and the value is in {unit}: write the unit"
+        why = f"the number has no unit, the value is in {unit}: write the unit"
     elif written.unit.removesuffix("s") in ("month", "year"):
-        why = f"{written.unit} are not all equally long: write days"
+        why = f"{written.unit} differ in length: write days"
     elif not units.meanings(written.unit):
-        why = f"{written.unit} is no unit that is known here"
+        why = f'unknown unit "{written.unit}": the value is in {unit}'
     else:
-        why = f"{written.unit} is not a unit of it: the value is in {unit}"
+        why = f"wrong unit {written.unit}: expected {unit}"
     return JudgedClaim(claim, False, says, is_, f"{claim.expr} = {is_}, document says {says}: {why}")
 
 
 def _hint(written: WrittenNumber, word: UnitWord, value: UnitValue) -> str:
-    """Where the digits are right in another unit of the same kind: which."""
+    """The other unit of the same kind in which the digits are correct, as a hint; empty if there is none."""
     if written.relation != "=":
         return ""
     near = abs(value.number / written.number) if written.number else None  # half a unit of the last place is at most half the number
@@ -88,12 +88,12 @@ def _hint(written: WrittenNumber, word: UnitWord, value: UnitValue) -> str:
         if near is not None and not near <= 2 * candidate.scale <= 4 * near:
             continue
         if candidate.scale != word.scale and candidate.text and holds(written, candidate, value):
-            return f": the number is right in {candidate.text}; write {candidate.text}"
+            return f": the number is correct in {candidate.text}; write {candidate.text}"
     return ""
 
 
 def _near(written: WrittenNumber, word: UnitWord, value: UnitValue) -> str:
-    """The value in the written unit, with enough digits to tell it from what is written."""
+    """The value in the written unit, with enough digits to differ from the written number."""
     number = value.number / word.scale
     places = written.places if not written.exponent else 0
     if written.exponent:
@@ -109,11 +109,11 @@ def _off(says: Fraction, is_: Fraction) -> str:
     if not is_:
         return "the value is 0"
     share = 100 * (says - is_) / abs(is_)
-    return f"{float(share):+.2g} %" if abs(share) < 10**6 else "another order of magnitude"
+    return f"{float(share):+.2g} %" if abs(share) < 10**6 else "wrong by orders of magnitude"
 
 
 def shown(value: UnitValue) -> str:
-    """A value in the largest decimal unit that leaves it above 1; a time in days at most, as nobody says weeks of what takes months."""
+    """A value in the largest decimal unit that leaves it above 1, at most days."""
     usual = (w for w in units.words_of(value.kind) if w.text and "i" not in w.text and not w.text.startswith("week"))
     fitting = [w for w in usual if abs(value.number) >= w.scale]
     if value.kind == units.NUMBER or not fitting:
@@ -124,7 +124,7 @@ def shown(value: UnitValue) -> str:
 
 
 def _short(number: Fraction) -> str:
-    """A number to six digits, also where it is out of the range of a float."""
+    """A number with six significant digits, also outside the range of a float."""
     if not number or _SMALLEST < abs(number) < _LARGEST:
         return f"{float(number):.6g}"
     context = Context(prec=6, Emax=99_999, Emin=-99_999)
@@ -140,7 +140,7 @@ def _exponent(written: WrittenNumber) -> str:
 
 
 def fixed(document: LiveDocument, findings: Sequence[JudgedClaim]) -> str:
-    """The document with the digits of failed claims replaced where that is enough; unit questions and inequalities stay."""
+    """The document with corrected digits for failed claims; wrong units and inequalities are unchanged."""
     right: dict[int, list[tuple[WrittenNumber, str]]] = {}
     for finding in findings:
         if finding.right and finding.claim.written is not None:
@@ -158,7 +158,7 @@ def _replaced(line: str, right: Sequence[tuple[WrittenNumber, str]]) -> str:
     return "".join((*pieces, line[at:]))
 
 
-# A number of the prose begins where no word, number, path or link does: digits and commas, then what may follow them.
+# A number in prose begins outside words, numbers, paths and links: digits and commas, then fraction and exponent.
 _BEGIN = re.compile(r"(?<![\w.,#/:(\[-])[0-9][0-9,]*")
 _FRACTION = re.compile(r"(?:\.[0-9]+)?")
 _EXPONENT = re.compile(r"(?:[eE][+-]?[0-9]+)?")
@@ -169,7 +169,7 @@ _HIDDEN_TO = {"<!--": "-->", "](": ")", "`": "`"}
 
 
 def unmarked(document: LiveDocument) -> Iterator[tuple[int, int, str]]:
-    """Numbers of the prose that no comment stands behind, with line and column. Code, links and numbering are left out."""
+    """(line, column, digits) of each number in prose without a claim; code, links and numbering are left out."""
     claimed = {(c.line, c.written.start) for c in document.claims if c.written is not None}
     for number, line, block in blocks(document.lines):
         if block:
@@ -180,7 +180,7 @@ def unmarked(document: LiveDocument) -> Iterator[tuple[int, int, str]]:
 
 
 def _numbers(prose: str) -> Iterator[tuple[int, str]]:
-    """Where numbers begin, and the numbers; a date, a range or a fraction (2026-11-24, 3/4) is none."""
+    """(start, digits) of each number; dates, ranges and fractions (2026-11-24, 3/4) are left out."""
     for begin in _BEGIN.finditer(prose):
         end = begin.start() + len(begin[0].rstrip(","))
         end += _length(_FRACTION, prose, end) if end == begin.end() else 0
@@ -191,13 +191,13 @@ def _numbers(prose: str) -> Iterator[tuple[int, str]]:
 
 
 def _length(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """Of what matches a pattern that nothing can match too."""
+    """The length of the match at ``at``; 0 if there is none."""
     match = pattern.match(text, at)
     return len(match[0]) if match else 0
 
 
 def _prose(line: str) -> str:
-    """The line with comments, targets of links, code and the number of a heading or of a list blanked out."""
+    """The line with spaces for comments, link targets, code and the number of a heading or list item."""
     text = without_code(line)
     numbering = _NUMBERING.match(text)
     at = numbering.end() if numbering else 0

@@ -1,8 +1,8 @@
-"""Whether a report still says what comes out: it is made again from the inputs it carries, and every character compared.
+"""Checks of a report: Napkin makes it again from its embedded inputs and compares every character.
 
-Nothing that a reader sees is trusted, an embedded digest least of all. What is noted of the day and the machine cannot be made again: it
-has a grammar, has to agree with itself, and is listed as not verified; where it is another than here, that is said. A model of a user's
-own file is only loaded from a file that the user names.
+Nothing that a reader sees is trusted, not even an embedded digest. Notes on date and machine cannot be made again: they must match a
+grammar and agree with each other, and are listed as not verified; a difference to this machine is reported. A user's own model is loaded
+only from a file that the user names.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from reports.page.inputs import FORMATS, Inputs, digest_of, embedded, file_of, f
 Progress = Callable[[str], None]
 _FILE = files.Kind(50_000_000)
 _MOST_DIFFERENCES = 10_000
-_AHEAD = 20  # lines in which a line that was put in or taken out is looked for
+_AHEAD = 20  # lines searched for an inserted or deleted line
 _LONGEST_PATH = 300
-_LONGEST_LINE = 100_000  # of what is compared word by word
+_LONGEST_LINE = 100_000  # characters of two lines that are compared word by word
 
 
 @dataclass(frozen=True, slots=True)
 class ReportDifference:
-    """A place of the report, from 1, with what it says and what is right."""
+    """A difference: line and column from 1, the text of the report, and the correct text."""
 
     line: int
     column: int
@@ -39,7 +39,10 @@ class ReportDifference:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedReport:
-    """``because`` says why a report is not verified at all; ``notes`` what was made elsewhere, ``noted`` what cannot be made again."""
+    """The result of a check.
+
+    ``because``: why the report could not be verified. ``notes``: differences of the machine. ``noted``: what cannot be verified.
+    """
 
     differences: tuple[ReportDifference, ...] = ()
     because: str = ""
@@ -52,14 +55,14 @@ class VerifiedReport:
 
 
 def read_text(file: Path) -> str:
-    """The text of a file, every character as it is there; what can be neither report nor document is refused by its name."""
+    """The text of a file, unchanged. Raises ``BadInputError`` for a suffix that neither reports nor documents have."""
     if file.suffix not in FORMATS:
-        raise BadInputError(f"{file.name} is none of the files that Napkin writes: give a .md, .html, .tex or .json")
+        raise BadInputError(f"{file.name} is not a file that Napkin writes: give a .md, .html, .tex or .json")
     return _FILE.read_text(file)
 
 
 def inputs_of(file: Path, text: str) -> Inputs | None:
-    """What a report was made from; ``None`` for a file that is no report of ours."""
+    """The inputs in a report; ``None`` if the file is not a report of Napkin."""
     try:
         inputs = embedded(plain(text), file.suffix)
         if inputs is not None:
@@ -70,7 +73,7 @@ def inputs_of(file: Path, text: str) -> Inputs | None:
 
 
 def verify(file: Path, text: str, inputs: Inputs, sources: Sequence[Path], templates: Path | None, progress: Progress) -> VerifiedReport:
-    """The report beside what its inputs make today. ``sources`` and ``templates`` are a user's own, where they name them."""
+    """The differences between a report and the same report made now. ``sources``, ``templates``: the user's own, if named."""
     because = _foreign(inputs, templates)
     if because:
         return VerifiedReport(because=because)
@@ -82,7 +85,7 @@ def verify(file: Path, text: str, inputs: Inputs, sources: Sequence[Path], templ
         return VerifiedReport(because=f"it cannot be made again: {error}")
     right = next((made for name, made in texts.items() if name.endswith(file.suffix)), None)
     if right is None:
-        return VerifiedReport(because=f"a {inputs.kind} is not written as {file.suffix}")
+        return VerifiedReport(because=f"Napkin writes no {inputs.kind} as {file.suffix}")
     source = _other_source(inputs, environment)
     if source:
         return VerifiedReport(because=source)
@@ -91,35 +94,37 @@ def verify(file: Path, text: str, inputs: Inputs, sources: Sequence[Path], templ
 
 
 def _noted(inputs: Inputs) -> str:
-    """What stands in a report and cannot be made again: the day, the machine, and where the user's own files were."""
+    """The notes that cannot be verified, as text: date, machine, and paths of the user's own files."""
     models = [words[0] for text in (inputs.model, inputs.other) if (words := shlex.split(text) if inputs.kind == "compare" else [text])]
     places = [f"file {str(file)[:_LONGEST_PATH]}" for file in map(file_of, models) if file is not None]
     return ", ".join([inputs.of_machine.noted, *places])
 
 
 def _other_source(inputs: Inputs, here: Mapping[str, str]) -> str:
-    """Why the noted source is not the model's; nothing where it is. A file of the user's own has another name here, and the same digest."""
+    """Why the noted source is not the model's; empty if it is. A user's file may have another path here, but has the same digest."""
     file, right = file_of(inputs.model), here.get("source", "")
     if file is not None and file.suffix == ".py":
         right = f"{file.name}, sha256 {inputs.digest[:16]}"
     noted = inputs.environment.get("source", right)
-    return "" if without_versions(noted) == without_versions(right) else f"it notes the model's source as {noted}, which is {right}"
+    return (
+        "" if without_versions(noted) == without_versions(right) else f"it gives the model's source as {noted}, but the source is {right}"
+    )
 
 
 class _Unnamed(BadInputError):
-    """A report is of a file that the user did not name."""
+    """A report is about a file that the user did not name."""
 
 
 def _word(model: str, digest: str, sources: Sequence[Path]) -> str:
-    """The word that loads a report's model; a file of the user's own is loaded only where it is named."""
+    """The model argument that loads a report's model. Raises ``_Unnamed`` for a user's file that is not named."""
     file = file_of(model)
     if file is None:
         return model
     if not sources:
-        raise _Unnamed(f"it is of {file}, a file of your own: name it with --source FILE")
+        raise _Unnamed(f"it is about {file}, a file of your own: name it with --source FILE")
     source = next((source for source in sources if digest_of(source) == digest), None)
     if source is None:
-        raise _Unnamed(f"{sources[0]} is not the file that it was made from: its SHA-256 differs")
+        raise _Unnamed(f"it was made from another file than {sources[0]}: the SHA-256 differs")
     head, tail = ("hf:", "") if model.startswith("hf:") else ("", f":{model.rpartition(':')[2]}")
     return f"{head}{source}{tail}"
 
@@ -135,22 +140,22 @@ def _compared(inputs: Inputs, sources: Sequence[Path], progress: Progress) -> Te
 
 
 def _foreign(inputs: Inputs, templates: Path | None) -> str:
-    """Why it is not made again by a user's own templates."""
+    """Why the user's own templates cannot make it again; empty if they can or if it has none."""
     if not inputs.templates:
         return ""
     if templates is None or not os.path.isdir(templates):
-        return "it is laid out by templates of your own: name their folder with --templates DIR"
+        return "it uses templates of your own: name their folder with --templates DIR"
     if folder_digest(templates) != inputs.templates:
-        return f"{templates} does not hold the templates that it was made with: their SHA-256 differs"
+        return f"it was made with other templates than those in {templates}: the SHA-256 differs"
     return ""
 
 
 Texts = tuple[Mapping[str, str], Mapping[str, str]]
-"""By file name, and the environment here."""
+"""(file name → text, environment of this machine)."""
 
 
 def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, progress: Progress, formats: Collection[str]) -> Texts:
-    """What ``inputs`` make, in ``formats`` at least."""
+    """The texts that ``inputs`` make, at least in ``formats``, and the environment of this machine."""
     inputs = inputs.of_machine
     if inputs.kind == "compare":
         return _compared(inputs, sources, progress)
@@ -161,7 +166,7 @@ def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, pro
         here = Inputs(kind="lecture", environment=dict(writing.provenance()))
         return writing.make(progress, here.as_noted(inputs))[1], here.environment
     if inputs.kind != "report":
-        raise BadInputError(f"{inputs.kind[:40]!r} is no kind of report that is known here")
+        raise BadInputError(f"unknown kind of report {inputs.kind[:40]!r}")
     from calc.options import made
     from reports.jobs.report import make
     from reports.jobs.request import Request
@@ -178,14 +183,14 @@ def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, pro
 def _elsewhere(inputs: Inputs, here: Mapping[str, str]) -> Iterator[str]:
     for name, value in inputs.environment.items():
         if here.get(name, value) != value:
-            yield f"made with {name} {value}, here it is {here[name]}"
+            yield f"made with {name} {value}, here {name} is {here[name]}"
 
 
 _TOKEN = re.compile(r"\w+(?:[.,]\w+)*|\s+|.", re.DOTALL)
 
 
 def differences(says: str, right: str) -> Iterator[ReportDifference]:
-    """Where two texts differ, word by word, in the order of the first."""
+    """The differences of two texts, word by word, in order."""
     if says == right:
         return
     ours, theirs = says.split("\n"), right.split("\n")
@@ -199,9 +204,9 @@ def differences(says: str, right: str) -> Iterator[ReportDifference]:
 
 
 def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, str | None, str | None]]:
-    """Lines that differ, with the place of the first, from 0; ``None`` where one of the texts lacks the line.
+    """(line from 0, first text, second text) for each differing line; ``None`` if a text lacks the line.
 
-    A line that was put in or taken out is looked for in the next few lines only, so the time is proportional to the lines.
+    Inserted and deleted lines are searched in the next few lines only, so the time is linear.
     """
     i = j = 0
     while i < len(ours) and j < len(theirs):
@@ -223,7 +228,7 @@ def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, st
 
 
 def _skipped(ours: Sequence[str], theirs: Sequence[str]) -> tuple[int, int]:
-    """How many lines to leave out on either side until they agree, as few as will do; none where the first ones replace each other."""
+    """The fewest lines to skip in either text until both agree; (0, 0) if the first line of one replaces that of the other."""
     for count in range(1, _AHEAD):
         if count < len(ours) and count < len(theirs) and ours[count] and ours[count] == theirs[count]:
             return 0, 0
@@ -235,7 +240,7 @@ def _skipped(ours: Sequence[str], theirs: Sequence[str]) -> tuple[int, int]:
 
 
 def _in_line(line: int, says: str, right: str) -> Iterator[ReportDifference]:
-    """Differing words of one line; a line of other words altogether, or a very long one, is one difference."""
+    """The differing words of a line; one difference for the whole line if the words do not correspond or it is very long."""
     short = len(says) + len(right) <= _LONGEST_LINE
     ours, theirs = (_TOKEN.findall(says), _TOKEN.findall(right)) if short else ([], [""])
     if len(ours) != len(theirs):
@@ -250,7 +255,7 @@ def _in_line(line: int, says: str, right: str) -> Iterator[ReportDifference]:
 
 
 def _common(one: str, two: str) -> int:
-    """How many characters two texts begin with alike, by halving."""
+    """The length of the common prefix of two texts, by bisection."""
     low, high = 0, min(len(one), len(two))
     while low < high:
         middle = (low + high + 1) // 2
@@ -263,7 +268,7 @@ def _clipped(text: str) -> str:
 
 
 def summary(report: VerifiedReport, file: str, most: int = 20) -> Sequence[str]:
-    """One line for each difference, the first ``most`` of them."""
+    """One line for each of the first ``most`` differences."""
     if report.because:
         return [f"{file}: not verified: {report.because}"]
     lines = [_line(file, each) for each in report.differences[:most]]

@@ -1,6 +1,6 @@
-"""Numbers as a document writes them: digits, a unit, how sure it is. The written precision is the tolerance.
+"""Numbers in a document: sign of relation, digits, exponent, unit. The written precision is the tolerance.
 
-A number is read from its end to its beginning, character by character: there is one way to read it, and no second attempt.
+A number is read backwards from the comment that follows it, character by character, without backtracking.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from reports.live.language import UnitValue
 from reports.live.units import UnitWord
 
 NEAR = Fraction(5, 100)
-"""What ``≈`` allows, as a share of the value."""
+"""The tolerance of ``≈``, as a share of the value."""
 
 MOST_DIGITS = 100
 _WINDOW = 2 * MOST_DIGITS
-"""Characters before a comment in which its number is looked for."""
+"""Characters before a comment that are searched for its number."""
 
 _RELATIONS = {"<=": "≤", ">=": "≥", "&lt;": "<", "&gt;": ">", "~": "≈"}
 _SIGNS = ("<=", ">=", "&lt;", "&gt;", "<", ">", "≤", "≥", "≈", "~")
@@ -35,7 +35,7 @@ _NUMBER = re.compile(r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?")
 
 @dataclass(frozen=True, slots=True)
 class WrittenNumber:
-    """A number in a text: ``start`` and ``end`` are where its digits stand in the line, from 0. ``places`` are its decimals."""
+    """A number in a line. ``start``, ``end``: positions of its digits, from 0. ``relation``: = ≈ < > ≤ ≥."""
 
     relation: str
     digits: str
@@ -46,7 +46,7 @@ class WrittenNumber:
 
     @property
     def number(self) -> Fraction:
-        """As the digits say, without the unit."""
+        """The written number with its exponent, without the unit."""
         return self.plain * Fraction(10) ** self.exponent
 
     @property
@@ -59,12 +59,12 @@ class WrittenNumber:
 
     @property
     def half(self) -> Fraction:
-        """Half a unit of the last place."""
+        """Half a unit of the last written decimal."""
         return Fraction(1, 2 * 10**self.places) * Fraction(10) ** self.exponent
 
 
 def written_before(line: str, end: int) -> WrittenNumber | None:
-    """The number that ends where a comment begins; ``None`` where there is none. One that is too long to read is refused."""
+    """The number that ends at position ``end``; ``None`` if there is none. Raises ``BadInputError`` if it is too long."""
     from_ = max(0, end - _WINDOW)
     text = _without_mark(line[from_:end].rstrip(_SPACES)).rstrip(_SPACES)
     head = text.rstrip(f"{_LETTERS}µ$%/")
@@ -76,7 +76,7 @@ def written_before(line: str, end: int) -> WrittenNumber | None:
     head = mantissa.rstrip(f"{_DIGITS},.")
     digits = mantissa[len(head) :]
     if len(digits) > MOST_DIGITS:
-        raise BadInputError(f"a number of {len(digits)} characters or more: {MOST_DIGITS} are the most that are read; write it as 1.5e30")
+        raise BadInputError(f"a number of {len(digits)} characters or more, Napkin reads at most {MOST_DIGITS}: write it as 1.5e30")
     if not _NUMBER.fullmatch(digits):
         return None
     if head.endswith(("-", "−")):
@@ -90,13 +90,13 @@ def written_before(line: str, end: int) -> WrittenNumber | None:
 
 
 def _without_mark(text: str) -> str:
-    """Without the emphasis that ends it, if any."""
+    """The text without Markdown emphasis at its end."""
     mark = next((mark for mark in _MARKS if text.endswith(mark)), "")
     return text.removesuffix(mark)
 
 
 def _relation(text: str) -> str:
-    """What stands before a number: a sign before its emphasis, else one inside of it; ``=`` where there is none."""
+    """The sign before a number, outside its emphasis or inside; ``=`` if there is none."""
     inner = _sign_at_end(text.rstrip(_SPACES))
     outer = _without_mark(text.rstrip(_SPACES).removesuffix(inner).rstrip(_SPACES)).rstrip(_SPACES)
     sign = _sign_at_end(outer) or inner or "="
@@ -108,7 +108,7 @@ def _sign_at_end(text: str) -> str:
 
 
 def _exponent(text: str) -> tuple[str, int]:
-    """What stands before a power of ten, and its exponent: ``1.5e30``, ``1.5 × 10^30``, ``1.5·10³⁰``; 0 where there is none."""
+    """(text before a power of ten, exponent) for ``1.5e30``, ``1.5 × 10^30``, ``1.5·10³⁰``; exponent 0 if there is none."""
     head = text.rstrip(_RAISED)
     raised = text[len(head) :]
     if raised:
@@ -130,7 +130,7 @@ def _exponent(text: str) -> tuple[str, int]:
 
 
 def _before_ten(text: str) -> str | None:
-    """What stands before ``× 10``; ``None`` where the text does not end so."""
+    """The text before ``× 10``; ``None`` if the text does not end in it."""
     if not text.endswith("10"):
         return None
     head = text[:-3] if text[:-2].endswith(tuple(_SPACES)) else text[:-2]
@@ -143,19 +143,19 @@ def _before_ten(text: str) -> str | None:
 def _power(digits: str, shown: str) -> int:
     if not re.fullmatch("[+-]?[0-9]{1,3}", digits):
         shown = shown if len(shown) <= 20 else f"{shown[:19]}…"
-        raise BadInputError(f"the exponent of {shown} is no number of one to three digits: write it as 1.5e30")
+        raise BadInputError(f"the exponent of {shown} is not a number of one to three digits: write it as 1.5e30")
     return int(digits)
 
 
 def reading(written: WrittenNumber, value: UnitValue) -> UnitWord | None:
-    """What the unit that is written means beside such a value; ``None`` where it is the unit of something else."""
+    """The meaning of the written unit that fits the value; ``None`` if no meaning does."""
     if not written.unit:
         return UnitWord("", value.kind, Fraction(1)) if value.kind == units.NUMBER else None
     return next((w for w in units.meanings(written.unit) if w.kind == value.kind), None)
 
 
 def holds(written: WrittenNumber, word: UnitWord, value: UnitValue) -> bool:
-    """Whether what is written is true of the value: to the written precision, or as its sign says."""
+    """Whether the written number holds for the value: to its precision, or by its relation."""
     says, is_ = written.number * word.scale, value.number
     match written.relation:
         case "<":
@@ -174,18 +174,18 @@ def holds(written: WrittenNumber, word: UnitWord, value: UnitValue) -> bool:
 
 
 def _is_exact(written: WrittenNumber, word: UnitWord, value: UnitValue) -> bool:
-    """A whole number written out in single units is meant to the last digit."""
+    """Whether the number must be equal: an integer without exponent, in the base unit."""
     return word.scale == 1 and not written.places and not written.exponent and value.number.denominator == 1
 
 
 def rewritten(written: WrittenNumber, word: UnitWord, value: UnitValue) -> str:
-    """The digits that would be right: as many places, commas where there were some."""
+    """The correct digits, with as many decimals and with commas as written."""
     right = value.number / word.scale / Fraction(10) ** written.exponent
     return digits_of(right, written.places, commas="," in written.digits or (abs(right) >= 10**4 and written.places == 0))
 
 
 def digits_of(number: Fraction, places: int, *, commas: bool = True) -> str:
-    """A number with so many decimals, ties to even."""
+    """A number with ``places`` decimals, ties to even."""
     whole = round(number * 10**places)
     sign, text = "-" if whole < 0 else "", str(abs(whole)).rjust(places + 1, "0")
     above, below = (text[:-places], text[-places:]) if places else (text, "")

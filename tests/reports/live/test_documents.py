@@ -72,18 +72,17 @@ def test_what_is_true_to_its_written_precision_holds(text: str) -> None:
         ("125 M<!--= g.parameters -->", "g.parameters = 124 M, document says 125 M (+0.45 %)"),
         (
             "0.93 GB<!--= g.optimizer_state.bytes -->",
-            "g.optimizer_state.bytes = 1.00 GB, document says 0.93 GB (-6.6 %): the number is right in GiB; write GiB",
+            "g.optimizer_state.bytes = 1.00 GB, document says 0.93 GB (-6.6 %): the number is correct in GiB; write GiB",
         ),
         ("< 900 MB<!--= g.optimizer_state.bytes -->", "g.optimizer_state.bytes = 996 MB, document says < 900 MB (-9.6 %)"),
         ("≈ 13<!--= L -->", "L = 12, document says ≈ 13 (+8.3 %)"),
-        ("12 GB<!--= L -->", "L = 12, document says 12 GB: GB is not a unit of it: the value is in a bare number"),
+        ("12 GB<!--= L -->", "L = 12, document says 12 GB: wrong unit GB: expected a bare number"),
         (
             "995,519,056<!--= g.optimizer_state.bytes -->",
-            "g.optimizer_state.bytes = 995.519 MB, document says 995,519,056: the number has no unit and the value is in byte:"
-            " write the unit",
+            "g.optimizer_state.bytes = 995.519 MB, document says 995,519,056: the number has no unit, the value is in byte: write the unit",
         ),
-        ("12 furlongs<!--= L -->", "L = 12, document says 12 furlongs: furlongs is no unit that is known here"),
-        ("twelve<!--= L -->", "L = 12, and no number stands before the comment: write one"),
+        ("12 furlongs<!--= L -->", 'L = 12, document says 12 furlongs: unknown unit "furlongs": the value is in a bare number'),
+        ("twelve<!--= L -->", "L = 12, but no number precedes the comment: write one"),
     ],
 )
 def test_what_is_off_is_said_with_the_right_value(text: str, said: str) -> None:
@@ -138,24 +137,24 @@ def test_expressions_are_exact_and_keep_units(text: str, value: Fraction, unit: 
     [
         ("", "a number or a name is missing at the end"),
         ("1 +", "a number or a name is missing at the end"),
-        ("(1", "a bracket is not closed"),
-        ("1 2", "'2' follows what is complete: is an operator missing?"),
+        ("(1", "missing closing parenthesis"),
+        ("1 2", "'2' after a complete expression: is an operator missing?"),
         ("1 GB + 1 s", "cannot add byte and s"),
         ("1/0", "division by 0"),
         ("0**-1", "division by 0"),
-        ("2**0.5", "an exponent is a whole number, at most 64"),
-        ("2**65", "an exponent is a whole number, at most 64"),
-        ("(2**64)**64*(2**64)**64", "a number too large for any capacity"),
-        ("9**9**9", "an exponent is a whole number, at most 64"),
-        ("1e999", "a number too large: exponents go to 60"),
-        ("abs(1)", "'abs' is no function here: there are max and min"),
-        ("__import__('os')", "'_' means nothing here: numbers, names, + - * / **, max and min do"),
-        ("L.__class__", "L is one number: it has no '__class__'"),
-        ("g", "g is a whole: say which number of it, as g.parameters"),
+        ("2**0.5", "an exponent must be an integer, at most 64"),
+        ("2**65", "an exponent must be an integer, at most 64"),
+        ("(2**64)**64*(2**64)**64", "the number is too large"),
+        ("9**9**9", "an exponent must be an integer, at most 64"),
+        ("1e999", "a number too large: exponents go up to 60"),
+        ("abs(1)", "unknown function 'abs': there are max and min"),
+        ("__import__('os')", "'_' is not allowed in an expression: use numbers, names, + - * / **, max and min"),
+        ("L.__class__", "L is a number: it has no '__class__'"),
+        ("g", "g is not a number: name one of its numbers, as g.parameters"),
         ("g.nothing", "g has no 'nothing': it has parameters, optimizer_state.bytes"),
-        ("unknown", "'unknown' is not defined before: there is L, days, x, g.…"),
-        ("(" * 60 + "1" + ")" * 60, "brackets in brackets too deep to read"),
-        ("1" * 501, "an expression of 501 characters: 500 are enough for any sum"),
+        ("unknown", "'unknown' is not defined above; defined: L, days, x, g.…"),
+        ("(" * 60 + "1" + ")" * 60, "parentheses nested more than 50 deep"),
+        ("1" * 501, "an expression of 501 characters, at most 500 are allowed: use names"),
     ],
 )
 def test_an_expression_that_says_nothing_is_refused(text: str, said: str) -> None:
@@ -178,7 +177,7 @@ def test_quoted_claims_are_text() -> None:
 
 def test_a_claim_that_does_not_end_is_refused() -> None:
     """Else it would be a comment that nobody checks."""
-    with pytest.raises(BadInputError, match=r"^line 2, column 4: a claim begins with <!--= and its line has no --> behind it$"):
+    with pytest.raises(BadInputError, match=r"^line 2, column 4: a claim begins with <!--= but its line has no -->: close it$"):
         read("\n12 <!--= L\n-->")
 
 
@@ -274,7 +273,7 @@ def test_a_model_of_a_document_has_no_more_layers_than_the_limit(depth: str, tmp
     """Some steps are traced layer by layer, and a document is somebody else's."""
     for statement in (f"model gpt2 L={depth} as g", f"ask sharding model=llama3-8b L={depth} data=8 zero=3 as g"):
         found = run(tmp_path, f"```napkin\n{statement}\n```\n1<!--= g.L -->\n")
-        said = f"L = {depth}: a model of a document has at most 10,000 layers; give fewer"
+        said = f"L = {depth}: a model in a document has at most 10,000 layers: give fewer"
         assert (found.exit_code, found.stderr) == (2, f"napkin: {tmp_path / 'plan.md'}: line 2: {said}\n")
 
 
@@ -316,18 +315,18 @@ def test_too_few_claims_fail(tmp_path: Path) -> None:
     ("statement", "said"),
     [
         ("L = 1 +", "line 2, column 8: a number or a name is missing at the end"),
-        ("L = 1\nL = 2", "line 3: L is defined already: choose another name"),
+        ("L = 1\nL = 2", "line 3: L is already defined: choose another name"),
         ("model gpt2", "line 2: 'model gpt2' gives no name: write model gpt2 … as NAME"),
-        ("import os as x", "line 2: 'import' is no statement: write model … as NAME, ask … as NAME, device … as NAME, or NAME = …"),
+        ("import os as x", "line 2: unknown statement 'import': write model … as NAME, ask … as NAME, device … as NAME, or NAME = …"),
         ("model nothing as g", None),
         ("model gpt2 as g B=0", None),
         (
             "model ../evil.py:spec as g",
-            "line 2: ../evil.py:spec is code: it runs only where you name the file, as napkin verify … --source ../evil.py",
+            "line 2: ../evil.py:spec is code: it runs only if you name the file, as napkin verify … --source ../evil.py",
         ),
         ("device a1000000 as h", None),
         ("model gpt2 as g 'B=8", 'line 2: cannot read "model gpt2 as g \'B=8": No closing quotation'),
-        ("model gpt2 as 1g", "line 2: '1g' is no name: use letters, digits and underscores"),
+        ("model gpt2 as 1g", "line 2: '1g' is not a name: use letters, digits and underscores"),
     ],
 )
 def test_a_malformed_document_is_one_line_and_exit_2(statement: str, said: str | None, tmp_path: Path) -> None:
@@ -366,7 +365,7 @@ def test_of_files_of_one_name_the_one_beside_the_document_is_meant(tmp_path: Pat
 
     assert "b was run" in meant.stderr
     assert "was run" not in either.stderr
-    assert either.stderr.endswith("mine.py:spec may be any of 2 files: name only one mine.py by --source\n")
+    assert either.stderr.endswith("mine.py:spec matches 2 files: name only one mine.py with --source\n")
 
 
 def test_code_is_not_run_for_a_question_either(tmp_path: Path) -> None:
@@ -375,7 +374,7 @@ def test_code_is_not_run_for_a_question_either(tmp_path: Path) -> None:
     found = run(tmp_path, "```napkin\nask training-time model=mine.py:spec tokens=1e9 gpu=h100-sxm gpus=8 mfu=0.5 as run\n```\n")
 
     assert found.exit_code == 2
-    assert "mine.py:spec is code: it runs only where you name the file" in found.stderr
+    assert "mine.py:spec is code: it runs only if you name the file" in found.stderr
 
 
 def test_an_answer_has_its_letters_and_keys_with_units(tmp_path: Path) -> None:
@@ -387,7 +386,7 @@ def test_an_answer_has_its_letters_and_keys_with_units(tmp_path: Path) -> None:
 
 
 def test_an_engine_without_statements_knows_nothing(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match=r"^'x' is not defined before: there is nothing$"):
+    with pytest.raises(BadInputError, match=r"^'x' is not defined above; defined: nothing$"):
         Engine(tmp_path).run([]).lookup("x")
 
 
@@ -437,7 +436,7 @@ def test_a_foreign_block_that_does_not_end_is_refused(fence: str, tmp_path: Path
     close = fence.removesuffix("python")
 
     assert refused(tmp_path, f"12<!--= 12 -->\n{fence}\n13<!--= 12 -->\n") == (
-        f"line 2: the code block that begins here does not end and hides all that follows: close it with {close}"
+        f"line 2: the code block that begins here does not end and hides the rest: close it with {close}"
     )
 
 
@@ -459,30 +458,30 @@ def test_only_what_a_reader_sees_as_code_is_quoted(line: str, claims: int) -> No
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x" * 5_000_001, "the document has 5,000,001 characters: 5,000,000 are the most that Napkin reads; split it"),
-        ("\n" * 200_001, "the document has 200,001 lines: 200,000 are the most that Napkin reads; split it"),
-        ("x" * 1_000_001, "line 1 has 1,000,001 characters: 1,000,000 are the most that Napkin reads; break it"),
-        ("1<!--= 1 -->\n" * 5_001, "the document has 5,001 claims: 5,000 are the most that Napkin reads; split it"),
+        ("x" * 5_000_001, "the document has 5,000,001 characters, Napkin reads at most 5,000,000: split it"),
+        ("\n" * 200_001, "the document has 200,001 lines, Napkin reads at most 200,000: split it"),
+        ("x" * 1_000_001, "line 1 has 1,000,001 characters, Napkin reads at most 1,000,000: break it"),
+        ("1<!--= 1 -->\n" * 5_001, "the document has 5,001 claims, Napkin reads at most 5,000: split it"),
         (
             "```napkin\n" + "".join(f"a{i} = 1\n" for i in range(2_001)) + "```\n",
-            "the document has 2,001 statements: 2,000 are the most that Napkin reads; split it",
+            "the document has 2,001 statements, Napkin reads at most 2,000: split it",
         ),
-        (f"```napkin\na = {'1' * 2_000}\n```\n", "line 2: a statement of 2,004 characters: 2,000 are the most; use names"),
+        (f"```napkin\na = {'1' * 2_000}\n```\n", "line 2: a statement of 2,004 characters, at most 2,000 are allowed: use names"),
         (
             f"{'1' * 101}<!--= 1 -->\n",
-            "line 1, column 102: a number of 101 characters or more: 100 are the most that are read; write it as 1.5e30",
+            "line 1, column 102: a number of 101 characters or more, Napkin reads at most 100: write it as 1.5e30",
         ),
         (
             "5 × 10⁻<!--= 1 -->\n",
-            "line 1, column 8: the exponent of 10⁻ is no number of one to three digits: write it as 1.5e30",
+            "line 1, column 8: the exponent of 10⁻ is not a number of one to three digits: write it as 1.5e30",
         ),
         (
             "5e1000<!--= 1 -->\n",
-            "line 1, column 7: the exponent of e1000 is no number of one to three digits: write it as 1.5e30",
+            "line 1, column 7: the exponent of e1000 is not a number of one to three digits: write it as 1.5e30",
         ),
         (
             "```napkin\na0 = 1\n" + "".join(f"a{i} = a{i - 1} + 1/({2 * i + 1}**64)\n" for i in range(1, 1_900)) + "```\n1<!--= a0 -->\n",
-            "line 26, column 13: a number too large for any capacity",
+            "line 26, column 13: the number is too large",
         ),
         (
             "```napkin\na0 = 1 s\n" + "".join(f"a{i} = a{i - 1}*a{i - 1}\n" for i in range(1, 100)) + "```\n1 s<!--= a0 -->\n",
@@ -491,11 +490,11 @@ def test_only_what_a_reader_sees_as_code_is_quoted(line: str, claims: int) -> No
         ("1 s<!--= (1 s)**64 * (1 s)**64 -->\n", "line 1, column 22: a unit to a power above 99"),
         (
             f"240<!--= {'+'.join('1' * 240)} -->\n" * 500,
-            "line 409, column 488: the document takes more than 200,000 operations up to here (tracing a model is 10,000): split it",
+            "line 409, column 488: the document needs more than 200,000 operations up to here (tracing a model counts as 10,000): split it",
         ),
         (
             "```napkin\n" + "".join(f"model mlp as m{i} B={i}\n" for i in range(1, 500)) + "```\n1<!--= m1.B -->\n",
-            "line 402: the document takes more than 200,000 operations up to here (tracing a model is 10,000): split it",
+            "line 402: the document needs more than 200,000 operations up to here (tracing a model counts as 10,000): split it",
         ),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else None,
@@ -510,10 +509,10 @@ def test_each_limit_has_its_message(text: str, said: str, tmp_path: Path) -> Non
     [
         ("3e5<!--= (2**64)**62 -->", "(2**64)**62 = 3.06918e+1194, document says 3e5 (-1e+02 %)"),
         ("3<!--= 1/(2**64)**62 s -->", None),
-        ("3e5<!--= 1/(2**64)**62 -->", "1/(2**64)**62 = 3.2582e-1195, document says 3e5 (another order of magnitude)"),
+        ("3e5<!--= 1/(2**64)**62 -->", "1/(2**64)**62 = 3.2582e-1195, document says 3e5 (wrong by orders of magnitude)"),
         (
             "3 GB<!--= (2**64)**62 -->",
-            "(2**64)**62 = 3.06918e+1194, document says 3 GB: GB is not a unit of it: the value is in a bare number",
+            "(2**64)**62 = 3.06918e+1194, document says 3 GB: wrong unit GB: expected a bare number",
         ),
         ("3<!--= 1 GB * (2**64)**62 -->", None),
     ],
@@ -567,7 +566,7 @@ def test_a_document_reads_no_file_outside_of_its_folder(tmp_path: Path) -> None:
         question = f"```napkin\nask flops 'model=hf:{path}' tokens=1e9 as m\n```\n1<!--= 1 -->\n"
         named = refused(room, model, "--source", str(tmp_path / "config.json"))
 
-        outside = f"line 2: {path} is outside of the document's folder: name the file, as napkin verify … --source {path}"
+        outside = f"line 2: {path} is outside the document's folder: name the file, as napkin verify … --source {path}"
 
         assert [refused(room, model), refused(room, question)] == [outside, outside]
         assert "config.json is not JSON" in named
@@ -575,7 +574,7 @@ def test_a_document_reads_no_file_outside_of_its_folder(tmp_path: Path) -> None:
         ask = f"ask training-time parameters=1e9 tokens=1e9 gpus=8 mfu=0.4 gpu=mine hardware={path} as run"
 
         assert refused(room, f"```napkin\n{ask}\n```\n1<!--= 1 -->\n") == (
-            f"line 2: {path} is outside of the document's folder: name the file, as napkin verify … --source {path}"
+            f"line 2: {path} is outside the document's folder: name the file, as napkin verify … --source {path}"
         )
 
 
@@ -585,7 +584,9 @@ def test_a_document_reads_regular_files_only(tmp_path: Path) -> None:
     ask = "ask training-time parameters=1e9 tokens=1e9 gpus=8 mfu=0.4 gpu=mine hardware=pipe as run"
 
     for statement in (ask, "model hf:pipe as m"):
-        assert refused(tmp_path, f"```napkin\n{statement}\n```\n1<!--= 1 -->\n") == "line 2: pipe is no regular file: give the path of one"
+        assert (
+            refused(tmp_path, f"```napkin\n{statement}\n```\n1<!--= 1 -->\n") == "line 2: pipe is not a regular file: give the path of one"
+        )
 
 
 def test_files_of_a_document_lie_beside_it_wherever_it_is_checked_from(tmp_path: Path) -> None:
@@ -603,5 +604,5 @@ def test_a_document_traces_twenty_models_at_most(tmp_path: Path, monkeypatch: py
     many = "".join(f"model mlp as m{i} optimizer=sgd precision=bf16 attention=math B={i}\n" for i in range(1, 30))
 
     assert refused(tmp_path, f"```napkin\n{many}```\n1<!--= 1 -->\n") == (
-        "line 21: the document takes more than 200,000 operations up to here (tracing a model is 10,000): split it"
+        "line 21: the document needs more than 200,000 operations up to here (tracing a model counts as 10,000): split it"
     )

@@ -24,10 +24,13 @@ def message(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("144<!--= long -->", "long = 143.927 days, document says 144: the number has no unit and the value is in s: write the unit"),
-        ("4.8 months<!--= run.days -->", "run.days = 143.927 days, document says 4.8 months: months are not all equally long: write days"),
-        ("0.4 years<!--= run.days -->", "run.days = 143.927 days, document says 0.4 years: years are not all equally long: write days"),
-        ("144 furlongs<!--= run.days -->", "run.days = 143.927 days, document says 144 furlongs: furlongs is no unit that is known here"),
+        ("144<!--= long -->", "long = 143.927 days, document says 144: the number has no unit, the value is in s: write the unit"),
+        ("4.8 months<!--= run.days -->", "run.days = 143.927 days, document says 4.8 months: months differ in length: write days"),
+        ("0.4 years<!--= run.days -->", "run.days = 143.927 days, document says 0.4 years: years differ in length: write days"),
+        (
+            "144 furlongs<!--= run.days -->",
+            'run.days = 143.927 days, document says 144 furlongs: unknown unit "furlongs": the value is in s',
+        ),
         ("143.93 days<!--= run.days -->", ""),
     ],
 )

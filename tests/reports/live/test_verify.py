@@ -141,7 +141,7 @@ def test_another_machine_is_said_and_is_no_difference(report: Path, texts: Mappi
     found = run(file)
 
     assert found.exit_code == 0
-    assert f"made with python 3.99.1, here it is {version}" in found.stderr
+    assert f"made with python 3.99.1, here python is {version}" in found.stderr
 
 
 # -- what another program made of a report -----------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def test_another_source_of_the_model_is_not_verified(texts: Mapping[str, str], t
     (tmp_path / "x.md").write_text(texts[".md"].replace("built-in", source), encoding="utf-8")
 
     assert run(tmp_path / "x.md").stdout == (
-        f"{tmp_path / 'x.md'}: not verified: it notes the model's source as {source}, which is built-in\n"
+        f"{tmp_path / 'x.md'}: not verified: it gives the model's source as {source}, but the source is built-in\n"
     )
 
 
@@ -333,7 +333,7 @@ def test_a_file_of_ones_own_is_not_loaded_unless_it_is_named(own: Path) -> None:
 
     assert found.exit_code == 1
     assert found.stdout == (
-        f"{own / 'report.md'}: not verified: it is of {own / 'mine.py'}, a file of your own: name it with --source FILE\n"
+        f"{own / 'report.md'}: not verified: it is about {own / 'mine.py'}, a file of your own: name it with --source FILE\n"
     )
 
 
@@ -346,7 +346,7 @@ def test_the_named_file_has_to_be_the_one(own: Path, tmp_path: Path) -> None:
     forged.write_text((own / "report.md").read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
 
     assert run(own / "report.md", "--source", str(other)).stdout == (
-        f"{own / 'report.md'}: not verified: {other} is not the file that it was made from: its SHA-256 differs\n"
+        f"{own / 'report.md'}: not verified: it was made from another file than {other}: the SHA-256 differs\n"
     )
     assert run(forged, "--source", str(other)).exit_code == 1
 
@@ -389,7 +389,7 @@ def test_the_digest_of_a_configs_folder_is_that_of_its_config(tmp_path: Path) ->
         ("x.json", "{", "x.json: not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
         ("x.json", "{}", "x.json carries no inputs, so it is no report of Napkin's: nothing in it can be verified"),
         ("x.html", "<p>hello", "x.html carries no inputs, so it is no report of Napkin's: nothing in it can be verified"),
-        ("x.pdf", "", "x.pdf is none of the files that Napkin writes: give a .md, .html, .tex or .json"),
+        ("x.pdf", "", "x.pdf is not a file that Napkin writes: give a .md, .html, .tex or .json"),
         ("x.json", '{"inputs": {"kind": 3}}', NOT_OURS),
         ("x.json", '{"inputs": {"kind": "report", "more": 1}}', NOT_OURS),
         ("x.json", '{"inputs": {"kind": "report", "sizes": {"B": true}}}', NOT_OURS),
@@ -408,7 +408,7 @@ def test_what_is_no_report_is_refused_in_one_line(name: str, text: str, said: st
         (Inputs("report", "nothing-like-it"), "it cannot be made again: no model"),
         (Inputs("report", "mlp", {"B": 0}), "it cannot be made again: B = 0"),
         (Inputs("report", "mlp", options={"optimizer": "sdg"}), "it cannot be made again: unknown optimizer 'sdg'"),
-        (Inputs("novel", "mlp"), "it cannot be made again: 'novel' is no kind of report that is known here"),
+        (Inputs("novel", "mlp"), "it cannot be made again: unknown kind of report 'novel'"),
         (Inputs("report", "mlp", device="tpu"), "it cannot be made again: unknown device 'tpu'"),
     ],
 )

@@ -90,9 +90,9 @@ def test_files_of_ones_own_are_loaded_only_where_they_are_named(tmp_path: Path) 
     assert run("compare", f"{one}:spec", f"{two}:spec", "-o", str(tmp_path)).exit_code == 0
     file = str(tmp_path / "compare.md")
 
-    assert run("verify", file).stdout == f"{file}: not verified: it is of {one}, a file of your own: name it with --source FILE\n"
+    assert run("verify", file).stdout == f"{file}: not verified: it is about {one}, a file of your own: name it with --source FILE\n"
     assert run("verify", file, "--source", one).stdout == (
-        f"{file}: not verified: {one} is not the file that it was made from: its SHA-256 differs\n"
+        f"{file}: not verified: it was made from another file than {one}: the SHA-256 differs\n"
     )
     assert run("verify", file, "--source", one, "--source", two).exit_code == 0
 

@@ -174,5 +174,5 @@ def test_a_report_by_templates_of_ones_own_is_verified_by_those(tmp_path: Path) 
     changed = run("verify", str(tmp_path / "r.md"), "--templates", str(folder))
 
     assert (unnamed.exit_code, named.exit_code, changed.exit_code) == (1, 0, 1)
-    assert "it is laid out by templates of your own: name their folder with --templates DIR" in unnamed.stdout
-    assert "does not hold the templates that it was made with: their SHA-256 differs" in changed.stdout
+    assert "it uses templates of your own: name their folder with --templates DIR" in unnamed.stdout
+    assert f"it was made with other templates than those in {folder}: the SHA-256 differs" in changed.stdout
