@@ -22,9 +22,10 @@ from calc.pipeline.precomputed.produced import ROOT
 
 # Files that begin a derivation, beside the models.
 BEGINNINGS = ("models/load.py", "pipeline/pipeline.py", "rules/families.py")
-# What measures, checks, shows and asks has no part in what is derived, though a result can be asked for it.
+# What measures, checks, shows and asks has no part in what is derived, though a result can be asked for it. How forms are written has none
+# either: a form says by its schema how it is read.
 APART = (
-    *("measure/", "notebook/", "capacity/questions/", "pipeline/check.py", "pipeline/observed.py"),
+    *("measure/", "notebook/", "capacity/questions/", "pipeline/check.py", "pipeline/observed.py", "pipeline/precomputed/"),
     *("derive/compare.py", "derive/to_json.py", "derive/peak_crossovers.py"),
 )
 # Tables that a trace or a derivation reads.

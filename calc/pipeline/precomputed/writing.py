@@ -35,14 +35,15 @@ _NOT_ONE = 8
 
 def made(name: str, options: Options, *, cache: bool = True, progress: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
     """The form of a model as its file holds it, derived now."""
-    spec = calc.load(name)
-    return _made(name, _certified_in_general(spec, pipeline.trace(spec, options=options, cache=cache, progress=progress), options, cache))
+    return made_with_rules(name, options, cache=cache, progress=progress)[0]
 
 
-def made_with_rules(name: str, options: Options) -> tuple[dict[str, Any], list[str]]:
+def made_with_rules(
+    name: str, options: Options, *, cache: bool = True, progress: Callable[[str], None] = lambda _: None
+) -> tuple[dict[str, Any], list[str]]:
     """The form of a model, derived now, and the modules of the rules that it was counted by."""
     spec = calc.load(name)
-    graph = _certified_in_general(spec, pipeline.trace(spec, options=options, cache=True), options, True)
+    graph = _certified_in_general(spec, pipeline.trace(spec, options=options, cache=cache, progress=progress), options, cache)
     return _made(name, graph), sorted({entry.module for operator in _operators(graph) if (entry := REGISTRY.find(operator))})
 
 

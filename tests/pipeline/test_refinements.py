@@ -1,0 +1,239 @@
+"""The history of a ``TracePlan``: what was refined, in which order, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from calc.errors import BadInputError, CertificateError, NapkinError, PinnedSizeError, SizesError, TraceError
+from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan, TripCount, refined, simplified
+from calc.options import Options
+from calc.pipeline import pipeline
+from calc.pipeline.divisibility import first_search, with_next_divisor
+from calc.pipeline.refinements import REFINEMENTS, specialized_too_soon
+from calc.spec import Spec
+
+FORWARD = Callable[[Tensor, Any], Tensor]
+
+
+class Runs(nn.Module):
+    """A linear layer, and then ``what`` is done with its result and the sizes."""
+
+    def __init__(self, n: Any, what: FORWARD) -> None:
+        super().__init__()
+        self.n, self.what, self.mix = n, what, nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.what(self.mix(x), self.n)
+
+
+def spec(what: FORWARD, **dims: int) -> Spec:
+    sizes = {"B": 2, "d": 12, **dims}
+    return Spec("plan", sizes, lambda n: Runs(n, what), lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
+
+
+def history(model: Spec) -> list[TracePlan]:
+    run = pipeline._Run(Options(optimizer="sgd"), cache=False, progress=lambda _: None)
+    return pipeline.traced(model, {}, run).plan.history
+
+
+def repeated(y: Tensor, n: Any) -> Tensor:
+    for _ in range(n.L):
+        y = y.relu()
+    return y
+
+
+def in_heads(y: Tensor, n: Any) -> Tensor:
+    return y.view(-1, n.h, n.d // n.h).softmax(-1)
+
+
+def chosen(y: Tensor, n: Any) -> Tensor:
+    return y[y > 0.1]
+
+
+def spelled(y: Tensor, n: Any) -> Tensor:
+    if not str(n.L).isdigit():
+        raise ValueError("no number")
+    return y * n.L
+
+
+# -- histories of models -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_that_is_traced_at_once_has_a_history_of_one_plan() -> None:
+    [only] = history(spec(lambda y, n: y.relu()))
+
+    assert (only.reason, only.refusal, only.attempt, only.specialized) == ("", None, 0, {})
+
+
+@pytest.mark.parametrize(
+    ("what", "dims", "reasons"),
+    [
+        (repeated, {"L": 5}, ["L is read as a number at"]),
+        (in_heads, {"h": 3}, ["taking d to be a multiple of h"]),
+        (chosen, {}, ["data decide a size at"]),
+    ],
+)
+def test_each_plan_says_what_is_new_in_it(what: FORWARD, dims: dict[str, int], reasons: list[str]) -> None:
+    """A trip count, a divisor, a data-dependent size."""
+    first, *plans = history(spec(what, **dims))
+
+    assert [plan.reason[: len(reason)] for plan, reason in zip(plans, reasons, strict=True)] == reasons
+    assert [plan.before for plan in plans] == [first, *plans[:-1]]
+
+
+def test_a_size_without_closed_form_is_specialized_where_the_spec_lets_it() -> None:
+    """First d, which the spec names first; once L is a number, d is tried as a symbol again."""
+    plans = history(replace(spec(spelled, L=4), gives_way=(("d",), ("L",))))
+
+    assert [plan.reason for plan in plans[1:]] == [f"no closed form in {name}: taking it as a number" for name in ("d", "L")]
+    assert [[*plan.specialized] for plan in plans] == [[], ["d"], ["d", "L"]]
+    assert specialized_too_soon(plans[-1]) == [["d"]]
+
+
+def test_a_trip_count_is_in_the_plan_with_its_line() -> None:
+    plan = history(spec(repeated, L=5))[-1]
+
+    assert [*plan.trip_counts] == ["L"]
+    assert plan.trip_counts["L"].startswith("test_refinements.py:")
+
+
+# -- the loop ----------------------------------------------------------------------------------------------------------------------
+
+PLAN = TracePlan(spec(repeated), {}, Options())
+
+
+def named(reason: str) -> Callable[[TracePlan, Refusal], TracePlan | None]:
+    """A refinement that applies where the error says ``reason``."""
+    return lambda plan, refusal: replace(plan, reason=reason, attempt=plan.attempt + 1) if str(refusal.error) == reason else None
+
+
+def refusing(*errors: str) -> Callable[[TracePlan], str]:
+    """An attempt that is refused with these errors, one after the other, and then succeeds."""
+    left = [*errors]
+
+    def attempt(plan: TracePlan) -> str:
+        if left:
+            raise TraceError(left.pop(0))
+        return f"attempt {plan.attempt}"
+
+    return attempt
+
+
+def test_the_first_refinement_that_applies_is_taken_until_the_step_is_traced() -> None:
+    said: list[str] = []
+    outcome, plan = refined(PLAN, refusing("b", "a", "b"), [named("a"), named("b")], said.append)
+
+    assert (outcome, [p.reason for p in plan.history], said) == ("attempt 3", ["", "b", "a", "b"], ["b", "a", "b"])
+
+
+def test_what_no_refinement_answers_is_the_outcome() -> None:
+    outcome, plan = refined(PLAN, refusing("a", "c"), [named("a"), named("b")], lambda _: None)
+
+    assert isinstance(outcome, Refusal)
+    assert (str(outcome.error), len(plan.history)) == ("c", 2)
+
+
+def test_a_refinement_may_refuse_with_a_better_reason() -> None:
+    outcome, _ = refined(PLAN, refusing("a"), [lambda plan, refusal: Refusal(BadInputError("better"))], lambda _: None)
+
+    assert isinstance(outcome, Refusal)
+    assert str(outcome.error) == "better"
+
+
+def test_an_error_that_is_none_of_ours_is_not_a_refusal() -> None:
+    def broken(plan: TracePlan) -> str:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        refined(PLAN, broken, REFINEMENTS, lambda _: None)
+
+
+def test_a_simpler_plan_is_taken_where_it_is_traced_and_costs_no_more() -> None:
+    """8 costs more, 4 is refused, 2 does."""
+
+    def attempt(plan: TracePlan) -> int | Refusal:
+        return Refusal(TraceError("no")) if plan.attempt == 4 else {8: 3, 2: 1, 16: 1}[plan.attempt]
+
+    def simpler(plan: TracePlan) -> list[TracePlan]:
+        return [replace(plan, attempt=number) for number in (8, 4, 2, 1)]
+
+    traced, plan = simplified(1, replace(PLAN, attempt=16), [simpler], attempt, lambda costs: costs, lambda _: None)
+
+    assert (traced, plan.attempt) == (1, 2)
+
+
+# -- refinements -------------------------------------------------------------------------------------------------------------------
+
+
+def _refined_by(error: NapkinError, evidence: Any = None, plan: TracePlan = PLAN) -> TracePlan | Refusal | None:
+    refusal = Refusal(error, evidence)
+    return next((better for refine in REFINEMENTS if (better := refine(plan, refusal)) is not None), None)
+
+
+def test_evidence_decides_before_errors_do() -> None:
+    """A size that is read as a number is a trip count; a failed certificate is answered by more iterations; what is inferred is used."""
+    pin, other = PinnedSizeError("L", "a line", "pinned"), spec(repeated, L=9)
+    read = _refined_by(pin, TripCount("L", "a line", "L is read"))
+    deeper = _refined_by(CertificateError("memory.peak", "wrong"), Shallow("memory.peak", 2))
+    inferred = _refined_by(pin, Inferred(other, "more is known"))
+
+    assert isinstance(read, TracePlan)
+    assert read.trip_counts == {"L": "a line"}
+    assert isinstance(deeper, TracePlan)
+    assert (deeper.attempt, deeper.failed) == (2, ("memory.peak",))
+    assert isinstance(inferred, TracePlan)
+    assert (inferred.spec, inferred.specialized) == (other, {})
+
+
+def test_quantities_without_closed_form_become_unknown_but_for_parameters() -> None:
+    unknown = _refined_by(CertificateError("memory.peak", "wrong"))
+
+    assert isinstance(unknown, TracePlan)
+    assert unknown.spec.unknown == {"memory.peak": "wrong"}
+    assert _refined_by(CertificateError("parameters", "wrong")) is None
+    assert _refined_by(CertificateError("memory.peak", "wrong"), plan=unknown) is None
+
+
+def test_what_failed_at_one_line_with_and_without_a_size_was_specialized_too_soon() -> None:
+    """Both errors name one line, so B is not at fault; the third names another."""
+    plan = PLAN
+    for name, line in (("B", "m.py:3"), ("d", "m.py:3"), ("L", "m.py:4")):
+        refusal = Refusal(SizesError(f"plan raised ValueError at {line}: no"))
+        plan = replace(plan.specializing({**plan.specialized, name: "why"}, ""), before=plan, refusal=refusal)
+
+    assert specialized_too_soon(plan) == [["B"]]
+
+
+# -- the search for divisors -------------------------------------------------------------------------------------------------------
+
+
+def _searched(*errors: NapkinError | None) -> list[str]:
+    """The reasons of the plans that the search gives, as each is refused with one of ``errors``."""
+    sizes, model = {"B": 2, "d": 12, "h": 3}, spec(in_heads, h=3)
+    plan = replace(PLAN, spec=model, given=model)
+    search: DivisorSearch | None = first_search(model, sizes, SizesError("plan raised ValueError at m.py:3: cannot split d among h"))
+    reasons = []
+    for error in errors:
+        following = with_next_divisor(plan, search, sizes, error) if search else None
+        if following is None:
+            break
+        reasons.append(following.reason)
+        plan, search = following, following.search
+    return reasons
+
+
+def test_the_search_goes_on_where_a_divisor_does_not_help_and_deeper_where_the_step_fails_elsewhere() -> None:
+    same = SizesError("plan raised ValueError at m.py:3: cannot split d among h")
+    elsewhere = SizesError("plan raised ValueError at m.py:9: d is odd")
+
+    assert _searched(None, same, same) == [f"taking {what}" for what in ("d to be a multiple of h", "d to be a multiple of 2", *_THIRD)]
+    assert _searched(None, elsewhere) == ["taking d to be a multiple of h", "taking d/h to be a multiple of 2"]
+
+
+_THIRD = ("d to be a multiple of 4",)
