@@ -82,7 +82,7 @@ def evaluate(text: str, values: Mapping[str, int]) -> Fraction:
     >>> evaluate("4*d", {"d": 768})
     Fraction(3072, 1)
     """
-    return _parsed(text).value_in(_Sizes(values, text))
+    return _parsed(text).value_in(_BoundedFractions(values, text))
 
 
 def names_in(text: str) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ def _unreadable(text: str) -> str:
     return f"cannot read the dimension expression {_clip(text)!r}: write it with + - * / and dimension names"
 
 
-class _Sizes(Arithmetic[Fraction]):
+class _BoundedFractions(Arithmetic[Fraction]):
     """Fractions of bounded length."""
 
     def __init__(self, values: Mapping[str, int], said: str) -> None:

@@ -19,9 +19,9 @@ from calc.symbolic.algebra import Algebra
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import (
     Arithmetic,
-    Call,
     Expression,
     FloorQuotient,
+    FunctionCall,
     Negative,
     Number,
     Power,
@@ -353,9 +353,9 @@ class _Growth(Arithmetic[int]):
     def remainder(self, node: Remainder) -> int:
         return self._still(node)
 
-    def call(self, node: Call) -> int:
+    def call(self, node: FunctionCall) -> int:
         match node:
-            case Call("floor" | "ceiling", (inner,)) if not isinstance(inner, Call):
+            case FunctionCall("floor" | "ceiling", (inner,)) if not isinstance(inner, FunctionCall):
                 return inner.value_in(self)
         return self._still(node)
 

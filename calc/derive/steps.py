@@ -113,7 +113,7 @@ class StepMaker:
 
     def count(self, quantity: str, groups: Sequence[Group]) -> None:
         """Steps of a quantity that is a sum over operators or tensors."""
-        root = _Node("")
+        root = _ModuleNode("")
         loose: list[Group] = []
         for g in groups:
             instances = self._instances(g.module_path)
@@ -155,7 +155,7 @@ class StepMaker:
         ]
         return self.analysis.interpolate(counts)
 
-    def _parts(self, quantity: str, node: _Node) -> list[_Part]:
+    def _parts(self, quantity: str, node: _ModuleNode) -> list[_Part]:
         """What a module's own operators and each of its parts contribute, every one with its steps."""
         parts: list[_Part] = []
         for name, child in node.children.items():
@@ -173,7 +173,7 @@ class StepMaker:
                 )
         return parts
 
-    def _own(self, quantity: str, node: _Node) -> _Part:
+    def _own(self, quantity: str, node: _ModuleNode) -> _Part:
         terms = tuple(Labelled(self._product(times, g), _label(g)) for g, times in node.own)
         total = _add([g.each * times for g, times in node.own], self.analysis.algebra)
         rules = list(dict.fromkeys(g.rule for g, _ in node.own))
@@ -319,7 +319,7 @@ class _Part:
 
 
 @dataclass
-class _Node:
+class _ModuleNode:
     """A place in the module tree, with the groups that belong to it.
 
     ``children`` are in the order in which they first run; ``""`` stands for the module's own operators.
@@ -327,17 +327,17 @@ class _Node:
 
     path: str
     own: list[tuple[Group, int]] = field(default_factory=list)
-    children: dict[str, _Node | None] = field(default_factory=dict)
+    children: dict[str, _ModuleNode | None] = field(default_factory=dict)
 
     def add(self, group: Group, times: int) -> None:
         self.own.append((group, times))
         self.children.setdefault("", None)
 
-    def at(self, site: str) -> _Node:
+    def at(self, site: str) -> _ModuleNode:
         node = self
         for part in site.split("."):
             path = f"{node.path}.{part}" if node.path else part
-            child = node.children.setdefault(part, _Node(path))
+            child = node.children.setdefault(part, _ModuleNode(path))
             assert child is not None  # only the empty name stands for own operators
             node = child
         return node

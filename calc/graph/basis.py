@@ -20,9 +20,9 @@ from calc.graph.folds import Basis as Basis
 from calc.graph.folds import Fold as Fold
 from calc.symbolic.algebra import Algebra, Poly, to_sympy
 from calc.symbolic.expression import (
-    Call,
     Expression,
     FloorQuotient,
+    FunctionCall,
     Name,
     Number,
     Quotient,
@@ -192,7 +192,7 @@ def _written(name: str, basis: Basis, algebra: Algebra) -> str:
     match tree := parse(name):
         case Quotient():
             return written(parse(in_dimensions(name, basis)), spaced=True)
-        case Call() | FloorQuotient() | Remainder():
+        case FunctionCall() | FloorQuotient() | Remainder():
             return written(with_children(tree, [_folded(child, basis, algebra) for child in children(tree)]), spaced=True)
     return name
 

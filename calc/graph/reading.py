@@ -42,6 +42,7 @@ from calc.symbolic.expression import (
     ExpressionError,
     FloorQuotient,
     ForeignError,
+    FunctionCall,
     Negative,
     Number,
     Piecewise,
@@ -53,7 +54,6 @@ from calc.symbolic.expression import (
     children,
     parse,
 )
-from calc.symbolic.expression import Call as FunctionCall
 from calc.symbolic.expression import names as names_of
 
 # Real graphs have expressions of a few hundred characters, a dozen levels and a dozen terms, in powers of 2.

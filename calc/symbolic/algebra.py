@@ -22,10 +22,10 @@ from calc.symbolic.exact import evaluate_text as evaluate_text
 from calc.symbolic.expression import (
     FUNCTIONS,
     Arithmetic,
-    Call,
     Compare,
     Expression,
     FloorQuotient,
+    FunctionCall,
     Number,
     Piecewise,
     Power,
@@ -193,14 +193,14 @@ class _Ring(Arithmetic[Poly]):
 
 def _is_atom(node: Expression) -> bool:
     """Whether a part of a size is no polynomial. A logarithm is a size only inside floor, ceiling or round."""
-    return isinstance(node, FloorQuotient | Remainder | Piecewise) or (isinstance(node, Call) and node.function != "log")
+    return isinstance(node, FloorQuotient | Remainder | Piecewise) or (isinstance(node, FunctionCall) and node.function != "log")
 
 
 def _quotients(node: Expression) -> Iterator[Expression]:
     """Quotients of sizes (``S / P``) that a size is made of; those inside an atom are a part of it."""
     if isinstance(node, Quotient) and not isinstance(node.bottom, Number):
         yield node
-    elif not isinstance(node, Call) and not _is_atom(node):
+    elif not isinstance(node, FunctionCall) and not _is_atom(node):
         for child in children(node):
             yield from _quotients(child)
 
@@ -245,14 +245,14 @@ class _Sympy(Arithmetic[Any]):
     def power(self, node: Power) -> sp.Expr:
         return node.base.value_in(self) ** node.exponent.value_in(self)
 
-    def call(self, node: Call) -> sp.Expr:
+    def call(self, node: FunctionCall) -> sp.Expr:
         arguments = [argument.value_in(self) for argument in node.arguments]
         match node:
-            case Call("log", (_, Number(2))):
+            case FunctionCall("log", (_, Number(2))):
                 return sp.log(*arguments)
-            case Call("Max", (_, _, _, *_)):
+            case FunctionCall("Max", (_, _, _, *_)):
                 return maximum(arguments)
-            case Call(function, _) if function in FUNCTIONS:
+            case FunctionCall(function, _) if function in FUNCTIONS:
                 return getattr(sp, function)(*arguments)
         raise self.refused(node)
 

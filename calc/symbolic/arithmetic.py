@@ -15,8 +15,8 @@ from functools import lru_cache
 from calc.errors import BadInputError
 from calc.symbolic.expression import (
     Arithmetic,
-    Call,
     Expression,
+    FunctionCall,
     Name,
     Negative,
     Number,
@@ -53,13 +53,13 @@ class Fractions(Arithmetic[Fraction]):
     def power(self, node: Power) -> Fraction:
         return self._power(node.base.value_in(self), node.exponent.value_in(self))
 
-    def call(self, node: Call) -> Fraction:
+    def call(self, node: FunctionCall) -> Fraction:
         match node:
-            case Call("sqrt", (inside,)):
+            case FunctionCall("sqrt", (inside,)):
                 return self._power(inside.value_in(self), Fraction(1, 2))
-            case Call("Max", (_, *_) as arguments):
+            case FunctionCall("Max", (_, *_) as arguments):
                 return max(argument.value_in(self) for argument in arguments)
-            case Call("Min", (_, *_) as arguments):
+            case FunctionCall("Min", (_, *_) as arguments):
                 return min(argument.value_in(self) for argument in arguments)
         raise self.refused(node)
 
@@ -190,9 +190,9 @@ def _isolated(node: Expression, x: str, y: Expression) -> Sequence[Expression]:
             if x in names(left) and x in names(right):
                 return _from_quotient(node, x, y)
             return _out_of_left(node, left, right, x, y) if x in names(left) else _out_of_right(node, left, right, x, y)
-        case Call("sqrt", (inside,)):
+        case FunctionCall("sqrt", (inside,)):
             return _isolated(inside, x, Power(y, Number(2)))
-        case Call("Max" | "Min", arguments):
+        case FunctionCall("Max" | "Min", arguments):
             return [solution for side in arguments if x in names(side) for solution in _isolated(side, x, y)]
     return ()
 

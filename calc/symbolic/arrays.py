@@ -19,10 +19,10 @@ from calc.symbolic.expression import (
     FUNCTIONS,
     RELATIONS,
     Arithmetic,
-    Call,
     Compare,
     Expression,
     FloorQuotient,
+    FunctionCall,
     Negative,
     Number,
     Power,
@@ -76,7 +76,7 @@ def side(text: str, values: Mapping[str, Array]) -> Array | None:
     return None
 
 
-class _Sizes(dict[str, Array]):
+class _NamedArrays(dict[str, Array]):
     def __missing__(self, name: str) -> Array:
         raise NapkinError(f"the expression mentions {name[:40]!r}, which is no size here: there are {', '.join(self)}")
 
@@ -85,7 +85,7 @@ class Arrays(Arithmetic[Array]):
     """Integers at every point: of 64 bits or Python's own, as the arrays of ``values`` are."""
 
     def __init__(self, values: Mapping[str, Array]) -> None:
-        self.values = _Sizes(values)
+        self.values = _NamedArrays(values)
 
     def number(self, node: Number) -> Array:
         if not isinstance(node.value, int):
@@ -118,18 +118,18 @@ class Arrays(Arithmetic[Array]):
             raise NapkinError(f"{_said(node)} divides by 0 at some of the points")
         return divisor
 
-    def call(self, node: Call) -> Array:
+    def call(self, node: FunctionCall) -> Array:
         match node:
-            case Call("ceiling", (Call("log", (size, Number(2))),)):
+            case FunctionCall("ceiling", (FunctionCall("log", (size, Number(2))),)):
                 return _log2_ceiling(size.value_in(self))
-            case Call("floor" | "ceiling", (Quotient(top, bottom),)):
+            case FunctionCall("floor" | "ceiling", (Quotient(top, bottom),)):
                 a, b = top.value_in(self), self._divisor(bottom, node)
                 return a // b if node.function == "floor" else -(-a // b)
-            case Call("floor" | "ceiling", (whole,)):
+            case FunctionCall("floor" | "ceiling", (whole,)):
                 return whole.value_in(self)
-            case Call("Mod", (a, b)):
+            case FunctionCall("Mod", (a, b)):
                 return self.remainder(Remainder(a, b))
-            case Call("Max" | "Min", (_, *_) as arguments):
+            case FunctionCall("Max" | "Min", (_, *_) as arguments):
                 largest = np.maximum if node.function == "Max" else np.minimum
                 return functools.reduce(largest, [a.value_in(self) for a in arguments])
         if node.function in FUNCTIONS and node.arguments:
@@ -175,7 +175,7 @@ def _log2_ceiling(a: Array) -> Array:
 
 
 def _of_doubles(node: Expression) -> bool:
-    return any(isinstance(part, Call) and part.function in exact.DOUBLES for part in walk(node))
+    return any(isinstance(part, FunctionCall) and part.function in exact.DOUBLES for part in walk(node))
 
 
 def _one_by_one(answer: Callable[[str, Mapping[str, int]], int | None], node: Expression, values: Mapping[str, Array]) -> Array:
@@ -220,7 +220,7 @@ class _Bound(Arithmetic[int]):
             raise NapkinError(f"{_said(node)} is too large: numbers here have up to {_LONGEST} binary digits")
         return int(max(a**b, a, b))
 
-    def call(self, node: Call) -> int:
+    def call(self, node: FunctionCall) -> int:
         return max((a.value_in(self) for a in node.arguments), default=0) + 1
 
     def refused(self, node: Expression) -> NapkinError:

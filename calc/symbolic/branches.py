@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from calc.errors import NapkinError
 from calc.symbolic.exact import Exact, evaluate_text
-from calc.symbolic.expression import Call, Expression, Piecewise, Truth, parse, rewritten, walk
+from calc.symbolic.expression import Expression, FunctionCall, Piecewise, Truth, parse, rewritten, walk
 from calc.symbolic.expression import text as written
 
 
@@ -47,7 +47,7 @@ def _chosen(text: str, sizes: Mapping[str, int]) -> tuple[str, list[Expression]]
 def _equalities(condition: Expression) -> Iterator[str]:
     for node in walk(condition):
         match node:
-            case Call("Eq", (left, right)):
+            case FunctionCall("Eq", (left, right)):
                 yield f"{written(left, spaced=True)} = {written(right, spaced=True)}"
 
 
@@ -77,6 +77,6 @@ def _cases(text: str) -> tuple[tuple[Expression, Expression], ...]:
 
 def _holds(condition: Expression, sizes: Mapping[str, int]) -> bool:
     """Conditions of cases are in SymPy's notation."""
-    if not isinstance(condition, Call | Truth):
+    if not isinstance(condition, FunctionCall | Truth):
         raise NapkinError(f"cannot read the condition {written(condition, spaced=True)!r} of a closed form by cases")
     return bool(condition.holds_in(Exact(sizes)))

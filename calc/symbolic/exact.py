@@ -13,7 +13,19 @@ from typing import Any
 
 from calc.errors import NapkinError
 from calc.symbolic.expression import FUNCTIONS as FUNCTIONS
-from calc.symbolic.expression import Arithmetic, Call, Compare, FloorQuotient, Number, Power, Product, Quotient, Remainder, Sum, parse
+from calc.symbolic.expression import (
+    Arithmetic,
+    Compare,
+    FloorQuotient,
+    FunctionCall,
+    Number,
+    Power,
+    Product,
+    Quotient,
+    Remainder,
+    Sum,
+    parse,
+)
 
 # Of doubles made of sizes: Python's own, so that a question about them has the answer that it has in a step.
 DOUBLES: dict[str, Callable[[Any], int | float]] = {"float": float, "int": int, "round": round, "sqrt": math.sqrt, "log2": math.log2}
@@ -60,10 +72,10 @@ class Exact(Arithmetic[Exactly]):
             raise NapkinError(f"a size to the power of {y} is no exact number: write whole powers")
         return x ** int(y) if y >= 0 else Fraction(x) ** int(y)
 
-    def call(self, node: Call) -> Exactly:
+    def call(self, node: FunctionCall) -> Exactly:
         function, arguments = node.function, node.arguments
         match arguments:
-            case (Call("log", (size, Number(2))),) if function == "ceiling":
+            case (FunctionCall("log", (size, Number(2))),) if function == "ceiling":
                 return (math.ceil(size.value_in(self)) - 1).bit_length()
             case (argument,) if function in DOUBLES:
                 return DOUBLES[function](argument.value_in(self))  # type: ignore[return-value]  # a double inside a condition

@@ -141,7 +141,7 @@ class Negative(_Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(_Node):
+class FunctionCall(_Node):
     """A function of arguments: ``floor(T/2)``, ``Max(a, b)``; conditions in SymPy's notation too, ``Eq(B, 1)``."""
 
     function: str
@@ -233,7 +233,7 @@ class Labelled(_Node):
 
 
 Expression = (
-    Number | Truth | Name | Sum | Product | Quotient | FloorQuotient | Remainder | Power | Negative | Call
+    Number | Truth | Name | Sum | Product | Quotient | FloorQuotient | Remainder | Power | Negative | FunctionCall
     | Compare | And | Or | Not | Piecewise | OverLayers | Labelled
 )  # fmt: skip
 
@@ -327,7 +327,7 @@ def _call(node: ast.Call, depth: int) -> Expression:
     if not isinstance(node.func, ast.Name) or node.keywords:
         raise ForeignError
     if node.func.id != "Piecewise":
-        return Call(node.func.id, tuple([_read(argument, depth) for argument in node.args]))
+        return FunctionCall(node.func.id, tuple([_read(argument, depth) for argument in node.args]))
     pairs = [a.elts for a in node.args if isinstance(a, ast.Tuple) and len(a.elts) == 2]
     if not pairs or len(pairs) != len(node.args):
         raise ForeignError
@@ -392,7 +392,7 @@ class Arithmetic(Generic[V]):
     def power(self, node: Power) -> V:
         raise self.refused(node)
 
-    def call(self, node: Call) -> V:
+    def call(self, node: FunctionCall) -> V:
         raise self.refused(node)
 
     def piecewise(self, node: Piecewise) -> V:
@@ -429,7 +429,7 @@ class Arithmetic(Generic[V]):
 def children(expr: Expression) -> tuple[Expression, ...]:
     """The operands, in the order of writing."""
     match expr:
-        case Sum(parts) | Product(parts) | Call(_, parts) | And(parts) | Or(parts):
+        case Sum(parts) | Product(parts) | FunctionCall(_, parts) | And(parts) | Or(parts):
             return parts
         case Negative(body) | Not(body) | Labelled(body, _):
             return (body,)
@@ -445,8 +445,8 @@ def with_children(expr: Expression, new: Sequence[Expression]) -> Expression:
     match expr:
         case Sum() | Product() | And() | Or():
             return type(expr)(tuple(new))
-        case Call(function, _):
-            return Call(function, tuple(new))
+        case FunctionCall(function, _):
+            return FunctionCall(function, tuple(new))
         case Negative() | Not():
             return type(expr)(new[0])
         case Labelled(_, label):
@@ -553,19 +553,19 @@ class _Writer:
                 return f"-{self.inside(body, self.right)}", _SIGN
             case Labelled(body, _):
                 return self.written(body)
-            case FloorQuotient() | Remainder() | Call():
+            case FloorQuotient() | Remainder() | FunctionCall():
                 return self.atom(expr)
             case _:
                 return self._condition(expr)
 
-    def atom(self, expr: FloorQuotient | Remainder | Call) -> tuple[str, int]:
+    def atom(self, expr: FloorQuotient | Remainder | FunctionCall) -> tuple[str, int]:
         """What is no polynomial."""
         match expr:
             case FloorQuotient(top, bottom):
                 return f"{self.inside(top, _PRODUCT)} // {self.inside(bottom, _SIGN)}", _PRODUCT
             case Remainder(top, bottom):
                 return f"{self.inside(top, _PRODUCT)} % {self.inside(bottom, _SIGN)}", _PRODUCT
-            case Call(function, arguments):
+            case FunctionCall(function, arguments):
                 return f"{function}({', '.join(self.written(a)[0] for a in arguments)})", _ATOM
 
     def _condition(self, expr: Truth | Compare | And | Or | Not | Piecewise) -> tuple[str, int]:
@@ -624,8 +624,8 @@ class _GroupingWriter(_Writer):
     def written(self, expr: Expression) -> tuple[str, int]:
         return (repr(expr.value), _ATOM) if isinstance(expr, Number) else super().written(expr)
 
-    def atom(self, expr: FloorQuotient | Remainder | Call) -> tuple[str, int]:
-        return super().atom(expr) if isinstance(expr, Call) and expr.function == "Max" else _SPACED.written(expr)
+    def atom(self, expr: FloorQuotient | Remainder | FunctionCall) -> tuple[str, int]:
+        return super().atom(expr) if isinstance(expr, FunctionCall) and expr.function == "Max" else _SPACED.written(expr)
 
     def sum(self, terms: tuple[Expression, ...]) -> tuple[str, int]:
         return self._added(terms, _PRODUCT), _SUM

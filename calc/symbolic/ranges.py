@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from calc.symbolic.expression import Arithmetic, Call, Expression, FloorQuotient, Number, Power, Quotient, Remainder
+from calc.symbolic.expression import Arithmetic, Expression, FloorQuotient, FunctionCall, Number, Power, Quotient, Remainder
 
 _INFINITE = math.inf
 _End = int | Fraction | float  # a float only where it is infinite
@@ -55,7 +55,7 @@ def range_of(expr: Expression) -> Range:
     return expr.value_in(_Ranges())
 
 
-class _Sizes(dict[str, Range]):
+class _AtLeastOne(dict[str, Range]):
     def __missing__(self, name: str) -> Range:
         return Range(1, _INFINITE)
 
@@ -63,7 +63,7 @@ class _Sizes(dict[str, Range]):
 class _Ranges(Arithmetic[Range]):
     """Of what has no rule here nothing is known."""
 
-    values = _Sizes()
+    values = _AtLeastOne()
 
     def number(self, node: Number) -> Range:
         return Range(node.value, node.value) if isinstance(node.value, int) else _UNBOUNDED
@@ -87,7 +87,7 @@ class _Ranges(Arithmetic[Range]):
                 return Range(base.low**exponent, base.high**exponent)
         return _UNBOUNDED
 
-    def call(self, node: Call) -> Range:
+    def call(self, node: FunctionCall) -> Range:
         match node.function, node.arguments:
             case "floor", (inside,):
                 return inside.value_in(self).rounded(math.floor)

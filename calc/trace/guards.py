@@ -14,7 +14,7 @@ from calc.dimensions import Dim, evaluate, names_in
 from calc.graph.basis import Basis
 from calc.graph.step import Assumption, Guard, Op, Tensor
 from calc.symbolic.exact import DOUBLES, FUNCTIONS, evaluate_text
-from calc.symbolic.expression import Arithmetic, Call, FloorQuotient, Negative, Number, Power, Product, Quotient, Remainder, parse
+from calc.symbolic.expression import Arithmetic, FloorQuotient, FunctionCall, Negative, Number, Power, Product, Quotient, Remainder, parse
 from calc.trace.step import Traced
 
 _COUNTS = "the loop counts that were recorded"
@@ -246,7 +246,7 @@ class _Least(Arithmetic[Fraction | float]):
     def remainder(self, node: Remainder) -> float:
         return -math.inf
 
-    def call(self, node: Call) -> Fraction | float:
+    def call(self, node: FunctionCall) -> Fraction | float:
         arguments = [argument.value_in(self) for argument in node.arguments]
         match node.function, arguments:
             case ("Max", [_, *_]):

@@ -465,7 +465,7 @@ def _is_below_nought(e: Any) -> bool:
 _OF_DOUBLES = {
     "ToFloat": "float", "TruncToInt": "int", "FloorToInt": "floor", "CeilToInt": "ceiling", "RoundToInt": "round",
     "OpaqueUnaryFn_sqrt": "sqrt", "OpaqueUnaryFn_log2": "log2",
-    "Plus": "+", "Minus": "-", "Times": "*", "Quotient": "//", "Rest": "%", "FloatTrueDiv": "/", "FloatPow": "**",
+    "Plus": "+", "Minus": "-", "Times": "*", "WholeQuotient": "//", "Rest": "%", "FloatTrueDiv": "/", "FloatPow": "**",
 }  # fmt: skip
 
 
@@ -496,7 +496,7 @@ def _text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
             return f"{_OF_DOUBLES[kind]}({args[0]})"
         case "IntTrueDiv":  # as Python divides whole numbers: exactly, and then rounded once
             return f"float(({args[0]})/({args[1]}))"
-        case "Plus" | "Minus" | "Times" | "Quotient" | "Rest" | "FloatTrueDiv" | "FloatPow":
+        case "Plus" | "Minus" | "Times" | "WholeQuotient" | "Rest" | "FloatTrueDiv" | "FloatPow":
             return f"({args[0]}) {_OF_DOUBLES[kind]} ({args[1]})"
         case "Mod" | "PythonMod":
             return f"Mod({args[0]}, {args[1]})"

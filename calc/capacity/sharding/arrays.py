@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from calc.symbolic.expression import (
     Arithmetic,
-    Call,
     Expression,
+    FunctionCall,
     Negative,
     Number,
     Power,
@@ -61,7 +61,7 @@ class Doubles(Arithmetic[Any]):
     def power(self, node: Power) -> Any:
         return np.power(node.base.value_in(self), node.exponent.value_in(self))
 
-    def call(self, node: Call) -> Any:
+    def call(self, node: FunctionCall) -> Any:
         arguments = [argument.value_in(self) for argument in node.arguments]
         match node.function, arguments:
             case "floor", [x]:

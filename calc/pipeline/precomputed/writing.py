@@ -103,7 +103,7 @@ def _plain(quantity: Quantity) -> tuple[Any, ...]:
 def _written(name: str, graph: Graph, analysis: Analysis, derivation: Derivation) -> dict[str, Any]:
     """One form: the closed forms of ``graph`` alone, then those of its special case."""
     general = derivation if not graph.special_cases else derived_alone(graph, derivation.sizes, analysis, in_general=True)
-    writer = _Writer(analysis.fold.outer)
+    writer = _PolynomialTable(analysis.fold.outer)
     return {
         **_standing(name, graph),
         "quantities": {quantity: _quantity(general[quantity], analysis, writer) for quantity in general},
@@ -151,7 +151,7 @@ def _by_kind(derivation: Derivation) -> dict[str, list[Any]]:
     return rows
 
 
-def _quantity(quantity: Quantity, analysis: Analysis, writer: _Writer) -> dict[str, Any]:
+def _quantity(quantity: Quantity, analysis: Analysis, writer: _PolynomialTable) -> dict[str, Any]:
     if quantity.text is None:
         return {"unknown": quantity.unknown}
     if quantity.candidates:
@@ -176,7 +176,7 @@ def _thumbs(derivation: Derivation) -> list[dict[str, Any]]:
     ]
 
 
-class _Writer:
+class _PolynomialTable:
     """Collects polynomials; the table has each once, over monomials in the order in which a sum is written."""
 
     def __init__(self, ring: Algebra) -> None:

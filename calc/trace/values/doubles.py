@@ -56,7 +56,7 @@ class Times(_Operation):
     python = operator.mul
 
 
-class Quotient(_Operation):
+class WholeQuotient(_Operation):
     python = operator.floordiv
 
 
@@ -118,7 +118,7 @@ def _divided_down(a: Any, b: Any) -> Any:
     both = [torch.sym_float(x) for x in (a, b)]  # type: ignore[no-untyped-call]  # untyped in torch
     symbolic = next(x for x in both if isinstance(x, torch.SymFloat))
     nodes = [x.node if isinstance(x, torch.SymFloat) else symbolic.node.wrap_float(x) for x in both]
-    return torch.SymFloat(_made(Quotient, *nodes))  # type: ignore[no-untyped-call]  # as above
+    return torch.SymFloat(_made(WholeQuotient, *nodes))  # type: ignore[no-untyped-call]  # as above
 
 
 # -- rounded to a size ------------------------------------------------------------------------------------------------

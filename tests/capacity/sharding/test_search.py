@@ -17,7 +17,7 @@ from calc.capacity.sharding.search import search
 from calc.capacity.sharding.table import Limits, table
 from calc.errors import BadInputError, NapkinError
 from calc.hardware.accelerators import accelerator
-from calc.symbolic.expression import Call
+from calc.symbolic.expression import FunctionCall
 
 SMALL = decoder({"L": 6, "d": 46, "h": 4, "g": 2, "k": 8, "f": 204, "V": 503, "T": 240})
 EXPERTS = decoder({"L": 2, "d": 46, "h": 4, "g": 2, "k": 8, "f": 204, "V": 503, "T": 240, "E": 4, "e": 2})
@@ -247,8 +247,8 @@ def test_a_planted_error_in_the_arrays_is_noticed(monkeypatch: pytest.MonkeyPatc
     """Rows cut down instead of up: the exact numbers of the winner are not those of the arrays."""
     right = arrays.Doubles.call
 
-    def cut_down(self: arrays.Doubles, node: Call) -> Any:
-        return right(self, Call("floor", node.arguments) if node.function == "ceiling" else node)
+    def cut_down(self: arrays.Doubles, node: FunctionCall) -> Any:
+        return right(self, FunctionCall("floor", node.arguments) if node.function == "ceiling" else node)
 
     monkeypatch.setattr(arrays.Doubles, "call", cut_down)
 
