@@ -113,7 +113,7 @@ class SizesError(TraceError):
     """The step raises with symbols for sizes: a divisibility may be missing."""
 
 
-class DividedError(SizesError):
+class RoundedShareError(SizesError):
     """A rounded quotient was read as one number. It may be a count of turns where it need not be rounded: where the first of one of
     ``pairs`` is a multiple of the second."""
 
@@ -144,7 +144,7 @@ class NoPeakError(TraceError):
         self.where = where
 
 
-class PinnedSizeError(TraceError):
+class SpecializationError(TraceError):
     """A dimension was read as one concrete number, so no closed form in it can be read off the record.
 
     ``counts``: what was read is a polynomial in it alone, so that it may be the turns of a loop. ``divided``: what may be
@@ -164,7 +164,7 @@ class DataDependentError(TraceError):
     """The step branches on, or takes a size from, the data in a tensor."""
 
 
-class UndecidedSizeError(DataDependentError):
+class UnbackedSizeError(DataDependentError):
     """A size that data decide was met and is no dimension yet.
 
     ``place`` is what it is known by, ``where`` the line for readers. It is at most the product of ``shape``; expected is that

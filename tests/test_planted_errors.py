@@ -18,14 +18,14 @@ import pytest
 import calc.rules.families  # noqa: F401  (fills the registry)
 from calc.derive.accumulate import PHASES, Folder
 from calc.derive.result import CoverageRow, Derivation, Quantity
-from calc.errors import UndecidedSizeError
+from calc.errors import UnbackedSizeError
 from calc.graph.basis import basis_of
 from calc.graph.step import StepTrace
 from calc.measure import Measurement, measure
 from calc.pipeline.check import FAILED, Report, check, compare
 from calc.pipeline.pipeline import derive
 from calc.rules.registry import REGISTRY, Operator, Registry
-from calc.trace.step import StepSizes, record_step
+from calc.trace.step import StepSizes, trace_step
 from calc.units import Unit
 from tests.rules.cases import CASES
 from tests.rules.mutate import planted, with_rule
@@ -63,11 +63,11 @@ def recorded(model: str) -> StepTrace:
     basis = basis_of(spec.dimensions)
     at = StepSizes(basis, {}, basis.values(spec.sizes(exhibit.sizes)))
     try:
-        return record_step(spec, at, exhibit.options).trace
-    except UndecidedSizeError:
+        return trace_step(spec, at, exhibit.options).trace
+    except UnbackedSizeError:
         # What data decide is as the real run had it, in both of its steps alike.
         met = {place: 2 * counts for place, counts in ran(model).unbacked_sizes.items()}
-        return record_step(spec, replace(at, met=met), exhibit.options).trace
+        return trace_step(spec, replace(at, met=met), exhibit.options).trace
 
 
 @cache

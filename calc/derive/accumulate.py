@@ -49,78 +49,78 @@ class Folder:
         self._views: dict[Any, View] = {}
         self.uncredited: set[str] = set()
 
-    def entries(self, record: StepTrace) -> list[CountedAddend]:
+    def entries(self, trace: StepTrace) -> list[CountedAddend]:
         """Every addend of every counted quantity."""
         return [
-            *self._parameters(record),
-            *self._weights(record),
-            *self._gradients(record),
-            *self._state(record),
-            *self._activations(record),
-            *self._checkpoint(record),
-            *self.work(record),
+            *self._parameters(trace),
+            *self._weights(trace),
+            *self._gradients(trace),
+            *self._state(trace),
+            *self._activations(trace),
+            *self._checkpoint(trace),
+            *self.work(trace),
         ]
 
     # -- tensors --------------------------------------------------------------------------------------------------
 
-    def _parameters(self, record: StepTrace) -> Iterator[CountedAddend]:
-        for name, tensor in _first_of_each_storage(record.parameters):
+    def _parameters(self, trace: StepTrace) -> Iterator[CountedAddend]:
+        for name, tensor in _first_of_each_storage(trace.parameters):
             shape = tuple(self.read(s) for s in tensor.shape)
             yield CountedAddend("parameters", name, "parameter", "elements", shape or (1,), Amount(_product(shape), Unit.ELEMENT))
 
-    def _weights(self, record: StepTrace) -> Iterator[CountedAddend]:
-        for name, tensor in _first_of_each_storage(record.parameters):
-            yield self._bytes(record, "parameters.bytes", name, "parameter", f"{tensor.dtype} parameter", tensor)
-        for name, tensor in _first_of_each_storage(record.masters):
-            yield self._bytes(record, "master_weights.bytes", name, "master weight", f"{tensor.dtype} copy", tensor)
+    def _weights(self, trace: StepTrace) -> Iterator[CountedAddend]:
+        for name, tensor in _first_of_each_storage(trace.parameters):
+            yield self._bytes(trace, "parameters.bytes", name, "parameter", f"{tensor.dtype} parameter", tensor)
+        for name, tensor in _first_of_each_storage(trace.masters):
+            yield self._bytes(trace, "master_weights.bytes", name, "master weight", f"{tensor.dtype} copy", tensor)
 
-    def _gradients(self, record: StepTrace) -> Iterator[CountedAddend]:
-        for name, tensor in _first_of_each_storage(record.gradients):
-            yield self._bytes(record, "gradients.bytes", name, "gradient", f"{tensor.dtype} gradient", tensor)
+    def _gradients(self, trace: StepTrace) -> Iterator[CountedAddend]:
+        for name, tensor in _first_of_each_storage(trace.gradients):
+            yield self._bytes(trace, "gradients.bytes", name, "gradient", f"{tensor.dtype} gradient", tensor)
 
-    def _state(self, record: StepTrace) -> Iterator[CountedAddend]:
-        for (name, key), tensor in _first_of_each_storage(((n, k), t) for n, k, t in record.state):
-            yield self._bytes(record, "optimizer_state.bytes", name, "optimizer state", f"{tensor.dtype} {key}", tensor)
+    def _state(self, trace: StepTrace) -> Iterator[CountedAddend]:
+        for (name, key), tensor in _first_of_each_storage(((n, k), t) for n, k, t in trace.state):
+            yield self._bytes(trace, "optimizer_state.bytes", name, "optimizer state", f"{tensor.dtype} {key}", tensor)
 
-    def _activations(self, record: StepTrace) -> Iterator[CountedAddend]:
-        own = {t.storage for _, t in (*record.parameters, *record.buffers)}
-        for saved, tensor in _first_of_each_storage((s, s.tensor) for s in record.saved):
+    def _activations(self, trace: StepTrace) -> Iterator[CountedAddend]:
+        own = {t.storage for _, t in (*trace.parameters, *trace.buffers)}
+        for saved, tensor in _first_of_each_storage((s, s.tensor) for s in trace.saved):
             if tensor.storage not in own:
-                what = f"{tensor.dtype} model input" if record.storages[tensor.storage].role == "input" else tensor.dtype
+                what = f"{tensor.dtype} model input" if trace.storages[tensor.storage].role == "input" else tensor.dtype
                 label = f"{what} kept for the backward of {saved.op}"
-                yield self._bytes(record, "activations.bytes", saved.module_path, "saved tensor", label, tensor)
+                yield self._bytes(trace, "activations.bytes", saved.module_path, "saved tensor", label, tensor)
 
-    def _checkpoint(self, record: StepTrace) -> Iterator[CountedAddend]:
-        state = {t.storage for _, _, t in record.state}
-        masters = {t.storage for _, t in record.masters}
-        names = {t.storage: n for n, t in (*record.buffers, *record.masters, *record.parameters)}
-        for index in dict.fromkeys((*record.persistent, *sorted(masters), *sorted(state))):
-            storage = record.storages[index]
+    def _checkpoint(self, trace: StepTrace) -> Iterator[CountedAddend]:
+        state = {t.storage for _, _, t in trace.state}
+        masters = {t.storage for _, t in trace.masters}
+        names = {t.storage: n for n, t in (*trace.buffers, *trace.masters, *trace.parameters)}
+        for index in dict.fromkeys((*trace.persistent, *sorted(masters), *sorted(state))):
+            storage = trace.storages[index]
             kind = "optimizer state" if index in state else "master weight" if index in masters else "model"
             nbytes = self.read(storage.nbytes)
             yield CountedAddend(
                 "checkpoint.bytes", names.get(index, storage.name), "checkpoint", kind, (nbytes,), Amount(nbytes, Unit.BYTE)
             )
-        if any(op.phase == "backward" for op in record.ops):  # a model that is only used has no iteration
+        if any(op.phase == "backward" for op in trace.ops):  # a model that is only used has no iteration
             yield CountedAddend("checkpoint.bytes", "(iteration)", "checkpoint", "int64 iteration", (8,), Amount(self.read(8), Unit.BYTE))
 
-    def _bytes(self, record: StepTrace, quantity: str, site: str, rule: str, label: str, tensor: Tensor) -> CountedAddend:
+    def _bytes(self, trace: StepTrace, quantity: str, module_path: str, rule: str, label: str, tensor: Tensor) -> CountedAddend:
         """Bytes of the whole storage behind ``tensor``, shown as item size times shape where the tensor is all of it."""
-        nbytes = self.read(record.storages[tensor.storage].nbytes)
+        nbytes = self.read(trace.storages[tensor.storage].nbytes)
         shape = tuple(self.read(s) for s in tensor.shape)
         elements = bytes_of(Amount(_product(shape), Unit.ELEMENT), item_size(tensor.dtype))
         factors = (item_size(tensor.dtype), *shape) if elements.count == nbytes else (nbytes,)
-        return CountedAddend(quantity, site, rule, label, factors, Amount(nbytes, Unit.BYTE))
+        return CountedAddend(quantity, module_path, rule, label, factors, Amount(nbytes, Unit.BYTE))
 
     # -- operators ------------------------------------------------------------------------------------------------
 
-    def work(self, record: StepTrace) -> Iterator[CountedAddend]:
+    def work(self, trace: StepTrace) -> Iterator[CountedAddend]:
         """What the operators of the counted step do: their FLOPs and their traffic."""
-        for op in record.ops:
+        for op in trace.ops:
             if op.step != 2 or op.phase not in PHASES:
                 continue
             cost = self.cost(op)
-            yield from self._flops(op, cost, record)
+            yield from self._flops(op, cost, trace)
             yield from self._traffic(op, cost)
 
     def cost(self, op: Op) -> Cost:
@@ -160,9 +160,9 @@ class Folder:
             view = self._views[key] = View(tuple(self.read(s) for s in tensor.shape), tensor.dtype, self.read(tensor.distinct))
         return view
 
-    def _flops(self, op: Op, cost: Cost, record: StepTrace) -> Iterator[CountedAddend]:
+    def _flops(self, op: Op, cost: Cost, trace: StepTrace) -> Iterator[CountedAddend]:
         phase = f"flops.{op.phase}"
-        causal = self._mask(op, cost, record)
+        causal = self._mask(op, cost, trace)
         for term in cost.matmul:
             yield _flop_entry(f"{phase}.matmul", op, term)
             if op.phase != "optimizer":
@@ -176,13 +176,13 @@ class Folder:
         """The products that only repeat what the forward did."""
         return cost.matmul if op.node == RECOMPUTED else cost.recompute
 
-    def _mask(self, op: Op, cost: Cost, record: StepTrace) -> Any:
+    def _mask(self, op: Op, cost: Cost, trace: StepTrace) -> Any:
         """Length of the square causal mask that the model's own call declares for this operator's products, if any."""
         query, key = None, None
         if cost.causal is not None:
             query, key = cost.causal
-        elif op.call is not None and cost.matmul and record.calls[op.call].causal:
-            query, key = self.read(record.calls[op.call].query), self.read(record.calls[op.call].key)
+        elif op.call is not None and cost.matmul and trace.calls[op.call].causal:
+            query, key = self.read(trace.calls[op.call].query), self.read(trace.calls[op.call].key)
         if query is not None and query != key:
             self.uncredited.add(f"{op.module_path}: a causal mask over {query} queries and {key} keys, whose alignment is a convention")
             return None

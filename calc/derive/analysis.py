@@ -51,32 +51,32 @@ class Analysis:
         """Closed form of each counted quantity in the basis symbols."""
         return {name: groups.total(members, self.algebra.constant(0)) for name, members in self.groups.items()}
 
-    def certify(self, record: StepTrace) -> int:
+    def certify(self, trace: StepTrace) -> int:
         """Compare every closed form with a concrete record; returns how many agreed, or raises."""
         totals = {name: total for name, total in self.totals.items() if name not in self.graph.unknown}
         candidates = {name: (step, self.peaks[name]) for name, step in PEAKS.items() if name not in self.graph.unknown}
         turns = {name: fewest([r.sizes for r in self.graph.traces], name) for name in self.graph.loops}
         return certify.certify(
-            record, Folder(int, self.registry), totals, candidates, self.algebra, self.module_paths, turns, self.graph.unknown
+            trace, Folder(int, self.registry), totals, candidates, self.algebra, self.module_paths, turns, self.graph.unknown
         )
 
 
 def analyse(graph: Graph, registry: Registry) -> Analysis:
     """Fold every record and interpolate over the loop counts."""
     algebra = Algebra(graph.symbols, sizes_read(graph.traces))
-    sites = Sites(graph.traces)
+    module_paths = Sites(graph.traces)
     interpolate = Interpolation(graph.traces, graph.loops, algebra)
-    frame = Frame(graph, registry, algebra, Folding(graph.as_basis(), algebra), sites, interpolate)
+    frame = Frame(graph, registry, algebra, Folding(graph.as_basis(), algebra), module_paths, interpolate)
     folder = Folder(algebra.parse, registry)
-    grouped = groups.group(_entries(folder, frame), sites, interpolate, algebra.constant(1))
+    grouped = groups.group(_entries(folder, frame), module_paths, interpolate, algebra.constant(1))
     bounds = [(graph.basis[d.name], graph.basis[d.at_most]) for d in graph.dims if d.at_most and d.at_most in graph.basis]
-    peaks = {name: _peaks(graph, name, step, algebra, sites, interpolate, bounds) for name, step in PEAKS.items()}
+    peaks = {name: _peaks(graph, name, step, algebra, module_paths, interpolate, bounds) for name, step in PEAKS.items()}
     return Analysis(
         graph=graph,
         registry=registry,
         algebra=algebra,
         fold=frame.fold,
-        module_paths=sites,
+        module_paths=module_paths,
         interpolate=interpolate,
         groups=groups.by_quantity(grouped),
         peaks=peaks,
@@ -85,13 +85,13 @@ def analyse(graph: Graph, registry: Registry) -> Analysis:
 
 
 def _peaks(
-    graph: Graph, name: str, step: int, algebra: Algebra, sites: Sites, interpolate: Interpolation, bounds: Sequence[tuple[str, str]]
+    graph: Graph, name: str, step: int, algebra: Algebra, module_paths: Sites, interpolate: Interpolation, bounds: Sequence[tuple[str, str]]
 ) -> tuple[Peak, ...]:
     """The peak candidates of ``step``; none where the peak has no closed form."""
     if name in graph.unknown:
         return ()
     try:
-        return peak.peaks(graph.traces, step, algebra, sites, interpolate, bounds)
+        return peak.peaks(graph.traces, step, algebra, module_paths, interpolate, bounds)
     except CertificateError as error:
         raise CertificateError(name, str(error)) from None
 
@@ -104,18 +104,18 @@ def _entries(folder: Folder, frame: Frame) -> list[list[CountedAddend]]:
         raise coverage.refused(frame) or error from None
 
 
-def sizes_read(records: Sequence[StepTrace]) -> Iterator[str]:
+def sizes_read(traces: Sequence[StepTrace]) -> Iterator[str]:
     """Every size that a fold may read."""
-    for record in records:
-        for storage in record.storages:
+    for trace in traces:
+        for storage in trace.storages:
             yield from _written(storage.nbytes)
-        for _, tensor in record.parameters:
+        for _, tensor in trace.parameters:
             yield from _sizes(tensor)
-        for saved in record.saved:
+        for saved in trace.saved:
             yield from _sizes(saved.tensor)
-        for call in record.calls:
+        for call in trace.calls:
             yield from _written(call.query, call.key)
-        for op in record.ops:
+        for op in trace.ops:
             for tensor in op.outputs:
                 yield from _sizes(tensor)
             for name, value in op.args:

@@ -20,7 +20,9 @@ def by_cases(general: Quantity, case: Quantity, equal: Mapping[str, str]) -> Qua
     condition = _condition(equal)
     ours = {t.module_path: t for t in general.terms}
     theirs = {t.module_path: t for t in case.terms}
-    terms = tuple(_term(site, ours.get(site), theirs.get(site), condition) for site in dict.fromkeys((*ours, *theirs)))
+    terms = tuple(
+        _term(module_path, ours.get(module_path), theirs.get(module_path), condition) for module_path in dict.fromkeys((*ours, *theirs))
+    )
     assert general._evaluator is not None  # both were just derived
     assert case._evaluator is not None
     evaluator = _ByCases(general._evaluator, case._evaluator, equal)
@@ -69,8 +71,8 @@ class _ByCases:
         return sp.Piecewise((case, condition_to_sympy(_condition(self.equal))), (general, True), evaluate=False)
 
 
-def _term(site: str, general: QuantityTerm | None, case: QuantityTerm | None, condition: str) -> QuantityTerm:
+def _term(module_path: str, general: QuantityTerm | None, case: QuantityTerm | None, condition: str) -> QuantityTerm:
     text = _piecewise(case.expr if case else "0", general.expr if general else "0", condition)
     present = case or general
     assert present is not None
-    return QuantityTerm(site, text, case.value if case else 0, present.because, case.parts if case else ())
+    return QuantityTerm(module_path, text, case.value if case else 0, present.because, case.parts if case else ())

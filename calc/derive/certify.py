@@ -17,38 +17,38 @@ from calc.symbolic.algebra import Algebra, Poly
 
 
 def certify(
-    record: StepTrace,
+    trace: StepTrace,
     folder: Folder,
     totals: Mapping[str, Poly],
     peaks: Mapping[str, tuple[int, Sequence[Peak]]],
     algebra: Algebra,
-    sites: Sites,
+    module_paths: Sites,
     turns: Mapping[str, int],
     unknown: Collection[str] = (),
 ) -> int:
-    """Number of quantities that agree at the sizes of ``record``; those that do not are an error, which is about the first.
+    """Number of quantities that agree at the sizes of ``trace``; those that do not are an error, which is about the first.
 
     ``peaks`` maps a quantity to its step and its candidate moments: each moment is compared, and so is the maximum. ``turns`` are the
     fewest of each loop that the closed forms come from: a record of fewer lacks moments, and those must never be its maximum.
     What the record has and no closed form is of, though it is not ``unknown``, was counted as 0.
     """
     recorded: dict[str, int] = {}
-    for entry in folder.entries(record):
+    for entry in folder.entries(trace):
         recorded[entry.quantity] = recorded.get(entry.quantity, 0) + int(entry.count)
     failures: dict[str, CertificateError] = {}
     for quantity, poly in totals.items():
         with _noted(failures, quantity):
-            _compare(quantity, algebra.value(poly, record.sizes), recorded.get(quantity, 0), record)
+            _compare(quantity, algebra.value(poly, trace.sizes), recorded.get(quantity, 0), trace)
     for quantity in recorded.keys() - totals.keys() - {*unknown}:
         with _noted(failures, quantity):
-            _compare(quantity, 0, recorded[quantity], record)
+            _compare(quantity, 0, recorded[quantity], trace)
     for quantity, (step, candidates) in peaks.items():
         with _noted(failures, quantity):
-            _compare_peak(quantity, step, candidates, record, algebra, sites, turns)
+            _compare_peak(quantity, step, candidates, trace, algebra, module_paths, turns)
     if failures:
         first, *_ = failures.values()
         reasons = {name: error.failures[name] for name, error in failures.items()}
-        raise CertificateError(first.quantity, str(first), record.sizes, reasons)
+        raise CertificateError(first.quantity, str(first), trace.sizes, reasons)
     return len(totals) + len(peaks)
 
 
@@ -65,22 +65,22 @@ def _noted(failures: dict[str, CertificateError], quantity: str) -> Iterator[Non
 
 
 def _compare_peak(
-    quantity: str, step: int, candidates: Sequence[Peak], record: StepTrace, algebra: Algebra, sites: Sites, turns: Mapping[str, int]
+    quantity: str, step: int, candidates: Sequence[Peak], trace: StepTrace, algebra: Algebra, module_paths: Sites, turns: Mapping[str, int]
 ) -> None:
-    """Compare each peak candidate that ``record`` has, and the maximum."""
-    moments = memory.moments(record, step, int)
-    labels = memory.labelled(record, moments, sites)
+    """Compare each peak candidate that ``trace`` has, and the maximum."""
+    moments = memory.moments(trace, step, int)
+    labels = memory.labelled(trace, moments, module_paths)
     for peak in candidates:
         if peak.label in labels:
             where = f"{quantity} at {memory.moment_name(peak)}"
-            _compare(where, algebra.value(peak.live, record.sizes), labels[peak.label].live, record)
-    few = {name: record.sizes[name] for name, least in turns.items() if record.sizes[name] < least}
+            _compare(where, algebra.value(peak.live, trace.sizes), labels[peak.label].live, trace)
+    few = {name: trace.sizes[name] for name, least in turns.items() if trace.sizes[name] < least}
     there = [peak.live for peak in candidates if peak.label in labels]
     for peak in candidates if few else ():
         if peak.label not in labels and not any(_never_less(algebra, live, peak.live, few) for live in there):
             where = f"{quantity} at {memory.moment_name(peak)}"
-            raise CertificateError(quantity, _NO_SUCH_MOMENT.format(where, _written(few)), record.sizes)
-    _compare(quantity, max(algebra.value(p.live, record.sizes) for p in candidates), max(m.live for m in moments), record)
+            raise CertificateError(quantity, _NO_SUCH_MOMENT.format(where, _written(few)), trace.sizes)
+    _compare(quantity, max(algebra.value(p.live, trace.sizes) for p in candidates), max(m.live for m in moments), trace)
 
 
 _NO_SUCH_MOMENT = "the closed form of {} is of a moment that does not come at {}, and at some sizes it would be the largest there"
@@ -103,9 +103,9 @@ def _written(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name} = {size}" for name, size in sizes.items())
 
 
-def _compare(what: str, derived: int, recorded: int, record: StepTrace) -> None:
+def _compare(what: str, derived: int, recorded: int, trace: StepTrace) -> None:
     if derived != recorded:
         quantity = what.partition(" at ")[0]
-        why = f"the closed form of {what} gives {derived:,} and a recording gives {recorded:,} at {_written(record.sizes)}"
+        why = f"the closed form of {what} gives {derived:,} and a recording gives {recorded:,} at {_written(trace.sizes)}"
         said = f"{why}: the step is not the same polynomial at all sizes, so no closed form is given"
-        raise CertificateError(quantity, said, record.sizes, {quantity: why})
+        raise CertificateError(quantity, said, trace.sizes, {quantity: why})

@@ -58,8 +58,8 @@ def derived_anywhere(spec: Spec, sizes: Mapping[str, int], trace: Trace) -> Deri
 def certified(graph: Graph, registry: Registry) -> Analysis:
     """The closed forms of a graph and of its special cases, which meet every certificate."""
     analysis = analyse(graph, registry)
-    for record in graph.certificates:
-        analysis.certify(record)
+    for trace in graph.certificates:
+        analysis.certify(trace)
     return replace(analysis, special=certified(graph.special_cases[0].graph, registry)) if graph.special_cases else analysis
 
 
@@ -94,8 +94,8 @@ def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, s
         spec=spec,
         specialized={name: value for name, (value, _) in graph.specialized.items()},
         specialization_reasons={name: why for name, (_, why) in graph.specialized.items()},
-        recount=lambda record: _recounted(record, analysis.registry, analysis.graph.options),
-        replay=lambda record: timeline(analysis, values, record),
+        recount=lambda trace: _recounted(trace, analysis.registry, analysis.graph.options),
+        replay=lambda trace: timeline(analysis, values, trace),
         _in_general=in_general,
     )
 
@@ -105,16 +105,16 @@ def _coverage(analysis: Analysis, values: Mapping[str, int]) -> tuple[CoverageRo
     count that has no closed form is left out."""
     unknown = analysis.graph.unknown.keys() - PEAKS.keys()
     rows = coverage.ledger(analysis.frame, analysis.groups, values).rows
-    if unknown and not all(coverage.runs_as_derived(analysis.frame, record) for record in analysis.graph.certificates):
+    if unknown and not all(coverage.runs_as_derived(analysis.frame, trace) for trace in analysis.graph.certificates):
         return ()
     return rows if unknown.isdisjoint(coverage.FLOPS) else tuple(replace(row, flops=None, flops_value=None) for row in rows)
 
 
-def _recounted(record: StepTrace, registry: Registry, options: Mapping[str, str]) -> dict[str, int]:
+def _recounted(trace: StepTrace, registry: Registry, options: Mapping[str, str]) -> dict[str, int]:
     """Every quantity of one concrete record."""
     counts = {d.name: 0 for d in definitions(options) if not d.parts and d.step is None}
-    counts |= {name: max(moment.live for moment in memory.moments(record, step, int)) for name, step in PEAKS.items()}
-    for entry in Folder(int, registry).entries(record):
+    counts |= {name: max(moment.live for moment in memory.moments(trace, step, int)) for name, step in PEAKS.items()}
+    for entry in Folder(int, registry).entries(trace):
         counts[entry.quantity] = counts.get(entry.quantity, 0) + int(entry.count)
     for definition in definitions(options):
         if definition.parts:
@@ -214,19 +214,19 @@ def _quantity(
 def _terms(mine: Sequence[groups.Group], analysis: Analysis, values: Mapping[str, int]) -> list[QuantityTerm]:
     """The addends by site, and what each is made of."""
     zero, terms = analysis.algebra.constant(0), []
-    for site, here in groups.by_site(mine).items():
+    for module_path, here in groups.by_site(mine).items():
         poly = groups.total(here, zero)
         if poly != 0:
             parts = ((what, groups.total(alike, zero)) for what, alike in groups.by_label(here).items())
-            term = _term(site, poly, ", ".join(dict.fromkeys(g.label for g in here)), analysis, values)
+            term = _term(module_path, poly, ", ".join(dict.fromkeys(g.label for g in here)), analysis, values)
             written = tuple((what, analysis.fold.outer.text(analysis.fold(part))) for what, part in parts if part != 0)
             terms.append(replace(term, parts=written))
     return terms
 
 
-def _term(site: str, poly: Poly, because: str, analysis: Analysis, values: Mapping[str, int]) -> QuantityTerm:
+def _term(module_path: str, poly: Poly, because: str, analysis: Analysis, values: Mapping[str, int]) -> QuantityTerm:
     value = analysis.algebra.value(poly, analysis.graph.as_basis().values(values))
-    return QuantityTerm(site, analysis.fold.outer.text(analysis.fold(poly)), value, because)
+    return QuantityTerm(module_path, analysis.fold.outer.text(analysis.fold(poly)), value, because)
 
 
 def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:

@@ -175,13 +175,13 @@ def _by_site(quantity: Quantity) -> Places:
 def _terms(left: Places, right: Places, sides: _Sides) -> tuple[TermChange, ...]:
     """Of each place that differs, the largest change first."""
     changes = []
-    for site in dict.fromkeys((*left, *right)):
-        first, second = left.get(site), right.get(site)
+    for module_path in dict.fromkeys((*left, *right)):
+        first, second = left.get(module_path), right.get(module_path)
         values = (first[1] if first else 0, second[1] if second else 0)
         texts = (first[0] if first else None, second[0] if second else None)
         if values[0] != values[1]:
             because = " → ".join(dict.fromkeys(words for words in (first[2] if first else "nothing", second[2] if second else "nothing")))
-            changes.append(TermChange(site, *texts, *values, sides.difference(*texts), because))
+            changes.append(TermChange(module_path, *texts, *values, sides.difference(*texts), because))
     return tuple(sorted(changes, key=lambda term: -abs(term.value)))
 
 

@@ -65,11 +65,11 @@ def ledger(frame: Frame, groups_of: Mapping[str, Sequence[Group]], sizes: Mappin
     return _at(frame, [Tally(s, _poly(frame, n), flops.get(s.operator, frame.algebra.constant(0))) for s, n in counts.items()], sizes)
 
 
-def runs_as_derived(frame: Frame, record: StepTrace) -> bool:
-    """Whether ``record`` runs each operator as often as the closed forms of the counts say."""
+def runs_as_derived(frame: Frame, trace: StepTrace) -> bool:
+    """Whether ``trace`` runs each operator as often as the closed forms of the counts say."""
     counts = _counted(frame, lambda op: _stated(op, frame.registry))
-    expected = {standing.operator: frame.algebra.value(_poly(frame, number), record.sizes) for standing, number in counts.items()}
-    return expected == Counter(op.name for op in _calls(record))
+    expected = {standing.operator: frame.algebra.value(_poly(frame, number), trace.sizes) for standing, number in counts.items()}
+    return expected == Counter(op.name for op in _calls(trace))
 
 
 def refused(frame: Frame) -> RefusedOperatorError | None:
@@ -83,7 +83,7 @@ def refused(frame: Frame) -> RefusedOperatorError | None:
     counts = _counted(frame, judge)
     if all(standing.kind != REFUSED for standing in counts):
         return None
-    entries = [_flop_entries(record, folder, judge) for record in frame.graph.traces]
+    entries = [_flop_entries(trace, folder, judge) for trace in frame.graph.traces]
     flops = _flops(frame, groups.group(entries, frame.module_paths, frame.interpolate, frame.algebra.constant(1)))
     places = _places(frame, folder, judge)
     tallies = [
@@ -109,17 +109,17 @@ def _error(frame: Frame, tallies: Sequence[Tally]) -> RefusedOperatorError:
 # -- reading a graph ---------------------------------------------------------------------------------------------------
 
 
-def _calls(record: StepTrace) -> Iterator[Op]:
-    yield from (op for op in record.ops if op.step == STEP)
+def _calls(trace: StepTrace) -> Iterator[Op]:
+    yield from (op for op in trace.ops if op.step == STEP)
 
 
 def _counted(frame: Frame, judge: Any) -> dict[Standing, list[int]]:
     """Calls of each standing in every record."""
-    records = frame.graph.traces
+    traces = frame.graph.traces
     counts: dict[Standing, list[int]] = {}
-    for i, record in enumerate(records):
-        for op in _calls(record):
-            counts.setdefault(judge(op), [0] * len(records))[i] += 1
+    for i, trace in enumerate(traces):
+        for op in _calls(trace):
+            counts.setdefault(judge(op), [0] * len(traces))[i] += 1
     return dict(sorted(counts.items(), key=lambda item: (item[0].operator, item[0].kind)))
 
 
@@ -142,9 +142,9 @@ def _judged(op: Op, folder: Folder) -> Standing:
     return standing
 
 
-def _flop_entries(record: StepTrace, folder: Folder, judge: Any) -> list[Any]:
+def _flop_entries(trace: StepTrace, folder: Folder, judge: Any) -> list[Any]:
     """Addends of the FLOPs of those operators that can be counted."""
-    countable = replace(record, ops=tuple(op for op in _calls(record) if judge(op).kind != REFUSED))
+    countable = replace(trace, ops=tuple(op for op in _calls(trace) if judge(op).kind != REFUSED))
     return [entry for entry in folder.work(countable) if entry.quantity in FLOPS]
 
 
@@ -158,16 +158,16 @@ def _flops(frame: Frame, groups_here: Sequence[Group]) -> dict[str, Poly]:
 
 def _places(frame: Frame, folder: Folder, judge: Any) -> dict[Standing, list[tuple[str, str, Poly]]]:
     """Site, inputs and calls of everything that is refused."""
-    records = frame.graph.traces
+    traces = frame.graph.traces
     counts: dict[tuple[Standing, str, str], list[int]] = {}
-    for i, record in enumerate(records):
-        for op in _calls(record):
+    for i, trace in enumerate(traces):
+        for op in _calls(trace):
             if judge(op).kind == REFUSED:
                 key = (judge(op), frame.module_paths.general(op.module_path), _inputs(frame, folder, op))
-                counts.setdefault(key, [0] * len(records))[i] += 1
+                counts.setdefault(key, [0] * len(traces))[i] += 1
     places: dict[Standing, list[tuple[str, str, Poly]]] = {}
-    for (standing, site, inputs), number in counts.items():
-        places.setdefault(standing, []).append((site, inputs, _poly(frame, number)))
+    for (standing, module_path, inputs), number in counts.items():
+        places.setdefault(standing, []).append((module_path, inputs, _poly(frame, number)))
     return places
 
 
@@ -205,7 +205,7 @@ def _at(frame: Frame, tallies: Sequence[Tally], sizes: Mapping[str, int]) -> Led
                 flops=None if t.flops is None else _text(frame, t.flops),
                 flops_value=None if t.flops is None else value(t.flops),
                 unstated=t.standing.unstated,
-                places=tuple(Place(site, inputs, _text(frame, runs), value(runs)) for site, inputs, runs in t.places),
+                places=tuple(Place(module_path, inputs, _text(frame, runs), value(runs)) for module_path, inputs, runs in t.places),
             )
             for t in tallies
         )

@@ -197,22 +197,22 @@ def _concrete(size: Size) -> int:
 
 
 def simulate(
-    record: StepTrace, step: int = 2, on_device: Mapping[int, bool] | None = None, read: Callable[[Size], int] = _concrete
+    trace: StepTrace, step: int = 2, on_device: Mapping[int, bool] | None = None, read: Callable[[Size], int] = _concrete
 ) -> Simulated:
     """The peaks of a step of a record, all of whose storages lie on the device but those said not to.
 
     ``on_device`` says of storages whether they do: an optimizer's step counters are on the CPU unless it is fused or capturable.
     ``read`` gives the bytes of a size that is written in symbols; without it the record must be at concrete sizes.
     """
-    start, end = record.windows[step - 1]
-    where = on_device if on_device is not None else counters_on_cpu(record)
+    start, end = trace.windows[step - 1]
+    where = on_device if on_device is not None else counters_on_cpu(trace)
     allocator, blocks = Allocator(), {}
     live = peak = 0
-    for index, event in enumerate(record.events[:end]):
+    for index, event in enumerate(trace.events[:end]):
         if index == start:
             allocator.open_window()
             peak = live
-        storage = record.storages[event.storage]
+        storage = trace.storages[event.storage]
         if not where.get(event.storage, True):
             continue
         nbytes = read(storage.nbytes)
@@ -226,6 +226,6 @@ def simulate(
     return Simulated(peak, allocator.peak_allocated, allocator.peak_reserved, len(allocator.segments))
 
 
-def counters_on_cpu(record: StepTrace) -> dict[int, bool]:
+def counters_on_cpu(trace: StepTrace) -> dict[int, bool]:
     """The optimizers' step counters, which torch keeps on the CPU (``_get_scalar_dtype``, ``torch/optim``): one number each."""
-    return {tensor.storage: False for _, key, tensor in record.state if key == "step" and tensor.shape == ()}
+    return {tensor.storage: False for _, key, tensor in trace.state if key == "step" and tensor.shape == ()}

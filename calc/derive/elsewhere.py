@@ -18,7 +18,7 @@ from calc.derive.result import Derivation, Evaluator
 from calc.dimensions import names_in
 from calc.errors import DimensionError, NapkinError, UnknownQuantityError
 from calc.graph.guards import dimensions, follows, not_traced, unchecked
-from calc.graph.specialization import may_tell
+from calc.graph.specialization import certificates_may_answer
 from calc.graph.step import Graph, Guard, StepTrace
 from calc.graph.trip_counts import fewest
 from calc.spec import Spec
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class TracedGraph:
     """A graph with its closed forms, and the spec that it is of. ``certified`` is the graph with certificates at degenerate sizes too;
-    ``record`` traces the step at given sizes alone."""
+    ``trace`` traces the step at given sizes alone."""
 
     graph: Graph
     analysis: Analysis
@@ -125,7 +125,7 @@ class Around:
         if self.holds(sizes) or self.traced.certified is None:
             return self.holds(sizes)
         resolved = _resolved(self.traced.graph, sizes)
-        return resolved is not None and may_tell(self.traced.graph, resolved) and self._asked(self.traced.certified(), sizes)
+        return resolved is not None and certificates_may_answer(self.traced.graph, resolved) and self._asked(self.traced.certified(), sizes)
 
     def _asked(self, graph: Graph, sizes: Mapping[str, int]) -> bool:
         """Whether ``graph`` holds at ``sizes``, asked once: a search asks it of each quantity."""
@@ -144,7 +144,7 @@ class Around:
         iterations of a loop, and what the step compares with a number."""
         special = self.traced.graph.special_case_at(self.derivation.sizes)
         graph = self.traced.graph if special is None else special.graph
-        basis, counts = graph.as_basis(), [record.sizes for record in graph.traces]
+        basis, counts = graph.as_basis(), [trace.sizes for trace in graph.traces]
         small, own = basis.values(sizes), basis.values(self.derivation.sizes)
         enough = {n: fewest(counts, n) for n in graph.loops if basis.dimension(n) in free and small[n] < fewest(counts, n)}
         changed = enough | _above_limits(graph, small | enough, {n: size for n, size in own.items() if basis.dimension(n) in free})
@@ -161,18 +161,18 @@ def _above_limits(graph: Graph, small: Mapping[str, int], own: Mapping[str, int]
     where these do not suffice."""
     basis, raised = graph.as_basis(), dict(small)
 
-    def unmet() -> list[Guard]:
+    def failed() -> list[Guard]:
         return graph.failed_guards(basis.sizes(raised))
 
-    left = unmet()
-    for name in dict.fromkeys(name for condition in left for name in names_in(condition.expr) if name in own and name not in graph.loops):
+    left = failed()
+    for name in dict.fromkeys(name for guard in left for name in names_in(guard.expr) if name in own and name not in graph.loops):
         for value in range(small[name] + 1, min(own[name], _MOST_RAISED) + 1):
             raised[name] = value
-            if len(unmet()) < len(left):
+            if len(failed()) < len(left):
                 break
         else:
             raised[name] = small[name]
-        left = unmet()
+        left = failed()
     return {name: value for name, value in raised.items() if value != small[name]} if not left else {}
 
 
@@ -223,10 +223,10 @@ def _with_traced_values(derivation: Derivation, traced: TracedGraph) -> Derivati
     """``derivation`` with values of the quantities that have no closed form, which its spec is traced for at the sizes themselves."""
     reasons = {reason for graph in (traced.graph, *(s.graph for s in traced.graph.special_cases)) for reason in graph.unknown.values()}
     mine = [q for q in derivation.quantities.values() if q.text is None and q.unknown in reasons]
-    record, recount = traced.trace, derivation.recount
-    if not mine or record is None or recount is None:
+    trace, recount = traced.trace, derivation.recount
+    if not mine or trace is None or recount is None:
         return derivation
-    count = functools.cache(lambda sizes: recount(record(dict(sizes))))
+    count = functools.cache(lambda sizes: recount(trace(dict(sizes))))
     graph = replace(traced.graph, dims=derivation.dims)
     traced_quantities = {q.name: replace(q, _evaluator=_ByTrace(q.name, graph, count)) for q in mine}
     with contextlib.suppress(ModuleNotFoundError, NapkinError):  # without torch, or where the step fails there, they have no value

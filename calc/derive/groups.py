@@ -33,13 +33,13 @@ class Group:
         return self.each * self.times
 
 
-def group(runs: Sequence[Sequence[CountedAddend]], sites: Sites, interpolate: Interpolation, one: Poly) -> list[Group]:
+def group(runs: Sequence[Sequence[CountedAddend]], module_paths: Sites, interpolate: Interpolation, one: Poly) -> list[Group]:
     """Groups of the entries of several records, in the order of the first record that has them."""
     counts: dict[Any, list[int]] = {}
     samples: dict[Any, CountedAddend] = {}
     for i, entries in enumerate(runs):
         for entry in entries:
-            key = (entry.quantity, sites.general(entry.module_path), entry.rule, entry.label, entry.count)
+            key = (entry.quantity, module_paths.general(entry.module_path), entry.rule, entry.label, entry.count)
             if key not in counts:
                 counts[key] = [0] * len(runs)
                 samples[key] = entry

@@ -14,14 +14,14 @@ from calc.symbolic.algebra import Algebra, Poly
 
 
 class Interpolation:
-    """Newton interpolation over the loop counts of ``records``, which form a full grid, one loop after the other.
+    """Newton interpolation over the loop counts of ``traces``, which form a full grid, one loop after the other.
 
     Amounts of two depths differ in few terms, and only those are multiplied.
     """
 
-    def __init__(self, records: Sequence[StepTrace], loops: Sequence[str], algebra: Algebra) -> None:
+    def __init__(self, traces: Sequence[StepTrace], loops: Sequence[str], algebra: Algebra) -> None:
         self._algebra = algebra
-        counts = [tuple(record.sizes[name] for name in loops) for record in records]
+        counts = [tuple(trace.sizes[name] for name in loops) for trace in traces]
         self._order = sorted(range(len(counts)), key=counts.__getitem__)
         self._loops = [(algebra.gen(name), sorted({at[i] for at in counts})) for i, name in enumerate(loops)]
 
@@ -51,31 +51,31 @@ class Interpolation:
 class Sites:
     """Which numbers in module paths are loop indices: those of containers whose length differs between records."""
 
-    def __init__(self, records: Sequence[StepTrace]) -> None:
+    def __init__(self, traces: Sequence[StepTrace]) -> None:
         self._cache: dict[str, str] = {}
-        children = [_children(record) for record in records]
+        children = [_children(trace) for trace in traces]
         self._places: dict[str, tuple[str, tuple[int, ...]]] = {}
-        numbered = [_numbered_names(record) for record in records]
+        numbered = [_numbered_names(trace) for trace in traces]
         self._numbered = {names for names in numbered[0] if any(n.get(names) != numbered[0][names] for n in numbered)}
         self.looped = {prefix for prefix in children[0] if any(c.get(prefix) != children[0][prefix] for c in children)}
 
-    def general(self, site: str) -> str:
+    def general(self, module_path: str) -> str:
         """``"h.0.mlp"`` → ``"h.*.mlp"`` where ``h`` is looped over."""
-        path = self._cache.get(site)
+        path = self._cache.get(module_path)
         if path is None:
-            parts = site.split(".")
-            path = self._cache[site] = ".".join(
+            parts = module_path.split(".")
+            path = self._cache[module_path] = ".".join(
                 "*" if part.isdigit() and ".".join(parts[:i]) in self.looped else part for i, part in enumerate(parts)
             )
         return path
 
-    def place(self, site: str) -> tuple[str, tuple[int, ...]]:
+    def place(self, module_path: str) -> tuple[str, tuple[int, ...]]:
         """A site with all loop indices as ``*``, and those indices, the outermost first: those in names as well, of which there are
         more in deeper records (``unit0``, ``unit1``)."""
-        position = self._places.get(site)
+        position = self._places.get(module_path)
         if position is None:
-            parts, indices = self.general(site).split("."), list[int]()
-            own = site.split(".")
+            parts, indices = self.general(module_path).split("."), list[int]()
+            own = module_path.split(".")
             for i, part in enumerate(own):
                 stem, number = _split(part)
                 if parts[i] == "*":
@@ -83,12 +83,12 @@ class Sites:
                 elif number is not None and (".".join(own[:i]), stem) in self._numbered:
                     parts[i] = f"{stem}*"
                     indices.append(number)
-            position = self._places[site] = ".".join(parts), tuple(indices)
+            position = self._places[module_path] = ".".join(parts), tuple(indices)
         return position
 
-    def instances(self, record: StepTrace) -> Mapping[str, int]:
-        """Number of children of each looped container in ``record``."""
-        return {prefix: len(c) for prefix, c in _children(record).items() if prefix in self.looped}
+    def instances(self, trace: StepTrace) -> Mapping[str, int]:
+        """Number of children of each looped container in ``trace``."""
+        return {prefix: len(c) for prefix, c in _children(trace).items() if prefix in self.looped}
 
 
 def _split(part: str) -> tuple[str, int | None]:
@@ -97,11 +97,11 @@ def _split(part: str) -> tuple[str, int | None]:
     return (stem, int(part[len(stem) :])) if stem and stem != part else (part, None)
 
 
-def _numbered_names(record: StepTrace) -> dict[tuple[str, str], frozenset[int]]:
+def _numbered_names(trace: StepTrace) -> dict[tuple[str, str], frozenset[int]]:
     """Numbers in the names of each container's children that end in one, by the container's path and the rest of the name."""
     numbers_by_name: dict[tuple[str, str], set[int]] = {}
-    for site in {op.module_path for op in record.ops} | {name for name, _ in record.parameters}:
-        parts = site.split(".")
+    for module_path in {op.module_path for op in trace.ops} | {name for name, _ in trace.parameters}:
+        parts = module_path.split(".")
         for i, part in enumerate(parts):
             stem, number = _split(part)
             if number is not None:
@@ -109,11 +109,11 @@ def _numbered_names(record: StepTrace) -> dict[tuple[str, str], frozenset[int]]:
     return {names: frozenset(numbers) for names, numbers in numbers_by_name.items()}
 
 
-def _children(record: StepTrace) -> dict[str, frozenset[int]]:
+def _children(trace: StepTrace) -> dict[str, frozenset[int]]:
     """Numbered children of each container, by the container's path."""
     children: dict[str, set[int]] = {}
-    for site in {op.module_path for op in record.ops} | {name for name, _ in record.parameters}:
-        parts = site.split(".")
+    for module_path in {op.module_path for op in trace.ops} | {name for name, _ in trace.parameters}:
+        parts = module_path.split(".")
         for i, part in enumerate(parts):
             if part.isdigit():
                 children.setdefault(".".join(parts[:i]), set()).add(int(part))

@@ -107,42 +107,42 @@ class Operators:
 def operators(graph: Graph, registry: Registry = REGISTRY) -> Operators:
     """The operators of every record of ``graph`` and how their number grows with its loop counts, compared with its certificates."""
     algebra = Algebra(graph.symbols, sizes_read(graph.traces))
-    sites = Sites(graph.traces)
+    module_paths = Sites(graph.traces)
     interpolate = Interpolation(graph.traces, graph.loops, algebra)
     folder = Folder(algebra.parse, registry)
     counts: dict[Any, list[int]] = {}
     samples: dict[Any, Work] = {}
-    for i, record in enumerate(graph.traces):
-        for key, work in _recorded(record, folder, sites):
+    for i, trace in enumerate(graph.traces):
+        for key, work in _recorded(trace, folder, module_paths):
             counts.setdefault(key, [0] * len(graph.traces))[i] += 1
             samples.setdefault(key, work)
     one = algebra.constant(1)
     works = tuple(replace(samples[key], times=interpolate([one * n for n in number])) for key, number in counts.items())
     result = Operators(graph, registry, algebra, Folding(graph.as_basis(), algebra), works)
-    for record in graph.certificates:
-        _certify(result, record, sites, registry)
+    for trace in graph.certificates:
+        _certify(result, trace, module_paths, registry)
     return result
 
 
-def of_record(graph: Graph, record: StepTrace, registry: Registry = REGISTRY) -> tuple[Work, ...]:
-    """The operators of a concrete ``record`` of the graph's step, those alike together, in integers."""
+def of_record(graph: Graph, trace: StepTrace, registry: Registry = REGISTRY) -> tuple[Work, ...]:
+    """The operators of a concrete ``trace`` of the graph's step, those alike together, in integers."""
     numbers: dict[Any, int] = {}
     samples: dict[Any, Work] = {}
-    for key, work in _recorded(record, Folder(int, registry), Sites(graph.traces)):
+    for key, work in _recorded(trace, Folder(int, registry), Sites(graph.traces)):
         numbers[key] = numbers.get(key, 0) + 1
         samples.setdefault(key, work)
     return tuple(replace(samples[key], times=number) for key, number in numbers.items())
 
 
-def _certify(totals: Operators, record: StepTrace, sites: Sites, registry: Registry) -> None:
+def _certify(totals: Operators, trace: StepTrace, module_paths: Sites, registry: Registry) -> None:
     """Every total is that of a concrete record at sizes outside the derivation."""
-    here = [work for _, work in _recorded(record, Folder(int, registry), sites)]
+    here = [work for _, work in _recorded(trace, Folder(int, registry), module_paths)]
     for phase in PHASES:
         for field in SUMMED:
-            derived = totals.algebra.value(totals._sum(field, phase), record.sizes)
+            derived = totals.algebra.value(totals._sum(field, phase), trace.sizes)
             counted = sum(int(getattr(w, field)) for w in here if w.phase == phase)
-            if derived != counted and not (field == "fused" and counted < derived and _coincide(record.sizes)):
-                raise CertificateError(field, f"{field} of the {phase}: {derived:,} derived, {counted:,} in a record", record.sizes)
+            if derived != counted and not (field == "fused" and counted < derived and _coincide(trace.sizes)):
+                raise CertificateError(field, f"{field} of the {phase}: {derived:,} derived, {counted:,} in a record", trace.sizes)
 
 
 def _coincide(sizes: Mapping[str, int]) -> bool:
@@ -197,25 +197,25 @@ def _sized(operator: Operator, read: _Remembered) -> Operator:
 # -- one record -------------------------------------------------------------------------------------------------------
 
 
-def _recorded(record: StepTrace, folder: Folder, sites: Sites) -> Iterator[tuple[Any, Work]]:
+def _recorded(trace: StepTrace, folder: Folder, module_paths: Sites) -> Iterator[tuple[Any, Work]]:
     """Each operator of the counted step, with what it is alike by."""
-    mine = [op for op in record.ops if op.step == 2 and op.phase in PHASES]
+    mine = [op for op in trace.ops if op.step == 2 and op.phase in PHASES]
     last_read = _last_reads(mine)
     cold = _first_touches(mine, folder)
     for run in _runs(mine, folder):
-        fused = _fused(run, record, folder, last_read) if len(run) > 1 else {}
+        fused = _fused(run, trace, folder, last_read) if len(run) > 1 else {}
         for place, op in enumerate(run):
-            work = _work(op, folder, sites, fused.get(op.index), place == 0, cold.get(op.index, 0))
+            work = _work(op, folder, module_paths, fused.get(op.index), place == 0, cold.get(op.index, 0))
             yield (work.phase, work.module_path, *folder.key(op), work.recompute, work.fused, work.fused_launches, work.cold), work
 
 
-def _work(op: Op, folder: Folder, sites: Sites, fused: Any, first: bool, cold: Any) -> Work:
+def _work(op: Op, folder: Folder, module_paths: Sites, fused: Any, first: bool, cold: Any) -> Work:
     cost = folder.cost(op)
     moved = folder.moved(op, cost).count
     launches = int(_launches(op, cost, folder))
     return Work(
         phase=op.phase,
-        module_path=sites.general(op.module_path),
+        module_path=module_paths.general(op.module_path),
         operator=folder.operator(op),
         matmul=_flops(cost.matmul),
         elementwise=_flops(cost.elementwise),
@@ -292,7 +292,7 @@ def _fuses(op: Op, cost: Cost) -> bool:
     return not cost.matmul and cost.reads is None and cost.writes is None and bool(op.outputs or op.mutates)
 
 
-def _fused(run: Sequence[Op], record: StepTrace, folder: Folder, last_read: Mapping[int, int]) -> dict[int, Any]:
+def _fused(run: Sequence[Op], trace: StepTrace, folder: Folder, last_read: Mapping[int, int]) -> dict[int, Any]:
     """Bytes of each operator of a run: a tensor's one read stands at the first that reads it, its one write at the last that writes it."""
     end = run[-1].index
     made: set[int] = set()
@@ -308,7 +308,7 @@ def _fused(run: Sequence[Op], record: StepTrace, folder: Folder, last_read: Mapp
             made.add(tensor.storage)
             writes[_alike(tensor)] = (op.index, tensor)
     for index, tensor in writes.values():
-        if last_read.get(tensor.storage, -1) > end or record.storages[tensor.storage].role in _OUTLIVES:
+        if last_read.get(tensor.storage, -1) > end or trace.storages[tensor.storage].role in _OUTLIVES:
             moved[index] += _bytes(tensor, folder)
     return moved
 

@@ -45,9 +45,9 @@ class Peak:
 
 def moment_name(peak: Peak) -> str:
     """The words for a peak candidate: the operator after which it is, and in which iteration."""
-    (phase, operator, site, _), place = peak.label
+    (phase, operator, module_path, _), place = peak.label
     short = operator.removeprefix("aten.").rsplit(".", 1)[0]
-    return f"{phase}, after {short} at {site}{''.join(_iteration(*at) for at in place)}"
+    return f"{phase}, after {short} at {module_path}{''.join(_iteration(*at) for at in place)}"
 
 
 def _iteration(end: str, number: int) -> str:
@@ -56,13 +56,13 @@ def _iteration(end: str, number: int) -> str:
     return f", number {number + 1} from the {end}"
 
 
-def moments(record: StepTrace, step: int, read: Callable[[Size], Any]) -> list[Moment]:
+def moments(trace: StepTrace, step: int, read: Callable[[Size], Any]) -> list[Moment]:
     """The last birth of each operator in a step's window, with the bytes live then."""
-    start, end = record.windows[step - 1]
+    start, end = trace.windows[step - 1]
     live: Any = read(0)
     candidates: list[Moment] = []
-    for i, event in enumerate(record.events[:end]):
-        nbytes = read(record.storages[event.storage].nbytes)
+    for i, event in enumerate(trace.events[:end]):
+        nbytes = read(trace.storages[event.storage].nbytes)
         live = live + nbytes if event.change > 0 else live - nbytes
         if i < start or event.change < 0:
             continue
@@ -72,13 +72,13 @@ def moments(record: StepTrace, step: int, read: Callable[[Size], Any]) -> list[M
     return candidates
 
 
-def parts_at(record: StepTrace, events: Iterable[int], read: Callable[[Size], Any]) -> dict[int, dict[str, Any]]:
+def parts_at(trace: StepTrace, events: Iterable[int], read: Callable[[Size], Any]) -> dict[int, dict[str, Any]]:
     """Live bytes by role after each of the events with those indices."""
     wanted = set(events)
     parts: dict[str, Any] = {}
     parts_by_event: dict[int, dict[str, Any]] = {}
-    for i, e in enumerate(record.events[: max(wanted) + 1]):
-        storage = record.storages[e.storage]
+    for i, e in enumerate(trace.events[: max(wanted) + 1]):
+        storage = trace.storages[e.storage]
         nbytes = read(storage.nbytes)
         parts[storage.role] = parts.get(storage.role, read(0)) + (nbytes if e.change > 0 else -nbytes)
         if i in wanted:
@@ -107,32 +107,32 @@ class _MomentRun:
         return itertools.product(*ends)
 
 
-def _runs(record: StepTrace, candidates: Sequence[Moment], sites: Sites) -> dict[Kind, _MomentRun]:
+def _runs(trace: StepTrace, candidates: Sequence[Moment], module_paths: Sites) -> dict[Kind, _MomentRun]:
     kinds: dict[Kind, list[Moment]] = {}
     for moment in candidates:
-        kinds.setdefault(_kind(record, moment.op, sites), []).append(moment)
-    return {kind: _run(record, group, sites) for kind, group in kinds.items()}
+        kinds.setdefault(_kind(trace, moment.op, module_paths), []).append(moment)
+    return {kind: _run(trace, group, module_paths) for kind, group in kinds.items()}
 
 
-def _kind(record: StepTrace, op: int, sites: Sites) -> Kind:
+def _kind(trace: StepTrace, op: int, module_paths: Sites) -> Kind:
     """What happened, and between what: in a loop inside one module, only that tells its operators from those before and after it."""
-    here = record.ops[op]
-    beside = " ".join(_what(record, i, sites) for i in range(op - _BESIDE, op + _BESIDE + 1) if i != op)
-    return here.phase, here.name, sites.place(here.module_path)[0], beside
+    here = trace.ops[op]
+    beside = " ".join(_what(trace, i, module_paths) for i in range(op - _BESIDE, op + _BESIDE + 1) if i != op)
+    return here.phase, here.name, module_paths.place(here.module_path)[0], beside
 
 
-def _what(record: StepTrace, op: int, sites: Sites) -> str:
-    return f"{record.ops[op].name}@{sites.place(record.ops[op].module_path)[0]}" if 0 <= op < len(record.ops) else "-"
+def _what(trace: StepTrace, op: int, module_paths: Sites) -> str:
+    return f"{trace.ops[op].name}@{module_paths.place(trace.ops[op].module_path)[0]}" if 0 <= op < len(trace.ops) else "-"
 
 
-def _run(record: StepTrace, group: Sequence[Moment], sites: Sites) -> _MomentRun:
+def _run(trace: StepTrace, group: Sequence[Moment], module_paths: Sites) -> _MomentRun:
     """Turns are numbered as they come: a layer's is the one in which its number comes up, whatever that number is."""
     moments: dict[At, Moment] = {}
     trip_counts: dict[At, int] = {}
     number: dict[tuple[int, ...], int] = {}
     for moment in group:
         at: At = ()
-        indices = sites.place(record.ops[moment.op].module_path)[1]
+        indices = module_paths.place(trace.ops[moment.op].module_path)[1]
         for level in range(len(indices)):
             seen = indices[: level + 1]
             if seen not in number:
@@ -144,9 +144,9 @@ def _run(record: StepTrace, group: Sequence[Moment], sites: Sites) -> _MomentRun
     return _MomentRun(moments, trip_counts)
 
 
-def labelled(record: StepTrace, candidates: Sequence[Moment], sites: Sites) -> dict[Label, Moment]:
+def labelled(trace: StepTrace, candidates: Sequence[Moment], module_paths: Sites) -> dict[Label, Moment]:
     """Each moment under its places, counted from the first and from the last turn of each loop around it."""
-    return _labels(_runs(record, candidates, sites))
+    return _labels(_runs(trace, candidates, module_paths))
 
 
 def _labels(runs: Mapping[Kind, _MomentRun]) -> dict[Label, Moment]:
@@ -228,15 +228,15 @@ def _loop(runs: Sequence[_MomentRun], level: int) -> _Loop:
 
 
 def peaks(
-    records: Sequence[StepTrace],
+    traces: Sequence[StepTrace],
     step: int,
     algebra: Algebra,
-    sites: Sites,
+    module_paths: Sites,
     interpolate: Callable[[Sequence[Poly]], Poly],
     bounds: Sequence[tuple[str, str]] = (),
 ) -> tuple[Peak, ...]:
     """The moments that can be the peak of ``step``, as closed forms over all records' loop counts."""
-    each = [_runs(r, moments(r, step, algebra.parse), sites) for r in records]
+    each = [_runs(r, moments(r, step, algebra.parse), module_paths) for r in traces]
     runs = [_labels(kinds) for kinds in each]
     iterations = _iterations(each)
     shift = Shift(algebra, bounds)
@@ -250,7 +250,7 @@ def peaks(
         forms.setdefault(tuple(run[label].live for run in runs), label)
     live = {label: interpolate(values) for values, label in forms.items()}
     labels = undominated(live, shift)
-    parts = [parts_at(record, [run[label].event for label in labels], algebra.parse) for record, run in zip(records, runs, strict=True)]
+    parts = [parts_at(trace, [run[label].event for label in labels], algebra.parse) for trace, run in zip(traces, runs, strict=True)]
     return tuple(
         Peak(label, live[label], _parts([at[run[label].event] for at, run in zip(parts, runs, strict=True)], algebra, interpolate))
         for label in labels

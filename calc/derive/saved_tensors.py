@@ -42,7 +42,7 @@ class _Kept:
 
 def saved_tensors(analysis: Analysis, sizes: Mapping[str, int]) -> tuple[SavedTensor, ...]:
     """Every tensor that the backward needs, layers together, in the order in which they are first kept."""
-    rows = [[*_Reader(record, analysis).rows()] for record in analysis.graph.traces]
+    rows = [[*_Reader(trace, analysis).rows()] for trace in analysis.graph.traces]
     places: dict[_Kept, list[list[int]]] = {}
     for number, every in enumerate(rows):
         for i, kept in enumerate(every):
@@ -116,18 +116,18 @@ def _written(kept: _Kept, number: Sequence[int], totals: Sequence[Poly], analysi
 class _Reader:
     """Reads the kept tensors of one record."""
 
-    def __init__(self, record: StepTrace, analysis: Analysis) -> None:
-        self.trace, self.analysis = record, analysis
-        self._own = {t.storage for _, t in (*record.parameters, *record.buffers)}
+    def __init__(self, trace: StepTrace, analysis: Analysis) -> None:
+        self.trace, self.analysis = trace, analysis
+        self._own = {t.storage for _, t in (*trace.parameters, *trace.buffers)}
         self._ran: dict[tuple[str, str], list[Op]] = {}
         self._made: dict[int, tuple[Op, int]] = {}
-        for op in record.ops:
+        for op in trace.ops:
             if op.step == _STEP and op.phase in ("forward", "backward"):
                 self._ran.setdefault((op.name, op.module_path), []).append(op)
                 for place, tensor in enumerate(op.outputs):
                     self._made.setdefault(tensor.storage, (op, place))
         # The backward's nodes by the operator they are of: MmBackward0 is that of mm.
-        self._nodes = {_plain(op.node.rstrip("0123456789")): op.node for op in record.ops if op.node}
+        self._nodes = {_plain(op.node.rstrip("0123456789")): op.node for op in trace.ops if op.node}
 
     def rows(self) -> Iterator[_Kept]:
         """One for each tensor that is kept, those of parameters and buffers left out: they are there anyway."""
@@ -165,8 +165,8 @@ class _Reader:
             each=parse(0) if same_as else nbytes,
         )
 
-    def _general(self, site: str) -> str:
-        return self.analysis.module_paths.place(site)[0]
+    def _general(self, module_path: str) -> str:
+        return self.analysis.module_paths.place(module_path)[0]
 
     def _argument(self, saved: Saved, before: int) -> str:
         """What the tensor is to the operator that needs it: the name of an argument, or the place of a result.

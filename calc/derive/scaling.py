@@ -67,8 +67,8 @@ class FlopsByPart:
     """A step's FLOPs by part along ``dim``, which is ``here`` in the derivation. ``because`` says why there are no ``points``.
 
     From ``crossover`` on, products of the highest power are at least all others; ``None`` where that is nowhere, or not known exactly.
-    ``sites`` are where they run. ``raised`` are limits of the size (positions that a model has) which go up with it where it would exceed
-    them; at sizes that are ``refused`` the closed forms do not stand.
+    ``module_paths`` are where they run. ``raised`` are limits of the size (positions that a model has) which go up with it where it would
+    exceed them; at sizes that are ``refused`` the closed forms do not hold.
     """
 
     dim: str = ""
@@ -208,13 +208,13 @@ class _Line:
 
     def _sites(self) -> tuple[str, ...]:
         """Where products of the highest power run."""
-        sites: dict[str, None] = {}
+        module_paths: dict[str, None] = {}
         for quantity in self._products:
             for term in quantity.terms:
                 powers = [self._power(powers) for _, powers in self._read_at(term.expr, self.derivation.sizes)]
                 if self.highest in powers:
-                    sites[term.module_path] = None
-        return tuple(sites)
+                    module_paths[term.module_path] = None
+        return tuple(module_paths)
 
     # -- terms ---------------------------------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ def shares(quantity: Quantity) -> tuple[AddendShare, ...]:
     if not quantity.value:
         return ()
     terms = [(t.module_path, t.expr, t.value) for t in quantity.terms] or _roles(quantity)
-    all_shares = [AddendShare(site, expr, value, Fraction(value, quantity.value)) for site, expr, value in terms]
+    all_shares = [AddendShare(module_path, expr, value, Fraction(value, quantity.value)) for module_path, expr, value in terms]
     return tuple(sorted(all_shares, key=lambda s: (-s.value, s.module_path))[:LARGEST_SHARES])
 
 

@@ -128,9 +128,9 @@ class StepMaker:
             quantity, f"{quantity}, total", "sum", parts, "every operator and tensor of the step is in exactly one part, so the parts add"
         )
 
-    def _instances(self, site: str) -> Poly:
+    def _instances(self, module_path: str) -> Poly:
         result = self.analysis.algebra.constant(1)
-        parts = site.split(".")
+        parts = module_path.split(".")
         for i, part in enumerate(parts):
             if part == "*":
                 result *= self._children(".".join(parts[:i]))
@@ -281,7 +281,7 @@ class StepMaker:
         basis = self.analysis.graph.as_basis()
         outer = self.analysis.fold.outer
         drawn = ({name: generator.randint(2, 10**4) for name in basis.symbols} for _ in range(_MOST_DRAWN))
-        for values in itertools.chain(drawn, (record.sizes for record in self.analysis.graph.certificates)):
+        for values in itertools.chain(drawn, (trace.sizes for trace in self.analysis.graph.certificates)):
             point = {**values, **basis.sizes(values)}
             with contextlib.suppress(ZeroDivisionError):
                 yield {name: outer.value(outer.gen(name), point) for name in outer.names}
@@ -333,9 +333,9 @@ class _ModuleNode:
         self.own.append((group, times))
         self.children.setdefault("", None)
 
-    def at(self, site: str) -> _ModuleNode:
+    def at(self, module_path: str) -> _ModuleNode:
         node = self
-        for part in site.split("."):
+        for part in module_path.split("."):
             path = f"{node.path}.{part}" if node.path else part
             child = node.children.setdefault(part, _ModuleNode(path))
             assert child is not None  # only the empty name stands for own operators

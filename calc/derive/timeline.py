@@ -24,11 +24,11 @@ _COLUMNS = 160
 _WHERE = "memory.peak"
 
 
-def timeline(analysis: Analysis, sizes: Mapping[str, int], record: StepTrace | None = None) -> Timeline:
-    """Live bytes over the step at ``sizes``, by a ``record`` at these very sizes or by the deepest one there is."""
+def timeline(analysis: Analysis, sizes: Mapping[str, int], trace: StepTrace | None = None) -> Timeline:
+    """Live bytes over the step at ``sizes``, by a ``trace`` at these very sizes or by the deepest one there is."""
     values = analysis.graph.as_basis().values(sizes)
-    if record is not None:
-        return _timeline(analysis, values, record)
+    if trace is not None:
+        return _timeline(analysis, values, trace)
     longer = unrolled(analysis.graph, analysis.module_paths, values, _reading(analysis, values))
     if longer is not None:
         with contextlib.suppress(CertificateError):  # it does not hold the derived peak: it is not that of these sizes
@@ -38,33 +38,33 @@ def timeline(analysis: Analysis, sizes: Mapping[str, int], record: StepTrace | N
     return _timeline(analysis, values | fewer, deepest, fewer)
 
 
-def _timeline(analysis: Analysis, known: Mapping[str, int], record: StepTrace, fewer: Mapping[str, int] | None = None) -> Timeline:
+def _timeline(analysis: Analysis, known: Mapping[str, int], trace: StepTrace, fewer: Mapping[str, int] | None = None) -> Timeline:
     """Live bytes over the second step of a record at ``known`` values of the basis symbols."""
     read = _reading(analysis, known)
-    instants = list(_instants(record, read))
+    instants = list(_instants(trace, read))
     peak = max(instants, key=lambda i: i.total)  # the first of several
     candidates = analysis.peaks[_WHERE]
     derived = max((analysis.algebra.value(p.live, known) for p in candidates), default=peak.total)
     if peak.total != derived:
         raise CertificateError(_WHERE, f"a record of these sizes holds {peak.total:,} bytes at most, and {derived:,} were derived")
-    phases = tuple(_phases(record))
+    phases = tuple(_phases(trace))
     return Timeline(
         sizes=dict(analysis.graph.as_basis().sizes(known)),
         fewer=fewer or {},
-        operators=sum(op.step == _STEP for op in record.ops),
+        operators=sum(op.step == _STEP for op in trace.ops),
         peak=peak,
-        alive=_alive(record, peak, read, analysis),
+        alive=_alive(trace, peak, read, analysis),
         landmarks=tuple(_landmarks(instants)),
         columns=tuple(_columns(instants, phases)),
         phases=phases,
-        allocated=() if fewer else _allocated(record, read, analysis.graph.options),
+        allocated=() if fewer else _allocated(trace, read, analysis.graph.options),
     )
 
 
-def _allocated(record: StepTrace, read: Callable[[Size], int], options: Mapping[str, str]) -> tuple[Simulated, ...]:
+def _allocated(trace: StepTrace, read: Callable[[Size], int], options: Mapping[str, str]) -> tuple[Simulated, ...]:
     """The first step and the steady one, by the CUDA allocator's rules. A fused optimizer keeps its counters on the device."""
     everything: dict[int, bool] | None = {} if options.get("implementation") == "fused" else None
-    return tuple(simulate(record, step, everything, read) for step in (1, _STEP))
+    return tuple(simulate(trace, step, everything, read) for step in (1, _STEP))
 
 
 def _reading(analysis: Analysis, known: Mapping[str, int]) -> Callable[[Size], int]:
@@ -82,32 +82,32 @@ def _reading(analysis: Analysis, known: Mapping[str, int]) -> Callable[[Size], i
 # -- instants ---------------------------------------------------------------------------------------------------------
 
 
-def _first(record: StepTrace) -> int:
+def _first(trace: StepTrace) -> int:
     """Index of the step's first operator."""
-    return next((op.index for op in record.ops if op.step == _STEP), len(record.ops))
+    return next((op.index for op in trace.ops if op.step == _STEP), len(trace.ops))
 
 
-def _after(events: Iterable[Event], live: dict[str, int], record: StepTrace, read: Callable[[Size], int]) -> dict[str, int]:
+def _after(events: Iterable[Event], live: dict[str, int], trace: StepTrace, read: Callable[[Size], int]) -> dict[str, int]:
     """``live`` with those births and deaths; what a role no longer holds is left out."""
     for event in events:
-        storage = record.storages[event.storage]
+        storage = trace.storages[event.storage]
         live[storage.role] = live.get(storage.role, 0) + event.change * read(storage.nbytes)
     return {role: value for role, value in live.items() if value}
 
 
-def _instants(record: StepTrace, read: Callable[[Size], int]) -> Iterator[Instant]:
+def _instants(trace: StepTrace, read: Callable[[Size], int]) -> Iterator[Instant]:
     """What is alive before the step, and after each operator that makes or frees anything."""
-    start, end = record.windows[_STEP - 1]
-    live = _after(record.events[:start], {}, record, read)
-    first = _first(record)
+    start, end = trace.windows[_STEP - 1]
+    live = _after(trace.events[:start], {}, trace, read)
+    first = _first(trace)
     yield Instant(-1, "", "", "", dict(live))
-    for index, together in groupby(record.events[start:end], key=lambda e: e.op):
+    for index, together in groupby(trace.events[start:end], key=lambda e: e.op):
         events = list(together)
-        op = record.ops[min(index, len(record.ops) - 1)]
+        op = trace.ops[min(index, len(trace.ops) - 1)]
         born = max((i for i, e in enumerate(events) if e.change > 0), default=-1) + 1
         for some in (events[:born], events[born:]):
             if some:
-                live = _after(some, dict(live), record, read)
+                live = _after(some, dict(live), trace, read)
                 yield Instant(op.index - first, op.phase, op.name, op.module_path, dict(live))
 
 
@@ -129,10 +129,10 @@ def _named(phase: str) -> str:
 # -- columns ----------------------------------------------------------------------------------------------------------
 
 
-def _phases(record: StepTrace) -> Iterator[tuple[str, int, int]]:
+def _phases(trace: StepTrace) -> Iterator[tuple[str, int, int]]:
     """Stretches of one phase: its name, its first and its last operator in the step."""
-    first = _first(record)
-    mine = (op for op in record.ops if op.step == _STEP)
+    first = _first(trace)
+    mine = (op for op in trace.ops if op.step == _STEP)
     for phase, together in groupby(mine, key=_phase):
         ops = list(together)
         yield phase, ops[0].index - first, ops[-1].index - first
@@ -162,30 +162,30 @@ def _columns(instants: Sequence[Instant], phases: Sequence[tuple[str, int, int]]
 # -- what is alive ----------------------------------------------------------------------------------------------------
 
 
-def _alive(record: StepTrace, peak: Instant, read: Callable[[Size], int], analysis: Analysis) -> tuple[Alive, ...]:
+def _alive(trace: StepTrace, peak: Instant, read: Callable[[Size], int], analysis: Analysis) -> tuple[Alive, ...]:
     """The storages at the peak, those alike together, the largest first."""
-    alive = _storages_at(record, peak, read)
-    names = _Names(record, analysis)
+    alive = _storages_at(trace, peak, read)
+    names = _Names(trace, analysis)
     counts: dict[tuple[str, str, int], int] = {}
     for storage in alive:
-        key = (record.storages[storage].role, names(storage), read(record.storages[storage].nbytes))
+        key = (trace.storages[storage].role, names(storage), read(trace.storages[storage].nbytes))
         counts[key] = counts.get(key, 0) + 1
     rows = (Alive(role, name, each, number) for (role, name, each), number in counts.items())
     return tuple(sorted((a for a in rows if a.each), key=lambda a: (-a.total, a.role, a.name)))
 
 
-def _storages_at(record: StepTrace, peak: Instant, read: Callable[[Size], int]) -> list[int]:
-    start, end = record.windows[_STEP - 1]
-    first = _first(record)
+def _storages_at(trace: StepTrace, peak: Instant, read: Callable[[Size], int]) -> list[int]:
+    start, end = trace.windows[_STEP - 1]
+    first = _first(trace)
     alive: dict[int, None] = {}
     best: list[int] = []
-    for i, event in enumerate(record.events[:end]):
+    for i, event in enumerate(trace.events[:end]):
         if event.change > 0:
             alive[event.storage] = None
         else:
             alive.pop(event.storage, None)
         here = i >= start - 1 and (peak.op < 0 or event.op - first == peak.op)
-        if here and sum(read(record.storages[s].nbytes) for s in alive) == peak.total:
+        if here and sum(read(trace.storages[s].nbytes) for s in alive) == peak.total:
             best = list(alive)
             break
     return best
@@ -194,11 +194,11 @@ def _storages_at(record: StepTrace, peak: Instant, read: Callable[[Size], int]) 
 class _Names:
     """What a storage is called: what it belongs to, else what made it."""
 
-    def __init__(self, record: StepTrace, analysis: Analysis) -> None:
-        self._record, self._general = record, analysis.module_paths.general
-        self._owned = {t.storage: f"{key} of {name}" for name, key, t in reversed(record.state)}
-        self._owned |= {t.storage: name for name, t in reversed((*record.parameters, *record.buffers, *record.masters))}
-        self._born = {e.storage: e.op for e in record.events if e.change > 0}
+    def __init__(self, trace: StepTrace, analysis: Analysis) -> None:
+        self._record, self._general = trace, analysis.module_paths.general
+        self._owned = {t.storage: f"{key} of {name}" for name, key, t in reversed(trace.state)}
+        self._owned |= {t.storage: name for name, t in reversed((*trace.parameters, *trace.buffers, *trace.masters))}
+        self._born = {e.storage: e.op for e in trace.events if e.change > 0}
 
     def __call__(self, storage: int) -> str:
         if storage in self._owned:

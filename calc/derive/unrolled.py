@@ -18,7 +18,7 @@ from calc.graph.step import Event, Graph, Op, Size, StepTrace, Storage, Tensor
 _TRIES = 3
 
 
-def unrolled(graph: Graph, sites: Sites, sizes: Mapping[str, int], read: Callable[[Size], int]) -> StepTrace | None:
+def unrolled(graph: Graph, module_paths: Sites, sizes: Mapping[str, int], read: Callable[[Size], int]) -> StepTrace | None:
     """The deepest record of ``graph`` with as many iterations as ``sizes`` (of the basis symbols) say, for its live bytes: arguments of
     operators and saved tensors are left out. ``read`` gives the bytes that an expression stands for at these sizes.
 
@@ -29,17 +29,19 @@ def unrolled(graph: Graph, sites: Sites, sizes: Mapping[str, int], read: Callabl
     if len(differ) != 1 or not shallower or sizes[differ[0]] < deepest.sizes[differ[0]]:
         return None
     loop = differ[0]
-    before = max(shallower, key=lambda record: record.sizes[loop])
+    before = max(shallower, key=lambda trace: trace.sizes[loop])
     added = deepest.sizes[loop] - before.sizes[loop]
     further, rest = divmod(sizes[loop] - deepest.sizes[loop], added)
     if rest:
         return None
-    least = sites.instances(before)
-    layers = {prefix: count - least[prefix] for prefix, count in sites.instances(deepest).items() if count > least.get(prefix, count)}
+    least = module_paths.instances(before)
+    layers = {
+        prefix: count - least[prefix] for prefix, count in module_paths.instances(deepest).items() if count > least.get(prefix, count)
+    }
     for last in range(1, _TRIES + 1):
         try:
-            if layers and _alike(_Unrolling(before, sites, layers, last, 1).record(), deepest, read):
-                return _Unrolling(deepest, sites, layers, last, further).record()
+            if layers and _alike(_Unrolling(before, module_paths, layers, last, 1).record(), deepest, read):
+                return _Unrolling(deepest, module_paths, layers, last, further).record()
         except _IrregularError:
             continue
     return None
@@ -54,14 +56,14 @@ def _alike(made: StepTrace, run: StepTrace, read: Callable[[Size], int]) -> bool
     return made.windows == run.windows and _operators(made) == _operators(run) and _events(made, read) == _events(run, read)
 
 
-def _operators(record: StepTrace) -> list[tuple[str, str, int, str]]:
-    return [(op.name, op.phase, op.step, op.module_path) for op in record.ops]
+def _operators(trace: StepTrace) -> list[tuple[str, str, int, str]]:
+    return [(op.name, op.phase, op.step, op.module_path) for op in trace.ops]
 
 
-def _events(record: StepTrace, read: Callable[[Size], int]) -> list[tuple[int, int, int, int, str]]:
-    born = {event.storage: index for index, event in enumerate(record.events) if event.change > 0}
-    storages = [(read(storage.nbytes), storage.role) for storage in record.storages]
-    return [(e.change, e.op, born[e.storage], *storages[e.storage]) for e in record.events]
+def _events(trace: StepTrace, read: Callable[[Size], int]) -> list[tuple[int, int, int, int, str]]:
+    born = {event.storage: index for index, event in enumerate(trace.events) if event.change > 0}
+    storages = [(read(storage.nbytes), storage.role) for storage in trace.storages]
+    return [(e.change, e.op, born[e.storage], *storages[e.storage]) for e in trace.events]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,19 +120,21 @@ class _Unrolling:
 
     # -- where things belong --------------------------------------------------------------------------------------
 
-    def _numbered(self, site: str) -> tuple[str, int, str] | None:
+    def _numbered(self, module_path: str) -> tuple[str, int, str] | None:
         """A path as container, number and what follows, where it lies in one of the containers."""
-        parts = site.split(".")
+        parts = module_path.split(".")
         for i, part in enumerate(parts):
             if part.isdigit() and ".".join(parts[:i]) in self.layers:
                 return ".".join(parts[:i]), int(part), ".".join(parts[i + 1 :])
         return None
 
-    def _place(self, site: str) -> _Place | None:
-        if site not in self._placed:
-            numbered = self._numbered(site)
-            self._placed[site] = numbered and _Place(numbered[0], (numbered[1] - self._starts[numbered[0]]) // self.layers[numbered[0]])
-        return self._placed[site]
+    def _place(self, module_path: str) -> _Place | None:
+        if module_path not in self._placed:
+            numbered = self._numbered(module_path)
+            self._placed[module_path] = numbered and _Place(
+                numbered[0], (numbered[1] - self._starts[numbered[0]]) // self.layers[numbered[0]]
+            )
+        return self._placed[module_path]
 
     def _places_of_ops(self) -> list[_Place | None]:
         """Where each operator belongs: by its path, and between two of one iteration, or of neighbours, to the one that comes next (what
@@ -217,11 +221,11 @@ class _Unrolling:
 
     # -- the longer record ----------------------------------------------------------------------------------------
 
-    def _site(self, site: str, copy: int) -> str:
+    def _site(self, module_path: str, copy: int) -> str:
         """A path with the number that its layer has in the longer record."""
-        numbered, place = self._numbered(site), self._place(site)
+        numbered, place = self._numbered(module_path), self._place(module_path)
         if numbered is None or place is None or place.group < 0:
-            return site
+            return module_path
         container, number, rest = numbered
         number += self.layers[container] * (copy if place.group == 0 else self.further)
         return ".".join(filter(None, (container, str(number), rest)))
@@ -257,7 +261,7 @@ class _Unrolling:
         outputs = tuple(replace(t, storage=new.get((t.storage, copy), -1)) for t in op.outputs)
         return replace(op, index=index, module_path=self._site(op.module_path, copy), args=(), outputs=outputs)
 
-    def _with_names(self, record: StepTrace, new: Mapping[Copy, int]) -> StepTrace:
+    def _with_names(self, trace: StepTrace, new: Mapping[Copy, int]) -> StepTrace:
         """The record with what its tensors are called."""
 
         def copies(name: str, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -266,11 +270,11 @@ class _Unrolling:
                     yield self._site(name, copy), replace(tensor, storage=new[tensor.storage, copy])
 
         return replace(
-            record,
-            parameters=tuple(each for name, t in record.parameters for each in copies(name, t)),
-            buffers=tuple(each for name, t in record.buffers for each in copies(name, t)),
-            masters=tuple(each for name, t in record.masters for each in copies(name, t)),
-            state=tuple((each, key, own) for name, key, t in record.state for each, own in copies(name, t)),
+            trace,
+            parameters=tuple(each for name, t in trace.parameters for each in copies(name, t)),
+            buffers=tuple(each for name, t in trace.buffers for each in copies(name, t)),
+            masters=tuple(each for name, t in trace.masters for each in copies(name, t)),
+            state=tuple((each, key, own) for name, key, t in trace.state for each, own in copies(name, t)),
             saved=(),
             calls=(),
             gradients=(),

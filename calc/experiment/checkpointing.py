@@ -49,18 +49,18 @@ def checkpointed(name: str, module: nn.Module, choice: str) -> nn.Module:
         every = int(choice.partition("/")[2] or 1)
         chosen = [block for blocks in lists for block in blocks[::every]]
     for part in {id(part): part for part in chosen}.values():
-        part.forward = _run_again(part.forward)
+        part.forward = _recomputed(part.forward)
     return module
 
 
-def _run_again(forward: Callable[..., Any]) -> Callable[..., Any]:
+def _recomputed(forward: Callable[..., Any]) -> Callable[..., Any]:
     """``forward`` as torch checkpoints it. Not the call of the module, whose hooks would then run twice."""
 
-    def again(*args: Any, **kwargs: Any) -> Any:
+    def recomputed(*args: Any, **kwargs: Any) -> Any:
         return checkpoint(forward, *args, use_reentrant=False, **kwargs)
 
-    again.runs_again = True  # type: ignore[attr-defined]  # a mark, by which a recording names what runs then
-    return again
+    recomputed.runs_again = True  # type: ignore[attr-defined]  # a mark, by which a recording names what runs then
+    return recomputed
 
 
 def _blocks(module: nn.Module) -> list[list[nn.Module]]:

@@ -91,20 +91,20 @@ class Guard:
 
 def failed_guards(
     sizes: Mapping[str, int],
-    held: Mapping[str, tuple[int, str]],
+    specialized: Mapping[str, tuple[int, str]],
     basis: Basis,
-    conditions: Iterable[Guard],
+    guards: Iterable[Guard],
     certified: Sequence[Mapping[str, int]],
 ) -> list[Guard]:
     """Conditions that come out otherwise at ``sizes`` (of the dimensions) and at no ``certified`` values of the basis symbols.
 
-    ``held`` are dimensions that stayed numbers, and why: the step is that of these values alone.
+    ``specialized`` are dimensions that stayed numbers, and why: the step is that of these values alone.
     """
-    moved = [Guard(f"{name} == {value}", True, why) for name, (value, why) in held.items() if sizes[name] != value]
+    moved = [Guard(f"{name} == {value}", True, why) for name, (value, why) in specialized.items() if sizes[name] != value]
     if moved:
         return moved
     values = basis.values(sizes)
-    changed = [c for c in conditions if not c.holds_at(values)]
+    changed = [c for c in guards if not c.holds_at(values)]
     return [c for c in changed if not any(c.answered_by(at, values) for at in certified)]
 
 
@@ -139,11 +139,11 @@ def resolve(recorded: HasGuards, given: Mapping[str, int]) -> dict[str, int]:
 
 def not_traced(recorded: HasGuards, values: Mapping[str, int]) -> DimensionError:
     """What to say where closed forms do not hold and there is no spec of which the step could be traced."""
-    for condition in recorded.failed_guards(values):
-        said = f"the step was traced where {condition.expr} is {condition.outcome}, and at these sizes it is not (asked"
-        if condition.opaque:
+    for guard in recorded.failed_guards(values):
+        said = f"the step was traced where {guard.expr} is {guard.outcome}, and at these sizes it is not (asked"
+        if guard.opaque:
             said = "a value that the step reads is not known at these sizes (read"
-        return DimensionError(f"{said} at {condition.where}); a graph alone cannot be traced there: derive the model from its spec")
+        return DimensionError(f"{said} at {guard.where}); a graph alone cannot be traced there: derive the model from its spec")
     return DimensionError("the model cannot have these sizes: derive it from its spec")
 
 

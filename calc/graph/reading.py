@@ -308,13 +308,13 @@ def _options(data: Any) -> dict[str, str]:
 def _records(data: Any, key: str, symbols: Collection[str], concrete: bool) -> tuple[StepTrace, ...]:
     """Records, of which there is one at least; in a certificate every symbol is a number."""
     size: Read[Size] = whole(0) if concrete else _size(symbols)
-    records = part(data, key, each(lambda record: _record(record, symbols, size)))
-    if not records:
+    traces = part(data, key, each(lambda trace: _record(trace, symbols, size)))
+    if not traces:
         raise Wrong(f"has no {key}")
-    for i, record in enumerate(records):
-        if concrete and len(record.sizes) < len(symbols):
-            raise Wrong(f"lacks {key}[{i}].sizes.{next(name for name in symbols if name not in record.sizes)}")
-    return records
+    for i, trace in enumerate(traces):
+        if concrete and len(trace.sizes) < len(symbols):
+            raise Wrong(f"lacks {key}[{i}].sizes.{next(name for name in symbols if name not in trace.sizes)}")
+    return traces
 
 
 def _record(data: Any, symbols: Collection[str], size: Read[Size]) -> StepTrace:
@@ -345,8 +345,8 @@ def _record(data: Any, symbols: Collection[str], size: Read[Size]) -> StepTrace:
         sizes=part(data, "sizes", mapping(one_of(symbols, "a symbol"), whole(0))),
         storages=tuple(Storage(i, *s) for i, s in enumerate(storages)),
         ops=tuple(
-            Op(i, name, phase, step, site, tuple((n, v) for n, v in args), outputs, mutates, node, call)
-            for i, (name, phase, step, site, args, outputs, mutates, node, call) in enumerate(ops)
+            Op(i, name, phase, step, module_path, tuple((n, v) for n, v in args), outputs, mutates, node, call)
+            for i, (name, phase, step, module_path, args, outputs, mutates, node, call) in enumerate(ops)
         ),
         events=tuple(Event(*e) for e in events),
         saved=tuple(Saved(*s) for s in part(data, "saved", each(row(tensor, text, text)))),

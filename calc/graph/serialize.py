@@ -133,7 +133,7 @@ def _dim_to_json(dim: TracedDim) -> dict[str, Any]:
     return {"decided_at" if name == "unbacked_at" else name: value for name, value in asdict(dim).items()}
 
 
-def _record_to_json(record: StepTrace) -> dict[str, Any]:
+def _record_to_json(trace: StepTrace) -> dict[str, Any]:
     tensors, texts = _Table(), _Table()
 
     def value(v: Any) -> Any:
@@ -146,20 +146,20 @@ def _record_to_json(record: StepTrace) -> dict[str, Any]:
             texts(op.name), texts(op.phase), op.step, texts(op.module_path), [[texts(n), value(v)] for n, v in op.args],
             [tensors(t) for t in op.outputs], [texts(m) for m in op.mutates], texts(op.node), op.call,
         ]
-        for op in record.ops
+        for op in trace.ops
     ]  # fmt: skip
-    named = {key: [[name, tensors(t)] for name, t in getattr(record, key)] for key in ("parameters", "gradients", "buffers", "masters")}
+    named = {key: [[name, tensors(t)] for name, t in getattr(trace, key)] for key in ("parameters", "gradients", "buffers", "masters")}
     return {
-        "sizes": dict(record.sizes),
-        "storages": [[s.nbytes, s.role, s.name] for s in record.storages],
+        "sizes": dict(trace.sizes),
+        "storages": [[s.nbytes, s.role, s.name] for s in trace.storages],
         "ops": ops,
-        "events": [[e.change, e.storage, e.op] for e in record.events],
-        "saved": [[tensors(s.tensor), s.module_path, s.op] for s in record.saved],
-        "calls": [[c.function, c.causal, c.query, c.key] for c in record.calls],
+        "events": [[e.change, e.storage, e.op] for e in trace.events],
+        "saved": [[tensors(s.tensor), s.module_path, s.op] for s in trace.saved],
+        "calls": [[c.function, c.causal, c.query, c.key] for c in trace.calls],
         **named,
-        "state": [[n, k, tensors(t)] for n, k, t in record.state],
-        "persistent": list(record.persistent),
-        "windows": [list(w) for w in record.windows],
+        "state": [[n, k, tensors(t)] for n, k, t in trace.state],
+        "persistent": list(trace.persistent),
+        "windows": [list(w) for w in trace.windows],
         "tensors": [[t.storage, list(t.shape), t.dtype, t.distinct] for t in tensors.index],
         "texts": list(texts.index),
     }

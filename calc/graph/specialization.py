@@ -15,19 +15,19 @@ from calc.graph.trip_counts import fewest
 from calc.spec import Spec
 
 
-def walked_otherwise(spec: Spec, graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
+def trip_counts_to_specialize(spec: Spec, graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
     """Loop counts that may stay numbers, and do at ``values``: there the step branches otherwise than at the few turns recorded."""
     why: dict[str, str] = {}
     sizes, few = graph.as_basis().values(values), {name: fewest(_counts(graph), name) for name in graph.pins}
-    for condition in graph.failed_guards(values):
-        names = [n for n in names_in(condition.expr) if n in spec.walked and n in few and values[n] >= few[n]]
-        names = [n for n in names if condition.holds_at({**sizes, n: few[n]})]  # else it is other sizes that it comes out otherwise by
-        why |= dict.fromkeys(names, f"{condition.expr} is asked at {condition.where}, and comes out otherwise for the few turns recorded")
+    for guard in graph.failed_guards(values):
+        names = [n for n in names_in(guard.expr) if n in spec.walked and n in few and values[n] >= few[n]]
+        names = [n for n in names if guard.holds_at({**sizes, n: few[n]})]  # else it is other sizes that it comes out otherwise by
+        why |= dict.fromkeys(names, f"{guard.expr} is asked at {guard.where}, and comes out otherwise for the few turns recorded")
     return why
 
 
 def _counts(graph: Graph) -> list[Mapping[str, int]]:
-    return [record.sizes for record in graph.traces]
+    return [trace.sizes for trace in graph.traces]
 
 
 _ALIKE = 6
@@ -47,15 +47,15 @@ def degenerate(graph: Graph) -> list[dict[str, int]]:
     return [_within_bounds(graph, at) for at in (*few_turns, batch_of_one, alike, *one_chosen)]
 
 
-def may_tell(graph: Graph, sizes: Mapping[str, int]) -> bool:
+def certificates_may_answer(graph: Graph, sizes: Mapping[str, int]) -> bool:
     """Whether certificates at degenerate sizes can answer all that the graph is not known to do at ``sizes`` of its dimensions."""
     special = graph.special_case_at(sizes)
     if special is not None:
-        return may_tell(special.graph, sizes)
+        return certificates_may_answer(special.graph, sizes)
     if any(sizes[name] != value for name, (value, _) in graph.specialized.items()):
         return False
     requested, tried = graph.as_basis().values(sizes), degenerate(graph)
-    return all(any(condition.answered_by(at, requested) for at in tried) for condition in graph.failed_guards(sizes))
+    return all(any(guard.answered_by(at, requested) for at in tried) for guard in graph.failed_guards(sizes))
 
 
 def _within_bounds(graph: Graph, at: Mapping[str, int]) -> dict[str, int]:
@@ -65,7 +65,7 @@ def _within_bounds(graph: Graph, at: Mapping[str, int]) -> dict[str, int]:
     return {name: min(value, most.get(name, value)) for name, value in at.items()}
 
 
-def as_asked(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
+def requested_values(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
     """The very sizes asked for, with no more turns of a loop than were recorded at least; and first, if there are fewer, with as many: few
     turns may be a case of their own where the other sizes are none. What is read as a number and counts no turns is what is asked for."""
     requested = graph.as_basis().values(values)
@@ -79,7 +79,7 @@ def as_asked(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
 def without_ones(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
     """The sizes asked for with another number for each that is 1, where those were tried in vain: what else they have of their own (a
     vocabulary beyond the number of a token) then stands for every batch."""
-    at = as_asked(graph, values)[0]
+    at = requested_values(graph, values)[0]
     ones = [name for name, value in at.items() if value == 1 and name not in graph.loops]
     if not ones or not graph.failed_guards(values):
         return []
@@ -87,16 +87,16 @@ def without_ones(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]
     return [{**at, **dict(zip(ones, others, strict=False))}]
 
 
-def telling(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
+def partly_answering(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
     """Of the degenerate sizes, those that may tell some of what the graph is not known to do at ``values``, where it was tried in vain:
     of several conditions each may stand alone where they do not together."""
-    unmet, requested = graph.failed_guards(values), graph.as_basis().values(values)
-    if len(unmet) < 2:
+    failed, requested = graph.failed_guards(values), graph.as_basis().values(values)
+    if len(failed) < 2:
         return []
-    return [at for at in degenerate(graph) if 0 < sum(condition.answered_by(at, requested) for condition in unmet) < len(unmet)]
+    return [at for at in degenerate(graph) if 0 < sum(guard.answered_by(at, requested) for guard in failed) < len(failed)]
 
 
-def compared_as_asked(graph: Graph, values: Mapping[str, int], names: Collection[str]) -> list[dict[str, int]]:
+def with_requested_comparisons(graph: Graph, values: Mapping[str, int], names: Collection[str]) -> list[dict[str, int]]:
     """Degenerate sizes of another kind, which tell whether anything hangs on what the basis symbols ``names`` are compared with: those of a
     certificate, but for these symbols, which are as asked for."""
     requested = graph.as_basis().values(values)
@@ -104,21 +104,21 @@ def compared_as_asked(graph: Graph, values: Mapping[str, int], names: Collection
     return [{**graph.certificates[0].sizes, **turns, **{name: requested[name] for name in names if requested[name] > 1}}]
 
 
-def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int], turns: int) -> bool:
+def _is_failed(graph: Graph, loop: str, values: Mapping[str, int], turns: int) -> bool:
     return any(c.expr == f"{loop} != {turns}" for c in graph.failed_guards(values))
 
 
-def coincidences(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard]) -> list[dict[str, str]]:
+def special_case_candidates(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard]) -> list[dict[str, str]]:
     """Dimensions to fix for sizes at which the step runs otherwise: few turns of a loop, sizes of 1, equal ones. First only those
     that the ``changed`` conditions are about, then all; at last few turns that are no case of their own with other sizes than these."""
     basis = graph.as_basis()
     turns = basis.values(values)
     shallow = [name for name in graph.loops if turns[name] < fewest(_counts(graph), name)]
-    unmet = [name for name in shallow if _is_unmet(graph, name, values, turns[name])]
-    few, fewer = (dict(_fixed(graph, basis.dimension(name), turns[name], values) for name in names) for names in (unmet, shallow))
-    compared = {name for condition in changed for name in names_in(condition.expr)}
+    failed = [name for name in shallow if _is_failed(graph, name, values, turns[name])]
+    few, fewer = (dict(_fixed(graph, basis.dimension(name), turns[name], values) for name in names) for names in (failed, shallow))
+    compared = {name for guard in changed for name in names_in(guard.expr)}
     about = [name for name, text in graph.basis.items() if compared & set(names_in(text))]
-    some, all_ = (few | _alike(graph, values, names) for names in (about, list(values)))
+    some, all_ = (few | _equal_sizes(graph, values, names) for names in (about, list(values)))
     attempts = [some | _products(graph, values, changed, some), some, all_, fewer | all_]
     return [attempt for i, attempt in enumerate(attempts) if attempt not in attempts[:i]]
 
@@ -146,7 +146,7 @@ def _products(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard],
     return products
 
 
-def _alike(graph: Graph, values: Mapping[str, int], names: Sequence[str]) -> dict[str, str]:
+def _equal_sizes(graph: Graph, values: Mapping[str, int], names: Sequence[str]) -> dict[str, str]:
     """Of ``names``, those that are 1, equal to an earlier one, or just the number that they are multiples of, and what they equal."""
     tied = {dim.name for dim in graph.dims if dim.tied}
     parts = {dim.name: dim.multiple_of for dim in graph.dims if isinstance(dim.multiple_of, int) and not dim.plus}
@@ -189,7 +189,7 @@ def _divisors(whole: Mapping[str, int | str | None], name: str) -> list[str]:
     return divisors
 
 
-def held_instead(spec: Spec, graph: Graph, changed: Sequence[Guard], values: Mapping[str, int]) -> dict[str, str]:
+def dimensions_to_specialize(spec: Spec, graph: Graph, changed: Sequence[Guard], values: Mapping[str, int]) -> dict[str, str]:
     """Dimensions to leave as numbers where no symbol has the property that was asked for (a product that is even): the fewest of those
     that may give way such that each ``changed`` condition is about one by whose size it comes out otherwise, beside those that did
     already. Nothing where that brings no more."""
@@ -198,9 +198,9 @@ def held_instead(spec: Spec, graph: Graph, changed: Sequence[Guard], values: Map
     requested, usual = graph.as_basis().values(values), graph.certificates[0].sizes
     left = [c for c in changed if any(symbols & {*names_in(c.expr)} for symbols in about.values())]
 
-    def by(condition: Guard, symbols: Collection[str]) -> bool:
+    def by(guard: Guard, symbols: Collection[str]) -> bool:
         """Whether a condition comes out as recorded once these symbols are as usual, the others as asked for."""
-        return not condition.opaque and condition.holds_at({**requested, **{s: usual[s] for s in symbols if s in usual}})
+        return not guard.opaque and guard.holds_at({**requested, **{s: usual[s] for s in symbols if s in usual}})
 
     others = [{name} for name in graph.symbols if not any(name in symbols for symbols in about.values())]
     left = [c for c in left if not any(by(c, single) for single in others)] or left  # a batch of one is no reason to fix what it multiplies
@@ -209,12 +209,12 @@ def held_instead(spec: Spec, graph: Graph, changed: Sequence[Guard], values: Map
         blamed = {name: [c for c in left if by(c, symbols & {*names_in(c.expr)})] for name, symbols in about.items()}
         name = max(blamed, key=lambda name: len(blamed[name]))
         if not blamed[name]:
-            why |= {n: _why_held(c) for c in left for n, symbols in about.items() if symbols & {*names_in(c.expr)}}
+            why |= {n: _specialization_reason(c) for c in left for n, symbols in about.items() if symbols & {*names_in(c.expr)}}
             break
-        why[name] = _why_held(blamed[name][0])
+        why[name] = _specialization_reason(blamed[name][0])
         left = [c for c in left if c not in blamed[name]]
     return {**{name: why for name, (_, why) in graph.specialized.items()}, **why} if why else {}
 
 
-def _why_held(c: Guard) -> str:
+def _specialization_reason(c: Guard) -> str:
     return f"the step goes by its number, at {c.where}" if c.opaque else f"{c.expr} is {not c.outcome} there, asked at {c.where}"

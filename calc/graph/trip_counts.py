@@ -24,7 +24,7 @@ _NESTED: tuple[tuple[Counts, Counts], ...] = (
 )
 
 
-def recorded(attempt: int, loops: Sequence[str]) -> dict[str, Counts]:
+def traced_counts(attempt: int, loops: Sequence[str]) -> dict[str, Counts]:
     """The counts at which each loop is recorded with symbolic sizes; ``loops`` are in the order in which they were found."""
     if len(loops) < 2:
         return dict.fromkeys(loops, _ALONE[min(attempt, len(_ALONE) - 1)])  # the second loop may not have been met yet
@@ -32,9 +32,9 @@ def recorded(attempt: int, loops: Sequence[str]) -> dict[str, Counts]:
     return {name: rest if number else first for number, name in enumerate(loops)}
 
 
-def certified(attempt: int, loops: Sequence[str]) -> list[dict[str, int]]:
+def certified_counts(attempt: int, loops: Sequence[str]) -> list[dict[str, int]]:
     """Two further counts of each loop for the certificates, which differ in all loops."""
-    most = {name: counts[-1] for name, counts in recorded(attempt, loops).items()}
+    most = {name: counts[-1] for name, counts in traced_counts(attempt, loops).items()}
     return [{name: most[name] + 1 + (number + i) % 2 for i, name in enumerate(loops)} for number in range(2)]
 
 
@@ -51,17 +51,17 @@ def next_attempt(attempt: int, loops: Sequence[str], degree: bool) -> int | None
     return None
 
 
-def attempt_of(loops: Sequence[str], records: Sequence[Mapping[str, int]]) -> int:
+def attempt_of(loops: Sequence[str], traces: Sequence[Mapping[str, int]]) -> int:
     """The first attempt that has the counts which were recorded; that of no loop is the first of all."""
-    met = {name: tuple(sorted({sizes[name] for sizes in records})) for name in loops}
+    met = {name: tuple(sorted({sizes[name] for sizes in traces})) for name in loops}
     tried = range(len(_ALONE if len(loops) < 2 else _NESTED))
-    return next((attempt for attempt in tried if recorded(attempt, loops) == met), 0)
+    return next((attempt for attempt in tried if traced_counts(attempt, loops) == met), 0)
 
 
 def _points(attempt: int, loops: Sequence[str]) -> int:
-    return sum(map(len, recorded(attempt, loops).values()))
+    return sum(map(len, traced_counts(attempt, loops).values()))
 
 
-def fewest(records: Sequence[Mapping[str, int]], loop: str) -> int:
+def fewest(traces: Sequence[Mapping[str, int]], loop: str) -> int:
     """The smallest count of a loop that was recorded."""
-    return min(sizes[loop] for sizes in records)
+    return min(sizes[loop] for sizes in traces)

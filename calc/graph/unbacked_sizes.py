@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from calc.dimensions import Dim
-from calc.errors import UndecidedSizeError
+from calc.errors import UnbackedSizeError
 from calc.graph.basis import Basis, in_dimensions
 from calc.graph.plan import Inferred
 from calc.graph.step import Assumption, Graph, TracedDim
@@ -22,12 +22,12 @@ from calc.spec import Spec
 _NAME = re.compile(r"n[1-9]\d*")
 
 
-def given_now(spec: Spec, sizes: Mapping[str, int]) -> dict[str, int]:
+def without_unmet_unbacked(spec: Spec, sizes: Mapping[str, int]) -> dict[str, int]:
     """``sizes`` without those that may be of sizes which data decide and no recording has met yet."""
     return {name: value for name, value in sizes.items() if name in spec.dims or not _NAME.fullmatch(name)}
 
 
-def with_size(spec: Spec, undecided: UndecidedSizeError, basis: Basis) -> Inferred:
+def with_size(spec: Spec, undecided: UnbackedSizeError, basis: Basis) -> Inferred:
     """``spec`` with one more dimension: the size that ``undecided`` met, in the symbols of ``basis``."""
     bound = in_dimensions(_product(undecided.shape), basis)
     expected = in_dimensions(_expected(undecided), basis) if undecided.share else bound
@@ -42,7 +42,7 @@ def with_bound(spec: Spec, name: str, loop: str) -> Inferred:
     return Inferred(replace(spec, dims={**spec.dims, name: dim}), f"{name} is at most {loop}")
 
 
-def as_recorded(spec: Spec, graph: Graph) -> Spec:
+def with_traced_dimensions(spec: Spec, graph: Graph) -> Spec:
     """``spec`` with what ``graph`` found out about its dimensions."""
     declared = spec.dimensions
     more = {
@@ -78,7 +78,7 @@ def _product(sizes: tuple[int | str, ...]) -> str:
     return "*".join(f"({size})" for size in sizes) or "1"
 
 
-def _expected(undecided: UndecidedSizeError) -> str:
+def _expected(undecided: UnbackedSizeError) -> str:
     share = f"*{undecided.share.numerator}" if undecided.share.numerator != 1 else ""
     below = "*".join(f"({way})" for way in (*undecided.ways, *((undecided.share.denominator,) if undecided.share.denominator != 1 else ())))
     return f"{_product(undecided.shape)}{share}" + (f"/({below})" if below else "")

@@ -80,7 +80,7 @@ def gradients(
 
     Raises a ``NapkinError`` where the forward cannot be recorded, or runs an operator without an equation.
     """
-    from calc.trace.forward import record_program
+    from calc.trace.forward import trace_program
 
     options = options or Options()
     if not options.trains:
@@ -89,7 +89,7 @@ def gradients(
         raise BadInputError("equations are over real numbers: gradients have no number format; leave --precision out")
     (progress or _silent)("recording the forward with symbolic sizes")
     at = chosen(spec, sizes or {})
-    program = record_program(spec, at, options)
+    program = trace_program(spec, at, options)
     (progress or _silent)("deriving gradients")
     return derived(program)
 

@@ -42,7 +42,7 @@ _BACKWARD = aten._scaled_dot_product_flash_attention_for_cpu_backward
 _FUSED: Mapping[Any, Callable[..., int]] = {aten._scaled_dot_product_flash_attention_for_cpu: _forward, _BACKWARD: _repeated_inside}
 
 
-class Again(TorchDispatchMode):
+class RecomputeCounter(TorchDispatchMode):
     """Stands above a counter in a backward: ``flops`` is what the counter adds while gradients are on."""
 
     def __init__(self, counter: FlopCounterMode) -> None:
@@ -61,20 +61,20 @@ class Again(TorchDispatchMode):
         return out
 
 
-def repeated_in(backwards: Sequence[Again]) -> dict[str, Reading]:
+def recompute_flops(backwards: Sequence[RecomputeCounter]) -> dict[str, Reading]:
     """``flops.backward.recompute``, where a backward ran anything again."""
     if not any(again.seen for again in backwards):
         return {}
     return {"flops.backward.recompute": Reading(sum(again.flops for again in backwards), INSTRUMENT)}
 
 
-def measure_repeated(run: Training, mapping: Mapping[Any, Callable[..., int]], fused: Sequence[str]) -> Reading:
+def measure_recompute(run: Training, mapping: Mapping[Any, Callable[..., int]], fused: Sequence[str]) -> Reading:
     """``flops.backward.recompute`` of the next step, in which attention is fused and the backward runs parts of the forward again."""
     unknown = [name for name in fused if not any(name.startswith(f"{known}.") for known in _FUSED)]
     if unknown:
         return Reading(None, WITH_FUSED, f"what {', '.join(unknown)} repeats inside is not known")
     counters: list[FlopCounterMode] = []
-    again: list[Again] = []
+    again: list[RecomputeCounter] = []
 
     @contextmanager
     def around(phase: str) -> Iterator[None]:
@@ -82,7 +82,7 @@ def measure_repeated(run: Training, mapping: Mapping[Any, Callable[..., int]], f
             yield
             return
         counters.append(flop_counter({**mapping, **_FUSED}))
-        again.append(Again(counters[-1]))
+        again.append(RecomputeCounter(counters[-1]))
         with counters[-1], again[-1]:
             yield
 

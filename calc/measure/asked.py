@@ -20,7 +20,7 @@ from calc.platform.torch_private import fused_attention_choice
 _BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH]
 
 
-class AllAsked(TorchFunctionMode):
+class AllGradients(TorchFunctionMode):
     """Attention that torch would fuse has queries, keys and values that all want a gradient, if any of them does. All attention runs its
     products one by one, also where the module chooses a kernel (``torch.backends.cuda.sdp_kernel``)."""
 

@@ -21,7 +21,7 @@ _CALLS = "keys and values of the run's attention calls"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class CacheElements:
     """Elements that a run of B sequences of T tokens keeps; ``None`` where nothing could be measured, with the reason."""
 
     sizes: Mapping[str, int]
@@ -30,7 +30,7 @@ class Held:
     because: str = ""
 
 
-def held(spec: Spec, sizes: Mapping[str, int], *, without_memory: bool = False) -> Held:
+def cache_elements(spec: Spec, sizes: Mapping[str, int], *, without_memory: bool = False) -> CacheElements:
     """Run the forward once over a whole text. ``without_memory``: on torch's meta device, where tensors have shapes only."""
     device = "meta" if without_memory else "cpu"
     library = spec.key.startswith("hf:")
@@ -43,10 +43,10 @@ def held(spec: Spec, sizes: Mapping[str, int], *, without_memory: bool = False) 
             module, inputs = spec.build(Sizes(**sizes)).eval(), spec.inputs(Sizes(**sizes))
             tensors = _of_library(module, inputs) if library else _of_calls(spec, module, inputs)
     except NapkinError as error:
-        return Held(sizes, None, instrument, str(error))
+        return CacheElements(sizes, None, instrument, str(error))
     if tensors is None:
-        return Held(sizes, None, instrument, "the class returns no cache")
-    return Held(sizes, sum(t.numel() for t in tensors), instrument)
+        return CacheElements(sizes, None, instrument, "the class returns no cache")
+    return CacheElements(sizes, sum(t.numel() for t in tensors), instrument)
 
 
 def _of_library(module: Any, inputs: tuple[Tensor, ...]) -> list[Tensor] | None:

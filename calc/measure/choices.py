@@ -16,7 +16,7 @@ _DIFFERENT = {"aten::_unique2": torch.unique, "aten::unique_consecutive": torch.
 _INDEXING = ("aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::_unsafe_index_put")
 
 
-def decided(func: Any, args: tuple[Any, ...]) -> tuple[str, int] | None:
+def unbacked_size(func: Any, args: tuple[Any, ...]) -> tuple[str, int] | None:
     """(place, how many) of an operator whose size its data decided; nothing for others, and where no line of the model asked."""
     name = func._schema.name
     if name in _BY_VALUE:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode, conv_backward_flop, flop_registry
 
-from calc.measure.again import Again, repeated_in
+from calc.measure.again import RecomputeCounter, recompute_flops
 from calc.measure.counter import flop_counter
 from calc.measure.measurement import Reading
 from calc.measure.observer import Observer, fast_path
@@ -159,18 +159,18 @@ _COUNTED = {str(packet) for packet in (*flop_registry, *MAPPING)}
 def measure_flops(run: Training, fused: Sequence[str]) -> dict[str, Reading]:
     """Matmul FLOPs of the next step by phase. ``fused``: attention kernels that the step runs when left to itself."""
     counters: dict[str, list[tuple[Observer, FlopCounterMode]]] = {phase: [] for phase in run.phases}
-    counters_of_recompute: list[Again] = []
+    counters_of_recompute: list[RecomputeCounter] = []
 
     @contextmanager
     def around(phase: str) -> Iterator[None]:
         observer, counter = Observer(), flop_counter(MAPPING)
         counters[phase].append((observer, counter))
-        counters_of_recompute.append(Again(counter))
+        counters_of_recompute.append(RecomputeCounter(counter))
         with observer, counter, counters_of_recompute[-1] if phase == "backward" else nullcontext():
             yield
 
     run.step(around)
-    repeated = repeated_in(counters_of_recompute) if "backward" in run.phases else {}
+    repeated = recompute_flops(counters_of_recompute) if "backward" in run.phases else {}
     return repeated | {f"flops.{phase}.matmul": _reading(counters[phase], fused if phase != "optimizer" else ()) for phase in run.phases}
 
 

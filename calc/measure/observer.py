@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from calc.measure.choices import decided
+from calc.measure.choices import unbacked_size
 from calc.measure.composite import is_composite, taken_apart
 from calc.measure.kinds import tensors_in
 from calc.platform.torch_private import TorchDispatchMode
@@ -27,7 +27,7 @@ class Observer(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if is_composite(func):
             return taken_apart(self, func, args, kwargs)
-        size = decided(func, args)
+        size = unbacked_size(func, args)
         if size is not None:
             self.decided.setdefault(size[0], []).append(size[1])
         outputs = func(*args, **(kwargs or {}))

@@ -15,8 +15,8 @@ import torch
 
 from calc.errors import BadInputError, MeasurementError
 from calc.graph.exchanges import ExchangeDifference, Found
-from calc.measure.again import measure_repeated
-from calc.measure.asked import AllAsked
+from calc.measure.again import measure_recompute
+from calc.measure.asked import AllGradients
 from calc.measure.flops import MAPPING, measure_flops
 from calc.measure.measurement import Measurement, Reading
 from calc.measure.memory import measure_memory
@@ -57,14 +57,18 @@ def measure(
 
     tell("matmul FLOPs")
     fused = fused_attention(observer.names)
-    with _no_fast_path(), AllAsked() if fused else nullcontext(), training(spec, sizes, replace(options, attention="math"), device) as run:
+    with (
+        _no_fast_path(),
+        AllGradients() if fused else nullcontext(),
+        training(spec, sizes, replace(options, attention="math"), device) as run,
+    ):
         run.step()
         flops = measure_flops(run, fused)
     again = flops.get(RECOMPUTE)
     if fused and again is not None:
         with training(spec, sizes, options, device) as run:
             run.step()
-            flops[RECOMPUTE] = measure_repeated(run, MAPPING, fused)
+            flops[RECOMPUTE] = measure_recompute(run, MAPPING, fused)
 
     tell("elementwise FLOPs and bytes moved")
     with training(spec, sizes, options, device) as run:

@@ -28,7 +28,7 @@ _NODE = "autograd::engine::evaluate_function: "
 
 
 @dataclass(frozen=True, slots=True)
-class SiteTime:
+class ModuleTime:
     """Nanoseconds that the operators of one module took in one step, those of the modules inside it left out."""
 
     module_path: str
@@ -44,17 +44,17 @@ class SiteTime:
         return {"site": self.module_path, "forward": self.forward, "backward": self.backward, "optimizer": self.optimizer}
 
 
-def site_times(run: Training, steps: int = STEPS) -> tuple[SiteTime, ...]:
+def module_times(run: Training, steps: int = STEPS) -> tuple[ModuleTime, ...]:
     """The medians of the next ``steps`` steps, each profiled by itself, in the order in which sites first run."""
-    profiled = [{site.module_path: site for site in _profiled(run)} for _ in range(steps)]
+    profiled = [{module_path.module_path: module_path for module_path in _profiled(run)} for _ in range(steps)]
     return tuple(
-        SiteTime(name, *(round(statistics.median(getattr(one[name], phase) for one in profiled)) for phase in PHASES))
+        ModuleTime(name, *(round(statistics.median(getattr(one[name], phase) for one in profiled)) for phase in PHASES))
         for name in profiled[0]
         if all(name in one for one in profiled)
     )
 
 
-def _profiled(run: Training) -> tuple[SiteTime, ...]:
+def _profiled(run: Training) -> tuple[ModuleTime, ...]:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's library would write marks of its own on standard error
     on_device = run.device.startswith("cuda")
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_device else [])]
@@ -65,28 +65,34 @@ def _profiled(run: Training) -> tuple[SiteTime, ...]:
     return summed(profiler.events(), on_device)
 
 
-def summed(events: Iterable[Any], on_device: bool) -> tuple[SiteTime, ...]:
+def summed(events: Iterable[Any], on_device: bool) -> tuple[ModuleTime, ...]:
     """What the profiler's events add up to, by site and phase."""
     own = [e for e in events if e.device_type.name == "CPU"]
-    sites = {e.sequence_nr: _site(e) for e in sorted(own, key=lambda e: float(e.time_range.start)) if e.sequence_nr >= 0 and not _node(e)}
+    module_paths = {
+        e.sequence_nr: _site(e) for e in sorted(own, key=lambda e: float(e.time_range.start)) if e.sequence_nr >= 0 and not _node(e)
+    }
     times: dict[str, dict[str, float]] = {}
     for event in own:
         if event.name.startswith((_SITE, _PHASE)):
             continue
-        phase, site = _place(event, sites)
+        phase, module_path = _place(event, module_paths)
         took = event.self_device_time_total if on_device else event.self_cpu_time_total
-        parts = times.setdefault(site, dict.fromkeys(PHASES, 0.0))
+        parts = times.setdefault(module_path, dict.fromkeys(PHASES, 0.0))
         parts[phase] += took
     # The profiler gives microseconds.
-    return tuple(SiteTime(site, *(round(1000 * parts[phase]) for phase in PHASES)) for site, parts in times.items() if any(parts.values()))
+    return tuple(
+        ModuleTime(module_path, *(round(1000 * parts[phase]) for phase in PHASES))
+        for module_path, parts in times.items()
+        if any(parts.values())
+    )
 
 
-def _place(event: Any, sites: dict[int, str]) -> tuple[str, str]:
+def _place(event: Any, module_paths: dict[int, str]) -> tuple[str, str]:
     """Phase and site of an operator."""
     node = _node(event)
     if node is not None:
         inner = _site(event)  # a forward that runs again in the backward has its module around it
-        return "backward", inner if inner != LOSS else sites.get(node.sequence_nr, GRADIENTS)
+        return "backward", inner if inner != LOSS else module_paths.get(node.sequence_nr, GRADIENTS)
     phase = next((e.name.removeprefix(_PHASE) for e in _around(event) if e.name.startswith(_PHASE)), "forward")
     return phase, OPTIMIZER if phase == "optimizer" else _site(event)
 

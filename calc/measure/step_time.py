@@ -12,7 +12,7 @@ import torch
 from calc.hardware.benchmark import How
 from calc.measure.machine import conditions
 from calc.measure.products import product_format, single_precision
-from calc.measure.sites import STEPS, SiteTime, site_times
+from calc.measure.sites import STEPS, ModuleTime, module_times
 from calc.measure.timing import Timed, Watch, timed, watch_of
 from calc.measure.training import Training, blame
 
@@ -27,7 +27,7 @@ class StepTime:
     product_format: str
     compiled: bool
     conditions: tuple[Mapping[str, Any], Mapping[str, Any]]
-    module_times: tuple[SiteTime, ...] = ()
+    module_times: tuple[ModuleTime, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         before, after = self.conditions
@@ -43,7 +43,10 @@ class StepTime:
         """Nothing where modules were not told apart."""
         if not self.module_times:
             return None
-        return {"instrument": f"torch.profiler, the median of {STEPS} steps", "nanoseconds": [site.to_json() for site in self.module_times]}
+        return {
+            "instrument": f"torch.profiler, the median of {STEPS} steps",
+            "nanoseconds": [module_path.to_json() for module_path in self.module_times],
+        }
 
 
 def time_of_steps(run: Training, how: How | None = None, watch: Watch | None = None) -> StepTime:
@@ -53,9 +56,9 @@ def time_of_steps(run: Training, how: How | None = None, watch: Watch | None = N
         before = conditions(run.device)
         times = timed(ready.step, watch or watch_of(run.device), how.repeat)
         after = conditions(run.device)
-        sites = site_times(run) if how.sites and not how.compiled else ()
+        module_paths = module_times(run) if how.sites and not how.compiled else ()
     made = product_format(run.options.precision, how.tf32)
-    return StepTime(dict(run.sizes), times, made, how.compiled, (before, after), sites)
+    return StepTime(dict(run.sizes), times, made, how.compiled, (before, after), module_paths)
 
 
 @contextmanager

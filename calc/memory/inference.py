@@ -30,7 +30,7 @@ from calc.symbolic.branches import at_hand
 from calc.symbolic.exact import evaluate_text
 
 if TYPE_CHECKING:
-    from calc.measure.cache import Held
+    from calc.measure.cache import CacheElements
 
 Progress = Callable[[str], None]
 
@@ -279,15 +279,15 @@ def checked(spec: Spec, layers: Sequence[Layers], at: Mapping[str, int]) -> list
 
     A class that reads numbers out of its tensors cannot run without memory: then a narrow one runs for real beyond the window.
     """
-    from calc.measure.cache import held
+    from calc.measure.cache import cache_elements
 
     small = spec.sizes({**spec.check_at, "B": 2})
     longest = max((_window(group) for group in layers), default=0)
     sizes = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
-    full = held(spec, _lengthened(spec, sizes, max(at["T"], longest + 3)), without_memory=True)
-    runs = [held(spec, small), full]
+    full = cache_elements(spec, _lengthened(spec, sizes, max(at["T"], longest + 3)), without_memory=True)
+    runs = [cache_elements(spec, small), full]
     if full.elements is None and small["T"] <= longest <= _LONGEST_RUN:
-        runs.append(held(spec, _lengthened(spec, spec.check_at, longest + 3)))
+        runs.append(cache_elements(spec, _lengthened(spec, spec.check_at, longest + 3)))
     return [_judged(layers, run) for run in runs]
 
 
@@ -304,7 +304,7 @@ def _window(group: Layers) -> int:
     return max(numbers, default=0)
 
 
-def _judged(layers: Sequence[Layers], run: Held) -> Check:
+def _judged(layers: Sequence[Layers], run: CacheElements) -> Check:
     derived = sum(_value(f"B*({g.count})*({g.positions})*({g.each})", run.sizes) for g in layers)
     if run.elements is None:
         return Check(run.sizes, None, None, run.instrument, NOT_MEASURED, run.because)

@@ -12,10 +12,10 @@ from calc.errors import (
     NapkinError,
     NoPeakError,
     OtherPathError,
-    PinnedSizeError,
     SizesError,
+    SpecializationError,
     TraceError,
-    UndecidedSizeError,
+    UnbackedSizeError,
 )
 from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.plan import Refusal, Shallow, TracePlan, outcome_of
@@ -26,7 +26,7 @@ from calc.spec import Spec
 
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
-    from calc.trace.tracer import Recordings
+    from calc.trace.tracer import TracedRuns
 
 Progress = Callable[[str], None]
 
@@ -40,7 +40,7 @@ class Attempts:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._first: TracePlan | None = None
-        self._traces: Recordings = {}
+        self._traces: TracedRuns = {}
 
     def __call__(self, plan: TracePlan) -> tuple[Graph, Analysis] | Refusal:
         """The graph by ``plan`` with its certificates and closed forms, or why that does not suffice."""
@@ -67,7 +67,7 @@ class Attempts:
     def _judged(self, plan: TracePlan, graph: Graph, analysis: Analysis | None, raised: NapkinError) -> Refusal:
         """What to say of closed forms that fail, or at which trip counts to try again."""
         from calc.derive.analysis import PEAKS
-        from calc.trace import divided_in
+        from calc.trace import rounded_share_error
 
         if not isinstance(raised, CertificateError):
             return Refusal(raised)
@@ -76,7 +76,7 @@ class Attempts:
         other_path = _other_path(spec, graph, error.sizes) if error.sizes and not graph.loops else None
         if other_path is not None:
             return Refusal(other_path)
-        divided, last_of_walked = divided_in(spec, graph, self._traces), len(plan.failed) + 1 == _TRIES_OF_WALKED
+        divided, last_of_walked = rounded_share_error(spec, graph, self._traces), len(plan.failed) + 1 == _TRIES_OF_WALKED
         if divided is not None and last_of_walked:
             return Refusal(divided)
         again = plan.failed[-1:] == (error.quantity,)
@@ -142,7 +142,7 @@ def _no_polynomial(spec: Spec, graph: Graph, failure: CertificateError) -> Trace
         if name in widths and name not in spec.walked:
             return _of(failure, OtherPathError(said, divides=False))
         no_peak = tells_no_peak(failure) and name in spec.dims and name not in spec.walked
-        return _of(failure, (NoPeakError if no_peak else PinnedSizeError)(name, where, said))
+        return _of(failure, (NoPeakError if no_peak else SpecializationError)(name, where, said))
     return failure
 
 
@@ -163,5 +163,5 @@ def own_error(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinE
     """What the step raises at the very sizes asked for, or nothing. A data-dependent size is not in the way of another trace."""
     from calc.trace import trace_at
 
-    record = outcome_of(lambda: trace_at(spec, {}, spec.sizes(unbacked_sizes.given_now(spec, sizes)), {}, options))
-    return record.error if isinstance(record, Refusal) and not isinstance(record.error, UndecidedSizeError) else None
+    record = outcome_of(lambda: trace_at(spec, {}, spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, sizes)), {}, options))
+    return record.error if isinstance(record, Refusal) and not isinstance(record.error, UnbackedSizeError) else None

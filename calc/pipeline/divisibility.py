@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from calc.dimensions import Dim
-from calc.errors import DividedError, NapkinError, SizesError, line_in
+from calc.errors import NapkinError, RoundedShareError, SizesError, line_in
 from calc.graph.plan import DivisorSearch, Inferred, Level, TracePlan
 from calc.spec import Spec
 
@@ -104,7 +104,7 @@ def candidates(spec: Spec, sizes: Mapping[str, int], failure: NapkinError) -> It
 
 def _pairs(spec: Spec, failure: NapkinError) -> Iterable[tuple[str, int | str]]:
     """Dimensions that may have to be multiples, with of what."""
-    if isinstance(failure, DividedError):
+    if isinstance(failure, RoundedShareError):
         divided = [(_dimension(spec, name), part if isinstance(part, int) else _dimension(spec, part)) for name, part in failure.pairs]
         return [(name, part) for name, part in divided if name and part]
     error = str(failure)

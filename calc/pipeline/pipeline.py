@@ -11,7 +11,7 @@ from calc.derive.result import Derivation
 from calc.errors import BadInputError, CertificateError, NapkinError, RefusedOperatorError, SizesError, TraceError
 from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.plan import Refusal, TracePlan, outcome_of, refined, simplified
-from calc.graph.specialization import walked_otherwise
+from calc.graph.specialization import trip_counts_to_specialize
 from calc.graph.step import Graph, StepTrace
 from calc.options import Options
 from calc.pipeline import divisibility
@@ -171,7 +171,7 @@ def _with_closed_forms(spec: Spec, sizes: Mapping[str, int], run: _Run, registry
     by_registry = analysis if analysis is not None and registry is REGISTRY else certified(graph, registry)
     everywhere = functools.cache(lambda: _where_degenerate(run, graph, by_registry if registry is REGISTRY else analysis, spec))
     record = functools.partial(_recorded_at, spec, run.options)
-    return TracedGraph(graph, by_registry, unbacked_sizes.as_recorded(spec, graph), everywhere, record)
+    return TracedGraph(graph, by_registry, unbacked_sizes.with_traced_dimensions(spec, graph), everywhere, record)
 
 
 def _recorded_at(spec: Spec, options: Options, sizes: Mapping[str, int]) -> StepTrace:
@@ -189,7 +189,7 @@ def _where_degenerate(run: _Run, graph: Graph, analysis: Analysis | None, spec: 
         graph, certificates=(), special_cases=(), dims=()
     ):
         try:
-            wider = where_degenerate(unbacked_sizes.as_recorded(spec, graph), graph, analysis, run.progress)
+            wider = where_degenerate(unbacked_sizes.with_traced_dimensions(spec, graph), graph, analysis, run.progress)
         except ModuleNotFoundError:  # without torch, a graph from the cache stands where it was certified before
             return graph
         store.write(wider)
@@ -262,7 +262,7 @@ def _said(spec: Spec, plan: TracePlan, error: NapkinError) -> NapkinError:
         return error
     from calc.trace.real_run import told
 
-    return told(spec, spec.sizes(unbacked_sizes.given_now(spec, plan.sizes)), plan.options, error)
+    return told(spec, spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, plan.sizes)), plan.options, error)
 
 
 def _taken_for_granted(traced: Planned) -> int:
@@ -277,7 +277,7 @@ def _attempt(plan: TracePlan, run: _Run, once: Attempts) -> Planned | Refusal:
     made = run.cached(spec, "", lambda: _general(plan, spec, run, once), lambda graph: _fits(spec, graph, sizes))
     if isinstance(made, Refusal):
         return made
-    inferred = unbacked_sizes.as_recorded(spec, made[0])
+    inferred = unbacked_sizes.with_traced_dimensions(spec, made[0])
     values = inferred.sizes(sizes)
     graph = _with_values(made[0], values)
     if graph.failed_guards(values):
@@ -292,13 +292,13 @@ def _attempt(plan: TracePlan, run: _Run, once: Attempts) -> Planned | Refusal:
 
 def _fits(spec: Spec, graph: Graph, sizes: Mapping[str, int]) -> bool:
     """Whether ``sizes`` are the multiples that were inferred for others of which ``graph`` was traced."""
-    return not isinstance(outcome_of(lambda: unbacked_sizes.as_recorded(spec, graph).sizes(sizes)), Refusal)
+    return not isinstance(outcome_of(lambda: unbacked_sizes.with_traced_dimensions(spec, graph).sizes(sizes)), Refusal)
 
 
 def _general(plan: TracePlan, spec: Spec, run: _Run, once: Attempts) -> _Made | Refusal:
     """The graph at the spec's own sizes; those that are specialized have the values asked for. Dimensions that were specialized before
     another turned out to be at fault are symbols again, where they can be."""
-    asked = spec.sizes(unbacked_sizes.given_now(spec, plan.sizes))
+    asked = spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, plan.sizes))
     first = trip_counts.first_attempt(max((dim.plus for dim in spec.dimensions.values() if dim.multiple_of == 1), default=0))
 
     def at_own_sizes(plan: TracePlan) -> _Made | Refusal:
@@ -323,7 +323,7 @@ def _as_symbols(plan: TracePlan, names: Sequence[str]) -> list[TracePlan]:
 def _special_case(graph: Graph, analysis: Callable[[], Analysis], plan: TracePlan, progress: Progress) -> _Made | Refusal:
     """The graph that holds at the sizes of ``plan`` too, where the general one is not known to."""
     values = plan.sizes
-    walked = walked_otherwise(plan.spec, graph, values)
+    walked = trip_counts_to_specialize(plan.spec, graph, values)
     held = {**graph.specialized, **{name: (values[name], why) for name, why in walked.items()}}
     if walked or any(values[name] != value for name, (value, _) in held.items()):
         return at_sizes(plan, replace(graph, specialized=held), progress)

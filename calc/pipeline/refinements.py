@@ -12,9 +12,9 @@ from calc.errors import (
     NapkinError,
     NoPeakError,
     OtherPathError,
-    PinnedSizeError,
     ReadByTorchError,
     SizesError,
+    SpecializationError,
     TraceError,
     line_in,
 )
@@ -64,7 +64,7 @@ def divisor(plan: TracePlan, refusal: Refusal) -> TracePlan | Refusal | None:
     """
     given, search, error = plan.given or plan.spec, plan.search, refusal.error
     if search is None:
-        if not isinstance(error, ReadByTorchError | SizesError | PinnedSizeError):
+        if not isinstance(error, ReadByTorchError | SizesError | SpecializationError):
             return None
         own = own_error(given, plan.sizes, plan.options)
         if _is_own_fault(own, error):
@@ -94,7 +94,7 @@ def unknown_quantities(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 def specializable_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     """A dimension in which the whole step has no closed form may be specialized, though the spec does not say so."""
     error, given = refusal.error, plan.given or plan.spec
-    if not isinstance(error, PinnedSizeError) or not _may_be_specialized(given, error.dimension):
+    if not isinstance(error, SpecializationError) or not _may_be_specialized(given, error.dimension):
         return None
     name = error.dimension
     return _anew(plan, replace(given, gives_way=(*given.gives_way, (name,)), unknown={}), f"no closed form in {as_numbers([name])}")
@@ -120,7 +120,7 @@ def _anew(plan: TracePlan, given: Spec, reason: str) -> TracePlan:
 
 
 def _asked(plan: TracePlan, spec: Spec) -> dict[str, int]:
-    return spec.sizes(unbacked_sizes.given_now(spec, plan.sizes))
+    return spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, plan.sizes))
 
 
 def _may_be_specialized(spec: Spec, name: str) -> bool:
@@ -157,7 +157,7 @@ def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError
     if isinstance(error, NoPeakError) and error.dimension not in specialized:
         return dict.fromkeys(_with_quotients(spec, [error.dimension]), _NO_PEAK.format(error.where))
     may = {name for names in spec.gives_way for name in names}
-    if isinstance(error, PinnedSizeError) and error.dimension in may - specialized.keys():
+    if isinstance(error, SpecializationError) and error.dimension in may - specialized.keys():
         return dict.fromkeys(_with_quotients(spec, [error.dimension]), why)
     for names in spec.gives_way:
         more = [name for name in _with_quotients(spec, names) if name not in specialized]

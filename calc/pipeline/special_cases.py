@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 from calc.dimensions import names_in
 from calc.errors import OtherPathError, TraceError
 from calc.graph.plan import Near, Refusal, TracePlan, outcome_of, refined
-from calc.graph.specialization import as_asked, coincidences, compared_as_asked, held_instead, telling, without_ones
+from calc.graph.specialization import (
+    dimensions_to_specialize,
+    partly_answering,
+    requested_values,
+    special_case_candidates,
+    with_requested_comparisons,
+    without_ones,
+)
 from calc.graph.step import Assumption, Graph, Guard, SpecialCase
 from calc.pipeline.certificates import probed
 from calc.pipeline.depth import Attempts, attempt_of, by_values, own_error
@@ -54,12 +61,12 @@ class _Completion:
         self.spec, self.sizes = plan.spec, plan.sizes
 
     def completed(self) -> tuple[Graph, Analysis] | Refusal:
-        for probes in (as_asked, without_ones, telling):
+        for probes in (requested_values, without_ones, partly_answering):
             self._probe(probes(self.graph, self.sizes))
         changed = self.graph.failed_guards(self.sizes)
         repeated = self._repeated(changed) if changed else []
         if repeated:
-            self._probe(compared_as_asked(self.graph, self.sizes, _symbols_of(repeated, self.graph)))
+            self._probe(with_requested_comparisons(self.graph, self.sizes, _symbols_of(repeated, self.graph)))
             changed = self.graph.failed_guards(self.sizes)
             repeated = self._repeated(changed) if changed else []
         if not changed:
@@ -71,15 +78,15 @@ class _Completion:
 
     def _special(self, changed: Sequence[Guard], repeated: Sequence[Guard]) -> tuple[Graph, Analysis] | Refusal:
         """The graph with the first special case of these sizes that is traced, or with specialized dimensions where none is."""
-        attempts = coincidences(self.graph, self.sizes, changed)
-        specialized = held_instead(self.spec, self.graph, changed, self.sizes) if any(c.divides for c in repeated) else {}
+        attempts = special_case_candidates(self.graph, self.sizes, changed)
+        specialized = dimensions_to_specialize(self.spec, self.graph, changed, self.sizes) if any(c.divides for c in repeated) else {}
         if not specialized:
             near = self._near_foreseen(repeated, attempts[-1])
             foreseen: list[_Case] = [(equal, near) for equal in attempts if near is not None]
             outcome = self._first([*foreseen, *((equal, None) for equal in attempts)], changed[0])
             if not isinstance(outcome, Refusal) or outcome.ends_search:
                 return outcome
-            specialized = held_instead(self.spec, self.graph, changed, self.sizes)
+            specialized = dimensions_to_specialize(self.spec, self.graph, changed, self.sizes)
             compared = outcome.error.compared if isinstance(outcome.error, OtherPathError) else frozenset()
             nearer = self._nearer(compared, attempts[-1:] if specialized else attempts) if compared or not specialized else outcome
             if not isinstance(nearer, Refusal) or nearer.ends_search:
@@ -101,23 +108,23 @@ class _Completion:
     def _repeated(self, changed: Sequence[Guard]) -> list[Guard]:
         """``changed`` guards on what is larger and what divides that a case of 1 or equal sizes would answer as in general again: symbols
         of that case are as small as ever, and primes."""
-        from calc.trace import answered_otherwise
+        from calc.trace import flipped_guards
 
-        equal = coincidences(self.graph, self.sizes, changed)[-1]
-        otherwise = answered_otherwise(self.spec, self.graph, self.sizes, equal, None)
+        equal = special_case_candidates(self.graph, self.sizes, changed)[-1]
+        otherwise = flipped_guards(self.spec, self.graph, self.sizes, equal, None)
         again = [c for c in otherwise if c in changed and (c.compares or c.divides)]
         return [c for c in again if _symbols_of([c], self.graph)]
 
     def _near_foreseen(self, repeated: Sequence[Guard], equal: Mapping[str, str]) -> Near | None:
         """Where to trace the case of ``equal`` dimensions: near the sizes asked for, where comparisons with numbers come out as asked.
         What must divide is no such case."""
-        from calc.trace import answered_otherwise
+        from calc.trace import flipped_guards
 
         if not repeated or any(c.divides for c in repeated):
             return None
         compared = frozenset(_symbols_of(repeated, self.graph))
         ways = (None, Near(compared), Near(compared, exactly=True))
-        answered = (answered_otherwise(self.spec, self.graph, self.sizes, equal, near) for near in ways)
+        answered = (flipped_guards(self.spec, self.graph, self.sizes, equal, near) for near in ways)
         return min(zip(ways, answered, strict=True), key=lambda way: sum(c.compares for c in way[1]))[0]
 
     def _nearer(self, more: Collection[str], attempts: Sequence[dict[str, str]]) -> tuple[Graph, Analysis] | Refusal:
@@ -145,10 +152,10 @@ class _Completion:
         if isinstance(outcome, Refusal):
             return outcome
         case, inner = outcome
-        case = probed(spec, case, inner, as_asked(case, sizes), self.progress)
+        case = probed(spec, case, inner, requested_values(case, sizes), self.progress)
         if not all(_about_iterations(condition, graph) for condition in case.failed_guards(sizes)):  # these may be met below
             return Refusal(_another_path(spec, graph, case.failed_guards(sizes)))
-        case = probed(spec, case, inner, telling(case, sizes), self.progress)
+        case = probed(spec, case, inner, partly_answering(case, sizes), self.progress)
         if case.failed_guards(sizes):
             return Refusal(_another_path(spec, graph, case.failed_guards(sizes)))
         if not equal:

@@ -172,7 +172,6 @@ class Registry:
         return next((entry for alias in names if (entry := self.rules.get(alias) or self.frees.get(alias))), None)
 
 
-
 REGISTRY = Registry()
 
 
@@ -201,23 +200,23 @@ def _calling() -> str:
     return str(sys._getframe(2).f_globals["__name__"])
 
 
-def cost_of(operator: Operator, site: str, registry: Registry) -> Cost:
+def cost_of(operator: Operator, module_path: str, registry: Registry) -> Cost:
     """The cost of ``operator``; an operator nobody has stated the cost of is refused."""
     entry = registry.find(operator.name)
     if entry is None:
-        raise UnknownOperatorError(_refusal(operator, site, registry))
+        raise UnknownOperatorError(_refusal(operator, module_path, registry))
     if isinstance(entry, Free):
         return Cost() if entry.moves else Cost(reads=(), writes=())
     return entry.function(operator)
 
 
-def _refusal(operator: Operator, site: str, registry: Registry) -> str:
+def _refusal(operator: Operator, module_path: str, registry: Registry) -> str:
     names: Sequence[str] = [*registry.rules, *registry.frees]
     inputs = ", ".join(f"{name} ({', '.join(str(s) for s in view.shape)}) {view.dtype}" for name, view in operator.tensors())
     near = difflib.get_close_matches(operator.name, names, n=2)
     hint = f" Nearest known: {', '.join(near)}." if near else ""
     return (
-        f"no cost rule for operator {operator.name} at {site or 'the top level'}, inputs: {inputs or 'none'}."
+        f"no cost rule for operator {operator.name} at {module_path or 'the top level'}, inputs: {inputs or 'none'}."
         f"{hint} An operator without a rule is never counted as zero: state its cost with @calc.rules.rule({operator.name!r}, …),"
         f" or, if it truly costs nothing, say so and why with calc.rules.free({operator.name!r}, because=…)."
     )

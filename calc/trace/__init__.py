@@ -6,16 +6,16 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 
 from calc.dimensions import names_in
-from calc.errors import DividedError
+from calc.errors import RoundedShareError
 from calc.graph import trip_counts
 from calc.graph.basis import basis_of
 from calc.graph.plan import Near, Refusal, TracePlan
 from calc.graph.step import Graph, Guard, StepTrace
 from calc.options import Options
 from calc.spec import Spec
-from calc.trace.step import StepSizes, record_step
+from calc.trace.step import StepSizes, trace_step
 from calc.trace.symbolic_sizes import hints, next_composite
-from calc.trace.tracer import Recordings, Tracer, bounded_by, no_closed_form, sides
+from calc.trace.tracer import TracedRuns, Tracer, bounded_by, no_closed_form, sides
 
 Progress = Callable[[str], None]
 
@@ -23,7 +23,7 @@ Progress = Callable[[str], None]
 _MOST_EVALUATED = 2**18
 
 
-def attempt(plan: TracePlan, traces: Recordings | None = None, progress: Progress = lambda _: None) -> Graph | Refusal:
+def attempt(plan: TracePlan, traces: TracedRuns | None = None, progress: Progress = lambda _: None) -> Graph | Refusal:
     """The graph of the training step, traced with symbolic sizes as ``plan`` says, without certificates; or why that does not suffice.
 
     ``traces`` keeps what was traced for this spec and special case, so that a deeper plan does not trace the same again.
@@ -31,11 +31,11 @@ def attempt(plan: TracePlan, traces: Recordings | None = None, progress: Progres
     return Tracer(plan, {} if traces is None else traces, progress).graph()
 
 
-def answered_otherwise(spec: Spec, graph: Graph, sizes: Mapping[str, int], equal: Mapping[str, str], near: Near | None) -> list[Guard]:
+def flipped_guards(spec: Spec, graph: Graph, sizes: Mapping[str, int], equal: Mapping[str, str], near: Near | None) -> list[Guard]:
     """Conditions of ``graph`` that a trace of the case where ``equal`` dimensions are 1 or equal would answer otherwise than they come out
     at ``sizes``, by the hints it would have."""
-    held = {name: str(sizes[name]) for name in graph.specialized if name not in equal}
-    basis, general = basis_of(spec.dimensions, {**held, **equal}), graph.as_basis()
+    specialized = {name: str(sizes[name]) for name in graph.specialized if name not in equal}
+    basis, general = basis_of(spec.dimensions, {**specialized, **equal}), graph.as_basis()
     loops = [name for name in graph.loops if name in basis.symbols]
     bounded, products = bounded_by(spec.dimensions, loops, basis), sides(spec.dimensions, graph.options.get("optimizer", ""))
     there = hints(basis, sizes, bounded=bounded, products=products, near=near)
@@ -44,10 +44,10 @@ def answered_otherwise(spec: Spec, graph: Graph, sizes: Mapping[str, int], equal
     return [c for c in graph.guards if not c.opaque and c.holds_at(at_hints) != c.holds_at(asked)]
 
 
-def divided_in(spec: Spec, graph: Graph, known: Recordings) -> DividedError | None:
+def rounded_share_error(spec: Spec, graph: Graph, known: TracedRuns) -> RoundedShareError | None:
     """What to say where the step is no polynomial in the turns of a loop, and a share of these, rounded, was read as a number."""
     read = next((share for run in known.values() for share in run.shares), None)
-    return None if read is None else DividedError(no_closed_form(spec, read, graph.as_basis()), read.divided or ())
+    return None if read is None else RoundedShareError(no_closed_form(spec, read, graph.as_basis()), read.divided or ())
 
 
 def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) -> list[list[dict[str, int]]]:
@@ -66,15 +66,15 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) 
         products=sides({d.name: d for d in graph.dims}, graph.options.get("optimizer", "")),
     )
     certificates, asked = [], basis.values(sizes)
-    for number, counts in enumerate(trip_counts.certified(attempt, graph.loops)):
+    for number, counts in enumerate(trip_counts.certified_counts(attempt, graph.loops)):
         # The last is for questions about a number, as whether rows are more than 25.
         shifts = (*(number + 1 + 3 * i for i in range(3)), -2 - number)
-        sets = [at(turn=number + 1), *(at(shift=shift) for shift in shifts)]
+        sets = [at(hint_set=number + 1), *(at(shift=shift) for shift in shifts)]
         if number or max(asked.values(), default=0) <= _MOST_EVALUATED:
             sets = [at(following=next_composite) if number else asked, *sets]
         some = [{**values, **counts} for values in sets]
         some += [_near_to(graph, some[0], sizes, by) for by in (number + 1, -number - 1, 0)]
-        nearest = min(some, key=functools.partial(_answered_otherwise, graph))
+        nearest = min(some, key=functools.partial(_count_flipped, graph))
         certificates.append([nearest] if nearest in some[: len(sets)] else [some[0], nearest])
     return certificates
 
@@ -92,19 +92,19 @@ def _near_to(graph: Graph, at: Mapping[str, int], sizes: Mapping[str, int], by: 
         moved_to |= {name: max(1, asked[name] + by) for name in more}
 
 
-def _answered_otherwise(graph: Graph, at: Mapping[str, int]) -> int:
+def _count_flipped(graph: Graph, at: Mapping[str, int]) -> int:
     """How many guards about sizes come out otherwise there than in the trace."""
     return sum(not c.holds_at(at) for c in graph.guards if not c.opaque)
 
 
 def concrete_trace(spec: Spec, graph: Graph, values: Mapping[str, int]) -> StepTrace:
     """One more concrete record of the step of ``graph``, at the given values of its basis symbols."""
-    return record_step(spec, StepSizes(graph.as_basis(), {}, values), Options(**graph.options), graph.rewrites).trace
+    return trace_step(spec, StepSizes(graph.as_basis(), {}, values), Options(**graph.options), graph.rewrites).trace
 
 
 def trace_at(
-    spec: Spec, held: Mapping[str, int], sizes: Mapping[str, int], met: Mapping[str, Sequence[int]], options: Options
+    spec: Spec, specialized: Mapping[str, int], sizes: Mapping[str, int], observed: Mapping[str, Sequence[int]], options: Options
 ) -> StepTrace:
-    """A concrete record at ``sizes`` in which the sizes that data decide come one after the other as a real run ``met`` them."""
-    basis = basis_of(spec.dimensions, {name: str(value) for name, value in held.items()})
-    return record_step(spec, StepSizes(basis, {}, basis.values(sizes), met=met), options).trace
+    """A concrete record at ``sizes`` in which the sizes that data decide come one after the other as a real run ``observed`` them."""
+    basis = basis_of(spec.dimensions, {name: str(value) for name, value in specialized.items()})
+    return trace_step(spec, StepSizes(basis, {}, basis.values(sizes), met=observed), options).trace

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from calc.errors import PinnedSizeError, SpecError, TraceError
+from calc.errors import SpecError, SpecializationError, TraceError
 from calc.experiment.precision import double_by_default
 from calc.graph.basis import Basis, basis_of
 from calc.graph.forward import ComputedNumber, Instruction, Program, ProgramLeaf, Ref, Value
@@ -24,7 +24,7 @@ from calc.platform.torch_private import FakeTensor, no_modes, torch_version
 from calc.spec import Sizes, Spec
 from calc.trace import step
 from calc.trace.kernels import fake_kernels, hide_tracing, recurrent
-from calc.trace.kernels.operator_overrides import standing_in
+from calc.trace.kernels.operator_overrides import overriding_operators
 from calc.trace.kernels.result_cache import Repeats
 from calc.trace.model_errors import refusing
 from calc.trace.recorder import Recorder, tensors_in
@@ -210,7 +210,7 @@ def number_text(expr: Any, names: Mapping[Any, str]) -> str:
     raise TraceError(f"a number is made of sizes by {kind}: equations have no sign for it; write it with +, *, /, **, sqrt, exp or log")
 
 
-def record_program(spec: Spec, sizes: Mapping[str, int], options: Options, doubles: bool = True) -> Program:
+def trace_program(spec: Spec, sizes: Mapping[str, int], options: Options, doubles: bool = True) -> Program:
     """The forward of ``spec`` with symbols for sizes, but for depths and what else the model reads as numbers, which are numbers as
     in ``sizes``. Where it cannot be recorded so, every size is a number.
 
@@ -223,10 +223,10 @@ def record_program(spec: Spec, sizes: Mapping[str, int], options: Options, doubl
     while True:
         try:
             program = _record(spec, basis, sizes, static, options, doubles)
-            if static.keys() == values.keys() or _same_numbers(program, _record(spec, basis, sizes, static, options, doubles, turn=1)):
+            if static.keys() == values.keys() or _same_numbers(program, _record(spec, basis, sizes, static, options, doubles, hint_set=1)):
                 return program
             raise TraceError(f"{spec.name}: torch makes a number of sizes in a way that cannot be seen")
-        except PinnedSizeError as pin:
+        except SpecializationError as pin:
             if pin.dimension in static or pin.dimension not in values:
                 raise
             static = {**static, pin.dimension: values[pin.dimension]}
@@ -251,9 +251,9 @@ def _numbers(value: Any) -> list[str]:
 
 
 def _record(
-    spec: Spec, basis: Basis, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options, doubles: bool, turn: int = 0
+    spec: Spec, basis: Basis, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options, doubles: bool, hint_set: int = 0
 ) -> Program:
-    hint_of = {name: hint for name, hint in hints(basis, sizes, turn).items() if name not in fixed}
+    hint_of = {name: hint for name, hint in hints(basis, sizes, hint_set).items() if name not in fixed}
     env = SizeEnv(hint_of) if hint_of else None
     at: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
     symbolic = Sizes(**{n: eval(compile(text, "<dimension>", "eval"), {"__builtins__": {}}, at) for n, text in basis.define.items()})
@@ -286,7 +286,7 @@ def _with_gradient(tensor: torch.Tensor, value: Value) -> Value:
 
 def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Options) -> tuple[int, dict[str, tuple[str, ...]]]:
     def standing() -> contextlib.AbstractContextManager[None]:
-        return standing_in(recorder)
+        return overriding_operators(recorder)
 
     with hide_tracing.building(), recurrent.sized(), standing():
         module, inputs = step.module_of(spec, sizes, "none"), step.inputs_of(spec, sizes)
@@ -299,7 +299,7 @@ def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Optio
         recorder.leaf(buffer, "buffer", name)
     for i, tensor in enumerate(inputs):
         if isinstance(tensor, torch.Tensor):
-            bound = data_dependence.known_of(tensor)
+            bound = data_dependence.fact_of(tensor)
             recorder.leaf(tensor, "input", str(i), recorder.size(bound.count) if isinstance(bound, data_dependence.Below) else None)
     with (
         recorder.path.watch(module),

@@ -22,7 +22,7 @@ _Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
 
 
 @contextlib.contextmanager
-def own_results() -> Iterator[None]:
+def bypassing_caches() -> Iterator[None]:
     """Context in which a model's functions remember the calls of this trace, and after which neither they nor its tables hold a tensor or
     a size of it: a real run would meet it under a number, and another trace a tensor that is none of its own."""
     FILES.names()

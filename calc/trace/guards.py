@@ -15,39 +15,41 @@ from calc.graph.basis import Basis
 from calc.graph.step import Assumption, Guard, Op, Tensor
 from calc.symbolic.exact import DOUBLES, FUNCTIONS, evaluate_text
 from calc.symbolic.expression import Arithmetic, FloorQuotient, FunctionCall, Negative, Number, Power, Product, Quotient, Remainder, parse
-from calc.trace.step import Traced
+from calc.trace.step import TracedRun
 
 _COUNTS = "the loop counts that were recorded"
 _ANY_COUNT = 2**63
 
 
-def kept(runs: Sequence[Traced], pins: Collection[str], dims: Mapping[str, Dim]) -> list[Guard]:
+def graph_guards(runs: Sequence[TracedRun], trip_counts: Collection[str], dims: Mapping[str, Dim]) -> list[Guard]:
     """The guards of all runs, except those about the trip count that a run happens to have."""
-    questions = [(_as_in_every_run(c, run, runs, pins), run) for run in runs for c in run.guards]
-    guards = {c.expr: c for c, run in questions if c.expr and not _about_one_count(c, run, runs, pins) and not _is_bound(c, run, dims)}
+    questions = [(_as_in_every_run(c, run, runs, trip_counts), run) for run in runs for c in run.guards]
+    guards = {
+        c.expr: c for c, run in questions if c.expr and not _is_of_one_trip_count(c, run, runs, trip_counts) and not _is_bound(c, run, dims)
+    }
     return list(guards.values())
 
 
-def _as_in_every_run(condition: Guard, run: Traced, runs: Sequence[Traced], pins: Collection[str]) -> Guard:
+def _as_in_every_run(guard: Guard, run: TracedRun, runs: Sequence[TracedRun], trip_counts: Collection[str]) -> Guard:
     """The guard with trip counts divided out, if every run has it with its own trip count: at trip count 3
     ``(3*k)//g == 1`` and at 4 ``(4*k)//g == 1`` are both ``k == 1``. ``B//g == 1`` and ``g//10 == 0``, without one, stay."""
-    divided = run.divided.get(condition.expr)
-    if divided is not None and all(_divides_itself(divided, other, pins) for other in runs):
+    divided = run.divided.get(guard.expr)
+    if divided is not None and all(_divides_itself(divided, other, trip_counts) for other in runs):
         return divided
-    return condition
+    return guard
 
 
-def _divides_itself(divided: Guard, run: Traced, pins: Collection[str]) -> bool:
-    return any(question == divided and _in_any_turns(expr, divided, run, pins) for expr, question in run.divided.items())
+def _divides_itself(divided: Guard, run: TracedRun, trip_counts: Collection[str]) -> bool:
+    return any(question == divided and _equals_at_any_trip_count(expr, divided, run, trip_counts) for expr, question in run.divided.items())
 
 
 _TURNS = (2, 5, 6, 13, 30, 1009, 10**6 + 3)
 
 
-def _in_any_turns(expr: str, divided: Guard, run: Traced, pins: Collection[str]) -> bool:
+def _equals_at_any_trip_count(expr: str, divided: Guard, run: TracedRun, trip_counts: Collection[str]) -> bool:
     """Whether a guard that contains the run's own trip count equals ``divided`` with any trip count in its place."""
     names = {*names_in(expr)}
-    loops = sorted(names & {*pins})
+    loops = sorted(names & {*trip_counts})
     if len(loops) != 1:
         return False  # numbers of two loops may be alike
     (loop,) = loops
@@ -66,18 +68,18 @@ def _own(count: int) -> re.Pattern[str]:
     return re.compile(rf"\b{count}\b")
 
 
-def of_values(runs: Sequence[Traced], pins: Collection[str]) -> list[Guard]:
+def of_values(runs: Sequence[TracedRun], trip_counts: Collection[str]) -> list[Guard]:
     """Guards that sizes equal those of the runs, where values were read out of tensors that depend on sizes in an unknown way."""
     guards: dict[str, Guard] = {}
     for run in runs:
         hints = run.repeats.env.hint_of if run.repeats.env is not None else {}
         for line, names in run.asked.items():
-            expr = " and ".join(f"{name} == {hints[name]}" for name in sorted(names - {*pins}))
+            expr = " and ".join(f"{name} == {hints[name]}" for name in sorted(names - {*trip_counts}))
             if expr:
                 guards.setdefault(expr, Guard(expr, True, line, opaque=True))
         for line, names in run.by_value.items():
             # What a table has for a symbol is what it has for no number, and a function of Python's may make any number of one.
-            expr = " and ".join(f"{name} == 0" for name in sorted(names - {*pins}))
+            expr = " and ".join(f"{name} == 0" for name in sorted(names - {*trip_counts}))
             if expr:
                 guards.setdefault(expr, Guard(expr, True, line, opaque=True))
     return list(guards.values())
@@ -88,20 +90,20 @@ def _at_none(names: Collection[str]) -> str:
     return " and ".join(f"{name} < 1" for name in sorted(names))
 
 
-def of_numbers(kept: Sequence[Guard], runs: Sequence[Traced], pins: Mapping[str, str]) -> list[Guard]:
+def of_numbers(kept: Sequence[Guard], runs: Sequence[TracedRun], trip_counts: Mapping[str, str]) -> list[Guard]:
     """Guards for sizes without a proof, so that each value of them is traced: those rounded from doubles, and those read as
     numbers that are no trip counts, since a larger value runs no more operators."""
-    places = {_at_none({*names_in(c.expr)} - {*pins, *DOUBLES, *FUNCTIONS}): c.where for c in kept if _of_doubles(c)}
-    places |= {_at_none([name]): where for name, where in pins.items() if _is_width(name, runs)}
+    places = {_at_none({*names_in(c.expr)} - {*trip_counts, *DOUBLES, *FUNCTIONS}): c.where for c in kept if _of_doubles(c)}
+    places |= {_at_none([name]): where for name, where in trip_counts.items() if _is_width(name, runs)}
     return [Guard(expr, True, where, opaque=True) for expr, where in places.items() if expr]
 
 
-def _of_doubles(condition: Guard) -> bool:
+def _of_doubles(guard: Guard) -> bool:
     """Whether this is what a double is rounded to. A comparison of doubles is a question like others."""
-    return bool({*names_in(condition.expr)} & {*DOUBLES}) and " == " in condition.expr and condition.outcome
+    return bool({*names_in(guard.expr)} & {*DOUBLES}) and " == " in guard.expr and guard.outcome
 
 
-def _is_width(name: str, runs: Sequence[Traced]) -> bool:
+def _is_width(name: str, runs: Sequence[TracedRun]) -> bool:
     operators: dict[tuple[int, ...], set[int]] = {}
     for run in runs:
         others = tuple(size for another, size in run.trace.sizes.items() if another != name)
@@ -109,56 +111,56 @@ def _is_width(name: str, runs: Sequence[Traced]) -> bool:
     return len(runs) > 1 and all(len(counts) == 1 for counts in operators.values())
 
 
-def _is_bound(condition: Guard, run: Traced, dims: Mapping[str, Dim]) -> bool:
+def _is_bound(guard: Guard, run: TracedRun, dims: Mapping[str, Dim]) -> bool:
     """Whether the guard only states a dimension's bound where the bound is a number: ``e <= 5`` in a run of 5 experts."""
-    match = re.fullmatch(r"(\w+) <= (\d+)", condition.expr)
-    if match is None or not condition.outcome or match[1] not in dims:
+    match = re.fullmatch(r"(\w+) <= (\d+)", guard.expr)
+    if match is None or not guard.outcome or match[1] not in dims:
         return False
     return run.trace.sizes.get(dims[match[1]].at_most or "") == int(match[2])
 
 
-def _about_one_count(condition: Guard, run: Traced, runs: Sequence[Traced], pins: Collection[str]) -> bool:
+def _is_of_one_trip_count(guard: Guard, run: TracedRun, runs: Sequence[TracedRun], trip_counts: Collection[str]) -> bool:
     """Whether the count of this run decides the question, and that of another run decides it otherwise: as when torch compares the
     length of a sequence with the number of its parts. What holds between the counts recorded is for the certificates to say."""
-    names = {*names_in(condition.expr)}
-    if not names & {*pins}:
+    names = {*names_in(guard.expr)}
+    if not names & {*trip_counts}:
         return False
     generator = random.Random(0)
     points = [{name: generator.randint(2, 10**6) for name in sorted(names)} for _ in range(8)]
 
     def as_asked(at: Mapping[str, int]) -> set[bool]:
-        return {condition.holds_at({**point, **{name: at[name] for name in pins}}) for point in points}
+        return {guard.holds_at({**point, **{name: at[name] for name in trip_counts}}) for point in points}
 
     if as_asked(run.trace.sizes) != {True}:
         return False
     if any(as_asked(another.trace.sizes) != {True} for another in runs):
         return True
     # Each part that is looked at lies within the length: so it is at every larger count, and fewer turns are seen to by themselves.
-    most = dict.fromkeys(pins, _ANY_COUNT)
-    return re.fullmatch(r"\w+ (>|>=|<|<=) \d+", condition.expr) is not None and as_asked(most) == {True}
+    most = dict.fromkeys(trip_counts, _ANY_COUNT)
+    return re.fullmatch(r"\w+ (>|>=|<|<=) \d+", guard.expr) is not None and as_asked(most) == {True}
 
 
-def _asked_of_every_count(condition: Guard, asked: Sequence[tuple[set[str], Mapping[str, int]]], pins: Collection[str]) -> bool:
+def _has_every_trip_count(guard: Guard, asked: Sequence[tuple[set[str], Mapping[str, int]]], trip_counts: Collection[str]) -> bool:
     """Whether every run asked this with its own number of turns in it, as torch does where it takes a sequence apart: nobody's branch.
     ``asked`` are the questions and the counts of each run."""
-    for name in {*names_in(condition.expr)} & {*pins}:
+    for name in {*names_in(guard.expr)} & {*trip_counts}:
         for exprs, sizes in asked:
             own = _own(sizes[name])
-            alike = [(own.sub(str(others[name]), condition.expr), theirs) for theirs, others in asked]
-            if condition.expr in exprs and own.search(condition.expr) and all(text in theirs for text, theirs in alike):
+            alike = [(own.sub(str(others[name]), guard.expr), theirs) for theirs, others in asked]
+            if guard.expr in exprs and own.search(guard.expr) and all(text in theirs for text, theirs in alike):
                 return True
     return False
 
 
 def branches(
-    conditions: Sequence[Guard], runs: Sequence[Traced], pins: Collection[str], basis: Basis, dims: Mapping[str, Dim]
+    guards: Sequence[Guard], runs: Sequence[TracedRun], trip_counts: Collection[str], basis: Basis, dims: Mapping[str, Dim]
 ) -> list[Assumption]:
     """Guards that evaluate otherwise at some sizes of at least 2 within their bounds: the model, or torch, branches on them."""
     generator = random.Random(0)
     tried = [{name: generator.randint(2, 10 ** generator.randint(1, 5)) for name in basis.symbols} for _ in range(40)]
     points = [_within_bounds(at, basis, dims) for at in tried]
     asked_by_run = [({c.expr for c in run.guards}, run.trace.sizes) for run in runs]
-    branching = [c for c in conditions if any(not c.holds_at(at) for at in points) and not _asked_of_every_count(c, asked_by_run, pins)]
+    branching = [c for c in guards if any(not c.holds_at(at) for at in points) and not _has_every_trip_count(c, asked_by_run, trip_counts)]
     return [Assumption(_in_dimensions(c, basis), f"asked at {c.where}; other sizes are recorded apart or refused") for c in branching]
 
 
@@ -170,18 +172,18 @@ def _within_bounds(at: Mapping[str, int], basis: Basis, dims: Mapping[str, Dim])
     return bounded
 
 
-def _in_dimensions(condition: Guard, basis: Basis) -> str:
+def _in_dimensions(guard: Guard, basis: Basis) -> str:
     """The condition as it holds, with quotients that are no dimension written as such: ``2*(k/2) <= 256``."""
-    text = condition.expr
+    text = guard.expr
     for name, quotient in basis.hidden.items():
         text = re.sub(rf"\b{name}\b", f"({quotient})", text)
-    return text if condition.outcome else f"not ({text})"
+    return text if guard.outcome else f"not ({text})"
 
 
 # -- sizes that may be 0 -------------------------------------------------------------------------------------------------------
 
 
-def of_zeros(kept: Sequence[Guard], runs: Sequence[Traced], symbols: Sequence[str]) -> list[Guard]:
+def of_zeros(kept: Sequence[Guard], runs: Sequence[TracedRun], symbols: Sequence[str]) -> list[Guard]:
     """Whether sizes of tensors are 0, where other sizes may make them so and no ``kept`` question tells: without elements, a tensor takes
     no operations where closed forms say n - 1, and an expanded one no bytes. Nobody asks for it, so a step has no such questions."""
     guards: list[Guard] = []
@@ -192,7 +194,7 @@ def of_zeros(kept: Sequence[Guard], runs: Sequence[Traced], symbols: Sequence[st
             for text in _sizes_of(op):
                 places.setdefault(text, f"{op.name} at {op.module_path}")
         for text in sorted(places, key=lambda text: (len(text), text)):
-            if parse(text).value_in(_Least()) <= 0 and _may_be_zero_unasked(text, [*kept, *guards], symbols):
+            if parse(text).value_in(_Least()) <= 0 and _may_be_zero(text, [*kept, *guards], symbols):
                 guards.append(Guard(f"{text} != 0", evaluate_text(text, at) != 0, places[text]))
     return guards
 
@@ -258,7 +260,7 @@ class _Least(Arithmetic[Fraction | float]):
         return -math.inf
 
 
-def _may_be_zero_unasked(text: str, asked: Sequence[Guard], symbols: Sequence[str]) -> bool:
+def _may_be_zero(text: str, asked: Sequence[Guard], symbols: Sequence[str]) -> bool:
     """Whether a size may be 0 where every question has the answer that was recorded: tried with any of its symbols at 1, and others
     drawn. One that comes out negative is 0 at sizes that are not tried."""
     names, generator = [*dict.fromkeys(names_in(text))], random.Random(0)
@@ -270,7 +272,7 @@ def _may_be_zero_unasked(text: str, asked: Sequence[Guard], symbols: Sequence[st
                 size = evaluate_text(text, at)
             except ZeroDivisionError:
                 return True
-            if size < 0 or (size == 0 and all(condition.holds_at(at) for condition in asked)):
+            if size < 0 or (size == 0 and all(guard.holds_at(at) for guard in asked)):
                 return True
     return "Mod(" in text or "%" in text
 

@@ -18,7 +18,7 @@ from calc.platform.torch_private import DataDependentOutputException, DynamicOut
 from calc.spec import Sizes, Spec
 from calc.symbolic import laws
 from calc.symbolic.laws import Law
-from calc.trace.function_caches import own_results
+from calc.trace.function_caches import bypassing_caches
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def drawn(spec: Spec, sizes: Mapping[str, int]) -> tuple[dict[str, Drawn], dict[
 
 def _built(spec: Spec, n: Sizes, mode: AbstractContextManager[Any]) -> tuple[dict[str, Drawn], dict[str, Drawn]]:
     watch = _LawWatch()
-    with torch.random.fork_rng(devices=[]), _truncated_told(watch), own_results(), mode, watch:
+    with torch.random.fork_rng(devices=[]), _truncated_told(watch), bypassing_caches(), mode, watch:
         torch.manual_seed(0)
         module, inputs = spec.build(n), spec.inputs(n)
     tensors = {str(i): each for i, each in enumerate(inputs) if isinstance(each, Tensor)}

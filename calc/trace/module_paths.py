@@ -39,10 +39,10 @@ class ModulePath:
                 self._again.append(name)
         return _PathWatch(self)
 
-    def run_again(self, site: str) -> str:
-        """The part around ``site`` that the backward runs again, where the option of checkpointing chose one: its own operators run
+    def run_again(self, module_path: str) -> str:
+        """The part around ``module_path`` that the backward runs again, where the option of checkpointing chose one: its own operators run
         in no call of a module then."""
-        return next((name for name in self._again if site == name or site.startswith(f"{name}.")), site)
+        return next((name for name in self._again if module_path == name or module_path.startswith(f"{name}.")), module_path)
 
     @contextlib.contextmanager
     def within(self, part: str) -> Iterator[None]:

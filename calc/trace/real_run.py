@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 import torch
 
-from calc.errors import NapkinError, SizesError, UndecidedSizeError
+from calc.errors import NapkinError, SizesError, UnbackedSizeError
 from calc.experiment import optimizers
 from calc.options import Options
 from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
 from calc.trace import step, trace_at
-from calc.trace.function_caches import own_results
+from calc.trace.function_caches import bypassing_caches
 from calc.trace.model_errors import refusing
 
 # A run is for an error message: no more parameters and elements of inputs than take a moment.
@@ -53,7 +53,7 @@ def _traces(spec: Spec, sizes: Mapping[str, int], options: Options) -> bool:
     """Whether the step can be traced with numbers for all sizes."""
     try:
         trace_at(spec, {}, sizes, {}, options)
-    except UndecidedSizeError:
+    except UnbackedSizeError:
         return True
     except NapkinError:
         return False
@@ -69,7 +69,7 @@ def _is_small(spec: Spec, sizes: Mapping[str, int]) -> bool:
     """Whether a run takes no time worth naming. What cannot be built without memory is run only at the sizes for checks."""
     try:
         quiet, same_random = contextlib.redirect_stdout(sys.stderr), torch.random.fork_rng(devices=[])
-        with FakeTensorMode(allow_non_fake_inputs=True), own_results(), quiet, same_random:
+        with FakeTensorMode(allow_non_fake_inputs=True), bypassing_caches(), quiet, same_random:
             n = Sizes(**sizes)
             parameters = sum(p.numel() for p in spec.build(n).parameters())
             elements = sum(t.numel() for t in spec.inputs(n) if isinstance(t, torch.Tensor))

@@ -23,8 +23,8 @@ from calc.trace.kernels.result_cache import Repeats, in_key
 from calc.trace.module_paths import LOSS, OPTIMIZER, TOP, ModulePath
 from calc.trace.symbolic_sizes import DIVIDING, NUMBERING, read_by_torch
 from calc.trace.values import affine_indices, data_dependence, true_counts
-from calc.trace.values.constant_propagation import Shadows
-from calc.trace.values.unbacked_sizes import Choices
+from calc.trace.values.constant_propagation import ConstantPropagation
+from calc.trace.values.unbacked_sizes import UnbackedSizes
 
 _DOING = {"forward": "the forward", "backward": "the backward", "optimizer": "the optimizer's step", "zero_grad": "zero_grad"}
 _OF_OPTIMIZERS = ("optimizer", "zero_grad")
@@ -44,7 +44,7 @@ _AS_NUMBERS = frozenset({torch.ops.aten.size.default, torch.ops.aten.stride.defa
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
     """Records one process's steps. Set ``phase`` and ``step`` before each part of a step; ``phase = ""`` records nothing."""
 
-    def __init__(self, repeats: Repeats, decided: Mapping[str, Any], met: Mapping[str, Sequence[int]] | None = None) -> None:
+    def __init__(self, repeats: Repeats, unbacked: Mapping[str, Any], observed: Mapping[str, Sequence[int]] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # as above
         env = repeats.env
         self.size: Callable[[Any], int | str] = _plain if env is None else env.size
@@ -52,8 +52,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self._symbolic = env is not None
         if env is not None:
             env.recording = lambda: bool(self.phase)
-        self.shadows = Shadows(self._hint, None if env is None else env.made_of, () if env is None else env.turns)
-        self.choices = Choices(decided, self.size, self.storage, met or {}, self.shadows, lambda: not self.phase)
+        self.shadows = ConstantPropagation(self._hint, None if env is None else env.made_of, () if env is None else env.turns)
+        self.choices = UnbackedSizes(unbacked, self.size, self.storage, observed or {}, self.shadows, lambda: not self.phase)
         self.repeats = repeats
         self.path = ModulePath()
         self.phase = ""
@@ -99,11 +99,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
         if func is _NUMBERED and type(current_node()).__name__ == NUMBERING:
             args = (args[0], self._laid_out)
-        decided, out = self._decided(func, args, kwargs)
-        if not decided:
+        unbacked, out = self._decided(func, args, kwargs)
+        if not unbacked:
             answered, answer = self.shadows.answer(func, args)
             out = answer if answered else self.repeats.run(func, args, kwargs, fake_kernels.run)
-        if not decided or self.choices.of_constants:
+        if not unbacked or self.choices.of_constants:
             self._follow(func, args, kwargs, out)
         if self.phase and func in _AS_NUMBERS:
             if not self._symbolic:
@@ -156,19 +156,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             written += (("chosen", self.size(chosen)),)
         if func in fourier.TRANSFORMS:
             written += (("stages", tuple(log2_ceiling(self.size(n)) for n in fourier.lengths(args, out))),)
-        site, call = self._site(operator, node, written)
+        module_path, call = self._site(operator, node, written)
         index = len(self.ops)
         nbytes = fake_kernels.storage_bytes(func, args, dict(kwargs), out)
         if nbytes is not None:
-            self.nbytes[self.storage(out, site)] = self.size(nbytes)
-        outputs = tuple(self.tensor(t, site) for t in tensors_in(out))
+            self.nbytes[self.storage(out, module_path)] = self.size(nbytes)
+        outputs = tuple(self.tensor(t, module_path) for t in tensors_in(out))
         self.ops.append(
             Op(
                 index,
                 name,
                 self.phase,
                 self.step,
-                site,
+                module_path,
                 written,
                 outputs,
                 mutated,
@@ -240,21 +240,21 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     def _site(self, operator: str, node: Any, values: tuple[tuple[str, Any], ...]) -> tuple[str, int | None]:
         if self.phase == "forward":
-            site = self.path.current
+            module_path = self.path.current
             # The autograd node of the operator in flight has just been numbered, so it is the last number given out. One in place
             # first copies what its backward needs: the copy comes with both nodes.
             last = last_node_number()
             for number in {last, *range(self._numbered + 1, last)}:
-                self.sources.setdefault(number, (site, operator, self.call))
+                self.sources.setdefault(number, (module_path, operator, self.call))
             self._numbered = last
-            return site, self.call
+            return module_path, self.call
         if self.phase == "backward":
             # Autograd runs a node without gradients, unless it is to run parts of the forward again (checkpointing).
             if node is None or not torch.is_grad_enabled():
                 return self._backward_site(node)
-            site = self.path.current if self.path.inside else self.path.run_again(self._backward_site(node)[0])
-            self.sources.setdefault(last_node_number(), (site, operator, self.call))
-            return site, self.call
+            module_path = self.path.current if self.path.inside else self.path.run_again(self._backward_site(node)[0])
+            self.sources.setdefault(last_node_number(), (module_path, operator, self.call))
+            return module_path, self.call
         for _, value in values:
             for tensor in value if isinstance(value, tuple) else (value,):
                 if isinstance(tensor, Tensor) and tensor.storage in self.owner:
@@ -265,8 +265,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         """What is being done, for a question or an error that comes from no line of a user."""
         node = current_node()
         if self.phase == "backward" and node is not None:
-            site, op, _ = self.sources.get(node._sequence_nr(), (self._backward_site(node)[0], type(node).__name__, None))
-            return f"the backward of {op} at {site}"
+            module_path, op, _ = self.sources.get(node._sequence_nr(), (self._backward_site(node)[0], type(node).__name__, None))
+            return f"the backward of {op} at {module_path}"
         after = f", after {self.ops[-1].name} at {self.ops[-1].module_path}" if self.ops else ""
         return f"{_DOING.get(self.phase, 'the building of the model')}{after}"
 
@@ -283,9 +283,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     # -- storages -------------------------------------------------------------------------------------------------
 
-    def tensor(self, value: torch.Tensor, site: str) -> Tensor:
+    def tensor(self, value: torch.Tensor, module_path: str) -> Tensor:
         """What a record says of a tensor: storage, shape, dtype, distinct elements."""
-        storage, strides = self.storage(value, site), value.stride()
+        storage, strides = self.storage(value, module_path), value.stride()
         form = (storage, value.dtype, *map(in_key, value.shape), *map(in_key, strides))
         described = self._tensors.get(form)
         if described is None:
@@ -294,7 +294,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             described = self._tensors[form] = Tensor(storage, shape, str(value.dtype).removeprefix("torch."), distinct)
         return described
 
-    def storage(self, value: torch.Tensor, site: str = "") -> int:
+    def storage(self, value: torch.Tensor, module_path: str = "") -> int:
         """Index of a tensor's storage; a storage seen for the first time is born now."""
         if value.layout is not torch.strided:
             raise TraceError(
@@ -308,12 +308,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             return entry[0]
         index = len(self.nbytes)
         self.nbytes[index] = self.size(untyped.nbytes())
-        self.maker[index] = site
+        self.maker[index] = module_path
         self.alive.add(index)
         self.events.append(Event(1, index, len(self.ops)))
         self._refs[key] = (index, weakref.ref(untyped, functools.partial(self._die, key, index)))
-        if self.phase in _OF_OPTIMIZERS and site:
-            self.owner.setdefault(index, site)
+        if self.phase in _OF_OPTIMIZERS and module_path:
+            self.owner.setdefault(index, module_path)
         return index
 
     def knows(self, value: torch.Tensor) -> bool:

@@ -50,36 +50,36 @@ class SavedTensors:
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         self._before = set(self._recorder.alive)
-        with torch.autograd.graph.saved_tensors_hooks(self._pack, lambda held: held.tensor):
+        with torch.autograd.graph.saved_tensors_hooks(self._pack, lambda specialized: specialized.tensor):
             yield
 
     def _pack(self, value: torch.Tensor) -> _Held:
         # Detached, since a saved result that kept its graph would keep itself alive; unrecorded, since no real step does it.
         recorder = self._recorder
         phase, recorder.phase = recorder.phase, ""
-        held = _Held(value.detach())
+        specialized = _Held(value.detach())
         recorder.phase = phase
-        site = recorder.path.current
+        module_path = recorder.path.current
         # The operator that the node is of may not have run yet: it is looked up by the node's number when the forward has returned.
         function = _CHECKPOINT if _saving() == _CHECKPOINT_FILE else None
-        self._packed.append((weakref.ref(held), recorder.tensor(value, site), site, function, last_node_number()))
-        return held
+        self._packed.append((weakref.ref(specialized), recorder.tensor(value, module_path), module_path, function, last_node_number()))
+        return specialized
 
     def returned(self, loss: torch.Tensor) -> None:
         """The forward has returned: what hooks and contexts hold is known, the rest that is alive stays open."""
         recorder, functions = self._recorder, _handwritten(loss.grad_fn)
         names = {number: _name(node) for number, node in functions.items()}
-        for ref, tensor, site, function, number in self._packed:
+        for ref, tensor, module_path, function, number in self._packed:
             if ref() is not None:
                 of, op, _ = recorder.sources.get(number, (LOSS, _UNKNOWN, None))
                 own = function or names.get(number)
-                self._saved.append(Saved(tensor, site, own) if own else Saved(tensor, of, op))
+                self._saved.append(Saved(tensor, module_path, own) if own else Saved(tensor, of, op))
         self._packed.clear()
         for number, node in functions.items():
             for value in tensors_in(getattr(node, "__dict__", {})):
                 if recorder.knows(value):
-                    site = recorder.sources.get(number, (LOSS, "", None))[0]
-                    self._saved.append(Saved(recorder.tensor(value, site), site, str(names[number])))
+                    module_path = recorder.sources.get(number, (LOSS, "", None))[0]
+                    self._saved.append(Saved(recorder.tensor(value, module_path), module_path, str(names[number])))
         known = {saved.tensor.storage for saved in self._saved}
         self._open = self._recorder.alive - self._before - known - {self._recorder.storage(loss)}
 

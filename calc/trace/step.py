@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from calc.errors import PinnedSizeError, SpecError
+from calc.errors import SpecError, SpecializationError
 from calc.experiment import optimizers, precision
 from calc.experiment.checkpointing import built
 from calc.graph.basis import Basis
@@ -23,27 +23,27 @@ from calc.graph.step import Call, Event, Guard, StepTrace, Storage, Tensor
 from calc.options import Options
 from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
-from calc.trace.function_caches import own_results
+from calc.trace.function_caches import bypassing_caches
 from calc.trace.kernels import composites, hide_tracing, recurrent
 from calc.trace.kernels.matmul import by_symbols
-from calc.trace.kernels.operator_overrides import standing_in
+from calc.trace.kernels.operator_overrides import overriding_operators
 from calc.trace.kernels.result_cache import Repeats
-from calc.trace.kernels.view_aliases import taken_by_strides
+from calc.trace.kernels.view_aliases import aliasing_views
 from calc.trace.model_errors import refusing
 from calc.trace.module_paths import OPTIMIZER
 from calc.trace.recorder import Recorder, tensors_in
 from calc.trace.saved_tensors import SavedTensors
 from calc.trace.source_lines import doing
-from calc.trace.symbolic_sizes import SizeEnv, numbers_noted
+from calc.trace.symbolic_sizes import SizeEnv, refusing_torch_reads
 from calc.trace.values import scalar_reads
-from calc.trace.values.doubles import kept_in_order
+from calc.trace.values.doubles import preserving_order
 from calc.trace.values.integers import like_integers
 from calc.trace.values.size_arithmetic import symbolic_numbers
-from calc.trace.values.size_cache import remembered
+from calc.trace.values.size_cache import caching_sizes
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class TracedRun:
     """A record, and what it took for granted: the questions asked about sizes (symbolic runs) and about values. ``divided`` are those of
     the first in which turns of a loop divide, by their text, as they are in so many turns. ``asked``
     has the lines that read a value made of symbols, and of which. ``numbers_read`` says
@@ -62,7 +62,7 @@ class Traced:
     rewrites: bool = True
     by_value: Mapping[str, frozenset[str]] = field(default_factory=dict)
     exchanged: Collection[str] = ()
-    shares: Sequence[PinnedSizeError] = ()
+    shares: Sequence[SpecializationError] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class StepSizes:
         return {name: values[name] for name in self.basis.symbols if name in self.trip_counts or name not in self.fixed}
 
 
-def record_step(spec: Spec, at: StepSizes, options: Options, rewrites: bool = True, like: Repeats | None = None) -> Traced:
+def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: bool = True, like: Repeats | None = None) -> TracedRun:
     """The trace of two training steps of ``spec``, of which the second is the one that counts.
 
     ``rewrites`` is that of other traces of the step: without it, views are made as torch makes them, which is quicker; a step that turns
@@ -98,8 +98,8 @@ def record_step(spec: Spec, at: StepSizes, options: Options, rewrites: bool = Tr
     env = repeats.env
     values: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
     sizes = Sizes(**{name: eval(compile(text, "<dimension>", "eval"), {"__builtins__": {}}, values) for name, text in basis.define.items()})
-    decided = {dim.unbacked_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.unbacked_at}
-    recorder = Recorder(repeats, decided, at.met)
+    unbacked = {dim.unbacked_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.unbacked_at}
+    recorder = Recorder(repeats, unbacked, at.met)
     # What the model prints is talk, and stdout is for data.
     with (
         contextlib.redirect_stdout(sys.stderr),
@@ -107,21 +107,21 @@ def record_step(spec: Spec, at: StepSizes, options: Options, rewrites: bool = Tr
         refusing(spec, env),
         _fake(env),
         recorder,
-        taken_by_strides(recorder.shown) if rewrites else contextlib.nullcontext(),
+        aliasing_views(recorder.shown) if mutates_tracked else contextlib.nullcontext(),
         by_symbols(),
     ):
         run = _StepRun(spec, sizes, recorder, options)
         with run.reading(certifying=env is None):
-            record = run.record(fixed)
-    if recorder.rewrites and not rewrites:
-        return record_step(spec, at, options, like=repeats)
-    conditions, divided = ((), {}) if env is None else (env.size_guards(), env.divided())
-    shadows = recorder.shadows
+            trace = run.record(fixed)
+    if recorder.rewrites and not mutates_tracked:
+        return trace_step(spec, at, options, like=repeats)
+    guards, divided = ((), {}) if env is None else (env.size_guards(), env.divided())
+    constants = recorder.shadows
     readers, by_value = tuple(recorder.choices.readers), {} if env is None else env.by_value
     exchanged = {*recorder.exchanged}
     shares = () if env is None else tuple(env.shares)
-    asked, rewritten = shadows.asked, recorder.rewrites
-    return Traced(record, conditions, divided, shadows.answers, asked, repeats, readers, rewritten, by_value, exchanged, shares)
+    asked, rewritten = constants.asked, recorder.rewrites
+    return TracedRun(trace, guards, divided, constants.answers, asked, repeats, readers, rewritten, by_value, exchanged, shares)
 
 
 # What is read where a number is read out of data: something else in the recordings that certify the symbolic ones.
@@ -138,11 +138,11 @@ def _fake(env: SizeEnv | None) -> Iterator[None]:
         mode,
         hide_tracing.unrecognised(),
         _convolving(env),
-        kept_in_order(),  # before any of it is remembered
-        remembered(arithmetic),
-        numbers_noted(env),
+        preserving_order(),  # before any of it is remembered
+        caching_sizes(arithmetic),
+        refusing_torch_reads(env),
         symbolic_numbers(),
-        own_results(),
+        bypassing_caches(),
         _quiet(),
         _no_collection(),
     ):
@@ -211,7 +211,7 @@ class _StepRun:
         return scalar_reads.numbers_only(self.optimizer, self.recorder.choices.reading, self.read, certifying)
 
     def _standing_in(self) -> contextlib.AbstractContextManager[None]:
-        return standing_in(self.recorder)
+        return overriding_operators(self.recorder)
 
     def _model_reads(self) -> contextlib.AbstractContextManager[None]:
         return scalar_reads.in_model(self.recorder.choices.reading, self.read)

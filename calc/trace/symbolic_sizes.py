@@ -22,7 +22,7 @@ import sympy as sp
 import torch
 
 from calc.dimensions import names_in
-from calc.errors import DataDependentError, PinnedSizeError, ReadByTorchError
+from calc.errors import DataDependentError, ReadByTorchError, SpecializationError
 from calc.graph.basis import Basis
 from calc.graph.plan import Near
 from calc.graph.step import Guard
@@ -38,7 +38,7 @@ _BOUNDED = (2, 3)
 def hints(
     basis: Basis,
     sizes: Mapping[str, int],
-    turn: int = 0,
+    hint_set: int = 0,
     shift: int = 0,
     bounded: Mapping[str, int] | None = None,
     products: Sequence[str] | None = None,
@@ -48,7 +48,7 @@ def hints(
     """Distinct primes for the symbols, in the order of their values at ``sizes``, so comparisons come out alike.
 
     They are small, but no smaller than the constants that models cut off or pad by (a kernel of 7, a patch of 16), as far
-    as the sizes asked for allow. ``turn`` gives further sets, for certificates: no symbol has the same prime twice. ``shift``
+    as the sizes asked for allow. ``hint_set`` gives further sets, for certificates: no symbol has the same prime twice. ``shift``
     gives further ones that stay small, so many primes along (back, if negative). Those ``bounded`` by a count of turns, or by a
     number, are no larger. With ``products``, a symbol is also larger than each dimension made of smaller ones (f than d = h*k), and
     than those ``products`` of dimensions that are smaller (d than g*k). The symbols of ``near``, and all that are smaller, are as near to
@@ -74,10 +74,10 @@ def hints(
             primes[name] = nearest + 1 if near.exactly else int(sp.nextprime(nearest))
             continue
         at = max(last, start, min(values[name], _LARGE_ENOUGH) if not shift else 0)
-        for _ in range(turn + 1):
+        for _ in range(hint_set + 1):
             at = int(following(at))
         primes[name] = at
-    return {name: primes[name] if name in primes else min(_BOUNDED[(turn or shift) % 2], bounded[name]) for name in values}
+    return {name: primes[name] if name in primes else min(_BOUNDED[(hint_set or shift) % 2], bounded[name]) for name in values}
 
 
 _FACTORS = (2, 3, 5, 7)
@@ -99,10 +99,10 @@ def _made_of(basis: Basis, products: Sequence[str], known: Mapping[str, int], be
 
 
 # What a size's text consists of; anything else is a function of values.
-_KNOWN = re.compile(r"\b(?:floor|ceiling|Max|Min|Mod)\b|\b[A-Za-z_]\w*\b(?!\()|[\d\s()*/+,-]")
+_SIZE_TEXT = re.compile(r"\b(?:floor|ceiling|Max|Min|Mod)\b|\b[A-Za-z_]\w*\b(?!\()|[\d\s()*/+,-]")
 
 # A condition may also be about doubles made of sizes.
-_ASKED = re.compile(rf"\b(?:float|int|round|sqrt|log2)\b|\d\.\d|\de[+-]?\d|%|{_KNOWN.pattern}")
+_GUARD_TEXT = re.compile(rf"\b(?:float|int|round|sqrt|log2)\b|\d\.\d|\de[+-]?\d|%|{_SIZE_TEXT.pattern}")
 
 # What was asked of sizes, with the answer and the line that asked.
 Questions = Mapping[Any, tuple[Any, str]]
@@ -125,7 +125,7 @@ def read_by_torch() -> ReadByTorchError:
 
 
 @contextlib.contextmanager
-def numbers_noted(env: SizeEnv | None) -> Iterator[None]:
+def refusing_torch_reads(env: SizeEnv | None) -> Iterator[None]:
     """Context in which sizes that torch's own code reads as numbers, within a step, are refused; in steps of autograd of which nothing
     hangs on them they are answered. Lines that read a double made of sizes are noted."""
     if env is None:
@@ -161,12 +161,12 @@ class SizeEnv(ShapeEnv):
     ``by_value`` has the lines that hash a size, or read a double made of sizes, and of which symbols, ``shares`` what a line was told that
     read half of the turns, say: the share of this run, rounded. Where the step is no polynomial in the turns, that is why."""
 
-    def __init__(self, hint_of: Mapping[str, int], turns: Collection[str] = ()) -> None:
+    def __init__(self, hint_of: Mapping[str, int], trip_counts: Collection[str] = ()) -> None:
         super().__init__()
         self.hint_of = dict(hint_of)
         self.arithmetic: dict[Any, Any] = {}
         self.recording: Callable[[], bool] = lambda: False
-        self.turns = turns
+        self.turns = trip_counts
         self._noted: dict[Any, tuple[Any, str]] | None = None
         self.names: dict[sp.Symbol, str] = {}
         self._aside: dict[Any, tuple[Any, str]] | None = None
@@ -187,16 +187,16 @@ class SizeEnv(ShapeEnv):
 
     # -- runs -----------------------------------------------------------------------------------------------------
 
-    def serves(self, hint_of: Mapping[str, int], turns: Collection[str]) -> bool:
+    def serves(self, hint_of: Mapping[str, int], trip_counts: Collection[str]) -> bool:
         """Whether a run with these symbols can have the ones that are here. Turns that may be read are other numbers in every run."""
-        return not turns and not self.turns and self.hint_of == hint_of
+        return not trip_counts and not self.turns and self.hint_of == hint_of
 
     def begin(self) -> None:
         """Start of a run: nothing was asked in it yet."""
         self.asked: dict[Any, tuple[Any, str]] = {}
         self._written: dict[Any, Guard | None] = {}
         self.by_value: dict[str, frozenset[str]] = {}
-        self.shares: list[PinnedSizeError] = []
+        self.shares: list[SpecializationError] = []
         self._hash = hash((SizeEnv, next(_runs)))
 
     def looked_up_by(self, size: torch.SymInt) -> int:
@@ -216,17 +216,17 @@ class SizeEnv(ShapeEnv):
     # -- guards ---------------------------------------------------------------------------------------------------
 
     def evaluate_sym_node(self, sym_node: Any, size_oblivious: bool = False, fallback_value: bool | None = None) -> Any:
-        return self._answer(sym_node.expr, pinned=sym_node.pytype is int)
+        return self._answer(sym_node.expr, as_number=sym_node.pytype is int)
 
     def evaluate_expr(self, orig_expr: Any, *_: Any, **__: Any) -> Any:
-        return self._answer(orig_expr, pinned=False)
+        return self._answer(orig_expr, as_number=False)
 
     def _maybe_evaluate_static(self, expr: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]  # torch wraps its own in a cache
         """What torch asks when it would rather not guard (is this slice the whole?). A real run knows, so it is answered."""
-        return self._answer(expr, pinned=False)
+        return self._answer(expr, as_number=False)
 
-    def _answer(self, expr: Any, pinned: bool) -> Any:
-        expr = _settled(expr)
+    def _answer(self, expr: Any, as_number: bool) -> Any:
+        expr = _simplified(expr)
         questions = self.asked if self._aside is None else self._aside
         entry = questions.get(expr)
         if entry is None:
@@ -237,11 +237,11 @@ class SizeEnv(ShapeEnv):
                     f"a size is taken from the data in a tensor, asked for at {user_line()}: no closed form follows; "
                     "make it depend on sizes"
                 )
-            if pinned and type(current_node()).__name__ in (NUMBERING, DIVIDING):
+            if as_number and type(current_node()).__name__ in (NUMBERING, DIVIDING):
                 return expr.xreplace(self._at)
-            if pinned and not (self._names(expr) <= {*self.turns} and _is_polynomial(expr)):
+            if as_number and not (self._names(expr) <= {*self.turns} and _is_polynomial(expr)):
                 if self._settles(expr):
-                    self._answer(sp.Eq(expr, expr.xreplace(self._at)), pinned=False)
+                    self._answer(sp.Eq(expr, expr.xreplace(self._at)), as_number=False)
                 elif self._is_share_of_turns(expr):
                     self.shares.append(self._pinned(expr))
                 else:
@@ -263,9 +263,9 @@ class SizeEnv(ShapeEnv):
 
     def take(self, question: Any) -> None:
         """Write down what is so at the hints; what cannot be written down is a size read as a number."""
-        if _condition(question, self.names) is None:
+        if _guard_text(question, self.names) is None:
             raise self._pinned(question.lhs)
-        self._answer(question, pinned=False)
+        self._answer(question, as_number=False)
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[dict[Any, tuple[Any, str]]]:
@@ -297,14 +297,14 @@ class SizeEnv(ShapeEnv):
         points = [{s: sp.Integer(generator.randint(2, 10**6)) for s in self._at} for _ in range(8)]
         return all(expr.xreplace(at) == expr.xreplace(self._at) for at in points)
 
-    def _pinned(self, expr: Any) -> PinnedSizeError:
+    def _pinned(self, expr: Any) -> SpecializationError:
         names = self._names(expr)
         name = min(names - {*self.turns} or names)
         where = user_line()
         counts = len(expr.free_symbols) == 1 and _is_polynomial(expr)
         self.text(expr)  # what is no function of sizes is told as such
         said = f"the size {_write(expr, self.names)} was read as one number at {where}"
-        return PinnedSizeError(name, where, said, counts, self._pairs(expr) if expr.atoms(FloorDiv) else None)
+        return SpecializationError(name, where, said, counts, self._pairs(expr) if expr.atoms(FloorDiv) else None)
 
     def _pairs(self, expr: Any) -> list[tuple[str, str | int]]:
         """What may be divided by what in the rounded quotients of ``expr``."""
@@ -327,11 +327,11 @@ class SizeEnv(ShapeEnv):
         if len(self._written) != len(self.asked):
             self._written = {}
             for expr, (answer, line) in self.asked.items():
-                text = _condition(expr, self.names) if answer in (sp.true, sp.false) else None
+                text = _guard_text(expr, self.names) if answer in (sp.true, sp.false) else None
                 self._written[expr] = None if text is None else Guard(text, bool(answer), line)
                 if text is None and answer in (sp.true, sp.false):
                     self._note(line, expr)
-        return [condition for condition in self._written.values() if condition is not None]
+        return [guard for guard in self._written.values() if guard is not None]
 
     def divided(self) -> dict[str, Guard]:
         """Of ``conditions``, by their text, those in which something is divided by turns of a loop, with these as the numbers that they are
@@ -339,12 +339,12 @@ class SizeEnv(ShapeEnv):
         self.size_guards()
         guards = {}
         for expr, (answer, line) in self.asked.items():
-            condition = self._written[expr]
+            guard = self._written[expr]
             whole = self._divided(expr)
-            if condition is not None and whole != expr:
-                text = "" if whole == answer else _condition(whole, self.names)
+            if guard is not None and whole != expr:
+                text = "" if whole == answer else _guard_text(whole, self.names)
                 if text is not None:
-                    guards[condition.expr] = Guard(text, condition.outcome, line)
+                    guards[guard.expr] = Guard(text, guard.outcome, line)
         return guards
 
     # -- writing sizes --------------------------------------------------------------------------------------------
@@ -364,11 +364,11 @@ class SizeEnv(ShapeEnv):
     def text(self, expr: sp.Expr) -> int | str:
         written = self._texts.get(expr)
         if written is None:
-            written = _write(self._divided(_settled(expr)), self.names)
-            if isinstance(written, str) and _KNOWN.sub("", written).strip():
+            written = _write(self._divided(_simplified(expr)), self.names)
+            if isinstance(written, str) and _SIZE_TEXT.sub("", written).strip():
                 name = min(self.names[s] for s in expr.free_symbols if s in self.names)
                 where = user_line()
-                raise PinnedSizeError(name, where, f"the size {written}, made at {where}, has no closed form")
+                raise SpecializationError(name, where, f"the size {written}, made at {where}, has no closed form")
             self._texts[expr] = written
         return written
 
@@ -405,13 +405,13 @@ _DIVISIONS = {"FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod"}
 _LOGIC = {"And": " and ", "Or": " or "}
 
 
-def _condition(e: Any, names: Mapping[sp.Symbol, str]) -> str | None:
+def _guard_text(e: Any, names: Mapping[sp.Symbol, str]) -> str | None:
     """A condition as text, or nothing where it is about values rather than sizes (the sign of a scale, say)."""
     kind = type(e).__name__
     if kind in _RELATIONS:
-        sides = [_text(_rounded_up(side), names) for side in e.args]
-        return None if any(_ASKED.sub("", side).strip() for side in sides) else f"{sides[0]} {_RELATIONS[kind]} {sides[1]}"
-    parts = [_condition(part, names) for part in e.args]
+        sides = [_size_text(_rounded_up(side), names) for side in e.args]
+        return None if any(_GUARD_TEXT.sub("", side).strip() for side in sides) else f"{sides[0]} {_RELATIONS[kind]} {sides[1]}"
+    parts = [_guard_text(part, names) for part in e.args]
     if not parts or None in parts:
         return None
     known = [f"({part})" for part in parts]
@@ -421,11 +421,11 @@ def _condition(e: Any, names: Mapping[sp.Symbol, str]) -> str | None:
 def _write(expr: sp.Expr, names: Mapping[sp.Symbol, str]) -> int | str:
     if expr.is_Integer:
         return int(expr)
-    return _text(_rounded_up(expr), names)
+    return _size_text(_rounded_up(expr), names)
 
 
 @functools.lru_cache(maxsize=65536)
-def _settled(e: Any) -> Any:
+def _simplified(e: Any) -> Any:
     """``e`` with quotients that are whole but for a rest which is less than the divisor at all sizes as what they are: the pieces that
     ``k*n`` elements are split into, ``floor((k*n + k - 1)/k)``, are n."""
     whole = {call: _quotient(*call.args) for call in e.atoms(FloorDiv)}
@@ -469,7 +469,7 @@ _OF_DOUBLES = {
 }  # fmt: skip
 
 
-def _text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
+def _size_text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
     if e.is_Symbol:
         return names.get(e, str(e))
     if e.is_Integer:
@@ -478,7 +478,7 @@ def _text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
         return f"{e.p}/{e.q}"
     if e.is_Float:
         return repr(float(e))
-    args = [_text(a, names) for a in e.args]
+    args = [_size_text(a, names) for a in e.args]
     kind = type(e).__name__
     if e.is_Add:
         return "(" + " + ".join(args) + ")"
@@ -489,7 +489,7 @@ def _text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
     match kind:
         case "FloorDiv" | "CleanDiv":
             whole = _whole_quotient(*e.args)
-            return f"floor(({args[0]})/({args[1]}))" if whole is None else _text(whole, names)
+            return f"floor(({args[0]})/({args[1]}))" if whole is None else _size_text(whole, names)
         case "CeilDiv":
             return f"ceiling(({args[0]})/({args[1]}))"
         case "CeilToInt" | "TruncToInt" | "FloorToInt" | "RoundToInt" | "ToFloat" | "OpaqueUnaryFn_sqrt" | "OpaqueUnaryFn_log2":
@@ -533,7 +533,7 @@ def _max_of_sizes(e: Any, args: list[str], kind: str) -> str:
 
 def never_below_one(e: Any) -> bool:
     """Whether an expression of sizes, which are at least 1, is at least 1: it is where all are 1, and falls with none of them."""
-    e = _rounded_up(_settled(e))
+    e = _rounded_up(_simplified(e))
     e = e.xreplace({call: sp.S.One for call in e.atoms(_CEILING) if all(map(never_below_one, call.args))})  # each is at least that
     if any(part.could_extract_minus_sign() and not part.is_number for added in e.atoms(sp.Add) for part in added.args):
         return False

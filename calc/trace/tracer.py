@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from calc.dimensions import Dim, meaning_of, names_in
-from calc.errors import DividedError, NapkinError, PinnedSizeError, SizesError, TraceError, UndecidedSizeError, line_in
+from calc.errors import NapkinError, RoundedShareError, SizesError, SpecializationError, TraceError, UnbackedSizeError, line_in
 from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.basis import Basis, basis_of
 from calc.graph.exchanges import EXCHANGES
@@ -19,11 +19,11 @@ from calc.graph.step import Assumption, Graph, TracedDim
 from calc.platform.torch_private import torch_version
 from calc.spec import Spec
 from calc.trace import guards
-from calc.trace.step import StepSizes, Traced, record_step
+from calc.trace.step import StepSizes, TracedRun, trace_step
 from calc.trace.symbolic_sizes import hints
 
 Progress = Callable[[str], None]
-Recordings = dict[tuple[tuple[str, int], ...], Traced]
+TracedRuns = dict[tuple[tuple[str, int], ...], TracedRun]
 
 # Each trip count doubles the number of traces.
 _MOST_LOOPS = 3
@@ -41,7 +41,7 @@ class Tracer:
     ``traces`` keeps what was traced for this spec and special case, so that a deeper plan does not trace the same again.
     """
 
-    def __init__(self, plan: TracePlan, traces: Recordings, progress: Progress) -> None:
+    def __init__(self, plan: TracePlan, traces: TracedRuns, progress: Progress) -> None:
         self.plan, self.spec, self.traces, self.progress = plan, plan.spec, traces, progress
         self.basis = basis_of(self.spec.dimensions, plan.fixed)
         self.pins = dict(plan.trip_counts)
@@ -50,7 +50,7 @@ class Tracer:
     def graph(self) -> Graph | Refusal:
         """The graph of the step, or why the plan does not suffice."""
         runs = []
-        for counts in itertools.product(*trip_counts.recorded(self.plan.attempt, self.loops).values()):
+        for counts in itertools.product(*trip_counts.traced_counts(self.plan.attempt, self.loops).values()):
             run = self._run(dict(zip(self.loops, counts, strict=True)))
             if isinstance(run, Refusal):
                 return run
@@ -59,15 +59,15 @@ class Tracer:
 
     # -- runs ------------------------------------------------------------------------------------------------------------------
 
-    def _run(self, fixed: Mapping[str, int]) -> Traced | Refusal:
+    def _run(self, fixed: Mapping[str, int]) -> TracedRun | Refusal:
         """The trace with those symbols fixed, made now unless it was made before."""
         key = tuple(fixed.items())
         if key not in self.traces:
             at = ", ".join(f"{n} = {v}" for n, v in fixed.items())
             self.progress(f"recording the step with symbolic sizes{f' at {at}' if at else ''}")
-            rewrites = any(run.rewrites for run in self.traces.values()) if self.traces else True
+            mutates_tracked = any(run.rewrites for run in self.traces.values()) if self.traces else True
             like = next((run.repeats for run in self.traces.values()), None)
-            run = outcome_of(lambda: record_step(self.spec, self._sizes(fixed), self.plan.options, rewrites, like))
+            run = outcome_of(lambda: trace_step(self.spec, self._sizes(fixed), self.plan.options, mutates_tracked, like))
             if isinstance(run, Refusal):
                 return self._explained(run.error, fixed)
             self.traces[key] = run
@@ -82,56 +82,62 @@ class Tracer:
 
     def _failure(self, at: StepSizes) -> NapkinError | None:
         """What a trace at these sizes raises, if anything."""
-        run = outcome_of(lambda: record_step(self.spec, at, self.plan.options))
+        run = outcome_of(lambda: trace_step(self.spec, at, self.plan.options))
         return run.error if isinstance(run, Refusal) else None
 
     # -- what a failure tells ----------------------------------------------------------------------------------------------------
 
     def _explained(self, error: NapkinError, fixed: Mapping[str, int]) -> Refusal:
         """Why a run with these trip counts failed, with what it tells of the model's dimensions."""
-        if isinstance(error, PinnedSizeError):
+        if isinstance(error, SpecializationError):
             return self._read_as_number(error)
-        if isinstance(error, UndecidedSizeError):
+        if isinstance(error, UnbackedSizeError):
             size = self._at_any_count(error, fixed)
-            if not isinstance(size, UndecidedSizeError):
+            if not isinstance(size, UnbackedSizeError):
                 return self._explained(size, fixed)
             return Refusal(size, unbacked_sizes.with_size(self.spec, size, self.basis))
         return Refusal(error, self._bound(error) if type(error) in _MAY_EXCEED else None)
 
-    def _read_as_number(self, pin: PinnedSizeError) -> Refusal:
+    def _read_as_number(self, specialization: SpecializationError) -> Refusal:
         """A dimension that is read as a number is a trip count, unless it may be specialized instead, or cannot be one."""
-        spec, name = self.spec, self.basis.dimension(pin.dimension)
-        if any(name in names for names in spec.gives_way) and not (pin.counts and name in spec.walked):
-            return Refusal(PinnedSizeError(name, pin.where, str(pin)))
-        if pin.dimension in self.loops or len(self.loops) == _MOST_LOOPS:
-            said = no_closed_form(spec, pin, self.basis)
-            return Refusal(PinnedSizeError(name, pin.where, said) if pin.divided is None else DividedError(said, pin.divided))
+        spec, name = self.spec, self.basis.dimension(specialization.dimension)
+        if any(name in names for names in spec.gives_way) and not (specialization.counts and name in spec.walked):
+            return Refusal(SpecializationError(name, specialization.where, str(specialization)))
+        if specialization.dimension in self.loops or len(self.loops) == _MOST_LOOPS:
+            said = no_closed_form(spec, specialization, self.basis)
+            return Refusal(
+                SpecializationError(name, specialization.where, said)
+                if specialization.divided is None
+                else RoundedShareError(said, specialization.divided)
+            )
         if self.plan.options.every > 1 and name not in (*spec.pinned, *spec.walked):
             # It may count the blocks of which only some are recomputed: so many patterns, as any depth is then.
             patterned = replace(spec, pinned=(*spec.pinned, name))
-            return Refusal(pin, Inferred(patterned, f"{name} is read as a number at {pin.where}: taking it as so many patterns"))
-        shown = self.basis.hidden.get(pin.dimension, pin.dimension)
-        why = f"{shown} is read as a number at {pin.where}: taking it as a loop count"
-        return Refusal(pin, TripCount(pin.dimension, pin.where, why))
+            return Refusal(
+                specialization, Inferred(patterned, f"{name} is read as a number at {specialization.where}: taking it as so many patterns")
+            )
+        shown = self.basis.hidden.get(specialization.dimension, specialization.dimension)
+        why = f"{shown} is read as a number at {specialization.where}: taking it as a loop count"
+        return Refusal(specialization, TripCount(specialization.dimension, specialization.where, why))
 
-    def _at_any_count(self, undecided: UndecidedSizeError, fixed: Mapping[str, int]) -> NapkinError:
+    def _at_any_count(self, undecided: UnbackedSizeError, fixed: Mapping[str, int]) -> NapkinError:
         """``undecided`` with the trip counts that are numbers in this run told from other numbers, by a run at other counts; or what that
         raises instead."""
         if not fixed:
             return undecided
         others = dict(zip(fixed, _OTHER_COUNTS, strict=False))
         failure = self._failure(replace(self._sizes(fixed), fixed=others))
-        size = _with_counts(undecided, failure, fixed, others) if isinstance(failure, UndecidedSizeError) else None
-        if failure is not None and not isinstance(failure, UndecidedSizeError):
+        size = _with_counts(undecided, failure, fixed, others) if isinstance(failure, UnbackedSizeError) else None
+        if failure is not None and not isinstance(failure, UnbackedSizeError):
             return failure
         said = f"{undecided}, and how large it can be depends on {', '.join(fixed)} in no simple way"
-        return size or PinnedSizeError([*fixed][-1], undecided.where, said)
+        return size or SpecializationError([*fixed][-1], undecided.where, said)
 
     def _bound(self, error: NapkinError) -> Inferred | None:
         """The bound of a dimension where the step fails for no other reason than that it exceeds a trip count, which is small here: as a
         router that chooses more experts than there are."""
         spec, sizes, dims = self.spec, self.plan.sizes, self.spec.dimensions
-        fixed = {name: counts[0] for name, counts in trip_counts.recorded(self.plan.attempt, self.loops).items()}
+        fixed = {name: counts[0] for name, counts in trip_counts.traced_counts(self.plan.attempt, self.loops).items()}
         may = [
             (loop, name)
             for loop, name in itertools.product(self.loops, self.basis.symbols)
@@ -142,20 +148,20 @@ class Tracer:
         for loop, name in may:
             bounded = StepSizes(self.basis, hints(self.basis, sizes, bounded={name: _MOST_BOUNDED}), fixed)
             other = self._failure(bounded)
-            if other is None or isinstance(other, UndecidedSizeError) or (type(other) in _MAY_EXCEED and _place(other) != _place(error)):
+            if other is None or isinstance(other, UnbackedSizeError) or (type(other) in _MAY_EXCEED and _place(other) != _place(error)):
                 return unbacked_sizes.with_bound(spec, name, loop)
         return None
 
     # -- the graph of the runs -------------------------------------------------------------------------------------------------
 
-    def _of(self, runs: Sequence[Traced]) -> Graph:
-        spec, plan, pins, basis = self.spec, self.plan, self.pins, self.basis
-        asked = guards.kept(runs, pins, spec.dimensions)
+    def _of(self, runs: Sequence[TracedRun]) -> Graph:
+        spec, plan, reads, basis = self.spec, self.plan, self.pins, self.basis
+        asked = guards.graph_guards(runs, reads, spec.dimensions)
         of_zeros = guards.of_zeros(asked, runs, basis.symbols)
-        of_values = (*guards.of_values(runs, pins), *guards.of_numbers(asked, runs, pins))
-        branches = guards.branches(asked, runs, pins, basis, spec.dimensions)
-        of_depths = guards.of_depths(trip_counts.recorded(plan.attempt, self.loops))
-        assumptions = (*unbacked_sizes.assumptions(spec), *_assumptions(runs, pins, basis), *branches)
+        of_values = (*guards.of_values(runs, reads), *guards.of_numbers(asked, runs, reads))
+        branches = guards.branches(asked, runs, reads, basis, spec.dimensions)
+        of_depths = guards.of_depths(trip_counts.traced_counts(plan.attempt, self.loops))
+        assumptions = (*unbacked_sizes.assumptions(spec), *_assumptions(runs, reads, basis), *branches)
         return Graph(
             model=spec.name,
             source=spec.source,
@@ -171,7 +177,7 @@ class Tracer:
             certificates=(),
             provenance=_provenance(),
             notes=tuple(spec.notes),
-            pins=dict(pins),
+            pins=dict(reads),
             rewrites=any(run.rewrites for run in runs),
             reads_tensor_values=any(run.numbers_read for run in runs),
             specialized={name: (plan.sizes[name], why) for name, why in plan.numbers.items()},
@@ -191,10 +197,11 @@ def _specialized(plan: TracePlan) -> list[Assumption]:
     return [Assumption(f"{', '.join(names)} throughout", f"a number, not a symbol: {why}") for why, names in together.items()]
 
 
-def no_closed_form(spec: Spec, pin: PinnedSizeError, basis: Basis) -> str:
-    """What to say of a size that is read as a number and can be no trip count."""
+def no_closed_form(spec: Spec, error: SpecializationError, basis: Basis) -> str:
+    """The message for a size that is read as a number and cannot be a trip count."""
+    shown = basis.hidden.get(error.dimension, error.dimension)
     return (
-        f"{spec.name}: {pin}, so no closed form in {basis.hidden.get(pin.dimension, pin.dimension)} can be read off; "
+        f"{spec.name}: {error}, so no closed form in {shown} can be read off; "
         "use the size as it is, or give the model as one with that size fixed"
     )
 
@@ -205,8 +212,8 @@ def _place(error: NapkinError) -> str:
 
 
 def _with_counts(
-    undecided: UndecidedSizeError, again: UndecidedSizeError, fixed: Mapping[str, int], others: Mapping[str, int]
-) -> UndecidedSizeError | None:
+    undecided: UnbackedSizeError, again: UnbackedSizeError, fixed: Mapping[str, int], others: Mapping[str, int]
+) -> UnbackedSizeError | None:
     """The size that two runs at different trip counts met at one place, with these counts by name; nothing where they differ otherwise."""
     if again.place != undecided.place or len(again.shape) != len(undecided.shape) or len(again.ways) != len(undecided.ways):
         return None
@@ -214,7 +221,7 @@ def _with_counts(
     ways = tuple(_named(a, b, fixed, others) for a, b in zip(undecided.ways, again.ways, strict=True))
     if None in shape or None in ways:
         return None
-    return UndecidedSizeError(undecided.place, undecided.where, shape, ways, undecided.share)  # type: ignore[arg-type]  # none is None
+    return UnbackedSizeError(undecided.place, undecided.where, shape, ways, undecided.share)  # type: ignore[arg-type]  # none is None
 
 
 def _named(size: int | str, again: int | str, fixed: Mapping[str, int], others: Mapping[str, int]) -> int | str | None:
@@ -260,9 +267,9 @@ def _provenance() -> dict[str, str]:
     return versions
 
 
-def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) -> list[Assumption]:
+def _assumptions(runs: Sequence[TracedRun], reads: Mapping[str, str], basis: Basis) -> list[Assumption]:
     by_line: dict[str, Assumption] = {}
-    for name, where in pins.items():
+    for name, where in reads.items():
         values = ", ".join(str(n) for n in sorted({run.trace.sizes[name] for run in runs}))
         because = f"read as a number at {where}; recorded at {values}, interpolated, and certified at values not used"
         by_line[name] = Assumption(f"the step is a polynomial in {basis.hidden.get(name, name)}", because)

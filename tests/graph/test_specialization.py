@@ -9,7 +9,7 @@ import pytest
 
 from calc.dimensions import Dim
 from calc.graph.basis import basis_of
-from calc.graph.specialization import _alike, coincidences, telling, without_ones
+from calc.graph.specialization import _equal_sizes, partly_answering, special_case_candidates, without_ones
 from calc.graph.step import Guard, TracedDim
 
 
@@ -20,7 +20,7 @@ def _graph(dims: dict[str, Dim]) -> Any:
 
 def _fixed(**dims: Dim) -> dict[str, str]:
     values = {name: int(dim.default) for name, dim in dims.items()}
-    return _alike(_graph(dims), values, list(values))
+    return _equal_sizes(_graph(dims), values, list(values))
 
 
 def test_a_later_dimension_equals_an_earlier_one() -> None:
@@ -72,7 +72,7 @@ def test_sizes_are_tried_that_tell_some_of_what_is_not_known(monkeypatch: pytest
     def tried(*unmet: Guard) -> list[dict[str, int]]:
         basis = SimpleNamespace(values=lambda sizes: sizes)
         graph: Any = SimpleNamespace(failed_guards=lambda _: list(unmet), as_basis=lambda: basis)
-        return telling(graph, {"B": 1, "T": 5})
+        return partly_answering(graph, {"B": 1, "T": 5})
 
     batch, length = Guard("B != 1", True, "a line"), Guard("T > 8", True, "a line")
     assert tried(batch, length) == [some]
@@ -89,12 +89,12 @@ def test_few_turns_of_two_loops_are_tried_together_at_last() -> None:
     graph: Any = _graph(dims)
     graph.loops, graph.traces, graph.as_basis, graph.failed_guards = ("S", "T"), records, lambda: basis, lambda _: unmet
 
-    assert coincidences(graph, {"S": 3, "T": 1, "d": 7}, unmet) == [{"T": "1"}, {"S": "3", "T": "1"}]
+    assert special_case_candidates(graph, {"S": 3, "T": 1, "d": 7}, unmet) == [{"T": "1"}, {"S": "3", "T": "1"}]
 
 
 def test_sizes_that_are_tried_in_vain_for_a_batch_of_one_are_tried_for_a_batch_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """What else they have of their own then stands for each batch; the number is that of no other size. Layers stay as few as they are."""
-    monkeypatch.setattr("calc.graph.specialization.as_asked", lambda _, values: [dict(values)])
+    monkeypatch.setattr("calc.graph.specialization.requested_values", lambda _, values: [dict(values)])
 
     def tried(*unmet: Guard, **values: int) -> list[dict[str, int]]:
         graph: Any = SimpleNamespace(failed_guards=lambda _: list(unmet), loops=("L",))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from calc.measure.sites import GRADIENTS, LOSS, OPTIMIZER, site_times, summed
+from calc.measure.sites import GRADIENTS, LOSS, OPTIMIZER, module_times, summed
 from calc.measure.training import training
 from calc.options import Options
 from tests.measure import tiny
@@ -71,7 +71,7 @@ def real() -> Any:
     spec = tiny.attention()
     with training(spec, spec.sizes(), Options(), "cpu") as run:
         run.step()
-        found = site_times(run, 1)
+        found = module_times(run, 1)
         left = [len(part._forward_hooks) + len(part._forward_pre_hooks) for part in run.module.modules()]
     return found, left
 

@@ -21,7 +21,7 @@ from calc.spec import Spec
 from calc.trace.kernels.result_cache import Repeats
 from calc.trace.recorder import Recorder
 from calc.trace.symbolic_sizes import SizeEnv
-from calc.trace.values.elements import MAKING, RELATIONS, ComparedElements, Known, Triangle, elements_of
+from calc.trace.values.elements import ELEMENT_RULES, RELATIONS, ComparedElements, Elements, Triangle, elements_of
 from tests.trace.modules import function
 
 Made = Callable[[Any], Tensor]
@@ -116,7 +116,7 @@ MADE: dict[str, Made] = {
 UNKNOWN = {"lt, the other way", "full of a byte", "sum of truths, as truths", "sum of small numbers"}
 
 
-def known(make: Made) -> tuple[Known | None, SizeEnv]:
+def known(make: Made) -> tuple[Elements | None, SizeEnv]:
     """What is known of ``make(n)`` for a symbolic n."""
     env = SizeEnv({"n": HINT})
     with FakeTensorMode(shape_env=env), Recorder(Repeats(env), {}):
@@ -128,7 +128,7 @@ def at(number: Any, env: SizeEnv, n: int) -> int:
     return int(expr.subs(dict.fromkeys(env.names, n)))
 
 
-def written_out(found: Known, env: SizeEnv, n: int, like: Tensor) -> Tensor:
+def written_out(found: Elements, env: SizeEnv, n: int, like: Tensor) -> Tensor:
     """The elements that a tensor of the shape of ``like`` has at n, by what is known of it."""
     if isinstance(found, Triangle):
         rows, columns = (torch.arange(like.shape[axis]) for axis in (-2, -1))
@@ -170,13 +170,13 @@ def test_each_rule_is_compared_so() -> None:
     copies = {"zeros_like", "new_zeros", "ones_like", "new_ones", "full_like", "new_full", "scalar_tensor", "detach", "alias", "lift_fresh"}
     shapes = {"squeeze", "_unsafe_view", "_reshape_alias", "amax", "amin"}
 
-    assert set(MAKING) - copies - shapes <= about
+    assert set(ELEMENT_RULES) - copies - shapes <= about
 
 
 @pytest.mark.parametrize("name", sorted(MADE.keys() - UNKNOWN - {"diff"}))  # of which any constant cancels
 def test_a_planted_error_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rule = {"ones": "new_ones"}.get(name, name.split(",")[0].split()[0])
-    right = MAKING[rule]
+    right = ELEMENT_RULES[rule]
 
     def wrong(given: Any, out: Tensor) -> Any:
         found = right(given, out)
@@ -190,7 +190,7 @@ def test_a_planted_error_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> 
             )
         return None if found is None else replace(found, first=1 - found.first if out.dtype is torch.bool else found.first + 1)
 
-    monkeypatch.setitem(MAKING, rule, wrong)
+    monkeypatch.setitem(ELEMENT_RULES, rule, wrong)
     with pytest.raises(AssertionError):
         assert_known(MADE[name], range(1, 17))
 

@@ -16,7 +16,7 @@ import torch
 from calc.symbolic import arrays, exact
 from calc.trace.symbolic_sizes import SizeEnv
 from calc.trace.values import doubles
-from calc.trace.values.doubles import kept_in_order
+from calc.trace.values.doubles import preserving_order
 from calc.trace.values.integers import like_integers
 from calc.trace.values.size_arithmetic import symbolic_numbers
 
@@ -49,7 +49,7 @@ def _expression(generator: random.Random, depth: int) -> Callable[[Any, Any], An
 def _traced(expression: Callable[[Any, Any], Any], how: Callable[[Any], Any], d: int, T: int) -> tuple[int | str, list[Any]]:
     """The size that tracing makes of the expression at these hints, and the questions that it asks."""
     env = SizeEnv({"d": d, "T": T})
-    with kept_in_order(), symbolic_numbers(), like_integers():
+    with preserving_order(), symbolic_numbers(), like_integers():
         size = how(expression(env.symbols["d"], env.symbols["T"]))
         return env.size(size), env.size_guards()
 
@@ -138,6 +138,6 @@ def test_questions_about_doubles_have_one_answer_at_one_size_and_at_many() -> No
 
 def test_torch_has_its_own_arithmetic_back_afterwards() -> None:
     before = torch.SymFloat.__ceil__
-    with kept_in_order():
+    with preserving_order():
         assert before is not torch.SymFloat.__ceil__
     assert before is torch.SymFloat.__ceil__

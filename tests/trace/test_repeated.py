@@ -15,23 +15,23 @@ from calc.options import Options
 from calc.spec import Spec
 from calc.symbolic.exact import evaluate_text
 from calc.trace.kernels.result_cache import _faked
-from calc.trace.step import StepSizes, Traced, record_step
+from calc.trace.step import StepSizes, TracedRun, trace_step
 from calc.trace.symbolic_sizes import SizeEnv, hints
 
 
-def _run(spec: Spec, turns: int, like: Traced | None = None) -> Traced:
+def _run(spec: Spec, turns: int, like: TracedRun | None = None) -> TracedRun:
     basis = basis_of(spec.dimensions, {})
     repeats = None if like is None else like.repeats
-    return record_step(spec, StepSizes(basis, hints(basis, spec.sizes()), {"L": turns}), Options(), like=repeats)
+    return trace_step(spec, StepSizes(basis, hints(basis, spec.sizes()), {"L": turns}), Options(), like=repeats)
 
 
-def _asked(run: Traced) -> set[tuple[str, bool]]:
+def _asked(run: TracedRun) -> set[tuple[str, bool]]:
     return {(c.expr, c.outcome) for c in run.guards}
 
 
 def _at(record: StepTrace, spec: Spec) -> StepTrace:
     """The record with each storage's bytes as a number: texts may say the same polynomial in two ways."""
-    sizes = hints(basis_of(spec.dimensions, {}), spec.sizes(), turn=2)
+    sizes = hints(basis_of(spec.dimensions, {}), spec.sizes(), hint_set=2)
     return replace(record, storages=tuple(replace(s, nbytes=evaluate_text(str(s.nbytes), sizes)) for s in record.storages))
 
 

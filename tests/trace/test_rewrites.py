@@ -10,7 +10,7 @@ import torch
 
 import calc
 from calc.graph.step import Event, Graph, StepTrace
-from calc.graph.unbacked_sizes import as_recorded
+from calc.graph.unbacked_sizes import with_traced_dimensions
 from calc.trace import concrete_trace
 from calc.trace.recorder import Recorder
 from calc.trace.step import _deaths_in_order
@@ -30,7 +30,7 @@ def _graph(name: str) -> Graph:
 def _recorded(name: str, graph: Graph, rewrites: bool) -> StepTrace:
     """The step at the sizes of a certificate. Some models draw what they do: all draw the same."""
     torch.manual_seed(0)
-    return concrete_trace(as_recorded(ZOO[name].make(), graph), replace(graph, rewrites=rewrites), graph.certificates[0].sizes)
+    return concrete_trace(with_traced_dimensions(ZOO[name].make(), graph), replace(graph, rewrites=rewrites), graph.certificates[0].sizes)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in _QUICK else [pytest.mark.slow]) for n in (*_IN_PLACE, *_SOME)])

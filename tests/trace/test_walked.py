@@ -139,8 +139,8 @@ def test_certificates_have_other_counts_than_recordings(loops: list[str]) -> Non
     """In every loop, at every attempt; two certificates differ in all of them."""
     attempt: int | None = 0
     while attempt is not None:
-        first, second = trip_counts.certified(attempt, loops)
-        for name, counts in trip_counts.recorded(attempt, loops).items():
+        first, second = trip_counts.certified_counts(attempt, loops)
+        for name, counts in trip_counts.traced_counts(attempt, loops).items():
             assert {first[name], second[name]}.isdisjoint(counts)
             assert first[name] != second[name]
         attempt = trip_counts.next_attempt(attempt, loops, degree=False)
@@ -151,20 +151,20 @@ def test_a_degree_that_is_too_low_is_met_with_more_counts_not_with_larger_ones()
     later = trip_counts.next_attempt(0, ["L", "T"], degree=True)
 
     assert later is not None
-    assert trip_counts.recorded(later, ["L", "T"]) == {"L": (3, 4), "T": (6, 7, 8)}
+    assert trip_counts.traced_counts(later, ["L", "T"]) == {"L": (3, 4), "T": (6, 7, 8)}
 
 
 @pytest.mark.parametrize(("apart", "counts"), [(0, (3, 4)), (1, (3, 4)), (3, (5, 6)), (6, (7, 8)), (9, (3, 4))])
 def test_layers_after_dense_ones_are_recorded_as_more_than_those(apart: int, counts: tuple[int, ...]) -> None:
     """With fewer, nothing tells which of them needs most memory; where none of the counts to try is more, the usual ones come first."""
-    assert trip_counts.recorded(trip_counts.first_attempt(apart), ["L"]) == {"L": counts}
+    assert trip_counts.traced_counts(trip_counts.first_attempt(apart), ["L"]) == {"L": counts}
 
 
 @pytest.mark.parametrize("loops", [["L"], ["L", "T"]])
 @pytest.mark.parametrize("attempt", range(5))
 def test_a_case_apart_starts_with_the_counts_that_the_step_needed(loops: list[str], attempt: int) -> None:
     """They are told from what was recorded; where nothing is a loop, there is but one."""
-    counts = trip_counts.recorded(attempt, loops)
+    counts = trip_counts.traced_counts(attempt, loops)
     records = [dict(zip(counts, at, strict=True)) for at in itertools.product(*counts.values())]
 
     assert trip_counts.attempt_of(loops, records) == attempt

@@ -118,14 +118,16 @@ class _Bridge:
         """
         forward = self._by_site(lambda a: a.quantity == "flops.forward.matmul")
         backward = self._by_site(lambda a: a.quantity.startswith("flops.backward"))
-        for site in forward if backward else ():
-            missing = 2 * forward[site] - backward.get(site, self._zero)
+        for module_path in forward if backward else ():
+            missing = 2 * forward[module_path] - backward.get(module_path, self._zero)
             if missing != 0 and self._common.value(missing) > 0:
-                twice = Negative(Product((Number(2), self._common.tree(forward[site]))))
-                had = Labelled(self._common.tree(backward.get(site, self._zero)), "backward")
-                because = f"autograd computes no gradient of an input that is data: at {site} the backward is short of twice the forward"
+                twice = Negative(Product((Number(2), self._common.tree(forward[module_path]))))
+                had = Labelled(self._common.tree(backward.get(module_path, self._zero)), "backward")
+                because = (
+                    f"autograd computes no gradient of an input that is data: at {module_path} the backward is short of twice the forward"
+                )
                 before = Sum((had, Labelled(twice, "twice the forward")))
-                yield self._correction("not computed", site, before, -missing, (site,), because)
+                yield self._correction("not computed", module_path, before, -missing, (module_path,), because)
 
     def _by_site(self, wanted: Callable[[Addend], bool]) -> dict[str, Poly]:
         totals: dict[str, Poly] = {}
@@ -134,8 +136,8 @@ class _Bridge:
                 totals[addend.module_path] = totals.get(addend.module_path, self._zero) + poly
         return totals
 
-    def _like(self, site: str) -> Addend:
-        return next(a for a in self._addends if a.module_path == site and a.quantity == "flops.forward.matmul")
+    def _like(self, module_path: str) -> Addend:
+        return next(a for a in self._addends if a.module_path == module_path and a.quantity == "flops.forward.matmul")
 
     def _dropped(self, what: str, parts: Sequence[tuple[Addend, Poly]]) -> _Correction:
         labels = [a.what if self._exact.rule.unit is Unit.FLOP else a.module_path for a, _ in parts]
@@ -145,17 +147,19 @@ class _Bridge:
         shown = {label: poly for label, poly in sums.items() if poly != 0}
         total = sum(shown.values(), start=self._zero)
         left = [a for label, (a, _) in zip(labels, parts, strict=True) if label in shown]
-        sites, saying = tuple(dict.fromkeys(a.module_path for a in left)), _some(list(dict.fromkeys(a.what for a in left)))
+        module_paths, saying = tuple(dict.fromkeys(a.module_path for a in left)), _some(list(dict.fromkeys(a.what for a in left)))
         because = f"the rule has no such term: {saying}"
         if self._common.value(total) < 0:
             because = f"the exact count is smaller by it: {saying}"
-        return self._correction("dropped", what, self._labelled_sum(shown), total, sites, because)
+        return self._correction("dropped", what, self._labelled_sum(shown), total, module_paths, because)
 
     def _added(self, key: Key, rule: Rational) -> _Correction:
-        monomials = [(site, coefficient) for site, share in self._shares for k, coefficient in self._monomials(share) if k == key]
+        monomials = [
+            (module_path, coefficient) for module_path, share in self._shares for k, coefficient in self._monomials(share) if k == key
+        ]
         owners: dict[str, Poly] = {}
-        for site, coefficient in monomials:
-            owners[site] = owners.get(site, self._zero) - self._monomial(key, coefficient)
+        for module_path, coefficient in monomials:
+            owners[module_path] = owners.get(module_path, self._zero) - self._monomial(key, coefficient)
         total = -self._monomial(key, rule)
         because = "the rule counts it; the exact count has no such term"
         if owners and self._exact.rule.unit is Unit.FLOP:
@@ -165,18 +169,18 @@ class _Bridge:
         return self._correction("added", _some(list(owners)) or "the rule alone", before, total, tuple(owners), because)
 
     def _otherwise(self, key: Key, rule: Rational, exact: Rational, addends: Sequence[Addend]) -> _Correction:
-        sites = tuple(dict.fromkeys(a.module_path for a in addends))
+        module_paths = tuple(dict.fromkeys(a.module_path for a in addends))
         saying = _some(list(dict.fromkeys(a.what for a in addends)))
-        owners = list(dict.fromkeys(site for site, share in self._shares if key in dict(self._monomials(share))))
+        owners = list(dict.fromkeys(module_path for module_path, share in self._shares if key in dict(self._monomials(share))))
         counted = f" ({_some(owners)})" if owners else ""
         because = f"the coefficient is {rule} in the rule{counted} and {exact} in the exact count: {saying}"
         right = Labelled(self._common.tree(self._monomial(key, exact)), "exact")
         wrong = Labelled(_negative(self._common.tree(self._monomial(key, rule))), "rule")
         total = self._monomial(key, exact - rule)
-        return self._correction("counted differently", _some(list(sites)), Sum((right, wrong)), total, sites, because)
+        return self._correction("counted differently", _some(list(module_paths)), Sum((right, wrong)), total, module_paths, because)
 
-    def _correction(self, kind: str, title: str, before: Display, poly: Poly, sites: Sequence[str], because: str) -> _Correction:
-        return _Correction(kind, title, before, poly, self._common.value(poly), tuple(sites)[:NAMED], because)
+    def _correction(self, kind: str, title: str, before: Display, poly: Poly, module_paths: Sequence[str], because: str) -> _Correction:
+        return _Correction(kind, title, before, poly, self._common.value(poly), tuple(module_paths)[:NAMED], because)
 
     def _shortened(self, corrections: list[_Correction]) -> list[_Correction]:
         """Largest first; beyond a number that one reads, the smallest together."""

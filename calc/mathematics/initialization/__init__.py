@@ -70,13 +70,13 @@ def initial(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options
 
     Depth and other loop counts are numbers in the recorded forward; widths are symbols in the expressions.
     """
-    from calc.trace.forward import record_program
+    from calc.trace.forward import trace_program
     from calc.trace.initialization import drawn  # needs torch
 
     options = options or Options()
     values = spec.sizes(dict(sizes or {}))
     symbol_values = basis_of(spec.dimensions).values(values)
-    program = record_program(spec, values, options)
+    program = trace_program(spec, values, options)
     parameters, inputs = drawn(spec, _free(spec, values))
     free = [name for name, dim in spec.dimensions.items() if not dim.tied]
     texts = expressions(lambda at: {n: d.law for n, d in drawn(spec, _free(spec, at))[0].items()}, values, free)

@@ -91,14 +91,14 @@ def _kind(name: str, rows: Sequence[StrideRow]) -> OperatorSummary:
 
 def storage(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None) -> ModelStrides:
     """The forward of ``spec`` in fp32 at ``sizes``. Raises ``TraceError`` where it cannot be recorded."""
-    from calc.trace.forward import record_program  # needs torch
+    from calc.trace.forward import trace_program  # needs torch
 
     options = options or Options()
     if options.precision != "fp32":
         raise BadInputError(f"storage is shown of a forward in fp32, not in {options.precision}: leave --precision out")
     values = spec.sizes(dict(sizes or {}))
     symbol_values = basis_of(spec.dimensions).values(values)
-    program = record_program(spec, values, options, doubles=False)
+    program = trace_program(spec, values, options, doubles=False)
     return ModelStrides(spec.name, values, tuple(_rows(program, symbol_values)))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from calc.errors import PinnedSizeError
+from calc.errors import SpecializationError
 from calc.platform.torch_private import decomposition_table
 from calc.trace.kernels.grouped_mm import grouped_mm
 from calc.trace.kernels.layouts import laid_out
@@ -69,8 +69,8 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return RESULTS[func](*args, **kwargs)
     try:
         return func(*args, **kwargs)
-    except (PinnedSizeError, RuntimeError) as error:
-        wants_numbers = isinstance(error, PinnedSizeError) or "concrete integers" in str(error)
+    except (SpecializationError, RuntimeError) as error:
+        wants_numbers = isinstance(error, SpecializationError) or "concrete integers" in str(error)
         if not wants_numbers or func not in decomposition_table:
             raise
     return decomposition_table[func](*args, **kwargs)

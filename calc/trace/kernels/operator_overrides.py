@@ -17,8 +17,8 @@ from calc.trace.kernels.composites import OperatorNames
 from calc.trace.kernels.hide_tracing import replaced
 from calc.trace.kernels.recurrent import cell_by_cell
 from calc.trace.values import sequence_lengths
-from calc.trace.values.constant_propagation import made_from
-from calc.trace.values.data_dependence import Below, OneIn, ZerosBeyond, known_of, mark_picked, note
+from calc.trace.values.constant_propagation import note_made_from
+from calc.trace.values.data_dependence import Below, OneIn, ZerosBeyond, fact_of, mark_picked, note
 from calc.trace.values.scalar_reads import ScalarRead
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _INTERPOLATIONS: dict[tuple[str, int], Any] = {
 
 
 @contextlib.contextmanager
-def standing_in(recorder: Recorder) -> Iterator[None]:
+def overriding_operators(recorder: Recorder) -> Iterator[None]:
     """Context in which ``torch.histc`` counts into a symbolic number of bins, ``interpolate`` scales a symbolic size, and so on, under
     ``recorder``."""
     called, picking = recorder.called, recorder.choices.picking
@@ -147,7 +147,7 @@ def _copied(original: Callable[..., torch.Tensor], copying: Callable[[], Any], d
     with copying():
         plain = _plain(data)
     made = original(plain, *args, **kwargs)
-    made_from(made, parts, known=not read)
+    note_made_from(made, parts, known=not read)
     return made
 
 
@@ -304,7 +304,7 @@ def _one_hot(
             (extremes[i] if once else extreme(tensor)).item()
     made = torch.zeros((*tensor.shape, num_classes), dtype=torch.int64)
     made.scatter_(-1, tensor.unsqueeze(-1), 1)
-    bound = known_of(tensor)
+    bound = fact_of(tensor)
     if isinstance(bound, Below):
         note(made, OneIn((bound.count,), within=ZerosBeyond(tensor.dim(), bound.count)))
     return made

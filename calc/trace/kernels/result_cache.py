@@ -90,10 +90,10 @@ class Repeats:
         self._used: set[Any] = set()
 
     @classmethod
-    def begun(cls, hint_of: Mapping[str, int], turns: Collection[str], like: Repeats | None) -> Repeats:
+    def begun(cls, hint_of: Mapping[str, int], trip_counts: Collection[str], like: Repeats | None) -> Repeats:
         """Those of a run that starts now, in which each question counts that it asks itself: ``like`` where its symbols are the same."""
-        if like is None or like.env is None or not like.env.serves(hint_of, turns):
-            return cls(SizeEnv(hint_of, turns) if hint_of else None)
+        if like is None or like.env is None or not like.env.serves(hint_of, trip_counts):
+            return cls(SizeEnv(hint_of, trip_counts) if hint_of else None)
         like._used = set()
         like.env.begin()
         return like

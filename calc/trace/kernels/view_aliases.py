@@ -41,7 +41,7 @@ _VIEWS = (
 
 
 @contextlib.contextmanager
-def taken_by_strides(shown: Callable[[torch.Tensor], Any]) -> Iterator[None]:
+def aliasing_views(shown: Callable[[torch.Tensor], Any]) -> Iterator[None]:
     """Context in which views are for autograd what those of real tensors are. ``shown(result)`` is a context in which the next
     ``as_strided`` gives ``result``, unrecorded."""
     kernels = {view: functools.partial(_view, view, shown) for view in _VIEWS}

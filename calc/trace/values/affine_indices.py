@@ -18,15 +18,15 @@ from calc.trace.symbolic_sizes import never_below_one
 from calc.trace.values.causal_masks import by_triangles, is_square_of
 from calc.trace.values.data_dependence import WHOLE, given_to, name_of, written
 from calc.trace.values.elements import (
-    MAKING,
+    ELEMENT_RULES,
     RELATIONS,
     AffineIndex,
     ComparedElements,
-    Known,
+    Elements,
     Triangle,
+    element_rule,
     elements_of,
     is_zero_or_one,
-    making,
     note_elements,
     same,
     whole,
@@ -60,9 +60,9 @@ def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
             for part in out if name != "sort" else out[:1]:
                 note_elements(part, of_all)
         return
-    if name not in MAKING or type(out) is not FakeTensor or (written(func) and name != "masked_fill_"):
+    if name not in ELEMENT_RULES or type(out) is not FakeTensor or (written(func) and name != "masked_fill_"):
         return
-    elements = MAKING[name](given_to(func, args, kwargs), out)
+    elements = ELEMENT_RULES[name](given_to(func, args, kwargs), out)
     if elements is not None:
         note_elements(out, elements)
 
@@ -87,23 +87,23 @@ def _plain(value: Any) -> AffineIndex | None:
 # -- sources of affine indices ------------------------------------------------------------------------------------------------
 
 
-@making("arange")
+@element_rule("arange")
 def _numbered(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     start, step = given.get("start", 0), given.get("step", 1)
     return _rising(start, step, -1, out.shape[0]) if whole(start, given["end"]) and type(step) is int else None
 
 
-@making("zeros", "zeros_like", "new_zeros")
+@element_rule("zeros", "zeros_like", "new_zeros")
 def _zeros(_: Mapping[str, Any], out: torch.Tensor) -> AffineIndex:
     return AffineIndex(0)
 
 
-@making("ones", "ones_like", "new_ones")
+@element_rule("ones", "ones_like", "new_ones")
 def _ones(_: Mapping[str, Any], out: torch.Tensor) -> AffineIndex:
     return AffineIndex(1)
 
 
-@making("full", "full_like", "new_full", "scalar_tensor")
+@element_rule("full", "full_like", "new_full", "scalar_tensor")
 def _filled(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Triangle | None:
     value = given.get("fill_value", given.get("s"))
     if out.dtype is torch.bool:
@@ -116,15 +116,15 @@ def _filled(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Triang
 # -- the same elements, elsewhere -----------------------------------------------------------------------------------------
 
 
-@making("clone", "detach", "alias", "lift_fresh", "expand")
-def _kept(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
+@element_rule("clone", "detach", "alias", "lift_fresh", "expand")
+def _kept(given: Mapping[str, Any], out: torch.Tensor) -> Elements | None:
     """What is expanded along an axis is a number there."""
     elements = elements_of(given["self"])
     return elements if not isinstance(elements, Triangle) or is_square_of(given["self"], out) else None
 
 
-@making("_to_copy")
-def _cast(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
+@element_rule("_to_copy")
+def _cast(given: Mapping[str, Any], out: torch.Tensor) -> Elements | None:
     """In another format, numbers stay what they are where it holds them: zero and one in each, all in the longest."""
     elements, source = elements_of(given["self"]), given["self"].dtype
     if isinstance(elements, Triangle) and out.dtype is torch.bool:
@@ -137,8 +137,8 @@ def _cast(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
     return elements if is_zero_or_one(elements) or out.dtype is torch.int64 or positions else None
 
 
-@making("unsqueeze", "squeeze", "view", "_unsafe_view", "_reshape_alias")
-def _shaped(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
+@element_rule("unsqueeze", "squeeze", "view", "_unsafe_view", "_reshape_alias")
+def _shaped(given: Mapping[str, Any], out: torch.Tensor) -> Elements | None:
     """Axes of one element come and go. (A view may also be of the same bytes in another format.)"""
     elements = elements_of(given["self"]) if out.dtype is given["self"].dtype else None
     if isinstance(elements, Triangle):
@@ -149,54 +149,54 @@ def _shaped(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
     return None if elements is None else _moved(elements, given["self"], out)
 
 
-def _moved(ramp: AffineIndex, before: torch.Tensor, after: torch.Tensor) -> AffineIndex | None:
+def _moved(index: AffineIndex, before: torch.Tensor, after: torch.Tensor) -> AffineIndex | None:
     """``ramp`` along the axis of ``after`` that is the one of ``before``: None where axes behind it are joined or split."""
-    if not ramp.step:
-        return ramp
+    if not index.step:
+        return index
     here, there = ([axis for axis in range(-1, -1 - t.dim(), -1) if not same(t.shape[axis], 1)] for t in (before, after))
-    place = here.index(ramp.axis) if ramp.axis in here else len(there)
+    place = here.index(index.axis) if index.axis in here else len(there)
     alike = [same(before.shape[a], after.shape[b]) for a, b in zip(here, there, strict=False)]
-    return replace(ramp, axis=there[place]) if place < len(there) and all(alike[: place + 1]) else None
+    return replace(index, axis=there[place]) if place < len(there) and all(alike[: place + 1]) else None
 
 
-@making("permute", "transpose", "t", "flip", "roll", "index_select", "index", "gather")
+@element_rule("permute", "transpose", "t", "flip", "roll", "index_select", "index", "gather")
 def _moved_about(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     """Elements that are all the same are so in other places."""
-    ramp = _plain(given["self"])
-    return ramp if ramp is not None and not ramp.step else None
+    index = _plain(given["self"])
+    return index if index is not None and not index.step else None
 
 
-@making("repeat")
+@element_rule("repeat")
 def _repeated(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
-    ramp = _plain(given["self"])
-    return ramp if ramp is None or not ramp.step or same(given["repeats"][ramp.axis], 1) else None
+    index = _plain(given["self"])
+    return index if index is None or not index.step or same(given["repeats"][index.axis], 1) else None
 
 
-@making("slice")
+@element_rule("slice")
 def _cut(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
-    ramp, axis = _plain(given["self"]), _axis(given, out.dim())
-    if ramp is None or not ramp.step or axis != ramp.axis:
-        return ramp
+    index, axis = _plain(given["self"]), _axis(given, out.dim())
+    if index is None or not index.step or axis != index.axis:
+        return index
     start, by = given.get("start") or 0, given.get("step", 1)
     if not isinstance(start, int) or start < 0 or by != 1:
         return None
-    return _rising(ramp.first + ramp.step * start, ramp.step, axis, out.shape[axis])
+    return _rising(index.first + index.step * start, index.step, axis, out.shape[axis])
 
 
-@making("select")
+@element_rule("select")
 def _picked(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
-    ramp, axis, at = _plain(given["self"]), _axis(given, given["self"].dim()), given["index"]
-    if ramp is None or not ramp.step:
-        return ramp
-    if axis != ramp.axis:
-        return replace(ramp, axis=ramp.axis + (axis > ramp.axis))
-    return AffineIndex(ramp.first + ramp.step * (at if at >= 0 else ramp.length + at)) if isinstance(at, int) else None
+    index, axis, at = _plain(given["self"]), _axis(given, given["self"].dim()), given["index"]
+    if index is None or not index.step:
+        return index
+    if axis != index.axis:
+        return replace(index, axis=index.axis + (axis > index.axis))
+    return AffineIndex(index.first + index.step * (at if at >= 0 else index.length + at)) if isinstance(at, int) else None
 
 
 # -- arithmetic -----------------------------------------------------------------------------------------------------------
 
 
-@making("cat")
+@element_rule("cat")
 def _joined(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     """Pieces of which each goes on where the one before it ends."""
     axis = _axis(given, out.dim())
@@ -206,20 +206,20 @@ def _joined(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     if len(pieces) < len(given["tensors"]):
         return None
     first = at = pieces[0][0].first
-    step = next((ramp.step for ramp, _ in pieces if ramp.step), 0)
-    for ramp, length in pieces:
-        if not same(ramp.first, at) or (ramp.step != step and not same(length, 1)):
+    step = next((index.step for index, _ in pieces if index.step), 0)
+    for index, length in pieces:
+        if not same(index.first, at) or (index.step != step and not same(length, 1)):
             return None
         at = at + step * length
     return _rising(first, step, axis, out.shape[axis])
 
 
-@making("add")
+@element_rule("add")
 def _sum(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     return _of_both(given, 1) if out.dtype is not torch.bool else None
 
 
-@making("sub")
+@element_rule("sub")
 def _difference(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     return _of_both(given, -1)
 
@@ -232,7 +232,7 @@ def _of_both(given: Mapping[str, Any], sign: int) -> AffineIndex | None:
     return _rising(left.first + sign * right.first, left.step + sign * right.step, long.axis, long.length)
 
 
-@making("mul")
+@element_rule("mul")
 def _product(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     left, right = _plain(given["self"]), _plain(given["other"])
     if left is None or right is None or (left.step and right.step) or out.dtype is torch.bool:
@@ -243,7 +243,7 @@ def _product(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     return _rising(long.first * number, long.step * number, long.axis, long.length) if isinstance(number, int) else None
 
 
-@making("floor_divide", "div")
+@element_rule("floor_divide", "div")
 def _quotient(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     """Of equal elements, rounded down: what a length is after a layer that takes every other place."""
     left, right = _plain(given["self"]), _plain(given["other"])
@@ -252,46 +252,46 @@ def _quotient(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None
     return AffineIndex(left.first // right.first) if out.dtype in WHOLE else None
 
 
-@making("cumsum")
+@element_rule("cumsum")
 def _added_up(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
-    ramp, axis = _plain(given["self"]), _axis(given, out.dim())
-    if ramp is None or ramp.step or not isinstance(ramp.first, int):
+    index, axis = _plain(given["self"]), _axis(given, out.dim())
+    if index is None or index.step or not isinstance(index.first, int):
         return None
-    return _rising(ramp.first, ramp.first, axis, out.shape[axis])
+    return _rising(index.first, index.first, axis, out.shape[axis])
 
 
-@making("sum")
+@element_rule("sum")
 def _summed(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     """Of equal elements: as often as there are."""
-    ramp, source = _plain(given["self"]), given["self"]
-    if ramp is None or ramp.step or out.dtype is torch.bool:
+    index, source = _plain(given["self"]), given["self"]
+    if index is None or index.step or out.dtype is torch.bool:
         return None
     axes = given.get("dim") or range(source.dim())
-    return AffineIndex(math.prod((source.shape[axis] for axis in axes), start=ramp.first))
+    return AffineIndex(math.prod((source.shape[axis] for axis in axes), start=index.first))
 
 
-@making("max", "amax")
+@element_rule("max", "amax")
 def _largest(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     return _end(given, 1)
 
 
-@making("min", "amin")
+@element_rule("min", "amin")
 def _least(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     return _end(given, 0)
 
 
 def _end(given: Mapping[str, Any], which: int) -> AffineIndex | None:
-    ramp = _plain(given["self"])
-    if ramp is None or "dim" in given or "other" in given or not _has_elements(given["self"]):
+    index = _plain(given["self"])
+    if index is None or "dim" in given or "other" in given or not _has_elements(given["self"]):
         return None
-    return AffineIndex(ramp.ends()[which])
+    return AffineIndex(index.ends()[which])
 
 
 # -- comparisons ----------------------------------------------------------------------------------------------------------
 
 
-def _comparing(relation: str) -> Callable[[Mapping[str, Any], torch.Tensor], Known | None]:
-    def make(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
+def _comparing(relation: str) -> Callable[[Mapping[str, Any], torch.Tensor], Elements | None]:
+    def make(given: Mapping[str, Any], out: torch.Tensor) -> Elements | None:
         sides = [(given[name], elements_of(given[name])) for name in ("self", "other")]
         if any(isinstance(elements, Triangle) for _, elements in sides):
             return by_triangles(sides[0], sides[1], out, lambda a, b: int(RELATIONS[relation](a, b)))
@@ -306,22 +306,22 @@ def _comparing(relation: str) -> Callable[[Mapping[str, Any], torch.Tensor], Kno
     return make
 
 
-def _told(ramp: AffineIndex, relation: str, other: Any) -> AffineIndex | ComparedElements:
+def _told(index: AffineIndex, relation: str, other: Any) -> AffineIndex | ComparedElements:
     """Truths about a number are themselves numbers."""
-    if not ramp.step and isinstance(ramp.first, int) and isinstance(other, int):
-        return AffineIndex(int(RELATIONS[relation](ramp.first, other)))
-    return ComparedElements(ramp, relation, other)
+    if not index.step and isinstance(index.first, int) and isinstance(other, int):
+        return AffineIndex(int(RELATIONS[relation](index.first, other)))
+    return ComparedElements(index, relation, other)
 
 
-MAKING.update({relation: _comparing(relation) for relation in RELATIONS})
+ELEMENT_RULES.update({relation: _comparing(relation) for relation in RELATIONS})
 
 
-@making("any")
+@element_rule("any")
 def _anywhere(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | ComparedElements | None:
     return _of_all(given, largest_decides=("gt", "ge"))
 
 
-@making("all")
+@element_rule("all")
 def _everywhere(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | ComparedElements | None:
     return _of_all(given, largest_decides=("lt", "le"))
 

@@ -11,7 +11,17 @@ from typing import Any
 
 import torch
 
-from calc.trace.values.elements import EXACT, AffineIndex, ComparedElements, Known, Triangle, elements_before, elements_of, making, same
+from calc.trace.values.elements import (
+    EXACT,
+    AffineIndex,
+    ComparedElements,
+    Elements,
+    Triangle,
+    element_rule,
+    elements_before,
+    elements_of,
+    same,
+)
 
 
 def _of_upper(number: Any, diagonal: int) -> Triangle:
@@ -24,12 +34,12 @@ def _of_lower(number: Any, diagonal: int) -> Triangle:
     return Triangle(diagonal + 1, 0, number)
 
 
-@making("triu")
+@element_rule("triu")
 def _upper(given: Mapping[str, Any], out: torch.Tensor) -> Triangle | None:
     return _triangle(_of_upper, given)
 
 
-@making("tril")
+@element_rule("tril")
 def _lower(given: Mapping[str, Any], out: torch.Tensor) -> Triangle | None:
     return _triangle(_of_lower, given)
 
@@ -42,8 +52,8 @@ def _triangle(make: Callable[[Any, int], Triangle], given: Mapping[str, Any]) ->
 _OPPOSITE = {"gt": "le", "le": "gt", "ge": "lt", "lt": "ge", "eq": "ne", "ne": "eq"}
 
 
-@making("logical_not", "bitwise_not")
-def _negated(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
+@element_rule("logical_not", "bitwise_not")
+def _negated(given: Mapping[str, Any], out: torch.Tensor) -> Elements | None:
     compared = elements_of(given["self"])
     if isinstance(compared, ComparedElements):
         return replace(compared, relation=_OPPOSITE[compared.relation])
@@ -53,7 +63,7 @@ def _negated(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
     return _number(replace(triangle, above=1 - triangle.above, below=1 - triangle.below))
 
 
-@making("masked_fill", "masked_fill_")
+@element_rule("masked_fill", "masked_fill_")
 def _masked(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Triangle | None:
     mask, filled, value = given["mask"], given["self"], given["value"]
     if not isinstance(value, int | float) or value not in EXACT:
@@ -84,7 +94,7 @@ def by_triangles(
     return None if combined is None else _number(combined)
 
 
-def _as_triangle(known: Known | None) -> Triangle | None:
+def _as_triangle(known: Elements | None) -> Triangle | None:
     """A number everywhere is a triangle of equal halves."""
     if isinstance(known, AffineIndex):
         return Triangle(0, known.first, known.first) if not known.step and isinstance(known.first, int) else None

@@ -27,15 +27,17 @@ _FILLING = {f"aten::{name}" for name in ("ones_like", "zeros_like", "full_like",
 _UNSET = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided"}
 
 
-class Shadows:
+class ConstantPropagation:
     """Shadows live on the fake tensors themselves, so they die with them. ``answers`` notes each line that read a value, which, and why it
     is that; ``asked`` those where it is made of symbols, and of which: at other sizes it may be another one. (The symbols are noted on
     storages, since views share what is written.)"""
 
-    def __init__(self, hint: Callable[[Any], Any], symbols: Callable[[Any], frozenset[str]] | None, turns: Collection[str] = ()) -> None:
+    def __init__(
+        self, hint: Callable[[Any], Any], symbols: Callable[[Any], frozenset[str]] | None, trip_counts: Collection[str] = ()
+    ) -> None:
         self._hint = hint
         self._symbols = symbols
-        self._turns = frozenset(turns)
+        self._turns = frozenset(trip_counts)
         self.answers: dict[str, tuple[str, str]] = {}
         self.asked: dict[str, frozenset[str]] = {}
         self.only_copied = False
@@ -53,7 +55,7 @@ class Shadows:
         """``(True, value)`` where ``func`` asks a shadowed tensor for its value; ``(False, None)`` for other operators."""
         if func not in _ASKS:
             return False, None
-        if not all(has_shadow(a) for a in args if isinstance(a, torch.Tensor)):
+        if not all(has_constant_values(a) for a in args if isinstance(a, torch.Tensor)):
             raise DataDependentError(
                 f"the step reads a value out of a tensor at {user_line()}: it depends on the data, so no closed form follows; "
                 "make the branch depend on sizes, or give the two cases as two models"
@@ -72,30 +74,30 @@ class Shadows:
 
     def counted(self, x: torch.Tensor, count: Callable[[torch.Tensor], int]) -> int | None:
         """``count`` of the values of ``x``, where constants alone decide them, the same at all sizes, or the turns of this run do."""
-        if not isinstance(x, FakeTensor) or not has_shadow(x) or self.symbols_of((x,)):
+        if not isinstance(x, FakeTensor) or not has_constant_values(x) or self.symbols_of((x,)):
             return None
         with no_dispatch():
             return count(self._real(x))
 
     def has_count(self, x: torch.Tensor, known: Any, count: Callable[[torch.Tensor], int]) -> bool:
         """Whether the values of ``x`` are known at the hints, where ``known`` is their ``count`` at all sizes."""
-        if not isinstance(x, FakeTensor) or not has_shadow(x):
+        if not isinstance(x, FakeTensor) or not has_constant_values(x):
             return False
         with no_dispatch():
             return bool(count(self._real(x)) == self._hint(known))
 
     def symbols_of(self, tensors: Sequence[torch.Tensor]) -> frozenset[str]:
         """The symbols, but for turns, that the values in ``tensors`` are made of; none where data are among what decides them."""
-        return self._made_of(tensors) - self._turns if all(map(has_shadow, tensors)) else frozenset()
+        return self._made_of(tensors) - self._turns if all(map(has_constant_values, tensors)) else frozenset()
 
     def follow(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         """Give the results of ``func`` their shadows, or take the shadow of what it overwrote with unknown values."""
         if func in _ASKS:
             return
         sizes: tuple[Any, ...] = ()
-        if func._schema.name in _FILLING and not has_shadow(args[0]):  # of its first argument it takes the sizes, and no values
+        if func._schema.name in _FILLING and not has_constant_values(args[0]):  # of its first argument it takes the sizes, and no values
             sizes, args = tuple(args[0].shape), (self._blank(args[0]), *args[1:])
-        if _is_arbitrary(func) or not _known(args) or not _known(kwargs.values()):
+        if _is_arbitrary(func) or not _all_constant(args) or not _all_constant(kwargs.values()):
             for tensor in overwritten(func, args, kwargs):
                 tensor.untyped_storage().napkin_unknown = True  # type: ignore[attr-defined]  # the attribute is ours, on torch's storage
             return
@@ -161,25 +163,27 @@ def _is_arbitrary(func: Any) -> bool:
     return _RANDOM in func.tags or func._schema.name in _UNSET
 
 
-def _known(values: Iterable[Any]) -> bool:
+def _all_constant(values: Iterable[Any]) -> bool:
     """Whether every tensor in ``values`` has a shadow, or is a real one."""
-    return all(_known(v) if isinstance(v, list | tuple) else not isinstance(v, torch.Tensor) or has_shadow(v) for v in values)
+    return all(
+        _all_constant(v) if isinstance(v, list | tuple) else not isinstance(v, torch.Tensor) or has_constant_values(v) for v in values
+    )
 
 
-def has_shadow(value: Any) -> bool:
+def has_constant_values(value: Any) -> bool:
     """Whether the values of ``value`` are known: it is a real tensor, or one whose shadow still holds."""
     if not isinstance(value, FakeTensor):
         return True
-    shadow = value.__dict__.get("napkin_shadow")
-    if shadow is None:
+    constant = value.__dict__.get("napkin_shadow")
+    if constant is None:
         return False
     storage = value.untyped_storage()
-    return shadow[1] == storage._cdata and not hasattr(storage, "napkin_unknown")
+    return constant[1] == storage._cdata and not hasattr(storage, "napkin_unknown")
 
 
 def constant_values(value: torch.Tensor) -> torch.Tensor | None:
     """The values of a tensor, as a real one, where constants alone decide them: the same at all sizes."""
-    if not has_shadow(value) or hasattr(value.untyped_storage(), "napkin_made_of"):
+    if not has_constant_values(value) or hasattr(value.untyped_storage(), "napkin_made_of"):
         return None
     real: torch.Tensor = getattr(value, "napkin_shadow", (value,))[0]
     return real
@@ -190,7 +194,7 @@ def attach_values(out: torch.Tensor, real: torch.Tensor) -> None:
     _attach(out, real)
 
 
-def made_from(out: torch.Tensor, parts: Sequence[Any], known: bool) -> None:
+def note_made_from(out: torch.Tensor, parts: Sequence[Any], known: bool) -> None:
     """Note that the values in ``out`` are those of ``parts``, tensors and doubles made of sizes among them: known where these are, and made
     of the same sizes."""
     storage = out.untyped_storage()
@@ -199,7 +203,7 @@ def made_from(out: torch.Tensor, parts: Sequence[Any], known: bool) -> None:
     made_of = made_of.union(*(part.node.shape_env.made_of(part) for part in parts if isinstance(part, torch.SymFloat)))
     if made_of:
         storage.napkin_made_of = made_of  # type: ignore[attr-defined]  # ours, as above
-    if not known or not all(map(has_shadow, tensors)):
+    if not known or not all(map(has_constant_values, tensors)):
         storage.napkin_unknown = True  # type: ignore[attr-defined]  # ours, as above
 
 

@@ -68,7 +68,7 @@ _CARRYING = frozenset(
     index_select gather split split_with_sizes unbind flip repeat roll
     lift_fresh take""".split()  # noqa: SIM905  # names of operators
 )
-_MAKING: dict[str, Callable[..., Any]] = {}
+_FACT_RULES: dict[str, Callable[..., Any]] = {}
 
 
 def registering(table: dict[str, Callable[..., Any]]) -> Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]:
@@ -84,10 +84,10 @@ def registering(table: dict[str, Callable[..., Any]]) -> Callable[..., Callable[
     return naming
 
 
-_making = registering(_MAKING)
+_fact_rule = registering(_FACT_RULES)
 
 
-def known_of(value: Any, name: str = "napkin_known", writes: int = 0) -> Any:
+def fact_of(value: Any, name: str = "napkin_known", writes: int = 0) -> Any:
     """What is known of a fake tensor's values under ``name``, or nothing: what is written over, through whichever view, is forgotten.
     With ``writes``, what was known so many writes ago."""
     fact, of = getattr(value, name, (None, None))
@@ -146,9 +146,9 @@ def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
     if args and hasattr(args[0], "napkin_pick"):
         _carry_pick(args[0], out)
     name = name_of(func)
-    if name in _MAKING:
-        _MAKING[name](given_to(func, args, kwargs), out)
-    elif args and name in _CARRYING and known_of(args[0]) is not None:
+    if name in _FACT_RULES:
+        _FACT_RULES[name](given_to(func, args, kwargs), out)
+    elif args and name in _CARRYING and fact_of(args[0]) is not None:
         _carry(name, args, kwargs, out)
 
 
@@ -169,7 +169,7 @@ def _carry_pick(part: torch.Tensor, out: Any) -> None:
 
 def _carry(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
     """The same values in another place: columns are told apart where the last axis is taken apart."""
-    fact = known_of(args[0])
+    fact = fact_of(args[0])
     if isinstance(fact, OneIn) and fact.within is not None and name not in ("clone", "detach", "_to_copy", "alias"):
         fact = replace(fact, within=_permuted(fact.within, args[1]) if name == "permute" else None)
     if not isinstance(fact, Columns):
@@ -195,7 +195,7 @@ def _permuted(within: ZerosBeyond, order: Any) -> ZerosBeyond:
 
 def within_of(value: Any) -> ZerosBeyond | None:
     """Beyond which place along an axis a tensor holds nothing but zeros, as far as that is known."""
-    values = known_of(value)
+    values = fact_of(value)
     return values.within if isinstance(values, OneIn) else values if isinstance(values, ZerosBeyond) else None
 
 
@@ -215,56 +215,56 @@ def _keeps(known: Any, dtype: torch.dtype) -> bool:
 # -- where such values come from ------------------------------------------------------------------------------------------
 
 
-@_making("topk", "sort")
+@_fact_rule("topk", "sort")
 def _chosen(given: Mapping[str, Any], out: Any) -> None:
     source = given["self"]
     at = given.get("dim", -1)
     note(out[1], Below(source.shape[at]) if isinstance(at, int) and source.dim() else None)
 
 
-@_making("max", "min")
+@_fact_rule("max", "min")
 def _largest(given: Mapping[str, Any], out: Any) -> None:
     if isinstance(out, tuple):
         _chosen(given, out)
 
 
-@_making("argmax", "argmin", "argsort")
+@_fact_rule("argmax", "argmin", "argsort")
 def _best(given: Mapping[str, Any], out: Any) -> None:
     at = given.get("dim")
     note(out, Below(given["self"].shape[at]) if isinstance(at, int) and given["self"].dim() else None)
 
 
-@_making("multinomial")
+@_fact_rule("multinomial")
 def _drawn(given: Mapping[str, Any], out: Any) -> None:
     note(out, Below(given["self"].shape[-1]))
 
 
-@_making("randint")
+@_fact_rule("randint")
 def _uniform(given: Mapping[str, Any], out: Any) -> None:
     note(out, Below(given["high"]) if given.get("low", 0) == 0 else None)
 
 
-@_making("randperm")
+@_fact_rule("randperm")
 def _shuffled(given: Mapping[str, Any], out: Any) -> None:
     note(out, Below(given["n"]))
 
 
-@_making("rand", "rand_like")
+@_fact_rule("rand", "rand_like")
 def _even(given: Mapping[str, Any], out: Any) -> None:
     note(out, Even())
 
 
-@_making("_unique2", "unique_consecutive", "unique_dim")
+@_fact_rule("_unique2", "unique_consecutive", "unique_dim")
 def _different(given: Mapping[str, Any], out: Any) -> None:
-    note(out[0], known_of(given["self"]))
+    note(out[0], fact_of(given["self"]))
 
 
-@_making("nonzero")
+@_fact_rule("nonzero")
 def _places(given: Mapping[str, Any], out: Any) -> None:
     note(out, Columns(places_in(given["self"])))
 
 
-@_making("sum")
+@_fact_rule("sum")
 def _summed(given: Mapping[str, Any], out: Any) -> None:
     """A sum along other axes is zero where all of its addends are."""
     within, source = within_of(given["self"]), given["self"]
@@ -280,45 +280,45 @@ def _summed(given: Mapping[str, Any], out: Any) -> None:
 # -- questions about them -------------------------------------------------------------------------------------------------
 
 
-@_making("eq")
+@_fact_rule("eq")
 def _equal(given: Mapping[str, Any], out: Any) -> None:
     left, right = given["self"], given["other"]
-    values = known_of(left) or known_of(right)
+    values = fact_of(left) or fact_of(right)
     if isinstance(values, Below):
         note(out, NEVER if at_least(right, values.count) else OneIn((values.count,)))
     elif isinstance(values, OneIn) and isinstance(right, int) and right == 1:
         note(out, values)
 
 
-@_making("ne", "gt")
+@_fact_rule("ne", "gt")
 def _true(given: Mapping[str, Any], out: Any) -> None:
-    values = known_of(given["self"])
+    values = fact_of(given["self"])
     nothing = isinstance(given["other"], int) and given["other"] == 0
     note(out, values if isinstance(values, OneIn | ZerosBeyond) and nothing else None)
 
 
-@_making("_is_all_true")
+@_fact_rule("_is_all_true")
 def _checked(given: Mapping[str, Any], out: Any) -> None:
     """Torch's own check of arguments (of a distribution, say), which raises where it fails: a step that runs has passed it."""
     note(out, ALWAYS)
 
 
-@_making("lt", "le")
+@_fact_rule("lt", "le")
 def _share(given: Mapping[str, Any], out: Any) -> None:
     share = given["other"]
-    if isinstance(known_of(given["self"]), Even) and isinstance(share, float) and 0 < share <= 1:
+    if isinstance(fact_of(given["self"]), Even) and isinstance(share, float) and 0 < share <= 1:
         note(out, OneIn((), Fraction(repr(share))))
 
 
-@_making("bernoulli")
+@_fact_rule("bernoulli")
 def _tossed(given: Mapping[str, Any], out: Any) -> None:
     share = given.get("p")
     note(out, OneIn((), Fraction(repr(share))) if isinstance(share, float) and 0 < share <= 1 else None)
 
 
-@_making("logical_and", "bitwise_and")
+@_fact_rule("logical_and", "bitwise_and")
 def _both(given: Mapping[str, Any], out: Any) -> None:
-    left, right = known_of(given["self"]), known_of(given["other"])
+    left, right = fact_of(given["self"]), fact_of(given["other"])
     if isinstance(left, OneIn) and isinstance(right, OneIn):
         note(out, OneIn((*left.ways, *right.ways), left.share * right.share))
 

@@ -68,7 +68,7 @@ _OF_NODES = {"add": Plus, "sub": Minus, "mul": Times, "mod": Rest}
 
 
 @contextlib.contextmanager
-def kept_in_order() -> Iterator[None]:
+def preserving_order() -> Iterator[None]:
     """Context in which arithmetic on doubles made of sizes is kept as it is written."""
     methods: dict[str, Any] = {f"_{name}": _combining(kind, getattr(SymNode, f"_{name}")) for name, kind in _OF_NODES.items()}
     negated = SymNode._neg  # type: ignore[attr-defined]  # torch makes these methods by name

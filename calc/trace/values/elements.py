@@ -14,7 +14,7 @@ from typing import Any
 import sympy as sp
 import torch
 
-from calc.trace.values.data_dependence import WHOLE, known_of, note, registering
+from calc.trace.values.data_dependence import WHOLE, fact_of, note, registering
 
 EXACT = (0, 1, float("inf"), float("-inf"))  # what every floating-point format holds as it is
 RELATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -67,27 +67,27 @@ class Triangle:
         return bool(self.above == self.below)
 
 
-Known = AffineIndex | ComparedElements | Triangle
+Elements = AffineIndex | ComparedElements | Triangle
 
 _NOTED = "napkin_elements"
 
 # For each operator, what is known of its result, given its arguments by name.
-MAKING: dict[str, Callable[[Mapping[str, Any], torch.Tensor], Known | None]] = {}
-making = registering(MAKING)
+ELEMENT_RULES: dict[str, Callable[[Mapping[str, Any], torch.Tensor], Elements | None]] = {}
+element_rule = registering(ELEMENT_RULES)
 
 
-def elements_of(value: Any) -> Known | None:
+def elements_of(value: Any) -> Elements | None:
     """What a tensor is known to be; a number is the same everywhere."""
     if whole(value):
         return AffineIndex(value)
     if isinstance(value, float):
         return AffineIndex(int(value)) if value.is_integer() else None
-    return known_of(value, _NOTED)  # type: ignore[no-any-return]  # what is noted under that name
+    return fact_of(value, _NOTED)  # type: ignore[no-any-return]  # what is noted under that name
 
 
-def elements_before(value: torch.Tensor) -> Known | None:
+def elements_before(value: torch.Tensor) -> Elements | None:
     """What was known of a tensor until the one operator that has just written it over."""
-    return known_of(value, _NOTED, writes=1)  # type: ignore[no-any-return]  # as above
+    return fact_of(value, _NOTED, writes=1)  # type: ignore[no-any-return]  # as above
 
 
 def same(a: Any, b: Any) -> bool:
@@ -100,13 +100,13 @@ def whole(*values: Any) -> bool:
     return all(isinstance(v, int | torch.SymInt) and not isinstance(v, bool) for v in values)
 
 
-def note_elements(out: torch.Tensor, known: Known) -> None:
+def note_elements(out: torch.Tensor, known: Elements) -> None:
     """Note what ``out`` is known to be, where its format holds such elements as they are."""
-    if out.dtype in WHOLE or _is_held(known, out.dtype):
+    if out.dtype in WHOLE or _is_representable(known, out.dtype):
         note(out, known, _NOTED)
 
 
-def _is_held(known: Known, dtype: torch.dtype) -> bool:
+def _is_representable(known: Elements, dtype: torch.dtype) -> bool:
     if isinstance(known, Triangle):
         return known.above in EXACT and known.below in EXACT
     if not dtype.is_floating_point:
@@ -114,6 +114,6 @@ def _is_held(known: Known, dtype: torch.dtype) -> bool:
     return isinstance(known, AffineIndex) and not known.step and isinstance(known.first, int) and abs(known.first) <= 256
 
 
-def is_zero_or_one(known: Known) -> bool:
+def is_zero_or_one(known: Elements) -> bool:
     """Whether this is one of the numbers that every format holds."""
     return isinstance(known, AffineIndex) and not known.step and isinstance(known.first, int) and known.first in (0, 1)

@@ -21,7 +21,7 @@ import torch
 from calc.errors import DataDependentError
 from calc.trace.kernels.hide_tracing import replaced
 from calc.trace.source_lines import user_line
-from calc.trace.values.constant_propagation import has_shadow
+from calc.trace.values.constant_propagation import has_constant_values
 
 _LARGEST = ("max", "min")
 # Who is stepping now, where an optimizer is.
@@ -86,7 +86,7 @@ def _items(reading: Asking, value: float, who: str = "") -> AbstractContextManag
     original = torch.Tensor.item
 
     def item(self: torch.Tensor) -> Any:
-        if has_shadow(self) or not self.dtype.is_floating_point:
+        if has_constant_values(self) or not self.dtype.is_floating_point:
             return original(self)
         with reading(value, who or f"the step at {user_line()}"):
             return ScalarRead(original(self))

@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 
-from calc.errors import DataDependentError, PinnedSizeError, TraceError, UndecidedSizeError
+from calc.errors import DataDependentError, SpecializationError, TraceError, UnbackedSizeError
 from calc.platform.torch_private import current_node
 from calc.trace.source_lines import is_foreign, user_line
 from calc.trace.values import asserts, sequence_lengths
-from calc.trace.values.constant_propagation import Shadows, has_shadow
-from calc.trace.values.data_dependence import ALWAYS, NEVER, Below, OneIn, at_least, known_of, places_in, writes_to
+from calc.trace.values.constant_propagation import ConstantPropagation, has_constant_values
+from calc.trace.values.data_dependence import ALWAYS, NEVER, Below, OneIn, at_least, fact_of, places_in, writes_to
 from calc.trace.values.true_counts import count_of
 
 aten = torch.ops.aten
@@ -29,8 +29,8 @@ _ASKS = (aten._local_scalar_dense.default, aten.is_nonzero.default)
 _PUTS = (aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default, aten._unsafe_index_put.default)
 
 
-class Choices:
-    """The sizes that data decide in one run. ``sizes`` has that of each known place, symbolic or a number; ``met`` those that come one
+class UnbackedSizes:
+    """The sizes that data decide in one run. ``sizes`` has that of each known place, symbolic or a number; ``observed`` those that come one
     after the other at a place, where they are not all alike."""
 
     def __init__(
@@ -38,15 +38,15 @@ class Choices:
         sizes: Mapping[str, Any],
         write: Callable[[Any], int | str],
         storage: Callable[[torch.Tensor], int],
-        met: Mapping[str, Sequence[int]],
-        shadows: Shadows,
+        observed: Mapping[str, Sequence[int]],
+        constants: ConstantPropagation,
         building: Callable[[], bool] = lambda: False,
     ) -> None:
         self._sizes = sizes
-        self._shadows = shadows
+        self._shadows = constants
         self._building = building
         self.of_constants = False
-        self._met = {place: iter(counts) for place, counts in met.items()}
+        self._met = {place: iter(counts) for place, counts in observed.items()}
         self._write = write
         self._storage = storage
         self._of_values: dict[tuple[Any, ...], Any] = {}
@@ -85,7 +85,7 @@ class Choices:
 
     def answer(self, func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
         """``(True, value)`` where ``func`` asks for a value that needs no data to be known."""
-        if func not in _ASKS or has_shadow(args[0]):
+        if func not in _ASKS or has_constant_values(args[0]):
             return False, None
         if self._shadows.only_copied:  # any will do
             return True, args[0].dtype.is_floating_point * 0.5
@@ -93,7 +93,7 @@ class Choices:
             return True, self._number
         if self._finite:
             return True, 0.0  # of a gradient scaler: no gradient has overflowed
-        truth = known_of(args[0])
+        truth = fact_of(args[0])
         if truth in (NEVER, ALWAYS):
             return True, truth == ALWAYS
         if self._only_picking and not args[0].dtype.is_floating_point:
@@ -152,7 +152,7 @@ class Choices:
         symbols = self._shadows.symbols_of(tensors)
         if symbols:
             where = user_line()
-            return PinnedSizeError(min(symbols), where, f"values made of {', '.join(sorted(symbols))} decide a size at {where}: {what}")
+            return SpecializationError(min(symbols), where, f"values made of {', '.join(sorted(symbols))} decide a size at {where}: {what}")
         return DataDependentError(f"the size of a result depends on the data in a tensor at {user_line()}: {what} has no closed form")
 
     def _next(self, place: str) -> int:
@@ -169,7 +169,7 @@ class Choices:
             )
         match = place if place in self._sizes else self._passed_before(place)
         if match is None:
-            raise UndecidedSizeError(place, user_line(), tuple(map(self._write, places_in(x))), *self._expected(x, what))
+            raise UnbackedSizeError(place, user_line(), tuple(map(self._write, places_in(x))), *self._expected(x, what))
         return self._sizes[match]
 
     def _passed_before(self, place: str) -> str | None:
@@ -181,7 +181,7 @@ class Choices:
 
     def _expected(self, x: torch.Tensor, what: str) -> tuple[tuple[int | str, ...], Fraction]:
         """Of how many elements one is expected to be chosen, and the share where it is no such fraction; 0 where nothing is known."""
-        odds = known_of(x)
+        odds = fact_of(x)
         if what != "true" or not isinstance(odds, OneIn):
             return (), Fraction(0)
         return tuple(self._write(way) for way in odds.ways), odds.share
@@ -203,11 +203,11 @@ def _fills(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool
     return not accumulate and values.dim() == 0 and len([i for i in indices if i is not None]) == len(_masks(indices)) == 1
 
 
-def _nonzero(choices: Choices, mask: torch.Tensor) -> torch.Tensor:
+def _nonzero(choices: UnbackedSizes, mask: torch.Tensor) -> torch.Tensor:
     return mask.new_empty((mask.dim(), choices.count(mask)), dtype=torch.int64).t()
 
 
-def _masked_select(choices: Choices, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def _masked_select(choices: UnbackedSizes, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """A mask that is spread over further axes chooses as often as they are long."""
     whole = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]  # untyped in torch
     own = (*[1] * (len(whole) - mask.dim()), *mask.shape)
@@ -215,7 +215,7 @@ def _masked_select(choices: Choices, x: torch.Tensor, mask: torch.Tensor) -> tor
     return x.new_empty((math.prod(times, start=choices.count(mask)),))
 
 
-def _index(choices: Choices, x: torch.Tensor, indices: Any) -> Any:
+def _index(choices: UnbackedSizes, x: torch.Tensor, indices: Any) -> Any:
     """A mask stands for the positions that it chooses; several choose alike, for their positions are taken together."""
     positions: list[Any] = []
     chosen = choices.count(_masks(indices)[0])
@@ -227,14 +227,14 @@ def _index(choices: Choices, x: torch.Tensor, indices: Any) -> Any:
     return aten.index.Tensor(x, positions)
 
 
-def _unique(choices: Choices, x: torch.Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
+def _unique(choices: UnbackedSizes, x: torch.Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
     shape = (choices.count(x, "different"),)
     inverse = x.new_empty(x.shape if return_inverse else (0,), dtype=torch.int64)
     return x.new_empty(shape), inverse, x.new_empty(shape if return_counts else (0,), dtype=torch.int64)
 
 
 def _unique_consecutive(
-    choices: Choices, x: torch.Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    choices: UnbackedSizes, x: torch.Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     """The real kernel makes room for as many as there are, and keeps it."""
     if dim is not None:
@@ -246,7 +246,7 @@ def _unique_consecutive(
 
 
 def _unique_dim(
-    choices: Choices, x: torch.Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+    choices: UnbackedSizes, x: torch.Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> Any:
     """Of constants as many as there are. The real kernel makes all three results, whatever is asked for."""
     count = choices.constant_count(x, lambda real: len(real.unique(dim=dim).movedim(dim, 0)))  # type: ignore[no-untyped-call]  # as above
@@ -256,8 +256,8 @@ def _unique_dim(
     return x.new_empty(shape), x.new_empty((x.shape[dim],), dtype=torch.int64), x.new_empty((count,), dtype=torch.int64)
 
 
-def _bincount(choices: Choices, x: torch.Tensor, weights: torch.Tensor | None = None, minlength: Any = 0) -> torch.Tensor:
-    bounds = known_of(x)
+def _bincount(choices: UnbackedSizes, x: torch.Tensor, weights: torch.Tensor | None = None, minlength: Any = 0) -> torch.Tensor:
+    bounds = fact_of(x)
     if weights is not None:
         raise choices.refused("bincount with weights")
     if isinstance(bounds, Below) and at_least(minlength, bounds.count):
@@ -268,7 +268,7 @@ def _bincount(choices: Choices, x: torch.Tensor, weights: torch.Tensor | None = 
     return x.new_empty((max(count, minlength),), dtype=torch.int64)
 
 
-def _repeat_interleave(choices: Choices, repeats: torch.Tensor, output_size: Any = None) -> torch.Tensor:
+def _repeat_interleave(choices: UnbackedSizes, repeats: torch.Tensor, output_size: Any = None) -> torch.Tensor:
     if output_size is None:
         output_size = choices.constant_count(repeats, lambda real: int(real.sum()))
     if output_size is None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from calc.hardware.times import Timings
-from calc.measure.sites import SiteTime
+from calc.measure.sites import ModuleTime
 from calc.measure.step_time import StepTime
 from calc.measure.timing import Timed
 from calc.performance.measuring import Expected, Measured, MeasuredRun
@@ -22,7 +22,7 @@ OPTIONS = {"optimizer": "adamw", "precision": "fp32", "attention": "fused", "mod
 def shown(peak: int | None = 200_000, expected: Expected | None = None, name: str = "a model") -> list[str]:
     """A step of 2 ms in the median that makes 100 of 120 FLOP for the model, with two layers."""
     times = Timed(Timings((MS, 2 * MS, 9 * MS), warm_up=(50 * MS,)), {"forward": Timings((MS, MS, MS))}, "a clock", 7)
-    sites = (SiteTime("h.0.mlp", MS, 2 * MS), SiteTime("h.1.mlp", MS, 2 * MS), SiteTime("(optimizer)", 0, 0, 2 * MS))
+    sites = (ModuleTime("h.0.mlp", MS, 2 * MS), ModuleTime("h.1.mlp", MS, 2 * MS), ModuleTime("(optimizer)", 0, 0, 2 * MS))
     after: dict[str, Any] = {"clock": [1000.0, 3000.0], "temperature": None, "power": None, "because": {"temperature": "no sensor"}}
     step = StepTime({"B": 2, "T": 5}, times, "fp32", False, ({"clock": [900.0, 900.0]}, after), sites)
     ceiling = DensePeak("fp32", None, because="nobody knows it") if peak is None else DensePeak("fp32", Fraction(peak), "as asked")
