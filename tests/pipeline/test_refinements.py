@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from calc.errors import BadInputError, CertificateError, NapkinError, PinnedSizeError, SizesError, TraceError
+from calc.errors import BadInputError, CertificateError, NapkinError, SizesError, SpecializationError, TraceError
 from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan, TripCount, refined, simplified
 from calc.options import Options
 from calc.pipeline import pipeline
@@ -178,7 +178,7 @@ def _refined_by(error: NapkinError, evidence: Any = None, plan: TracePlan = PLAN
 
 def test_evidence_decides_before_errors_do() -> None:
     """A size that is read as a number is a trip count; a failed certificate is answered by more iterations; what is inferred is used."""
-    pin, other = PinnedSizeError("L", "a line", "pinned"), spec(repeated, L=9)
+    pin, other = SpecializationError("L", "a line", "pinned"), spec(repeated, L=9)
     read = _refined_by(pin, TripCount("L", "a line", "L is read"))
     deeper = _refined_by(CertificateError("memory.peak", "wrong"), Shallow("memory.peak", 2))
     inferred = _refined_by(pin, Inferred(other, "more is known"))
