@@ -31,7 +31,7 @@ class Integer(click.IntRange):
     name = "integer"
 
 
-class Number(click.FloatRange):
+class NumberRange(click.FloatRange):
     """A number of a range, likewise."""
 
     name = "number"

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from reports.cli.common import (
     HELD,
     Integer,
-    Number,
+    NumberRange,
     command_line,
     device_here,
     hand_over,
@@ -32,7 +32,7 @@ _OF_MEASURING = ("repeat", "seconds", "warm_up", "peak", "gpu", "calibrated", "t
 @model_arguments
 @measuring_arguments
 @click.option("--repeat", default=5, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Steps timed, at least.")
-@click.option("--seconds", default=1.0, show_default=True, type=Number(0, 3600), metavar="NUMBER", help="… for so long at least.")
+@click.option("--seconds", default=1.0, show_default=True, type=NumberRange(0, 3600), metavar="NUMBER", help="… for so long at least.")
 @click.option("--warm-up", default=3, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Steps that do not count.")
 @click.option("--peak", metavar="RATE", help="FLOP/s in the format of the products, for MFU: 100e9, 71.2TFLOP/s.")
 @click.option("--gpu", metavar="ID", help="The accelerator whose peak counts, where it is not known by its name (napkin list hardware).")

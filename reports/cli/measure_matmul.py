@@ -10,7 +10,7 @@ import click
 from reports.cli.common import (
     HELD,
     Integer,
-    Number,
+    NumberRange,
     command_line,
     device_here,
     hand_over,
@@ -31,7 +31,7 @@ _SIZE: dict[str, Any] = {"type": Integer(1, 2**24), "metavar": "INTEGER"}
 @click.option("--n", **_SIZE, help="Columns of the second: 8192, and 256 on a CPU.")
 @click.option("--dtype", "dtypes", multiple=True, metavar="NAME", help="fp32, tf32, bf16, fp16 or fp8; may be repeated. By default all.")
 @click.option("--repeat", default=5, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Repetitions, at least.")
-@click.option("--seconds", default=1.0, show_default=True, type=Number(0, 3600), metavar="NUMBER", help="… for so long at least.")
+@click.option("--seconds", default=1.0, show_default=True, type=NumberRange(0, 3600), metavar="NUMBER", help="… for so long at least.")
 @click.option("--peak", metavar="RATE", help="FLOP/s to compare with, of the one format given: 100e9, 71.2TFLOP/s.")
 @click.option("--gpu", metavar="ID", help="The accelerator whose peaks count, where it is not known by its name (napkin list hardware).")
 def measure_matmul(

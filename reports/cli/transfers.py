@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import click
 
-from reports.cli.common import HELD, Integer, Number, command_line, device_here, hand_over, measuring_arguments, talk, unmeasured
+from reports.cli.common import HELD, Integer, NumberRange, command_line, device_here, hand_over, measuring_arguments, talk, unmeasured
 
 
 @click.command()
@@ -15,7 +15,7 @@ from reports.cli.common import HELD, Integer, Number, command_line, device_here,
 @click.option("--batch", default=32, show_default=True, type=Integer(1, 2**20), metavar="INTEGER", help="Sequences of a batch.")
 @click.option("--length", default=1024, show_default=True, type=Integer(1, 2**24), metavar="INTEGER", help="Tokens of each.")
 @click.option("--repeat", default=5, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Repetitions, at least.")
-@click.option("--seconds", default=0.5, show_default=True, type=Number(0, 3600), metavar="NUMBER", help="… for so long at least.")
+@click.option("--seconds", default=0.5, show_default=True, type=NumberRange(0, 3600), metavar="NUMBER", help="… for so long at least.")
 def transfers(
     size: str | None,
     batch: int,

@@ -33,7 +33,7 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BuiltReport:
     """A report: its texts by file name, and the ``files`` that they were written to. ``checks`` is ``None`` where the run was
     not possible, and ``unchecked`` says why. ``environment`` is of this machine, whatever was noted in the texts."""
 
@@ -48,7 +48,7 @@ class Report:
 
 def report(
     request: Request, directory: Path, device: str, progress: Progress, latex: bool = False, look: Look = PLAIN, gpu: str = ""
-) -> Report:
+) -> BuiltReport:
     """Derive, check at small sizes, and write the three files, and LaTeX source where it is wanted; none is written before all of them
     can be."""
     formats = [suffix for suffix in FORMATS if latex or suffix != ".tex"]
@@ -64,7 +64,7 @@ def make(
     look: Look = PLAIN,
     gpu: str = "",
     formats: Collection[str] = FORMATS,
-) -> Report:
+) -> BuiltReport:
     """The texts of a report in ``formats``. With ``stamp`` they are those of that day and machine, as far as they were noted; else of
     this one.
 
@@ -101,7 +101,7 @@ def make(
         ".json": lambda: json_text(data()),
     }
     texts = {f"report{suffix}": writers[suffix]() for suffix in formats}
-    return Report(derivation, compared, checks, unchecked, texts, here)
+    return BuiltReport(derivation, compared, checks, unchecked, texts, here)
 
 
 def _roof(request: Request, device: Accelerator | None, progress: Progress) -> Figure:

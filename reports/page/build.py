@@ -35,7 +35,7 @@ from reports.page.model import (
     AssumptionRow,
     Chapter,
     Command,
-    Latex,
+    LatexFormula,
     Page,
     SymbolRow,
     Tile,
@@ -191,7 +191,7 @@ def _assumption(stated: Stated, decided: Collection[str]) -> AssumptionRow:
     if len(stated.assumptions) > 1:
         return AssumptionRow(None, stated.words, stated.because, OTHERWISE)
     words, written = in_words(assumption.expr), latex.relation(assumption.expr)
-    formula = None if not written else TypesetFormula((words,), partial(Latex, (written,), latex.width(written) > latex.WIDE))
+    formula = None if not written else TypesetFormula((words,), partial(LatexFormula, (written,), latex.width(written) > latex.WIDE))
     effect = REFUSED if any(sign in assumption.expr for sign in ("Mod(", "%", "<=")) else OTHERWISE
     if any(assumption.expr.startswith(f"Eq({name}, ") for name in decided):
         effect = GIVEN
@@ -208,7 +208,7 @@ def _symbols(derivation: Derivation, given: Mapping[str, int], sizes: Mapping[st
         meaning = f"live bytes at the largest candidate moment of {name}; those at the next are {letter}₂, and so on"
         rows.append(SymbolRow(formula(display.Name(f"{letter}_1")), meaning, "byte", "in its step", "derived"))
     if any(expressions.has_layers(tree) for tree in shown):
-        index = TypesetFormula(("ℓ",), lambda: Latex((r"\ell",)))
+        index = TypesetFormula(("ℓ",), lambda: LatexFormula((r"\ell",)))
         rows.append(SymbolRow(index, "which layer a sum has come to", "count", "1, 2, …", "index of a sum"))
     return tuple(rows)
 

@@ -11,7 +11,7 @@ from calc.symbolic import tree
 from reports.page.inputs import Inputs
 from reports.page.model import TypesetFormula
 from reports.page.parts import formula, in_cases, or_unknown, sizes_text
-from reports.typeset.numbers import Amount, amount, signed, significant
+from reports.typeset.numbers import PrintedAmount, amount, signed, significant
 from reports.typeset.wording import sentence
 
 SECTIONS = {"differing": "What is compared", "quantities": "Quantities", "terms": "Where the differences come from"}
@@ -48,7 +48,7 @@ class DifferenceView:
     meaning: str
     formula: TypesetFormula | None
     note: str
-    value: Amount
+    value: PrintedAmount
     terms: tuple[DifferenceTermRow, ...]
     here: None = None
 

@@ -11,10 +11,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from reports.figures.shapes import Drawing, Figures
-from reports.typeset.numbers import Amount
+from reports.typeset.numbers import PrintedAmount
 
 
-class Latex(NamedTuple):
+class LatexFormula(NamedTuple):
     """A formula in LaTeX pieces (see ``reports.typeset.latex``). A ``wide`` one may need to scroll. With ``rows``, the terms are written
     one under another, each in its pieces with a label beside it."""
 
@@ -30,11 +30,11 @@ class TypesetFormula:
     With ``braces``, its labels may be written under braces, else beside their terms."""
 
     plain: tuple[str, ...]
-    write: Callable[[], Latex] = field(compare=False, repr=False)
+    write: Callable[[], LatexFormula] = field(compare=False, repr=False)
     braces: bool = True
 
     @cached_property
-    def _latex(self) -> Latex:
+    def _latex(self) -> LatexFormula:
         return self.write()
 
     @property
@@ -73,7 +73,7 @@ class Tile:
     """One of the answers on the first screen."""
 
     question: str
-    answer: Amount | None
+    answer: PrintedAmount | None
     unknown: str
     badge: Badge
     target: str
@@ -99,7 +99,7 @@ class AnswerRow:
     target: str
     formula: TypesetFormula | None
     note: str
-    value: Amount | None
+    value: PrintedAmount | None
     unknown: str
     badge: Badge
 
@@ -139,7 +139,7 @@ class StepView:
     after: TypesetFormula
     because: str
     substituted: TypesetFormula
-    value: Amount
+    value: PrintedAmount
     checked: str
     last: bool
     same: bool = False
@@ -176,7 +176,7 @@ class CandidateRow:
     name: str
     target: str
     formula: TypesetFormula | None
-    value: Amount
+    value: PrintedAmount
     parts: tuple[str, ...]
     largest: bool
 
@@ -199,7 +199,7 @@ class Chapter:
     note: str
     where: str
     otherwise: TypesetFormula | None
-    value: Amount | None
+    value: PrintedAmount | None
     unknown: str
     badge: Badge
     compared: str
@@ -258,15 +258,15 @@ class RuleOfThumbView:
     assumes: str
     stands_for: str
     source: PageLink
-    value: Amount
-    exact: Amount
+    value: PrintedAmount
+    exact: PrintedAmount
     off: str
     verdict: str
     differences: tuple[DifferenceRow, ...]
     closes: str
     steps: tuple[StepView, ...]
     steps_title: str
-    outside: tuple[tuple[str, Amount], ...]
+    outside: tuple[tuple[str, PrintedAmount], ...]
     ranges: tuple[RangeRow, ...]
 
 
@@ -391,7 +391,7 @@ class LiveBytesView:
     drawing: Drawing
     roles: tuple[tuple[str, str, str, str], ...]
     columns: tuple[tuple[str, str], ...]
-    total: Amount
+    total: PrintedAmount
     landmarks: tuple[InstantRow, ...]
     alive: tuple[AliveRow, ...]
     rest: AliveRow | None
@@ -443,7 +443,7 @@ class MemorySection:
     peak_crossovers: tuple[PeakCrossoverRow, ...]
     saved: tuple[SavedRow, ...]
     saved_title: str
-    saved_total: Amount | None
+    saved_total: PrintedAmount | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from calc.symbolic import branches
 from calc.symbolic.tree import Display
-from reports.page.model import Badge, Latex, TermRow, TypesetFormula
+from reports.page.model import Badge, LatexFormula, TermRow, TypesetFormula
 from reports.typeset import expressions, numbers, plain
 from reports.typeset.escape import slug
 from reports.typeset.wording import ANSWERS as ANSWERS
@@ -40,12 +40,12 @@ def formula(tree: Display, *, braces: bool = True) -> TypesetFormula:
     return TypesetFormula(plain.terms(tree), partial(_latex, tree, braces), braces)
 
 
-def _latex(tree: Display, braces: bool) -> Latex:
+def _latex(tree: Display, braces: bool) -> LatexFormula:
     from reports.typeset import latex  # what only prints text does without it
 
     rows = latex.labelled_rows(tree, braces=braces)
     pieces = tuple(piece for row, _ in rows for piece in row) if rows else latex.pieces(tree)
-    return Latex(pieces, any(latex.width(p) > latex.WIDE for p in pieces), rows)
+    return LatexFormula(pieces, any(latex.width(p) > latex.WIDE for p in pieces), rows)
 
 
 def term_row(site: str, expr: str, value: int, whole: int | None, because: str, sizes: Mapping[str, int]) -> TermRow:

@@ -22,7 +22,7 @@ _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class PrintedAmount:
     """A number ready to print: its exact digits, its unit, and rounded readings in larger units."""
 
     exact: str
@@ -55,17 +55,17 @@ def signed(value: int) -> str:
     return f"+{integer(value)}" if value > 0 else integer(value)
 
 
-def amount(value: int, unit: Unit) -> Amount:
+def amount(value: int, unit: Unit) -> PrintedAmount:
     """``value`` with its unit and the readings that go with the unit."""
     plural = abs(value) != 1
     match unit:
         case Unit.BYTE:
-            return Amount(integer(value), "bytes" if plural else "byte", _byte_readings(value))
+            return PrintedAmount(integer(value), "bytes" if plural else "byte", _byte_readings(value))
         case Unit.FLOP:
-            return Amount(integer(value), "FLOP", _scaled(value, 1000, _SHORT, "FLOP"))
+            return PrintedAmount(integer(value), "FLOP", _scaled(value, 1000, _SHORT, "FLOP"))
         case Unit.ELEMENT:
             readings = _scaled(value, 1000, _COUNT, "") if abs(value) >= 10**6 else ()
-            return Amount(integer(value), "elements" if plural else "element", readings)
+            return PrintedAmount(integer(value), "elements" if plural else "element", readings)
 
 
 def _byte_readings(value: int) -> tuple[str, ...]:

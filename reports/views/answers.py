@@ -17,7 +17,7 @@ from calc.symbolic.exact import evaluate_text
 from calc.units import Unit
 from reports.page.conventions import STEPS
 from reports.typeset import numbers
-from reports.typeset.numbers import Amount
+from reports.typeset.numbers import PrintedAmount
 from reports.typeset.wording import (
     ANSWERS,
     Stated,
@@ -49,7 +49,7 @@ class AnswerLine:
     """One quantity: its value, or none with the reason; its closed form, or why there is none, with a note on it."""
 
     quantity: str
-    value: Amount | None
+    value: PrintedAmount | None
     because: str
     closed_form: str
     note: str = ""
@@ -108,7 +108,7 @@ def show_heading(
     out.line()
 
 
-def amount(value: Amount) -> tuple[Part, ...]:
+def amount(value: PrintedAmount) -> tuple[Part, ...]:
     """An exact number in bold, with its readings."""
     return bold(value.text), *(f"  {reading}" for reading in value.readings)
 

@@ -11,7 +11,7 @@ from reports.page.chapters import Explanation, explanation, sizes_with_quotients
 from reports.page.model import StepView, TypesetFormula
 from reports.page.steps import Anchors, step_view
 from reports.typeset import numbers
-from reports.typeset.numbers import Amount
+from reports.typeset.numbers import PrintedAmount
 from reports.views.answers import amount, show_heading
 from reports.writers.terminal import Styled, Terminal, bold, dim
 
@@ -93,7 +93,7 @@ def _lines(formula: TypesetFormula) -> Sequence[str]:
     return formula.plain if len(whole) > _SIDE_BY_SIDE and any(term.endswith("]") for term in formula.plain) else (whole,)
 
 
-def _show_total(name: str, explained: Explanation, value: Amount, out: Terminal) -> None:
+def _show_total(name: str, explained: Explanation, value: PrintedAmount, out: Terminal) -> None:
     """The closed form behind the quantity's name, and its value."""
     assert explained.formula is not None
     equal, indent = " " * len(name) + " = ", len(name) + 3

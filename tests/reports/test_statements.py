@@ -23,7 +23,7 @@ from calc.derive.to_json import to_json
 from reports.page.build import build
 from reports.page.model import Badge, Page
 from reports.typeset import numbers
-from reports.typeset.numbers import NBSP, Amount
+from reports.typeset.numbers import NBSP, PrintedAmount
 from reports.views import checks
 from reports.writers import html, markdown, tex
 from reports.writers.terminal import Terminal
@@ -169,7 +169,7 @@ _SCALES |= {"million": 10**6, "billion": 10**9, "trillion": 10**12}
 
 def test_every_amount_of_a_page_has_its_unit_and_readings_that_are_right(page: Page) -> None:
     """Bytes, FLOP or elements behind the exact number; each rounded reading is the number in its own unit, to half of its last digit."""
-    amounts = list(found_in(page, Amount))
+    amounts = list(found_in(page, PrintedAmount))
     assert len(amounts) > 40
     for amount in amounts:
         assert amount.unit in ("byte", "bytes", "FLOP", "element", "elements")

@@ -213,14 +213,14 @@ def edited(chance: random.Random, right: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def made() -> report_job.Report:
+def made() -> report_job.BuiltReport:
     """A small report."""
     return report_job.make(Request("linear"), "cpu", lambda _: None, formats=[".md"])
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(3_000, marks=pytest.mark.slow)])
 def test_a_report_is_verified_only_as_it_was_written(
-    count: int, made: report_job.Report, verified: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    count: int, made: report_job.BuiltReport, verified: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is done to it: exit 0 where every character is the same, but for line ends and a byte order mark."""
     monkeypatch.setattr(report_job, "make", lambda *_: made)

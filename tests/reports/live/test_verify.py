@@ -28,19 +28,19 @@ EDITS = 100
 
 
 @pytest.fixture(scope="module")
-def made() -> report_job.Report:
+def made() -> report_job.BuiltReport:
     """A small report with checks."""
     return report_job.make(Request("mlp", {"B": 5, "d": 11, "f": 13, "K": 3}), "cpu", lambda _: None)
 
 
 @pytest.fixture
-def once(made: report_job.Report, monkeypatch: pytest.MonkeyPatch) -> None:
+def once(made: report_job.BuiltReport, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports are not made again: they are what that one is."""
     monkeypatch.setattr(report_job, "make", lambda *_: made)
 
 
 @pytest.fixture(scope="module")
-def texts(made: report_job.Report) -> Mapping[str, str]:
+def texts(made: report_job.BuiltReport) -> Mapping[str, str]:
     """Its texts by suffix."""
     return {Path(name).suffix: text for name, text in made.texts.items()}
 

@@ -16,7 +16,7 @@ import calc
 from calc.symbolic import tree as display
 from calc.symbolic.algebra import evaluate_text
 from calc.symbolic.tree import Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum
-from reports.page.model import Latex, TypesetFormula
+from reports.page.model import LatexFormula, TypesetFormula
 from reports.typeset import expressions, latex, mathml, plain
 from reports.writers import tex
 from tests.reports import allowed, sample
@@ -153,7 +153,7 @@ def test_a_hat_without_a_letter_or_on_a_hat_is_not_set():
 
 def test_a_hatted_letter_in_a_label_is_one_accent_for_a_stock_latex():
     """Its hat is a character of its own in the text, and in front of the letter in LaTeX."""
-    formula = TypesetFormula(("",), lambda: Latex((latex.latex(Labelled(Name("B"), "dy x̂ √2")),)))
+    formula = TypesetFormula(("",), lambda: LatexFormula((latex.latex(Labelled(Name("B"), "dy x̂ √2")),)))
 
     written = str(tex._maths(formula.pieces))
     assert r"$\underbrace{B}_{\text{dy \text{\^{x}} \text{\ensuremath{\surd}}2}}$" == written
