@@ -13,7 +13,7 @@ from fractions import Fraction
 from calc.dimensions import Dim, evaluate, names_in
 from calc.graph.basis import Basis
 from calc.graph.step import Assumption, Guard, Op, Tensor
-from calc.symbolic.exact import DOUBLES, FUNCTIONS, evaluate_text
+from calc.symbolic.exact import DOUBLES, evaluate_text
 from calc.symbolic.expression import Arithmetic, FloorQuotient, FunctionCall, Negative, Number, Power, Product, Quotient, Remainder, parse
 from calc.trace.step import TracedRun
 
@@ -93,14 +93,14 @@ def _at_none(names: Collection[str]) -> str:
 def of_numbers(kept: Sequence[Guard], runs: Sequence[TracedRun], trip_counts: Mapping[str, str]) -> list[Guard]:
     """Guards for sizes without a proof, so that each value of them is traced: those rounded from doubles, and those read as
     numbers that are no trip counts, since a larger value runs no more operators."""
-    places = {_at_none({*names_in(c.expr)} - {*trip_counts, *DOUBLES, *FUNCTIONS}): c.where for c in kept if _of_doubles(c)}
+    places = {_at_none({*names_in(c.expr)} - {*trip_counts}): c.where for c in kept if _of_doubles(c)}
     places |= {_at_none([name]): where for name, where in trip_counts.items() if _is_width(name, runs)}
     return [Guard(expr, True, where, opaque=True) for expr, where in places.items() if expr]
 
 
 def _of_doubles(guard: Guard) -> bool:
     """Whether this is what a double is rounded to. A comparison of doubles is a question like others."""
-    return bool({*names_in(guard.expr)} & {*DOUBLES}) and " == " in guard.expr and guard.outcome
+    return any(f"{function}(" in guard.expr for function in DOUBLES) and " == " in guard.expr and guard.outcome
 
 
 def _is_width(name: str, runs: Sequence[TracedRun]) -> bool:

@@ -13,7 +13,9 @@ import pytest
 import sympy as sp
 import torch
 
+from calc.graph.step import Guard
 from calc.symbolic import arrays, exact
+from calc.trace import guards
 from calc.trace.symbolic_sizes import SizeEnv
 from calc.trace.values import doubles
 from calc.trace.values.doubles import preserving_order
@@ -141,3 +143,11 @@ def test_torch_has_its_own_arithmetic_back_afterwards() -> None:
     with preserving_order():
         assert before is not torch.SymFloat.__ceil__
     assert before is torch.SymFloat.__ceil__
+
+
+def test_a_size_rounded_from_a_double_needs_a_trace_at_each_value() -> None:
+    """Of a rounded double no other size is known to come out alike; a comparison of doubles is a guard like others, a quotient none."""
+    rounded = Guard("floor(log2(float(h))) == 6", True, "a line")
+    others = [Guard("0.5*float(h) < 3.0", True, "a line"), Guard("floor(h / 2) == 6", True, "a line")]
+
+    assert [Guard("h < 1", True, "a line", opaque=True)] == guards.of_numbers([rounded, *others], [], {})
