@@ -83,6 +83,7 @@ def test_terms_add_up_in_both_cases(case: tuple[Derivation, Callable[[int, int],
 def test_steps_are_those_of_the_case_in_force(case: tuple[Derivation, Callable[[int, int], int]]) -> None:
     """They hold at its sizes, and the last arrives at the value."""
     result, _ = case
+    assert result.steps
     for step in result.steps:
         assert exactly(step.before, result.sizes) == exactly(step.after, result.sizes) == step.value
     last = [s for s in result.steps if s.quantity == ELEMENTWISE][-1]

@@ -13,8 +13,9 @@ from torch import nn
 
 import calc
 from calc.derive.result import Derivation
-from calc.pipeline.check import EXACT, FAILED, PROVED, Report
+from calc.pipeline.check import EXACT, PROVED, Report
 from calc.spec import Spec
+from tests.checks import failures
 from tests.derive.conftest import Derived
 from tests.trace import modules
 from tests.trace.modules import spec, stack
@@ -50,7 +51,7 @@ def _one_thread() -> Iterator[None]:
 
 def assert_holds(report: Report) -> None:
     """Nothing failed; everything with an instrument was measured; only totals of fused products are not torch's own count."""
-    assert [] == [str(v) for v in report.verdicts if v.verdict == FAILED]
+    assert [] == failures(report)
     assert {v.quantity for v in report.verdicts if v.verdict not in (EXACT, PROVED)} <= MAY_BE_UNMEASURED
     proved = {v.quantity for v in report.verdicts if v.verdict == PROVED}
     assert all(quantity.startswith("flops.") for quantity in proved)

@@ -59,6 +59,7 @@ def test_what_runs_equals_a_real_run(used: dict[str, Derivation], mode: str) -> 
     """All that is derived, at other sizes; only the mask that nobody declares is open."""
     report = calc.check(used[mode], B=7, d=2, f=3)
 
+    assert report.passed
     assert [] == [str(v) for v in report.verdicts if v.verdict not in (EXACT, NOT_MEASURED)]
     assert ["flops.forward.causal"] == [v.quantity for v in report.verdicts if v.verdict == NOT_MEASURED]
 

@@ -73,6 +73,7 @@ def test_operators_of_a_model_add_up_and_fusion_adds_no_traffic(name: str) -> No
     found, works = made.operators, made.works
 
     _assert_adds_up(found, works, calc.derive(found.graph), {})
+    assert works
     for work in works:
         assert 0 <= work.fused <= work.moved
         assert 0 <= work.fused_launches <= work.launches <= 1

@@ -106,6 +106,7 @@ def test_2nd_drops_attention_and_adds_positions(found):
 def test_the_range_is_where_the_rule_is_near(found, name):
     """At the ends of each range the rule is within 5 %, just outside it is not."""
     derivation, comparison = sample.derivation(), found[name]
+    assert comparison.within
     for within in comparison.within:
         if within.dim not in ("T", "L", "V"):
             continue

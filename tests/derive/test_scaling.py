@@ -108,6 +108,7 @@ def test_a_limit_goes_up_with_its_size() -> None:
     split = by_power(derivation)
 
     assert ("C",) == split.raised
+    assert any(p.size > 8 for p in split.points)
     assert [5 * max(8, p.size) for p in split.points] == [p.values[None] for p in split.points]
     agree(split, derivation)
 

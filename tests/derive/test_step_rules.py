@@ -33,6 +33,7 @@ def test_every_rule_has_a_statement_and_a_source() -> None:
         assert entry.statement
         assert entry.source
         assert entry.test
+    assert REGISTRY.rules
     assert all(rulebook.find(name).shapes for name in REGISTRY.rules)  # type: ignore[union-attr]  # every rule is found
 
 

@@ -76,6 +76,7 @@ def test_columns_cover_every_operator_once(run: Timeline) -> None:
     covered = [op for c in run.columns for op in range(c.first, c.last + 1)]
 
     assert [*range(run.operators)] == covered
+    assert run.columns
     assert all(any(phase == c.phase and first <= c.first and c.last <= last for phase, first, last in run.phases) for c in run.columns)
 
 
@@ -190,6 +191,7 @@ def test_the_allocator_s_rounding_is_made_of_the_steps_that_were_run(deep: Deriv
 
     assert run.peak.total - counters == steady.live
     assert deep["memory.peak.first_step"].value - first.live in range(counters + 1)
+    assert run.allocated
     for step in run.allocated:
         assert step.live <= step.allocated <= step.reserved
 

@@ -151,6 +151,7 @@ def test_an_unknown_addend_makes_its_sums_unknown(monkeypatch):
         assert "the closed form of flops.forward.matmul" in derivation[name].unknown
     assert 2 * 3 * 7 * 7 + 1 == derivation["flops.forward.matmul"].value
     assert derivation["flops.backward.matmul"].text == "2*B*d**2"
+    assert derivation.coverage
     assert all(row.flops is None for row in derivation.coverage)
 
 

@@ -153,6 +153,7 @@ def test_the_whole_run_is_rehearsed_without_a_gpu(tmp_path: Path) -> None:
         assert {"torch", "python", "cuda"} <= machine["versions"].keys()
         assert record["kind"].startswith("rehearsal of a ")
     runs = [run for record in records for run in record.get("runs", ())]
+    assert runs
     assert all(run["sizes"] and run["time"]["measured"]["whole"]["nanoseconds"] for run in runs)
     eager = [run for run in runs if run["memory"] is None and not run["time"]["measured"]["compiled"]]
     assert eager

@@ -27,6 +27,7 @@ def test_every_quantity_of_a_linear_step_is_measured_with_a_named_instrument() -
     measurement = measure(tiny.linear(), {})
 
     assert set(measurement) == QUANTITIES
+    assert measurement.readings
     assert all(reading.value is not None and reading.instrument for reading in measurement.readings.values())
 
 

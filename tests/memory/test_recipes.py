@@ -55,6 +55,7 @@ def test_the_document_adds_up() -> None:
     assert recipe["bytes"] == sum(t["per_parameter"] * recipe["parameters"] + t["rest"] for t in recipe["terms"])
     assert {"stage_1": "67/16", "stage_2": "71/32", "stage_3": "1/4"} == recipe["sharded"]
     assert ({"bf16": "not here"}, 64) == (made["refused"], made["devices"])
+    assert made["stated"]
     assert all(stated["source"] for stated in made["stated"])
 
 

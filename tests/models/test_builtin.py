@@ -48,7 +48,9 @@ def test_a_model_trains(name: str) -> None:
     for _ in range(8):
         loss = spec.loss(module, *inputs)
         loss.backward()
-        assert all(p.grad is not None for p in module.parameters())
+        gradients = [p.grad for p in module.parameters()]
+        assert gradients
+        assert all(gradient is not None for gradient in gradients)
         optimizer.step()
         optimizer.zero_grad()
         losses.append(loss.item())
@@ -66,7 +68,9 @@ def test_a_model_is_built_the_same_twice(name: str) -> None:
     torch.manual_seed(5)
     second, _, _ = build(spec, **SMALL[name])
 
-    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+    pairs = [*zip(first.parameters(), second.parameters(), strict=True)]
+    assert pairs
+    assert all(torch.equal(a, b) for a, b in pairs)
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -183,6 +183,7 @@ def test_the_gradients_stay_the_same(choice: str) -> None:
         spec.loss(module, *inputs).backward()
         found.append([p.grad for p in module.parameters()])
 
+    assert found[0]
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
@@ -194,6 +195,7 @@ def test_every_quantity_of_a_checkpointed_step_is_exact(choice: str) -> None:
     """At a depth and sizes that the derivation has not seen; what runs again is measured too."""
     report = calc.check(_derived(choice), B=7, d=3, f=5, L=6)
 
+    assert report.passed
     assert [] == [str(v) for v in report.verdicts if v.verdict != EXACT and v.quantity not in MASKED]
     assert EXACT == report["flops.backward.recompute"].verdict
 
@@ -233,6 +235,7 @@ def test_gpt2_is_exact(choice: str, attention: str) -> None:
     derivation = calc.derive(load("gpt2"), {**SIZES, "L": 3}, cache=False, checkpointing=choice, attention=attention)
     report = calc.check(derivation, **SIZES, L=5)
 
+    assert report.passed
     assert [] == [str(v) for v in report.verdicts if not v.passed and v.quantity not in MASKED]
     assert (PROVED if attention == "fused" else EXACT) == report["flops.backward.recompute"].verdict
 
@@ -304,6 +307,7 @@ def test_a_model_of_transformers_is_exact(family: str, choice: str, tmp_path: Pa
     derivation = calc.derive(load(f"hf:{tmp_path}"), cache=False, optimizer="sgd", checkpointing=choice)
     report = calc.check(derivation)
 
+    assert report.passed
     assert [] == [str(v) for v in report.verdicts if not v.passed and v.quantity not in MASKED]
     assert (report["flops.backward.recompute"].measured or 0) > 0
 
@@ -357,4 +361,6 @@ def test_a_depth_that_the_spec_does_not_name_is_found() -> None:
 
     repeated = derivation["flops.backward.recompute"]
     assert 5 * repeated.at(L=7) == 4 * repeated.at(L=9)  # blocks 1, 3, 5, 7 of 7, and one more of 9
-    assert [] == [str(v) for v in calc.check(derivation, B=7, L=7).verdicts if v.verdict not in (EXACT, NOT_MEASURED)]
+    report = calc.check(derivation, B=7, L=7)
+    assert report.passed
+    assert [] == [str(v) for v in report.verdicts if v.verdict not in (EXACT, NOT_MEASURED)]

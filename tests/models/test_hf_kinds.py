@@ -11,6 +11,7 @@ import torch
 import calc
 from calc.dimensions import Dim
 from calc.spec import Sizes
+from tests.checks import failures
 from tests.models.configs import LLAMA, shapes, spec_of
 
 CLIP: dict[str, Any] = {
@@ -168,7 +169,7 @@ def test_layers_that_chance_skips_all_run_and_a_note_says_so(tmp_path: Path) -> 
 def test_losses_over_steps_and_over_pixels_are_derived_and_measured_alike(kind: str, tmp_path: Path) -> None:
     derivation = calc.derive(spec_of(tmp_path, KINDS[kind][0]), cache=False, optimizer="sgd")
 
-    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation))
 
 
 def test_heads_as_wide_as_the_config_says_need_not_share_the_width(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def test_what_needs_no_device_is_measured_on_a_cpu() -> None:
     assert 2 * 3 * 17 * 2 == found.copies[-2].nbytes
     assert made["beside_compute"] is None
     assert {"name": "copies to a device, and beside compute", "because": "there is no device"} == made["unmeasured"][-1]
+    assert made["copies"]
     for copied in made["copies"]:
         assert copied["bytes"] / copied["times"]["seconds"]["median"] == pytest.approx(copied["bytes_per_second"])
 

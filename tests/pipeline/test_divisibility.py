@@ -17,6 +17,7 @@ from calc.errors import SizesError
 from calc.pipeline.divisibility import candidates
 from calc.pipeline.precomputed import form_of
 from calc.pipeline.sweep import sweep
+from tests.checks import failures
 
 
 class Heads(nn.Module):
@@ -43,7 +44,7 @@ def test_a_multiple_that_the_sizes_allow_is_taken_and_stated() -> None:
     [said] = [a.because for a in derivation.assumptions if a.expr == "Eq(Mod(d, h), 0)"]
     assert said.startswith("found by recording: without it raised RuntimeError at test_divisibility.py:")
     assert not derivation.specialized
-    assert [] == [v.quantity for v in calc.check(derivation, B=5, d=14, h=7).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation, B=5, d=14, h=7))
 
 
 def test_a_model_that_runs_at_no_size_keeps_its_own_error() -> None:
@@ -79,7 +80,7 @@ def test_a_multiple_is_found_of_a_model_that_data_decide_sizes_of() -> None:
     derivation = calc.derive(_spec(Chosen, B=2, d=12, h=3), cache=False, optimizer="sgd")
 
     assert [a.expr for a in derivation.assumptions if "Mod" in a.expr] == ["Eq(Mod(d, h), 0)"]
-    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation))
 
 
 def test_a_multiple_that_was_found_at_other_sizes_does_not_bind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +127,7 @@ def test_the_share_of_each_head_is_a_multiple_too() -> None:
     assert {"Eq(Mod(d, h), 0)", "Eq(Mod(d_per_h, 2), 0)"} <= {a.expr for a in derivation.assumptions}
     assert not derivation.specialized
     assert "16*d*floor((floor(8 * d / 3) + 7) / 8) + d + 8*floor((floor(8 * d / 3) + 7) / 8)" == derivation["parameters"].text
-    assert [] == [v.quantity for v in calc.check(derivation, B=5, d=28, h=7).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation, B=5, d=28, h=7))
     assert compare(derivation)
 
 
@@ -141,7 +142,7 @@ def test_two_multiples_of_one_width_are_found_in_either_order() -> None:
     derivation = calc.derive(_spec(Halves, B=2, d=24, h=3), cache=False, optimizer="sgd")
 
     assert not derivation.specialized
-    assert [] == [v.quantity for v in calc.check(derivation, B=5, d=28, h=7).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation, B=5, d=28, h=7))
 
 
 def test_squares_of_an_image_are_a_multiple_of_their_side() -> None:
@@ -164,7 +165,7 @@ def test_squares_of_an_image_are_a_multiple_of_their_side() -> None:
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 
     assert "P**2*d + d*(S / P)**2 + d" == derivation["parameters"].text
-    assert [] == [v.quantity for v in calc.check(derivation, B=3, S=15, P=5, d=11).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation, B=3, S=15, P=5, d=11))
     assert compare(derivation)
 
 
@@ -187,7 +188,7 @@ def test_what_the_sizes_asked_for_divide_is_found_before_they_become_numbers() -
 
     assert {"Eq(Mod(S, P), 0)", "Eq(Mod(d, 3), 0)"} <= {a.expr for a in derivation.assumptions}
     assert not derivation.specialized
-    assert [] == [v.quantity for v in calc.check(derivation, B=3, S=35, P=5, d=33).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation, B=3, S=35, P=5, d=33))
 
 
 SQUARES = """
@@ -230,7 +231,7 @@ def test_the_smallest_multiple_that_records_is_stated() -> None:
     derivation = calc.derive(_spec(Grouped, B=2, d=16), cache=False, optimizer="sgd")
 
     assert [a.expr for a in derivation.assumptions if "Mod" in a.expr] == ["Eq(Mod(d, 2), 0)"]
-    assert [] == [v.quantity for v in calc.check(derivation, B=5, d=14).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation, B=5, d=14))
 
 
 def test_advice_of_ours_names_no_multiple() -> None:
@@ -260,7 +261,7 @@ def test_a_depth_that_is_halved_to_no_effect_needs_no_multiple() -> None:
     derivation = calc.derive(_spec(lambda n: Stack(n, used=False), B=2, d=7, L=6), cache=False, optimizer="sgd")
 
     assert [a.expr for a in derivation.assumptions if "Mod" in a.expr] == []
-    assert [] == [v.quantity for v in calc.check(derivation, L=5).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation, L=5))
 
 
 def test_a_depth_that_is_halved_is_a_multiple_of_two() -> None:
@@ -268,4 +269,4 @@ def test_a_depth_that_is_halved_is_a_multiple_of_two() -> None:
     derivation = calc.derive(_spec(lambda n: Stack(n, used=True), B=2, d=7, L=6), cache=False, optimizer="sgd")
 
     assert [a.expr for a in derivation.assumptions if "Mod" in a.expr] == ["Eq(Mod(L, 2), 0)"]
-    assert [] == [v.quantity for v in calc.check(derivation, L=4).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation, L=4))

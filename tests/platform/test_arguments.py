@@ -162,6 +162,7 @@ def refusal(call: Callable[[], Any]) -> str:
 
 def test_all_that_is_public_is_there() -> None:
     """Each name of ``calc.__all__``."""
+    assert "derive" in calc.__all__
     assert [] == [name for name in calc.__all__ if not hasattr(calc, name)]
 
 

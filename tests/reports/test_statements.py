@@ -96,10 +96,12 @@ def test_every_value_of_the_results_is_in_every_format(page: Page) -> None:
     derivation = sample.derivation()
     document = to_json(derivation, sample.checks(), compare(derivation))
     texts = [plain(write(page)) for write in WRITERS]
+    assert derivation.quantities
     for quantity in derivation.quantities.values():
         assert document["quantities"][quantity.name]["value"] == quantity.value
         for text in texts:
             assert quantity.value is None or numbers.integer(quantity.value) in text
+    assert derivation.steps
     for step, written in zip(derivation.steps, document["steps"], strict=True):
         assert (step.id, step.value) == (written["id"], written["value"])
         for text in texts:
@@ -154,10 +156,12 @@ def test_roles_of_memory_add_up(page: Page) -> None:
 
     timing = page.memory.live_bytes
     assert timing is not None
+    assert timing.landmarks
     for row in timing.landmarks:
         assert sum(map(whole, row.values)) == whole(row.total)
     candidates = sample.derivation()["memory.peak"].candidates
     assert [row.value.exact for chapter in page.chapters for row in chapter.candidates] == [f"{c.value:,}" for c in candidates]
+    assert candidates
     for candidate in candidates:
         assert sum(candidate.part_values.values()) == candidate.value
 

@@ -89,7 +89,9 @@ def table_of_symbols(text: str) -> dict[str, tuple[str, str]]:
 
 def walked(page: Any) -> Walk:
     text = markdown.write(page)
-    return Walk(text, table_of_symbols(text), tuple(printed(text)))
+    steps = tuple(printed(text))
+    assert any(step.lines for step in steps)
+    return Walk(text, table_of_symbols(text), steps)
 
 
 @pytest.fixture(scope="module", params=["sample", pytest.param("gpt2", marks=pytest.mark.slow)])

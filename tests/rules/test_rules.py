@@ -49,6 +49,7 @@ def test_an_error_planted_in_a_rule_is_noticed(op: str) -> None:
 @pytest.mark.parametrize("op", sorted(REGISTRY.rules))
 def test_a_rule_computes_with_named_sizes(op: str) -> None:
     """With a symbol for every size, a rule gives polynomials whose values are the numbers it gives for the sizes themselves."""
+    assert observed(op)
     for seen in observed(op):
         sizes = sorted(
             {s for v in [*(v for _, v in seen.operator.tensors()), *seen.operator.outputs] for s in (*v.shape, v.distinct)} - {0, 1}

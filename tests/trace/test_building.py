@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 import calc
 from calc.derive.result import Derivation
-from calc.pipeline.check import FAILED
+from tests.checks import failures
 from tests.trace.modules import spec
 
 
 def _exact(derivation: Derivation, **sizes: int) -> bool:
-    return not [v for v in calc.check(derivation, **sizes).verdicts if v.verdict == FAILED]
+    return not failures(calc.check(derivation, **sizes))
 
 
 @pytest.mark.parametrize("convert", [nn.Module.bfloat16, nn.Module.double, lambda module: module.to(torch.float16)])

@@ -83,6 +83,7 @@ def derived(way: str) -> Derivation:
 
 
 def not_exact(report: Report) -> list[str]:
+    assert report.passed
     return [str(v) for v in report.verdicts if v.verdict not in (EXACT, NOT_MEASURED)]
 
 

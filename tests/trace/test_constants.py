@@ -15,6 +15,7 @@ import calc
 from calc.derive.result import Derivation
 from calc.pipeline.check import Report
 from calc.spec import Spec
+from tests.checks import failures
 
 
 class Labelled(nn.Module):
@@ -72,7 +73,7 @@ def test_a_mask_whose_ones_sizes_count_chooses_so_many(of: Callable[[Tensor, Ten
     derivation, report = checked(of)
 
     assert not [dim.name for dim in derivation.dims if dim.unbacked_at]
-    assert [v.quantity for v in report.verdicts if v.verdict == "failed"] == []
+    assert [] == failures(report)
 
 
 def test_a_mask_that_was_written_over_is_counted_by_data() -> None:
@@ -121,7 +122,7 @@ def test_what_a_real_run_does_without_data_is_done(of: Callable[[Tensor, Tensor,
     derivation, report = checked(of)
 
     assert not derivation.specialized
-    assert [v.quantity for v in report.verdicts if v.verdict == "failed"] == []
+    assert [] == failures(report)
 
 
 def test_a_value_copied_from_data_answers_no_branch() -> None:
@@ -179,7 +180,7 @@ def test_values_that_sizes_alone_decide_are_read_at_those_sizes() -> None:
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 
     assert ("d*f", {}) == (derivation["parameters"].text, derivation.specialized)
-    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation))
 
 
 def test_constants_repeat_and_are_counted_as_often_as_they_say() -> None:
@@ -193,7 +194,7 @@ def test_constants_repeat_and_are_counted_as_often_as_they_say() -> None:
         Spec("repeated", {"B": 3}, lambda n: nn.Linear(4, 3), lambda n: (torch.randn(n.B, 4),), loss), cache=False, optimizer="sgd"
     )
 
-    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation))
 
 
 def test_a_state_may_hold_more_than_tensors() -> None:
@@ -238,4 +239,4 @@ def test_weights_may_be_solved_for_when_a_module_is_built() -> None:
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 
     assert "d*f" == derivation["parameters"].text
-    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation))

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 import calc
 from calc import Spec
+from tests.checks import failures
 
 
 class _PathOptimizer:
@@ -91,7 +92,7 @@ def test_operands_are_contracted_in_the_order_that_is_cheapest_at_the_sizes(batc
     assert {} == derivation.specialized
     assert order(batch, 13, 37, 17) == min(f(batch, 13, 37, 17) for f in (LEFT, RIGHT)) == derivation["flops.forward.matmul"].value
     assert any(">" in a.expr or "<" in a.expr for a in derivation.assumptions)
-    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation))
 
 
 def test_without_the_package_they_are_contracted_from_left_to_right(monkeypatch: pytest.MonkeyPatch) -> None:

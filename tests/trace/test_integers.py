@@ -19,6 +19,7 @@ from torch import Tensor, nn
 import calc
 from calc import Spec
 from calc.errors import MeasurementError
+from tests.checks import failures
 from tests.quick import few
 
 
@@ -224,7 +225,7 @@ def test_what_a_module_makes_without_memory_is_not_remembered() -> None:
     made = Spec("weighted", {"B": 3}, lambda n: Weighted(4), lambda n: (torch.randn(n.B, 4),), lambda m, x: m(x).sum())
     derivation = calc.derive(made, cache=False, optimizer="sgd")
 
-    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation))
     assert torch.equal(torch.arange(9).float(), _copied(9))
 
 
@@ -241,7 +242,7 @@ def test_a_global_that_a_model_sets_keeps_none_of_a_trace() -> None:
     derivation = calc.derive(_added(rows), cache=False, optimizer="sgd")
 
     assert _ONES is None
-    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation))
 
 
 def test_a_real_run_that_meets_a_tensor_of_the_trace_is_refused() -> None:
@@ -275,7 +276,7 @@ def test_a_table_of_tensors_keeps_none_of_a_trace() -> None:
     derivation = calc.derive(_added(_of_a_table), cache=False, optimizer="sgd")
 
     assert {} == _MADE
-    assert [] == [v.quantity for at in ({}, {"B": 5}) for v in calc.check(derivation, **at).verdicts if v.verdict == "failed"]
+    assert [] == [text for at in ({}, {"B": 5}) for text in failures(calc.check(derivation, **at))]
     assert {Tensor} == {*map(type, _MADE.values())}
 
 
@@ -290,7 +291,7 @@ def test_a_remembered_tensor_is_that_of_its_own_trace(positions: Callable[[Any],
     derivation = calc.derive(_added(positions), cache=False, optimizer="sgd")
 
     assert () == derivation.assumptions
-    assert [] == [v.quantity for at in ({}, {"B": 5}) for v in calc.check(derivation, **at).verdicts if v.verdict == "failed"]
+    assert [] == [text for at in ({}, {"B": 5}) for text in failures(calc.check(derivation, **at))]
     assert torch.equal(before, positions(3))
     assert type(positions(11)) is Tensor
 

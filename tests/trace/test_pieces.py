@@ -14,8 +14,8 @@ from torch.utils._sympy.functions import FloorDiv, Max
 import calc
 from calc import Dim, Spec
 from calc.derive.result import Derivation
-from calc.pipeline.check import FAILED
 from calc.trace.symbolic_sizes import _write
+from tests.checks import failures
 
 Pieces = Callable[[Tensor, Any], Any]
 
@@ -61,7 +61,7 @@ def _spec(kind: type[Growing], pieces: Pieces, rows: Any, **dims: Any) -> Spec:
 
 
 def _failed(derivation: Derivation, **sizes: int) -> list[str]:
-    return [v.quantity for v in calc.check(derivation, **sizes).verdicts if v.verdict == FAILED]
+    return failures(calc.check(derivation, **sizes))
 
 
 @pytest.mark.parametrize("how", [pytest.param(how, marks=() if how == "by places" else pytest.mark.slow) for how in PIECES])

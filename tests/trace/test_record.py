@@ -111,7 +111,7 @@ def test_a_backward_operator_runs_at_the_site_it_differentiates() -> None:
 
     assert ["outer.1"] == sites(record, "backward", "gelu_backward")
     assert ["shared", "shared", "outer.2", "outer.2", "outer.0", "outer.0", "shared"] == sites(record, "backward", "mm")
-    assert all(op.node for op in ops(record, "backward") if op.name == "aten.mm.default")
+    assert [True] * 7 == [bool(op.node) for op in ops(record, "backward") if op.name == "aten.mm.default"]
 
 
 def test_an_optimizer_operator_runs_at_its_parameter() -> None:
@@ -222,6 +222,7 @@ def test_parameters_and_inputs_are_alive_before_the_first_step() -> None:
     roles = {record.storages[e.storage].role for e in record.events[:start]}
 
     assert roles == {"parameter", "input"}
+    assert record.events
     assert all(e.change > 0 or record.storages[e.storage].role not in roles for e in record.events)
 
 
@@ -332,6 +333,7 @@ def test_a_declared_causal_mask_is_noted_before_the_call_is_decomposed(attention
     record = symbolic("attention", attention=attention_option)
     products = [op for op in ops(record, "forward") if "flash_attention" in op.name or op.name == "aten.bmm.default"]
 
+    assert record.calls
     assert all((c.function, c.causal, c.query, c.key) == ("scaled_dot_product_attention", True, "T", "T") for c in record.calls)
     assert len(products) == (1 if attention_option == "fused" else 2)
     assert all(op.call is not None for op in products)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import calc
 from calc.errors import BadInputError, DataDependentError, NapkinError, SpecError, TraceError, UnknownOperatorError
 from calc.spec import Spec
+from tests.checks import failures
 from tests.trace import modules
 from tests.trace.modules import Weighted, function, spec
 from tests.trace.refused import assert_names_line, refusal
@@ -74,7 +75,7 @@ def test_a_number_read_out_of_data_may_be_calculated_with_and_logged() -> None:
     said = [a.expr for a in derivation.assumptions if "numbers only" in a.expr]
     assert len(said) == 2
     assert all("test_refusals.py" in text for text in said)
-    assert [] == [v for v in calc.check(derivation).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation))
 
 
 def test_a_parameter_read_as_a_number_is_data() -> None:
@@ -175,7 +176,7 @@ def test_a_value_that_is_only_checked_is_the_one_that_raises_nothing(of: Callabl
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 
     assert {"at any other the step raises an error"} == {a.because for a in derivation.assumptions}
-    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation))
 
 
 @pytest.mark.parametrize("of", [modules.chosen, modules.chosen_in_assert])

@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import calc
 from calc import Spec
 from calc.derive.result import Derivation
+from tests.checks import failures
 
 LENGTHS: dict[str, Callable[[Any, Any], Tensor]] = {
     "full": lambda rows, length: torch.full((rows,), length),
@@ -40,7 +41,7 @@ class Padded(nn.Module):
 
 def _exact(s: Spec) -> Derivation:
     derivation = calc.derive(s, cache=False, optimizer="sgd")
-    assert [] == [v.quantity for at in ({}, {"B": 5, "T": 7}) for v in calc.check(derivation, **at).verdicts if v.verdict == "failed"]
+    assert [] == [text for at in ({}, {"B": 5, "T": 7}) for text in failures(calc.check(derivation, **at))]
     return derivation
 
 
@@ -103,7 +104,7 @@ def test_constant_lengths_leave_out_what_is_padding() -> None:
     s = Spec("constants", dims, lambda n: nn.Linear(n.d, n.d), lambda n: (torch.randn(3, n.T, n.d),), lambda m, x: _packed(m, x, [7, 5, 2]))
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 
-    assert [] == [v.quantity for at in ({}, {"T": 9, "d": 5}) for v in calc.check(derivation, **at).verdicts if v.verdict == "failed"]
+    assert [] == [text for at in ({}, {"T": 9, "d": 5}) for text in failures(calc.check(derivation, **at))]
 
 
 @pytest.mark.parametrize("use", ["packed", "paths"])

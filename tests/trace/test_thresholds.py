@@ -19,6 +19,7 @@ from calc.graph.plan import Near
 from calc.graph.step import Guard
 from calc.trace import certificate_sizes
 from calc.trace.symbolic_sizes import hints
+from tests.checks import failures
 
 
 class Deeper(nn.Module):
@@ -66,9 +67,11 @@ def test_a_length_is_a_symbol_on_either_side(limits: tuple[int, ...], length: in
 
     assert not derivation.specialized
     assert not any("Mod" in a.expr for a in derivation.assumptions)
-    assert [] == [v.quantity for v in calc.check(derivation, B=3).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation, B=3))
+    assert same
     for at in same:
         assert _layers(derivation, T=at) == 1 + sum(at > limit for limit in limits)
+    assert other
     for at in other:
         beyond = calc.derive(s, {"T": at}, cache=False, optimizer="sgd")
         assert not beyond.specialized
@@ -92,7 +95,7 @@ def test_few_points_are_multiplied_otherwise_than_many() -> None:
     many = calc.derive(s, {"N": 26}, cache=False, optimizer="sgd")
 
     for derivation, at in ((few, {"B": 3, "N": 25}), (many, {"B": 3, "N": 31})):
-        assert [] == [v.quantity for v in calc.check(derivation, **at).verdicts if v.verdict == "failed"]
+        assert [] == failures(calc.check(derivation, **at))
     assert few["flops.forward.matmul"].text != many["flops.forward.matmul"].text
 
 
@@ -183,7 +186,7 @@ def test_what_pads_a_length_fixes_the_length_alone() -> None:
     derivation = calc.derive(replace(chunked, gives_way=(("d",), ("T",))), cache=False, optimizer="sgd")
 
     assert {"T"} == derivation.specialization_reasons.keys()
-    assert [] == [v.quantity for v in calc.check(derivation, B=3, d=5).verdicts if v.verdict == "failed"]
+    assert [] == failures(calc.check(derivation, B=3, d=5))
 
 
 def test_a_certificate_keeps_the_guards_that_it_can_where_one_cannot_be_kept() -> None:

@@ -140,6 +140,7 @@ def test_certificates_have_other_counts_than_recordings(loops: list[str]) -> Non
     attempt: int | None = 0
     while attempt is not None:
         first, second = trip_counts.certified_counts(attempt, loops)
+        assert loops == list(trip_counts.traced_counts(attempt, loops))
         for name, counts in trip_counts.traced_counts(attempt, loops).items():
             assert {first[name], second[name]}.isdisjoint(counts)
             assert first[name] != second[name]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import calc
-from calc.pipeline.check import FAILED
+from tests.checks import failures
 from tests.trace.modules import function, spec
 
 
@@ -47,7 +47,7 @@ def test_numbers_of_a_list_are_no_reason_for_other_bytes() -> None:
     """``torch.tensor(x.tolist())`` in bf16: the gradient of the loss has the format of its input, so no operator converts it."""
     derivation = calc.derive(spec(lambda n: Targets(n.d)), optimizer="sgd", precision="bf16", cache=False)
 
-    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == FAILED]
+    assert [] == failures(calc.check(derivation))
     assert [("B", "d")] * 2 == [s.shape for s in derivation.saved if not s.same_as][:2]
     assert derivation["activations.bytes"].value == sum(s.value for s in derivation.saved)
 

@@ -104,6 +104,7 @@ OPTIMA = {
 @pytest.mark.parametrize("law", OPTIMA)
 def test_tables_of_chinchilla_are_near(law: str) -> None:
     """As near as exponents of two digits lead, from one row to the others: 4 % and 1 %."""
+    assert OPTIMA[law]
     for parameters, flops in OPTIMA[law].items():
         off = ask("compute-optimal", flops=flops, law=law).value / Fraction(parameters) - 1
         assert abs(off) < {"hoffmann-1": Fraction(4, 100), "hoffmann-2": Fraction(1, 100)}[law]
@@ -385,6 +386,7 @@ def test_bytes_per_parameter_are_those_of_a_recorded_step(precision: str) -> Non
     """Of every optimizer and recipe that the question offers, term by term."""
     from calc.memory.per_parameter import per_parameter
 
+    assert OPTIMIZER.options
     for optimizer in OPTIMIZER.options:
         state = ask("training-state", parameters=1000, precision=precision, optimizer=optimizer)
         found = per_parameter(calc.derive(calc.load("mlp"), precision=precision, optimizer=optimizer))

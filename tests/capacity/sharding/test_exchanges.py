@@ -55,8 +55,10 @@ def test_experts_across_ranks_are_experts() -> None:
 def test_context_ranks_exchange_keys_and_values(exchange: str, ranks: int) -> None:
     """c - 1 hops forward, c - 1 backward, c of the gradients; or two gatherings and a scattering. Gradients of weights are summed."""
     found = in_context(ranks, exchange)
+    measured = on_processes(jobs.CONTEXT[exchange], ranks)
 
-    for held in on_processes(jobs.CONTEXT[exchange], ranks):
+    assert ranks == len(measured)
+    for held in measured:
         assert payload(found) == dict(held.payload)
         assert found.fullest.kinds["weights"] == held.parameters
 
@@ -66,8 +68,9 @@ def test_gradients_go_round_a_ring_in_fp32() -> None:
     whole = {name: size for name, size in {**jobs.PART, "T": 16}.items() if name != "B"}
     found = in_context(2, "ring", decoder(whole))
 
-    for held in on_processes(jobs.CONTEXT_IN_BF16, 2):
-        assert payload(found)["point to point"] == held.payload["point to point"]
+    first, second = on_processes(jobs.CONTEXT_IN_BF16, 2)
+
+    assert payload(found)["point to point"] == first.payload["point to point"] == second.payload["point to point"]
 
 
 def test_expert_ranks_exchange_rows() -> None:
@@ -77,7 +80,9 @@ def test_expert_ranks_exchange_rows() -> None:
     found = account(by_letters(jobs.EXPERTS), Layout(expert=2, micro=2), FP32)
     counts = 3 * 4 * 8
 
-    for held in on_processes(jobs.EXPERT, 2):
+    measured = on_processes(jobs.EXPERT, 2)
+    assert 2 == len(measured)
+    for held in measured:
         assert {**payload(found), "all-to-all": payload(found)["all-to-all"] + counts} == dict(held.payload)
         kinds = found.fullest.kinds
         assert (kinds["weights"], kinds["gradients"], kinds["optimizer"] - 3 * 4 * 4) == (held.parameters, held.gradients, held.optimizer)
@@ -88,8 +93,7 @@ def test_stages_send_results_on_and_gradients_back(job: jobs.Pipelined, ranks: i
     """4 micro-batches of 2 sequences: the first stage sends results only, the last gradients only, one in the middle both."""
     found = account(by_letters({**jobs.LLAMA, "L": ranks * pieces}), Layout(pipeline=ranks, interleave=pieces, micro=2, batch=8), FP32)
 
-    for stage, sent in enumerate(on_processes(job, ranks)):
-        assert payload(found, stage) == sent
+    assert [payload(found, stage) for stage in range(ranks)] == list(on_processes(job, ranks))
 
 
 # -- planted errors -------------------------------------------------------------------------------------------------------------

@@ -166,7 +166,10 @@ def test_two_processes_of_ddp() -> None:
 @pytest.mark.slow
 def test_three_processes_of_fully_shard() -> None:
     """Each rank by its own number: 503 rows in 3 are 168, 168 and 167."""
-    for held in on_processes(jobs.ZERO_3, 3):
+    measured = on_processes(jobs.ZERO_3, 3)
+
+    assert [0, 1, 2] == [held.rank for held in measured]
+    for held in measured:
         assert_equal(held, worked(by_letters(jobs.LLAMA), data=3, zero=3, rank=held.rank))
         assert held.rows["lm_head.weight"] == ((168, 167)[held.rank == 2], 46)
 
@@ -177,7 +180,10 @@ def test_four_processes_of_fully_shard_across_tensor_ranks() -> None:
 
     Here the gradients of the norms are summed once: FSDP2 scatters them before the optimizer sees them.
     """
-    for held in on_processes(jobs.BOTH, 4):
+    measured = on_processes(jobs.BOTH, 4)
+
+    assert [0, 1, 2, 3] == [held.rank for held in measured]
+    for held in measured:
         assert_equal(held, worked(by_letters(jobs.DIVISIBLE), data=2, tensor=2, sequence="kept", zero=3, rank=held.rank // 2))
 
 

@@ -251,7 +251,10 @@ def test_what_is_a_view_is_so_at_sizes_of_1_too(text: str, data: st.DataObject) 
     pattern = read(text)
     op = operation(pattern, {name: data.draw(st.integers(1, 3), name) for name in pattern.names})
 
-    assert not [v for v in check(op) if v.verdict == "failed"]
+    verdicts = check(op)
+
+    assert verdicts
+    assert not [v for v in verdicts if v.verdict == "failed"]
 
 
 def test_gradients_are_written_with_what_is_summed_and_what_is_repeated() -> None:

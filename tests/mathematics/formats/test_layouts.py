@@ -105,9 +105,10 @@ def test_a_wrong_top_exponent_code_is_noticed(specials: str, monkeypatch: pytest
 @pytest.mark.parametrize("layout", FORMATS.values(), ids=name_of)
 def test_every_step_is_its_expression_with_the_numbers_put_in(layout: Float | IntegerFormat) -> None:
     """What is shown as put in comes to the value that is shown; logarithms are checked by powers of 10."""
-    for step in limits(layout):
-        if "log10" not in step.text:
-            assert step.value == evaluate_text(step.put_in, {}), step
+    without = [step for step in limits(layout) if "log10" not in step.text]
+    assert without
+    for step in without:
+        assert step.value == evaluate_text(step.put_in, {}), step
     if isinstance(layout, Float):
         kept, needed = (int(limit(layout, f"decimal digits {word}")) for word in ("kept", "needed"))
         p = layout.fraction + 1

@@ -104,6 +104,7 @@ def test_any_chain_of_operations_is_as_torch_does_it(data: st.DataObject) -> Non
         text = f"({text}){part}" if part.startswith(" ") else f"{text}{part}" if not text.endswith("2") else f"({text}){part}"
     verdicts = check(x, carried_out(x, read(text)))
 
+    assert verdicts
     assert all(v.verdict == "exact" for v in verdicts), (x.layout.shape, text, verdicts)
 
 

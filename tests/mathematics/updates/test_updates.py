@@ -82,6 +82,7 @@ def test_an_error_planted_in_an_equation_is_noticed(name: str) -> None:
     """A turned sign, a dropped addend, factor or divisor, one at a time in every equation."""
     of = RULES[name]
     tried = 0
+    assert of.equations
     for at, equation in enumerate(of.equations):
         for text in planted(equation):
             wrong = replace(equation, text=text)

@@ -193,6 +193,7 @@ def test_a_fifo_among_measurements_or_templates_is_refused() -> None:
         "the style sheet report.css": lambda: html._style(Path()),
     }
 
+    assert reads
     for file, read in reads.items():
         with pytest.raises(BadInputError) as caught:
             read()

@@ -62,6 +62,7 @@ def test_every_formula_is_latex_that_reports_can_set(model: str) -> None:
     """By the converter of the HTML report."""
     found = entries(calc.gradients(calc.load(model)), latex=True)
 
+    assert found
     assert all(piece(str(e.equation)).startswith("<math>") for e in found)
 
 

@@ -30,6 +30,7 @@ def test_the_totals_are_those_of_the_derivation() -> None:
     derived = json.loads(CliRunner().invoke(cli.napkin, ["derive", "two-layer", *SIZES, "--json"]).stdout)["quantities"]
     found = _document()
 
+    assert found["eager"]["phases"]
     for phase, sums in found["eager"]["phases"].items():
         assert derived[f"flops.{phase}.total"]["value"] == sums["flops"]
         assert derived[f"bytes_moved.{phase}"]["value"] == sums["bytes"]

@@ -153,6 +153,7 @@ def test_a_search_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert document["winner"]["layout"]["tensor"] == 2
     assert document["valid"] >= document["fitting"] > 0
+    assert document["runners_up"]
     assert all(loser["because"] for loser in document["runners_up"])
 
 

@@ -58,8 +58,8 @@ def text(page: Page) -> str:
     return html.write(page)
 
 
-def each(drawn: Figures) -> Iterator[Figure]:
-    yield from (getattr(drawn, name) for name in ALL)
+def each(drawn: Figures) -> list[Figure]:
+    return [getattr(drawn, name) for name in ALL]
 
 
 def share(x: str) -> Fraction:
@@ -217,7 +217,9 @@ def test_a_planted_byte_of_one_kind_leaves_no_figure(derivation: Derivation) -> 
 
 def test_flops_at_every_size_are_those_of_the_derivation(derivation: Derivation) -> None:
     """The last column is the derivation's own total there, the others add up to it."""
-    for row in flops(by_power(derivation)).rows:
+    rows = flops(by_power(derivation)).rows
+    assert rows
+    for row in rows:
         size = int(row[0].partition(" ")[0].replace(",", ""))
         *parts, total = cells(row)
         assert derivation["flops.step.total"].at(T=size) == total == sum(parts)
@@ -262,6 +264,7 @@ def test_bars_are_as_long_as_the_logarithms_of_their_factors(derivation: Derivat
     drawn = growth(derivation, doubled(derivation))
     asked = {name: {d.dim: d.factor for d in each} for name, each in doubled(derivation).items()}
 
+    assert asked
     for name, by_dim in asked.items():
         for dim, factor in by_dim.items():
             value = derivation[name].value or 0
@@ -348,6 +351,7 @@ def test_no_site_stands_above_the_roof() -> None:
     (x0, y0), (x1, y1) = (share(slope.x1), int(slope.y1)), (share(slope.x2), int(slope.y2))
 
     assert (slope.x2, slope.y2) == (flat.x1, flat.y1)
+    assert drawn.dots
     for dot in drawn.dots:
         roof = y0 + (y1 - y0) * (share(dot.x) - x0) / (x1 - x0) if share(dot.x) < x1 else y1
         assert int(dot.y) >= roof - 1, dot

@@ -77,10 +77,11 @@ def test_a_dimension_that_occurs_nowhere_is_left_out():
 
 def test_terms_add_up_to_their_quantity():
     """As SymPy expressions and as integers."""
-    for name, quantity in _document()["quantities"].items():
-        if quantity["terms"] and "candidates" not in quantity:
-            assert 0 == (to_sympy(quantity["expr"]) - sum(to_sympy(t["expr"]) for t in quantity["terms"])).expand(), name
-            assert quantity["value"] == sum(t["value"] for t in quantity["terms"]), name
+    summed = {name: q for name, q in _document()["quantities"].items() if q["terms"] and "candidates" not in q}
+    assert summed
+    for name, quantity in summed.items():
+        assert 0 == (to_sympy(quantity["expr"]) - sum(to_sympy(t["expr"]) for t in quantity["terms"])).expand(), name
+        assert quantity["value"] == sum(t["value"] for t in quantity["terms"]), name
 
 
 def test_peak_lists_its_candidates():
@@ -94,7 +95,9 @@ def test_peak_lists_its_candidates():
 
 def test_before_and_after_of_a_step_are_equal():
     """They parse, and their difference expands to 0."""
-    for step in _document()["steps"]:
+    steps = _document()["steps"]
+    assert steps
+    for step in steps:
         assert 0 == (to_sympy(step["before"]) - to_sympy(step["after"])).expand(), step["id"]
 
 

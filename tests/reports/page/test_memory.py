@@ -49,6 +49,7 @@ def test_areas_stack_up_to_the_live_bytes() -> None:
 def test_an_area_is_closed_and_stays_inside() -> None:
     """Every coordinate lies within the operators of the step and the height there is."""
     drawn = drawn_live.drawing(live_bytes.timeline())
+    assert drawn.areas
     for area in drawn.areas:
         assert re.fullmatch(r"M0 1000(V\d+H\d+)+Z", area.path)
         assert all(0 <= int(y) <= drawn.height for y in re.findall(r"V(\d+)", area.path))

@@ -34,6 +34,7 @@ def test_no_dot_stands_above_the_roof(found: RooflinePair) -> None:
     ((points, _),) = made.roofs
     (x0, y0), (x1, y1), (_, y2) = (tuple(map(float, point.split(","))) for point in points.split())
 
+    assert made.dots
     for dot in made.dots:
         x, y = float(dot.x), float(dot.y)
         roof = y0 + (y1 - y0) * (x - x0) / (x1 - x0) if x < x1 else y2
@@ -65,6 +66,7 @@ def test_ticks_are_round_and_in_order(found: RooflinePair) -> None:
 
     assert across == sorted(across)
     assert upwards == sorted(upwards, reverse=True)
+    assert made.upwards
     assert all(re.fullmatch(r"10{0,2}\u00a0[kMGTP]?FLOP/s", k.words) for k in made.upwards)
 
 

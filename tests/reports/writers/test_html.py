@@ -99,7 +99,9 @@ def test_mathematics_is_mathml_core(text, read):
 def test_every_step_is_on_the_page(text, read):
     """With its title and reason."""
     words = "".join(read.text)
-    for step in sample.derivation().steps:
+    steps = sample.derivation().steps
+    assert steps
+    for step in steps:
         assert f'id="{step.id}"' in text
         assert step.title in words
         assert step.because in words

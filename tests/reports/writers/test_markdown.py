@@ -49,14 +49,16 @@ def test_the_tables_parse(text):
 
 def test_every_row_has_the_cells_of_its_header(text):
     """No stray pipe splits a cell."""
-    width = 0
+    width = tables = 0
     for line in text.split("\n"):
         if re.fullmatch(r"\|(?: -+:? \|| :?-+:? \|)+", line):
             width = line.count("|")
+            tables += 1
         elif line.startswith("|") and width:
             assert width == len(re.findall(r"(?<!\\)\|", line)), line
         else:
             width = 0
+    assert tables
 
 
 def test_mathematics_uses_allowed_commands_only(text):
@@ -73,7 +75,9 @@ def test_mathematics_uses_allowed_commands_only(text):
 
 def test_at_most_four_terms_stand_in_a_row(text):
     """A longer row does not fit a phone."""
-    for block in re.findall(r"\\begin\{aligned\}\n(.*?)\n\\end", text, re.DOTALL):
+    blocks = re.findall(r"\\begin\{aligned\}\n(.*?)\n\\end", text, re.DOTALL)
+    assert blocks
+    for block in blocks:
         for row in block.split("\\\\\n"):
             body = re.sub(r"\([^()]*\)", "", re.sub(r"\\(?:left|right|text)\b|_\{[^{}]*\}", "", row))
             assert len(re.findall(r"(?<=[^(\s{]) ?\+", body)) <= 4, row
@@ -105,6 +109,7 @@ def test_hostile_names_are_inert():
     links = [c.attrs["href"] for t in tokens if t.type == "inline" for c in t.children if c.type == "link_open"]
 
     assert {"a", "code", "details", "summary"} >= set(re.findall(r"</?(\w+)", " ".join(raw)))
+    assert links
     assert all(link.startswith("#") or link in {rule.link for rule in RULES} for link in links)
     assert not any(t.type == "heading_open" and t.tag == "h1" for t in tokens[3:])
     assert 0 == len(re.findall(r"[\x00-\x09\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", text))
