@@ -1,4 +1,4 @@
-"""Derivation, checks and comparisons → ``Page``. Everything that a report says is decided and written here, once."""
+"""Derivation, checks and rules of thumb → ``Page``: every number and word of a report, written once for all formats."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ def build(
 ) -> Page:
     """The page of a derivation.
 
-    ``given`` are the sizes that somebody chose; the others are the model's own. ``unchecked`` says why there are no checks,
-    ``no_timeline`` why no ``timeline``. ``sensitivity`` asks what changes at other sizes, and for figures, which
-    takes seconds for a large model. ``inputs`` is what makes the page again, where it is to be written down. ``evidence`` is what is
-    recorded of real runs of the step. ``device`` is what the peak is held against, ``roof`` the figure of the step under its rates.
+    ``given``: the sizes that the user chose; all others are the model's defaults. ``unchecked``: why there are no ``checks``.
+    ``no_timeline``: why there is no ``timeline``. ``sensitivity``: with peak crossovers, doublings and figures, which take seconds for a
+    large model. ``inputs``: what makes the page again, to embed in it. ``evidence``: recordings of real runs. ``device``: what the peak is
+    compared with. ``roof``: the roofline figure.
     """
     mode = derivation.options.get("mode", TRAIN)
     names = reported(derivation)
@@ -149,7 +149,7 @@ def _subtitle(options: Mapping[str, str]) -> str:
 
 
 def today() -> str:
-    """Today, or the date that SOURCE_DATE_EPOCH fixes so that two runs give equal bytes."""
+    """Today as YYYY-MM-DD, or the date in SOURCE_DATE_EPOCH, with which two runs write equal bytes. Raises ``BadInputError``."""
     fixed = os.environ.get("SOURCE_DATE_EPOCH")
     if not fixed:
         return datetime.datetime.now(datetime.UTC).date().isoformat()
@@ -160,7 +160,7 @@ def today() -> str:
 
 
 def _other_sizes(derivation: Derivation, checks: Any) -> str:
-    """The sizes at which the checks ran, where they are not those of the answers: a small run stands for a large one."""
+    """The sizes of the real run that differ from those of the answers, as text; empty if none does."""
     if checks is None:
         return ""
     return sizes_text({name: value for name, value in checks.sizes.items() if derivation.sizes.get(name) != value})
@@ -169,7 +169,7 @@ def _other_sizes(derivation: Derivation, checks: Any) -> str:
 def _tile(name: str, question: str, derivation: Derivation, verdicts: Mapping[str, Any], at: str) -> Tile:
     quantity = derivation.quantities.get(name)
     if quantity is None or quantity.value is None:
-        reason = quantity.unknown if quantity is not None else "this derivation does not state it"
+        reason = quantity.unknown if quantity is not None else "this derivation has no such quantity"
         return Tile(question, None, reason, UNCHECKED, chapter_anchor(name) if quantity is not None else "answers")
     verdict = badge(name, verdicts)
     if at and name in verdicts:
@@ -186,7 +186,7 @@ def _answer(chapter: Chapter) -> AnswerRow:
 
 
 def _assumption(stated: Stated, decided: Collection[str]) -> AssumptionRow:
-    """``decided`` are the sizes that data decide: what is expected of them is no condition of the closed forms."""
+    """An assumption as a row. Expected values of data-dependent sizes (``decided``) do not limit the closed forms."""
     assumption = stated.assumptions[0]
     if len(stated.assumptions) > 1:
         return AssumptionRow(None, stated.words, stated.because, OTHERWISE)
@@ -199,17 +199,17 @@ def _assumption(stated: Stated, decided: Collection[str]) -> AssumptionRow:
 
 
 def _symbols(derivation: Derivation, given: Mapping[str, int], sizes: Mapping[str, int], shown: Iterable[Display]) -> tuple[SymbolRow, ...]:
-    """A row for each symbol that some formula of the report shows, and for no other."""
+    """One row for each symbol in the formulas of the report."""
     used = set().union(*(expressions.names(tree) for tree in shown))
     rows = [_symbol(dim, given) for dim in derivation.dims if dim.name in used]
     declared_names = {dim.name for dim in derivation.dims}
     rows += [_undeclared(name, sizes) for name in sorted(used - declared_names)]
     for name, letter in letters(dict.fromkeys(step.quantity for step in derivation.steps if is_maximum(step))).items():
-        meaning = f"live bytes at the largest candidate moment of {name}; those at the next are {letter}₂, and so on"
+        meaning = f"live bytes at the largest peak candidate of {name}; {letter}₂ at the second largest, and so on"
         rows.append(SymbolRow(formula(display.Name(f"{letter}_1")), meaning, "byte", "in its step", "derived"))
     if any(expressions.has_layers(tree) for tree in shown):
         index = TypesetFormula(("ℓ",), lambda: LatexFormula((r"\ell",)))
-        rows.append(SymbolRow(index, "which layer a sum has come to", "count", "1, 2, …", "index of a sum"))
+        rows.append(SymbolRow(index, "index of the layer in a sum", "count", "1, 2, …", "index of a sum"))
     return tuple(rows)
 
 
@@ -226,13 +226,13 @@ def _symbol(dim: TracedDim, given: Mapping[str, int]) -> SymbolRow:
 def _undeclared(name: str, sizes: Mapping[str, int]) -> SymbolRow:
     value = sizes.get(name)
     whole, _, part = name.partition("_per_")
-    return SymbolRow(formula(display.Name(name)), f"{whole} divided by {part}", "count", or_unknown(value), "named while tracing")
+    return SymbolRow(formula(display.Name(name)), f"{whole} divided by {part}", "count", or_unknown(value), "named by the trace")
 
 
 def _not_covered(derivation: Derivation, verdicts: Mapping[str, Any]) -> Iterator[str]:
     reasons = {name: absent(name, derivation.options) for name in derivation}
     for reason in dict.fromkeys(filter(None, reasons.values())):
-        yield f"{', '.join(name for name in derivation if reasons[name] == reason)}: unknown, because {reason}."
+        yield f"{', '.join(name for name in derivation if reasons[name] == reason)}: not part of this step: {reason}."
     for name in derivation:
         if derivation[name].text is None and not reasons[name]:
             is_unknown = derivation[name].value is None

@@ -1,4 +1,4 @@
-"""The derivation of each quantity: its steps with numbers put in, its terms, its candidates, its closed form."""
+"""The derivation of each quantity: closed form, steps with numbers substituted, terms, peak candidates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ASIDE = frozenset({
 
 
 def sizes_with_quotients(derivation: Derivation, shown: Iterable[Display]) -> dict[str, int]:
-    """Sizes by name, with those quotients that a trace names itself (``d_per_h`` is d/h) and that the formulas show."""
+    """Sizes by name, with the quotients in the formulas that the trace named (``d_per_h`` is d/h)."""
     sizes = dict(derivation.sizes)
     for tree in shown:
         for name in expressions.names(tree) - set(sizes):
@@ -43,7 +43,7 @@ def sizes_with_quotients(derivation: Derivation, shown: Iterable[Display]) -> di
 
 
 def trees(derivation: Derivation, comparisons: Iterable[Comparison] = ()) -> Iterator[Display]:
-    """Every formula that the derivation and its comparisons show."""
+    """Every formula of the derivation and of its rules of thumb."""
     for step in (*derivation.steps, *(step for comparison in comparisons for step in comparison.steps)):
         yield from (step.before, step.after)
     for name in derivation:
@@ -90,10 +90,10 @@ def chapter(
         throughout=throughout,
         titles={
             "steps": several(len(steps), "step"),
-            "aside": f"{several(len(steps), 'step')}, in the report's Markdown file and, with --explain {quantity.name}, on a terminal",
-            "terms": f"{several(len(quantity.terms), 'term')} by site",
-            "table": f"{quantity.name} by site" + (f": {what}" if what else ""),
-            "candidates": f"{several(len(quantity.candidates), 'moment')} at which memory can peak",
+            "aside": f"{several(len(steps), 'step')}, in the Markdown report, or on a terminal with --explain {quantity.name}",
+            "terms": f"{several(len(quantity.terms), 'term')} by module path",
+            "table": f"{quantity.name} by module path" + (f": {what}" if what else ""),
+            "candidates": f"{several(len(quantity.candidates), 'peak candidate')}",
         },
     )
 
@@ -101,7 +101,7 @@ def chapter(
 def _steps(
     number: int, quantity: Quantity, derivation: Derivation, sizes: Mapping[str, int], anchors: Anchors, all_moments: PeakCandidates
 ) -> tuple[list[Step], tuple[StepView, ...], Mapping[Display, PeakCandidate]]:
-    """The steps of a quantity in the order of the report, how each is shown, and the candidates for the peak that they name."""
+    """(steps of a quantity in the order of the report, their views, the peak candidates that they name)."""
     steps = steps_of(derivation, quantity.name)
     moments = all_moments.of(steps)
     steps = _largest_first(steps, moments)
@@ -116,8 +116,8 @@ def steps_of(derivation: Derivation, name: str) -> list[Step]:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The steps of one quantity with the closed form that they lead to. Of a maximum, ``here`` is the candidate that is largest at the
-    derivation's sizes, and ``note`` says which that is."""
+    """The steps of one quantity and its closed form. For a maximum, ``here`` is the largest candidate at the derivation's sizes and
+    ``note`` names it."""
 
     steps: tuple[StepView, ...]
     formula: TypesetFormula | None
@@ -126,7 +126,7 @@ class Explanation:
 
 
 def explanation(derivation: Derivation, name: str) -> Explanation:
-    """What a report says of one quantity, numbered and named as in the whole report."""
+    """The explanation of one quantity, with the step numbers of the whole report."""
     names = reported(derivation)
     moments = PeakCandidates()
     for earlier in names[: names.index(name)]:
@@ -145,7 +145,7 @@ def reported(derivation: Derivation) -> list[str]:
 
 
 def answer(derivation: Derivation, name: str) -> tuple[TypesetFormula | None, str]:
-    """The closed form of a quantity as the table of answers has it, of a maximum that of the largest candidate; and a note on it."""
+    """(closed form in the table of answers, note on it); for a maximum, the form of the largest candidate."""
     quantity, sizes = derivation[name], derivation.sizes
     formula = _largest(quantity, sizes) or _closed_form(quantity, steps_of(derivation, name), {}, sizes)
     where = _where(quantity, sizes)
@@ -153,22 +153,22 @@ def answer(derivation: Derivation, name: str) -> tuple[TypesetFormula | None, st
 
 
 def _compared(quantity: Quantity, verdicts: Mapping[str, Any]) -> str:
-    """The two numbers of a check, which ran at sizes of its own."""
+    """The derived and the measured value of a check, as text; empty without one."""
     verdict = verdicts.get(quantity.name)
     if verdict is None or verdict.derived is None or verdict.measured is None:
         return ""
     derived, measured = (numbers.amount(n, quantity.unit).text for n in (verdict.derived, verdict.measured))
-    return f"at the sizes of the check: derived {derived}, measured {measured}"
+    return f"at the sizes of the real run: derived {derived}, measured {measured}"
 
 
 def _where(quantity: Quantity, sizes: Mapping[str, int]) -> str:
-    """The case in force of a form by cases, as words: ``B = 1``."""
+    """The case of the form that holds at these sizes, as text: ``B = 1``; empty for the general form."""
     condition = branches.condition_at(quantity.text, sizes) if quantity.text is not None else ""
     return in_case(dict(re.findall(r"Eq\((\w+), (\w+)\)", condition)))
 
 
 def _otherwise(quantity: Quantity, sizes: Mapping[str, int]) -> TypesetFormula | None:
-    """The general form beside the case in force. A general maximum is too long to stand beside anything."""
+    """The general form if a special case holds at these sizes; ``None`` for a maximum, which would be too long."""
     others = branches.other_cases(quantity.text, sizes) if quantity.text is not None else []
     general = [expr for expr, condition in others if condition == "True"]
     return formula(expressions.parse(general[0])) if general and "Max(" not in general[0] and "Piecewise" not in general[0] else None
@@ -177,7 +177,7 @@ def _otherwise(quantity: Quantity, sizes: Mapping[str, int]) -> TypesetFormula |
 def _closed_form(
     quantity: Quantity, steps: Sequence[Step], moments: Mapping[Display, PeakCandidate], sizes: Mapping[str, int]
 ) -> TypesetFormula | None:
-    """As the last step leaves it, which keeps like terms together; else as the quantity writes itself."""
+    """The form in the last step, which keeps like terms together; else the text of the quantity."""
     if quantity.text is None:
         return None
     if steps and steps[-1].value == quantity.value:
@@ -197,8 +197,8 @@ def _largest_note(quantity: Quantity) -> str:
 
 
 def _largest_first(steps: Sequence[Step], moments: Mapping[Display, PeakCandidate]) -> list[Step]:
-    """In the order in which the moments are named, so that each is told by what stands before it. A step that leads to a moment's own goes
-    with it."""
+    """The steps in the order of the names of their peak candidates, so that each refers to an earlier one; a step that leads to a
+    candidate's step stays with it."""
     order = {form: place for place, form in enumerate(moments)}
     place, places = len(order), [0] * len(steps)
     for i, step in reversed(list(enumerate(steps))):
@@ -207,7 +207,7 @@ def _largest_first(steps: Sequence[Step], moments: Mapping[Display, PeakCandidat
 
 
 def _roles(quantity: Quantity) -> tuple[list[str], tuple[tuple[str, str], ...]]:
-    """Roles of live bytes that differ between the candidate moments, and the bytes of those that do not."""
+    """(roles whose live bytes differ between the peak candidates, (role, bytes) of the others)."""
     bytes_of = {
         role: {c.part_values.get(role, 0) for c in quantity.candidates}
         for role in dict.fromkeys(role for c in quantity.candidates for role in c.parts)

@@ -1,4 +1,4 @@
-"""What became of the checks of a derivation: the tally, a row for each verdict, and the notes that rows refer to by number."""
+"""The checks of a derivation: counts by verdict, a row for each quantity, and the notes that the rows refer to by number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reports.typeset import numbers
 
 
 def tally(checks: Any, unchecked: str) -> CheckTally:
-    """How many verdicts there are of each kind. ``unchecked`` says why there are no ``checks``."""
+    """The counts by verdict. ``unchecked``: why there are no ``checks``."""
     if checks is None:
         return CheckTally(False, unchecked, (), "open", "")
     count = {kind: sum(v.verdict == kind for v in checks.verdicts) for kind in BADGES}
@@ -26,12 +26,12 @@ def tally(checks: Any, unchecked: str) -> CheckTally:
 
 
 def notes(verdicts: Sequence[Any]) -> list[str]:
-    """How quantities were measured, each way once: many verdicts share a note."""
+    """The distinct notes on how quantities were measured; several verdicts may share one."""
     return list(dict.fromkeys(_note(verdict) for verdict in verdicts))
 
 
 def row(verdict: Any, notes: Sequence[str]) -> CheckRow:
-    """One verdict with both numbers, exact, and the number of its note."""
+    """The row of one verdict: derived and measured value, difference, and the number of its note."""
     both = verdict.derived is not None and verdict.measured is not None
     return CheckRow(
         quantity=verdict.quantity,

@@ -1,4 +1,4 @@
-"""The document model: everything a report says, with every number already written. Built once, read by all writers.
+"""The document model of a report, with every number already written. Built once, read by all writers.
 
 Text fields are plain and untrusted; each writer escapes them for its own format.
 """
@@ -15,8 +15,8 @@ from reports.typeset.numbers import PrintedAmount
 
 
 class LatexFormula(NamedTuple):
-    """A formula in LaTeX pieces (see ``reports.typeset.latex``). A ``wide`` one may need to scroll. With ``rows``, the terms are written
-    one under another, each in its pieces with a label beside it."""
+    """A formula in LaTeX pieces (see ``reports.typeset.latex``). ``wide``: it may need to scroll. ``rows``: one term a row, as (pieces,
+    label)."""
 
     pieces: tuple[str, ...]
     wide: bool = False
@@ -25,9 +25,10 @@ class LatexFormula(NamedTuple):
 
 @dataclass(frozen=True)
 class TypesetFormula:
-    """A formula as plain text, one for each term, and in LaTeX, which is written when a writer first asks for it: a terminal never does.
+    """A formula as plain text, one for each term, and in LaTeX, which is made on first use: a terminal never needs it.
 
-    With ``braces``, its labels may be written under braces, else beside their terms."""
+    ``braces``: labels may be under braces; else they are beside their terms.
+    """
 
     plain: tuple[str, ...]
     write: Callable[[], LatexFormula] = field(compare=False, repr=False)
@@ -52,7 +53,7 @@ class TypesetFormula:
 
 @dataclass(frozen=True, slots=True)
 class Badge:
-    """A verdict: sign, words and tone, so that colour never stands alone. ``tone``: good, proved, bad, open."""
+    """A verdict by sign, words and color. ``tone``, which gives the color: good, proved, bad, open."""
 
     sign: str
     words: str
@@ -81,7 +82,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class CheckTally:
-    """What became of the checks. ``tone`` is bad when one failed; ``why`` says why none ran, or why they ran at these ``sizes``."""
+    """Counts of checks by verdict. ``tone``: bad if one failed. ``why``: why none ran, or why they ran at these ``sizes``."""
 
     ran: bool
     why: str
@@ -151,13 +152,13 @@ class StepView:
 
     @property
     def short(self) -> bool:
-        """Whether it fits a line."""
+        """Whether it fits on a line."""
         return not self.last and len(self.before.pieces) == len(self.after.pieces) == 1
 
 
 @dataclass(frozen=True, slots=True)
 class TermRow:
-    """An addend of a quantity. ``share`` is empty where a part of the whole makes no sense."""
+    """An addend of a quantity. ``share``: its part of the total; empty if the total is 0 or unknown."""
 
     site: str
     formula: TypesetFormula
@@ -168,9 +169,8 @@ class TermRow:
 
 @dataclass(frozen=True, slots=True)
 class CandidateRow:
-    """A moment at which memory can peak. ``name`` is that of the step at ``target`` that derives it, where there is one, and ``formula``
-    then says what sets it apart from another moment, if it is told so. ``parts`` are its bytes in the
-    columns of the chapter."""
+    """A peak candidate. ``name``: the short name that the step at ``target`` gives it, or empty. ``formula``: with a name, its difference
+    from another candidate, or ``None``; else its closed form. ``parts``: its bytes by role, in the columns of the chapter."""
 
     at: str
     name: str
@@ -183,10 +183,11 @@ class CandidateRow:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """The derivation of one quantity. ``aside``: the answers on the first screen do not rest on its steps. Where all ``terms`` are the same
-    thing, ``what`` says it. Of a maximum, ``here`` is the candidate that is largest, ``note`` says which, and ``throughout`` is what all
-    of them have alike. Of a form by cases, ``where`` names the case in force, and ``otherwise`` is the general form, unless that is a
-    maximum.
+    """The derivation of one quantity.
+
+    ``aside``: no answer on the first screen depends on it. ``what``: the common description of all ``terms``, if they have one. For a
+    maximum, ``here`` is the largest candidate, ``note`` names it, and ``throughout`` has the bytes by role that all candidates share. For
+    a form by cases, ``where`` is the case that holds here and ``otherwise`` the general form, unless that is a maximum.
     """
 
     number: str
@@ -221,7 +222,7 @@ class DoublingTable:
 
 @dataclass(frozen=True, slots=True)
 class CrossoverView:
-    """From ``at`` on, ``fast`` is larger than ``slow``."""
+    """For sizes from ``at``, ``fast`` is at least as large as ``slow``."""
 
     quantity: str
     dim: TypesetFormula
@@ -248,7 +249,7 @@ class RangeRow:
 
 @dataclass(frozen=True, slots=True)
 class RuleOfThumbView:
-    """A rule of thumb beside the exact count, and the steps from the one to the other."""
+    """A rule of thumb, the exact count, and the steps from the rule to the count."""
 
     number: str
     name: str
@@ -272,7 +273,7 @@ class RuleOfThumbView:
 
 @dataclass(frozen=True, slots=True)
 class InapplicableRuleOfThumb:
-    """A rule of thumb that says nothing about this model, and why."""
+    """A rule of thumb that does not apply to this model, and why."""
 
     name: str
     statement: str
@@ -293,8 +294,7 @@ class CheckRow:
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """A rule that steps use: what it states of which shapes, where that is from, and what tests it. ``inside``: no step is made by it
-    alone, but operators that steps add up are counted by it."""
+    """A rule used in the steps: statement, shapes, source, tests, number of uses. ``inside``: it is used only for operators inside sums."""
 
     name: str
     anchor: str
@@ -308,7 +308,7 @@ class RuleRow:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """An operator of the step. Shares are of all calls and of all FLOPs; ``places`` say where a refused one runs."""
+    """An operator of the step, with its shares of all calls and FLOPs. ``places``: where a refused operator runs."""
 
     operator: str
     anchor: str
@@ -325,7 +325,7 @@ class LedgerRow:
 
 @dataclass(frozen=True, slots=True)
 class KindRow:
-    """What the operators of one kind add up to: those counted, those free, those refused."""
+    """Totals of the operators of one kind: counted, free or refused."""
 
     kind: str
     operators: str
@@ -337,7 +337,7 @@ class KindRow:
 
 @dataclass(frozen=True, slots=True)
 class CoverageSection:
-    """How much of a step is counted."""
+    """The coverage section: how many operators, calls and FLOPs are counted."""
 
     summary: str
     kinds: tuple[KindRow, ...]
@@ -359,7 +359,7 @@ class InstantRow:
 
 @dataclass(frozen=True, slots=True)
 class AliveRow:
-    """Storages alive at the peak that are alike; ``each`` is empty where there is one."""
+    """Equal storages alive at the peak. ``each``: count × bytes, empty for a single storage."""
 
     name: str
     role: str
@@ -370,7 +370,7 @@ class AliveRow:
 
 @dataclass(frozen=True, slots=True)
 class AllocatorRow:
-    """What the CUDA allocator would make of one step."""
+    """One step in the simulated CUDA allocator: bytes and segments at its peak."""
 
     step: str
     live: str
@@ -381,9 +381,9 @@ class AllocatorRow:
 
 @dataclass(frozen=True, slots=True)
 class LiveBytesView:
-    """Live bytes over the step at the sizes of the page. ``roles`` are (name, class, bytes and share at the peak), the top of the
-    figure first; ``columns`` those of the table of landmarks. ``allocator`` is empty where the step was not run at this depth; the
-    sentences of ``simulated`` go with it."""
+    """Live bytes over the step at the sizes of the page. ``roles``: (name, CSS class, bytes at the peak, share), top of the figure first.
+    ``columns``: those of the table of landmarks. ``allocator``: empty if the step was not traced at this depth; ``simulated`` has its
+    notes."""
 
     finding: str
     largest: str
@@ -401,7 +401,7 @@ class LiveBytesView:
 
 @dataclass(frozen=True, slots=True)
 class PeakIntervalRow:
-    """A stretch of one size in which one moment is the peak; ``here`` if the page's own size lies in it."""
+    """An interval of one size in which one candidate is the peak. ``here``: it contains the size of the page."""
 
     words: str
     at: str
@@ -410,7 +410,7 @@ class PeakIntervalRow:
 
 @dataclass(frozen=True, slots=True)
 class PeakCrossoverRow:
-    """Which moment is the peak as one size moves."""
+    """The peak candidates that are the peak, by intervals of one size."""
 
     dim: TypesetFormula
     value: str
@@ -420,7 +420,7 @@ class PeakCrossoverRow:
 
 @dataclass(frozen=True, slots=True)
 class SavedRow:
-    """A kind of tensor kept for the backward. Where ``same_as`` names another, it counts there."""
+    """A kind of tensor saved for backward. ``same_as``: the tensor with the same storage, where its bytes are counted."""
 
     tensor: str
     site: str
@@ -436,7 +436,7 @@ class SavedRow:
 
 @dataclass(frozen=True, slots=True)
 class MemorySection:
-    """What is said of memory beside its closed forms; where there is no timeline, ``no_timeline`` says why."""
+    """The memory section, without the closed forms. ``no_timeline``: why there is no timeline."""
 
     live_bytes: LiveBytesView | None
     no_timeline: str
@@ -448,7 +448,7 @@ class MemorySection:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRow:
-    """A recorded measurement of the page's own step: where, when and how; its median and the middle half of its repetitions."""
+    """A recorded measurement of the page's step: machine, date, method, median and middle half of its repetitions."""
 
     machine: str
     date: str
@@ -464,7 +464,7 @@ class RecordedRow:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRuns:
-    """What was measured of the step's time; where nothing was, ``why`` says so. ``otherwise`` names runs of the model in other steps."""
+    """The recordings of this step. ``why``: why there is none. ``otherwise``: recordings of this model with other options or sizes."""
 
     rows: tuple[RecordedRow, ...]
     why: str
@@ -479,9 +479,11 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A whole report. ``date`` is the day, with what was noted of the machine; ``inputs`` a line from which it can be made again, empty
-    where it is not written down. ``exchanged`` says where torch runs other kernels by default. ``derivation_rules`` are those of
-    ``rules`` that the steps of ``chapters`` use."""
+    """A whole report.
+
+    ``date``: date and machine. ``inputs``: the line from which ``napkin verify`` makes it again, or empty. ``exchanged``: where torch runs
+    other kernels by default. ``derivation_rules``: the rules that the steps of ``chapters`` use.
+    """
 
     model: str
     headline: str

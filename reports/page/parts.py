@@ -1,4 +1,4 @@
-"""What several chapters of a report are written with: formulas, verdicts, ids and small words."""
+"""Helpers for several sections of a report: formulas, verdicts, anchors, small texts."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ UNCHECKED = Badge("○", "not measured", "open")
 
 
 def badge(name: str, verdicts: Mapping[str, Any]) -> Badge:
-    """The verdict on a quantity; without one it is not measured."""
+    """The badge of a quantity's verdict; "not measured" if it has none."""
     return BADGES[verdicts[name].verdict] if name in verdicts else UNCHECKED
 
 
 def formula(tree: Display, *, braces: bool = True) -> TypesetFormula:
-    """A tree in the forms that the writers need. Without ``braces``, its labels stand beside its terms and not under them."""
+    """A formula for all writers. Without ``braces``, labels are beside the terms instead of under them."""
     return TypesetFormula(plain.terms(tree), partial(_latex, tree, braces), braces)
 
 
@@ -49,30 +49,30 @@ def _latex(tree: Display, braces: bool) -> LatexFormula:
 
 
 def term_row(site: str, expr: str, value: int, whole: int | None, because: str, sizes: Mapping[str, int]) -> TermRow:
-    """An addend by site, with its part of the whole; of a form by cases, the case in force."""
+    """The row of an addend: its form at these sizes, value, and share of ``whole`` (empty if ``whole`` is 0 or unknown)."""
     share = numbers.percent(Fraction(value, whole)) if whole else ""
     return TermRow(site, formula(expressions.parse(branches.at_hand(expr, sizes))), numbers.integer(value), share, because)
 
 
 def chapter_anchor(name: str) -> str:
-    """The id of a quantity's derivation."""
+    """The anchor of a quantity's chapter."""
     return f"q-{slug(name)}"
 
 
 def rule_anchor(rule: str) -> str:
-    """The id of a rule's row."""
+    """The anchor of a rule's row."""
     return f"rule-{slug(rule.replace(' ', '-'))}"
 
 
 def or_unknown(value: int | None) -> str:
-    """The number, or the word unknown."""
+    """The integer as text; "unknown" for ``None``."""
     return "unknown" if value is None else numbers.integer(value)
 
 
 def in_cases(contrast: Contrast) -> list[str]:
-    """Where the closed forms of the sides hold, as words, unless both are general."""
+    """The cases for which the two sides' closed forms hold, as text; empty if both are general."""
     one, two = (" and ".join(case) for case in contrast.cases)
     if one == two:
-        return [f"closed forms of the case {one}, on both sides"] if one else []
-    named = [f"of the case {case}" if case else "general" for case in (one, two)]
-    return [f"closed forms on the left {named[0]}, on the right {named[1]}: there the step runs otherwise"]
+        return [f"the closed forms of both sides are those for {one}"] if one else []
+    named = [f"the one for {case}" if case else "the general one" for case in (one, two)]
+    return [f"the closed form of the left side is {named[0]}, of the right side {named[1]}: the step runs differently there"]

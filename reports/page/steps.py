@@ -1,4 +1,4 @@
-"""Steps as a report shows them: named moments in the place of their forms, numbers put in, and nothing said twice."""
+"""Steps as a report shows them: short names for peak candidates, sizes substituted, equal steps and reasons once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STEP_BADGES = {"symbolic": Badge("∎", "proved symbolically", "proved"), "rand
 
 
 class Anchors:
-    """Ids made of names: legal, and each given once."""
+    """Name → anchor: a legal id, unique on the page."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -45,7 +45,7 @@ def step_view(
     *,
     last: bool,
 ) -> StepView:
-    """A step as it is shown, refused if its numbers do not hold."""
+    """The view of a step. Raises ``ValueError`` if its substituted formula does not equal its value."""
     moment = moments.get(step.after)
     before, after = _sides(step, moments, moment)
     numbers_in = _numbers_in(after, {**sizes, **_values(moments)})
@@ -70,7 +70,7 @@ def step_view(
 
 
 def _sides(step: Step, moments: Mapping[Display, PeakCandidate], moment: PeakCandidate | None) -> tuple[Display, Display]:
-    """The two sides as they are shown: what another step derives stands under its short name."""
+    """The two sides of a step, with the short name of each form that another step derives."""
     if moment is not None and moment.base is not None:
         base = moment.base.name
         return Sum((Labelled(base, "as there"), *moment.by_role)), Sum((base, *moment.change))
@@ -82,7 +82,7 @@ def _sides(step: Step, moments: Mapping[Display, PeakCandidate], moment: PeakCan
 
 
 def _values(moments: Mapping[Display, PeakCandidate]) -> dict[str, int]:
-    """What the short names of moments stand for, those of other chapters too."""
+    """Short name → value of the peak candidates, also of other chapters."""
     values: dict[str, int] = {}
     for moment in moments.values():
         values[moment.name.name] = moment.step.value
@@ -92,12 +92,12 @@ def _values(moments: Mapping[Display, PeakCandidate]) -> dict[str, int]:
 
 
 def place_of(step: Step) -> str:
-    """A step's title without the case it is of: ``h.*.ln_1 (at B = 1)`` is about ``h.*.ln_1``."""
+    """The module path in a step's title, without its case: ``h.*.ln_1`` for ``h.*.ln_1 (at B = 1)``."""
     return re.sub(r" \(at [^()]*\)$", "", step.title)
 
 
 def _without_prefix(tree: Display, place: str) -> Display:
-    """Labels that repeat the place the step is about lose it: under ``h.*.ln_1``, ``h.*.ln_1.bias`` is ``bias``."""
+    """The tree with labels relative to ``place``: under ``h.*.ln_1``, ``h.*.ln_1.bias`` becomes ``bias``."""
     if isinstance(tree, Sum):
         return Sum(tuple(_without_prefix(t, place) for t in tree.terms))
     if isinstance(tree, Labelled):
@@ -106,7 +106,7 @@ def _without_prefix(tree: Display, place: str) -> Display:
 
 
 def _without_repeated_operators(tree: Display) -> Display:
-    """Of labels in a row that name the same operator (``mul: a · b``), the later ones leave its name out."""
+    """The tree with an operator's name (``mul: a · b``) only in the first of consecutive labels that have it."""
     if not isinstance(tree, Sum):
         return tree
     terms: list[Display] = []
@@ -119,7 +119,7 @@ def _without_repeated_operators(tree: Display) -> Display:
 
 
 def _numbers_in(tree: Display, sizes: Mapping[str, int]) -> Display:
-    """``tree`` with numbers put in; of a maximum, the value of each candidate."""
+    """``tree`` with sizes substituted; a maximum has the value of each candidate."""
     put = expressions.substituted(tree, sizes)
     if isinstance(put, Maximum):
         return Maximum(tuple(display.Number(int(evaluate_text(display.text(item), {}))) for item in put.items))
@@ -127,14 +127,14 @@ def _numbers_in(tree: Display, sizes: Mapping[str, int]) -> Display:
 
 
 def _require_equal(step: Step, numbers_in: Display) -> None:
-    """A row that does not evaluate to the number beside it must never be printed."""
+    """Raise ``ValueError`` if the substituted row does not equal the value of the step."""
     value = evaluate_text(display.text(numbers_in), {})
     if value != step.value:
-        raise ValueError(f"step {step.id}: the substituted row is {value}, the step says {step.value}")
+        raise ValueError(f"step {step.id}: the substituted row is {value}, the value is {step.value}")
 
 
 def _how_checked(step: Step) -> str:
-    """What the check found, where that says more than the badge does."""
+    """The result of the step's check, if it adds to the badge."""
     return "" if step.check.kind == "symbolic" and step.check.result in ("0", "holds", "") else step.check.result
 
 
@@ -143,7 +143,7 @@ def is_maximum(step: Step) -> bool:
 
 
 def named(tree: Display, moments: Mapping[Display, PeakCandidate]) -> Display:
-    """Of a maximum, the moments by name and in the order of their names."""
+    """A maximum with its peak candidates by short name, in the order of the names; other trees unchanged."""
     if not isinstance(tree, Maximum):
         return tree
     return Maximum((*_names_in(tree, moments), *(item for item in tree.items if item not in moments)))
@@ -154,9 +154,9 @@ def _names_in(tree: Maximum, moments: Mapping[Display, PeakCandidate]) -> tuple[
 
 
 def merged(number: int, views: Sequence[StepView]) -> tuple[StepView, ...]:
-    """Steps that differ in their places alone are shown once, where the first of them stands, with all their places.
+    """The steps, numbered, with those that differ only in their module path merged into the first of them.
 
-    The last one is the total, and is never one of several.
+    The last step is the total and is never merged.
     """
     alike: dict[object, list[StepView]] = {}
     for view in views:
@@ -173,13 +173,12 @@ def merged(number: int, views: Sequence[StepView]) -> tuple[StepView, ...]:
 
 
 def _content(view: StepView) -> object:
-    """All that is said of a step but its place."""
+    """Everything of a step except its module path and number."""
     return view.rule, view.badge, view.before, view.after, view.because, view.substituted, view.value, view.checked
 
 
 def with_references(chapters: Iterable[Chapter]) -> tuple[Chapter, ...]:
-    """The chapters, in which a step that stands in an earlier one refers to it, and a reason is given once for those steps in a row that
-    share it."""
+    """The chapters with references: a step of an earlier chapter is referred to, and consecutive steps with one reason give it once."""
     earlier: dict[object, StepView] = {}
     deduplicated: list[Chapter] = []
     for each in chapters:

@@ -44,7 +44,7 @@ def sentence(words: str) -> str:
 
 def largest_of(moments: int, at: str) -> str:
     """Which of several moments the peak is."""
-    return f"at these sizes the largest of {several(moments, 'moment')}: {at}"
+    return f"at these sizes the largest of {several(moments, 'peak candidate')}: {at}"
 
 
 def in_case(equal: Mapping[str, str]) -> str:
@@ -74,7 +74,7 @@ def headline(specialized: Mapping[str, str], sizes: Mapping[str, int]) -> str:
     at = sizes_text({name: sizes[name] for name in specialized})
     reasons = [*dict.fromkeys(specialized.values())]
     more = f", and {several(len(reasons) - 1, 'further reason')} among the assumptions" if len(reasons) > 1 else ""
-    return f"Specialized: the closed forms hold for {at} only, since there is none in {', '.join(specialized)} ({reasons[0]}{more})"
+    return f"Specialized: the closed forms hold for {at} only; there is none in {', '.join(specialized)} ({reasons[0]}{more})"
 
 
 FEW, _EXAMPLES = 10, 3

@@ -134,7 +134,7 @@ def test_a_case_in_force_on_both_sides_is_compared_in_its_closed_forms(biased: s
     assert found["cases"] == [["B = 1"], ["B = 1"]]
     assert "Piecewise" not in done.stdout
     assert 0 == run(biased, "d=7", "B=1").exit_code
-    assert "closed forms of the case B = 1, on both sides" in run(biased, "d=7", "B=1").stdout
+    assert "the closed forms of both sides are those for B = 1" in run(biased, "d=7", "B=1").stdout
 
 
 def test_sides_of_different_cases_are_compared_and_said_to_be(biased: str, tmp_path: Path) -> None:
@@ -144,9 +144,9 @@ def test_sides_of_different_cases_are_compared_and_said_to_be(biased: str, tmp_p
 
     assert found["cases"] == [["B = 1"], []]
     assert evaluate_text(change["expr"], {"d": 5}) == change["value"]
-    words = "closed forms on the left of the case B = 1, on the right general: there the step runs otherwise"
+    words = "the closed form of the left side is the one for B = 1, of the right side the general one: the step runs differently there"
     assert words in run(f"{biased} B=1", f"{biased} B=4").stdout
-    assert f"C{words[1:]}." in (tmp_path / "compare.md").read_text(encoding="utf-8")
+    assert f"T{words[1:]}." in (tmp_path / "compare.md").read_text(encoding="utf-8")
 
 
 def test_a_right_side_without_a_model_is_the_left_one_changed() -> None:

@@ -120,7 +120,7 @@ def test_a_step_whose_numbers_do_not_hold_is_never_printed():
     good = sample.derivation()
     bad = replace(good.steps[0], value=good.steps[0].value + 1)
 
-    with pytest.raises(ValueError, match=r"^step parameters.qkv: the substituted row is 468, the step says 469$"):
+    with pytest.raises(ValueError, match=r"^step parameters.qkv: the substituted row is 468, the value is 469$"):
         build(replace(good, steps=(bad,)))
 
 

@@ -25,7 +25,7 @@ def build(n):
 
 spec = Spec("bytes", {"B": 3, "d": 31}, build, lambda n: (torch.randn(n.B, n.d),), lambda m, x: m(x).sum())
 """
-FIRST = "Specialized: the closed forms hold for d = 31 only, since there is none in d ("
+FIRST = "Specialized: the closed forms hold for d = 31 only; there is none in d ("
 
 
 @pytest.fixture
