@@ -16,10 +16,10 @@ from typing import Any
 
 from calc.derive.to_json import SCHEMA, number
 from calc.errors import BadInputError
+from calc.hardware.times import Timings
 from calc.platform import files
 from calc.platform.reading import Read, Wrong, at, each, mapping, one_of, part, short, text, whole, written
 
-BILLION = 10**9
 KIND = "calibration"
 
 # Points that are no operator: what the program itself takes for each operator, and memory that is touched for the first time.
@@ -57,12 +57,14 @@ class CalibrationPoint:
     @property
     def seconds(self) -> Fraction:
         """The median of one call."""
-        return self._quantile(Fraction(1, 2))
+        return Timings(self.nanoseconds, self.calls).seconds
 
     @property
     def spread(self) -> Fraction:
         """The distance of the quartiles, as a share of the median."""
-        return (self._quantile(Fraction(3, 4)) - self._quantile(Fraction(1, 4))) / self.seconds
+        times = Timings(self.nanoseconds, self.calls)
+        low, high = times.quartiles
+        return (high - low) / times.median
 
     @property
     def rate(self) -> Fraction:
@@ -73,14 +75,6 @@ class CalibrationPoint:
     def bandwidth(self) -> Fraction:
         """Bytes/s."""
         return self.bytes / self.seconds
-
-    def _quantile(self, share: Fraction) -> Fraction:
-        """By straight lines between the ordered repetitions (Hyndman and Fan 1996, definition 7)."""
-        ordered = sorted(self.nanoseconds)
-        place = share * (len(ordered) - 1)
-        below = int(place)
-        above = min(below + 1, len(ordered) - 1)
-        return (ordered[below] + (place - below) * (ordered[above] - ordered[below])) / self.calls / BILLION
 
     def to_json(self) -> dict[str, Any]:
         return {
