@@ -14,6 +14,8 @@ from typing import Any
 import sympy as sp
 
 from calc.errors import BadInputError
+from calc.symbolic.algebra import SympyFunctions
+from calc.symbolic.expression import parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,8 @@ class Formula:
     @property
     def expr(self) -> sp.Expr:
         """The expression in positive symbols."""
-        return sp.sympify(self.text, locals={letter: sp.Symbol(letter, positive=True) for letter in self.letters})
+        symbols = {letter: sp.Symbol(letter, positive=True) for letter in self.letters}
+        return parse(self.text).value_in(SympyFunctions(symbols, {"sqrt": sp.sqrt, "exp": sp.exp}))
 
     def at(self, **values: float) -> float:
         """Its value; every letter is needed, and positive."""

@@ -27,6 +27,7 @@ from calc.symbolic.expression import (
     FloorQuotient,
     FunctionCall,
     Number,
+    Operators,
     Piecewise,
     Power,
     Quotient,
@@ -207,12 +208,12 @@ def _quotients(node: Expression) -> Iterator[Expression]:
 
 def to_sympy(text: str) -> sp.Expr:
     """A size's text as a SymPy expression over positive integer symbols; ``a//b`` becomes ``floor(a/b)``."""
-    return parse(text).value_in(_Sympy())
+    return parse(text).value_in(Sympy(_Symbols()))
 
 
 def condition_to_sympy(text: str) -> Any:
     """A condition on sizes, such as ``Eq(B, 1)``, as SymPy's."""
-    return parse(text).holds_in(_Sympy())
+    return parse(text).holds_in(Sympy(_Symbols()))
 
 
 class _Symbols(dict[str, sp.Symbol]):
@@ -220,10 +221,8 @@ class _Symbols(dict[str, sp.Symbol]):
         return symbol(name)
 
 
-class _Sympy(Arithmetic[Any]):
-    """SymPy's expressions."""
-
-    values = _Symbols()
+class Sympy(Operators):
+    """SymPy's expressions of sizes."""
 
     def number(self, node: Number) -> sp.Expr:
         if not isinstance(node.value, int):
@@ -233,17 +232,11 @@ class _Sympy(Arithmetic[Any]):
     def sum(self, node: Sum) -> sp.Expr:
         return sp.Add(*(term.value_in(self) for term in node.terms))  # at once: one by one, SymPy would sort every partial sum
 
-    def quotient(self, node: Quotient) -> sp.Expr:
-        return node.top.value_in(self) / node.bottom.value_in(self)
-
     def floor_quotient(self, node: FloorQuotient) -> sp.Expr:
-        return sp.floor(node.top.value_in(self) / node.bottom.value_in(self))
+        return sp.floor(self.quotient(Quotient(node.top, node.bottom)))
 
     def remainder(self, node: Remainder) -> sp.Expr:
         return sp.Mod(node.top.value_in(self), node.bottom.value_in(self))
-
-    def power(self, node: Power) -> sp.Expr:
-        return node.base.value_in(self) ** node.exponent.value_in(self)
 
     def call(self, node: FunctionCall) -> sp.Expr:
         arguments = [argument.value_in(self) for argument in node.arguments]
@@ -263,9 +256,29 @@ class _Sympy(Arithmetic[Any]):
         raise self.refused(node)
 
     def compare(self, node: Compare) -> Any:
-        if node.relation != "==":
-            raise self.refused_condition(node)
-        return sp.Eq(node.left.value_in(self), node.right.value_in(self))
+        return _RELATIONS[node.relation](node.left.value_in(self), node.right.value_in(self))
 
     def all_hold(self, conditions: Sequence[Expression]) -> Any:
         return sp.And(*(condition.holds_in(self) for condition in conditions))
+
+
+_RELATIONS = {"==": sp.Eq, "!=": sp.Ne, "<": sp.Lt, "<=": sp.Le, ">": sp.Gt, ">=": sp.Ge}
+
+
+class SympyFunctions(Sympy):
+    """SymPy's expressions of real numbers: decimals, and the functions that are given."""
+
+    def __init__(self, values: Mapping[str, Any], functions: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self._functions = functions
+
+    def number(self, node: Number) -> sp.Expr:
+        return sp.sympify(node.value)
+
+    def call(self, node: FunctionCall) -> sp.Expr:
+        if node.function not in self._functions:
+            raise self.refused(node)
+        return self._functions[node.function](*(argument.value_in(self) for argument in node.arguments))
+
+    def piecewise(self, node: Piecewise) -> sp.Expr:
+        return sp.Piecewise(*((value.value_in(self), condition.holds_in(self)) for value, condition in node.cases))

@@ -275,6 +275,14 @@ def _name(node: ast.Name, depth: int) -> Expression:
     return Name(node.id)
 
 
+def _keyed(node: ast.Subscript, depth: int) -> Expression:
+    """``E2['h.0']`` is one name."""
+    match node:
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str() as key)):
+            return Name(f"{name}[{key!r}]")
+    raise ForeignError
+
+
 def _constant(node: ast.Constant, depth: int) -> Expression:
     match node.value:
         case bool() as truth:
@@ -352,7 +360,7 @@ def _connection(node: ast.BoolOp, depth: int) -> Expression:
 
 _READERS: dict[type[ast.expr], Callable[[Any, int], Expression]] = {
     ast.Name: _name, ast.Constant: _constant, ast.BinOp: _operation, ast.UnaryOp: _unary, ast.Call: _call,
-    ast.Compare: _comparison, ast.BoolOp: _connection,
+    ast.Compare: _comparison, ast.BoolOp: _connection, ast.Subscript: _keyed,
 }  # fmt: skip
 
 
@@ -421,6 +429,31 @@ class Arithmetic(Generic[V]):
     def refused_condition(self, node: Expression) -> Exception:
         """The error for what is no condition in this arithmetic."""
         return NapkinError(f"cannot read the condition {text(node, spaced=True)!r}")
+
+
+class Operators(Arithmetic[Any]):
+    """Values that have Python's operators, symbolic sizes of torch among them."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+
+    def sum(self, node: Sum) -> Any:
+        total = node.terms[0].value_in(self)
+        for term in node.terms[1:]:
+            total = total - term.body.value_in(self) if isinstance(term, Negative) else total + term.value_in(self)
+        return total
+
+    def quotient(self, node: Quotient) -> Any:
+        return node.top.value_in(self) / node.bottom.value_in(self)
+
+    def floor_quotient(self, node: FloorQuotient) -> Any:
+        return node.top.value_in(self) // node.bottom.value_in(self)
+
+    def remainder(self, node: Remainder) -> Any:
+        return node.top.value_in(self) % node.bottom.value_in(self)
+
+    def power(self, node: Power) -> Any:
+        return node.base.value_in(self) ** node.exponent.value_in(self)
 
 
 # -- looking in, and rewriting --------------------------------------------------------------------------------------------------------

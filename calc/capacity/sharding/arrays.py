@@ -12,19 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calc.symbolic.expression import (
-    Arithmetic,
-    Expression,
-    FunctionCall,
-    Negative,
-    Number,
-    Power,
-    Quotient,
-    Remainder,
-    Sum,
-    names_in,
-    parse,
-)
+from calc.symbolic.expression import Expression, FunctionCall, Number, Operators, Quotient, names_in, parse
 from calc.symbolic.worked import WorkedStep
 
 Array = NDArray[Any]
@@ -36,30 +24,14 @@ def holds(text: str, values: Mapping[str, Any]) -> Array:
     return mask
 
 
-class Doubles(Arithmetic[Any]):
+class Doubles(Operators):
     """Arrays of doubles."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self.values = values
 
     def number(self, node: Number) -> Any:
         return float(node.value)
 
-    def sum(self, node: Sum) -> Any:
-        total = node.terms[0].value_in(self)
-        for term in node.terms[1:]:
-            # Without an array of the negative.
-            total = total - term.body.value_in(self) if isinstance(term, Negative) else total + term.value_in(self)
-        return total
-
     def quotient(self, node: Quotient) -> Any:
         return np.divide(node.top.value_in(self), node.bottom.value_in(self))
-
-    def remainder(self, node: Remainder) -> Any:
-        return np.mod(node.top.value_in(self), node.bottom.value_in(self))
-
-    def power(self, node: Power) -> Any:
-        return np.power(node.base.value_in(self), node.exponent.value_in(self))
 
     def call(self, node: FunctionCall) -> Any:
         arguments = [argument.value_in(self) for argument in node.arguments]

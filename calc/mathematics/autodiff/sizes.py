@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import math
 from collections.abc import Mapping
@@ -12,7 +11,9 @@ import sympy as sp
 
 from calc.errors import NapkinError
 from calc.graph.forward import ComputedNumber
-from calc.symbolic.algebra import symbol, to_sympy
+from calc.symbolic.algebra import SympyFunctions, symbol, to_sympy
+from calc.symbolic.expression import Expression, Number, names, parse
+from calc.symbolic.expression import text as written
 
 # Stands for infinity in scalar expressions: SymPy's own would fold x + oo to oo.
 INFINITY = sp.Symbol("infinity", positive=True)
@@ -66,36 +67,19 @@ def _amount(text: str) -> sp.Expr:
     try:
         return sp.expand(to_sympy(text))
     except Exception:  # what to_sympy cannot read is no size: numbers with roots in them
-        return _number(ast.parse(text, mode="eval").body)
+        tree = parse(text)
+        return tree.value_in(_Numbers({name: symbol(name) for name in names(tree)}, _FUNCTIONS))
 
 
 _FUNCTIONS = {"sqrt": sp.sqrt, "exp": sp.exp, "log": sp.log, "floor": sp.floor, "ceiling": sp.ceiling, "Max": sp.Max, "Min": sp.Min}
 
 
-def _number(node: ast.expr) -> sp.Expr:
-    match node:
-        case ast.Constant(value=int() | float() as value):
-            return number(value)
-        case ast.Name(id=name):
-            return symbol(name)
-        case ast.UnaryOp(op=ast.USub(), operand=inner):
-            return -_number(inner)
-        case ast.BinOp(left=left, op=op, right=right):
-            a, b = _number(left), _number(right)
-            match op:
-                case ast.Add():
-                    return a + b
-                case ast.Sub():
-                    return a - b
-                case ast.Mult():
-                    return a * b
-                case ast.Div():
-                    return a / b
-                case ast.Pow():
-                    return a**b
-        case ast.Call(func=ast.Name(id=name), args=args) if name in _FUNCTIONS:
-            return _FUNCTIONS[name](*map(_number, args))
-    raise NapkinError(f"a number is made of sizes in a way that equations cannot show: {ast.unparse(node)[:60]}")
+class _Numbers(SympyFunctions):
+    def number(self, node: Number) -> sp.Expr:
+        return number(node.value)
+
+    def refused(self, node: Expression) -> NapkinError:
+        return NapkinError(f"a number is made of sizes in a way that equations cannot show: {written(node, spaced=True)[:60]}")
 
 
 def value_of(expr: sp.Expr, sizes: Mapping[str, int]) -> int:

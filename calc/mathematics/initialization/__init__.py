@@ -6,7 +6,6 @@ initialisers. Sampling real modules (``calc.measure.sampling``) shares no code w
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +18,8 @@ from calc.mathematics.initialization.state import Moments, Unknown
 from calc.mathematics.initialization.walk import Draws, moments_of
 from calc.options import Options
 from calc.spec import Spec
-from calc.symbolic.algebra import symbol
+from calc.symbolic.algebra import SympyFunctions, symbol
+from calc.symbolic.expression import names_in, parse
 
 if TYPE_CHECKING:
     from calc.mathematics.initialization.rules import State
@@ -128,8 +128,8 @@ def _simplified(closed: str | None) -> str | None:
         return None
     import sympy as sp
 
-    tree = ast.walk(ast.parse(closed, mode="eval"))
-    names = {node.id for node in tree if isinstance(node, ast.Name)} - {"sqrt", "asin", "pi"}
+    names = names_in(closed) - {"pi"}
     if any(name.startswith("second_moment_") for name in names) or names & {"P2", "S"}:
         return None
-    return str(sp.cancel(sp.sympify(closed, locals={name: symbol(name) for name in names})))
+    numbers = SympyFunctions({"pi": sp.pi, **{name: symbol(name) for name in names}}, {"sqrt": sp.sqrt, "asin": sp.asin})
+    return str(sp.cancel(parse(closed).value_in(numbers)))

@@ -5,8 +5,10 @@ Averages are over the draw of parameters and inputs and over the elements of the
 
 from __future__ import annotations
 
-import ast
 from dataclasses import dataclass, replace
+
+from calc.symbolic.expression import parse
+from calc.symbolic.expression import text as written
 
 # What a number rests on where it is not exact.
 WIDE = "features are many: a mean over them is its expectation, a sum of them is normal (He et al. 2015; error O(1/width))"
@@ -107,5 +109,5 @@ def _named(part: Moments | WeightLaw | str) -> str:
 
 
 def _tidy(text: str) -> str:
-    """Without parentheses that say nothing."""
-    return ast.unparse(ast.parse(text, mode="eval"))
+    """Without needless parentheses."""
+    return written(parse(text), spaced=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,38 @@ import sympy as sp
 
 from calc.errors import BadInputError
 from calc.mathematics.updates.rules import UpdateEquation, UpdateRule
+from calc.symbolic.algebra import SympyFunctions
+from calc.symbolic.expression import (
+    Arithmetic,
+    Expression,
+    FunctionCall,
+    Name,
+    Negative,
+    Number,
+    Piecewise,
+    Power,
+    Product,
+    Quotient,
+    Sum,
+    children,
+    names,
+    parse,
+    text,
+)
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def expression(equation: UpdateEquation) -> sp.Expr:
-    """The right-hand side in real symbols. Names that SymPy knows otherwise (E, N, S) are letters here."""
-    names = {node.id for node in ast.walk(ast.parse(equation.text)) if isinstance(node, ast.Name)} - _FUNCTIONS
-    own = {name: sp.Function(name, real=True) for name in _OF_MATRICES}
-    return sp.sympify(equation.text, locals={**{name: sp.Symbol(name, real=True) for name in names}, **own})
+    """The right-hand side in real symbols. Names that SymPy knows otherwise (E, N, S) are variables here."""
+    tree = parse(equation.text)
+    return tree.value_in(SympyFunctions({name: sp.Symbol(name, real=True) for name in names(tree)}, _functions()))
+
+
+@cache
+def _functions() -> dict[str, Any]:
+    known = {name: getattr(sp, name) for name in ("sqrt", "Abs", "Max", "Min", "sign")}
+    return {**known, **{name: sp.Function(name, real=True) for name in _OF_MATRICES}}
 
 
 # Means over a matrix: over each of its rows (r x 1), over each of its columns (1 x c), of all, and the root of the mean square.
@@ -30,7 +53,6 @@ _OF_MATRICES: dict[str, Callable[[Array], Any]] = {
     "mean": np.mean,
     "rms": lambda x: np.sqrt(np.mean(np.square(x))),
 }
-_FUNCTIONS = {"sqrt", "Abs", "Max", "Min", "sign", "Piecewise", "Eq", *_OF_MATRICES}
 
 
 @cache
@@ -93,45 +115,65 @@ def operations(rule: UpdateRule, left_out: Sequence[str] = ()) -> int:
     arrays = {"theta", "g", *rule.state}
     total = 0
     for equation in rule.equations:
-        tree = ast.parse(equation.text, mode="eval").body
+        tree = parse(equation.text)
         if _only_adds(tree, left_out):
             continue
-        count, of_arrays = _count(tree, arrays)
-        total += count
-        arrays = arrays | {equation.target} if of_arrays else arrays
+        work = tree.value_in(_Operations(arrays))
+        total += work.count
+        arrays = arrays | {equation.target} if work.of_arrays else arrays
     return total
 
 
-def _only_adds(tree: ast.expr, zeros: Sequence[str]) -> bool:
+def _only_adds(tree: Expression, zeros: Sequence[str]) -> bool:
     """Whether an equation is ``x + zero*…`` or ``x - lr*zero*…``."""
-    if not (isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add | ast.Sub) and isinstance(tree.left, ast.Name)):
-        return False
-    factors, node = [], tree.right
-    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        factors.append(node.right)
-        node = node.left
-    return any(isinstance(f, ast.Name) and f.id in zeros for f in [*factors, node])
+    match tree:
+        case Sum((Name(), Negative(change) | change)):
+            factors = change.factors if isinstance(change, Product) else (change,)
+            return any(isinstance(factor, Name) and factor.name in zeros for factor in factors)
+    return False
 
 
-def _count(node: ast.expr, arrays: set[str]) -> tuple[int, bool]:
-    """Operations per element below a node, and whether it differs from element to element."""
-    match node:
-        case ast.Name(id=name):
-            return 0, name in arrays
-        case ast.Constant():
-            return 0, False
-        case ast.UnaryOp(operand=operand):
-            return _count(operand, arrays)
-        case ast.BinOp(left=left, right=right):
-            return _joined([left, right], arrays, 1)
-        case ast.Call(func=ast.Name(id="Piecewise"), args=[*_, ast.Tuple(elts=[last, _])]):
-            return _count(last, arrays)
-        case ast.Call(func=ast.Name(id=name), args=args):
-            return _joined(args, arrays, 0 if name == "sign" else max(1, len(args) - 1))
-    raise BadInputError(f"cannot count the operations of {ast.unparse(node)!r}")
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Operations per element, and whether the result differs from element to element."""
+
+    count: int
+    of_arrays: bool
 
 
-def _joined(parts: Sequence[ast.expr], arrays: set[str], own: int) -> tuple[int, bool]:
-    counts = [_count(part, arrays) for part in parts]
-    differs = any(of_arrays for _, of_arrays in counts)
-    return sum(count for count, _ in counts) + own * differs, differs
+class _Variables(dict[str, _Work]):
+    def __missing__(self, name: str) -> _Work:
+        return _Work(0, False)
+
+
+class _Operations(Arithmetic[_Work]):
+    """What an expression takes per element, as it is written, where some variables are arrays."""
+
+    def __init__(self, arrays: Set[str]) -> None:
+        self.values = _Variables(dict.fromkeys(arrays, _Work(0, True)))
+
+    def number(self, node: Number) -> _Work:
+        return _Work(0, False)
+
+    def negative(self, node: Negative) -> _Work:
+        return node.body.value_in(self)
+
+    def sum(self, node: Sum | Product | Quotient | Power) -> _Work:
+        return reduce(lambda a, b: self._joined((a, b), 1), [child.value_in(self) for child in children(node)])
+
+    product = quotient = power = sum
+
+    def piecewise(self, node: Piecewise) -> _Work:
+        return node.cases[-1][0].value_in(self)
+
+    def call(self, node: FunctionCall) -> _Work:
+        arguments = [argument.value_in(self) for argument in node.arguments]
+        return self._joined(arguments, 0 if node.function == "sign" else max(1, len(arguments) - 1))
+
+    @staticmethod
+    def _joined(parts: Sequence[_Work], own: int) -> _Work:
+        of_arrays = any(part.of_arrays for part in parts)
+        return _Work(sum(part.count for part in parts) + own * of_arrays, of_arrays)
+
+    def refused(self, node: Expression) -> BadInputError:
+        return BadInputError(f"cannot count the operations of {text(node, spaced=True)!r}")
