@@ -160,16 +160,6 @@ def test_a_right_side_without_a_model_is_the_left_one_changed() -> None:
     assert body["quantities"]["parameters"]["difference"] == {"expr": "-5*K - 5*d - 5", "value": -30}  # (d + 1 + K)·(7 - 12)
 
 
-def test_one_quantity_is_explained_with_all_its_terms() -> None:
-    """K·f and d·f and f, where f goes from 12 to 7."""
-    shown = run("mlp", "f=7", "d=3", "K=2", "--explain", "parameters").stdout
-
-    assert "parameters: −30 element" in shown
-    assert "0.weight" in shown
-    assert "0.bias" in shown
-    assert "2.weight" in shown
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

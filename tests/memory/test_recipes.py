@@ -59,15 +59,10 @@ def test_the_document_adds_up() -> None:
     assert all(stated["source"] for stated in made["stated"])
 
 
-def test_the_command_shows_every_recipe_or_the_one_asked_for() -> None:
-    """With the reasons, and with what is stated apart."""
-    one = run("--precision", "bf16-master", "--devices", "8")
+def test_the_command_shows_the_recipe_that_is_asked_for() -> None:
+    """16 bytes a parameter in fp32: a weight, a gradient and two moments."""
     data = json.loads(run("--precision", "fp32", "--json").stdout)
 
-    assert 0 == one.exit_code, one.stderr
-    assert "one fp32 copy, which the optimizer steps" in one.stdout
-    assert "Stage 3 on 8" in one.stdout
-    assert "Stated, not run:" in one.stdout
     assert ["fp32"] == [recipe["precision"] for recipe in data["recipes"]]
     assert 16 == data["recipes"][0]["per_parameter"]
 

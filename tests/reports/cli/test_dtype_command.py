@@ -30,14 +30,6 @@ def test_the_limits_are_shown_with_their_steps() -> None:
         assert words in found.stdout
 
 
-def test_a_number_is_shown_bit_by_bit() -> None:
-    """0.15625 in fp32 is exact."""
-    found = run("dtype", "fp32", "0.15625")
-
-    assert "0 01111100 01000000000000000000000  (sign 0, exponent 124, fraction 2097152)" in found.stdout
-    assert "none: the number is in the format" in found.stdout
-
-
 @pytest.mark.parametrize(
     ("words", "shown"),
     [

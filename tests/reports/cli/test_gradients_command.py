@@ -18,16 +18,6 @@ def run(*words: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_equations_are_shown_with_shapes_and_flops() -> None:
-    """In index notation, unless matrices are asked for."""
-    code, out, _ = run("two-layer")
-
-    assert 0 == code
-    assert "∂L/∂w2[d,k] = Σ_b Y[b,d] ∂L/∂Y2[b,k]   (D, K)   2·B·D·K FLOP" in out
-    assert "backward if the inputs needed gradients too: 4·B·D² + 4·B·D·K FLOP" in out
-    assert "∂L/∂w2 = Yᵀ ∂L/∂Y2   (D, K)" in run("two-layer", "--notation", "matrix")[1]
-
-
 def test_json_has_both_notations_and_latex() -> None:
     """Of one parameter, what it rests on."""
     code, out, _ = run("two-layer", "--parameter", "w2", "--json")
@@ -47,14 +37,6 @@ def test_a_check_says_how_far_autograd_is() -> None:
     assert 0 == code
     assert 3 == out.count("  holds: ")
     assert 2 == out.count("  equal: ")
-
-
-def test_steps_show_the_chain() -> None:
-    """With the rules of the primitives."""
-    out = run("linear", "--steps")[1]
-
-    assert "The chain rule, link by link" in out
-    assert "contract: Y = Σ A B" in out
 
 
 @pytest.mark.parametrize("model", ["mlp", pytest.param("gpt2", marks=pytest.mark.slow), pytest.param("llama3-8b", marks=pytest.mark.slow)])

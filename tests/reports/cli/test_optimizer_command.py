@@ -16,19 +16,12 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(cli.napkin, list(words))
 
 
-def test_a_rule_is_shown_with_state_flops_and_bytes() -> None:
-    """AdamW: two moments are 8 bytes a parameter; read four tensors and write three are 28."""
-    found = run("optimizer", "adamw", "--check")
+def test_a_rule_is_compared_with_torch_on_request() -> None:
+    """Ten steps of each."""
+    done = run("optimizer", "adamw", "--check")
 
-    assert 0 == found.exit_code
-    for words in (
-        "θ ← θ − lr·m̂/(√(v̂) + ε)",
-        "8 bytes of state, 28 bytes moved at least",
-        "14*n + 3 FLOP",
-        "8*n + 4 bytes",
-    ):
-        assert words in found.stdout
-    assert re.search(r"\b(exact|within): 10 steps", found.stdout)
+    assert 0 == done.exit_code
+    assert re.search(r"^(exact|within): 10 steps", done.stdout, re.MULTILINE)
 
 
 def test_json_holds_equations_counts_and_the_comparison() -> None:

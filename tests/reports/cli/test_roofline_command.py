@@ -64,16 +64,6 @@ def test_the_rate_of_products_can_be_chosen() -> None:
     assert pytest.approx(156e12 / 2039e9) == found["ridge"]["tf32"]
 
 
-def test_the_table_says_what_dominates() -> None:
-    """At these sizes every kernel waits to be launched: 10 of them."""
-    found = _run("--gpu", "h100-sxm", "--top", "2")
-
-    assert 0 == found.exit_code
-    assert "100.0 % of the eager time is bound by launches" in found.stdout.replace("\u00a0", " ")
-    assert "ASSUMPTION: 5 µs from one kernel to the next" in found.stdout
-    assert "dense fp32" in found.stdout
-
-
 def test_an_optimizer_that_runs_parameter_by_parameter_is_noted() -> None:
     """As a list of parameters it launches fewer kernels, and nothing is noted."""
     loop, lists = _document(), _document("--implementation", "foreach")

@@ -31,17 +31,6 @@ def test_a_number_of_parameters_under_zero(capsys: pytest.CaptureFixture[str]) -
 
     assert status == 0
     assert f"{75 * 10**8 * 2 + 75 * 10**8 * 14 // 64 + 4:,}" in out.replace("\u00a0", " ")
-    assert "activations, and temporarily gathered parameters, are unknown" in out
-
-
-def test_a_layout_shows_memory_traffic_time_and_conditions(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each with its steps."""
-    layout = ("data=2", "tensor=2", "pipeline=3", "batch=8", "sequence=again", "zero=1", "gpu=h100-sxm")
-    status, out, _ = run(capsys, "shard", *DECODER, *layout)
-
-    assert status == 0
-    for words in ("Memory of a device", "first stage", "Al = ", "reduce-scatter", "beta = (p - 1)/m", "What must hold, and does:", "fits"):
-        assert words in out
 
 
 LETTER = re.compile(r"[A-Za-z_]\w*")
@@ -100,14 +89,6 @@ def test_what_nobody_asked_for_is_called_an_assumption(capsys: pytest.CaptureFix
     ]
 
 
-def test_one_is_no_plural(capsys: pytest.CaptureFixture[str]) -> None:
-    """One device, one tensor."""
-    _, out, _ = run(capsys, "shard", "parameters=7e9")
-
-    assert ": 1 device\n" in out
-    assert "  K = 1 = 1 tensor  " in out
-
-
 def test_a_device_that_may_be_too_small_is_not_said_to_fit(capsys: pytest.CaptureFixture[str]) -> None:
     """The account's bytes are a bound from above, so many of which are there for certain: one byte less than all is not enough to know."""
     found = shard(None, dict(word.split("=") for word in DECODER), lambda _: None)
@@ -134,16 +115,6 @@ def test_json_has_every_line_and_exact_fractions(capsys: pytest.CaptureFixture[s
     assert sum(stage["memory"].values()) == stage["total"] == document["memory"]["value"]
     assert [item["collective"] for item in stage["traffic"]] == ["reduce-scatter", "all-gather"]
     assert (document["step"], document["because"]) == (None, "no machine is named")
-
-
-def test_a_search_shows_the_winner_and_why_others_lose(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the number of layouts that are valid."""
-    status, out, _ = run(capsys, "layout", *DECODER, "devices=8", "gpu=h100-sxm", "batch=16")
-
-    assert status == 0
-    assert "layouts are valid" in out
-    assert "Runners-up" in out
-    assert "Memory, step by step" in out
 
 
 def test_a_search_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,20 +15,13 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(cli.napkin, ["storage", *words])
 
 
-def test_without_a_model_eight_operations_are_shown_and_are_as_torch_does_them() -> None:
-    """A transposed matrix has no view of 16 elements in a row; contiguous and cast allocate."""
-    found = run("--check")
+def test_without_a_model_fifteen_steps_are_as_torch_does_them() -> None:
+    """The view that torch refuses among them."""
+    done = run("--check")
+    verdicts = [line.partition(":")[0] for line in done.stdout.split("\n") if line.startswith(("exact: ", "failed: "))]
 
-    assert 0 == found.exit_code
-    for words in (
-        "x.transpose(0, 1).view(16)",
-        "refused",
-        "shape (3, 4, 4), strides (0, 4, 1)",
-        "offset 4",
-        "every element is written in 2 bytes",
-    ):
-        assert words in found.stdout
-    assert "failed" not in found.stdout
+    assert 0 == done.exit_code
+    assert ["exact"] * 15 == verdicts
 
 
 def test_where_an_element_lies_is_shown_with_its_addends() -> None:

@@ -81,20 +81,6 @@ def test_json_holds_exact_shares_that_add_up_to_one():
     assert sample.FORWARD == document["coverage"][0]["flops"]["expr"]
 
 
-def test_derive_says_in_a_line_how_much_is_counted(run):
-    """Among the assumptions, without being asked."""
-    assert f"coverage: {SUMMARY}" in run("tiny").stdout
-
-
-def test_the_ledger_is_shown_on_request(run):
-    """Of an accepted derivation, with status 0."""
-    found = run("tiny", "--coverage")
-
-    assert 0 == found.exit_code
-    assert found.stdout.startswith(f"tiny-gpt: accepted\n{SUMMARY}.\n")
-    assert "aten.view.default" in found.stdout
-
-
 def test_a_refused_model_has_a_ledger_too(run):
     """It says refused and where; the refusal follows in one line on standard error, with status 2."""
     found = run("linear", "--coverage")

@@ -152,23 +152,12 @@ def test_a_forward_alone_keeps_nothing() -> None:
     assert "No tensor is saved for backward." in html.write(build(replace(sample.derivation(), saved=())))
 
 
-def test_the_command_line_shows_kept_tensors() -> None:
-    """``--saved``, with the total that they add up to."""
-    result = CliRunner().invoke(napkin, ["derive", "linear", "--saved"])
-
-    assert 0 == result.exit_code, result.stderr
-    assert "AddmmBackward0" in result.stdout
-    assert "activations.bytes = " in result.stdout
-
-
 def test_the_command_line_shows_the_peak() -> None:
-    """``--peak``: when it comes and what is alive then, as text and as JSON."""
+    """``--peak`` as JSON: what is alive then adds up to it."""
     import json
 
-    shown = CliRunner().invoke(napkin, ["derive", "linear", "--peak"])
     data = json.loads(CliRunner().invoke(napkin, ["derive", "linear", "--peak", "--json"]).stdout)
 
-    assert "The peak of " in shown.stdout
     assert data["quantities"]["memory.peak"]["value"] == data["timeline"]["peak"]["value"]
     assert data["timeline"]["peak"]["value"] == sum(a["value"] for a in data["timeline"]["alive"])
 
@@ -213,12 +202,10 @@ def test_a_shallower_record_has_no_allocator_s_table() -> None:
 
 
 def test_the_command_line_shows_what_the_allocator_would_make_of_it() -> None:
-    """As data, with its verdict; on a terminal, with its first words."""
+    """As data, with its verdict."""
     import json
 
-    shown = CliRunner().invoke(napkin, ["derive", "linear", "--peak"]).stdout
     data = json.loads(CliRunner().invoke(napkin, ["derive", "linear", "--peak", "--json"]).stdout)["timeline"]["allocator"]
 
-    assert "CUDA allocator, simulated" in shown
     assert "not measured" == data["verdict"]
     assert all(step["live"] <= step["allocated"] <= step["reserved"] for step in (data["first_step"], data["steady_step"]))
