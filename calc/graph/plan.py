@@ -5,6 +5,7 @@ Torch-free: ``calc.pipeline.refinements`` has the refinements, ``calc.trace`` fo
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -160,7 +161,7 @@ def refined(
 
     A plan that is refused is refined by the first of ``refinements`` that applies. Where none does, or one refuses, that is the outcome.
     """
-    while isinstance(outcome := outcome_of(lambda: attempt(plan)), Refusal):  # noqa: B023  # called at once
+    while isinstance(outcome := outcome_of(functools.partial(attempt, plan)), Refusal):
         better = next((better for refine in refinements if (better := refine(plan, outcome)) is not None), outcome)
         if isinstance(better, Refusal):
             return better, plan
@@ -183,7 +184,7 @@ def simplified(
     for way in ways:
         for simpler in way(plan):
             progress(simpler.reason)
-            outcome = outcome_of(lambda: attempt(simpler))  # noqa: B023  # called at once
+            outcome = outcome_of(functools.partial(attempt, simpler))
             if not isinstance(outcome, Refusal) and costs(outcome) <= costs(traced):
                 traced, plan = outcome, replace(simpler, before=plan)
                 break

@@ -5,6 +5,7 @@ A step may run otherwise where some sizes are 1 or equal, where a size is near a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -100,7 +101,7 @@ class _Completion:
     def _first(self, cases: Iterable[_Case], changed: Guard) -> tuple[Graph, Analysis] | Refusal:
         """The graph with the first of ``cases`` that is traced; why the last is not, if none is."""
         for equal, near in cases:
-            outcome = outcome_of(lambda: self._apart(equal, changed, near))  # noqa: B023  # called at once
+            outcome = outcome_of(functools.partial(self._apart, equal, changed, near))
             if not isinstance(outcome, Refusal) or outcome.ends_search:
                 break
         return outcome
