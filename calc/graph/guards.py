@@ -1,6 +1,6 @@
-"""For which sizes a recorded step stands: its dimensions, the questions about sizes that it asked, and where the answers were tried.
+"""At which sizes a traced step holds: its dimensions, its guards, and the sizes at which it was certified.
 
-Apart from the record, so that a closed form can say whether it holds without reading what it was derived from.
+Separate from the trace, so that a closed form can say whether it holds without loading the trace that it was derived from.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from calc.symbolic.exact import holds, side
 
 @dataclass(frozen=True, slots=True)
 class TracedDim:
-    """A dimension of the model. ``expr`` is its default expression; ``tied`` ones always equal it."""
+    """A dimension of a traced model with its ``value``. ``expr`` is its default expression; a ``tied`` dimension always equals it."""
 
     name: str
     meaning: str
@@ -34,7 +34,7 @@ class TracedDim:
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """A condition on sizes (or a value read once) that the recorded step took for granted."""
+    """A condition on sizes, or a value read out of a tensor, that the traced step assumes."""
 
     expr: str
     because: str
@@ -42,9 +42,9 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A question about sizes (in basis symbols) that the recorded step asked, its answer, and the line that asked.
+    """A comparison of sizes (in basis symbols) that the traced step evaluated, its ``outcome``, and the line that evaluated it.
 
-    With ``each``, something was decided there by the values of sizes in no way that is known: no other sizes tell of it.
+    An ``opaque`` guard stands for code that uses the values of sizes in an unknown way: it holds at no other values of them.
     """
 
     expr: str
@@ -57,26 +57,26 @@ class Guard:
 
     @property
     def compares(self) -> bool:
-        """Whether it asks which of two sizes is larger."""
+        """Whether this is an inequality."""
         return any(sign in self.expr for sign in (" < ", " > ", " <= ", " >= "))
 
     @property
     def divides(self) -> bool:
-        """Whether it asks for a remainder."""
+        """Whether this is about a remainder."""
         return "Mod(" in self.expr
 
     def holds_at(self, values: Mapping[str, int]) -> bool:
-        """Whether the answer is the recorded one at these values of the basis symbols."""
+        """Whether the outcome is the traced one at these values of the basis symbols."""
         try:
             return holds(self.expr, values) == self.outcome
         except ZeroDivisionError:
-            return False  # a size of 0 there: not what was recorded
+            return False  # a size is 0 there, and was not in the trace
 
     def answered_by(self, certified: Mapping[str, int], values: Mapping[str, int]) -> bool:
-        """Whether a record at ``certified`` tells what runs at ``values``, where the answer is another than the recorded one.
+        """Whether a certificate at ``certified`` covers ``values``, at which this guard fails.
 
-        It must have that other answer, on the same side of a comparison: where ``h*k > d`` was recorded, a record at ``h*k == d`` says
-        nothing of ``h*k < d``, since formulas of both sides may agree where the two are equal.
+        The guard must fail there too, on the same side of the comparison: where ``h*k > d`` was traced, a certificate at ``h*k == d`` does
+        not cover ``h*k < d``, since formulas of both sides may agree where the two are equal.
         """
         if self.opaque:
             return all(certified[name] == values[name] for name in dims.names_in(self.expr))
@@ -96,9 +96,9 @@ def failed_guards(
     guards: Iterable[Guard],
     certified: Sequence[Mapping[str, int]],
 ) -> list[Guard]:
-    """Conditions that come out otherwise at ``sizes`` (of the dimensions) and at no ``certified`` values of the basis symbols.
+    """The guards that fail at ``sizes`` of the dimensions and that no certificate at ``certified`` values of the basis symbols covers.
 
-    ``specialized`` are dimensions that stayed numbers, and why: the step is that of these values alone.
+    ``specialized`` maps dimensions to their only value and the reason: another value fails a guard of its own.
     """
     moved = [Guard(f"{name} == {value}", True, why) for name, (value, why) in specialized.items() if sizes[name] != value]
     if moved:
@@ -114,22 +114,22 @@ def applies(equal: Mapping[str, str], sizes: Mapping[str, int]) -> bool:
 
 
 class HasDims(Protocol):
-    """Whatever knows its dimensions."""
+    """An object with dimensions: a graph, a stored form, a derivation."""
 
     @property
     def dims(self) -> tuple[TracedDim, ...]: ...
 
 
 class HasGuards(HasDims, Protocol):
-    """What also knows for which sizes it stands: a graph, or a stored form."""
+    """An object that also knows at which sizes it holds: a graph or a stored form."""
 
     def failed_guards(self, sizes: Mapping[str, int], /) -> list[Guard]: ...
 
 
 def resolve(recorded: HasGuards, given: Mapping[str, int]) -> dict[str, int]:
-    """Values of all dimensions with some overridden; a default expression that held moves along.
+    """Values of all dimensions, those in ``given`` overridden; a dimension that equals its default expression follows it.
 
-    Sizes at which the step was never traced to run as its closed forms say are refused.
+    Raises ``DimensionError`` for sizes at which a guard fails, or that the model cannot have.
     """
     values = unchecked(recorded, given)
     if recorded.failed_guards(values):
@@ -138,7 +138,7 @@ def resolve(recorded: HasGuards, given: Mapping[str, int]) -> dict[str, int]:
 
 
 def not_traced(recorded: HasGuards, values: Mapping[str, int]) -> DimensionError:
-    """What to say where closed forms do not hold and there is no spec of which the step could be traced."""
+    """The error for sizes at which a guard fails, where there is no spec to trace the step from."""
     for guard in recorded.failed_guards(values):
         said = f"the step was traced where {guard.expr} is {guard.outcome}, and at these sizes it is not (asked"
         if guard.opaque:
@@ -148,19 +148,19 @@ def not_traced(recorded: HasGuards, values: Mapping[str, int]) -> DimensionError
 
 
 def unchecked(recorded: HasDims, given: Mapping[str, int]) -> dict[str, int]:
-    """The same whether or not the step runs there as it was recorded. Sizes that the model cannot have are refused."""
+    """As ``resolve``, without checking guards. Raises ``DimensionError`` for sizes that the model cannot have."""
     return dims.resolve(dimensions(recorded), given)
 
 
 def settable(recorded: HasDims, sizes: Mapping[str, int]) -> dict[str, int]:
-    """What to set for all sizes to be ``sizes``: nothing that always follows from others, or is expected by default."""
+    """The sizes to set so that all sizes are ``sizes``: without tied dimensions and unbacked ones at their expected value."""
     free = {d.name: sizes[d.name] for d in recorded.dims if not d.tied}
     following = {d.name for d in recorded.dims if d.unbacked_at and follows(replace(d, value=sizes[d.name]), sizes)}
     return {name: size for name, size in free.items() if name not in following}
 
 
 def dimensions(recorded: HasDims) -> dict[str, Dim]:
-    """The dimensions with their defaults: an expression that held of the recorded values, else the value itself."""
+    """The dimensions with their defaults: the default expression where the traced value equals it, else the value itself."""
     values = {d.name: d.value for d in recorded.dims}
     return {
         d.name: Dim(
@@ -171,7 +171,7 @@ def dimensions(recorded: HasDims) -> dict[str, Dim]:
 
 
 def follows(dim: TracedDim, sizes: Mapping[str, int]) -> bool:
-    """Whether a dimension is what its default expression gives at ``sizes``; an expected value is rounded up to a size."""
+    """Whether the value of a dimension equals its default expression at ``sizes``; the expected value of an unbacked one is rounded up."""
     if dim.expr is None or dim.tied:
         return dim.tied
     value = dims.evaluate(dim.expr, sizes)

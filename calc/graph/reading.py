@@ -1,7 +1,7 @@
-"""A graph from JSON data that anybody may have written: what is no graph is refused, with the place of the first thing that is wrong.
+"""A graph from untrusted JSON data. Data that is no graph is refused with the path of the first wrong value.
 
-Sizes and conditions are parsed, and only arithmetic in the graph's own symbols is let through, of which the work that it takes is bounded.
-Nothing here, or behind it, runs a text as code.
+Sizes and guards are parsed; only arithmetic in the graph's own symbols passes, and the work to evaluate it is bounded. No text is ever
+run as code.
 """
 
 from __future__ import annotations
@@ -243,9 +243,7 @@ def _graph(data: Any, depth: int) -> Graph:
         raise Wrong(f"has {len(set(named))} names of {len(named)} dimensions, expected as many, from 1 to {DIMS}")
     dim = one_of(named, "a dimension")
     symbols = part(data, "symbols", each(_name))
-    folds = part(
-        data, "folds", each(row(dim, lambda part: whole(1)(part) if type(part) is int else dim(part), _name, whole(0), least=3))
-    )
+    folds = part(data, "folds", each(row(dim, lambda part: whole(1)(part) if type(part) is int else dim(part), _name, whole(0), least=3)))
     part(data, "symbols", each(one_of(dict.fromkeys((*named, *(fold[2] for fold in folds))), "a dimension or the quotient of a fold")))
     symbol = one_of(symbols, "a symbol")
     basis = part(data, "basis", mapping(dim, _expression(symbols)))
@@ -267,9 +265,7 @@ def _graph(data: Any, depth: int) -> Graph:
         provenance=part(data, "provenance", mapping(text, text)),
         notes=part(data, "notes", each(text)),
         pins=part(data, "pins", mapping(text, text)),
-        specialized={
-            name: (size, why) for name, (size, why) in part(data, "held", mapping(dim, row(whole(1, LARGEST + 1), text))).items()
-        },
+        specialized={name: (size, why) for name, (size, why) in part(data, "held", mapping(dim, row(whole(1, LARGEST + 1), text))).items()},
         rewrites=part(data, "rewrites", flag) if "rewrites" in data else True,
         unknown=part(data, "unknown", mapping(text, text)) if "unknown" in data else {},
         reads_tensor_values=part(data, "reads_numbers", flag) if "reads_numbers" in data else False,

@@ -1,7 +1,7 @@
-"""Sizes at which a step may run otherwise than recorded: a batch of 1, few turns of a loop, sizes that happen to be equal.
+"""Size specialization: sizes at which a step may run other operators than in the trace: a batch of 1, few layers, equal sizes.
 
-A graph keeps every question that its step asked about sizes. Here is which sizes to try, and which dimensions to fix, or to leave as
-numbers, where an answer comes out otherwise. Torch-free.
+The guards of a graph say where. The functions here choose the sizes of certificates, the dimensions that a special case fixes, and the
+dimensions to specialize where a guard fails. Torch-free.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from calc.spec import Spec
 
 
 def trip_counts_to_specialize(spec: Spec, graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
-    """Loop counts that may stay numbers, and do at ``values``: there the step branches otherwise than at the few turns recorded."""
+    """Trip counts to specialize at ``values``, by name with the reason: a guard fails there that holds at the few iterations traced."""
     why: dict[str, str] = {}
     sizes, few = graph.as_basis().values(values), {name: fewest(_counts(graph), name) for name in graph.pins}
     for guard in graph.failed_guards(values):
         names = [n for n in names_in(guard.expr) if n in spec.walked and n in few and values[n] >= few[n]]
-        names = [n for n in names if guard.holds_at({**sizes, n: few[n]})]  # else it is other sizes that it comes out otherwise by
+        names = [n for n in names if guard.holds_at({**sizes, n: few[n]})]  # else the guard fails because of other sizes
         why |= dict.fromkeys(names, f"{guard.expr} is asked at {guard.where}, and comes out otherwise for the few turns recorded")
     return why
 
@@ -34,10 +34,10 @@ _ALIKE = 6
 
 
 def degenerate(graph: Graph) -> list[dict[str, int]]:
-    """Sizes at which conditions may come out otherwise than recorded: few turns of a loop, a batch of 1, all sizes alike, one element
-    chosen by each mask."""
+    """Values of the basis symbols at which guards may fail: few iterations of a loop, a batch of 1, all sizes equal, one element chosen
+    by each mask."""
     counts = {name: fewest(_counts(graph), name) for name in graph.loops}
-    certified = {**graph.certificates[0].sizes, **counts}  # no more turns than a closed form needs: each is recorded
+    certified = {**graph.certificates[0].sizes, **counts}  # no more iterations than a closed form needs: each is traced
     most = max(counts.values(), default=0)
     few_turns = [{**certified, **dict.fromkeys(graph.loops, few)} for few in range(most - 1, 0, -1)]
     batch_of_one = {**certified, **({"B": 1} if "B" in graph.symbols else {})}
@@ -48,7 +48,7 @@ def degenerate(graph: Graph) -> list[dict[str, int]]:
 
 
 def certificates_may_answer(graph: Graph, sizes: Mapping[str, int]) -> bool:
-    """Whether certificates at degenerate sizes can answer all that the graph is not known to do at ``sizes`` of its dimensions."""
+    """Whether certificates at degenerate sizes can cover every guard that fails at ``sizes`` of the dimensions."""
     special = graph.special_case_at(sizes)
     if special is not None:
         return certificates_may_answer(special.graph, sizes)
@@ -59,15 +59,16 @@ def certificates_may_answer(graph: Graph, sizes: Mapping[str, int]) -> bool:
 
 
 def _within_bounds(graph: Graph, at: Mapping[str, int]) -> dict[str, int]:
-    """Sizes of which none that data decide is more than what it is chosen from."""
+    """Values of the basis symbols at which no unbacked size exceeds its bound."""
     sizes = graph.as_basis().sizes(at)
     most = {d.name: int(evaluate(d.at_most, sizes)) for d in graph.dims if d.unbacked_at and d.at_most}
     return {name: min(value, most.get(name, value)) for name, value in at.items()}
 
 
 def requested_values(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
-    """The very sizes asked for, with no more turns of a loop than were recorded at least; and first, if there are fewer, with as many: few
-    turns may be a case of their own where the other sizes are none. What is read as a number and counts no turns is what is asked for."""
+    """The requested values, with at most the fewest traced iterations of each loop; before them, where fewer are requested, with exactly
+    the fewest traced: few iterations may be a special case where the other sizes are none. A size that is read as a number but is no
+    trip count keeps its requested value."""
     requested = graph.as_basis().values(values)
     widths = {name for c in graph.guards if c.opaque for name in names_in(c.expr)}
     loops = [name for name in graph.loops if name not in widths]
@@ -77,8 +78,8 @@ def requested_values(graph: Graph, values: Mapping[str, int]) -> list[dict[str, 
 
 
 def without_ones(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
-    """The sizes asked for with another number for each that is 1, where those were tried in vain: what else they have of their own (a
-    vocabulary beyond the number of a token) then stands for every batch."""
+    """The requested values with another number in place of each 1, where the requested ones did not suffice: the other guards that fail
+    there (a vocabulary larger than a token id) are then certified for every batch."""
     at = requested_values(graph, values)[0]
     ones = [name for name, value in at.items() if value == 1 and name not in graph.loops]
     if not ones or not graph.failed_guards(values):
@@ -88,8 +89,7 @@ def without_ones(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]
 
 
 def partly_answering(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
-    """Of the degenerate sizes, those that may tell some of what the graph is not known to do at ``values``, where it was tried in vain:
-    of several conditions each may stand alone where they do not together."""
+    """The degenerate sizes that cover some but not all of the guards that fail at ``values``: the failures may be independent."""
     failed, requested = graph.failed_guards(values), graph.as_basis().values(values)
     if len(failed) < 2:
         return []
@@ -97,8 +97,8 @@ def partly_answering(graph: Graph, values: Mapping[str, int]) -> list[dict[str, 
 
 
 def with_requested_comparisons(graph: Graph, values: Mapping[str, int], names: Collection[str]) -> list[dict[str, int]]:
-    """Degenerate sizes of another kind, which tell whether anything hangs on what the basis symbols ``names`` are compared with: those of a
-    certificate, but for these symbols, which are as asked for."""
+    """The values of a certificate with the requested ones for the basis symbols ``names``: they show whether anything depends on what these
+    symbols are compared with."""
     requested = graph.as_basis().values(values)
     turns = {name: fewest(_counts(graph), name) for name in graph.loops}
     return [{**graph.certificates[0].sizes, **turns, **{name: requested[name] for name in names if requested[name] > 1}}]
@@ -109,8 +109,8 @@ def _is_failed(graph: Graph, loop: str, values: Mapping[str, int], turns: int) -
 
 
 def special_case_candidates(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard]) -> list[dict[str, str]]:
-    """Dimensions to fix for sizes at which the step runs otherwise: few turns of a loop, sizes of 1, equal ones. First only those
-    that the ``changed`` conditions are about, then all; at last few turns that are no case of their own with other sizes than these."""
+    """Candidates for a special case that covers ``values``, each as dimension → what it equals: few iterations, sizes of 1, equal sizes.
+    First only dimensions of the ``changed`` guards, then all; at last few iterations that are no special case at other sizes."""
     basis = graph.as_basis()
     turns = basis.values(values)
     shallow = [name for name in graph.loops if turns[name] < fewest(_counts(graph), name)]
@@ -124,7 +124,7 @@ def special_case_candidates(graph: Graph, values: Mapping[str, int], changed: Se
 
 
 def _fixed(graph: Graph, name: str, turns: int, values: Mapping[str, int]) -> tuple[str, str]:
-    """A dimension of few turns with what it is: so many times another, where it is a multiple of that."""
+    """A trip count with what it equals: so many times another dimension, where it is a multiple of that."""
     part = next(dim.multiple_of for dim in graph.dims if dim.name == name)
     if isinstance(part, str) and values[name] == turns * values[part]:
         return name, part if turns == 1 else f"{turns}*{part}"
@@ -132,8 +132,8 @@ def _fixed(graph: Graph, name: str, turns: int, values: Mapping[str, int]) -> tu
 
 
 def _products(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard], fixed: Mapping[str, str]) -> dict[str, str]:
-    """Dimensions that are a product of two others at ``values`` because a default says so (``k`` is ``d/h``, so ``d`` is ``h*k``), where
-    a ``changed`` condition compares the two sides."""
+    """Dimensions that equal a product of two others at ``values`` by a default (``k`` is ``d/h``, so ``d`` is ``h*k``), where a ``changed``
+    guard compares the two sides."""
     products: dict[str, str] = {}
     free = {dim.name for dim in graph.dims if not dim.tied} - fixed.keys()
     for dim in graph.dims:
@@ -147,7 +147,7 @@ def _products(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard],
 
 
 def _equal_sizes(graph: Graph, values: Mapping[str, int], names: Sequence[str]) -> dict[str, str]:
-    """Of ``names``, those that are 1, equal to an earlier one, or just the number that they are multiples of, and what they equal."""
+    """Of ``names``, the dimensions that are 1, equal to an earlier one, or equal to their ``multiple_of``; and what they equal."""
     tied = {dim.name for dim in graph.dims if dim.tied}
     parts = {dim.name: dim.multiple_of for dim in graph.dims if isinstance(dim.multiple_of, int) and not dim.plus}
     whole = {dim.name: dim.multiple_of for dim in graph.dims}
@@ -164,8 +164,8 @@ def _equal_sizes(graph: Graph, values: Mapping[str, int], names: Sequence[str]) 
 
 
 def _leads(whole: Mapping[str, int | str | None], equal_to: Mapping[str, str], name: str, to: str) -> bool:
-    """Whether, of two equal dimensions, the earlier one is to be tied to the later: a multiple is tied to its part, once which it is;
-    and what is no multiple to what is one of a third."""
+    """Whether, of two equal dimensions, the earlier one is tied to the later: a multiple is tied to its divisor, which it is once; and a
+    dimension that is no multiple is tied to one that is a multiple of a third."""
     if name in (_end(equal_to, part) for part in _divisors(whole, to)):
         return True
     third = isinstance(whole.get(name), str) and to in whole and not isinstance(whole[to], str)
@@ -173,7 +173,7 @@ def _leads(whole: Mapping[str, int | str | None], equal_to: Mapping[str, str], n
 
 
 def _end(equal_to: Mapping[str, str], name: str) -> str:
-    """What a dimension equals in the end."""
+    """The dimension or number at the end of a chain of equalities."""
     while name in equal_to:
         name = equal_to[name]
     return name
@@ -190,16 +190,16 @@ def _divisors(whole: Mapping[str, int | str | None], name: str) -> list[str]:
 
 
 def dimensions_to_specialize(spec: Spec, graph: Graph, changed: Sequence[Guard], values: Mapping[str, int]) -> dict[str, str]:
-    """Dimensions to leave as numbers where no symbol has the property that was asked for (a product that is even): the fewest of those
-    that may give way such that each ``changed`` condition is about one by whose size it comes out otherwise, beside those that did
-    already. Nothing where that brings no more."""
+    """Dimensions to specialize, with reasons, where no symbol has a required property (a product that is even): the smallest set of
+    dimensions that may be specialized such that each ``changed`` guard fails because of one of them, with those specialized already.
+    Empty where no further dimension helps."""
     may = {name for names in spec.gives_way for name in names} - graph.specialized.keys()
     about = {name: {*names_in(text)} & {*graph.symbols} for name, text in graph.basis.items() if name in may}
     requested, usual = graph.as_basis().values(values), graph.certificates[0].sizes
     left = [c for c in changed if any(symbols & {*names_in(c.expr)} for symbols in about.values())]
 
     def by(guard: Guard, symbols: Collection[str]) -> bool:
-        """Whether a condition comes out as recorded once these symbols are as usual, the others as asked for."""
+        """Whether the guard holds with the certified values of these symbols and the requested values of the others."""
         return not guard.opaque and guard.holds_at({**requested, **{s: usual[s] for s in symbols if s in usual}})
 
     others = [{name} for name in graph.symbols if not any(name in symbols for symbols in about.values())]

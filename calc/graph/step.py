@@ -1,6 +1,6 @@
-"""The record of one training step: plain data, JSON in and out, no torch.
+"""A traced training step as plain data, without torch.
 
-A ``Graph`` holds one ``Record`` for each traced combination of loop counts (a depth of 2 and of 3, say). In a record
+A ``Graph`` holds one ``StepTrace`` for each traced combination of trip counts (a depth of 3 and of 4, say). In a trace
 every size is an ``int`` or the text of an expression in the *basis* symbols, e.g. ``"B*T"`` or ``"4*h*k"``.
 """
 
@@ -19,16 +19,17 @@ from calc.graph.guards import applies, failed_guards
 Size = int | str
 
 PHASES = ("forward", "backward", "optimizer", "zero_grad")
-# What stands for the autograd node of an operator that the backward runs to have the forward's tensors once more.
+# The ``node`` of an operator that the backward recomputes (activation checkpointing).
 RECOMPUTED = "(forward, again)"
 ROLES = ("parameter", "buffer", "input", "gradient", "optimizer state", "master weight", "activation", "temporary")
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One tensor as an operator saw it.
+    """A tensor argument or result of an operator.
 
-    ``distinct`` is the number of distinct elements it addresses: the product of the sizes whose stride is not 0, and 0 if a size is.
+    ``storage`` indexes ``StepTrace.storages``. ``distinct`` is the number of distinct elements that the tensor addresses: the product of
+    the sizes whose stride is not 0, and 0 if a size is 0.
     """
 
     storage: int
@@ -39,7 +40,8 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """One allocation. ``role`` is one of ``ROLES``; ``name`` is the parameter's or buffer's name, else its maker's site."""
+    """One allocation of ``nbytes``. ``role`` is one of ``ROLES``; ``name`` is the parameter's or buffer's name, else the module path of the
+    operator that allocated it."""
 
     index: int
     nbytes: Size
@@ -49,7 +51,9 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A library call recorded before it was decomposed: what it declares that its operators no longer say."""
+    """A call of a composite function (scaled dot product attention): what it declares that its decomposition no longer says.
+
+    ``query`` and ``key`` are the lengths of the two sequences."""
 
     function: str
     causal: bool
@@ -61,10 +65,11 @@ class Call:
 class Op:
     """One executed ATen operator.
 
-    ``args``    (schema argument name, value): ``Tensor``, number, text, ``None`` or a tuple of these.
-    ``site``    module path in the forward; in the backward that of the forward operator it differentiates;
-                in the optimizer the parameter's name.
-    ``node``    autograd node that runs it (backward only), or ``AGAIN``. ``call`` indexes ``Record.calls``.
+    ``args``         (schema argument name, value): ``Tensor``, number, text, ``None`` or a tuple of these.
+    ``module_path``  of the module that runs it; in the backward that of the forward operator it differentiates;
+                     in the optimizer the parameter's name.
+    ``node``         the autograd node that runs it (backward only), or ``RECOMPUTED``.
+    ``call``         index in ``StepTrace.calls`` of the composite call that it is part of.
     """
 
     index: int
@@ -81,7 +86,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A tensor that autograd holds when the forward returns. ``op`` is the operator whose backward needs it."""
+    """A tensor saved for backward: autograd holds it when the forward returns. ``op`` is the operator whose backward needs it."""
 
     tensor: Tensor
     module_path: str
@@ -90,7 +95,7 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A storage's birth (+1) or death (-1). ``op`` is the operator that had run last (-1 before the first)."""
+    """A storage is allocated (+1) or freed (-1). ``op`` is the last operator that ran before (-1 before the first)."""
 
     change: int
     storage: int
@@ -99,12 +104,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class StepTrace:
-    """One run of two training steps.
+    """The trace of two training steps; the second, steady one is what a derivation counts.
 
-    ``sizes``      basis symbols that are concrete in it (loop counts; all of them in a certificate).
-    ``events``     births and deaths in order, from before the first step on; ``windows`` bounds each step's events.
-    ``state``      (parameter, key, tensor) of the optimizer; ``persistent`` are the storages of the state dict.
-    ``masters``    (parameter, its copy in fp32), where the optimizer steps such copies.
+    ``sizes``       basis symbols that are numbers in it (trip counts; all of them in a certificate).
+    ``events``      allocations and frees in order, from before the first step on; ``windows`` bounds each step's events.
+    ``state``       (parameter, key, tensor) of the optimizer.
+    ``persistent``  storages of the state dict.
+    ``masters``     (parameter, its fp32 copy), where the optimizer steps such copies.
     """
 
     sizes: Mapping[str, int]
@@ -124,7 +130,7 @@ class StepTrace:
 
 @dataclass(frozen=True, slots=True)
 class SpecialCase:
-    """The step at sizes where it runs otherwise: ``equal`` says which dimensions are 1, equal or a product of others there."""
+    """The step at special sizes, where it runs other operators: ``equal`` says which dimensions are 1, equal or a product of others."""
 
     equal: Mapping[str, str]
     graph: Graph
@@ -135,14 +141,15 @@ class SpecialCase:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Everything a derivation needs. ``basis`` maps each dimension to its expression in the basis symbols.
+    """A traced step: everything that a derivation needs. ``basis`` maps each dimension to its expression in the basis symbols.
 
-    ``held`` are dimensions that stayed numbers, and why: the step is that of these values alone. ``rewrites``: whether an operator in
-    place changes a tensor that autograd follows, in which case it takes views of that tensor again.
-    ``unknown`` are quantities without a closed form, and why: the certificates do not compare them. ``reads_numbers``: whether a trace had
-    to make up numbers that a real step reads out of tensors.
-    ``loops`` are the basis symbols that are loop counts; ``pins`` says of those found out while tracing which line read
-    them as a number.
+    ``specialized``        sizes that are numbers in the trace, by dimension, each with the reason: the graph holds at these values alone.
+    ``loops``              the basis symbols that are trip counts; ``trip_count_reads`` maps those that the trace discovered to the
+                           line that read them as a number.
+    ``guards``             comparisons of sizes that the step evaluated; ``certificates`` are concrete traces that verify the closed forms.
+    ``mutates_tracked``    whether an in-place operator changes a tensor that requires grad: autograd then regenerates its views.
+    ``unknown``            quantities without a closed form, each with the reason: certificates do not compare them.
+    ``reads_tensor_values``  whether the step reads numbers out of tensors whose values a trace cannot know.
     """
 
     model: str
@@ -167,16 +174,16 @@ class Graph:
     reads_tensor_values: bool = False
 
     def special_case_at(self, sizes: Mapping[str, int]) -> SpecialCase | None:
-        """The special case that applies at ``sizes``, if one was recorded."""
+        """The special case that applies at ``sizes``, if one was traced."""
         return next((s for s in self.special_cases if s.applies(sizes)), None)
 
     def failed_guards(self, sizes: Mapping[str, int]) -> list[Guard]:
-        """Conditions that come out otherwise at ``sizes`` (of the dimensions) and at no certificate of this graph."""
+        """The guards that fail at ``sizes`` of the dimensions and that no certificate of this graph covers."""
         special = self.special_case_at(sizes)
         if special is not None:
             return special.graph.failed_guards(sizes)
         return failed_guards(sizes, self.specialized, self.as_basis(), self.guards, [r.sizes for r in self.certificates])
 
     def as_basis(self) -> Basis:
-        """The basis the records' sizes are written in."""
+        """The basis in whose symbols the sizes of the traces are written."""
         return Basis(self.symbols, self.basis, self.folds, tuple(d.name for d in self.dims if d.unbacked_at))

@@ -1,9 +1,7 @@
-"""What a trace finds out about a model's dimensions: data-dependent sizes, and bounds that a trip count sets.
+"""Dimensions that a trace discovers: data-dependent (unbacked) sizes, and sizes that are bounded by a trip count.
 
-Data-dependent sizes become dimensions ``n1``, ``n2``, … in the order in which a trace meets them.
-
-Such a size stands at its expected value, rounded up, under the assumption that says so; at its bound where nothing is
-expected of it; or at what the user gives (``-d n1=512``). Torch-free.
+Unbacked sizes become dimensions ``n1``, ``n2``, … in the order in which a trace meets them. The default is the expected value, rounded
+up, with an assumption that says so; the upper bound where no expected value is known. Users set others (``-d n1=512``). Torch-free.
 """
 
 from __future__ import annotations
@@ -23,12 +21,12 @@ _NAME = re.compile(r"n[1-9]\d*")
 
 
 def without_unmet_unbacked(spec: Spec, sizes: Mapping[str, int]) -> dict[str, int]:
-    """``sizes`` without those that may be of sizes which data decide and no recording has met yet."""
+    """``sizes`` without those named ``n1``, ``n2``, … that no trace has declared as dimensions of ``spec`` yet."""
     return {name: value for name, value in sizes.items() if name in spec.dims or not _NAME.fullmatch(name)}
 
 
 def with_size(spec: Spec, undecided: UnbackedSizeError, basis: Basis) -> Inferred:
-    """``spec`` with one more dimension: the size that ``undecided`` met, in the symbols of ``basis``."""
+    """``spec`` with one more dimension for the unbacked size of ``undecided``, whose bound is in the symbols of ``basis``."""
     bound = in_dimensions(_product(undecided.shape), basis)
     expected = in_dimensions(_expected(undecided), basis) if undecided.share else bound
     number = next(i for i in range(1, len(spec.dims) + 2) if f"n{i}" not in spec.dims)
@@ -37,13 +35,13 @@ def with_size(spec: Spec, undecided: UnbackedSizeError, basis: Basis) -> Inferre
 
 
 def with_bound(spec: Spec, name: str, loop: str) -> Inferred:
-    """``spec`` with a dimension that is at most a count of turns, as experts per token are at most the experts."""
+    """``spec`` with a dimension that is at most a trip count, as experts per token are at most the experts."""
     dim = replace(spec.dimensions[name], at_most=loop)
     return Inferred(replace(spec, dims={**spec.dims, name: dim}), f"{name} is at most {loop}")
 
 
 def with_traced_dimensions(spec: Spec, graph: Graph) -> Spec:
-    """``spec`` with what ``graph`` found out about its dimensions."""
+    """``spec`` with the dimensions and bounds that the trace of ``graph`` discovered."""
     declared = spec.dimensions
     more = {
         d.name: replace(declared[d.name], at_most=d.at_most, multiple_of=d.multiple_of) if d.name in declared else _dim(d)
@@ -60,7 +58,7 @@ def _dim(d: TracedDim) -> Dim:
 
 
 def assumptions(spec: Spec) -> list[Assumption]:
-    """What is taken for granted of each size that data decide, and of each that was found to be a multiple."""
+    """The assumptions about unbacked sizes and about inferred divisibility."""
     dims = spec.dimensions.items()
     multiples = [Assumption(f"Eq(Mod({name}, {dim.multiple_of}), 0)", dim.because) for name, dim in dims if dim.because]
     return [*(Assumption(f"Eq({name}, {dim.default})", _because(name, dim)) for name, dim in dims if dim.unbacked_at), *multiples]

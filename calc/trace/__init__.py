@@ -32,8 +32,7 @@ def attempt(plan: TracePlan, traces: TracedRuns | None = None, progress: Progres
 
 
 def flipped_guards(spec: Spec, graph: Graph, sizes: Mapping[str, int], equal: Mapping[str, str], near: Near | None) -> list[Guard]:
-    """Conditions of ``graph`` that a trace of the case where ``equal`` dimensions are 1 or equal would answer otherwise than they come out
-    at ``sizes``, by the hints it would have."""
+    """The guards of ``graph`` whose outcome at the hints of a trace of the special case ``equal`` would differ from that at ``sizes``."""
     specialized = {name: str(sizes[name]) for name in graph.specialized if name not in equal}
     basis, general = basis_of(spec.dimensions, {**specialized, **equal}), graph.as_basis()
     loops = [name for name in graph.loops if name in basis.symbols]
@@ -51,11 +50,10 @@ def rounded_share_error(spec: Spec, graph: Graph, known: TracedRuns) -> RoundedS
 
 
 def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) -> list[list[dict[str, int]]]:
-    """Values of the basis symbols for the certificates of ``graph``: the ``sizes`` themselves, numbers with many divisors, else
-    other primes than the hints; further loop counts.
+    """For each certificate of ``graph``, the values of the basis symbols at which to trace it, the preferred ones first.
 
-    Each may be made at any of several: where questions come out as recorded at no primes, these may still tell of the other answers.
-    If they do not, it is made near the ``sizes``.
+    They are the ``sizes`` themselves, numbers with many divisors, or other primes than the hints, at further trip counts. Where guards fail
+    at all of these, values near the ``sizes`` come second.
     """
     basis = graph.as_basis()
     at = functools.partial(
@@ -67,7 +65,7 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) 
     )
     certificates, asked = [], basis.values(sizes)
     for number, counts in enumerate(trip_counts.certified_counts(attempt, graph.loops)):
-        # The last is for questions about a number, as whether rows are more than 25.
+        # The last is for guards with a constant, such as more than 25 rows.
         shifts = (*(number + 1 + 3 * i for i in range(3)), -2 - number)
         sets = [at(hint_set=number + 1), *(at(shift=shift) for shift in shifts)]
         if number or max(asked.values(), default=0) <= _MOST_EVALUATED:
@@ -80,7 +78,7 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) 
 
 
 def _near_to(graph: Graph, at: Mapping[str, int], sizes: Mapping[str, int], by: int) -> dict[str, int]:
-    """``at`` with those symbols ``by`` from the ``sizes`` asked for of which questions come out otherwise than recorded."""
+    """``at``, with the symbols of guards that fail there moved to ``by`` from the requested ``sizes``."""
     moved_to, asked = dict(at), graph.as_basis().values(sizes)
     moved: set[str] = set()
     while True:
@@ -93,7 +91,7 @@ def _near_to(graph: Graph, at: Mapping[str, int], sizes: Mapping[str, int], by: 
 
 
 def _count_flipped(graph: Graph, at: Mapping[str, int]) -> int:
-    """How many guards about sizes come out otherwise there than in the trace."""
+    """How many guards fail at ``at``."""
     return sum(not c.holds_at(at) for c in graph.guards if not c.opaque)
 
 

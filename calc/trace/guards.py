@@ -47,11 +47,11 @@ _TURNS = (2, 5, 6, 13, 30, 1009, 10**6 + 3)
 
 
 def _equals_at_any_trip_count(expr: str, divided: Guard, run: TracedRun, trip_counts: Collection[str]) -> bool:
-    """Whether a guard that contains the run's own trip count equals ``divided`` with any trip count in its place."""
+    """Whether ``expr``, with any trip count in place of the run's own, is equivalent to ``divided``; tested at random sizes."""
     names = {*names_in(expr)}
     loops = sorted(names & {*trip_counts})
     if len(loops) != 1:
-        return False  # numbers of two loops may be alike
+        return False  # trip counts of two loops may be equal
     (loop,) = loops
     generator = random.Random(0)
     for count in _TURNS:
@@ -78,7 +78,7 @@ def of_values(runs: Sequence[TracedRun], trip_counts: Collection[str]) -> list[G
             if expr:
                 guards.setdefault(expr, Guard(expr, True, line, opaque=True))
         for line, names in run.by_value.items():
-            # What a table has for a symbol is what it has for no number, and a function of Python's may make any number of one.
+            # A dictionary may lack a symbol that it has as a number, and a Python function may compute anything from one.
             expr = " and ".join(f"{name} == 0" for name in sorted(names - {*trip_counts}))
             if expr:
                 guards.setdefault(expr, Guard(expr, True, line, opaque=True))
@@ -120,8 +120,8 @@ def _is_bound(guard: Guard, run: TracedRun, dims: Mapping[str, Dim]) -> bool:
 
 
 def _is_of_one_trip_count(guard: Guard, run: TracedRun, runs: Sequence[TracedRun], trip_counts: Collection[str]) -> bool:
-    """Whether the count of this run decides the question, and that of another run decides it otherwise: as when torch compares the
-    length of a sequence with the number of its parts. What holds between the counts recorded is for the certificates to say."""
+    """Whether the trip count of this run alone makes the guard true, and that of another run does not: as when torch compares the length
+    of a sequence with the number of its parts. Certificates verify what holds between the traced trip counts."""
     names = {*names_in(guard.expr)}
     if not names & {*trip_counts}:
         return False
@@ -135,14 +135,14 @@ def _is_of_one_trip_count(guard: Guard, run: TracedRun, runs: Sequence[TracedRun
         return False
     if any(as_asked(another.trace.sizes) != {True} for another in runs):
         return True
-    # Each part that is looked at lies within the length: so it is at every larger count, and fewer turns are seen to by themselves.
+    # Each accessed part lies within the length; that holds at every larger trip count, and smaller ones have guards of their own.
     most = dict.fromkeys(trip_counts, _ANY_COUNT)
     return re.fullmatch(r"\w+ (>|>=|<|<=) \d+", guard.expr) is not None and as_asked(most) == {True}
 
 
 def _has_every_trip_count(guard: Guard, asked: Sequence[tuple[set[str], Mapping[str, int]]], trip_counts: Collection[str]) -> bool:
-    """Whether every run asked this with its own number of turns in it, as torch does where it takes a sequence apart: nobody's branch.
-    ``asked`` are the questions and the counts of each run."""
+    """Whether every run has this guard with its own trip count in it, as torch has where it splits a sequence: no branch of the model.
+    ``asked`` has the guards and the trip counts of each run."""
     for name in {*names_in(guard.expr)} & {*trip_counts}:
         for exprs, sizes in asked:
             own = _own(sizes[name])
@@ -173,7 +173,7 @@ def _within_bounds(at: Mapping[str, int], basis: Basis, dims: Mapping[str, Dim])
 
 
 def _in_dimensions(guard: Guard, basis: Basis) -> str:
-    """The condition as it holds, with quotients that are no dimension written as such: ``2*(k/2) <= 256``."""
+    """The guard as a true statement, with quotients that are no dimension written out: ``2*(k/2) <= 256``."""
     text = guard.expr
     for name, quotient in basis.hidden.items():
         text = re.sub(rf"\b{name}\b", f"({quotient})", text)
@@ -184,8 +184,8 @@ def _in_dimensions(guard: Guard, basis: Basis) -> str:
 
 
 def of_zeros(kept: Sequence[Guard], runs: Sequence[TracedRun], symbols: Sequence[str]) -> list[Guard]:
-    """Whether sizes of tensors are 0, where other sizes may make them so and no ``kept`` question tells: without elements, a tensor takes
-    no operations where closed forms say n - 1, and an expanded one no bytes. Nobody asks for it, so a step has no such questions."""
+    """Guards that sizes of tensors are not 0, where some sizes may make them 0 and no guard in ``kept`` excludes that: closed forms count
+    n - 1 operations for a reduction, and bytes for an expanded tensor, which a tensor without elements does not have."""
     guards: list[Guard] = []
     for run in runs:
         at = {**(run.repeats.env.hint_of if run.repeats.env is not None else {}), **run.trace.sizes}
@@ -261,8 +261,8 @@ class _Least(Arithmetic[Fraction | float]):
 
 
 def _may_be_zero(text: str, asked: Sequence[Guard], symbols: Sequence[str]) -> bool:
-    """Whether a size may be 0 where every question has the answer that was recorded: tried with any of its symbols at 1, and others
-    drawn. One that comes out negative is 0 at sizes that are not tried."""
+    """Whether a size may be 0 where every guard holds; tested with each subset of its symbols at 1 and the others random. A negative value
+    means 0 at sizes in between."""
     names, generator = [*dict.fromkeys(names_in(text))], random.Random(0)
     for ones in itertools.product((True, False), repeat=len(names)):
         for largest in (2, 3, 5, 10, 100, 10**6):
@@ -278,5 +278,5 @@ def _may_be_zero(text: str, asked: Sequence[Guard], symbols: Sequence[str]) -> b
 
 
 def of_depths(counts: Mapping[str, Sequence[int]]) -> list[Guard]:
-    """A loop of few turns has no turn between the first and the last, so the closed forms must not be taken for granted there."""
+    """Guards that exclude trip counts below the traced ones: with few iterations there is none between the first and the last."""
     return [Guard(f"{name} != {few}", True, _COUNTS) for name, recorded in counts.items() for few in range(1, min(recorded))]

@@ -1,9 +1,8 @@
-"""Symbolic sizes: torch's ``SymInt`` over SymPy, with our own answer to every question asked about a size.
+"""Symbolic sizes: torch's ``SymInt`` over SymPy, with a ``ShapeEnv`` that evaluates guards at the hints.
 
-Torch's ``ShapeEnv`` answers such a question (a *guard*) by reasoning over ranges and may quietly replace a symbol by a
-number. Here the answer is read off the hints, and the question is written down: it is an assumption of the derivation.
-A size that is read as one number (``range(n)``, ``int(n)``) is refused with the line that read it; it is never replaced. Only a
-size that is known to be the turns of a loop may be read, and only as a polynomial: it is its number of turns in this run.
+Torch's own ``ShapeEnv`` reasons over value ranges and may silently specialize a symbol. ``SizeEnv`` evaluates every guard at the hints and
+records it as an assumption of the derivation. It never specializes: a size that is read as a number (``range(n)``, ``int(n)``) raises
+``SpecializationError`` with the line that read it. Only trip counts may be read, as polynomials: they have their number in this run.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ _FACTORS = (2, 3, 5, 7)
 
 
 def next_composite(n: int) -> int:
-    """The next number with three of the four smallest primes in it: what is rounded otherwise at multiples, no prime tells."""
+    """The next number that is divisible by three of 2, 3, 5 and 7. Code that rounds differently at multiples shows at no prime."""
     while True:
         n += 1
         if sum(n % factor == 0 for factor in _FACTORS) >= 3:
@@ -98,13 +97,13 @@ def _made_of(basis: Basis, products: Sequence[str], known: Mapping[str, int], be
     return [int(evaluate_text(text, known)) for text in texts if evaluate_text(text, values) < below]
 
 
-# What a size's text consists of; anything else is a function of values.
+# Tokens of a size; any other text is a function of values.
 _SIZE_TEXT = re.compile(r"\b(?:floor|ceiling|Max|Min|Mod)\b|\b[A-Za-z_]\w*\b(?!\()|[\d\s()*/+,-]")
 
-# A condition may also be about doubles made of sizes.
+# A guard may also compare doubles computed from sizes.
 _GUARD_TEXT = re.compile(rf"\b(?:float|int|round|sqrt|log2)\b|\d\.\d|\de[+-]?\d|%|{_SIZE_TEXT.pattern}")
 
-# What was asked of sizes, with the answer and the line that asked.
+# Evaluated expressions of sizes: value, and the line that evaluated them.
 Questions = Mapping[Any, tuple[Any, str]]
 
 _runs = itertools.count()
@@ -117,7 +116,7 @@ _TO_PLAIN = frozenset({"__float__", "__hash__", "as_integer_ratio", "hex", "is_i
 
 
 def read_by_torch() -> ReadByTorchError:
-    """The refusal of a step in which torch's own code reads sizes as numbers."""
+    """The error for a step in which torch's C++ code reads sizes as numbers."""
     return ReadByTorchError(
         f"torch reads the sizes of a tensor as numbers at {user_line()}: what it decides by them cannot be seen, so no closed form"
         " follows; write that part with other operators"
@@ -126,8 +125,8 @@ def read_by_torch() -> ReadByTorchError:
 
 @contextlib.contextmanager
 def refusing_torch_reads(env: SizeEnv | None) -> Iterator[None]:
-    """Context in which sizes that torch's own code reads as numbers, within a step, are refused; in steps of autograd of which nothing
-    hangs on them they are answered. Lines that read a double made of sizes are noted."""
+    """Context in which a step is refused if torch's C++ code reads sizes as numbers, except in autograd nodes whose results do not depend
+    on them. Lines that read a double computed from sizes are noted in ``env``."""
     if env is None:
         yield
         return
@@ -148,9 +147,9 @@ def refusing_torch_reads(env: SizeEnv | None) -> Iterator[None]:
 
 
 def _is_read_outside_torch(frame: FrameType | None) -> bool:
-    """Whether Python code that is not torch's turns a symbolic double into a plain one: torch makes scales and bounds of them, no sizes."""
+    """Whether Python code outside torch converts a symbolic double to a plain one. Torch itself makes only scales and bounds of it."""
     if frame is None or frame.f_code.co_name not in _TO_PLAIN:
-        return False  # an operator takes it for a number in a tensor
+        return False  # an operator takes it as a scalar
     while frame is not None and frame.f_code.co_filename == torch.__file__:
         frame = frame.f_back
     return frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] != "torch"
@@ -192,7 +191,7 @@ class SizeEnv(ShapeEnv):
         return not trip_counts and not self.turns and self.hint_of == hint_of
 
     def begin(self) -> None:
-        """Start of a run: nothing was asked in it yet."""
+        """Start a run: forget the guards of the run before."""
         self.asked: dict[Any, tuple[Any, str]] = {}
         self._written: dict[Any, Guard | None] = {}
         self.by_value: dict[str, frozenset[str]] = {}
@@ -200,13 +199,13 @@ class SizeEnv(ShapeEnv):
         self._hash = hash((SizeEnv, next(_runs)))
 
     def looked_up_by(self, size: torch.SymInt) -> int:
-        """The hash of all sizes in this run, so that no table has a result of another run for them. The line that hashes one is noted: what
-        it finds beside sizes may be otherwise at others."""
+        """The hash of all sizes in this run, so that no dictionary has a result of another run for them. Notes the line that hashes one:
+        the entry that it finds may depend on the sizes."""
         self.note_by_value(size.node.expr)
         return self._hash
 
     def note_by_value(self, expr: Any) -> None:
-        """Note that the line which is running goes by the number that ``expr`` is: at other sizes that is another one."""
+        """Note that the running line uses the value of ``expr``, which differs at other sizes."""
         if self._aside is None and expr.free_symbols:
             self._note(user_line(), expr)
 
@@ -222,7 +221,7 @@ class SizeEnv(ShapeEnv):
         return self._answer(orig_expr, as_number=False)
 
     def _maybe_evaluate_static(self, expr: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]  # torch wraps its own in a cache
-        """What torch asks when it would rather not guard (is this slice the whole?). A real run knows, so it is answered."""
+        """Torch evaluates this where it avoids a guard (is this slice the whole?). A real run takes the branch, so this is a guard as well."""
         return self._answer(expr, as_number=False)
 
     def _answer(self, expr: Any, as_number: bool) -> Any:
@@ -252,7 +251,7 @@ class SizeEnv(ShapeEnv):
         return entry[0]
 
     def _is_share_of_turns(self, expr: Any) -> bool:
-        """Whether a size is the turns of one loop, divided by numbers and rounded: in a run with so many turns it is a number like them."""
+        """Whether a size is one trip count, divided by numbers and rounded: a number in this run, as the trip count is."""
         parts = expr.atoms(FloorDiv)
         return (
             len(expr.free_symbols) == 1
@@ -262,14 +261,14 @@ class SizeEnv(ShapeEnv):
         )
 
     def take(self, question: Any) -> None:
-        """Write down what is so at the hints; what cannot be written down is a size read as a number."""
+        """Record a guard that is true at the hints. Raises ``SpecializationError`` where it cannot be written as text."""
         if _guard_text(question, self.names) is None:
             raise self._pinned(question.lhs)
         self._answer(question, as_number=False)
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[dict[Any, tuple[Any, str]]]:
-        """Context whose questions are in the dictionary that it gives, those that were asked before included."""
+        """Context that yields a dictionary of what is evaluated inside, including what was evaluated before."""
         outer, self._noted = self._noted, {}
         try:
             yield self._noted
@@ -277,13 +276,13 @@ class SizeEnv(ShapeEnv):
             self._noted = outer
 
     def ask(self, questions: Questions) -> None:
-        """Write down ``questions`` of an earlier run that this run asks as well."""
+        """Record ``questions`` of an earlier run that this run evaluates as well."""
         for expr, entry in questions.items():
             self.asked.setdefault(expr, entry)
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """Context in which questions are answered and not written down: they are ours, about a result already worked out."""
+        """Context in which expressions are evaluated and not recorded: Napkin evaluates them, not the step."""
         self._aside = self._said_aside
         try:
             yield
@@ -291,8 +290,8 @@ class SizeEnv(ShapeEnv):
             self._aside = None
 
     def _settles(self, expr: Any) -> bool:
-        """Whether an integer expression is the same number at most sizes, as a count of pieces of a quarter each is 4 but for few elements.
-        Taken as that number, it is a question whether it is."""
+        """Whether an integer expression has one value at most sizes, as the number of chunks of a quarter each is 4 except for few
+        elements. It is then replaced by that value under a guard."""
         generator = random.Random(0)
         points = [{s: sp.Integer(generator.randint(2, 10**6)) for s in self._at} for _ in range(8)]
         return all(expr.xreplace(at) == expr.xreplace(self._at) for at in points)
@@ -302,12 +301,12 @@ class SizeEnv(ShapeEnv):
         name = min(names - {*self.turns} or names)
         where = user_line()
         counts = len(expr.free_symbols) == 1 and _is_polynomial(expr)
-        self.text(expr)  # what is no function of sizes is told as such
+        self.text(expr)  # raises where it is no function of sizes
         said = f"the size {_write(expr, self.names)} was read as one number at {where}"
         return SpecializationError(name, where, said, counts, self._pairs(expr) if expr.atoms(FloorDiv) else None)
 
     def _pairs(self, expr: Any) -> list[tuple[str, str | int]]:
-        """What may be divided by what in the rounded quotients of ``expr``."""
+        """(dimension, divisor) of the rounded quotients in ``expr``: where it is a multiple, nothing is rounded."""
         pairs: list[tuple[str, str | int]] = []
         for whole, part in (call.args for call in sorted(expr.atoms(FloorDiv), key=str)):
             if part.is_Integer or part in self.names:
@@ -316,14 +315,14 @@ class SizeEnv(ShapeEnv):
         return pairs
 
     def made_of(self, value: Any) -> frozenset[str]:
-        """The symbols in a value that is a size, or made of sizes."""
+        """The names of the symbols in a symbolic value; none in others."""
         return frozenset(self._names(value.node.expr)) if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) else frozenset()
 
     def _names(self, expr: Any) -> set[str]:
         return {self.names.get(s, str(s)) for s in expr.free_symbols}
 
     def size_guards(self) -> list[Guard]:
-        """Every yes-or-no question asked about sizes, with its answer and the line that asked."""
+        """The guards of this run: every comparison of sizes with its outcome and the line that evaluated it."""
         if len(self._written) != len(self.asked):
             self._written = {}
             for expr, (answer, line) in self.asked.items():
@@ -350,13 +349,13 @@ class SizeEnv(ShapeEnv):
     # -- writing sizes --------------------------------------------------------------------------------------------
 
     def size(self, value: Any) -> int | str:
-        """A size as records hold it: an ``int``, or the text of its expression in the basis symbols."""
+        """A size as traces hold it: an ``int``, or the text of its expression in the basis symbols."""
         if isinstance(value, int):
             return value
         return self.text(value.node.expr)
 
     def named(self, message: str) -> str:
-        """A message of torch with its symbols called by the names of ours."""
+        """A message of torch with its symbols (``s0``) replaced by the basis symbols."""
         for symbol, name in self.names.items():
             message = re.sub(rf"\b{symbol}\b", name, message)
         return message
@@ -373,19 +372,19 @@ class SizeEnv(ShapeEnv):
         return written
 
     def _divided(self, expr: sp.Expr) -> sp.Expr:
-        """``expr`` with the turns of a loop as the numbers they are in this run wherever something is divided: a size that is a
-        multiple of them may be divided by the number read of them (groups of channels)."""
+        """``expr`` with trip counts as their numbers in this run inside divisions: a size that is a multiple of a trip count may be
+        divided by the number that was read of it (groups of channels)."""
         numbers = {s: self._at[s] for s, name in self.names.items() if name in self.turns}
         if not numbers or not expr.free_symbols & numbers.keys():
             return expr
         return expr.replace(lambda e: type(e).__name__ in _DIVISIONS, lambda e: e.xreplace(numbers))
 
     def at_hints(self, expr: sp.Expr) -> int:
-        """What an expression is at the hints."""
+        """The value of an expression at the hints."""
         return int(expr.xreplace(self._at))
 
     def hint(self, value: Any) -> Any:
-        """The number a symbolic value has at the hints; other values as they are."""
+        """The value of a symbolic value at the hints; other values unchanged."""
         if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
             answer = value.node.expr.xreplace(self._at)
             return int(answer) if isinstance(value, torch.SymInt) else bool(answer) if isinstance(value, torch.SymBool) else float(answer)
@@ -406,7 +405,7 @@ _LOGIC = {"And": " and ", "Or": " or "}
 
 
 def _guard_text(e: Any, names: Mapping[sp.Symbol, str]) -> str | None:
-    """A condition as text, or nothing where it is about values rather than sizes (the sign of a scale, say)."""
+    """A comparison as text; None where it is about values rather than sizes (the sign of a scale, say)."""
     kind = type(e).__name__
     if kind in _RELATIONS:
         sides = [_size_text(_rounded_up(side), names) for side in e.args]
@@ -426,8 +425,8 @@ def _write(expr: sp.Expr, names: Mapping[sp.Symbol, str]) -> int | str:
 
 @functools.lru_cache(maxsize=65536)
 def _simplified(e: Any) -> Any:
-    """``e`` with quotients that are whole but for a rest which is less than the divisor at all sizes as what they are: the pieces that
-    ``k*n`` elements are split into, ``floor((k*n + k - 1)/k)``, are n."""
+    """``e`` with floor quotients simplified whose remainder is less than the divisor at all sizes: ``floor((k*n + k - 1)/k)``, the number
+    of chunks of ``k*n`` elements, is n."""
     whole = {call: _quotient(*call.args) for call in e.atoms(FloorDiv)}
     return e.xreplace({call: quotient for call, quotient in whole.items() if quotient is not None})
 
@@ -446,13 +445,13 @@ def _quotient(numerator: Any, denominator: Any) -> sp.Expr | None:
     return None
 
 
-# ``-(-n // k)``, as Python rounds up, is no difference: its terms have no sign but their own.
+# ``-(-n // k)``, Python's rounding up, as a function of its own: the terms of ``n`` keep their signs.
 _CEILING = sp.Function("CeilDiv", integer=True)
 
 
 @functools.lru_cache(maxsize=65536)
 def _rounded_up(e: Any) -> Any:
-    """``e`` with quotients of what is negative, rounded down, written as those of what is positive, rounded up."""
+    """``e`` with floors of negative quotients written as ceilings of positive ones."""
     below = {call: -_CEILING(-call.args[0], call.args[1]) for call in e.atoms(FloorDiv) if _is_below_nought(call.args[0])}
     return e.xreplace(below) if below else e
 
@@ -461,7 +460,7 @@ def _is_below_nought(e: Any) -> bool:
     return all(term.could_extract_minus_sign() for term in sp.Add.make_args(e))
 
 
-# Doubles made of sizes, as ``calc.symbolic.exact`` reads them: with Python's own arithmetic, in the order in which the step runs it.
+# Doubles computed from sizes, as ``calc.symbolic.exact`` evaluates them: by Python's arithmetic, in the order of the step.
 _OF_DOUBLES = {
     "ToFloat": "float", "TruncToInt": "int", "FloorToInt": "floor", "CeilToInt": "ceiling", "RoundToInt": "round",
     "OpaqueUnaryFn_sqrt": "sqrt", "OpaqueUnaryFn_log2": "log2",
@@ -494,7 +493,7 @@ def _size_text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
             return f"ceiling(({args[0]})/({args[1]}))"
         case "CeilToInt" | "TruncToInt" | "FloorToInt" | "RoundToInt" | "ToFloat" | "OpaqueUnaryFn_sqrt" | "OpaqueUnaryFn_log2":
             return f"{_OF_DOUBLES[kind]}({args[0]})"
-        case "IntTrueDiv":  # as Python divides whole numbers: exactly, and then rounded once
+        case "IntTrueDiv":  # Python divides integers exactly and rounds once
             return f"float(({args[0]})/({args[1]}))"
         case "Plus" | "Minus" | "Times" | "WholeQuotient" | "Rest" | "FloatTrueDiv" | "FloatPow":
             return f"({args[0]}) {_OF_DOUBLES[kind]} ({args[1]})"
@@ -509,7 +508,7 @@ def _size_text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
 
 @functools.lru_cache(maxsize=65536)
 def _whole_quotient(numerator: Any, denominator: Any) -> sp.Expr | None:
-    """The quotient where it is a whole number at all sizes, as s where a view splits s**2 into s and the rest."""
+    """The quotient if it is a polynomial with integer coefficients, as s where a view splits s**2 into s and the rest; else None."""
     if not denominator.free_symbols <= numerator.free_symbols or not numerator.free_symbols:
         return None
     quotient = sp.cancel(numerator / denominator)
@@ -523,7 +522,7 @@ def _atomic(text: str) -> bool:
 
 
 def _max_of_sizes(e: Any, args: list[str], kind: str) -> str:
-    """``Max(1, n)`` is n where n is never less. Torch writes it where a stride must not be 0."""
+    """The text of a maximum; ``Max(1, n)``, which torch writes where a stride must not be 0, is n where n is at least 1."""
     if kind == "Max":
         rest = [(a, t) for a, t in zip(e.args, args, strict=True) if a != 1]
         if len(rest) == 1 and never_below_one(rest[0][0]):
@@ -532,7 +531,7 @@ def _max_of_sizes(e: Any, args: list[str], kind: str) -> str:
 
 
 def never_below_one(e: Any) -> bool:
-    """Whether an expression of sizes, which are at least 1, is at least 1: it is where all are 1, and falls with none of them."""
+    """Whether an expression is at least 1 at all sizes of at least 1: it is at 1 everywhere, and decreases with no size."""
     e = _rounded_up(_simplified(e))
     e = e.xreplace({call: sp.S.One for call in e.atoms(_CEILING) if all(map(never_below_one, call.args))})  # each is at least that
     if any(part.could_extract_minus_sign() and not part.is_number for added in e.atoms(sp.Add) for part in added.args):

@@ -1,9 +1,9 @@
 """Constant propagation: real values of tensors that depend only on sizes and constants, so that branches on them are taken correctly.
 
-Position ids, causal masks and an optimizer's step counter are such tensors; a library asks about them
-(``(diff(positions) != 1).any()``), which a symbolic run cannot answer. Each gets a *shadow*: the same operator run on real
-tensors at the hint sizes. A tensor that depends on parameters or data has no shadow, and a branch on it is refused; a write of such values
-through any view removes the shadow.
+Position ids, causal masks and an optimizer's step counter are such tensors; libraries branch on them
+(``(diff(positions) != 1).any()``), which a fake tensor cannot answer. Each gets a *constant*: the result of the same operator on real
+tensors at the hint sizes. A tensor that depends on parameters or data has none, and a branch on it is refused; a write of such values
+through any view invalidates the constant.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from calc.platform.torch_private import FakeTensor, no_dispatch, tree_map
 from calc.trace.source_lines import user_line
 from calc.trace.values.data_dependence import WHOLE, overwritten
 
-_LARGEST, _LARGEST_WHOLE = 1 << 16, 1 << 24  # a mask of positions has as many elements as pairs of them
+_LARGEST, _LARGEST_WHOLE = 1 << 16, 1 << 24  # elements; a mask has one for each pair of positions
 _RANDOM = torch.Tag.nondeterministic_seeded
 _ASKS = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default}
 _FILLING = {f"aten::{name}" for name in ("ones_like", "zeros_like", "full_like", "new_ones", "new_zeros", "new_full")}
@@ -28,9 +28,12 @@ _UNSET = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_e
 
 
 class ConstantPropagation:
-    """Shadows live on the fake tensors themselves, so they die with them. ``answers`` notes each line that read a value, which, and why it
-    is that; ``asked`` those where it is made of symbols, and of which: at other sizes it may be another one. (The symbols are noted on
-    storages, since views share what is written.)"""
+    """Computes the constants of one run. They are attributes of the fake tensors, so they are freed with them.
+
+    ``constant_reads``  line that read a constant → its value, and why it has that value.
+    ``value_reads``     line that read a value which depends on symbols → these symbols: it may differ at other sizes. The symbols are
+                        attributes of storages, since views share what is written.
+    """
 
     def __init__(
         self, hint: Callable[[Any], Any], symbols: Callable[[Any], frozenset[str]] | None, trip_counts: Collection[str] = ()
@@ -44,7 +47,7 @@ class ConstantPropagation:
 
     @contextlib.contextmanager
     def copying(self) -> Iterator[None]:
-        """Context in which values are read only to be written into another tensor: nothing hangs on them yet."""
+        """Context in which values are read only to be copied into another tensor: no branch depends on them yet."""
         self.only_copied = True
         try:
             yield
@@ -52,7 +55,10 @@ class ConstantPropagation:
             self.only_copied = False
 
     def answer(self, func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
-        """``(True, value)`` where ``func`` asks a shadowed tensor for its value; ``(False, None)`` for other operators."""
+        """``(True, value)`` where ``func`` reads the value of a constant tensor; ``(False, None)`` for other operators.
+
+        Raises ``DataDependentError`` where the tensor depends on data.
+        """
         if func not in _ASKS:
             return False, None
         if not all(has_constant_values(a) for a in args if isinstance(a, torch.Tensor)):
@@ -67,35 +73,35 @@ class ConstantPropagation:
         made_of = self._made_of(args)
         if made_of:
             self.asked[user_line()] = made_of | self.asked.get(user_line(), made_of)
-        # An optimizer's step counter is asked for each parameter: one number a step, not a branch, so not an assumption.
+        # An optimizer's step counter is read for each parameter: one number a step, not a branch, so not an assumption.
         elif isinstance(value, bool) or func is not torch.ops.aten._local_scalar_dense.default:
             self.answers[user_line()] = str(value), "it depends on constants only; evaluated for real"
         return True, value
 
     def counted(self, x: torch.Tensor, count: Callable[[torch.Tensor], int]) -> int | None:
-        """``count`` of the values of ``x``, where constants alone decide them, the same at all sizes, or the turns of this run do."""
+        """``count`` of the values of ``x`` if they depend on constants and trip counts only; else None."""
         if not isinstance(x, FakeTensor) or not has_constant_values(x) or self.symbols_of((x,)):
             return None
         with no_dispatch():
             return count(self._real(x))
 
     def has_count(self, x: torch.Tensor, known: Any, count: Callable[[torch.Tensor], int]) -> bool:
-        """Whether the values of ``x`` are known at the hints, where ``known`` is their ``count`` at all sizes."""
+        """Whether ``x`` is a constant whose ``count`` at the hints equals ``known``, the count at all sizes."""
         if not isinstance(x, FakeTensor) or not has_constant_values(x):
             return False
         with no_dispatch():
             return bool(count(self._real(x)) == self._hint(known))
 
     def symbols_of(self, tensors: Sequence[torch.Tensor]) -> frozenset[str]:
-        """The symbols, but for turns, that the values in ``tensors`` are made of; none where data are among what decides them."""
+        """The symbols without trip counts that the values of ``tensors`` depend on; none where they depend on data too."""
         return self._made_of(tensors) - self._turns if all(map(has_constant_values, tensors)) else frozenset()
 
     def follow(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
-        """Give the results of ``func`` their shadows, or take the shadow of what it overwrote with unknown values."""
+        """Compute the constants of the results of ``func``, or invalidate those of tensors that it overwrites with unknown values."""
         if func in _ASKS:
             return
         sizes: tuple[Any, ...] = ()
-        if func._schema.name in _FILLING and not has_constant_values(args[0]):  # of its first argument it takes the sizes, and no values
+        if func._schema.name in _FILLING and not has_constant_values(args[0]):  # it uses the sizes of its first argument, not the values
             sizes, args = tuple(args[0].shape), (self._blank(args[0]), *args[1:])
         if _is_arbitrary(func) or not _all_constant(args) or not _all_constant(kwargs.values()):
             for tensor in overwritten(func, args, kwargs):
@@ -114,7 +120,7 @@ class ConstantPropagation:
                 storage.napkin_made_of = made_of | getattr(storage, "napkin_made_of", made_of)  # type: ignore[attr-defined]  # as above
 
     def _made_of(self, values: Iterable[Any]) -> frozenset[str]:
-        """The symbols that ``values`` depend on: those of numbers, and those that the storages of tensors were written with."""
+        """The symbols that ``values`` depend on: those in symbolic numbers, and those noted on the storages of tensors."""
         symbols: frozenset[str] = frozenset()
         if self._symbols is None:
             return symbols
@@ -128,7 +134,7 @@ class ConstantPropagation:
         return symbols
 
     def _small(self, out: Any) -> bool:
-        # What works in place on lists returns nothing.
+        # In-place operators on lists return nothing.
         tensors = out if isinstance(out, list | tuple) else [] if out is None else [out]
         return all(isinstance(t, torch.Tensor) and self._hinted_numel(t) <= _most(t.dtype) for t in tensors)
 
@@ -139,7 +145,7 @@ class ConstantPropagation:
         return count
 
     def _blank(self, like: torch.Tensor) -> torch.Tensor:
-        """A real tensor with the sizes and the type of ``like``, and one element in memory."""
+        """A real tensor with the shape and dtype of ``like`` and one element in memory."""
         with no_dispatch():
             return torch.empty((), dtype=like.dtype).expand([self._hint(size) for size in like.shape])
 
@@ -159,19 +165,19 @@ def _most(dtype: torch.dtype) -> int:
 
 @functools.cache
 def _is_arbitrary(func: Any) -> bool:
-    """Whether no run has the values that another has."""
+    """Whether the values of the result are random or uninitialized."""
     return _RANDOM in func.tags or func._schema.name in _UNSET
 
 
 def _all_constant(values: Iterable[Any]) -> bool:
-    """Whether every tensor in ``values`` has a shadow, or is a real one."""
+    """Whether every tensor in ``values`` is real or has a constant."""
     return all(
         _all_constant(v) if isinstance(v, list | tuple) else not isinstance(v, torch.Tensor) or has_constant_values(v) for v in values
     )
 
 
 def has_constant_values(value: Any) -> bool:
-    """Whether the values of ``value`` are known: it is a real tensor, or one whose shadow still holds."""
+    """Whether the values of ``value`` are known: it is a real tensor, or its constant is still valid."""
     if not isinstance(value, FakeTensor):
         return True
     constant = value.__dict__.get("napkin_shadow")
@@ -182,7 +188,7 @@ def has_constant_values(value: Any) -> bool:
 
 
 def constant_values(value: torch.Tensor) -> torch.Tensor | None:
-    """The values of a tensor, as a real one, where constants alone decide them: the same at all sizes."""
+    """The values of a tensor as a real tensor, if they are the same at all sizes; else None."""
     if not has_constant_values(value) or hasattr(value.untyped_storage(), "napkin_made_of"):
         return None
     real: torch.Tensor = getattr(value, "napkin_shadow", (value,))[0]
@@ -190,13 +196,13 @@ def constant_values(value: torch.Tensor) -> torch.Tensor | None:
 
 
 def attach_values(out: torch.Tensor, real: torch.Tensor) -> None:
-    """Let ``real`` have the values of ``out``, which was made of constants alone."""
+    """Make ``real`` the constant of ``out``, which depends on constants only."""
     _attach(out, real)
 
 
 def note_made_from(out: torch.Tensor, parts: Sequence[Any], known: bool) -> None:
-    """Note that the values in ``out`` are those of ``parts``, tensors and doubles made of sizes among them: known where these are, and made
-    of the same sizes."""
+    """Note that ``out`` contains the values of ``parts``, tensors and doubles computed from sizes among them: it depends on the same
+    symbols and is constant where all of them are."""
     storage = out.untyped_storage()
     tensors = [part for part in parts if isinstance(part, torch.Tensor)]
     made_of = frozenset[str]().union(*(getattr(t.untyped_storage(), "napkin_made_of", ()) for t in tensors))

@@ -25,22 +25,24 @@ WHOLE = (torch.int64, torch.int32, torch.bool)
 
 @dataclass(frozen=True, slots=True)
 class Below:
-    """Whole numbers from 0 to ``count`` - 1, each expected equally often."""
+    """Integers from 0 to ``count`` - 1, each equally likely."""
 
     count: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The last axis holds places in a tensor: entry j is below ``counts[j]``."""
+    """The last axis holds an index into a tensor: entry j is below ``counts[j]``."""
 
     counts: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OneIn:
-    """Truth values (or 0 and 1): true ``share`` times in as many as the product of ``ways``. ``within`` says where else than at the
-    end of an axis: a number marked in more places than it can be."""
+    """A mask (booleans, or 0 and 1) whose expected fraction of true elements is ``share`` divided by the product of ``ways``.
+
+    ``within`` bounds the places along an axis where it may be true, as in one-hot rows that are longer than the classes.
+    """
 
     ways: tuple[Any, ...]
     share: Fraction = Fraction(1)
@@ -49,7 +51,7 @@ class OneIn:
 
 @dataclass(frozen=True, slots=True)
 class ZerosBeyond:
-    """Along ``axis`` nothing but zeros from place ``below`` on."""
+    """All elements are 0 along ``axis`` from index ``below`` on."""
 
     axis: int
     below: Any
@@ -57,7 +59,7 @@ class ZerosBeyond:
 
 @dataclass(frozen=True, slots=True)
 class Even:
-    """Numbers spread evenly between 0 and 1."""
+    """Numbers uniformly distributed between 0 and 1."""
 
 
 NEVER = OneIn((), Fraction(0))
@@ -72,7 +74,7 @@ _FACT_RULES: dict[str, Callable[..., Any]] = {}
 
 
 def registering(table: dict[str, Callable[..., Any]]) -> Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]:
-    """A decorator that puts a function into ``table`` under the names of operators."""
+    """A decorator that registers a function in ``table`` under names of operators."""
 
     def naming(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def put(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,8 +90,8 @@ _fact_rule = registering(_FACT_RULES)
 
 
 def fact_of(value: Any, name: str = "napkin_known", writes: int = 0) -> Any:
-    """What is known of a fake tensor's values under ``name``, or nothing: what is written over, through whichever view, is forgotten.
-    With ``writes``, what was known so many writes ago."""
+    """The fact about a fake tensor's values that was noted under ``name``, or None: a write through any view invalidates it.
+    With ``writes``, the fact that held so many writes ago."""
     fact, of = getattr(value, name, (None, None))
     return fact if fact is not None and of == contents(value, writes) else None
 
@@ -104,24 +106,24 @@ def note(out: Any, known: Any, name: str = "napkin_known") -> None:
 
 
 def contents(tensor: torch.Tensor, writes: int = 0) -> tuple[int, int]:
-    """Something else once the values of ``tensor`` may be others: its storage was written over, or exchanged (``.data =``). It is what
-    it was ``writes`` writes ago."""
+    """A key for the current contents of ``tensor``: it changes when the storage is written or replaced (``.data =``). With ``writes``, the
+    key of so many writes ago."""
     return tensor.untyped_storage()._cdata, writes_to(tensor) - writes
 
 
 def writes_to(tensor: torch.Tensor) -> int:
-    """How often the storage behind ``tensor`` was written over. Torch counts that too, but not in inference mode."""
+    """The number of writes to the storage of ``tensor``. Torch's own version counter does not count in inference mode."""
     return getattr(tensor.untyped_storage(), "napkin_writes", 0)
 
 
 @functools.cache
 def written(func: Any) -> tuple[tuple[int, str], ...]:
-    """Place and name of each argument that ``func`` writes over."""
+    """Position and name of each argument that ``func`` mutates."""
     return tuple((i, a.name) for i, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write)
 
 
 def overwritten(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[torch.Tensor]:
-    """The tensors that ``func`` writes over, of those that it is given."""
+    """The tensor arguments that ``func`` mutates."""
     for place, name in written(func):
         value = args[place] if place < len(args) else kwargs.get(name)
         yield from (t for t in (value if isinstance(value, list | tuple) else (value,)) if isinstance(t, torch.Tensor))
@@ -138,7 +140,7 @@ def given_to(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dic
 
 
 def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
-    """Note what follows for the results of ``func``; forget what was known of a tensor that it overwrites."""
+    """Note the facts about the results of ``func``; count its writes, which invalidates facts."""
     if written(func):
         for tensor in overwritten(func, args, kwargs):
             tensor.untyped_storage().napkin_writes = writes_to(tensor) + 1  # type: ignore[attr-defined]  # ours, as above
@@ -156,7 +158,7 @@ _numbers = itertools.count(1)
 
 
 def mark_picked(part: torch.Tensor) -> None:
-    """Note that ``part`` is one of several parts of a tensor, and that data decide which: no other is known to be the same."""
+    """Note that ``part`` is a part of a tensor at a data-dependent position: no other part is assumed to be equal."""
     part.napkin_pick = next(_numbers)  # type: ignore[attr-defined]  # ours, as above
 
 
@@ -168,7 +170,7 @@ def _carry_pick(part: torch.Tensor, out: Any) -> None:
 
 
 def _carry(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
-    """The same values in another place: columns are told apart where the last axis is taken apart."""
+    """Note the fact of the argument for a result with the same values; ``Columns`` are split where the last axis is."""
     fact = fact_of(args[0])
     if isinstance(fact, OneIn) and fact.within is not None and name not in ("clone", "detach", "_to_copy", "alias"):
         fact = replace(fact, within=_permuted(fact.within, args[1]) if name == "permute" else None)
@@ -194,13 +196,13 @@ def _permuted(within: ZerosBeyond, order: Any) -> ZerosBeyond:
 
 
 def within_of(value: Any) -> ZerosBeyond | None:
-    """Beyond which place along an axis a tensor holds nothing but zeros, as far as that is known."""
+    """From which index on along an axis a tensor is 0; None where that is unknown."""
     values = fact_of(value)
     return values.within if isinstance(values, OneIn) else values if isinstance(values, ZerosBeyond) else None
 
 
 def places_in(value: torch.Tensor) -> tuple[Any, ...]:
-    """How many places along each axis may hold something else than zero."""
+    """Along each axis, the number of indices at which elements may be nonzero."""
     within = within_of(value)
     return tuple(within.below if within is not None and i == within.axis else size for i, size in enumerate(value.shape))
 
@@ -299,7 +301,7 @@ def _true(given: Mapping[str, Any], out: Any) -> None:
 
 @_fact_rule("_is_all_true")
 def _checked(given: Mapping[str, Any], out: Any) -> None:
-    """Torch's own check of arguments (of a distribution, say), which raises where it fails: a step that runs has passed it."""
+    """Torch's own validation of arguments (of a distribution, say), which raises where it fails: a step that runs has passed it."""
     note(out, ALWAYS)
 
 

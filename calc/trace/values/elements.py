@@ -1,7 +1,7 @@
-"""What holds of a tensor's elements at all sizes: an affine index, a comparison with one, or a triangular matrix.
+"""Facts about a tensor's elements that hold at all sizes: an affine index, a comparison with one, or a triangular matrix.
 
-Constant propagation has the elements at the hint sizes alone. What is stored here holds at all sizes, so a branch on it is a guard about
-sizes or the same everywhere. ``affine_indices`` and ``causal_masks`` have the rules that propagate it.
+Constant propagation has the elements at the hint sizes only. The facts here hold at all sizes, so a branch on them is a guard on sizes or
+always the same. ``affine_indices`` and ``causal_masks`` have the rules that propagate it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 from calc.trace.values.data_dependence import WHOLE, fact_of, note, registering
 
-EXACT = (0, 1, float("inf"), float("-inf"))  # what every floating-point format holds as it is
+EXACT = (0, 1, float("inf"), float("-inf"))  # exact in every floating-point format
 RELATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "gt": operator.gt,
     "ge": operator.ge,
@@ -29,9 +29,9 @@ RELATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class AffineIndex:
-    """Elements ``first + step*i`` at place i of an axis of that ``length``, and the same along all others.
+    """Elements ``first + step*i`` at index i of an axis of that ``length``, equal along all other axes.
 
-    The axis is counted from the last (-1), so that it stays the same where axes are added in front. Numbers may be made of sizes.
+    The axis is counted from the last (-1), so that it stays the same where axes are added in front. Numbers may be symbolic.
     """
 
     first: Any
@@ -71,13 +71,13 @@ Elements = AffineIndex | ComparedElements | Triangle
 
 _NOTED = "napkin_elements"
 
-# For each operator, what is known of its result, given its arguments by name.
+# For each operator, a function from its arguments by name and its result to the fact about the result.
 ELEMENT_RULES: dict[str, Callable[[Mapping[str, Any], torch.Tensor], Elements | None]] = {}
 element_rule = registering(ELEMENT_RULES)
 
 
 def elements_of(value: Any) -> Elements | None:
-    """What a tensor is known to be; a number is the same everywhere."""
+    """The fact about a tensor's elements, or None; a number is an affine index without a step."""
     if whole(value):
         return AffineIndex(value)
     if isinstance(value, float):
@@ -86,12 +86,12 @@ def elements_of(value: Any) -> Elements | None:
 
 
 def elements_before(value: torch.Tensor) -> Elements | None:
-    """What was known of a tensor until the one operator that has just written it over."""
+    """The fact about a tensor's elements before the one operator that has just written to it."""
     return fact_of(value, _NOTED, writes=1)  # type: ignore[no-any-return]  # as above
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two numbers are the same at all sizes."""
+    """Whether two sizes are equal at all values of the symbols."""
     left, right = (v.node.expr if isinstance(v, torch.SymInt) else sp.Integer(v) for v in (a, b))
     return bool(sp.expand(left - right) == 0)
 
@@ -101,7 +101,7 @@ def whole(*values: Any) -> bool:
 
 
 def note_elements(out: torch.Tensor, known: Elements) -> None:
-    """Note what ``out`` is known to be, where its format holds such elements as they are."""
+    """Note the fact about ``out`` if its dtype represents such elements exactly."""
     if out.dtype in WHOLE or _is_representable(known, out.dtype):
         note(out, known, _NOTED)
 
@@ -115,5 +115,5 @@ def _is_representable(known: Elements, dtype: torch.dtype) -> bool:
 
 
 def is_zero_or_one(known: Elements) -> bool:
-    """Whether this is one of the numbers that every format holds."""
+    """Whether all elements are 0, or all are 1: exact in every dtype."""
     return isinstance(known, AffineIndex) and not known.step and isinstance(known.first, int) and known.first in (0, 1)
