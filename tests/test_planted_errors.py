@@ -67,7 +67,7 @@ def recorded(model: str) -> StepTrace:
     except UnbackedSizeError:
         # What data decide is as the real run had it, in both of its steps alike.
         met = {place: 2 * counts for place, counts in ran(model).unbacked_sizes.items()}
-        return trace_step(spec, replace(at, met=met), exhibit.options).trace
+        return trace_step(spec, replace(at, observed=met), exhibit.options).trace
 
 
 @cache

@@ -264,9 +264,9 @@ def _graph(data: Any, depth: int) -> Graph:
         certificates=_records(data, "certificates", symbols, concrete=True),
         provenance=part(data, "provenance", mapping(text, text)),
         notes=part(data, "notes", each(text)),
-        pins=part(data, "pins", mapping(text, text)),
+        trip_count_reads=part(data, "pins", mapping(text, text)),
         specialized={name: (size, why) for name, (size, why) in part(data, "held", mapping(dim, row(whole(1, LARGEST + 1), text))).items()},
-        rewrites=part(data, "rewrites", flag) if "rewrites" in data else True,
+        mutates_tracked=part(data, "rewrites", flag) if "rewrites" in data else True,
         unknown=part(data, "unknown", mapping(text, text)) if "unknown" in data else {},
         reads_tensor_values=part(data, "reads_numbers", flag) if "reads_numbers" in data else False,
         special_cases=part(

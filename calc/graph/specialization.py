@@ -18,7 +18,7 @@ from calc.spec import Spec
 def trip_counts_to_specialize(spec: Spec, graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
     """Trip counts to specialize at ``values``, by name with the reason: a guard fails there that holds at the few iterations traced."""
     why: dict[str, str] = {}
-    sizes, few = graph.as_basis().values(values), {name: fewest(_counts(graph), name) for name in graph.pins}
+    sizes, few = graph.as_basis().values(values), {name: fewest(_counts(graph), name) for name in graph.trip_count_reads}
     for guard in graph.failed_guards(values):
         names = [n for n in names_in(guard.expr) if n in spec.walked and n in few and values[n] >= few[n]]
         names = [n for n in names if guard.holds_at({**sizes, n: few[n]})]  # else the guard fails because of other sizes

@@ -167,9 +167,9 @@ class Graph:
     provenance: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     special_cases: tuple[SpecialCase, ...] = ()
-    pins: Mapping[str, str] = field(default_factory=dict)
+    trip_count_reads: Mapping[str, str] = field(default_factory=dict)
     specialized: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    rewrites: bool = True
+    mutates_tracked: bool = True
     unknown: Mapping[str, str] = field(default_factory=dict)
     reads_tensor_values: bool = False
 

@@ -43,8 +43,8 @@ class Measurement:
     operators: tuple[str, ...]
     provenance: Mapping[str, str]
     unbacked_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    decided_first: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    again: int = 0
+    unbacked_first_step: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    recompute: int = 0
     exchanged: Found = field(default_factory=dict)
 
     def __getitem__(self, quantity: str) -> Reading:
@@ -72,7 +72,7 @@ class Measurement:
             "operators": list(self.operators),
             "provenance": dict(self.provenance),
             "decided": {place: list(sizes) for place, sizes in self.unbacked_sizes.items()},
-            "decided_first": {place: list(sizes) for place, sizes in self.decided_first.items()},
-            "again": self.again,
+            "decided_first": {place: list(sizes) for place, sizes in self.unbacked_first_step.items()},
+            "again": self.recompute,
             "exchanged": {key: [asdict(d) for d in differences] for key, differences in self.exchanged.items()},
         }

@@ -22,14 +22,14 @@ class Observer(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves its modes untyped
         self.names: set[str] = set()
-        self.decided: dict[str, list[int]] = {}
+        self.unbacked_sizes: dict[str, list[int]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if is_composite(func):
             return taken_apart(self, func, args, kwargs)
         size = unbacked_size(func, args)
         if size is not None:
-            self.decided.setdefault(size[0], []).append(size[1])
+            self.unbacked_sizes.setdefault(size[0], []).append(size[1])
         outputs = func(*args, **(kwargs or {}))
         # One of the profiler marks spans of time; one without any tensor works with element types.
         if getattr(func, "namespace", "") != "profiler" and any(True for _ in tensors_in([*args, *(kwargs or {}).values(), outputs])):

@@ -81,9 +81,9 @@ def measure(
         options=options.to_json(),
         readings={**state, **readings, **flops, **counted},
         operators=tuple(sorted(observer.names)),
-        unbacked_sizes={place: tuple(sizes) for place, sizes in observer.decided.items()},
-        decided_first={place: tuple(sizes) for place, sizes in first.decided.items()},
-        again=(again.value or 0) if again is not None else 0,
+        unbacked_sizes={place: tuple(sizes) for place, sizes in observer.unbacked_sizes.items()},
+        unbacked_first_step={place: tuple(sizes) for place, sizes in first.unbacked_sizes.items()},
+        recompute=(again.value or 0) if again is not None else 0,
         exchanged=_exchanged(spec, sizes, options, device, observer.names, {**state, **readings}, bool(fused), tell),
         provenance=_provenance(device),
     )

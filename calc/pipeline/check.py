@@ -149,7 +149,7 @@ def check(derivation: Derivation, *, device: str = "cpu", progress: Callable[[st
     if not any(dim.unbacked_at for dim in derivation.dims):
         return replace(compare(derivation, derived, measurement), because=because)
     observed = at_observed(
-        derivation, at, measurement.unbacked_sizes, measurement.decided_first, lambda: _recounted(derivation, at, measurement)
+        derivation, at, measurement.unbacked_sizes, measurement.unbacked_first_step, lambda: _recounted(derivation, at, measurement)
     )
     return replace(compare(derivation, observed.numbers, measurement, observed.open_), because=because)
 
@@ -201,7 +201,7 @@ def compare(
     covered = [row.operator for row in derivation.coverage]
     fused = bool(_fused({*covered, *measurement.operators}))
     # What the backward runs again is seen by the counter; what a fused kernel repeats inside is not.
-    repeated = (derived.get(_RECOMPUTE) or 0) - measurement.again if fused else 0
+    repeated = (derived.get(_RECOMPUTE) or 0) - measurement.recompute if fused else 0
     verdicts = [
         _judge(name, derived[name], derivation[name].unknown or open_.get(name, ""), measurement, repeated if name in _REPEATING else 0)
         for name in derivation

@@ -80,11 +80,11 @@ class Attempts:
         if divided is not None and last_of_walked:
             return Refusal(divided)
         again = plan.failed[-1:] == (error.quantity,)
-        if not graph.loops or (again and not graph.pins) or _whatever_the_depth(spec, graph, analysis, error, self._progress):
+        if not graph.loops or (again and not graph.trip_count_reads) or _whatever_the_depth(spec, graph, analysis, error, self._progress):
             read = [c for c in graph.guards if " < " not in c.expr]  # a closed form that rests on numbers of its own may be wrong
             return Refusal(divided or by_values(spec, read) or error)
         attempt = trip_counts.next_attempt(plan.attempt, graph.loops, degree=error.quantity not in PEAKS)
-        if attempt is None or (last_of_walked and spec.walked and graph.pins):
+        if attempt is None or (last_of_walked and spec.walked and graph.trip_count_reads):
             return Refusal(_no_polynomial(spec, graph, error))
         return Refusal(error, Shallow(error.quantity, attempt))
 
@@ -134,7 +134,7 @@ def _no_polynomial(spec: Spec, graph: Graph, failure: CertificateError) -> Trace
     """What to say of a step that is no polynomial in its trip counts: the one found last was the last straw. A size that is read as a
     number and counts no iterations may be specialized."""
     widths: Collection[str] = {name for c in graph.guards if c.opaque for name in names_in(c.expr)}
-    for name, where in reversed([*graph.pins.items()]):
+    for name, where in reversed([*graph.trip_count_reads.items()]):
         said = (
             f"{spec.name}: {name} is read as a number at {where}, and the step is no polynomial in it: {failure}; "
             "use the size as it is, or give the model as one with that size fixed"

@@ -97,7 +97,7 @@ def _count_flipped(graph: Graph, at: Mapping[str, int]) -> int:
 
 def concrete_trace(spec: Spec, graph: Graph, values: Mapping[str, int]) -> StepTrace:
     """One more concrete record of the step of ``graph``, at the given values of its basis symbols."""
-    return trace_step(spec, StepSizes(graph.as_basis(), {}, values), Options(**graph.options), graph.rewrites).trace
+    return trace_step(spec, StepSizes(graph.as_basis(), {}, values), Options(**graph.options), graph.mutates_tracked).trace
 
 
 def trace_at(
@@ -105,4 +105,4 @@ def trace_at(
 ) -> StepTrace:
     """A concrete record at ``sizes`` in which the sizes that data decide come one after the other as a real run ``observed`` them."""
     basis = basis_of(spec.dimensions, {name: str(value) for name, value in specialized.items()})
-    return trace_step(spec, StepSizes(basis, {}, basis.values(sizes), met=observed), options).trace
+    return trace_step(spec, StepSizes(basis, {}, basis.values(sizes), observed=observed), options).trace

@@ -163,7 +163,7 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
         env = self.repeats.env
         if env is None:
             return value
-        for expr, (answer, _) in env.asked.items():
+        for expr, (answer, _) in env.answers.items():
             if getattr(answer, "is_Float", False) and value != 1.0:
                 text = number_text(expr, env.names)
                 for power, made in _made_of(float(answer)):

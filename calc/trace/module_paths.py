@@ -20,7 +20,7 @@ class ModulePath:
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
         self._stack: list[str] = []
-        self._again: list[str] = []
+        self._recomputed: list[str] = []
 
     @property
     def current(self) -> str:
@@ -36,13 +36,13 @@ class ModulePath:
         for name, part in module.named_modules():
             self._names.setdefault(id(part), name or TOP)
             if getattr(part.forward, "runs_again", False):
-                self._again.append(name)
+                self._recomputed.append(name)
         return _PathWatch(self)
 
-    def run_again(self, module_path: str) -> str:
+    def recomputed_part(self, module_path: str) -> str:
         """The part around ``module_path`` that the backward runs again, where the option of checkpointing chose one: its own operators run
         in no call of a module then."""
-        return next((name for name in self._again if module_path == name or module_path.startswith(f"{name}.")), module_path)
+        return next((name for name in self._recomputed if module_path == name or module_path.startswith(f"{name}.")), module_path)
 
     @contextlib.contextmanager
     def within(self, part: str) -> Iterator[None]:

@@ -52,8 +52,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self._symbolic = env is not None
         if env is not None:
             env.recording = lambda: bool(self.phase)
-        self.shadows = ConstantPropagation(self._hint, None if env is None else env.made_of, () if env is None else env.turns)
-        self.choices = UnbackedSizes(unbacked, self.size, self.storage, observed or {}, self.shadows, lambda: not self.phase)
+        self.constants = ConstantPropagation(self._hint, None if env is None else env.symbols_of, () if env is None else env.trip_counts)
+        self.unbacked = UnbackedSizes(unbacked, self.size, self.storage, observed or {}, self.constants, lambda: not self.phase)
         self.repeats = repeats
         self.path = ModulePath()
         self.phase = ""
@@ -64,10 +64,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.calls: list[Call] = []
         self.call: int | None = None
         self.renamed: tuple[str, list[tuple[str, Any]]] | None = None
-        self.rewrites = False
+        self.mutates_tracked = False
         self.exchanged: set[str] = set()
-        self._shown: torch.Tensor | None = None
-        self._laid_out: Any = 0  # elements of the zeros made last: a gradient of a strided view is laid out in them
+        self._view_result: torch.Tensor | None = None
+        self._zeros_count: Any = 0  # elements of the zeros made last: a gradient of a strided view is laid out in them
         self.owner: dict[int, str] = {}
         self.maker: dict[int, str] = {}
         self.alive: set[int] = set()
@@ -89,8 +89,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         if func is _DEVICE and type(args[0]) is FakeTensor:
             return args[0].fake_device  # torch's own code asks for it as often as for all else together
         kwargs = kwargs or {}
-        if self._shown is not None and func is _STRIDED:
-            return self._shown
+        if self._view_result is not None and func is _STRIDED:
+            return self._view_result
         if func.namespace != "aten":
             return func(*args, **kwargs)
         if torch.is_inference_mode_enabled() and _is_composite(func):
@@ -98,12 +98,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             with self:
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
         if func is _NUMBERED and type(current_node()).__name__ == NUMBERING:
-            args = (args[0], self._laid_out)
-        unbacked, out = self._decided(func, args, kwargs)
+            args = (args[0], self._zeros_count)
+        unbacked, out = self._unbacked_result(func, args, kwargs)
         if not unbacked:
-            answered, answer = self.shadows.answer(func, args)
+            answered, answer = self.constants.answer(func, args)
             out = answer if answered else self.repeats.run(func, args, kwargs, fake_kernels.run)
-        if not unbacked or self.choices.of_constants:
+        if not unbacked or self.unbacked.of_constants:
             self._follow(func, args, kwargs, out)
         if self.phase and func in _AS_NUMBERS:
             if not self._symbolic:
@@ -112,7 +112,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
                 return [self._hint(size) for size in out]
             raise read_by_torch()
         if func is _ZEROS:
-            self._laid_out = out.numel()
+            self._zeros_count = out.numel()
         data_dependence.follow(func, args, kwargs, out)
         true_counts.follow(func, args, kwargs, out)
         if self._symbolic:
@@ -122,27 +122,27 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             self.tensor(out, OPTIMIZER if self.phase in _OF_OPTIMIZERS else self.path.current)
         elif self.phase:
             self._record(func, args, kwargs, out)
-            self.rewrites = self.rewrites or self._changes_what_is_followed(func, args)
+            self.mutates_tracked = self.mutates_tracked or self._mutates_tracked(func, args)
         return out
 
     def _follow(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         """Know the values of ``out`` where sizes and constants decide them: those of the function that is recorded in place of ``func``."""
         meant = _MAKING.get(self.renamed[0]) if self.renamed else None
         if meant is None or self.renamed is None:
-            self.shadows.follow(func, args, kwargs, out)
+            self.constants.follow(func, args, kwargs, out)
         else:
-            self.shadows.follow(meant, (), {**dict(self.renamed[1]), "dtype": out.dtype}, out)
+            self.constants.follow(meant, (), {**dict(self.renamed[1]), "dtype": out.dtype}, out)
 
-    def _changes_what_is_followed(self, func: Any, args: tuple[Any, ...]) -> bool:
+    def _mutates_tracked(self, func: Any, args: tuple[Any, ...]) -> bool:
         """Whether autograd takes part in an operator in place. The optimizer works without it."""
         return torch.is_grad_enabled() and bool(self._schema(func)[2]) and any(t.requires_grad for t in tensors_in(args))
 
-    def _decided(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:
+    def _unbacked_result(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:
         """``(True, result)`` of an operator whose size data decide, or that asks for a value which no data decide."""
         answered, answer = affine_indices.answer(func, args) if self._symbolic else (False, None)
         if not answered:
-            answered, answer = self.choices.answer(func, args)
-        return (answered, answer) if answered else self.choices.run(func, args, kwargs)
+            answered, answer = self.unbacked.answer(func, args)
+        return (answered, answer) if answered else self.unbacked.run(func, args, kwargs)
 
     def _record(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         operator, names, mutated = self._schema(func)
@@ -151,12 +151,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         if not tensors_in(out) and not tensors_in([value for _, value in given]):
             return  # it works with element types or numbers alone (``promote_types``)
         written = tuple((n, self._value(v)) for n, v in given)
-        chosen = self.choices.chosen(func, args, kwargs)
+        chosen = self.unbacked.chosen(func, args, kwargs)
         if chosen is not None:
             written += (("chosen", self.size(chosen)),)
         if func in fourier.TRANSFORMS:
             written += (("stages", tuple(log2_ceiling(self.size(n)) for n in fourier.lengths(args, out))),)
-        module_path, call = self._site(operator, node, written)
+        module_path, call = self._module_path_of(operator, node, written)
         index = len(self.ops)
         nbytes = fake_kernels.storage_bytes(func, args, dict(kwargs), out)
         if nbytes is not None:
@@ -178,7 +178,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         )
 
     @contextlib.contextmanager
-    def called(self, name: str, arguments: Mapping[str, Any]) -> Iterator[None]:
+    def recorded_as(self, name: str, arguments: Mapping[str, Any]) -> Iterator[None]:
         """Context in which operators are recorded as ``name`` with those arguments: for one that torch cannot run symbolically."""
         self.renamed = (name, list(arguments.items()))
         try:
@@ -198,17 +198,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
     @contextlib.contextmanager
     def copying(self) -> Iterator[None]:
         """Context in which values are read out of tensors only to be written into another one."""
-        with self.unrecorded(), self.shadows.copying():
+        with self.unrecorded(), self.constants.copying():
             yield
 
     @contextlib.contextmanager
-    def shown(self, result: torch.Tensor) -> Iterator[None]:
+    def returning_view(self, result: torch.Tensor) -> Iterator[None]:
         """Context in which ``as_strided`` gives ``result``, of which the record holds already where it comes from."""
-        self._shown = result
+        self._view_result = result
         try:
             yield
         finally:
-            self._shown = None
+            self._view_result = None
 
     def _node(self, node: Any) -> str:
         if node is None:
@@ -238,7 +238,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             return "a number computed from sizes"
         return str(value)
 
-    def _site(self, operator: str, node: Any, values: tuple[tuple[str, Any], ...]) -> tuple[str, int | None]:
+    def _module_path_of(self, operator: str, node: Any, values: tuple[tuple[str, Any], ...]) -> tuple[str, int | None]:
         if self.phase == "forward":
             module_path = self.path.current
             # The autograd node of the operator in flight has just been numbered, so it is the last number given out. One in place
@@ -251,8 +251,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         if self.phase == "backward":
             # Autograd runs a node without gradients, unless it is to run parts of the forward again (checkpointing).
             if node is None or not torch.is_grad_enabled():
-                return self._backward_site(node)
-            module_path = self.path.current if self.path.inside else self.path.run_again(self._backward_site(node)[0])
+                return self._backward_module_path(node)
+            module_path = self.path.current if self.path.inside else self.path.recomputed_part(self._backward_module_path(node)[0])
             self.sources.setdefault(last_node_number(), (module_path, operator, self.call))
             return module_path, self.call
         for _, value in values:
@@ -265,12 +265,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         """What is being done, for a question or an error that comes from no line of a user."""
         node = current_node()
         if self.phase == "backward" and node is not None:
-            module_path, op, _ = self.sources.get(node._sequence_nr(), (self._backward_site(node)[0], type(node).__name__, None))
+            module_path, op, _ = self.sources.get(node._sequence_nr(), (self._backward_module_path(node)[0], type(node).__name__, None))
             return f"the backward of {op} at {module_path}"
         after = f", after {self.ops[-1].name} at {self.ops[-1].module_path}" if self.ops else ""
         return f"{_DOING.get(self.phase, 'the building of the model')}{after}"
 
-    def _backward_site(self, node: Any) -> tuple[str, int | None]:
+    def _backward_module_path(self, node: Any) -> tuple[str, int | None]:
         if node is None:
             return LOSS, None
         source = self.sources.get(node._sequence_nr())

@@ -79,7 +79,7 @@ class StepSizes:
     hints: Mapping[str, int]
     fixed: Mapping[str, int]
     trip_counts: Collection[str] = ()
-    met: Mapping[str, Sequence[int]] | None = None
+    observed: Mapping[str, Sequence[int]] | None = None
 
     @property
     def symbolic(self) -> dict[str, int]:
@@ -100,7 +100,7 @@ def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: boo
     values: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
     sizes = Sizes(**{name: parse(text).value_in(Operators(values)) for name, text in basis.define.items()})
     unbacked = {dim.unbacked_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.unbacked_at}
-    recorder = Recorder(repeats, unbacked, at.met)
+    recorder = Recorder(repeats, unbacked, at.observed)
     # What the model prints is talk, and stdout is for data.
     with (
         contextlib.redirect_stdout(sys.stderr),
@@ -108,20 +108,20 @@ def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: boo
         refusing(spec, env),
         _fake(env),
         recorder,
-        aliasing_views(recorder.shown) if mutates_tracked else contextlib.nullcontext(),
+        aliasing_views(recorder.returning_view) if mutates_tracked else contextlib.nullcontext(),
         by_symbols(),
     ):
         run = _StepRun(spec, sizes, recorder, options)
         with run.reading(certifying=env is None):
             trace = run.record(fixed)
-    if recorder.rewrites and not mutates_tracked:
+    if recorder.mutates_tracked and not mutates_tracked:
         return trace_step(spec, at, options, like=repeats)
     guards, divided = ((), {}) if env is None else (env.size_guards(), env.divided())
-    constants = recorder.shadows
-    readers, by_value = tuple(recorder.choices.readers), {} if env is None else env.by_value
+    constants = recorder.constants
+    readers, by_value = tuple(recorder.unbacked.readers), {} if env is None else env.number_reads
     exchanged = {*recorder.exchanged}
-    shares = () if env is None else tuple(env.shares)
-    asked, rewritten = constants.asked, recorder.rewrites
+    shares = () if env is None else tuple(env.rounded_shares)
+    asked, rewritten = constants.asked, recorder.mutates_tracked
     return TracedRun(trace, guards, divided, constants.answers, asked, repeats, readers, rewritten, by_value, exchanged, shares)
 
 
@@ -155,7 +155,7 @@ def _convolving(env: SizeEnv | None) -> Iterator[None]:
     if env is None:
         yield
         return
-    with composites.of_symbols(), hide_tracing.any_kernel(env.aside), like_integers():
+    with composites.of_symbols(), hide_tracing.any_kernel(env.unrecorded), like_integers():
         yield
 
 
@@ -209,13 +209,13 @@ class _StepRun:
         self.read = _READ[certifying]
         if self.optimizer is None:
             return contextlib.nullcontext()
-        return scalar_reads.numbers_only(self.optimizer, self.recorder.choices.reading, self.read, certifying)
+        return scalar_reads.numbers_only(self.optimizer, self.recorder.unbacked.reading, self.read, certifying)
 
     def _standing_in(self) -> contextlib.AbstractContextManager[None]:
         return overriding_operators(self.recorder)
 
     def _model_reads(self) -> contextlib.AbstractContextManager[None]:
-        return scalar_reads.in_model(self.recorder.choices.reading, self.read)
+        return scalar_reads.in_model(self.recorder.unbacked.reading, self.read)
 
     def record(self, fixed: Mapping[str, int]) -> StepTrace:
         recorder = self.recorder
@@ -333,7 +333,7 @@ class _StepRun:
         if self.scaler is None:
             optimizer.step()
         else:
-            with recorder.choices.no_overflow():
+            with recorder.unbacked.no_overflow():
                 self.scaler.step(optimizer)
                 self.scaler.update()
         self.masters.copy_back()

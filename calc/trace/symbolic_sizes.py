@@ -139,7 +139,7 @@ def refusing_torch_reads(env: SizeEnv | None) -> Iterator[None]:
 
     def guard_float(node: Any, file: str, line: int) -> float:
         if _is_read_outside_torch(sys._getframe(1)):
-            env.note_by_value(node.expr)
+            env.note_number_read(node.expr)
         return float(guard_double(node, file, line))
 
     with replaced(SymNode, guard_int=guard_int, guard_float=guard_float):
@@ -156,23 +156,27 @@ def _is_read_outside_torch(frame: FrameType | None) -> bool:
 
 
 class SizeEnv(ShapeEnv):
-    """Symbols for a basis. ``asked`` maps each question to its answer and the line that asked; ``turns`` may be read as numbers.
-    ``by_value`` has the lines that hash a size, or read a double made of sizes, and of which symbols, ``shares`` what a line was told that
-    read half of the turns, say: the share of this run, rounded. Where the step is no polynomial in the turns, that is why."""
+    """The symbols of one basis, and every guard that the current run evaluates.
+
+    ``answers``         evaluated expression → its value, and the line that evaluated it.
+    ``trip_counts``     symbols that may be read as numbers.
+    ``number_reads``    line → the symbols whose values it uses: it hashes a size, or reads a double computed from sizes.
+    ``rounded_shares``  reads of a trip count that is divided and rounded: the reason if the step is no polynomial in it.
+    """
 
     def __init__(self, hint_of: Mapping[str, int], trip_counts: Collection[str] = ()) -> None:
         super().__init__()
         self.hint_of = dict(hint_of)
         self.arithmetic: dict[Any, Any] = {}
         self.recording: Callable[[], bool] = lambda: False
-        self.turns = trip_counts
-        self._noted: dict[Any, tuple[Any, str]] | None = None
+        self.trip_counts = trip_counts
+        self._collected: dict[Any, tuple[Any, str]] | None = None
         self.names: dict[sp.Symbol, str] = {}
-        self._aside: dict[Any, tuple[Any, str]] | None = None
-        self._said_aside: dict[Any, tuple[Any, str]] = {}
+        self._unrecorded: dict[Any, tuple[Any, str]] | None = None
+        self._unrecorded_answers: dict[Any, tuple[Any, str]] = {}
         self._at: dict[sp.Symbol, sp.Integer] = {}
         self._texts: dict[sp.Expr, int | str] = {}
-        self.begin()
+        self.begin_run()
         self.symbols: dict[str, torch.SymInt] = {name: self._make(name, hint) for name, hint in hint_of.items()}
 
     def _make(self, name: str, hint: int) -> torch.SymInt:
@@ -186,31 +190,31 @@ class SizeEnv(ShapeEnv):
 
     # -- runs -----------------------------------------------------------------------------------------------------
 
-    def serves(self, hint_of: Mapping[str, int], trip_counts: Collection[str]) -> bool:
+    def matches(self, hint_of: Mapping[str, int], trip_counts: Collection[str]) -> bool:
         """Whether a run with these symbols can have the ones that are here. Turns that may be read are other numbers in every run."""
-        return not trip_counts and not self.turns and self.hint_of == hint_of
+        return not trip_counts and not self.trip_counts and self.hint_of == hint_of
 
-    def begin(self) -> None:
+    def begin_run(self) -> None:
         """Start a run: forget the guards of the run before."""
-        self.asked: dict[Any, tuple[Any, str]] = {}
-        self._written: dict[Any, Guard | None] = {}
-        self.by_value: dict[str, frozenset[str]] = {}
-        self.shares: list[SpecializationError] = []
+        self.answers: dict[Any, tuple[Any, str]] = {}
+        self._guards_by_expr: dict[Any, Guard | None] = {}
+        self.number_reads: dict[str, frozenset[str]] = {}
+        self.rounded_shares: list[SpecializationError] = []
         self._hash = hash((SizeEnv, next(_runs)))
 
-    def looked_up_by(self, size: torch.SymInt) -> int:
+    def hash_of_sizes(self, size: torch.SymInt) -> int:
         """The hash of all sizes in this run, so that no dictionary has a result of another run for them. Notes the line that hashes one:
         the entry that it finds may depend on the sizes."""
-        self.note_by_value(size.node.expr)
+        self.note_number_read(size.node.expr)
         return self._hash
 
-    def note_by_value(self, expr: Any) -> None:
+    def note_number_read(self, expr: Any) -> None:
         """Note that the running line uses the value of ``expr``, which differs at other sizes."""
-        if self._aside is None and expr.free_symbols:
+        if self._unrecorded is None and expr.free_symbols:
             self._note(user_line(), expr)
 
     def _note(self, line: str, expr: Any) -> None:
-        self.by_value[line] = self.by_value.get(line, frozenset()) | self._names(expr)
+        self.number_reads[line] = self.number_reads.get(line, frozenset()) | self._names(expr)
 
     # -- guards ---------------------------------------------------------------------------------------------------
 
@@ -221,12 +225,12 @@ class SizeEnv(ShapeEnv):
         return self._answer(orig_expr, as_number=False)
 
     def _maybe_evaluate_static(self, expr: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]  # torch wraps its own in a cache
-        """Torch evaluates this where it avoids a guard (is this slice the whole?). A real run takes the branch, so this is a guard as well."""
+        """Torch calls this where it avoids a guard (is this slice the whole?). A real run takes the branch, so this is a guard too."""
         return self._answer(expr, as_number=False)
 
     def _answer(self, expr: Any, as_number: bool) -> Any:
         expr = _simplified(expr)
-        questions = self.asked if self._aside is None else self._aside
+        questions = self.answers if self._unrecorded is None else self._unrecorded
         entry = questions.get(expr)
         if entry is None:
             if not expr.free_symbols:
@@ -238,16 +242,16 @@ class SizeEnv(ShapeEnv):
                 )
             if as_number and type(current_node()).__name__ in (NUMBERING, DIVIDING):
                 return expr.xreplace(self._at)
-            if as_number and not (self._names(expr) <= {*self.turns} and _is_polynomial(expr)):
-                if self._settles(expr):
+            if as_number and not (self._names(expr) <= {*self.trip_counts} and _is_polynomial(expr)):
+                if self._is_nearly_constant(expr):
                     self._answer(sp.Eq(expr, expr.xreplace(self._at)), as_number=False)
                 elif self._is_share_of_turns(expr):
-                    self.shares.append(self._pinned(expr))
+                    self.rounded_shares.append(self._specialization_error(expr))
                 else:
-                    raise self._pinned(expr)
+                    raise self._specialization_error(expr)
             entry = questions[expr] = (expr.xreplace(self._at), user_line())
-        if self._noted is not None and self._aside is None:
-            self._noted[expr] = entry
+        if self._collected is not None and self._unrecorded is None:
+            self._collected[expr] = entry
         return entry[0]
 
     def _is_share_of_turns(self, expr: Any) -> bool:
@@ -255,50 +259,50 @@ class SizeEnv(ShapeEnv):
         parts = expr.atoms(FloorDiv)
         return (
             len(expr.free_symbols) == 1
-            and self._names(expr) <= {*self.turns}
+            and self._names(expr) <= {*self.trip_counts}
             and all(part.args[1].is_Integer for part in parts)
             and (bool(parts) and _is_polynomial(expr.xreplace({part: sp.Integer(1) for part in parts})))
         )
 
-    def take(self, question: Any) -> None:
+    def assume(self, question: Any) -> None:
         """Record a guard that is true at the hints. Raises ``SpecializationError`` where it cannot be written as text."""
         if _guard_text(question, self.names) is None:
-            raise self._pinned(question.lhs)
+            raise self._specialization_error(question.lhs)
         self._answer(question, as_number=False)
 
     @contextlib.contextmanager
-    def noted(self) -> Iterator[dict[Any, tuple[Any, str]]]:
+    def collecting_answers(self) -> Iterator[dict[Any, tuple[Any, str]]]:
         """Context that yields a dictionary of what is evaluated inside, including what was evaluated before."""
-        outer, self._noted = self._noted, {}
+        outer, self._collected = self._collected, {}
         try:
-            yield self._noted
+            yield self._collected
         finally:
-            self._noted = outer
+            self._collected = outer
 
-    def ask(self, questions: Questions) -> None:
+    def add_answers(self, questions: Questions) -> None:
         """Record ``questions`` of an earlier run that this run evaluates as well."""
         for expr, entry in questions.items():
-            self.asked.setdefault(expr, entry)
+            self.answers.setdefault(expr, entry)
 
     @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
+    def unrecorded(self) -> Iterator[None]:
         """Context in which expressions are evaluated and not recorded: Napkin evaluates them, not the step."""
-        self._aside = self._said_aside
+        self._unrecorded = self._unrecorded_answers
         try:
             yield
         finally:
-            self._aside = None
+            self._unrecorded = None
 
-    def _settles(self, expr: Any) -> bool:
+    def _is_nearly_constant(self, expr: Any) -> bool:
         """Whether an integer expression has one value at most sizes, as the number of chunks of a quarter each is 4 except for few
         elements. It is then replaced by that value under a guard."""
         generator = random.Random(0)
         points = [{s: sp.Integer(generator.randint(2, 10**6)) for s in self._at} for _ in range(8)]
         return all(expr.xreplace(at) == expr.xreplace(self._at) for at in points)
 
-    def _pinned(self, expr: Any) -> SpecializationError:
+    def _specialization_error(self, expr: Any) -> SpecializationError:
         names = self._names(expr)
-        name = min(names - {*self.turns} or names)
+        name = min(names - {*self.trip_counts} or names)
         where = user_line()
         counts = len(expr.free_symbols) == 1 and _is_polynomial(expr)
         self.text(expr)  # raises where it is no function of sizes
@@ -314,7 +318,7 @@ class SizeEnv(ShapeEnv):
                 pairs += [(name, by) for name in sorted(self._names(whole)) if name != by]
         return pairs
 
-    def made_of(self, value: Any) -> frozenset[str]:
+    def symbols_of(self, value: Any) -> frozenset[str]:
         """The names of the symbols in a symbolic value; none in others."""
         return frozenset(self._names(value.node.expr)) if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) else frozenset()
 
@@ -323,22 +327,22 @@ class SizeEnv(ShapeEnv):
 
     def size_guards(self) -> list[Guard]:
         """The guards of this run: every comparison of sizes with its outcome and the line that evaluated it."""
-        if len(self._written) != len(self.asked):
-            self._written = {}
-            for expr, (answer, line) in self.asked.items():
+        if len(self._guards_by_expr) != len(self.answers):
+            self._guards_by_expr = {}
+            for expr, (answer, line) in self.answers.items():
                 text = _guard_text(expr, self.names) if answer in (sp.true, sp.false) else None
-                self._written[expr] = None if text is None else Guard(text, bool(answer), line)
+                self._guards_by_expr[expr] = None if text is None else Guard(text, bool(answer), line)
                 if text is None and answer in (sp.true, sp.false):
                     self._note(line, expr)
-        return [guard for guard in self._written.values() if guard is not None]
+        return [guard for guard in self._guards_by_expr.values() if guard is not None]
 
     def divided(self) -> dict[str, Guard]:
         """Of ``conditions``, by their text, those in which something is divided by turns of a loop, with these as the numbers that they are
         in this run; without text where that settles them. The loop's own length is such a number too: ``(3*k)//g`` is k in 3 turns."""
         self.size_guards()
         guards = {}
-        for expr, (answer, line) in self.asked.items():
-            guard = self._written[expr]
+        for expr, (answer, line) in self.answers.items():
+            guard = self._guards_by_expr[expr]
             whole = self._divided(expr)
             if guard is not None and whole != expr:
                 text = "" if whole == answer else _guard_text(whole, self.names)
@@ -374,7 +378,7 @@ class SizeEnv(ShapeEnv):
     def _divided(self, expr: sp.Expr) -> sp.Expr:
         """``expr`` with trip counts as their numbers in this run inside divisions: a size that is a multiple of a trip count may be
         divided by the number that was read of it (groups of channels)."""
-        numbers = {s: self._at[s] for s, name in self.names.items() if name in self.turns}
+        numbers = {s: self._at[s] for s, name in self.names.items() if name in self.trip_counts}
         if not numbers or not expr.free_symbols & numbers.keys():
             return expr
         return expr.replace(lambda e: type(e).__name__ in _DIVISIONS, lambda e: e.xreplace(numbers))

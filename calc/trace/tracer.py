@@ -44,8 +44,8 @@ class Tracer:
     def __init__(self, plan: TracePlan, traces: TracedRuns, progress: Progress) -> None:
         self.plan, self.spec, self.traces, self.progress = plan, plan.spec, traces, progress
         self.basis = basis_of(self.spec.dimensions, plan.fixed)
-        self.pins = dict(plan.trip_counts)
-        self.loops = [*(name for pinned in self.spec.pinned for name in names_in(self.basis.define[pinned])), *self.pins]
+        self.trip_count_reads = dict(plan.trip_counts)
+        self.loops = [*(name for pinned in self.spec.pinned for name in names_in(self.basis.define[pinned])), *self.trip_count_reads]
 
     def graph(self) -> Graph | Refusal:
         """The graph of the step, or why the plan does not suffice."""
@@ -78,7 +78,7 @@ class Tracer:
         dims = self.spec.dimensions
         bounded, products = bounded_by(dims, self.loops, self.basis), sides(dims, self.plan.options.optimizer)
         hint_of = hints(self.basis, self.plan.sizes, bounded=bounded, products=products, near=self.plan.near)
-        return StepSizes(self.basis, hint_of, fixed, tuple(self.pins))
+        return StepSizes(self.basis, hint_of, fixed, tuple(self.trip_count_reads))
 
     def _failure(self, at: StepSizes) -> NapkinError | None:
         """What a trace at these sizes raises, if anything."""
@@ -155,7 +155,7 @@ class Tracer:
     # -- the graph of the runs -------------------------------------------------------------------------------------------------
 
     def _of(self, runs: Sequence[TracedRun]) -> Graph:
-        spec, plan, reads, basis = self.spec, self.plan, self.pins, self.basis
+        spec, plan, reads, basis = self.spec, self.plan, self.trip_count_reads, self.basis
         asked = guards.graph_guards(runs, reads, spec.dimensions)
         of_zeros = guards.of_zeros(asked, runs, basis.symbols)
         of_values = (*guards.of_values(runs, reads), *guards.of_numbers(asked, runs, reads))
@@ -177,8 +177,8 @@ class Tracer:
             certificates=(),
             provenance=_provenance(),
             notes=tuple(spec.notes),
-            pins=dict(reads),
-            rewrites=any(run.rewrites for run in runs),
+            trip_count_reads=dict(reads),
+            mutates_tracked=any(run.rewrites for run in runs),
             reads_tensor_values=any(run.numbers_read for run in runs),
             specialized={name: (plan.sizes[name], why) for name, why in plan.numbers.items()},
         )

@@ -270,7 +270,7 @@ def test_what_fused_attention_runs_again_is_counted_from_its_sizes() -> None:
 
     assert 2 * (1200 + 720 + 360) == found["flops.backward.recompute"].value
     assert found["flops.backward.recompute"].proxy
-    assert 2 * (1200 + 360) == found.again
+    assert 2 * (1200 + 360) == found.recompute
 
 
 @pytest.mark.slow

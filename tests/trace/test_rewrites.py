@@ -30,7 +30,9 @@ def _graph(name: str) -> Graph:
 def _recorded(name: str, graph: Graph, rewrites: bool) -> StepTrace:
     """The step at the sizes of a certificate. Some models draw what they do: all draw the same."""
     torch.manual_seed(0)
-    return concrete_trace(with_traced_dimensions(ZOO[name].make(), graph), replace(graph, rewrites=rewrites), graph.certificates[0].sizes)
+    return concrete_trace(
+        with_traced_dimensions(ZOO[name].make(), graph), replace(graph, mutates_tracked=rewrites), graph.certificates[0].sizes
+    )
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in _QUICK else [pytest.mark.slow]) for n in (*_IN_PLACE, *_SOME)])
@@ -45,8 +47,8 @@ def test_a_graph_says_whether_a_step_rewrites() -> None:
     """An activation in place, and none."""
     added, plain = (_graph(name) for name in (_IN_PLACE[0], "first layer frozen"))
 
-    assert added.rewrites
-    assert not plain.rewrites
+    assert added.mutates_tracked
+    assert not plain.mutates_tracked
 
 
 def test_a_step_that_is_not_seen_to_rewrite_is_recorded_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:

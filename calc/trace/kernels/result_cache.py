@@ -76,7 +76,7 @@ class _Plan:
         if self.kind is None:
             return args[0]
         env = mode.shape_env
-        with env.aside() if isinstance(env, SizeEnv) else contextlib.nullcontext():
+        with env.unrecorded() if isinstance(env, SizeEnv) else contextlib.nullcontext():
             made = [form.make(args, mode) for form in self.forms]
         return made[0] if self.kind is torch.Tensor else self.kind(made)
 
@@ -92,10 +92,10 @@ class Repeats:
     @classmethod
     def begun(cls, hint_of: Mapping[str, int], trip_counts: Collection[str], like: Repeats | None) -> Repeats:
         """Those of a run that starts now, in which each question counts that it asks itself: ``like`` where its symbols are the same."""
-        if like is None or like.env is None or not like.env.serves(hint_of, trip_counts):
+        if like is None or like.env is None or not like.env.matches(hint_of, trip_counts):
             return cls(SizeEnv(hint_of, trip_counts) if hint_of else None)
         like._used = set()
-        like.env.begin()
+        like.env.begin_run()
         return like
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], compute: Callable[..., Any]) -> Any:
@@ -114,11 +114,11 @@ class Repeats:
             return compute(func, args, kwargs)
         if self.env is not None and key not in self._used:  # worked out in an earlier run
             self._used.add(key)
-            self.env.ask(plan.questions)
+            self.env.add_answers(plan.questions)
         return plan.make(args, first.fake_mode)
 
     def _noted(self) -> contextlib.AbstractContextManager[Questions]:
-        return self.env.noted() if self.env is not None else contextlib.nullcontext({})
+        return self.env.collecting_answers() if self.env is not None else contextlib.nullcontext({})
 
 
 def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

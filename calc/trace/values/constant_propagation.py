@@ -206,7 +206,7 @@ def note_made_from(out: torch.Tensor, parts: Sequence[Any], known: bool) -> None
     storage = out.untyped_storage()
     tensors = [part for part in parts if isinstance(part, torch.Tensor)]
     made_of = frozenset[str]().union(*(getattr(t.untyped_storage(), "napkin_made_of", ()) for t in tensors))
-    made_of = made_of.union(*(part.node.shape_env.made_of(part) for part in parts if isinstance(part, torch.SymFloat)))
+    made_of = made_of.union(*(part.node.shape_env.symbols_of(part) for part in parts if isinstance(part, torch.SymFloat)))
     if made_of:
         storage.napkin_made_of = made_of  # type: ignore[attr-defined]  # ours, as above
     if not known or not all(map(has_constant_values, tensors)):

@@ -134,14 +134,14 @@ def rounded(value: torch.SymFloat, how: str, *digits: Any) -> Any:
     double = _ROUNDINGS[how](expr)
     at, fraction = env.at_hints(double), _fraction(expr)
     if fraction is None:
-        env.take(sp.Eq(double, at, evaluate=False))
+        env.assume(sp.Eq(double, at, evaluate=False))
         return at
     whole = _whole(*fraction, how)
     if _is_proved(expr) and not any(map(_may_be_negative, fraction)):  # rounded towards nought is neither down nor up
-        env.take(sp.Lt(sp.expand(_bound(expr)[0]), _PROVED_BELOW, evaluate=False))
+        env.assume(sp.Lt(sp.expand(_bound(expr)[0]), _PROVED_BELOW, evaluate=False))
     else:
         whole += at - env.at_hints(whole)
-        env.take(sp.Eq(double, whole, evaluate=False))
+        env.assume(sp.Eq(double, whole, evaluate=False))
     return env.create_symintnode(whole, hint=at)
 
 

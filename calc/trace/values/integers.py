@@ -110,7 +110,7 @@ def _hash(size: torch.SymInt) -> int:
     env, expr = size.node.shape_env, size.node.expr
     if not isinstance(env, SizeEnv) or not expr.free_symbols:
         return hash(builtins.int(expr))
-    return env.looked_up_by(size)
+    return env.hash_of_sizes(size)
 
 
 class _Text(str):
@@ -143,7 +143,7 @@ def _formatted(size: torch.SymInt, _: str) -> str:
 
 def _written(size: torch.SymInt, original: Callable[[Any], str]) -> str:
     env, text = size.node.shape_env, original(size)
-    return _Text(text, functools.partial(env.note_by_value, size.node.expr)) if isinstance(env, SizeEnv) else text
+    return _Text(text, functools.partial(env.note_number_read, size.node.expr)) if isinstance(env, SizeEnv) else text
 
 
 def _masked(size: torch.SymInt, original: Callable[..., Any], mask: Any) -> Any:
