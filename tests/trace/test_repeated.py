@@ -50,7 +50,7 @@ def test_what_an_earlier_run_worked_out_changes_nothing_of_a_record(name: str) -
 def test_a_question_that_is_not_asked_again_would_be_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = calc.load("mixtral")
     alone = _run(spec, 4)
-    monkeypatch.setattr(SizeEnv, "ask", lambda self, questions: None)
+    monkeypatch.setattr(SizeEnv, "add_answers", lambda self, questions: None)
 
     assert _asked(_run(spec, 4, like=_run(spec, 3))) < _asked(alone)
 

@@ -54,7 +54,7 @@ def test_a_graph_says_whether_a_step_rewrites() -> None:
 def test_a_step_that_is_not_seen_to_rewrite_is_recorded_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the look at what operators change, a gradient is not copied: the test above can fail."""
     graphs = {name: _graph(name) for name in _IN_PLACE}  # made first: without the look they are refused
-    monkeypatch.setattr(Recorder, "_changes_what_is_followed", lambda *_: False)
+    monkeypatch.setattr(Recorder, "_mutates_tracked", lambda *_: False)
 
     assert any(_recorded(name, graph, rewrites=False) != _recorded(name, graph, rewrites=True) for name, graph in graphs.items())
 
