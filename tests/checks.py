@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from calc.pipeline.check import FAILED, Report
+from calc.pipeline.check import Report
+from calc.pipeline.verdict import FAILED
 
 
 def failures(report: Report) -> list[str]:

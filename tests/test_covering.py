@@ -17,7 +17,7 @@ import pytest
 
 import calc
 from calc.errors import BadInputError
-from calc.pipeline.check import NOT_MEASURED
+from calc.pipeline.verdict import NOT_MEASURED
 from calc.spec import Spec
 from tests.checks import failures
 from tests.zoo import ZOO

@@ -22,8 +22,9 @@ from calc.errors import UnbackedSizeError
 from calc.graph.basis import basis_of
 from calc.graph.step import StepTrace
 from calc.measure import Measurement, measure
-from calc.pipeline.check import FAILED, Report, check, compare
+from calc.pipeline.check import Report, check, compare
 from calc.pipeline.pipeline import derive
+from calc.pipeline.verdict import FAILED
 from calc.rules.registry import REGISTRY, Operator, Registry
 from calc.trace.step import StepSizes, trace_step
 from calc.units import Unit

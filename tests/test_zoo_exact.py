@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import calc
-from calc.pipeline.check import EXACT, NOT_MEASURED, PROVED, Report, Verdict
+from calc.pipeline.check import Report
+from calc.pipeline.verdict import EXACT, NOT_MEASURED, PROVED, Verdict
 from calc.spec import Spec
 from tests.zoo import ZOO, Exhibit
 

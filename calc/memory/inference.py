@@ -22,8 +22,8 @@ from calc.graph.basis import Basis, in_dimensions
 from calc.graph.step import Graph, Size
 from calc.memory.caches import Layers, layers_of
 from calc.options import Options
-from calc.pipeline.check import EXACT, FAILED, NOT_MEASURED
 from calc.pipeline.pipeline import derive, trace
+from calc.pipeline.verdict import EXACT, Verdict, judged
 from calc.spec import Spec
 from calc.symbolic.algebra import to_sympy
 from calc.symbolic.branches import at_hand
@@ -88,18 +88,6 @@ class ByteSum:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """A run's cache beside the closed form at the run's sizes."""
-
-    sizes: Mapping[str, int]
-    derived: int | None
-    measured: int | None
-    instrument: str
-    verdict: str
-    because: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Inference:
     """What using the model takes at ``sizes``. ``cache`` is ``None`` where there is none to speak of, and ``unknown`` says why."""
 
@@ -109,7 +97,7 @@ class Inference:
     weights: ByteSum
     cache: ByteSum | None
     unknown: str
-    checks: tuple[Check, ...]
+    checks: tuple[Verdict[int], ...]
 
     @property
     def total(self) -> int | None:
@@ -254,14 +242,14 @@ def inference(
     return Inference(spec.name, spec.source, at, made, amount, unknown, checks)
 
 
-def kept(spec: Spec, at: Mapping[str, int], cache_in: str) -> tuple[ByteSum | None, str, tuple[Check, ...]]:
+def kept(spec: Spec, at: Mapping[str, int], cache_in: str) -> tuple[ByteSum | None, str, tuple[Verdict[int], ...]]:
     """Keys and values, if a run confirms them; else why not."""
     try:
         layers = layers_of(spec, at)
     except BadInputError as error:
         return None, str(error), ()
     checks = tuple(checked(spec, layers, at))
-    failed = [c for c in checks if c.verdict == FAILED]
+    failed = [c for c in checks if c.failed]
     if not failed and checks[0].verdict != EXACT:
         return None, f"no run confirms a cache: {checks[0].because}", checks
     if failed:
@@ -271,10 +259,11 @@ def kept(spec: Spec, at: Mapping[str, int], cache_in: str) -> tuple[ByteSum | No
     return cache(layers, at, cache_in), "", checks
 
 
+_CACHE = "cache.bytes in fp32"
 _LONGEST_RUN = 8192  # tokens of a real run of a narrow model: a second or two
 
 
-def checked(spec: Spec, layers: Sequence[Layers], at: Mapping[str, int]) -> list[Check]:
+def checked(spec: Spec, layers: Sequence[Layers], at: Mapping[str, int]) -> list[Verdict[int]]:
     """A real run at the spec's small sizes, and one without memory at those asked for, beyond the longest window.
 
     A class that reads numbers out of its tensors cannot run without memory: then a narrow one runs for real beyond the window.
@@ -304,12 +293,11 @@ def _window(group: Layers) -> int:
     return max(numbers, default=0)
 
 
-def _judged(layers: Sequence[Layers], run: CacheElements) -> Check:
+def _judged(layers: Sequence[Layers], run: CacheElements) -> Verdict[int]:
     derived = sum(_value(f"B*({g.count})*({g.positions})*({g.each})", run.sizes) for g in layers)
     if run.elements is None:
-        return Check(run.sizes, None, None, run.instrument, NOT_MEASURED, run.because)
-    verdict = EXACT if derived == run.elements else FAILED
-    return Check(run.sizes, 4 * derived, 4 * run.elements, run.instrument, verdict, run.because)
+        return replace(judged(_CACHE, None, None, run.instrument, because=run.because), sizes=run.sizes)
+    return replace(judged(_CACHE, 4 * derived, 4 * run.elements, run.instrument, because=run.because), sizes=run.sizes)
 
 
 def _shown(sizes: Mapping[str, int]) -> str:
@@ -333,7 +321,7 @@ def document(inferred: Inference) -> dict[str, Any]:
         "total": number(inferred.total),
         "checks": [
             {
-                "quantity": "cache.bytes in fp32",
+                "quantity": check.quantity,
                 "sizes": {name: number(value) for name, value in check.sizes.items()},
                 "derived": number(check.derived),
                 "measured": number(check.measured),

@@ -7,7 +7,7 @@ sizes. Importing this module does not import torch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from calc.derive.to_json import number
@@ -15,21 +15,10 @@ from calc.errors import BadInputError, NapkinError
 from calc.memory.containers import Container, entries_of, safetensors, torch_save
 from calc.memory.formulas import SAVING_INTERVAL, TIME_LOST
 from calc.options import Options
-from calc.pipeline.check import EXACT, FAILED, NOT_MEASURED
+from calc.pipeline.verdict import NOT_MEASURED, Verdict, judged
 from calc.spec import Spec
 
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class SavingVerdict:
-    """A derived and a measured size in bytes; for resuming, the number of tensors that differ."""
-
-    what: str
-    derived: int | None
-    measured: int | None
-    verdict: str
-    because: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +40,12 @@ class Saving:
     options: Mapping[str, str]
     file: Container
     run_at: Mapping[str, int]
-    verdicts: tuple[SavingVerdict, ...]
+    verdicts: tuple[Verdict[int], ...]
     interval: Interval | None = None
 
     @property
     def ok(self) -> bool:
-        return all(v.verdict != FAILED for v in self.verdicts)
+        return not any(v.failed for v in self.verdicts)
 
 
 def interval(save: float, failure: float) -> Interval:
@@ -88,7 +77,7 @@ def counted(spec: Spec, at: Mapping[str, int], options: Options) -> Container:
     return safetensors(entries_of(trace_at(spec, {}, at, {}, options)))
 
 
-def _measured(spec: Spec, at: Mapping[str, int], options: Options) -> tuple[SavingVerdict, ...]:
+def _measured(spec: Spec, at: Mapping[str, int], options: Options) -> tuple[Verdict[int], ...]:
     from calc.measure.resume import STEM, measure_safetensors, resume
     from calc.measure.training import training
 
@@ -97,11 +86,12 @@ def _measured(spec: Spec, at: Mapping[str, int], options: Options) -> tuple[Savi
     differing = len(resumed.differing)
     said = f"{resumed.tensors} tensors after {resumed.saved_after} steps, a file and {resumed.steps - resumed.saved_after} more"
     named = f"; the first that differs is {resumed.differing[0]}" if differing else ", every one bit for bit"
-    verdict = FAILED if differing else EXACT
+    resuming = judged("tensors that differ after resuming", 0, differing, because=said + named)
     if resumed.chance and not differing:
-        verdict, named = NOT_MEASURED, f"; two runs at a stretch differ as well, first in {resumed.chance[0]}"
+        named = f"; two runs at a stretch differ as well, first in {resumed.chance[0]}"
+        resuming = replace(resuming, verdict=NOT_MEASURED, because=said + named)
     verdicts = [
-        SavingVerdict("tensors that differ after resuming", 0, differing, verdict, said + named),
+        resuming,
         _judged("bytes of torch.save", lambda: torch_save(resumed.storages, resumed.pickled, STEM), resumed.saved),
     ]
     try:
@@ -109,22 +99,16 @@ def _measured(spec: Spec, at: Mapping[str, int], options: Options) -> tuple[Savi
             run.step()
             written = measure_safetensors(run)
     except NapkinError as error:
-        return (*verdicts, SavingVerdict("bytes of safetensors", None, None, NOT_MEASURED, str(error)))
+        return (*verdicts, Verdict("bytes of safetensors", None, None, "", NOT_MEASURED, because=str(error)))
     return (*verdicts, _judged("bytes of safetensors", lambda: counted(spec, at, options), written))
 
 
-def _judged(what: str, count: Callable[[], Container], measured: int) -> SavingVerdict:
+def _judged(what: str, count: Callable[[], Container], measured: int) -> Verdict[int]:
     try:
         container = count()
     except NapkinError as error:
-        return SavingVerdict(what, None, measured, NOT_MEASURED, str(error))
-    return SavingVerdict(
-        what,
-        container.total,
-        measured,
-        EXACT if container.total == measured else FAILED,
-        f"{container.payload:,} of payload; {container.because}",
-    )
+        return Verdict(what, None, measured, "", NOT_MEASURED, because=str(error))
+    return judged(what, container.total, measured, because=f"{container.payload:,} of payload; {container.because}")
 
 
 def document(saving: Saving) -> dict[str, Any]:
@@ -138,7 +122,8 @@ def document(saving: Saving) -> dict[str, Any]:
         "file": {**file, "value": number(saving.file.total), "unit": "byte", "because": saving.file.because},
         "run_at": {name: number(value) for name, value in saving.run_at.items()},
         "checks": [
-            {"quantity": v.what, "derived": number(v.derived), "measured": number(v.measured), "verdict": v.verdict, "because": v.because}
+            {"quantity": v.quantity, "derived": number(v.derived), "measured": number(v.measured)}
+            | {"verdict": v.verdict, "because": v.because}
             for v in saving.verdicts
         ],
     }

@@ -21,6 +21,7 @@ from calc.models.load import load
 from calc.options import Options
 from calc.performance.mfu import DensePeak, Throughput, ceiling_of, throughput_of, work_of
 from calc.pipeline.pipeline import derive
+from calc.pipeline.verdict import Verdict, judged
 from calc.spec import Spec
 
 if TYPE_CHECKING:
@@ -84,12 +85,22 @@ class TrainingRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class StepVerdict:
-    """One accounted step beside the derivation: what is not equal, by quantity, as derived and as measured."""
+class AccountedStep:
+    """One step that ran under instruments, with a verdict on each quantity that they read."""
 
     step: int
     account: StepAccount
-    wrong: Mapping[str, tuple[int, int]]
+    verdicts: tuple[Verdict[int], ...]
+
+    @property
+    def failed(self) -> tuple[Verdict[int], ...]:
+        """What was not as derived."""
+        return tuple(verdict for verdict in self.verdicts if verdict.failed)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all that was read equals what was derived, and everything could be read."""
+        return not self.failed and not self.account.because
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +109,7 @@ class Progress:
 
     done: Done
     of: int
-    verdict: StepVerdict | None
+    accounted: AccountedStep | None
     per_second: Fraction | None
     mfu: Fraction | None
 
@@ -112,7 +123,7 @@ class TrainingRun:
     begun_at: int
     losses: tuple[float, ...]
     expected: Mapping[str, int]
-    verdicts: tuple[StepVerdict, ...]
+    accounted: tuple[AccountedStep, ...]
     times: Timings | None
     throughput: Throughput
     ceiling: DensePeak
@@ -122,7 +133,7 @@ class TrainingRun:
     @property
     def agrees(self) -> bool:
         """Whether every accounted step took what was derived."""
-        return not any(v.wrong or v.account.because for v in self.verdicts)
+        return all(step.agrees for step in self.accounted)
 
     @property
     def fell(self) -> tuple[float, float]:
@@ -144,7 +155,7 @@ class TrainingRun:
             "begun_at": self.begun_at,
             "losses": list(self.losses),
             "derived": {name: number(value) for name, value in self.expected.items()},
-            "accounts": [_account(verdict) for verdict in self.verdicts],
+            "accounts": [_account(step) for step in self.accounted],
             "agrees": self.agrees,
             "times": times,
             "throughput": {"amount": self.throughput.amount, "unit": self.throughput.unit, "per_second": per_second},
@@ -153,11 +164,11 @@ class TrainingRun:
         }
 
 
-def _account(verdict: StepVerdict) -> dict[str, Any]:
-    flops = {f"flops.{phase}.matmul": number(value) for phase, value in verdict.account.flops.items()}
-    wrong = {name: {"derived": number(derived), "measured": number(measured)} for name, (derived, measured) in verdict.wrong.items()}
-    unread = verdict.account.because or None
-    return {"step": verdict.step, **flops, "memory.peak": number(verdict.account.peak), "wrong": wrong, "because": unread}
+def _account(step: AccountedStep) -> dict[str, Any]:
+    flops = {f"flops.{phase}.matmul": number(value) for phase, value in step.account.flops.items()}
+    wrong = {v.quantity: {"derived": number(v.derived), "measured": number(v.measured)} for v in step.failed}
+    unread = step.account.because or None
+    return {"step": step.step, **flops, "memory.peak": number(step.account.peak), "wrong": wrong, "because": unread}
 
 
 def expected_of(derivation: Derivation) -> dict[str, int]:
@@ -166,19 +177,18 @@ def expected_of(derivation: Derivation) -> dict[str, int]:
     return {name: derivation[name].at() for name in (*names, "memory.peak", "memory.peak.first_step")}
 
 
-def judged(step: int, account: StepAccount, expected: Mapping[str, int]) -> StepVerdict:
-    """An account beside what was derived: equal integers, or named with both."""
+def accounted(step: int, account: StepAccount, expected: Mapping[str, int]) -> AccountedStep:
+    """An account beside what was derived."""
     peak = "memory.peak.first_step" if step == 1 else "memory.peak"
     measured = {**{f"flops.{phase}.matmul": value for phase, value in account.flops.items()}, peak: account.peak}
-    wrong = {name: (expected[name], value) for name, value in measured.items() if value is not None and value != expected[name]}
-    return StepVerdict(step, account, wrong)
+    return AccountedStep(step, account, tuple(judged(name, expected[name], value) for name, value in measured.items()))
 
 
 class _Tally:
-    """What a run knows so far: times after a few that do not count, and verdicts."""
+    """The accounted and the timed steps of a run so far; the first timed ones do not count."""
 
     def __init__(self, expected: Mapping[str, int], flops: int | None, throughput: Throughput, ceiling: DensePeak) -> None:
-        self.verdicts: list[StepVerdict] = []
+        self.accounted: list[AccountedStep] = []
         self._expected, self._flops, self._throughput, self._ceiling = expected, flops, throughput, ceiling
         self._nanoseconds: list[int] = []
 
@@ -193,22 +203,22 @@ class _Tally:
             return None
         return utilization(self._flops, self.times.seconds, self._ceiling.rate, self._ceiling.dtype, self._ceiling.device).value
 
-    def told(self, done: Done, of: int) -> Progress:
-        verdict = None
+    def add(self, done: Done, of: int) -> Progress:
+        """The progress after one more step."""
         if done.account is not None:
-            verdict = judged(done.step, done.account, self._expected)
-            self.verdicts.append(verdict)
+            self.accounted.append(accounted(done.step, done.account, self._expected))
         if done.nanoseconds is not None:
             self._nanoseconds.append(done.nanoseconds)
         times = self.times
-        return Progress(done, of, verdict, None if times is None else self._throughput.amount / times.seconds, self.mfu)
+        per_second = None if times is None else self._throughput.amount / times.seconds
+        return Progress(done, of, self.accounted[-1] if done.account is not None else None, per_second, self.mfu)
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
     """A run that can begin: its model, at sizes that can be, and its derivation."""
 
-    wanted: TrainingRequest
+    request: TrainingRequest
     spec: Spec
     sizes: Mapping[str, int]
     derivation: Derivation
@@ -218,34 +228,34 @@ class Ready:
         return throughput_of(self.sizes)
 
 
-def prepared(wanted: TrainingRequest, say: Callable[[str], None] = lambda _: None) -> Ready:
+def prepared(request: TrainingRequest, say: Callable[[str], None] = lambda _: None) -> Ready:
     """The step is derived before anything of it runs."""
-    demo = DEMOS[wanted.demo]
-    given = {**demo.sizes, **(wanted.sizes or {})}
+    demo = DEMOS[request.demo]
+    given = {**demo.sizes, **(request.sizes or {})}
     spec = load(demo.model)
-    return Ready(wanted, spec, spec.sizes(given), derive(spec, given, options=demo.options, progress=say))
+    return Ready(request, spec, spec.sizes(given), derive(spec, given, options=demo.options, progress=say))
 
 
 def demonstrate(ready: Ready, progress: Callable[[Progress], None] = lambda _: None) -> TrainingRun:
-    """Train for real; ``progress`` is told of every step."""
+    """Train for real; ``progress`` is called after every step."""
     from calc.measure import demonstrations
     from calc.measure.machine import machine
     from calc.measure.train import resumed, save, trained
     from calc.measure.training import training
 
-    wanted, demo, sizes = ready.wanted, DEMOS[ready.wanted.demo], ready.sizes
-    facts, expected = machine(wanted.device), expected_of(ready.derivation)
-    ceiling = ceiling_of("fp32", facts, gpu=wanted.gpu, peak=wanted.peak)
+    request, demo, sizes = ready.request, DEMOS[ready.request.demo], ready.sizes
+    facts, expected = machine(request.device), expected_of(ready.derivation)
+    ceiling = ceiling_of("fp32", facts, gpu=request.gpu, peak=request.peak)
     tally = _Tally(expected, work_of(ready.derivation).model, ready.throughput, ceiling)
     batch = getattr(demonstrations, demo.data)(sizes)
-    with training(ready.spec, sizes, demo.options, wanted.device) as run:
-        begun, losses = resumed(run, wanted.folder) if wanted.resume and wanted.folder is not None else (0, [])
-        if begun >= wanted.steps:
+    with training(ready.spec, sizes, demo.options, request.device) as run:
+        begun, losses = resumed(run, request.folder) if request.resume and request.folder is not None else (0, [])
+        if begun >= request.steps:
             raise BadInputError(f"the checkpoint has done {begun} steps already: give more than that with --steps")
-        for done in trained(run, batch, range(begun + 1, wanted.steps + 1), wanted.accounts_for):
+        for done in trained(run, batch, range(begun + 1, request.steps + 1), request.accounts_for):
             losses.append(done.loss)
-            progress(tally.told(done, wanted.steps))
-            if wanted.folder is not None and (done.step % wanted.save_every == 0 or done.step == wanted.steps):
-                save(run, done.step, losses, wanted.folder)
-    verdicts = tuple(tally.verdicts)
-    return TrainingRun(demo, sizes, begun, tuple(losses), expected, verdicts, tally.times, ready.throughput, ceiling, tally.mfu, facts)
+            progress(tally.add(done, request.steps))
+            if request.folder is not None and (done.step % request.save_every == 0 or done.step == request.steps):
+                save(run, done.step, losses, request.folder)
+    accounts = tuple(tally.accounted)
+    return TrainingRun(demo, sizes, begun, tuple(losses), expected, accounts, tally.times, ready.throughput, ceiling, tally.mfu, facts)

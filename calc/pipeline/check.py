@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from calc.derive.quantities import absent
 from calc.derive.result import Derivation, Quantity
@@ -18,13 +18,11 @@ from calc.graph.exchanges import headlines
 from calc.options import Options
 from calc.pipeline import check_sizes
 from calc.pipeline.observed import at_observed
+from calc.pipeline.verdict import EXACT, FAILED, NOT_MEASURED, PASSED, PROVED, Verdict, judged
 from calc.spec import Spec
 
 if TYPE_CHECKING:
     from calc.measure import Measurement, Reading
-
-EXACT, PROVED, WITHIN, FAILED, NOT_MEASURED = "exact", "proved", "within", "failed", "not measured"
-PASSED = (EXACT, PROVED, WITHIN)
 
 OPERATORS = "operators"
 
@@ -49,31 +47,6 @@ _REPEATING = ("flops.backward.matmul", "flops.backward.total", "flops.step.total
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """One quantity judged. ``tolerance`` is the largest difference that passes: 0 for every integer."""
-
-    quantity: str
-    derived: int | None
-    measured: int | None
-    instrument: str
-    verdict: str
-    tolerance: int
-    because: str
-
-    @property
-    def passed(self) -> bool:
-        return self.verdict in PASSED
-
-    def __str__(self) -> str:
-        numbers = f"derived {_number(self.derived)}, measured {_number(self.measured)}"
-        origin = "; ".join(part for part in (self.instrument, self.because) if part)
-        return f"{self.verdict:<12}  {self.quantity:<28}  {numbers}  [{origin}]"
-
-    def to_json(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """All verdicts of one check, with the sizes and the software that it ran on. ``because`` says why at these sizes, ``exchanged`` where
     torch runs other kernels by default, and by how much the default step differs."""
@@ -81,7 +54,7 @@ class Report:
     model: str
     sizes: Mapping[str, int]
     options: Mapping[str, str]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[Verdict[int], ...]
     provenance: Mapping[str, str]
     exchanged: tuple[str, ...] = ()
     because: str = ""
@@ -92,7 +65,7 @@ class Report:
 
     @property
     def failed(self) -> int:
-        return sum(v.verdict == FAILED for v in self.verdicts)
+        return sum(v.failed for v in self.verdicts)
 
     @property
     def not_measured(self) -> int:
@@ -109,7 +82,7 @@ class Report:
         kinds = ", ".join(f"{n} {kind}" for kind in PASSED if (n := sum(v.verdict == kind for v in self.verdicts)))
         return f"{self.passed} passed{f' ({kinds})' if kinds else ''}, {self.failed} failed, {self.not_measured} not measured"
 
-    def __getitem__(self, quantity: str) -> Verdict:
+    def __getitem__(self, quantity: str) -> Verdict[int]:
         for verdict in self.verdicts:
             if verdict.quantity == quantity:
                 return verdict
@@ -217,7 +190,7 @@ def compare(
     )
 
 
-def _judge(name: str, derived: int | None, unknown: str, measurement: Measurement, inside: int) -> Verdict:
+def _judge(name: str, derived: int | None, unknown: str, measurement: Measurement, inside: int) -> Verdict[int]:
     """``inside``: FLOPs that a fused kernel repeats, where the quantity holds them."""
     if derived is None:
         return Verdict(name, None, None, "", NOT_MEASURED, 0, f"not derived: {unknown}")
@@ -234,7 +207,7 @@ def _judge(name: str, derived: int | None, unknown: str, measurement: Measuremen
     return _verdict(name, derived, measured, instrument, inside, [r for r in readings if r.proxy])
 
 
-def _verdict(name: str, derived: int, measured: int, instrument: str, repeated: int, proxies: list[Reading]) -> Verdict:
+def _verdict(name: str, derived: int, measured: int, instrument: str, repeated: int, proxies: list[Reading]) -> Verdict[int]:
     because = "; ".join(dict.fromkeys(r.because for r in proxies))
     if repeated:
         repeats = f"the derived number also holds {repeated:,} FLOP of repeated forward work (flops.backward.recompute)"
@@ -257,13 +230,12 @@ def _no_instrument(name: str) -> str:
     return "no instrument"
 
 
-def _judge_operators(executed: Iterable[str], covered: Iterable[str]) -> Verdict:
+def _judge_operators(executed: Iterable[str], covered: Iterable[str]) -> Verdict[int]:
     """Whether the derivation accounts for every operator that the real run executed."""
     executed = tuple(executed)
     foreign = sorted(name for name in set(executed) - set(covered) if not _is_registered(name))
     because = f"neither counted nor stated free: {', '.join(foreign)}" if foreign else ""
-    verdict = FAILED if foreign else EXACT
-    return Verdict(OPERATORS, len(executed) - len(foreign), len(executed), "operators that the real run executed", verdict, 0, because)
+    return judged(OPERATORS, len(executed) - len(foreign), len(executed), "operators that the real run executed", because=because)
 
 
 def _is_registered(operator: str) -> bool:
@@ -276,7 +248,3 @@ def _is_registered(operator: str) -> bool:
 
 def _fused(operators: Iterable[str]) -> list[str]:
     return sorted(name for name in operators if any(fused in name for fused in _FUSED))
-
-
-def _number(value: int | None) -> str:
-    return "–" if value is None else f"{value:,}"

@@ -26,7 +26,6 @@ def einsum(pattern: str, sizes: Sequence[str], reduction: str, dtype: str, check
     from calc.mathematics.einsum.operation import operation
     from calc.mathematics.einsum.pattern import read, sizes_of
     from calc.mathematics.formats.layouts import element_bytes, named
-    from calc.pipeline.check import FAILED as FAILED_VERDICT
 
     item_size = element_bytes(named(dtype))
     if item_size.denominator != 1:
@@ -43,4 +42,4 @@ def einsum(pattern: str, sizes: Sequence[str], reduction: str, dtype: str, check
         from reports.writers.terminal import Terminal
 
         view.show(found, dtype, verdicts, Terminal())
-    return 1 if any(v.verdict == FAILED_VERDICT for v in verdicts or ()) else 0
+    return 1 if any(v.failed for v in verdicts or ()) else 0

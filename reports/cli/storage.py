@@ -42,7 +42,6 @@ def _of_model(model: str, sizes: Sequence[str], attention: str, checked: bool, a
     from calc.mathematics.strides.document import forward
     from calc.mathematics.strides.walk import storage as walked
     from calc.options import made
-    from calc.pipeline.check import FAILED
     from reports.cli.common import talk
     from reports.jobs import job
 
@@ -59,7 +58,7 @@ def _of_model(model: str, sizes: Sequence[str], attention: str, checked: bool, a
         from reports.writers.terminal import Terminal
 
         view.show_forward(found, verdict, Terminal())
-    return int(verdict is not None and verdict.verdict == FAILED)
+    return int(verdict is not None and verdict.failed)
 
 
 def _of_tensor(checked: bool, as_json: bool, shape: str | None, expression: str | None, index: str | None, dtype: str) -> int:
@@ -68,7 +67,6 @@ def _of_tensor(checked: bool, as_json: bool, shape: str | None, expression: str 
     from calc.mathematics.strides.document import chains
     from calc.mathematics.strides.expression import carried_out, place_of, read, shape_of
     from calc.mathematics.strides.operations import tensor
-    from calc.pipeline.check import FAILED
 
     if shape is None:
         if expression is not None or index is not None:
@@ -94,4 +92,4 @@ def _of_tensor(checked: bool, as_json: bool, shape: str | None, expression: str 
         view.show_chains(x, done, verdicts, out)
         if place is not None and last is not None:
             view.show_place(last, place, out)
-    return int(any(v.verdict == FAILED for chain in verdicts or () for v in chain))
+    return int(any(v.failed for chain in verdicts or () for v in chain))

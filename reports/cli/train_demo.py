@@ -54,11 +54,11 @@ def train_demo(
     here, absent = device_here(device)
     require_gpu(gpu, here)
     folder = None if output is None else Path(output)
-    wanted = TrainingRequest(model, sizes_from(sizes), steps, every, folder, save_every, resume, here, rate_of(peak), gpu)
+    training = TrainingRequest(model, sizes_from(sizes), steps, every, folder, save_every, resume, here, rate_of(peak), gpu)
     if absent:
         return unmeasured(KIND, absent, as_json, strict)
     with talk() as say:
-        ready = prepared(wanted, say)
+        ready = prepared(training, say)
     with training_run.progress(steps, ready.throughput.unit) as told:
         found = demonstrate(ready, told)
     if as_json:

@@ -12,12 +12,14 @@ from calc.derive.to_json import number
 from calc.mathematics.autodiff.derived import Derived as Gradients
 from calc.mathematics.gradients import Checked as Differentiated
 from calc.pipeline.check import Report
+from calc.pipeline.verdict import FAILED, NOT_MEASURED, WITHIN, Verdict, judged
 from calc.symbolic.worked import Reckoning
 from calc.units import Unit
 from reports.lecture.lab import Lab
 
-EXACT, WITHIN, FAILED, NOT_MEASURED = "exact", "within", "failed", "not measured"
 AnswerValue = int | float | Fraction | str
+SystemVerdict = Verdict[AnswerValue]
+"""Something derived beside the same measured; ``because`` says which tolerance passes, and why, where equality is impossible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +30,6 @@ class SystemAnswer:
     value: AnswerValue
     unit: str
     because: str
-
-
-@dataclass(frozen=True, slots=True)
-class SystemCheck:
-    """Something derived beside the same measured. ``tolerance`` and the reason for it stand where equality is impossible."""
-
-    what: str
-    derived: AnswerValue
-    measured: AnswerValue | None
-    verdict: str
-    instrument: str
-    tolerance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +50,13 @@ class SystemResult:
     rows: tuple[SystemAnswer, ...]
     reckonings: tuple[Reckoning, ...] = ()
     derived: tuple[SystemDerivation, ...] = ()
-    checks: tuple[SystemCheck, ...] = ()
+    checks: tuple[SystemVerdict, ...] = ()
     notes: tuple[str, ...] = ()
     equations: tuple[Gradients, ...] = ()
 
     @property
     def ok(self) -> bool:
-        return all(check.verdict != FAILED for check in self.checks)
+        return not any(check.failed for check in self.checks)
 
 
 SystemFunction = Callable[[Lab], SystemResult]
@@ -83,43 +73,49 @@ class LectureSystem:
     work: SystemFunction = field(repr=False)
 
 
-def equal(what: str, derived: AnswerValue, measured: AnswerValue, instrument: str) -> SystemCheck:
+def equal(what: str, derived: AnswerValue, measured: AnswerValue, instrument: str) -> SystemVerdict:
     """Exact or failed."""
-    return SystemCheck(what, derived, measured, EXACT if derived == measured else FAILED, instrument)
+    return judged(what, derived, measured, instrument)
 
 
-def near(what: str, derived: float, measured: float, off: float, instrument: str, why: str) -> SystemCheck:
-    """Within ``off`` of what is derived, or failed; ``why`` says what equality is impossible for."""
-    verdict = WITHIN if abs(measured - derived) <= off else FAILED
-    return SystemCheck(what, derived, float(f"{measured:.4g}"), verdict, instrument, f"±{off:.2g}: {why}")
+def near(what: str, derived: float, measured: float, tolerance: float, instrument: str, why: str) -> SystemVerdict:
+    """Within ``tolerance`` of what is derived, or failed; ``why`` says what equality is impossible for."""
+    verdict = WITHIN if abs(measured - derived) <= tolerance else FAILED
+    return Verdict(what, derived, float(f"{measured:.4g}"), instrument, verdict, tolerance, f"±{tolerance:.2g}: {why}")
 
 
-def unmeasured(what: str, derived: AnswerValue, why: str) -> SystemCheck:
-    return SystemCheck(what, derived, None, NOT_MEASURED, why)
+def unmeasured(what: str, derived: AnswerValue, why: str) -> SystemVerdict:
+    """What nothing here can measure."""
+    return Verdict(what, derived, None, why, NOT_MEASURED)
 
 
-def from_run(report: Report, *quantities: str) -> tuple[SystemCheck, ...]:
+def from_run(report: Report, *quantities: str) -> tuple[SystemVerdict, ...]:
     """Verdicts of a check of a model's step, each under its model, optimizer, precision and sizes: what a table may differ in."""
     at = ", ".join(f"{name}={value}" for name, value in report.sizes.items())
     step = f"{report.model}, {report.options['optimizer']} in {report.options['precision']}, at {at}"
-    checks = []
+    checks: list[SystemVerdict] = []
     for name in quantities:
         v = report[name]
         instrument = v.instrument or v.because
-        checks.append(SystemCheck(f"{step}: {name}", v.derived if v.derived is not None else "unknown", v.measured, v.verdict, instrument))
+        checks.append(Verdict(f"{step}: {name}", "unknown" if v.derived is None else v.derived, v.measured, instrument, v.verdict))
     return tuple(checks)
 
 
-def from_autograd(model: str, comparison: Differentiated) -> tuple[SystemCheck, ...]:
+def from_autograd(model: str, comparison: Differentiated) -> tuple[SystemVerdict, ...]:
     """The derived equations of gradients, run in numpy, beside autograd and central differences."""
-    checks = []
+    checks: list[SystemVerdict] = []
     for trial in comparison.trials:
         at = ", ".join(f"{name}={value}" for name, value in trial.sizes.items())
         verdict, outcome = (WITHIN, "equal to rounding") if trial.ok else (FAILED, f"off by {trial.worst:.1g} in {trial.where}")
         tolerance = "10⁻⁹ of the largest gradient; 10⁻⁵ for central differences"
         checks.append(
-            SystemCheck(
-                f"gradients of {model} at {at}", "autograd's", outcome, verdict, "autograd and central differences in float64", tolerance
+            Verdict(
+                f"gradients of {model} at {at}",
+                "autograd's",
+                outcome,
+                "autograd and central differences in float64",
+                verdict,
+                because=tolerance,
             )
         )
     return tuple(checks)
@@ -166,12 +162,12 @@ def to_json(system: LectureSystem, worked: SystemResult) -> dict[str, Any]:
         ],
         "checks": [
             {
-                "what": c.what,
+                "what": c.quantity,
                 "derived": plain(c.derived),
                 "measured": None if c.measured is None else plain(c.measured),
                 "verdict": c.verdict,
                 "instrument": c.instrument,
-                "tolerance": c.tolerance or None,
+                "tolerance": c.because or None,
             }
             for c in worked.checks
         ],

@@ -21,7 +21,7 @@ from reports.jobs.report import carried
 from reports.lecture.audit import Audit, AuditedClaim, audit, to_json
 from reports.lecture.lab import Lab
 from reports.lecture.sources import YEAR, notes
-from reports.lecture.system import LectureSystem, SystemCheck, SystemDerivation, SystemResult
+from reports.lecture.system import LectureSystem, SystemDerivation, SystemResult, SystemVerdict
 from reports.lecture.system import to_json as system_json
 from reports.lecture.systems import SYSTEMS
 from reports.lecture.verdicts import APPROXIMATE, CONVENTION, HOLDS, MISLEADING, ROUNDED, UNCHECKED, WRONG
@@ -298,9 +298,9 @@ def _quotients(derivation: SystemDerivation) -> dict[str, int]:
     return sizes_with_quotients(sized, (tree for s in derivation.steps for tree in (s.before, s.after)))
 
 
-def _check(c: SystemCheck) -> CheckView:
+def _check(c: SystemVerdict) -> CheckView:
     measured = "not measured" if c.measured is None else shown(c.measured)
-    return CheckView(c.what, shown(c.derived), measured, BADGES[c.verdict], _prose(c.instrument), c.tolerance or "–")
+    return CheckView(c.quantity, shown(c.derived), measured, BADGES[c.verdict], _prose(c.instrument), c.because or "–")
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------------------

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calc.mathematics.einsum.check import EinsumVerdict
 from calc.mathematics.einsum.counts import Count
 from calc.mathematics.einsum.operation import CONVENTION, Operation
 from calc.mathematics.einsum.order import alternatives
 from calc.mathematics.einsum.pattern import ELLIPSIS, Axes
-from calc.pipeline.check import FAILED
+from calc.pipeline.verdict import Verdict
 from calc.units import Unit
 from reports.typeset.numbers import amount
 from reports.views.formats import reading
 from reports.writers.terminal import Line, Styled, Terminal, bold, dim
 
 
-def show(op: Operation, dtype: str, verdicts: Sequence[EinsumVerdict] | None, out: Terminal) -> None:
+def show(op: Operation, dtype: str, verdicts: Sequence[Verdict[str]] | None, out: Terminal) -> None:
     """The equation, shapes, counts, the order of several operands, gradients, and the run where one was asked for."""
     out.line(bold(_dots(op.equation)))
     shapes = ", ".join(f"{name} {_shape(axes, op)}" for name, axes in zip("ABCDEFGHIJKL", op.pattern.operands, strict=False))
@@ -36,9 +35,9 @@ def show(op: Operation, dtype: str, verdicts: Sequence[EinsumVerdict] | None, ou
     out.line()
     out.table((), [(bold(_dots(g.equation)), f"{_dots(g.flops.text)} FLOP", dim(_dots(g.because))) for g in op.gradients])
     for v in verdicts or ():
-        style = "bold red" if v.verdict == FAILED else "green" if v.verdict != "not measured" else "yellow"
+        style = "bold red" if v.failed else "green" if v.passed else "yellow"
         because = f" [{v.because}]" if v.because else ""
-        out.line(Styled(v.verdict, style), f": {v.what}: derived {v.derived}, measured {v.measured}{because}")
+        out.line(Styled(v.verdict, style), f": {v.quantity}: derived {v.derived}, measured {v.measured}{because}")
 
 
 def _show_steps(op: Operation, out: Terminal) -> None:

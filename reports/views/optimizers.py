@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from calc.mathematics.updates.check import UpdateVerdict
+from calc.mathematics.updates.check import UpdateCheck
 from calc.mathematics.updates.cost import UpdateCost, as_written
 from calc.mathematics.updates.rules import UpdateRule
 from calc.mathematics.updates.table import RULES, WITHOUT
@@ -72,7 +72,7 @@ def _plain(text: str) -> str:
     return re.sub(r"\s*\*\s*", "·", powers).replace(" - ", " − ")
 
 
-def show(name: str, cost: UpdateCost | None, verdict: UpdateVerdict | None, out: Terminal) -> None:
+def show(name: str, cost: UpdateCost | None, check: UpdateCheck | None, out: Terminal) -> None:
     """Equations, letters, state, what is executed, and the comparison with torch where one was asked for."""
     optimizer, rule = KNOWN.get(name), RULES.get(name)
     out.line(bold(name), f": {optimizer.call}" if optimizer else ": no class of torch.optim")
@@ -87,12 +87,13 @@ def show(name: str, cost: UpdateCost | None, verdict: UpdateVerdict | None, out:
         counts = (("arithmetic", cost.flops, "FLOP"), ("moved", cost.moved, "bytes"), ("state", cost.state, "bytes"))
         out.table((), [(what, bold(f"{text} {unit}")) for what, text, unit in counts])
         out.line("; ".join(f"{operation}: {flops}" for operation, flops in cost.parts), style="dim")
-    if verdict is not None:
+    if check is not None:
         out.line()
-        both = f"{verdict.steps} steps of the equations and of torch, parameter and state"
-        said = f"{verdict.verdict}: {both}, differ by {verdict.difference:.2g} at most"
-        style = "green" if verdict.ok else "bold red"
-        out.line(Styled(f"{said}, of {verdict.scale:.3g}; tolerance {verdict.tolerance:.2g}: {verdict.because}", style))
+        verdict = check.verdict
+        both = f"{check.steps} steps of the equations and of torch, parameter and state"
+        words = f"{verdict.verdict}: {both}, differ by {check.difference:.2g} at most"
+        style = "green" if check.ok else "bold red"
+        out.line(Styled(f"{words}, of {check.scale:.3g}; tolerance {verdict.tolerance:.2g}: {verdict.because}", style))
 
 
 def _show_rule(rule: UpdateRule, out: Terminal) -> None:

@@ -24,7 +24,7 @@ def show(saving: Saving, out: Terminal) -> None:
     out.line(f"in a real run at {', '.join(f'{name}={value}' for name, value in saving.run_at.items())}", style="dim")
     for verdict in saving.verdicts:
         derived, measured = ("unknown" if n is None else integer(n) for n in (verdict.derived, verdict.measured))
-        out.line(f"{verdict.verdict}: {verdict.what}, derived {derived}, measured {measured}: {verdict.because}")
+        out.line(f"{verdict.verdict}: {verdict.quantity}, derived {derived}, measured {measured}: {verdict.because}")
     if saving.interval is not None:
         i = saving.interval
         out.line()

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from calc.mathematics.strides.check import StridesVerdict
 from calc.mathematics.strides.expression import StrideStep
 from calc.mathematics.strides.operations import StridedTensor
 from calc.mathematics.strides.walk import ModelStrides, pattern
-from calc.pipeline.check import FAILED
+from calc.pipeline.verdict import Verdict
 from calc.units import Unit
 from reports.typeset.numbers import amount, integer
 from reports.writers.terminal import Line, Styled, Terminal, bold, dim, right
 
 
 def show_chains(
-    x: StridedTensor, chains: Sequence[tuple[str, Sequence[StrideStep]]], verdicts: Sequence[Sequence[StridesVerdict]] | None, out: Terminal
+    x: StridedTensor, chains: Sequence[tuple[str, Sequence[StrideStep]]], verdicts: Sequence[Sequence[Verdict[str]]] | None, out: Terminal
 ) -> None:
     """The tensor, then what each operation of each chain makes."""
     out.line(bold("x"), f": {_layout(x)}, {x.dtype}, {amount(x.nbytes, Unit.BYTE).text}")
@@ -44,11 +43,11 @@ def _joined(text: str) -> str:
     return text if text.startswith("[") else f" {text}"
 
 
-def _show_verdict(verdict: StridesVerdict, out: Terminal) -> None:
-    style = "bold red" if verdict.verdict == FAILED else "green"
+def _show_verdict(verdict: Verdict[str], out: Terminal) -> None:
+    style = "bold red" if verdict.failed else "green"
     equal = verdict.derived == verdict.measured
     words = verdict.derived if equal else f"derived {verdict.derived}; measured {verdict.measured}"
-    out.line(Styled(verdict.verdict, style), f": {verdict.call}: {words}")
+    out.line(Styled(verdict.verdict, style), f": {verdict.quantity}: {words}")
 
 
 def _layout(x: StridedTensor) -> str:
@@ -66,7 +65,7 @@ def show_place(x: StridedTensor, index: tuple[int, ...], out: Terminal) -> None:
     out.line(start, bold(str(layout.place(index))), " elements from the beginning of the storage")
 
 
-def show_forward(storage: ModelStrides, verdict: StridesVerdict | None, out: Terminal) -> None:
+def show_forward(storage: ModelStrides, verdict: Verdict[str] | None, out: Terminal) -> None:
     """By operator, then every result with its strides."""
     sizes = ", ".join(f"{name} = {value:,}" for name, value in storage.sizes.items())
     out.line(bold(storage.model), f", the forward: {sizes}")

@@ -23,7 +23,7 @@ def progress(steps: int, unit: str) -> Iterator[Callable[[Progress], None]]:
         every = max(1, steps // _LINES)
 
         def line(at: Progress) -> None:
-            if at.done.step % every == 0 or at.done.step in (1, at.of) or _wrong(at):
+            if at.done.step % every == 0 or at.done.step in (1, at.of) or (at.accounted and not at.accounted.agrees):
                 click.echo(f"step {at.done.step} of {at.of}: {_words(at, unit)}", err=True)
 
         yield line
@@ -45,13 +45,9 @@ def _words(at: Progress, unit: str) -> str:
         words.append(rate(at.per_second, unit))
     if at.mfu is not None:
         words.append(f"MFU {percent(at.mfu)}")
-    if at.verdict is not None:
-        words.append("accounts differ from the derivation" if _wrong(at) else "accounts equal the derivation")
+    if at.accounted is not None:
+        words.append("accounts equal the derivation" if at.accounted.agrees else "accounts differ from the derivation")
     return ", ".join(words)
-
-
-def _wrong(at: Progress) -> bool:
-    return at.verdict is not None and bool(at.verdict.wrong or at.verdict.account.because)
 
 
 def show(run: TrainingRun, out: Terminal) -> None:
@@ -79,23 +75,23 @@ def show(run: TrainingRun, out: Terminal) -> None:
 
 def _show_accounts(run: TrainingRun, out: Terminal) -> None:
     """Derived beside measured. All steps that agree are one row."""
-    if not run.verdicts:
+    if not run.accounted:
         out.line("no step of this run was accounted for: give a smaller --every", style="dim")
         return
-    steps = [verdict.step for verdict in run.verdicts]
+    steps = [accounted.step for accounted in run.accounted]
     rows: list[tuple[Line, ...]] = []
     for name in (*_FLOPS, "memory.peak.first_step", "memory.peak"):
         of = [step for step in steps if name in _FLOPS or (step == 1) == name.endswith("first_step")]
-        wrong = {v.step: v.wrong[name][1] for v in run.verdicts if name in v.wrong}
+        wrong = {accounted.step: v.measured for accounted in run.accounted for v in accounted.failed if v.quantity == name}
         same = [step for step in of if step not in wrong]
         derived = integer(run.expected[name])
         if same:
             rows.append((name, derived, derived, f"equal in {_counted(same)}"))
-        rows += [(name, derived, integer(value), Styled(f"differs in step {step}", "bold red")) for step, value in wrong.items()]
+        rows += [(name, derived, integer(value or 0), Styled(f"differs in step {step}", "bold red")) for step, value in wrong.items()]
     out.table(("Quantity", ("Derived", "right"), ("Measured", "right"), "Steps"), rows)
-    for verdict in run.verdicts:
-        if verdict.account.because:
-            out.line(f"step {verdict.step} is not accounted for: {verdict.account.because}", style="bold red")
+    for accounted in run.accounted:
+        if accounted.account.because:
+            out.line(f"step {accounted.step} is not accounted for: {accounted.account.because}", style="bold red")
     words = "every accounted step took exactly what was derived" if run.agrees else "the accounts do not equal the derivation"
     out.line(words, style="green" if run.agrees else "bold red")
 

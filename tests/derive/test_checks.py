@@ -13,7 +13,8 @@ from torch import nn
 
 import calc
 from calc.derive.result import Derivation
-from calc.pipeline.check import EXACT, PROVED, Report
+from calc.pipeline.check import Report
+from calc.pipeline.verdict import EXACT, PROVED
 from calc.spec import Spec
 from tests.checks import failures
 from tests.derive.conftest import Derived

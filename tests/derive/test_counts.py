@@ -16,10 +16,10 @@ import calc
 from calc.derive.closed_forms import derive
 from calc.derive.result import Derivation
 from calc.errors import CertificateError, NegativeCountError
-from calc.pipeline.check import EXACT, FAILED
 from calc.pipeline.pipeline import derive as derive_spec
 from calc.pipeline.precomputed import FOLDER, Stored
 from calc.pipeline.sweep import sweep
+from calc.pipeline.verdict import EXACT, FAILED
 from calc.rules.registry import REGISTRY, Cost, Operator, Registry, term
 from tests.rules.mutate import with_rule
 from tests.trace.modules import function

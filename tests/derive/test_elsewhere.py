@@ -19,7 +19,7 @@ from calc.derive.result import Derivation
 from calc.dimensions import Dim
 from calc.errors import DimensionError
 from calc.graph import serialize
-from calc.pipeline.check import EXACT
+from calc.pipeline.verdict import EXACT
 from calc.spec import Spec
 
 

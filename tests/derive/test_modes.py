@@ -11,7 +11,7 @@ from torch import nn
 import calc
 from calc.derive.result import Derivation
 from calc.options import Options
-from calc.pipeline.check import EXACT, NOT_MEASURED
+from calc.pipeline.verdict import EXACT, NOT_MEASURED
 from calc.spec import Spec
 
 MODES = ("eval", "infer")

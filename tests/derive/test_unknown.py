@@ -19,7 +19,7 @@ from calc.derive import peak as memory
 from calc.derive.result import Derivation, Quantity
 from calc.errors import TraceError, UnknownQuantityError
 from calc.graph import serialize
-from calc.pipeline.check import EXACT
+from calc.pipeline.verdict import EXACT
 from calc.spec import Spec
 from reports import cli
 

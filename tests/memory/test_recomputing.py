@@ -82,7 +82,7 @@ def test_the_command_prints_one_comparison(monkeypatch: pytest.MonkeyPatch) -> N
     written = CliRunner().invoke(cli.napkin, ["checkpointing", "mine", "--memory", "1GB", "--json"])
 
     assert (0, 0) == (shown.exit_code, written.exit_code)
-    assert "none fits and runs the least under 1.00\u00a0GB" in shown.stdout
+    assert "none fits and recomputes the least under 1.00\u00a0GB" in shown.stdout
     same = compared(
         {name: _derived("none" if name == "none" else "block") for name in ("none", "block/2", "attention", "block")}, {}, 10**9
     )

@@ -22,7 +22,8 @@ from calc.measure import measure
 from calc.models.load import load
 from calc.options import Options
 from calc.pipeline.block_patterns import in_patterns
-from calc.pipeline.check import EXACT, FAILED, NOT_MEASURED, PROVED, compare
+from calc.pipeline.check import compare
+from calc.pipeline.verdict import EXACT, FAILED, NOT_MEASURED, PROVED
 from calc.spec import Spec
 from calc.symbolic.algebra import to_sympy
 from tests.models.building import build

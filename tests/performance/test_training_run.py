@@ -7,6 +7,7 @@ import json
 import math
 import pickle
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -22,7 +23,7 @@ from calc.measure import demonstrations, train
 from calc.measure.kinds import tensors_in
 from calc.measure.train import StepAccount
 from calc.performance import training_run
-from calc.performance.training_run import DEMOS, TrainingRequest, demonstrate, expected_of, judged, prepared
+from calc.performance.training_run import DEMOS, TrainingRequest, accounted, demonstrate, expected_of, prepared
 from reports import cli
 from reports.views.training_run import progress
 
@@ -40,7 +41,7 @@ def ready(width: int) -> training_run.Ready:
 
 
 def run(width: int = 7, **changes: Any) -> training_run.TrainingRun:
-    return demonstrate(replace(ready(width), wanted=wanted(**changes)))
+    return demonstrate(replace(ready(width), request=wanted(**changes)))
 
 
 def napkin(*words: str) -> Result:
@@ -52,9 +53,9 @@ def test_every_accounted_step_takes_what_was_derived_and_the_others_are_timed() 
     found = run()
 
     assert found.agrees
-    assert [1, 4, 8] == [verdict.step for verdict in found.verdicts]
-    assert found.expected["memory.peak.first_step"] == found.verdicts[0].account.peak
-    assert found.expected["memory.peak"] == found.verdicts[1].account.peak == found.verdicts[2].account.peak
+    assert [1, 4, 8] == [step.step for step in found.accounted]
+    assert found.expected["memory.peak.first_step"] == found.accounted[0].account.peak
+    assert found.expected["memory.peak"] == found.accounted[1].account.peak == found.accounted[2].account.peak
     assert found.times is not None
     assert (2, 3) == (len(found.times.nanoseconds), len(found.times.warm_up))
 
@@ -70,15 +71,20 @@ def test_the_loss_falls_and_the_accounts_agree_at_the_sizes_of_the_demonstration
     assert 30 == len(found.losses)
 
 
+def wrong(step: int, account: StepAccount, expected: Mapping[str, int]) -> dict[str, tuple[int | None, int | None]]:
+    """What is not as derived, with both numbers."""
+    return {v.quantity: (v.derived, v.measured) for v in accounted(step, account, expected).failed}
+
+
 def test_a_planted_error_is_found_and_named() -> None:
     """One FLOP or one byte more is not equal; the first step is held against a peak of its own."""
     expected = {f"flops.{phase}.matmul": n for n, phase in enumerate(("forward", "backward", "optimizer"))}
     expected |= {"memory.peak": 100, "memory.peak.first_step": 90}
     flops = {"forward": 0, "backward": 1, "optimizer": 2}
 
-    assert {} == judged(2, StepAccount(flops, 100), expected).wrong == judged(1, StepAccount(flops, 90), expected).wrong
-    assert {"memory.peak": (100, 90)} == judged(2, StepAccount(flops, 90), expected).wrong
-    assert {"flops.backward.matmul": (1, 7)} == judged(2, StepAccount({**flops, "backward": 7}, 100), expected).wrong
+    assert {} == wrong(2, StepAccount(flops, 100), expected) == wrong(1, StepAccount(flops, 90), expected)
+    assert {"memory.peak": (100, 90)} == wrong(2, StepAccount(flops, 90), expected)
+    assert {"flops.backward.matmul": (1, 7)} == wrong(2, StepAccount({**flops, "backward": 7}, 100), expected)
 
 
 def test_a_run_whose_accounts_differ_fails_and_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,11 +194,11 @@ def test_the_batch_of_a_step_follows_from_its_number() -> None:
 def test_live_numbers_are_those_of_the_timed_steps_so_far() -> None:
     """Throughput and MFU come with the fourth timed step, once three have warmed up: steps 2, 3 and 5 do, and step 6 counts."""
     seen: list[training_run.Progress] = []
-    demonstrate(replace(ready(7), wanted=wanted(peak=Fraction(10**15))), seen.append)
+    demonstrate(replace(ready(7), request=wanted(peak=Fraction(10**15))), seen.append)
 
     assert [None] * 5 == [at.per_second for at in seen[:5]]
     assert all(at.per_second is not None and at.mfu is not None and 0 < at.mfu < 1 for at in seen[5:])
-    assert [1, 4, 8] == [at.done.step for at in seen if at.verdict is not None]
+    assert [1, 4, 8] == [at.done.step for at in seen if at.accounted is not None]
 
 
 def test_the_command_trains_and_says_that_the_accounts_agree() -> None:
@@ -216,7 +222,7 @@ def test_on_a_terminal_a_bar_moves_on_standard_error(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(sys, "stdout", output)
     with progress(8, "samples") as told:
-        demonstrate(replace(ready(7), wanted=wanted()), told)
+        demonstrate(replace(ready(7), request=wanted()), told)
 
     assert "8/8" in terminal.getvalue()
     assert "accounts equal the derivation" in terminal.getvalue()
@@ -242,4 +248,4 @@ def test_a_gpu_trains_and_its_loss_falls() -> None:
     found = demonstrate(prepared(TrainingRequest("gpt", steps=30, device="cuda")))
 
     assert found.fell[1] < found.fell[0]
-    assert all(not name.startswith("flops") for verdict in found.verdicts for name in verdict.wrong)
+    assert all(not name.startswith("flops") for step in found.accounted for name in (v.quantity for v in step.failed))

@@ -19,8 +19,9 @@ from calc.errors import BadInputError, DimensionError, MeasurementError
 from calc.graph.step import TracedDim
 from calc.measure import measure
 from calc.options import Options
-from calc.pipeline.check import EXACT, FAILED, NOT_MEASURED, PROVED, Report, Verdict, check
+from calc.pipeline.check import Report, check
 from calc.pipeline.check_sizes import chosen
+from calc.pipeline.verdict import EXACT, FAILED, NOT_MEASURED, PROVED, Verdict
 from calc.spec import Spec
 from calc.units import Unit
 from tests.measure import tiny
@@ -283,12 +284,10 @@ def test_a_size_that_the_model_does_not_have_is_refused() -> None:
         check(derivation(tiny.summed(), LINEAR), Q=3)
 
 
-def test_a_verdict_reads_as_one_line_and_as_data() -> None:
-    """Words for a person, the same fields for a program."""
+def test_a_verdict_reads_as_one_line() -> None:
     verdict = Verdict("parameters", 124439808, None, "", NOT_MEASURED, 0, "no instrument")
 
     assert "not measured  parameters                    derived 124,439,808, measured –  [no instrument]" == str(verdict)
-    assert {"quantity", "derived", "measured", "instrument", "verdict", "tolerance", "because"} == set(verdict.to_json())
 
 
 def test_the_first_line_of_a_report_is_its_tally() -> None:

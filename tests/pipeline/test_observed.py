@@ -14,8 +14,9 @@ from torch import Tensor, nn
 import calc
 from calc.derive.result import Derivation
 from calc.errors import TraceError
-from calc.pipeline.check import EXACT, FAILED, NOT_MEASURED, Report
+from calc.pipeline.check import Report
 from calc.pipeline.observed import at_observed
+from calc.pipeline.verdict import EXACT, FAILED, NOT_MEASURED
 from calc.spec import Spec
 
 PEAKS = ("memory.peak", "memory.peak.first_step")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 import calc
-from calc.pipeline.check import EXACT, NOT_MEASURED, PROVED
+from calc.pipeline.verdict import EXACT, NOT_MEASURED, PROVED
 from tests.pipeline.random_modules import IMAGES, SEQUENCES, Plan, plans
 
 # Each example records a step and runs one, which takes about a second. Failing examples are shrunk only in the longer test.

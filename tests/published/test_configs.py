@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import calc
-from calc.pipeline.check import EXACT, NOT_MEASURED, PROVED
+from calc.pipeline.verdict import EXACT, NOT_MEASURED, PROVED
 from reports import cli
 
 CONFIGS = sorted(Path(__file__).parent.joinpath("configs").glob("*.json"))

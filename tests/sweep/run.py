@@ -103,8 +103,8 @@ def _config(model_type: str, architecture: str, seed: int, folder: Path) -> Path
 def _judged(model_type: str, architecture: str, config: Path) -> Row:
     import calc
     from calc.errors import NapkinError
-    from calc.pipeline.check import EXACT as EQUAL
-    from calc.pipeline.check import FAILED, NOT_MEASURED
+    from calc.pipeline.verdict import EXACT as EQUAL
+    from calc.pipeline.verdict import FAILED, NOT_MEASURED
 
     try:
         spec = calc.load(f"hf:{config}")

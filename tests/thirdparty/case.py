@@ -126,8 +126,8 @@ class _Result:
 
 def _at(spec: Spec, sizes: Mapping[str, int]) -> _Result:
     import calc
-    from calc.pipeline.check import EXACT as EQUAL
-    from calc.pipeline.check import FAILED, NOT_MEASURED
+    from calc.pipeline.verdict import EXACT as EQUAL
+    from calc.pipeline.verdict import FAILED, NOT_MEASURED
 
     derivation = calc.derive(spec, sizes)
     report = calc.check(derivation)

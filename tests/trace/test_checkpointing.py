@@ -13,7 +13,8 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 import calc
 from calc.derive.result import Derivation
-from calc.pipeline.check import EXACT, NOT_MEASURED, Report
+from calc.pipeline.check import Report
+from calc.pipeline.verdict import EXACT, NOT_MEASURED
 from calc.spec import Spec
 
 # What has no instrument in any model.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,25 +12,14 @@ from calc.mathematics.einsum.letters import equation, letters
 from calc.mathematics.einsum.operation import Operation
 from calc.mathematics.einsum.pattern import ELLIPSIS, Axes, Pattern
 from calc.mathematics.einsum.steps import operand_names
-from calc.pipeline.check import EXACT, FAILED, NOT_MEASURED, WITHIN
+from calc.pipeline.verdict import EXACT, FAILED, NOT_MEASURED, WITHIN, Verdict, judged
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 _RELATIVE = 1e-12
 _LARGEST = 2**25
 
 
-@dataclass(frozen=True, slots=True)
-class EinsumVerdict:
-    """``what`` as it was derived and measured; of tensors in fp64 the largest numbers."""
-
-    what: str
-    derived: str
-    measured: str
-    verdict: str
-    because: str
-
-
-def check(op: Operation) -> tuple[EinsumVerdict, ...]:
+def check(op: Operation) -> tuple[Verdict[str], ...]:
     """Runs the operation at its sizes, all of which must be given. Raises ``BadInputError`` where one is missing."""
     _require_small(op)
     from calc.measure.named import Pair, run
@@ -72,40 +60,37 @@ def _apart(array: Array, axes: Axes, op: Operation) -> Array:
     return array.reshape([op.sizes[name] for name in axes.names])
 
 
-def _flops(op: Operation, forward: int, backward: int) -> list[EinsumVerdict]:
+def _flops(op: Operation, forward: int, backward: int) -> list[Verdict[str]]:
     pairs = ("forward", op.matmul, forward), ("backward", op.backward_matmul, backward)
     alone = [n for n, size in op.sizes.items() if size == 1]
     if alone:
         because = f"torch leaves dimensions of size 1 ({', '.join(alone)}) out of its products"
-        return [EinsumVerdict(f"FLOP of the {name}'s products", str(c.at(op.sizes)), str(m), NOT_MEASURED, because) for name, c, m in pairs]
+        unequal = [(f"FLOP of the {name}'s products", str(count.at(op.sizes)), str(measured)) for name, count, measured in pairs]
+        return [Verdict(*numbers, "", NOT_MEASURED, because=because) for numbers in unequal]
     instrument = "torch.utils.flop_counter, over the products one after another"
     return [_equal(f"FLOP of the {name}'s products", count.at(op.sizes), measured, instrument) for name, count, measured in pairs]
 
 
-def _view(op: Operation, view: bool) -> EinsumVerdict:
+def _view(op: Operation, view: bool) -> Verdict[str]:
     derived = not op.steps[0].elements.terms
-    return EinsumVerdict("in the operand's memory", _yes(derived), _yes(view), _same(derived, view), "the address of the result's storage")
-
-
-def _same(derived: bool, view: bool) -> str:
-    return EXACT if derived == view else FAILED
+    return judged("in the operand's memory", _yes(derived), _yes(view), because="the address of the result's storage")
 
 
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def _equal(what: str, derived: object, measured: object, because: str) -> EinsumVerdict:
-    return EinsumVerdict(what, str(derived), str(measured), EXACT if derived == measured else FAILED, because)
+def _equal(what: str, derived: object, measured: object, because: str) -> Verdict[str]:
+    return judged(what, str(derived), str(measured), because=because)
 
 
-def _near(what: str, ours: Array, theirs: Array, because: str) -> EinsumVerdict:
+def _near(what: str, ours: Array, theirs: Array, because: str) -> Verdict[str]:
     scale = float(np.abs(theirs).max(initial=0.0))
     difference = float(np.abs(ours - theirs).max(initial=0.0))
     verdict = EXACT if difference == 0 else WITHIN if difference <= _RELATIVE * scale else FAILED
     largest = float(np.abs(ours).max(initial=0.0))
     said = f"{because}; the largest numbers are shown, the largest difference is {difference:.2g}"
-    return EinsumVerdict(what, f"{largest:.6g}", f"{scale:.6g}", verdict, said)
+    return Verdict(what, f"{largest:.6g}", f"{scale:.6g}", "", verdict, _RELATIVE * scale, said)
 
 
 # -- the equations in numpy ---------------------------------------------------------------------------------------------------------

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calc.derive.to_json import number
-from calc.mathematics.einsum.check import EinsumVerdict
 from calc.mathematics.einsum.counts import Count
 from calc.mathematics.einsum.operation import CONVENTION, Operation
 from calc.mathematics.einsum.order import alternatives
 from calc.mathematics.einsum.pattern import ELLIPSIS
+from calc.pipeline.verdict import Verdict
 
 
-def document(op: Operation, dtype: str, verdicts: Sequence[EinsumVerdict] | None) -> dict[str, Any]:
+def document(op: Operation, dtype: str, verdicts: Sequence[Verdict[str]] | None) -> dict[str, Any]:
     """The ``"schema": 1`` document. What has a size that was not given is null, its expression stands beside it."""
     sizes = op.sizes
     return {
@@ -71,5 +71,5 @@ def _why(op: Operation) -> str:
     return "" if op.intensity is not None else "nothing is moved: the result is a view"
 
 
-def _verdict(v: EinsumVerdict) -> dict[str, str]:
-    return {"what": v.what, "derived": v.derived, "measured": v.measured, "verdict": v.verdict, "because": v.because}
+def _verdict(v: Verdict[str]) -> dict[str, str | None]:
+    return {"what": v.quantity, "derived": v.derived, "measured": v.measured, "verdict": v.verdict, "because": v.because}

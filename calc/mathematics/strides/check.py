@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from calc.errors import BadInputError
@@ -12,24 +11,15 @@ from calc.mathematics.strides.expression import MethodCall, StrideStep
 from calc.mathematics.strides.operations import StridedTensor
 from calc.mathematics.strides.walk import ALLOCATES, ModelStrides, StrideRow, storage
 from calc.options import Options
-from calc.pipeline.check import EXACT, FAILED
+from calc.pipeline.verdict import EXACT, FAILED, Verdict, judged
 from calc.spec import Spec
 
 _LARGEST = 2**28
 
 
-@dataclass(frozen=True, slots=True)
-class StridesVerdict:
-    """One operation: both agree in shape, strides, offset, format, memory and its bytes, or both refuse."""
-
-    call: str
-    verdict: str
-    derived: str
-    measured: str
-
-
-def check(x: StridedTensor, steps: Sequence[StrideStep]) -> tuple[StridesVerdict, ...]:
-    """Makes the tensor for real and does the same to it."""
+def check(x: StridedTensor, steps: Sequence[StrideStep]) -> tuple[Verdict[str], ...]:
+    """Makes the tensor for real and does the same to it: a verdict for each operation, on shape, strides, offset, format, memory and its
+    bytes, or on both refusing it."""
     copied = max([x.nbytes, *(s.made.allocated for s in steps if s.made is not None)])
     if copied > _LARGEST:
         raise BadInputError(f"a run would allocate {copied:,} bytes at once, more than {_LARGEST:,}: check at smaller sizes")
@@ -43,21 +33,21 @@ def _given(call: MethodCall) -> tuple[Any, ...]:
     return (named(call.arguments[0]).stored,) if call.name == "to" else call.arguments
 
 
-def _judged(step: StrideStep, theirs: Any) -> StridesVerdict:
+def _judged(step: StrideStep, theirs: Any) -> Verdict[str]:
     if step.made is None or theirs.refused:
         both = step.made is None and bool(theirs.refused)
-        return StridesVerdict(step.call.text, EXACT if both else FAILED, step.refused or "made", theirs.refused or "made")
+        return Verdict(step.call.text, step.refused or "made", theirs.refused or "made", "", EXACT if both else FAILED)
     t = step.made.tensor
     ours = (t.layout.shape, t.layout.strides, t.layout.offset, t.dtype, t.nbytes, not step.made.allocated)
     real = (theirs.shape, theirs.strides, theirs.offset, theirs.dtype, theirs.nbytes, theirs.shared)
-    return StridesVerdict(step.call.text, EXACT if ours == real else FAILED, _said(*ours), _said(*real))
+    return judged(step.call.text, _said(*ours), _said(*real))
 
 
 def _said(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: str, nbytes: int, shared: bool) -> str:
     return f"{shape} strides {strides} offset {offset} {dtype}, {'the same' if shared else 'other'} memory of {nbytes:,} bytes"
 
 
-def check_forward(spec: Spec, traced: ModelStrides, options: Options | None = None) -> StridesVerdict:
+def check_forward(spec: Spec, traced: ModelStrides, options: Options | None = None) -> Verdict[str]:
     """Runs the forward for real at the spec's small sizes: every result in order, and the bytes of every allocation, are the same."""
     from calc.measure.forward_storage import given
 
@@ -67,10 +57,10 @@ def check_forward(spec: Spec, traced: ModelStrides, options: Options | None = No
     real = [(g.operator, g.shape, g.strides, g.offset, g.dtype, g.nbytes if g.fresh else 0) for g in given(spec, small, options)]
     at = ", ".join(f"{name}={value}" for name, value in small.items())
     if ours == real:
-        return StridesVerdict(f"the forward at {at}", EXACT, _total(ours), _total(real))
+        return judged(f"the forward at {at}", _total(ours), _total(real))
     first = next((k for k, (a, b) in enumerate(zip(ours, real, strict=False)) if a != b), min(len(ours), len(real)))
-    both = (str(rows[first]) if first < len(rows) else "nothing more" for rows in (ours, real))
-    return StridesVerdict(f"result {first + 1} of the forward at {at}", FAILED, *both)
+    derived, measured = (str(rows[first]) if first < len(rows) else "nothing more" for rows in (ours, real))
+    return Verdict(f"result {first + 1} of the forward at {at}", derived, measured, "", FAILED)
 
 
 def _row(row: StrideRow) -> tuple[Any, ...]:

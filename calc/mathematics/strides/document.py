@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from calc.derive.to_json import number
-from calc.mathematics.strides.check import StridesVerdict
 from calc.mathematics.strides.expression import StrideStep
 from calc.mathematics.strides.operations import StridedTensor
 from calc.mathematics.strides.walk import ModelStrides
+from calc.pipeline.verdict import Verdict
 
 
 def chains(
-    x: StridedTensor, done: Sequence[tuple[str, Sequence[StrideStep]]], verdicts: Sequence[Sequence[StridesVerdict]] | None
+    x: StridedTensor, done: Sequence[tuple[str, Sequence[StrideStep]]], verdicts: Sequence[Sequence[Verdict[str]]] | None
 ) -> dict[str, Any]:
     """The ``"schema": 1`` document of chains on a tensor."""
     made: list[dict[str, Any]] = [{"expression": text, "steps": [_step(s) for s in steps]} for text, steps in done]
@@ -41,11 +41,11 @@ def _step(step: StrideStep) -> dict[str, Any]:
     return {"operation": step.call.text, "result": _tensor(made.tensor), "allocated": number(made.allocated), "because": made.because}
 
 
-def _verdict(v: StridesVerdict) -> dict[str, str]:
-    return {"what": v.call, "verdict": v.verdict, "derived": v.derived, "measured": v.measured}
+def _verdict(v: Verdict[str]) -> dict[str, str | None]:
+    return {"what": v.quantity, "verdict": v.verdict, "derived": v.derived, "measured": v.measured}
 
 
-def forward(storage: ModelStrides, verdict: StridesVerdict | None) -> dict[str, Any]:
+def forward(storage: ModelStrides, verdict: Verdict[str] | None) -> dict[str, Any]:
     """The ``"schema": 1`` document of a model's forward."""
     return {
         "schema": 1,

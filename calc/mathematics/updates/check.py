@@ -12,7 +12,7 @@ from calc.errors import BadInputError
 from calc.mathematics.updates.rules import UpdateRule, keywords
 from calc.mathematics.updates.run import Array, letters, run
 from calc.options import KNOWN
-from calc.pipeline.check import EXACT, FAILED, WITHIN
+from calc.pipeline.verdict import Verdict, judged
 
 STEPS = 10
 _MATRIX = (5, 7)
@@ -21,23 +21,22 @@ _UNITS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateVerdict:
-    """``difference`` is the largest between both in what agrees least; ``scale`` the largest number there."""
+class UpdateCheck:
+    """The verdict on the number that agrees least, after ``steps`` steps with values of ``letters``; ``scale`` is the largest number beside
+    it, ``difference`` that of the two."""
 
-    verdict: str
+    verdict: Verdict[float]
     steps: int
     difference: float
     scale: float
-    tolerance: float
     letters: Mapping[str, float]
-    because: str
 
     @property
     def ok(self) -> bool:
-        return self.verdict != FAILED
+        return not self.verdict.failed
 
 
-def check(rule: UpdateRule, given: Mapping[str, float] | None = None, seed: int = 0) -> UpdateVerdict:
+def check(rule: UpdateRule, given: Mapping[str, float] | None = None, seed: int = 0) -> UpdateCheck:
     """Runs both on random gradients of changing scale; the parameter and all that is kept are compared after every step.
 
     Equal to rounding: 256 units of fp64's last place of the largest number met. Raises ``BadInputError`` where the steps overflow.
@@ -62,13 +61,14 @@ def check(rule: UpdateRule, given: Mapping[str, float] | None = None, seed: int 
     return _judged(pairs, values)
 
 
-def _judged(pairs: Sequence[tuple[Array, Array]], values: Mapping[str, float]) -> UpdateVerdict:
+def _judged(pairs: Sequence[tuple[Array, Array]], values: Mapping[str, float]) -> UpdateCheck:
     """Each pair against its own scale: a parameter of 1 must not hide an error in a moment of a millionth."""
     worst = max(pairs, key=lambda pair: _difference(pair) / _tolerance(pair))
-    difference, tolerance = _difference(worst), _tolerance(worst)
-    verdict = EXACT if difference == 0 else WITHIN if difference <= tolerance else FAILED
+    place = np.unravel_index(np.abs(worst[0] - worst[1]).argmax(), worst[0].shape)
+    ours, theirs = (float(array[place]) for array in worst)
     because = "both in fp64, whose roundings come in another order"
-    return UpdateVerdict(verdict, STEPS, difference, float(np.abs(worst[1]).max()), tolerance, values, because)
+    verdict = judged("parameter and state", ours, theirs, tolerance=_tolerance(worst), because=because)
+    return UpdateCheck(verdict, STEPS, _difference(worst), float(np.abs(worst[1]).max()), values)
 
 
 def _difference(pair: tuple[Array, Array]) -> float:

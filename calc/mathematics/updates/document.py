@@ -6,7 +6,7 @@ from typing import Any
 
 import sympy as sp
 
-from calc.mathematics.updates.check import UpdateVerdict
+from calc.mathematics.updates.check import UpdateCheck
 from calc.mathematics.updates.cost import AsWritten, UpdateCost, as_written
 from calc.mathematics.updates.rules import UpdateEquation, UpdateRule
 from calc.mathematics.updates.run import expression
@@ -47,7 +47,7 @@ def latex(equation: UpdateEquation) -> str:
     return rf"{_LATEX.get(equation.target, equation.target)} \leftarrow {sp.latex(made, symbol_names=names)}"
 
 
-def document(name: str, cost: UpdateCost | None, verdict: UpdateVerdict | None) -> dict[str, Any]:
+def document(name: str, cost: UpdateCost | None, check: UpdateCheck | None) -> dict[str, Any]:
     """The ``"schema": 1`` document of one optimizer. Without a rule its equations are null, with the reason."""
     optimizer, rule = KNOWN.get(name), RULES.get(name)
     return {
@@ -57,7 +57,7 @@ def document(name: str, cost: UpdateCost | None, verdict: UpdateVerdict | None) 
         "unknown": WITHOUT.get(name, ""),
         "as_written": _written(as_written(rule)) if rule and not rule.of_matrix else None,
         "executed": _cost(cost) if cost else None,
-        "check": _check(verdict) if verdict else None,
+        "check": _check(check) if check else None,
     }
 
 
@@ -83,13 +83,13 @@ def _cost(cost: UpdateCost) -> dict[str, Any]:
     return {**head, "flops": cost.flops, "bytes_moved": cost.moved, "state_bytes": cost.state, "parts": parts}
 
 
-def _check(verdict: UpdateVerdict) -> dict[str, Any]:
+def _check(check: UpdateCheck) -> dict[str, Any]:
     return {
-        "verdict": verdict.verdict,
-        "steps": verdict.steps,
-        "difference": verdict.difference,
-        "tolerance": verdict.tolerance,
-        "scale": verdict.scale,
-        "letters": dict(verdict.letters),
-        "because": verdict.because,
+        "verdict": check.verdict.verdict,
+        "steps": check.steps,
+        "difference": check.difference,
+        "tolerance": check.verdict.tolerance,
+        "scale": check.scale,
+        "letters": dict(check.letters),
+        "because": check.verdict.because,
     }

@@ -13,22 +13,24 @@ from calc.mathematics.updates.cost import as_written
 from calc.mathematics.updates.table import rule
 from calc.memory.saving import interval, saving
 from calc.models.load import load
+from calc.pipeline.verdict import FAILED, WITHIN, Verdict
 from reports.lecture.lab import Lab
 from reports.lecture.largest import state
 from reports.lecture.learning import variance
 from reports.lecture.runs import experiment, moments, resumed
-from reports.lecture.system import EXACT, FAILED, LectureSystem, SystemAnswer, SystemCheck, SystemResult, equal, from_run, near, unmeasured
+from reports.lecture.system import LectureSystem, SystemAnswer, SystemResult, SystemVerdict, equal, from_run, near, unmeasured
 
 _DRAWS = 100
 _OPTIMIZERS = ("sgd", "momentum", "adagrad-lecture", "adagrad", "rmsprop", "adam", "adamw")
 
 
-def _sampled(what: str, expected: float, sample: Mapping[str, float], instrument: str) -> SystemCheck:
+def _sampled(what: str, expected: float, sample: Mapping[str, float], instrument: str) -> SystemVerdict:
     return near(what, expected, sample["variance"], 3 * sample["error"], instrument, "a sample: three standard errors")
 
 
 def _initialisation(lab: Lab) -> SystemResult:
-    rows, checks = [], []
+    rows: list[SystemAnswer] = []
+    checks: list[SystemVerdict] = []
     for width, scale in ((256, Fraction(1)), (16384, Fraction(1)), (256, Fraction(1, 16)), (16384, Fraction(1, 128))):
         expected = variance(width, scale**2)
         what = f"variance of an output, D = {width}, weights of deviation {scale}"
@@ -66,7 +68,7 @@ def _initialisation(lab: Lab) -> SystemResult:
     )
 
 
-def _propagated(model: str, sizes: Mapping[str, int], rows: list[SystemAnswer], checks: list[SystemCheck]) -> None:
+def _propagated(model: str, sizes: Mapping[str, int], rows: list[SystemAnswer], checks: list[SystemVerdict]) -> None:
     """Second moments through a model as it is drawn, beside real modules drawn anew."""
     derived, samples = moments(model, sizes, _DRAWS)
     for line in compare_moments(derived, samples):
@@ -74,17 +76,18 @@ def _propagated(model: str, sizes: Mapping[str, int], rows: list[SystemAnswer], 
             continue
         what = f"E[x²] of {model}'s {line.part.site}"
         rows.append(SystemAnswer(what, line.part.second, "", line.part.closed or line.part.equation))
-        verdict = FAILED if line.verdict == "failed" else "within"
+        verdict = FAILED if line.verdict == "failed" else WITHIN
         tolerance = f"{line.low:.4g} to {line.high:.4g}, 99.9 %"
         if line.because:
             tolerance += f", and {allowance(line.allowed)} beyond: {line.because}"
         checks.append(
-            SystemCheck(what, line.part.second, float(f"{line.sampled:.4g}"), verdict, f"{_DRAWS} modules drawn and run", tolerance)
+            Verdict(what, line.part.second, float(f"{line.sampled:.4g}"), f"{_DRAWS} modules drawn and run", verdict, because=tolerance)
         )
 
 
 def _optimizers(lab: Lab) -> SystemResult:
-    rows, checks = [], []
+    rows: list[SystemAnswer] = []
+    checks: list[SystemVerdict] = []
     for name in _OPTIMIZERS:
         update = rule(name)
         counts = as_written(update)
@@ -98,18 +101,17 @@ def _optimizers(lab: Lab) -> SystemResult:
             )
         )
         lab.progress(f"ten steps of {name}")
-        v = check_update(update)
+        update_check = check_update(update)
         what = f"ten steps of {name}: largest difference"
-        verdict = FAILED if not v.ok else EXACT if v.difference == 0 else "within"
-        agreement = "equal" if v.difference == 0 else "equal to rounding" if v.ok else "different"
+        agreement = "equal" if update_check.difference == 0 else "equal to rounding" if update_check.ok else "different"
         checks.append(
-            SystemCheck(
+            Verdict(
                 what,
                 "equal to rounding",
                 agreement,
-                verdict,
                 "the optimizer of torch, or the lecture's class, in fp64",
-                f"256 units of the last place: {v.because}",
+                update_check.verdict.verdict,
+                because=f"256 units of the last place: {update_check.verdict.because}",
             )
         )
     for name in ("sgd", "momentum", "adagrad", "rmsprop", "adam", "adamw"):
@@ -199,8 +201,8 @@ def _checkpoint(lab: Lab) -> SystemResult:
         ),
         SystemAnswer("time lost then", every.lost, "1", "to saving, and to half an interval at each failure"),
     )
-    checks = [
-        SystemCheck(v.what, v.derived if v.derived is not None else "unknown", v.measured, v.verdict, v.because)
+    checks: list[SystemVerdict] = [
+        Verdict(v.quantity, "unknown" if v.derived is None else v.derived, v.measured, v.because, v.verdict)
         for v in checkpoint.verdicts
     ]
     lost = resumed("optimizer")

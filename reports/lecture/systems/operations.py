@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from calc.capacity.utilization import utilization
@@ -23,7 +24,7 @@ from reports.lecture.formats import bits, encoded, like_torch
 from reports.lecture.lab import Lab
 from reports.lecture.mfu import product
 from reports.lecture.runs import experiment
-from reports.lecture.system import LectureSystem, SystemAnswer, SystemCheck, SystemResult, equal, from_run, steps_of, unmeasured
+from reports.lecture.system import LectureSystem, SystemAnswer, SystemResult, SystemVerdict, equal, from_run, steps_of, unmeasured
 from reports.lecture.tensors import on_device
 
 _LISTED = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8-e4m3", "fp8-e5m2", "int8", "int4")
@@ -32,7 +33,8 @@ _FINFO = {"largest": "max", "smallest normal": "tiny", "epsilon": "eps"}
 
 
 def _formats(_: Lab) -> SystemResult:
-    rows, checks = [], []
+    rows: list[SystemAnswer] = []
+    checks: list[SystemVerdict] = []
     for name in _LISTED:
         dtype = FORMATS[name]
         rows.append(SystemAnswer(name, dtype.bits, "bits", _limits_of(dtype)))
@@ -73,7 +75,7 @@ def _memory(_: Lab) -> SystemResult:
     for text, steps in chains:
         rows.append(_chain(text, steps))
         checks += [
-            SystemCheck(f"{text}: {v.call}", v.derived, v.measured, v.verdict, "torch's own tensors") for v in check_storage(x, steps)
+            replace(v, quantity=f"{text}: {v.quantity}", instrument="torch's own tensors") for v in check_storage(x, steps)
         ]
     note = (
         f"x is a 4 × 4 tensor in fp32, {x.nbytes} bytes with strides {x.layout.strides}: element [1, 2] is number {x.layout.place((1, 2))}"
@@ -103,7 +105,8 @@ _PATTERNS = (
 
 
 def _named(_: Lab) -> SystemResult:
-    rows, checks = [], []
+    rows: list[SystemAnswer] = []
+    checks: list[SystemVerdict] = []
     for text, given in _PATTERNS:
         pattern = read_pattern(text)
         einsum = operation(pattern, sizes_of(pattern, given.split()))
@@ -112,7 +115,7 @@ def _named(_: Lab) -> SystemResult:
         moved = einsum.bytes.at(einsum.sizes)
         because = f"{einsum.equation}, at {given}; {moved} bytes{intensity}; gradients: {gradients}"
         rows.append(SystemAnswer(text, einsum.flops.at(einsum.sizes) or 0, "FLOP", because))
-        checks += [SystemCheck(f"{text}: {v.what}", v.derived, v.measured, v.verdict, v.because or "torch") for v in check_named(einsum)]
+        checks += [replace(v, quantity=f"{text}: {v.quantity}", instrument=v.because or "torch", because="") for v in check_named(einsum)]
     note = "patterns are einops': several operands are contracted, a missing name is summed over, brackets take dimensions apart"
     return SystemResult(tuple(rows), checks=tuple(checks), notes=(note,))
 
@@ -181,11 +184,10 @@ def _mfu(_: Lab) -> SystemResult:
     )
     timed = experiment("timed_product", 256, 256, 256) > 0
     checks = (
-        SystemCheck(
+        equal(
             "a product timed here, one to warm up, the median of three",
             "a time",
             "a time" if timed else "none",
-            "exact" if timed else "failed",
             "time.perf_counter, synchronised where there is a device; the time itself is not kept, so that this file does not change",
         ),
         unmeasured("MFU on an H100", "below 1", "needs the device; a CPU's peak is not published"),

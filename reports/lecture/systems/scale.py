@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 from calc.capacity.questions import ask
@@ -11,7 +12,7 @@ from calc.hardware.accelerators import accelerator
 from reports.lecture.lab import Lab
 from reports.lecture.largest import state
 from reports.lecture.sources import source
-from reports.lecture.system import EXACT, LectureSystem, SystemAnswer, SystemCheck, SystemResult, from_run, steps_of
+from reports.lecture.system import LectureSystem, SystemAnswer, SystemResult, equal, from_run, steps_of
 from reports.lecture.training import MODEL_FLOPS, per_parameter_and_token
 
 _H100 = "h100-sxm"
@@ -100,12 +101,10 @@ def _compute(_: Lab) -> SystemResult:
     for name, fact in (("eu-ai-act", "systemic_risk_threshold"), ("executive-order", "reporting_threshold")):
         threshold = Fraction(str(source(name).facts[fact]))
         rows.append(SystemAnswer(f"2e25 over the threshold of {threshold.numerator:.0e}", run / threshold, "1", source(name).words))
-    table = SystemCheck(
-        "GPT-3's table D.1, three digits", float(f"{float(gpt3.value):.3g}"), float(str(facts["training_flops"])), EXACT, "published figure"
-    )
-    fits = table if table.derived == table.measured else SystemCheck(table.what, table.derived, table.measured, "failed", table.instrument)
+    three_digits, published = float(f"{float(gpt3.value):.3g}"), float(str(facts["training_flops"]))
+    table = equal("GPT-3's table D.1, three digits", three_digits, published, "published figure")
     return SystemResult(
-        tuple(rows), (gpt3.reckoning, week.reckoning), (), (fits,), ("thresholds and figures of others' runs rest on their sources",)
+        tuple(rows), (gpt3.reckoning, week.reckoning), (), (table,), ("thresholds and figures of others' runs rest on their sources",)
     )
 
 
@@ -130,14 +129,13 @@ def _quantised(lab: Lab) -> SystemResult:
         if form == "bf16":
             rows.append(SystemAnswer("keys and values of 8192 tokens", inference.cache.value, "bytes", inference.cache.expr))
             checks += [
-                SystemCheck(
-                    f"keys and values at {', '.join(f'{n}={v}' for n, v in c.sizes.items() if n in 'BTLd')}",
-                    c.derived or 0,
-                    c.measured,
-                    c.verdict,
-                    c.instrument,
+                replace(
+                    v,
+                    quantity=f"keys and values at {', '.join(f'{n}={size}' for n, size in v.sizes.items() if n in 'BTLd')}",
+                    derived=v.derived or 0,
+                    because="",
                 )
-                for c in inference.checks
+                for v in inference.checks
             ]
     return SystemResult(
         tuple(rows),

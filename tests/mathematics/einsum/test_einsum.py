@@ -208,7 +208,7 @@ def test_a_real_run_has_the_shape_flops_memory_and_gradients_that_are_derived(te
     found = check(at_primes(text, how))
 
     assert not [v for v in found if v.verdict not in ("exact", "within")], found
-    assert any("gradient of A" == v.what for v in found)
+    assert any("gradient of A" == v.quantity for v in found)
 
 
 @pytest.mark.parametrize("plant", ["a factor of 2", "a dropped dimension", "backward as the forward"])
@@ -228,14 +228,14 @@ def test_an_error_planted_in_what_is_a_view_is_noticed() -> None:
     """A merge that copies, called a view."""
     op = at_primes("b h t k -> b t (h k)")
 
-    assert [v.what for v in check(replace(op, steps=(replace(op.steps[0], elements=Count()),))) if v.verdict == "failed"] == [
+    assert [v.quantity for v in check(replace(op, steps=(replace(op.steps[0], elements=Count()),))) if v.verdict == "failed"] == [
         "in the operand's memory"
     ]
 
 
 def test_dimensions_of_size_1_leave_the_counter_s_verdict_open() -> None:
     """torch leaves them out of its products; the numbers are compared all the same."""
-    found = {v.what: v.verdict for v in check(made("b d, d f -> b f", "b=2", "d=1", "f=3"))}
+    found = {v.quantity: v.verdict for v in check(made("b d, d f -> b f", "b=2", "d=1", "f=3"))}
 
     assert "not measured" == found["FLOP of the forward's products"]
     assert found["gradient of B"] in ("exact", "within")

@@ -8,13 +8,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from calc.memory import saving
-from calc.memory.inference import ByteSum, Check, Inference, InferenceTerm
+from calc.memory.inference import ByteSum, Inference, InferenceTerm
+from calc.pipeline.verdict import Verdict
 from reports import cli
 from reports.jobs import job
 
 WEIGHTS = ByteSum("int4", "L*d**2/2", 288, (InferenceTerm("layers.*.weight", "L*d**2/2", 288, "half a byte each"),))
 KEPT = ByteSum("bf16", "4*B*L*T*g*k", 1280, (InferenceTerm("full_attention layers", "4*B*L*T*g*k", 1280, "a key and a value"),))
-CHECKS = (Check({"B": 2, "T": 5}, 640, 640, "tensors in the past_key_values that the library returns", "exact"),)
+INSTRUMENT = "tensors in the past_key_values that the library returns"
+CHECKS = (Verdict("cache.bytes in fp32", 640, 640, INSTRUMENT, "exact", sizes={"B": 2, "T": 5}),)
 SIZES = {"B": 1, "T": 10, "d": 12, "L": 4, "g": 2, "k": 4}
 
 
@@ -88,7 +90,7 @@ def test_checkpoint_as_json_holds_file_checks_and_interval() -> None:
 
 def test_a_checkpoint_that_does_not_resume_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit status 1, as of every check that failed."""
-    wrong = saving.SavingVerdict("tensors that differ after resuming", 0, 3, "failed", "")
+    wrong = Verdict("tensors that differ after resuming", 0, 3, "", "failed")
     monkeypatch.setattr(saving, "_measured", lambda *_: (wrong,))
 
     assert 1 == run("checkpoint", "cruncher").exit_code

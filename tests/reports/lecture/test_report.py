@@ -14,13 +14,14 @@ from markdown_it import MarkdownIt
 
 from calc.mathematics.initialization import Initial, ModuleVariance
 from calc.mathematics.initialization.state import APART, VARIES, WIDE
-from calc.pipeline.check import Report, Verdict
+from calc.pipeline.check import Report
+from calc.pipeline.verdict import Verdict
 from reports import cli
 from reports.lecture import writing
 from reports.lecture.audit import audit
 from reports.lecture.disputes import DISPUTES
 from reports.lecture.lab import Lab
-from reports.lecture.system import LectureSystem, SystemAnswer, SystemCheck, SystemResult, from_run
+from reports.lecture.system import LectureSystem, SystemAnswer, SystemResult, SystemVerdict, from_run
 from reports.lecture.systems import system
 from reports.lecture.systems.learning import _propagated
 from reports.page.inputs import Inputs
@@ -91,7 +92,7 @@ def test_no_two_checks_of_a_table_have_one_name() -> None:
         Report("two-layer", {"B": 3}, {"optimizer": optimizer, "precision": precision}, (verdict,), {})
         for optimizer, precision in (("sgd", "fp32"), ("adamw", "fp32"), ("adamw", "bf16"))
     ]
-    names = [check.what for report in reports for check in from_run(report, "memory.peak")]
+    names = [check.quantity for report in reports for check in from_run(report, "memory.peak")]
 
     assert [f"two-layer, {step}, at B=3: memory.peak" for step in ("sgd in fp32", "adamw in fp32", "adamw in bf16")] == names
 
@@ -103,11 +104,11 @@ def test_a_moment_within_tolerance_stands_beside_the_allowance_that_it_is_within
     found = Initial("mlp", {}, (), (part,))
     samples = {"norm": SimpleNamespace(second=2.1, error=0.01 / 3.29, calls=1)}
     rows: list[SystemAnswer] = []
-    checks: list[SystemCheck] = []
+    checks: list[SystemVerdict] = []
     with mock.patch("reports.lecture.systems.learning.moments", return_value=(found, samples)):
         _propagated("mlp", {}, rows, checks)
 
-    assert [("within", f"2.09 to 2.11, 99.9 %, and 5 % beyond: {'; '.join(rests)}")] == [(c.verdict, c.tolerance) for c in checks]
+    assert [("within", f"2.09 to 2.11, 99.9 %, and 5 % beyond: {'; '.join(rests)}")] == [(c.verdict, c.because) for c in checks]
 
 
 def test_the_markdown_has_its_tables(page: LecturePage) -> None:

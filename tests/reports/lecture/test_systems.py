@@ -21,13 +21,13 @@ def lab() -> Lab:
 def worked(number: int, lab: Lab) -> tuple[SystemResult, dict[str, Value]]:
     """A system with its answers by name, none of whose checks failed."""
     found = system(number).work(lab)
-    assert [] == [check.what for check in found.checks if check.verdict == FAILED]
+    assert [] == [check.quantity for check in found.checks if check.verdict == FAILED]
     assert found.rows
     return found, {row.what: row.value for row in found.rows}
 
 
 def verdicts(found: SystemResult) -> dict[str, str]:
-    return {check.what: check.verdict for check in found.checks}
+    return {check.quantity: check.verdict for check in found.checks}
 
 
 def test_there_are_twenty_systems_in_order() -> None:
@@ -94,7 +94,7 @@ def test_system_05_named_dimensions(lab: Lab) -> None:
     assert (420, 4620, 24, 0) == tuple(
         answers[p] for p in ("b s d, d f -> b s f", "b q h d, b k h d -> b h q k", "b s d -> b s", "b s (h k) -> b h s k")
     )
-    assert sum("gradient" in check.what for check in found.checks) == 3 * 2 + 2
+    assert sum("gradient" in check.quantity for check in found.checks) == 3 * 2 + 2
 
 
 @pytest.mark.slow
@@ -164,7 +164,7 @@ def test_system_12_optimizers(lab: Lab) -> None:
     found, answers = worked(12, lab)
 
     assert set(answers) == {"sgd", "momentum", "adagrad-lecture", "adagrad", "rmsprop", "adam", "adamw"}
-    assert sum(check.what.startswith("ten steps") for check in found.checks) == 7
+    assert sum(check.quantity.startswith("ten steps") for check in found.checks) == 7
     assert sum(check.verdict == "exact" for check in found.checks) >= 12
 
 

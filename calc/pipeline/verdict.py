@@ -1,0 +1,71 @@
+"""The verdict on a value that was both derived and measured: every comparison of the two routes ends in one. Torch-free."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Generic, TypeVar
+
+EXACT, PROVED, WITHIN, FAILED, NOT_MEASURED = "exact", "proved", "within", "failed", "not measured"
+PASSED = (EXACT, PROVED, WITHIN)
+VERDICTS = (EXACT, WITHIN, PROVED, FAILED, NOT_MEASURED)
+
+Value = TypeVar("Value", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(Generic[Value]):
+    """A derived value beside a measured one; either is ``None`` where there is none, and ``because`` says why.
+
+    ``verdict`` is one of ``VERDICTS``: "proved" where torch has no instrument for all of the quantity. ``tolerance`` is the largest
+    difference that passes, in the quantity's unit: 0 for every integer. A text is a description of several numbers. ``sizes`` are those of
+    the run, where a comparison has several.
+    """
+
+    quantity: str
+    derived: Value | None
+    measured: Value | None
+    instrument: str
+    verdict: str
+    tolerance: float = 0
+    because: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether both agree. What was not measured neither passes nor fails."""
+        return self.verdict in PASSED
+
+    @property
+    def failed(self) -> bool:
+        """Whether both are known and differ."""
+        return self.verdict == FAILED
+
+    def __str__(self) -> str:
+        numbers = f"derived {_written(self.derived)}, measured {_written(self.measured)}"
+        origin = "; ".join(part for part in (self.instrument, self.because) if part)
+        return f"{self.verdict:<12}  {self.quantity:<28}  {numbers}  [{origin}]"
+
+def judged(
+    quantity: str, derived: Value | None, measured: Value | None, instrument: str = "", *, tolerance: float = 0, because: str = ""
+) -> Verdict[Value]:
+    """The verdict on two values: exact where they are equal, within where they are no further apart than ``tolerance``, else failed; not
+    measured where one is missing."""
+    if derived is None or measured is None:
+        word = NOT_MEASURED
+    elif derived == measured:
+        word = EXACT
+    else:
+        word = WITHIN if _apart(derived, measured) <= tolerance else FAILED
+    return Verdict(quantity, derived, measured, instrument, word, tolerance, because)
+
+
+def _apart(derived: object, measured: object) -> float:
+    """The difference of two numbers; texts that differ are infinitely far apart."""
+    return abs(float(derived) - float(measured)) if isinstance(derived, Real) and isinstance(measured, Real) else math.inf
+
+
+def _written(value: object) -> str:
+    return "–" if value is None else f"{value:,}" if isinstance(value, Real) else str(value)
