@@ -167,7 +167,7 @@ READ = {
     "points": ((*SWEEP[:3], "--from", "fifo"), f"napkin: cannot read fifo: {PIPE}"),
     "a document": (("verify", "fifo.md"), f"napkin: cannot read fifo.md: {PIPE}"),
     "a report": (("verify", "fifo.html"), f"napkin: cannot read fifo.html: {PIPE}"),
-    "a device": (("verify", "/dev/zero"), "napkin: zero is none of the files that Napkin writes: give a .md, .html, .tex or .json"),
+    "a device": (("verify", "/dev/zero"), "napkin: zero is not a file that Napkin writes: give a .md, .html, .tex or .json"),
 }
 
 
