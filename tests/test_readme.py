@@ -17,9 +17,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def example() -> str:
     """The user's own module, exactly as printed."""
-    found = re.search(r"<!-- example:begin -->\n```python\n(.*?)```\n<!-- example:end -->", README, re.DOTALL)
-    assert found is not None
-    return found[1]
+    match = re.search(r"<!-- example:begin -->\n```python\n(.*?)```\n<!-- example:end -->", README, re.DOTALL)
+    assert match is not None
+    return match[1]
 
 
 def test_the_example_of_a_users_own_module_is_short() -> None:
@@ -67,9 +67,9 @@ def test_the_numbers_of_the_readme_are_live(tmp_path: Path) -> None:
 
 def between(name: str) -> str:
     """What stands between two comments, without its fence."""
-    found = re.search(rf"<!-- {name}:begin -->\n(`+)\w+\n(.*?)\n\1\n<!-- {name}:end -->", README, re.DOTALL)
-    assert found is not None
-    return found[2]
+    match = re.search(rf"<!-- {name}:begin -->\n(`+)\w+\n(.*?)\n\1\n<!-- {name}:end -->", README, re.DOTALL)
+    assert match is not None
+    return match[2]
 
 
 def test_the_example_of_a_live_document_holds_as_the_workflow_checks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,9 +77,9 @@ def test_the_example_of_a_live_document_holds_as_the_workflow_checks_it(tmp_path
     monkeypatch.chdir(tmp_path)
     Path("design.md").write_text(between("document") + "\n", encoding="utf-8")
     (words,) = re.findall(r"- run: napkin (.*)", between("workflow"))
-    found = CliRunner().invoke(cli.napkin, words.split())
+    result = CliRunner().invoke(cli.napkin, words.split())
 
-    assert (found.exit_code, found.stdout) == (0, "")
+    assert (result.exit_code, result.stdout) == (0, "")
     Path("design.md").write_text(between("document").replace("996 MB", "997 MB"), encoding="utf-8")
     wrong = CliRunner().invoke(cli.napkin, words.split())
     assert wrong.exit_code == 1

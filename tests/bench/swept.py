@@ -40,8 +40,8 @@ def main(grid: Mapping[str, list[int]], repeat: int) -> None:
     others = {dim.name: dim.value for dim in form.dims if dim.name not in grid}
 
     def swept() -> list[int]:
-        found = calc.sweep("llama3-8b", grid, QUANTITIES)
-        return [int(found.values[name].max()) for name in QUANTITIES]
+        table = calc.sweep("llama3-8b", grid, QUANTITIES)
+        return [int(table.values[name].max()) for name in QUANTITIES]
 
     def by_hand() -> list[int]:
         most = [0] * len(QUANTITIES)
@@ -86,8 +86,8 @@ def _columns(grid: Mapping[str, list[int]]) -> Iterator[dict[str, np.ndarray]]:
 
 def _timed(run: Callable[[], list[int]]) -> tuple[float, list[int]]:
     begin = time.process_time()
-    found = run()
-    return time.process_time() - begin, found
+    result = run()
+    return time.process_time() - begin, result
 
 
 if __name__ == "__main__":

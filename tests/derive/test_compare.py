@@ -42,11 +42,11 @@ def require_sums(found: Contrast) -> None:
 @pytest.mark.slow
 def test_grouping_key_heads_is_a_difference_in_two_projections(grouped: Derivation, full: Derivation) -> None:
     """2 projections x 3 layers x d x (2 - 6) x k: -8*L*d*k, a half at each of them."""
-    found = contrast(full, grouped)
-    (change,) = (c for c in found.changes if c.quantity == "parameters")
+    comparison = contrast(full, grouped)
+    (change,) = (c for c in comparison.changes if c.quantity == "parameters")
 
-    require_sums(found)
-    assert found.sizes == {"g": (6, 2)}
+    require_sums(comparison)
+    assert comparison.sizes == {"g": (6, 2)}
     assert (change.expr, change.value) == ("-8*L*d*k", -8 * 3 * 24 * 4)
     assert [t.module_path.rpartition("self_attn.")[2] for t in change.terms] == ["k_proj.weight", "v_proj.weight"]
     assert [t.expr for t in change.terms] == ["-4*L*d*k", "-4*L*d*k"]
@@ -63,33 +63,33 @@ def test_the_other_way_round_it_is_the_opposite(grouped: Derivation, full: Deriv
 
 @pytest.mark.slow
 def test_what_is_compared_with_itself_differs_in_nothing(grouped: Derivation) -> None:
-    found = contrast(grouped, grouped)
+    comparison = contrast(grouped, grouped)
 
-    assert (found.sizes, found.options) == ({}, {})
-    assert {c.value for c in found.changes} <= {0, None}
-    assert all(c.terms == () for c in found.changes)
+    assert (comparison.sizes, comparison.options) == ({}, {})
+    assert {c.value for c in comparison.changes} <= {0, None}
+    assert all(c.terms == () for c in comparison.changes)
 
 
 def test_another_optimizer_differs_in_its_state() -> None:
     """AdamW keeps two moments of 4 bytes for each parameter, and a step of 4 bytes for each of the four tensors: 8·N + 16."""
     sizes = {"B": 5, "d": 7, "f": 11, "K": 3}
     one, other = (calc.derive(calc.load("mlp"), sizes, optimizer=name) for name in ("adamw", "sgd"))
-    found = contrast(one, other)
-    (change,) = (c for c in found.changes if c.quantity == "optimizer_state.bytes")
+    comparison = contrast(one, other)
+    (change,) = (c for c in comparison.changes if c.quantity == "optimizer_state.bytes")
     parameters = 7 * 11 + 11 + 11 * 3 + 3
 
-    require_sums(found)
-    assert found.options == {"optimizer": ("adamw", "sgd")}
+    require_sums(comparison)
+    assert comparison.options == {"optimizer": ("adamw", "sgd")}
     assert change.value == -(8 * parameters + 4 * 4)
     assert change.expr == "-8*K*f - 8*K - 8*d*f - 8*f - 16"
 
 
 def test_other_models_are_compared_place_by_place() -> None:
     """What one side has nothing of is said."""
-    found = contrast(calc.derive(calc.load("mlp")), calc.derive(calc.load("cruncher"), optimizer="adamw"))
-    (change,) = (c for c in found.changes if c.quantity == "parameters")
+    comparison = contrast(calc.derive(calc.load("mlp")), calc.derive(calc.load("cruncher"), optimizer="adamw"))
+    (change,) = (c for c in comparison.changes if c.quantity == "parameters")
 
-    require_sums(found)
+    require_sums(comparison)
     assert {t.because for t in change.terms} == {"elements → nothing", "nothing → elements"}
 
 
@@ -129,9 +129,9 @@ def biased(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_case_in_force_on_both_sides_is_compared_in_its_closed_forms(biased: str) -> None:
     """At a batch of one no choice between cases is left in any closed form, and the case is named."""
     done = run(biased, "d=7", "B=1", "--json")
-    found = json.loads(done.stdout)
+    document = json.loads(done.stdout)
 
-    assert found["cases"] == [["B = 1"], ["B = 1"]]
+    assert document["cases"] == [["B = 1"], ["B = 1"]]
     assert "Piecewise" not in done.stdout
     assert 0 == run(biased, "d=7", "B=1").exit_code
     assert "the closed forms of both sides are those for B = 1" in run(biased, "d=7", "B=1").stdout
@@ -139,10 +139,10 @@ def test_a_case_in_force_on_both_sides_is_compared_in_its_closed_forms(biased: s
 
 def test_sides_of_different_cases_are_compared_and_said_to_be(biased: str, tmp_path: Path) -> None:
     """(B - 1)·d additions in the backward of the right side, which the left one does not run; also as a page."""
-    found = json.loads(run(f"{biased} B=1", f"{biased} B=4", "--json", "-o", str(tmp_path)).stdout)
-    change = found["quantities"]["flops.backward.elementwise"]["difference"]
+    document = json.loads(run(f"{biased} B=1", f"{biased} B=4", "--json", "-o", str(tmp_path)).stdout)
+    change = document["quantities"]["flops.backward.elementwise"]["difference"]
 
-    assert found["cases"] == [["B = 1"], []]
+    assert document["cases"] == [["B = 1"], []]
     assert evaluate_text(change["expr"], {"d": 5}) == change["value"]
     words = "the closed form of the left side is the one for B = 1, of the right side the general one: the step runs differently there"
     assert words in run(f"{biased} B=1", f"{biased} B=4").stdout
@@ -172,9 +172,9 @@ def test_a_right_side_without_a_model_is_the_left_one_changed() -> None:
     ],
 )
 def test_what_cannot_be_compared_is_one_line(words: tuple[str, ...], said: str | None) -> None:
-    found = run(*words)
+    result = run(*words)
 
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert found.stderr.splitlines()[-1].startswith("napkin: ")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.splitlines()[-1].startswith("napkin: ")
     if said is not None:
-        assert found.stderr.splitlines()[-1] == f"napkin: {said}"
+        assert result.stderr.splitlines()[-1] == f"napkin: {said}"

@@ -36,8 +36,8 @@ PLANTED: Registry = with_rule(REGISTRY, "aten.sum.default", below_0)
 
 
 def _linear() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / "linear.json").read_text(encoding="utf-8"))
-    return found
+    document: dict[str, Any] = json.loads((FOLDER / "linear.json").read_text(encoding="utf-8"))
+    return document
 
 
 def _measured(derivation: Derivation) -> Mapping[str, tuple[int | None, int | None]]:
@@ -95,10 +95,10 @@ def test_a_rule_that_counts_below_0_is_refused_as_an_error_of_ours() -> None:
 @pytest.mark.parametrize("name", ["parameters", "activations.bytes", "bytes_moved.optimizer", "memory.peak"])
 def test_no_quantity_of_a_derivation_is_below_0(name: str) -> None:
     """Whichever it is."""
-    found = Stored(_linear()).derivation({})
+    derivation = Stored(_linear()).derivation({})
 
     with pytest.raises(NegativeCountError, match=f"^{re.escape(name)} comes out as -1 at B = 64, D = 256, K = 32: {re.escape(OURS)}$"):
-        replace(found, quantities={**found.quantities, name: replace(found[name], value=-1)})
+        replace(derivation, quantities={**derivation.quantities, name: replace(derivation[name], value=-1)})
 
 
 def _minus(name: str) -> Stored:

@@ -81,9 +81,9 @@ def test_a_layers_operator_runs_in_every_layer(result: Derivation) -> None:
 
 
 def refusal(graph: Graph, registry: Registry, sizes: dict[str, int] | None = None) -> RefusedOperatorError:
-    with pytest.raises(RefusedOperatorError) as found:
+    with pytest.raises(RefusedOperatorError) as raised:
         derive(graph, sizes, registry)
-    return found.value
+    return raised.value
 
 
 def test_every_operator_without_a_rule_is_named_with_site_calls_and_shapes(graph: Graph) -> None:

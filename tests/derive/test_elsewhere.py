@@ -106,12 +106,12 @@ def test_the_way_back_from_a_special_case_is_traced_too() -> None:
 
 def test_a_case_is_traced_once() -> None:
     said: list[str] = []
-    found = derive(spec(alone), progress=said.append)
-    found["memory.peak"].at(B=1)
+    derivation = derive(spec(alone), progress=said.append)
+    derivation["memory.peak"].at(B=1)
     traced = len(said)
     for width in (7, 11, 13):
-        found["flops.step.total"].at(B=1, d=width)
-        found.at_sizes({"B": 1, "d": width})
+        derivation["flops.step.total"].at(B=1, d=width)
+        derivation.at_sizes({"B": 1, "d": width})
 
     assert traced == len(said)
 
@@ -138,9 +138,9 @@ def test_sizes_that_need_fewer_multiples_than_the_trace_took_are_traced() -> Non
     def split(x: Tensor) -> Tensor:
         return torch.cat(x.chunk(2, dim=1)[::-1], dim=1) if x.shape[1] % 2 == 0 else x
 
-    found = derive(spec(split, d=12))
+    derivation = derive(spec(split, d=12))
 
-    assert values(derive(spec(split), {"d": 7})) == values(found.at_sizes({"d": 7}))
+    assert values(derive(spec(split), {"d": 7})) == values(derivation.at_sizes({"d": 7}))
 
 
 @pytest.mark.parametrize(
@@ -164,8 +164,8 @@ def test_a_check_at_a_special_case_compares_what_was_derived_there(extra: Callab
 def test_doubling_a_size_into_another_case_says_so_and_traces_nothing() -> None:
     """A table of many sizes is no place for a further trace of each; a batch of one, which every table doubles, has one."""
     said: list[str] = []
-    found = derive(spec(square, d=6), progress=said.append)
-    (batch,) = [doubling for doubling in sensitivity.doublings(found, "memory.peak") if doubling.dim == "B"]
+    derivation = derive(spec(square, d=6), progress=said.append)
+    (batch,) = [doubling for doubling in sensitivity.doublings(derivation, "memory.peak") if doubling.dim == "B"]
 
     assert (None, "the step runs otherwise at B = 6") == (batch.factor, batch.because)
     assert not [line for line in said if "runs otherwise" in line]

@@ -60,9 +60,9 @@ def _assert_adds_up(found: Operators, works: Sequence[Work], derivation: Derivat
 def test_operators_add_up_to_the_quantities(name: str, traced: Traced) -> None:
     """FLOPs and bytes of every phase, exactly: as closed forms, and at sizes with another depth."""
     graph, derivation = traced(name)
-    found = operators(graph)
+    rows = operators(graph)
 
-    _assert_adds_up(found, found.at(SMALL[name]), derivation, SMALL[name])
+    _assert_adds_up(rows, rows.at(SMALL[name]), derivation, SMALL[name])
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in SOME else [pytest.mark.slow]) for n in ZOO])
@@ -83,10 +83,10 @@ def test_adamw_fused_moves_44_bytes_a_parameter_and_84_eager(traced: Traced) -> 
     """The loop implementation reads its step count midway. Eager: mul_ 8, lerp_ 12, mul_ 8, addcmul_ 16, sqrt 8, div 8, add_ 8,
     addcdiv_ 16. Fused before the count: p, m, v, g read and p, m, v written; after it: v, m, p read and p written; 4 bytes each.
     Each of two counts is read and written by its addition, and read once more."""
-    found = operators(traced("two-layer")[0])
+    rows = operators(traced("two-layer")[0])
 
-    assert "84*D**2 + 84*D*K + 24" == found.total("moved", "optimizer")
-    assert f"{4 * (4 + 3) + 4 * (3 + 1)}*D**2 + 44*D*K + {2 * 4 * 3}" == found.total("fused", "optimizer")
+    assert "84*D**2 + 84*D*K + 24" == rows.total("moved", "optimizer")
+    assert f"{4 * (4 + 3) + 4 * (3 + 1)}*D**2 + 44*D*K + {2 * 4 * 3}" == rows.total("fused", "optimizer")
 
 
 def test_a_tensor_that_nobody_reads_again_is_not_written_by_a_fused_run(traced: Traced) -> None:
@@ -99,10 +99,10 @@ def test_a_tensor_that_nobody_reads_again_is_not_written_by_a_fused_run(traced: 
 def test_what_a_phase_touches_first_is_cold(traced: Traced) -> None:
     """Forward: both weights and the two inputs. Optimizer: of every parameter its two moments and itself, read and written in place, and
     its gradient; of two step counters a read and a write."""
-    found = operators(traced("two-layer")[0])
+    rows = operators(traced("two-layer")[0])
 
-    assert "4*B*D + 4*B*K + 4*D**2 + 4*D*K" == found.total("cold", "forward")
-    assert f"{4 * (2 * 3 + 1)}*D**2 + 28*D*K + {2 * 2 * 4}" == found.total("cold", "optimizer")
+    assert "4*B*D + 4*B*K + 4*D**2 + 4*D*K" == rows.total("cold", "forward")
+    assert f"{4 * (2 * 3 + 1)}*D**2 + 28*D*K + {2 * 2 * 4}" == rows.total("cold", "optimizer")
 
 
 def test_a_count_that_differs_from_a_certificate_is_refused(traced: Traced) -> None:

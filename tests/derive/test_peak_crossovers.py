@@ -30,10 +30,10 @@ def test_a_moment_reigns_where_it_is_the_largest(derived: Derived) -> None:
     """At both ends of each stretch and somewhere inside, for every dimension of GPT-2."""
     result = derived("gpt2")
     generator = random.Random(0)
-    found = takeovers(result)
+    crossovers = takeovers(result)
 
-    assert ["B", "T", "d", "h", "f", "L", "V", "C"] == [t.dim for t in found]
-    for takeover in found:
+    assert ["B", "T", "d", "h", "f", "L", "V", "C"] == [t.dim for t in crossovers]
+    for takeover in crossovers:
         assert takeover.reigns, takeover.because
         for reign in takeover.reigns:
             between = [n for n in takeover.among if reign.first <= n <= reign.last] or range(reign.first, reign.last + 1, takeover.step)

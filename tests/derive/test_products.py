@@ -31,22 +31,22 @@ def spec() -> Spec:
 def test_a_tie_of_one_case_may_be_a_product() -> None:
     """d is h·k there, and no symbol of its own."""
     dims = {"d": Dim(14), "h": Dim(2), "k": Dim("d/h")}
-    found = basis_of(dims, {"d": "h*k"})
+    basis = basis_of(dims, {"d": "h*k"})
 
-    assert ("h", "k") == found.symbols
-    assert {"d": 14, "h": 2, "k": 7} == found.sizes({"h": 2, "k": 7})
+    assert ("h", "k") == basis.symbols
+    assert {"d": 14, "h": 2, "k": 7} == basis.sizes({"h": 2, "k": 7})
 
 
 def test_what_holds_where_two_sizes_are_equal_says_nothing_of_where_one_is_less() -> None:
     """h·k > d was recorded; a record at h·k = d has the other answer, and formulas that are right there may be wrong below."""
-    asked = Guard("h*k > d", True, "the optimizer's step")
+    guard = Guard("h*k > d", True, "the optimizer's step")
     equal, less, more = ({"h": 2, "k": 3, "d": d} for d in (6, 7, 5))
 
-    assert [False, False, True] == [asked.holds_at(at) for at in (equal, less, more)]
-    assert not asked.answered_by(equal, less)
-    assert asked.answered_by(less, equal)  # the line runs as it does below
-    assert asked.answered_by(less, less)
-    assert not asked.answered_by(more, less)
+    assert [False, False, True] == [guard.holds_at(at) for at in (equal, less, more)]
+    assert not guard.answered_by(equal, less)
+    assert guard.answered_by(less, equal)  # the line runs as it does below
+    assert guard.answered_by(less, less)
+    assert not guard.answered_by(more, less)
 
 
 @pytest.mark.parametrize(

@@ -34,16 +34,16 @@ def test_they_do_at_other_sizes(seed: int, derived: Derived) -> None:
     """Those of a derivation with random ones."""
     general = derived("gpt2")
     sizes = some_sizes(general, seed)
-    found = calc.derive(calc.load("gpt2"), {name: size for name, size in sizes.items() if name != "k"})
+    derivation = calc.derive(calc.load("gpt2"), {name: size for name, size in sizes.items() if name != "k"})
 
-    assert found["activations.bytes"].value == general["activations.bytes"].at(**sizes) == sum(s.value for s in found.saved)
+    assert derivation["activations.bytes"].value == general["activations.bytes"].at(**sizes) == sum(s.value for s in derivation.saved)
 
 
 def test_a_batch_of_one_has_its_own(derived: Derived) -> None:
     """Where the step runs otherwise, the tensors are those of that case."""
-    found = calc.derive(calc.load("mlp"), {"B": 1})
+    derivation = calc.derive(calc.load("mlp"), {"B": 1})
 
-    assert found["activations.bytes"].value == sum(s.value for s in found.saved)
+    assert derivation["activations.bytes"].value == sum(s.value for s in derivation.saved)
 
 
 def test_a_product_keeps_its_input_for_the_gradient_of_its_weight(derived: Derived) -> None:

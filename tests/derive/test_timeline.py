@@ -36,10 +36,10 @@ def run(deep: Derivation) -> Timeline:
 def test_the_highest_instant_is_the_peak(name: str, optimizer: str, attention: str, derived: Derived) -> None:
     """Of every model, at its own sizes and depth."""
     result = derived(name, optimizer, attention)
-    found = pipeline.timeline(result)
+    timeline = pipeline.timeline(result)
 
-    assert {} == dict(found.fewer)
-    assert result["memory.peak"].value == found.peak.total == max(c.high.total for c in found.columns)
+    assert {} == dict(timeline.fewer)
+    assert result["memory.peak"].value == timeline.peak.total == max(c.high.total for c in timeline.columns)
 
 
 def test_what_is_alive_adds_up_to_the_peak(deep: Derivation, run: Timeline) -> None:
@@ -122,11 +122,11 @@ def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_torch_it_is_the_deepest_record_and_says_so(deep: Derivation) -> None:
     """Its highest instant is the peak at the depth that it names, 4 in place of 7."""
     assert deep.replay is not None
-    found = deep.replay(None)
+    outputs = deep.replay(None)
 
-    assert {"L": 4} == dict(found.fewer)
-    assert deep["memory.peak"].at(**{**SIZES, "L": 4}) == found.peak.total
-    assert {**SIZES, "L": 4, "k": 5} == dict(found.sizes)
+    assert {"L": 4} == dict(outputs.fewer)
+    assert deep["memory.peak"].at(**{**SIZES, "L": 4}) == outputs.peak.total
+    assert {**SIZES, "L": 4, "k": 5} == dict(outputs.sizes)
 
 
 @pytest.mark.usefixtures("shallow")
@@ -171,10 +171,10 @@ def test_a_record_of_another_step_is_refused(deep: Derivation) -> None:
 def test_a_forward_alone_has_one_phase(mode: str) -> None:
     """And its peak is that of the forward."""
     result = calc.derive(calc.load("mlp"), mode=mode)
-    found = pipeline.timeline(result)
+    timeline = pipeline.timeline(result)
 
-    assert ["forward"] == [phase for phase, _, _ in found.phases]
-    assert result["memory.peak"].value == found.peak.total
+    assert ["forward"] == [phase for phase, _, _ in timeline.phases]
+    assert result["memory.peak"].value == timeline.peak.total
 
 
 def test_accumulation_repeats_the_phases() -> None:

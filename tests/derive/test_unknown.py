@@ -105,10 +105,10 @@ def test_the_value_at_other_sizes_is_traced_there(derivation, planted):
 
 def test_a_check_judges_the_traced_value(derivation):
     """It equals the measured one, and nothing is left open for it."""
-    found = calc.check(derivation, B=4)
+    report = calc.check(derivation, B=4)
 
-    assert EXACT == found["memory.peak"].verdict
-    assert found.ok
+    assert EXACT == report["memory.peak"].verdict
+    assert report.ok
 
 
 def test_a_graph_alone_keeps_the_reason_and_has_no_value(planted):
@@ -158,10 +158,10 @@ def test_an_unknown_addend_makes_its_sums_unknown(monkeypatch):
 def test_the_command_line_prints_the_value_as_one_without_closed_form(run):
     """Beside the value stands why; the steps of it are none."""
     for words in ((), ("--explain", "memory.peak")):
-        found = run("derive", *words)
+        result = run("derive", *words)
 
-        assert 0 == found.exit_code
-        assert "value at these sizes, no closed form: the closed form of memory.peak" in " ".join(found.stdout.split())
+        assert 0 == result.exit_code
+        assert "value at these sizes, no closed form: the closed form of memory.peak" in " ".join(result.stdout.split())
 
 
 def test_json_has_no_expression_the_value_and_the_reason(run, planted):
@@ -174,9 +174,9 @@ def test_json_has_no_expression_the_value_and_the_reason(run, planted):
 
 def test_a_report_says_it_in_every_format(run, tmp_path):
     """Markdown, HTML and JSON have the value with the reason, and the check passes."""
-    found = run("report", "-o", str(tmp_path / "out"))
+    result = run("report", "-o", str(tmp_path / "out"))
 
-    assert 0 == found.exit_code
+    assert 0 == result.exit_code
     for name in ("report.md", "report.html"):
         assert "value at these sizes, no closed form" in (tmp_path / "out" / name).read_text(encoding="utf-8")
     document = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
@@ -187,34 +187,34 @@ def test_a_report_says_it_in_every_format(run, tmp_path):
 
 def test_a_sweep_of_it_is_traced_at_each_point(run, derivation):
     """Beside a quantity that has a closed form; no point is without a value."""
-    found = run("sweep", "B=1,2,5", "--quantity", "memory.peak", "--quantity", "parameters")
+    result = run("sweep", "B=1,2,5", "--quantity", "memory.peak", "--quantity", "parameters")
 
     peaks = [derivation["memory.peak"].at(B=batch) for batch in (1, 2, 5)]
-    assert 0 == found.exit_code
-    assert ["B,memory.peak,parameters", *(f"{b},{peak},56" for b, peak in zip((1, 2, 5), peaks, strict=True))] == found.stdout.split()
+    assert 0 == result.exit_code
+    assert ["B,memory.peak,parameters", *(f"{b},{peak},56" for b, peak in zip((1, 2, 5), peaks, strict=True))] == result.stdout.split()
 
 
 def test_a_sweep_of_more_points_than_can_be_traced_says_so(run):
     """In one line, before the first is traced."""
-    found = run("sweep", "B=1:2000")
+    result = run("sweep", "B=1:2000")
 
-    assert 2 == found.exit_code
-    assert "memory.peak has no closed form, so each of 2,000 points would be traced: give at most 1,000" in found.stderr
+    assert 2 == result.exit_code
+    assert "memory.peak has no closed form, so each of 2,000 points would be traced: give at most 1,000" in result.stderr
 
 
 def test_a_sweep_of_what_nothing_counts_is_refused(run):
     """A model without a causal mask has no number of it at any size."""
-    found = run("sweep", "B=1,2", "--quantity", "flops.forward.causal")
+    result = run("sweep", "B=1,2", "--quantity", "flops.forward.causal")
 
-    assert 2 == found.exit_code
-    assert "flops.forward.causal is unknown: no attention call of this model declares a causal mask" in found.stderr
+    assert 2 == result.exit_code
+    assert "flops.forward.causal is unknown: no attention call of this model declares a causal mask" in result.stderr
 
 
 @pytest.mark.slow
 def test_a_question_of_memory_is_answered_by_traces(run, tmp_path):
     """The largest batch is the last one whose traced peak fits."""
     model = tmp_path / "layer.py"
-    found = CliRunner().invoke(cli.napkin, ["ask", "largest-batch", f"model={model}:spec", "memory=1e6"])
+    result = CliRunner().invoke(cli.napkin, ["ask", "largest-batch", f"model={model}:spec", "memory=1e6"])
 
-    assert 0 == found.exit_code, found.output
-    assert "traced at these sizes; memory.peak has no closed form" in " ".join(found.stdout.split())
+    assert 0 == result.exit_code, result.output
+    assert "traced at these sizes; memory.peak has no closed form" in " ".join(result.stdout.split())

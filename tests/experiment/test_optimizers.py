@@ -115,8 +115,8 @@ def test_the_history_of_lbfgs_takes_what_is_listed() -> None:
         return loss
 
     optimizer.step(closure)
-    found = sum(t.untyped_storage().nbytes() for t in tensors_in(dict(optimizer.state)))
-    assert evaluate_text(LBFGS_STATE, {"m": 3, "s": 4, "N": 46}) == found == 4 * (8 * 46 + 7)
+    total = sum(t.untyped_storage().nbytes() for t in tensors_in(dict(optimizer.state)))
+    assert evaluate_text(LBFGS_STATE, {"m": 3, "s": 4, "N": 46}) == total == 4 * (8 * 46 + 7)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from tests.gallery.entries import ENTRIES, FOLDER
 
 def verified(file: Path) -> str:
     """What ``napkin verify`` says of a file; it ends in 0."""
-    found = CliRunner().invoke(cli.napkin, ["verify", str(file)])
-    assert found.exit_code == 0, found.stdout[:2000]
-    return found.stdout
+    result = CliRunner().invoke(cli.napkin, ["verify", str(file)])
+    assert result.exit_code == 0, result.stdout[:2000]
+    return result.stdout
 
 
 @pytest.mark.parametrize("suffix", [".md", ".html", ".json"])

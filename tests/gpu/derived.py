@@ -66,8 +66,8 @@ def derived(folder: Path, step: Step, wait: float) -> Derived | None:
         if time.monotonic() > until:
             return None
         time.sleep(_POLL)
-    found: Derived = pickle.loads(file.read_bytes())
-    return found
+    document: Derived = pickle.loads(file.read_bytes())
+    return document
 
 
 def _step_back() -> None:

@@ -103,9 +103,9 @@ def _products(session: Session, task: Task) -> None:
     """The lecture's product in every format, the record written anew with each."""
     rows: tuple[Any, ...] = ()
     for dtype in matmul.DTYPES:
-        found = matmul.products(session.plan.product, [dtype], session.device, session.plan.products)
-        rows += found.rows
-        session.keep(task, "products", matmul.document(replace(found, rows=rows)))
+        products = matmul.products(session.plan.product, [dtype], session.device, session.plan.products)
+        rows += products.rows
+        session.keep(task, "products", matmul.document(replace(products, rows=rows)))
 
 
 def _times(session: Session, task: Task) -> None:
@@ -113,13 +113,13 @@ def _times(session: Session, task: Task) -> None:
     model, form = session.plan.model(task.model), FORMATS[task.form]
     compiled = task.part == "compiled"
     sizes = model.sizes[-1:] if compiled else model.sizes
-    asked = MeasuringOptions(
+    options = MeasuringOptions(
         session.device,
         memory=0,
         how=How(session.plan.steps, tf32=form.tf32, compiled=compiled, sites=False),
         work=[_work(_derived(session, model, at, form.precision)) for at in sizes],
     )
-    data = document(measured(calc.load(model.of), sizes, options_of(form.precision), asked))
+    data = document(measured(calc.load(model.of), sizes, options_of(form.precision), options))
     for run in data["runs"] if compiled else ():
         run["predicted"] = Expected(None, because="a calibration is of eager steps").to_json(Fraction(0))
     session.keep(task, _record_name(model, form, task.part), data)
@@ -147,15 +147,15 @@ def _memory(session: Session, task: Task) -> None:
     if lacking:
         raise RuntimeError(f"the memory of {model.name} in {recipe} is not predicted: {lacking}")
     capability = _capability(session.device)
-    asked = MeasuringOptions(
+    options = MeasuringOptions(
         session.device,
         fit=largest,
         how=How(_READ, sites=False),
         work=[_work(step) for step in steps],
         before=[on_device(step.memory, capability) for step in steps if step is not None and step.memory is not None],
     )
-    found = measured(calc.load(model.of), sizes, options_of(recipe), asked)
-    session.keep(task, f"{model.name}-{recipe}-{task.part}", document(found))
+    measurement = measured(calc.load(model.of), sizes, options_of(recipe), options)
+    session.keep(task, f"{model.name}-{recipe}-{task.part}", document(measurement))
 
 
 def _capability(device: str) -> tuple[int, int]:
@@ -176,10 +176,10 @@ def _calibration(session: Session, task: Task) -> None:
 
     most = session.plan.calibrated
     chosen = [one for one in primitives(session.device) if max(one.flops, one.bytes) <= most]
-    found = calibrate(session.device, chosen=chosen)
-    session.keep(task, "calibration", found.to_json())
+    calibration = calibrate(session.device, chosen=chosen)
+    session.keep(task, "calibration", calibration.to_json())
     products = calibrate(session.device, tf32=True, chosen=[one for one in chosen if one.flops and one.dtype == "float32"])
-    others = tuple(point for point in found.points if not (point.flops and point.dtype == "float32"))
+    others = tuple(point for point in calibration.points if not (point.flops and point.dtype == "float32"))
     session.keep(task, "calibration-tf32", replace(products, points=(*others, *products.points)).to_json())
 
 
@@ -206,17 +206,17 @@ def _expected(step: Derived | None, calibration: Any) -> Expected:
     if step is None or step.operators is None:
         return Expected(None, because="not derived in time" if step is None else step.because)
     try:
-        found = predict(step.operators, calibration)
+        prediction = predict(step.operators, calibration)
     except Exception as error:  # a prediction that fails costs no measurement
         return Expected(None, because=line(error))
-    return Expected(found.seconds, found.band)
+    return Expected(prediction.seconds, prediction.band)
 
 
 def _transfers(session: Session, task: Task) -> None:
     plan = session.plan
     batch, length = (32, 1024) if not session.rehearsal else (2, 16)
-    found = transfers.measured(plan.copied, batch, length, session.device, plan.copies)
-    session.keep(task, "transfers", transfers.document(found))
+    measurement = transfers.measured(plan.copied, batch, length, session.device, plan.copies)
+    session.keep(task, "transfers", transfers.document(measurement))
 
 
 def line(error: BaseException) -> str:

@@ -130,10 +130,10 @@ def test_what_only_the_count_of_flops_exchanges_is_said_too(mode: str, keys: set
         inputs=lambda n: (torch.randn(n.B, n.T, n.d),),
         loss=lambda model, x: model(x).square().mean(),
     )
-    found = measure(spec, {}, options=Options(mode=mode, optimizer="sgd"))
+    measurement = measure(spec, {}, options=Options(mode=mode, optimizer="sgd"))
 
-    assert set(found.exchanged) == keys
-    [said] = exchanges.headlines((), found.exchanged)
+    assert set(measurement.exchanged) == keys
+    [said] = exchanges.headlines((), measurement.exchanged)
     assert said.startswith("In the run that counts FLOPs of matrix products, and in no other, ")
 
 

@@ -116,9 +116,9 @@ def test_a_saved_graph_derives_with_torch_blocked(name: str, sizes: dict[str, in
 
 
 def refusal(act: Callable[[], Any]) -> str:
-    with pytest.raises(BadInputError) as found:
+    with pytest.raises(BadInputError) as raised:
         act()
-    message = str(found.value)
+    message = str(raised.value)
     assert "\n" not in message
     return message
 

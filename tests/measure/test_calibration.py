@@ -113,9 +113,10 @@ def test_what_the_device_has_no_kernel_for_is_left_out() -> None:
     def full() -> Action:
         raise torch.OutOfMemoryError("no room")
 
-    found = calibrate("cpu", watch=HostWatch(clock), chosen=[_primitive(refuse), _primitive(full), _primitive(lambda: clock.work(1000))])
+    chosen = [_primitive(refuse), _primitive(full), _primitive(lambda: clock.work(1000))]
+    calibration = calibrate("cpu", watch=HostWatch(clock), chosen=chosen)
 
-    assert 1 == len(found.points)
+    assert 1 == len(calibration.points)
 
 
 def test_a_clock_that_stands_still_is_refused() -> None:
@@ -209,9 +210,9 @@ def test_results_of_what_memory_bounds_are_too_small_to_be_fetched_anew() -> Non
 @pytest.mark.gpu
 def test_a_cuda_device_is_calibrated_by_its_own_events() -> None:
     """Everything that a prediction needs is among the points, in half precision too; the device is named by its driver."""
-    found = calibrate("cuda")
+    calibration = calibrate("cuda")
 
-    assert "CUDA events" == found.clock
-    assert torch.cuda.get_device_name() == found.name
-    assert {*OVERHEADS, COPY, PRODUCT, *BY_BYTES} <= {what for what, _ in found.by_what}
-    assert {"float32", "bfloat16", "float16"} <= found.peaks().keys()
+    assert "CUDA events" == calibration.clock
+    assert torch.cuda.get_device_name() == calibration.name
+    assert {*OVERHEADS, COPY, PRODUCT, *BY_BYTES} <= {what for what, _ in calibration.by_what}
+    assert {"float32", "bfloat16", "float16"} <= calibration.peaks().keys()

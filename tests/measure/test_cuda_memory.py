@@ -72,30 +72,30 @@ def test_without_a_device_it_is_not_measured(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_peaks_are_of_one_step_after_warm_up(pretended: Pretended) -> None:
     """The very first step is read apart; after one more, peaks are forgotten, one step runs, and only then are they read."""
-    found = measured(pretended.run())
+    measurement = measured(pretended.run())
 
-    assert (1000, 5003, 2**21, 2**30) == (found.before, found.allocated, found.reserved, found.total)
-    assert found.first is not None
-    assert 5001 == found.first.allocated
+    assert (1000, 5003, 2**21, 2**30) == (measurement.before, measurement.allocated, measurement.reserved, measurement.total)
+    assert measurement.first is not None
+    assert 5001 == measurement.first.allocated
     one = ["synchronize", "reset_peak_memory_stats", "memory_allocated", "step", "synchronize"]
     assert [*one, "step", *one] == [call for call in pretended.calls if call in one]
 
 
 def test_every_repetition_is_kept(pretended: Pretended) -> None:
     """Each with its own peaks; the largest is the peak."""
-    found = measured(pretended.run(), repetitions=3)
+    measurement = measured(pretended.run(), repetitions=3)
 
-    assert [5003, 5004, 5005] == [r.allocated for r in found.repetitions]
-    assert 5005 == found.allocated == found.to_json()["max_memory_allocated"]
-    assert 3 == len(found.to_json()["repetitions"])
+    assert [5003, 5004, 5005] == [r.allocated for r in measurement.repetitions]
+    assert 5005 == measurement.allocated == measurement.to_json()["max_memory_allocated"]
+    assert 3 == len(measurement.to_json()["repetitions"])
 
 
 def test_the_largest_batch_is_found_between_what_fits_and_what_does_not() -> None:
     """12 fit and 13 do not: doubled to 16, then halved."""
-    found = boundary("B", lambda n: n <= 12, 2**16)
+    limit = boundary("B", lambda n: n <= 12, 2**16)
 
-    assert (12, 13) == (found.largest, found.too_large)
-    assert [1, 2, 4, 8, 16, 12, 14, 13] == [size for size, _ in found.tried]
+    assert (12, 13) == (limit.largest, limit.too_large)
+    assert [1, 2, 4, 8, 16, 12, 14, 13] == [size for size, _ in limit.tried]
 
 
 def test_another_error_than_memory_is_not_taken_for_a_boundary(pretended: Pretended, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,10 +127,10 @@ def test_the_boundary_of_any_size(fitting: int, limit: int, largest: int | None,
 @pytest.mark.parametrize("fitting", [0, 1, 12, 36, 37, 38, 64])
 def test_a_boundary_is_found_from_wherever_one_starts(start: int, fitting: int) -> None:
     """The start only saves tries: no size is tried twice, and the answer is the same."""
-    found = boundary("B", lambda n: n <= fitting, 64, start)
+    limit = boundary("B", lambda n: n <= fitting, 64, start)
 
-    assert (fitting or None, fitting + 1 if fitting < 64 else None) == (found.largest, found.too_large)
-    assert len({size for size, _ in found.tried}) == len(found.tried)
+    assert (fitting or None, fitting + 1 if fitting < 64 else None) == (limit.largest, limit.too_large)
+    assert len({size for size, _ in limit.tried}) == len(limit.tried)
 
 
 def test_inputs_of_other_sizes_go_through_the_same_module() -> None:
@@ -166,6 +166,6 @@ def test_a_real_device_holds_at_least_the_live_bytes() -> None:
     options = Options(implementation="foreach")
     expected = simulate(trace_at(spec, {}, sizes, {}, options))
     with training(spec, sizes, options, "cuda") as run:
-        found = measured(run)
+        measurement = measured(run)
 
-    assert expected.live <= found.allocated <= expected.allocated + max(w.nbytes for w in WORKSPACES)
+    assert expected.live <= measurement.allocated <= expected.allocated + max(w.nbytes for w in WORKSPACES)

@@ -18,19 +18,19 @@ def test_the_clock_of_each_core_is_read(tmp_path: Path) -> None:
     """Temperature and power are not, and that is said."""
     file = tmp_path / "cpuinfo"
     file.write_text(CPUINFO)
-    found = machine.cpu_conditions(file)
+    conditions = machine.cpu_conditions(file)
 
-    assert [2596.12, 3100.0] == found["clock"]
-    assert {"temperature": "not read on a CPU", "power": "not read on a CPU"} == found["because"]
+    assert [2596.12, 3100.0] == conditions["clock"]
+    assert {"temperature": "not read on a CPU", "power": "not read on a CPU"} == conditions["because"]
     assert "Some Processor 9000" == machine.cpu_name(file)
 
 
 def test_a_system_that_names_no_clock_leaves_it_unknown_with_the_reason(tmp_path: Path) -> None:
     gone = tmp_path / "cpuinfo"
-    found = machine.cpu_conditions(gone)
+    conditions = machine.cpu_conditions(gone)
 
-    assert found["clock"] is None
-    assert f"{gone} names no clock" == found["because"]["clock"]
+    assert conditions["clock"] is None
+    assert f"{gone} names no clock" == conditions["because"]["clock"]
     assert machine.cpu_name(gone)
 
 
@@ -50,11 +50,11 @@ def test_the_device_is_asked_by_its_own_name_through_the_driver_s_tool(monkeypat
         return SimpleNamespace(stdout="1980, 3201, 41, [N/A]\n")
 
     monkeypatch.setattr(subprocess, "run", run)
-    found = machine.conditions("cuda:0")
+    conditions = machine.conditions("cuda:0")
 
     assert "--id=GPU-1234" in asked[0]
-    assert (1980, 3201, 41, None) == tuple(found[name] for name in ("clock", "memory_clock", "temperature", "power"))
-    assert {"power": "the driver does not tell"} == found["because"]
+    assert (1980, 3201, 41, None) == tuple(conditions[name] for name in ("clock", "memory_clock", "temperature", "power"))
+    assert {"power": "the driver does not tell"} == conditions["because"]
 
 
 @pytest.mark.usefixtures("cuda")
@@ -63,8 +63,8 @@ def test_without_the_driver_s_tool_all_is_unknown(monkeypatch: pytest.MonkeyPatc
         raise FileNotFoundError
 
     monkeypatch.setattr(subprocess, "run", run)
-    found = machine.conditions("cuda")
+    conditions = machine.conditions("cuda")
 
-    assert {"nvidia-smi is not here or says nothing of this device"} == set(found["because"].values())
-    assert {None} == {found[name] for name in found["because"]}
-    assert 4 == len(found["because"])
+    assert {"nvidia-smi is not here or says nothing of this device"} == set(conditions["because"].values())
+    assert {None} == {conditions[name] for name in conditions["because"]}
+    assert 4 == len(conditions["because"])

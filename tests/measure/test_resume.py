@@ -44,10 +44,10 @@ def test_training_resumes_bit_for_bit_with_every_optimizer(optimizer: str) -> No
 @pytest.mark.parametrize("model", [DROPPING, "cruncher"])
 def test_models_resume_bit_for_bit(model: str) -> None:
     """Dropout draws from the generator, whose state is in the file."""
-    found = resume(load(model), GPT2 if model == DROPPING else {}, steps=5, saved_after=3)
+    verdict = resume(load(model), GPT2 if model == DROPPING else {}, steps=5, saved_after=3)
 
-    assert found.same
-    assert found.tensors > 10
+    assert verdict.same
+    assert verdict.tensors > 10
 
 
 def test_gradients_that_are_kept_and_added_up_over_batches_resume_too() -> None:
@@ -62,9 +62,9 @@ def _without(name: str) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize("forgotten", ["optimizer", "generators", "master weights"])
 def test_what_a_checkpoint_forgets_is_noticed(forgotten: str) -> None:
     """Each part of the state is needed: without it some tensor differs."""
-    found = resume(load(DROPPING), GPT2, options=Options(precision="bf16-master"), forgetting=_without(forgotten))
+    verdict = resume(load(DROPPING), GPT2, options=Options(precision="bf16-master"), forgetting=_without(forgotten))
 
-    assert not found.same
+    assert not verdict.same
 
 
 def test_one_wrong_bit_in_a_checkpoint_is_noticed() -> None:
@@ -82,11 +82,11 @@ def test_a_model_that_differs_from_itself_is_not_said_to_lose_anything() -> None
     chance = random.Random()
     spec = tiny.linear(loss=lambda module, x, y: (chance.random() * module(x) - y).square().mean())
 
-    found = resume(spec)
+    verdict = resume(spec)
 
-    assert () == found.differing
-    assert {"weight", "bias", "the last loss"} <= set(found.chance)
-    assert not found.same
+    assert () == verdict.differing
+    assert {"weight", "bias", "the last loss"} <= set(verdict.chance)
+    assert not verdict.same
 
 
 def test_muon_beside_adamw_resumes_bit_for_bit() -> None:

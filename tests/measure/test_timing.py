@@ -70,10 +70,10 @@ def test_a_planted_reading_without_waiting_would_be_seen(clock: Clock) -> None:
 def test_warm_up_runs_first_and_does_not_count(clock: Clock) -> None:
     """Two slow runs, then three of 100 ns; each reading itself takes 1 ns."""
     lasting = iter((9000, 5000, 100, 100, 100))
-    found = timed(lambda around: clock.work(next(lasting)), clock.watch(), FINE)
+    timings = timed(lambda around: clock.work(next(lasting)), clock.watch(), FINE)
 
-    assert (101, 101, 101) == found.whole.nanoseconds
-    assert (9001, 5001) == found.whole.warm_up
+    assert (101, 101, 101) == timings.whole.nanoseconds
+    assert (9001, 5001) == timings.whole.warm_up
 
 
 def test_repetitions_go_on_until_there_are_enough_and_they_took_long_enough(clock: Clock) -> None:
@@ -98,12 +98,12 @@ def test_parts_are_timed_apart_and_those_of_one_name_add_up(clock: Clock) -> Non
                 clock.work(200)
         clock.work(50)
 
-    found = timed(step, clock.watch(), FINE)
+    timings = timed(step, clock.watch(), FINE)
 
-    assert ["forward", "backward"] == list(found.parts)
-    assert (2 * 101,) * 3 == found.parts["forward"].nanoseconds
-    assert (2 * 201,) * 3 == found.parts["backward"].nanoseconds
-    assert (2 * 300 + 50 + 9,) * 3 == found.whole.nanoseconds
+    assert ["forward", "backward"] == list(timings.parts)
+    assert (2 * 101,) * 3 == timings.parts["forward"].nanoseconds
+    assert (2 * 201,) * 3 == timings.parts["backward"].nanoseconds
+    assert (2 * 300 + 50 + 9,) * 3 == timings.whole.nanoseconds
 
 
 def test_events_are_recorded_without_waiting_and_read_after_the_device_has_finished() -> None:
@@ -124,11 +124,11 @@ def test_events_are_recorded_without_waiting_and_read_after_the_device_has_finis
         with around("forward"):
             calls.append("work")
 
-    found = timed(step, EventWatch(Event, lambda: calls.append("synchronize")), Repeat(0, 1, 0))
+    timings = timed(step, EventWatch(Event, lambda: calls.append("synchronize")), Repeat(0, 1, 0))
 
     assert ["synchronize", "record", "record", "work", "record", "record", "synchronize", "ask", "ask"] == calls
-    assert ((1_500_000,), (500_000,)) == (found.whole.nanoseconds, found.parts["forward"].nanoseconds)
-    assert ("CUDA events", 500) == (found.clock, found.tick)
+    assert ((1_500_000,), (500_000,)) == (timings.whole.nanoseconds, timings.parts["forward"].nanoseconds)
+    assert ("CUDA events", 500) == (timings.clock, timings.tick)
 
 
 def test_short_calls_are_timed_together_and_a_time_is_that_of_one(clock: Clock) -> None:
@@ -137,10 +137,10 @@ def test_short_calls_are_timed_together_and_a_time_is_that_of_one(clock: Clock) 
     clock.tick = 0
     watch = clock.watch()
     watch.tick = lambda: 10  # type: ignore[method-assign]  # a clock that only work moves has no tick to read
-    found = time_of(lambda: clock.work(30), watch, FINE)
+    time = time_of(lambda: clock.work(30), watch, FINE)
 
-    assert (16, (480, 480, 480), 30) == (found.calls, found.nanoseconds, found.median)
-    assert Fraction(30, 10**9) == found.seconds
+    assert (16, (480, 480, 480), 30) == (time.calls, time.nanoseconds, time.median)
+    assert Fraction(30, 10**9) == time.seconds
 
 
 def test_calls_that_were_slow_only_at_first_are_made_more_often(clock: Clock) -> None:
@@ -149,19 +149,19 @@ def test_calls_that_were_slow_only_at_first_are_made_more_often(clock: Clock) ->
     watch = clock.watch()
     watch.tick = lambda: 10  # type: ignore[method-assign]  # a clock that only work moves has no tick to read
     lasting = chain((900, 900), repeat(30))
-    found = time_of(lambda: clock.work(next(lasting)), watch, FINE)
+    time = time_of(lambda: clock.work(next(lasting)), watch, FINE)
 
-    assert (16, 30) == (found.calls, found.median)
+    assert (16, 30) == (time.calls, time.median)
     with pytest.raises(MeasurementError, match=r"^the clock is too coarse: .* a repetition took 30 ns"):
         time_of(lambda: clock.work(30), watch, FINE, calls=1)
 
 
 def test_median_and_quartiles_of_counted_numbers() -> None:
     """Of 10, 20, 30, 40 the median is 25; quartiles lie 3/4 of a place in from the ends: 10 + 3/4 · 10 and 30 + 1/4 · 10."""
-    found = Timings((40, 10, 30, 20))
+    timings = Timings((40, 10, 30, 20))
 
-    assert (25, (Fraction(35, 2), Fraction(65, 2))) == (found.median, found.quartiles)
-    assert (10, 40) == (found.least, found.most)
+    assert (25, (Fraction(35, 2), Fraction(65, 2))) == (timings.median, timings.quartiles)
+    assert (10, 40) == (timings.least, timings.most)
     assert (7, (7, 7)) == (Timings((7,)).median, Timings((7,)).quartiles)
     assert Fraction(25, 5) == Timings((40, 10, 30, 20), calls=5).median
 
@@ -170,19 +170,19 @@ def test_median_and_quartiles_of_counted_numbers() -> None:
 def test_statistics_are_those_of_numpy(nanoseconds: list[int]) -> None:
     """Its default definition of a quantile, in doubles."""
     numpy = pytest.importorskip("numpy")
-    found = Timings(tuple(nanoseconds))
-    low, high = found.quartiles
+    timings = Timings(tuple(nanoseconds))
+    low, high = timings.quartiles
 
-    assert numpy.quantile(nanoseconds, (0.25, 0.5, 0.75)) == pytest.approx([float(value) for value in (low, found.median, high)])
+    assert numpy.quantile(nanoseconds, (0.25, 0.5, 0.75)) == pytest.approx([float(value) for value in (low, timings.median, high)])
 
 
 def test_all_repetitions_are_kept_in_order(clock: Clock) -> None:
     lasting = iter((300, 100, 200))
-    found = timed(lambda around: clock.work(next(lasting)), clock.watch(), Repeat(0, 3, 0)).to_json()
+    document = timed(lambda around: clock.work(next(lasting)), clock.watch(), Repeat(0, 3, 0)).to_json()
 
-    assert [301, 101, 201] == found["whole"]["nanoseconds"]
+    assert [301, 101, 201] == document["whole"]["nanoseconds"]
     assert {"median": 201e-9, "lower_quartile": 151e-9, "upper_quartile": 251e-9, "least": 101e-9, "most": 301e-9} == pytest.approx(
-        found["whole"]["seconds"]
+        document["whole"]["seconds"]
     )
 
 
@@ -290,7 +290,7 @@ def test_repetitions_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
 def test_this_machine_s_clock_passes() -> None:
     """It moves, and a product of two matrices is long enough for it."""
     a = torch.randn(64, 64)
-    found = time_of(lambda: a @ a, watch_of("cpu"), Repeat(1, 3, 0))
+    time = time_of(lambda: a @ a, watch_of("cpu"), Repeat(1, 3, 0))
 
-    assert 3 == len(found.nanoseconds)
-    assert 0 < found.least <= found.median <= found.most
+    assert 3 == len(time.nanoseconds)
+    assert 0 < time.least <= time.median <= time.most

@@ -169,11 +169,11 @@ def test_weights_take_their_bits_and_their_scales(tmp_path: Path, weights: str, 
     """Matrices in the format; the table that is looked up and the norms in bf16."""
     spec = config(tmp_path, "llama", "LlamaForCausalLM", GROUPED)
 
-    found = inference(spec, weights_in=weights, group=group)
+    usage = inference(spec, weights_in=weights, group=group)
     head_zeros = -(-97 * 3 // 2) - 97 * 3 // 2 if weights == "int4-zero" else 0  # 291 zero points of half a byte are 146
 
-    assert expected + head_zeros == found.weights.value
-    assert sum(line.value for line in found.weights.lines) == found.weights.value
+    assert expected + head_zeros == usage.weights.value
+    assert sum(line.value for line in usage.weights.lines) == usage.weights.value
 
 
 @pytest.mark.parametrize(

@@ -46,12 +46,12 @@ def test_a_recipe_keeps_so_many_bytes_per_parameter(
 def test_what_does_not_divide_is_left_over_and_named() -> None:
     """AdamW's four step counters of 4 bytes: 16 N + 16 bytes in all, to the byte what the derivation has."""
     derivation = calc.derive(calc.load("mlp"), cache=False)
-    found = per_parameter(derivation)
+    recipe = per_parameter(derivation)
 
-    assert 16 == found.rest
-    assert sum(derivation[name].value or 0 for name in NAMES if derivation[name].text is not None) == found.bytes
-    assert found.exact == 16 + Fraction(16, found.parameters)
-    assert "beside them 16 bytes, of step counters mostly" in found.terms[-1].because
+    assert 16 == recipe.rest
+    assert sum(derivation[name].value or 0 for name in NAMES if derivation[name].text is not None) == recipe.bytes
+    assert recipe.exact == 16 + Fraction(16, recipe.parameters)
+    assert "beside them 16 bytes, of step counters mostly" in recipe.terms[-1].because
 
 
 def test_a_forward_alone_has_no_bytes_per_parameter_of_training() -> None:

@@ -68,7 +68,7 @@ def test_the_command_shows_the_recipe_that_is_asked_for() -> None:
 
 
 def test_a_forward_alone_is_refused_in_a_line() -> None:
-    found = run("--mode", "infer")
+    result = run("--mode", "infer")
 
-    assert 2 == found.exit_code
-    assert "napkin: mode infer keeps no gradients and no optimizer state: use mode train\n" == found.stderr
+    assert 2 == result.exit_code
+    assert "napkin: mode infer keeps no gradients and no optimizer state: use mode train\n" == result.stderr

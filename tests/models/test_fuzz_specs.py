@@ -126,11 +126,11 @@ def fuzz(count: int, seed: int, put: Callable[[Mapping[str, Any]], str]) -> None
             message = str(error)
             assert "\n" not in message
             assert "m.py" in message, message[:300]
-        found = CliRunner().invoke(cli.napkin, ["derive", name, "-d", "Q=3"])
-        said = [line for line in found.stderr.rstrip("\n").split("\n") if not line.endswith(" …")]
-        assert (found.exit_code, found.stdout, len(said)) == (2, "", 1), (seed, number, found.stderr[-500:], found.exc_info)
+        result = CliRunner().invoke(cli.napkin, ["derive", name, "-d", "Q=3"])
+        said = [line for line in result.stderr.rstrip("\n").split("\n") if not line.endswith(" …")]
+        assert (result.exit_code, result.stdout, len(said)) == (2, "", 1), (seed, number, result.stderr[-500:], result.exc_info)
         assert len(said[0]) < 2_000
-        assert controls(found.stderr) == []
+        assert controls(result.stderr) == []
         assert "a bug of Napkin's own" not in said[0], (seed, number, said)
     assert loaded > count // 50
 

@@ -63,11 +63,11 @@ def test_each_format_is_multiplied_in_itself() -> None:
 
 
 def test_formats_that_the_device_does_not_multiply_say_so_and_the_others_run() -> None:
-    found = products((37, 41, 43), ("tf32", "fp32", "fp8"), "cpu", ONCE)
+    matmuls = products((37, 41, 43), ("tf32", "fp32", "fp8"), "cpu", ONCE)
 
-    assert ["tf32", "fp32", "fp8"] == [row.dtype for row in found.rows]
-    assert [None, 2, None] == [row.times and len(row.times.nanoseconds) for row in found.rows]
-    assert "tf32 is multiplied by tensor cores, and cpu has none" == found.rows[0].because
+    assert ["tf32", "fp32", "fp8"] == [row.dtype for row in matmuls.rows]
+    assert [None, 2, None] == [row.times and len(row.times.nanoseconds) for row in matmuls.rows]
+    assert "tf32 is multiplied by tensor cores, and cpu has none" == matmuls.rows[0].because
 
 
 def test_a_product_that_does_not_fit_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,13 +83,13 @@ def test_the_command_writes_every_repetition(tmp_path: Path) -> None:
     """The share is the median's: 2 · 37 · 41 · 43 FLOP over it, over the peak."""
     file = tmp_path / "products.json"
     shown = napkin(*SMALL, "--dtype", "fp32", "--peak", "1PFLOP/s", "-o", str(file))
-    found = json.loads(file.read_text())
-    (row,) = found["rows"]
+    document = json.loads(file.read_text())
+    (row,) = document["rows"]
 
     assert 0 == shown.exit_code, shown.stderr
-    assert (2 * 37 * 41 * 43, {"m": 37, "k": 41, "n": 43}) == (found["flops"], found["sizes"])
+    assert (2 * 37 * 41 * 43, {"m": 37, "k": 41, "n": 43}) == (document["flops"], document["sizes"])
     assert 2 <= len(row["times"]["nanoseconds"])
-    assert found["flops"] / row["times"]["seconds"]["median"] / 1e15 == pytest.approx(row["share"])
+    assert document["flops"] / row["times"]["seconds"]["median"] / 1e15 == pytest.approx(row["share"])
     assert shown.stdout.startswith("37 × 41 times 41 × 43: 130\u00a0kFLOP, one multiply-add = 2 FLOP, on ")
 
 
@@ -102,9 +102,9 @@ def test_the_command_writes_every_repetition(tmp_path: Path) -> None:
     ],
 )
 def test_bad_words_are_refused_in_a_line(words: list[str], said: str) -> None:
-    found = napkin(*(SMALL[:-2] if words[0] == "--device" else SMALL), *words)
+    result = napkin(*(SMALL[:-2] if words[0] == "--device" else SMALL), *words)
 
-    assert (2, "", f"napkin: {said}\n") == (found.exit_code, found.stdout, found.stderr)
+    assert (2, "", f"napkin: {said}\n") == (result.exit_code, result.stdout, result.stderr)
 
 
 def test_without_the_device_nothing_is_measured() -> None:

@@ -78,9 +78,9 @@ def device(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_measurement_holds_every_repetition_beside_its_prediction() -> None:
     """At each of the sizes; the first step is read where the module is new."""
     cases = ({"B": 7, "d": 11, "f": 13}, {"B": 17, "d": 11, "f": 13})
-    asked = MeasuringOptions("cuda", memory=2, how=QUICK, gpu="h100-sxm")
-    found = measuring.measured(calc.load("mlp"), cases, Options(implementation="foreach"), asked)
-    made = measuring.document(found)
+    options = MeasuringOptions("cuda", memory=2, how=QUICK, gpu="h100-sxm")
+    measurement = measuring.measured(calc.load("mlp"), cases, Options(implementation="foreach"), options)
+    made = measuring.document(measurement)
 
     assert [7, 17] == [run["sizes"]["B"] for run in made["runs"]]
     assert [2, 2] == [len(run["memory"]["measured"]["repetitions"]) for run in made["runs"]]
@@ -101,13 +101,13 @@ def test_a_measurement_holds_every_repetition_beside_its_prediction() -> None:
 def test_the_boundary_is_found_from_the_prediction_and_shown_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """40 fit and 41 do not, whatever was predicted."""
     monkeypatch.setattr(measuring, "largest_expected", lambda *_: 35)
-    asked = MeasuringOptions("cuda", memory=1, fit=True, how=QUICK)
-    found = measuring.measured(calc.load("mlp"), ({"B": 7, "d": 11, "f": 13},), Options(), asked)
+    options = MeasuringOptions("cuda", memory=1, fit=True, how=QUICK)
+    measurement = measuring.measured(calc.load("mlp"), ({"B": 7, "d": 11, "f": 13},), Options(), options)
 
-    assert found.fits is not None
-    assert (40, 41, 35, 35) == (found.fits.largest, found.fits.too_large, found.expected, found.fits.tried[0][0])
-    assert ROOM == found.room
-    assert Fraction(-1, 8) == device_memory.off(found.expected, found.fits.largest)
+    assert measurement.fits is not None
+    assert (40, 41, 35, 35) == (measurement.fits.largest, measurement.fits.too_large, measurement.expected, measurement.fits.tried[0][0])
+    assert ROOM == measurement.room
+    assert Fraction(-1, 8) == device_memory.off(measurement.expected, measurement.fits.largest)
 
 
 @pytest.mark.slow
@@ -163,9 +163,9 @@ def test_without_a_device_nothing_is_measured_and_nothing_is_written(tmp_path: P
 @pytest.mark.usefixtures("device")
 def test_a_run_that_has_enough_begins_no_further_size() -> None:
     """The first is timed in any case."""
-    asked = MeasuringOptions("cuda", memory=0, how=QUICK, enough=lambda: True)
+    options = MeasuringOptions("cuda", memory=0, how=QUICK, enough=lambda: True)
     cases = ({"B": 7, "d": 11, "f": 13}, {"B": 17, "d": 11, "f": 13})
-    found = measuring.measured(calc.load("mlp"), cases, Options(), asked)
+    measurement = measuring.measured(calc.load("mlp"), cases, Options(), options)
 
-    assert [7] == [run.sizes["B"] for run in found.runs]
-    assert found.runs[0].memory is None
+    assert [7] == [run.sizes["B"] for run in measurement.runs]
+    assert measurement.runs[0].memory is None

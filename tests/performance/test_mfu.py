@@ -47,24 +47,24 @@ def derivation(mode: str = "train", **flops: int | None) -> Any:
 
 def test_mfu_is_model_flops_over_the_median_time_over_the_peak() -> None:
     """100 and 120 FLOP in 2 ms are 50 000 and 60 000 FLOP/s: a quarter and three tenths of 200 000. 10 tokens in 2 ms are 5000/s."""
-    found = timed_step(measured(1, 2, 9), MatmulFlops(100, 120), Throughput(10, "tokens"), DensePeak("bf16", Fraction(200_000), "as asked"))
+    time = timed_step(measured(1, 2, 9), MatmulFlops(100, 120), Throughput(10, "tokens"), DensePeak("bf16", Fraction(200_000), "as asked"))
 
-    assert found.mfu is not None
-    assert found.hfu is not None
-    assert (Fraction(1, 4), Fraction(3, 10), 5000) == (found.mfu.value, found.hfu.value, found.per_second)
-    assert {"mfu": 0.25, "hfu": 0.3, "because": None} == found.to_json()["utilization"]
+    assert time.mfu is not None
+    assert time.hfu is not None
+    assert (Fraction(1, 4), Fraction(3, 10), 5000) == (time.mfu.value, time.hfu.value, time.per_second)
+    assert {"mfu": 0.25, "hfu": 0.3, "because": None} == time.to_json()["utilization"]
 
 
 def test_without_a_peak_the_shares_are_unknown_and_say_why() -> None:
     """Never 0; the throughput stands."""
-    found = timed_step(measured(2), MatmulFlops(100, 120), Throughput(10, "tokens"), ceiling_of("fp32", CPU))
+    time = timed_step(measured(2), MatmulFlops(100, 120), Throughput(10, "tokens"), ceiling_of("fp32", CPU))
 
     assert {
         "mfu": None,
         "hfu": None,
         "because": "no peak is published here for this processor: give its FLOP/s in fp32 with --peak",
-    } == found.to_json()["utilization"]
-    assert 5000 == found.per_second
+    } == time.to_json()["utilization"]
+    assert 5000 == time.per_second
 
 
 def test_a_share_above_one_is_refused_with_the_peak_that_would_explain_it() -> None:
@@ -109,10 +109,10 @@ def _said(ceiling: DensePeak) -> tuple[Fraction | None, str]:
 
 def test_model_flops_leave_out_what_runs_again_and_hardware_flops_hold_all_products() -> None:
     """Forward 100, backward 250 of which 50 repeat the forward, optimizer 7: 300 the model needs, 357 run."""
-    found = derivation(forward_matmul=100, backward_matmul=250, backward_recompute=50, optimizer_matmul=7)
+    result = derivation(forward_matmul=100, backward_matmul=250, backward_recompute=50, optimizer_matmul=7)
 
-    assert MatmulFlops(300, 357) == work_of(found)
-    assert MatmulFlops(300, None, "what torch.compile keeps and what it runs again is not recorded") == as_compiled(work_of(found))
+    assert MatmulFlops(300, 357) == work_of(result)
+    assert MatmulFlops(300, None, "what torch.compile keeps and what it runs again is not recorded") == as_compiled(work_of(result))
     assert MatmulFlops(100, 100) == work_of(derivation("infer", forward_matmul=100))
     assert MatmulFlops(None, None, "nobody knows") == work_of(derivation("infer", forward_matmul=None))
     assert MatmulFlops(None, None, "flops.forward.matmul is unknown") == work_of(derivation("infer"))
@@ -141,9 +141,9 @@ def test_a_step_gets_tokens_or_samples_done() -> None:
 
 def test_a_prediction_stands_beside_the_measured_time_with_its_distance() -> None:
     """3 ms where 4 were measured are a quarter less."""
-    found = Expected(0.003, (0.002, 0.005)).to_json(Fraction(4, 1000))
+    document = Expected(0.003, (0.002, 0.005)).to_json(Fraction(4, 1000))
 
-    assert {"seconds": 0.003, "band": {"low": 0.002, "high": 0.005}, "off": -0.25, "because": None} == found
+    assert {"seconds": 0.003, "band": {"low": 0.002, "high": 0.005}, "off": -0.25, "because": None} == document
     assert {"seconds": None, "band": None, "off": None, "because": "why"} == Expected(None, because="why").to_json(Fraction(1))
 
 
@@ -194,15 +194,15 @@ def test_the_command_times_the_parts_of_a_step_and_keeps_every_repetition(tmp_pa
     """On a CPU, with a peak that is given; there is no allocator to ask."""
     file = tmp_path / "mlp.json"
     shown = napkin("measure", "mlp", *TINY, *QUICK, "--peak", "1PFLOP/s", "-o", str(file))
-    found = json.loads(file.read_text())
-    (run,) = found["runs"]
+    document = json.loads(file.read_text())
+    (run,) = document["runs"]
     measured = run["time"]["measured"]
 
     assert 0 == shown.exit_code, shown.stderr
     assert ["forward", "backward", "optimizer"] == list(measured["parts"])
     assert {3} == {len(part["nanoseconds"]) for part in (*measured["parts"].values(), measured["whole"])}
     assert {1} == {len(part["warm_up"]) for part in measured["parts"].values()}
-    assert ("cpu", torch.__version__.partition("+")[0]) == (found["device"]["kind"], found["versions"]["torch"].partition("+")[0])
+    assert ("cpu", torch.__version__.partition("+")[0]) == (document["device"]["kind"], document["versions"]["torch"].partition("+")[0])
     assert (None, 1e15, "fp32") == (run["memory"], run["time"]["peak"]["flops_per_second"], run["time"]["peak"]["dtype"])
     assert 0 < run["time"]["utilization"]["mfu"] <= run["time"]["utilization"]["hfu"] < 1
     assert 7 / measured["whole"]["seconds"]["median"] == pytest.approx(run["time"]["throughput"]["per_second"])
@@ -230,14 +230,14 @@ def test_the_command_shows_json_instead() -> None:
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_anything_runs(words: list[str], said: str) -> None:
-    found = napkin("measure", "mlp", *words)
+    result = napkin("measure", "mlp", *words)
 
-    assert (2, "", f"napkin: {said}\n") == (found.exit_code, found.stdout, found.stderr)
+    assert (2, "", f"napkin: {said}\n") == (result.exit_code, result.stdout, result.stderr)
 
 
 def test_a_peak_below_what_was_done_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    found = napkin("measure", "mlp", *TINY, *QUICK, "--peak", "1", "-o", str(tmp_path / "mlp.json"))
+    result = napkin("measure", "mlp", *TINY, *QUICK, "--peak", "1", "-o", str(tmp_path / "mlp.json"))
 
-    assert 2 == found.exit_code
-    assert "is above 1: no device outruns its peak, so the peak is not that of fp32" in found.stderr
+    assert 2 == result.exit_code
+    assert "is above 1: no device outruns its peak, so the peak is not that of fp32" in result.stderr
     assert [] == list(tmp_path.iterdir())

@@ -146,9 +146,9 @@ def test_model_flops_leave_out_what_runs_again_and_the_optimizer() -> None:
     """Of 3 products of 2·10^6 FLOP one repeats half of itself and one is the optimizer's."""
     works = (_mm(100, 100, 100, phase="forward"), _mm(100, 100, 100, phase="backward", recompute=10**6), _mm(100, 100, 100))
 
-    found = predict(works, made())
+    prediction = predict(works, made())
 
-    assert (6 * 10**6, 3 * 10**6, "float32") == (found.product_flops, found.model_flops, found.product_dtype)
+    assert (6 * 10**6, 3 * 10**6, "float32") == (prediction.product_flops, prediction.model_flops, prediction.product_dtype)
 
 
 def test_an_operator_that_nothing_stands_for_is_named_with_its_share() -> None:
@@ -156,18 +156,18 @@ def test_an_operator_that_nothing_stands_for_is_named_with_its_share() -> None:
     strange = _work("aten.mv.default", {"self": _view(100, 100), "vec": _view(100)}, _view(100), matmul=2 * 10**6)
     unheard = _work("aten.frobnicate.default", {"self": _view(100)}, _view(100), moved=4 * 10**5)
 
-    found = predict((strange, unheard, _work("aten.gelu.default", {"self": _view(10)}, _view(10), moved=8)), made()).stand_ins
+    stand_ins = predict((strange, unheard, _work("aten.gelu.default", {"self": _view(10)}, _view(10), moved=8)), made()).stand_ins
 
-    assert ["aten.frobnicate.default", "aten.mv.default"] == list(found)
-    assert 0.9 < sum(found.values()) < 1
+    assert ["aten.frobnicate.default", "aten.mv.default"] == list(stand_ins)
+    assert 0.9 < sum(stand_ins.values()) < 1
 
 
 def test_a_machine_that_is_its_own_model_has_no_band() -> None:
     """Every point is told exactly by the others, and no repetition differs."""
-    found = predict((_mm(300, 40, 777), _work("aten.gelu.default", {"self": _view(10)}, _view(10), moved=10**7)), made())
+    prediction = predict((_mm(300, 40, 777), _work("aten.gelu.default", {"self": _view(10)}, _view(10), moved=10**7)), made())
 
-    assert 0 == pytest.approx(found.error, abs=1e-6 * found.seconds)  # nanoseconds are whole
-    assert (found.seconds, found.seconds) == pytest.approx(found.band, rel=1e-5)
+    assert 0 == pytest.approx(prediction.error, abs=1e-6 * prediction.seconds)  # nanoseconds are whole
+    assert (prediction.seconds, prediction.seconds) == pytest.approx(prediction.band, rel=1e-5)
 
 
 def test_repetitions_that_differ_make_the_band_wider() -> None:
@@ -176,9 +176,9 @@ def test_repetitions_that_differ_make_the_band_wider() -> None:
         product(p.what, p.flops, tuple(p.flops // RATE * share // 8 for share in (7, 8, 9)), **p.sizes) if p.what == PRODUCT else p
         for p in made().points
     ]
-    found = predict((_mm(300, 300, 300),), made(iter(points)))
+    prediction = predict((_mm(300, 300, 300),), made(iter(points)))
 
-    assert 1 / 8 == pytest.approx(found.error / found.seconds, rel=0.01)
+    assert 1 / 8 == pytest.approx(prediction.error / prediction.seconds, rel=0.01)
 
 
 def test_a_planted_point_that_the_others_do_not_tell_widens_the_band_near_it() -> None:

@@ -83,11 +83,11 @@ def test_a_rate_that_is_not_published_is_refused() -> None:
 
 def test_rows_add_up_as_often_as_they_run() -> None:
     """3 times 1 s of compute and 2 s of memory: 5 s, of which compute dominates."""
-    found = roofline([_work(10 * TERA, 1, times=3), _work(0, 2 * TERA)], AT_10).total
+    total = roofline([_work(10 * TERA, 1, times=3), _work(0, 2 * TERA)], AT_10).total
 
-    assert (30 * TERA, 3 + 2 * TERA, 4, 5) == (found.flops, found.bytes, found.launches, found.seconds)
-    assert {COMPUTE: 3, MEMORY: 2, LAUNCH: 0} == found.bounds
-    assert COMPUTE == found.dominant
+    assert (30 * TERA, 3 + 2 * TERA, 4, 5) == (total.flops, total.bytes, total.launches, total.seconds)
+    assert {COMPUTE: 3, MEMORY: 2, LAUNCH: 0} == total.bounds
+    assert COMPUTE == total.dominant
 
 
 def test_the_fused_traffic_bounds_apart() -> None:

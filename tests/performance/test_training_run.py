@@ -50,25 +50,25 @@ def napkin(*words: str) -> Result:
 
 def test_every_accounted_step_takes_what_was_derived_and_the_others_are_timed() -> None:
     """Of 8 steps the first, the fourth and the eighth; 5 are timed, of which 3 warm up."""
-    found = run()
+    result = run()
 
-    assert found.agrees
-    assert [1, 4, 8] == [step.step for step in found.accounted]
-    assert found.expected["memory.peak.first_step"] == found.accounted[0].account.peak
-    assert found.expected["memory.peak"] == found.accounted[1].account.peak == found.accounted[2].account.peak
-    assert found.times is not None
-    assert (2, 3) == (len(found.times.nanoseconds), len(found.times.warm_up))
+    assert result.agrees
+    assert [1, 4, 8] == [step.step for step in result.accounted]
+    assert result.expected["memory.peak.first_step"] == result.accounted[0].account.peak
+    assert result.expected["memory.peak"] == result.accounted[1].account.peak == result.accounted[2].account.peak
+    assert result.times is not None
+    assert (2, 3) == (len(result.times.nanoseconds), len(result.times.warm_up))
 
 
 @pytest.mark.parametrize("name", [pytest.param("gpt", marks=pytest.mark.slow), "linear"])
 def test_the_loss_falls_and_the_accounts_agree_at_the_sizes_of_the_demonstration(name: str) -> None:
     """As the command runs it by default, but shorter."""
-    found = demonstrate(prepared(TrainingRequest(name, steps=30, every=15)))
-    first, last = found.fell
+    training = demonstrate(prepared(TrainingRequest(name, steps=30, every=15)))
+    first, last = training.fell
 
-    assert found.agrees
+    assert training.agrees
     assert last < 0.8 * first
-    assert 30 == len(found.losses)
+    assert 30 == len(training.losses)
 
 
 def wrong(step: int, account: StepAccount, expected: Mapping[str, int]) -> dict[str, tuple[int | None, int | None]]:
@@ -90,11 +90,11 @@ def test_a_planted_error_is_found_and_named() -> None:
 def test_a_run_whose_accounts_differ_fails_and_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit 1, with both numbers."""
     monkeypatch.setattr(training_run, "expected_of", lambda derivation: {**expected_of(derivation), "memory.peak": 5})
-    found = napkin(*SMALL, "--steps", "4", "--every", "4")
+    result = napkin(*SMALL, "--steps", "4", "--every", "4")
 
-    assert 1 == found.exit_code
-    assert "differs in step 4" in found.stdout
-    assert "the accounts do not equal the derivation" in found.stdout
+    assert 1 == result.exit_code
+    assert "differs in step 4" in result.stdout
+    assert "the accounts do not equal the derivation" in result.stdout
 
 
 def states(folder: Path) -> list[bytes]:
@@ -203,12 +203,12 @@ def test_live_numbers_are_those_of_the_timed_steps_so_far() -> None:
 
 def test_the_command_trains_and_says_that_the_accounts_agree() -> None:
     """Progress goes to standard error, data to standard output."""
-    found = napkin(*SMALL, "--steps", "8", "--every", "4")
+    result = napkin(*SMALL, "--steps", "8", "--every", "4")
 
-    assert 0 == found.exit_code, found.stderr
-    assert "every accounted step took exactly what was derived" in found.stdout
-    assert "step 8 of 8: loss " in found.stderr
-    assert "step 8 of 8" not in found.stdout
+    assert 0 == result.exit_code, result.stderr
+    assert "every accounted step took exactly what was derived" in result.stdout
+    assert "step 8 of 8: loss " in result.stderr
+    assert "step 8 of 8" not in result.stdout
 
 
 def test_on_a_terminal_a_bar_moves_on_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +245,7 @@ def test_each_demonstration_names_its_own_data() -> None:
 @pytest.mark.gpu
 def test_a_gpu_trains_and_its_loss_falls() -> None:
     """Live bytes there may differ where its kernels are others; the products are the same."""
-    found = demonstrate(prepared(TrainingRequest("gpt", steps=30, device="cuda")))
+    training = demonstrate(prepared(TrainingRequest("gpt", steps=30, device="cuda")))
 
-    assert found.fell[1] < found.fell[0]
-    assert all(not name.startswith("flops") for step in found.accounted for name in (v.quantity for v in step.failed))
+    assert training.fell[1] < training.fell[0]
+    assert all(not name.startswith("flops") for step in training.accounted for name in (v.quantity for v in step.failed))

@@ -70,14 +70,14 @@ def test_a_batch_is_stretches_of_the_file_and_the_same_one_token_on() -> None:
 
 def test_what_needs_no_device_is_measured_on_a_cpu() -> None:
     """A whole file of tokens, batches out of it, and a copy in memory; the reason for the rest is kept."""
-    found = measured(2**17, 3, 17, "cpu", ONCE, "there is no device")
-    names = [copied.name for copied in found.copies]
-    made = document(found)
+    measurement = measured(2**17, 3, 17, "cpu", ONCE, "there is no device")
+    names = [copied.name for copied in measurement.copies]
+    made = document(measurement)
 
     assert ["file of tokens, whole, cached", "batch of 3 × 17 tokens and targets, cached", "host to host, pageable"] == [
         name for name in names if "not cached" not in name
     ]
-    assert 2 * 3 * 17 * 2 == found.copies[-2].nbytes
+    assert 2 * 3 * 17 * 2 == measurement.copies[-2].nbytes
     assert made["beside_compute"] is None
     assert {"name": "copies to a device, and beside compute", "because": "there is no device"} == made["unmeasured"][-1]
     assert made["copies"]
@@ -208,9 +208,9 @@ def test_bad_words_are_refused_in_a_line(words: list[str], said: str) -> None:
     small = [*SMALL]
     if words[0] in small:  # given once
         del small[small.index(words[0]) : small.index(words[0]) + 2]
-    found = napkin(*small, *words)
+    result = napkin(*small, *words)
 
-    assert (2, "", f"napkin: {said}\n") == (found.exit_code, found.stdout, found.stderr)
+    assert (2, "", f"napkin: {said}\n") == (result.exit_code, result.stdout, result.stderr)
 
 
 def test_a_batch_larger_than_the_file_is_refused() -> None:
@@ -221,9 +221,9 @@ def test_a_batch_larger_than_the_file_is_refused() -> None:
 def test_without_the_device_nothing_is_measured() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device here")
-    found = napkin("--device", "cuda", "--strict")
+    result = napkin("--device", "cuda", "--strict")
 
-    assert (1, "not measured: there is no CUDA device here\n") == (found.exit_code, found.stdout)
+    assert (1, "not measured: there is no CUDA device here\n") == (result.exit_code, result.stdout)
 
 
 @pytest.mark.gpu

@@ -84,9 +84,9 @@ class AtSizes:
         return {}
 
     def at(self, sizes: Mapping[str, int]) -> Derivation:
-        found = self.derivation
-        quantities = {n: q if q.text is None else replace(q, value=q.at(**sizes)) for n, q in found.quantities.items()}
-        return replace(found, dims=tuple(replace(d, value=sizes[d.name]) for d in found.dims), quantities=quantities)
+        derivation = self.derivation
+        quantities = {n: q if q.text is None else replace(q, value=q.at(**sizes)) for n, q in derivation.quantities.items()}
+        return replace(derivation, dims=tuple(replace(d, value=sizes[d.name]) for d in derivation.dims), quantities=quantities)
 
 
 def derivation(

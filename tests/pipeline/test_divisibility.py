@@ -208,9 +208,9 @@ spec = Spec("squares", {"B": 2, "S": Dim(12, multiple_of="P"), "P": 4}, lambda n
 def test_a_sweep_over_sizes_that_do_not_divide_has_gaps(tmp_path: Path) -> None:
     """Squares of 4 in 8 and 12, and none in 9: (S/P)² parameters, 4 and 9."""
     (tmp_path / "squares.py").write_text(SQUARES)
-    found = sweep(form_of(f"{tmp_path / 'squares.py'}:spec", anew=True), {"S": [8, 9, 12]}, ["parameters"])
+    table = sweep(form_of(f"{tmp_path / 'squares.py'}:spec", anew=True), {"S": [8, 9, 12]}, ["parameters"])
 
-    assert [(4,), (None,), (9,)] == [values for _, values in found.rows()]
+    assert [(4,), (None,), (9,)] == [values for _, values in table.rows()]
 
 
 class Grouped(nn.Module):

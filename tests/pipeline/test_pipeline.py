@@ -402,24 +402,25 @@ def test_a_derivation_from_a_spec_keeps_it_and_one_from_a_graph_has_none(cache: 
 def test_a_quantity_is_certified_at_degenerate_sizes_once_they_are_asked_for(sizes: dict[str, int]) -> None:
     """Not before: a derivation has the certificates that its own sizes need. It has the value of a derivation at those sizes."""
     builds, said = Builds(), list[str]()
-    found = calc.derive(spec(builds), cache=False, progress=said.append)
+    derivation = calc.derive(spec(builds), cache=False, progress=said.append)
     before, recorded = builds.number, len(said)
     there = calc.derive(spec(Builds()), sizes, cache=False)
 
-    assert {n: q.at(**sizes) for n, q in found.quantities.items() if q.text} == {n: q.value for n, q in there.quantities.items() if q.text}
+    at_sizes = {name: quantity.at(**sizes) for name, quantity in derivation.quantities.items() if quantity.text}
+    assert at_sizes == {name: quantity.value for name, quantity in there.quantities.items() if quantity.text}
     assert builds.number > before
     assert all(line.startswith("recording a certificate") for line in said[recorded:])
     again = builds.number
-    found["memory.peak"].at(B=1, m=13)
+    derivation["memory.peak"].at(B=1, m=13)
     assert builds.number == again
 
 
 def test_other_sizes_need_no_certificate_more() -> None:
     builds = Builds()
-    found = calc.derive(spec(builds), cache=False)
+    derivation = calc.derive(spec(builds), cache=False)
     before = builds.number
 
-    assert found["parameters"].at(B=5, d=29, m=31) == 29 * 31 + 31
+    assert derivation["parameters"].at(B=5, d=29, m=31) == 29 * 31 + 31
     assert builds.number == before
 
 
@@ -427,11 +428,11 @@ def test_what_was_certified_later_is_kept(cache: Path) -> None:
     """And no other derivation is another one by it."""
     builds = Builds()
     for expected in (True, False):
-        found = calc.derive(spec(builds))
+        derivation = calc.derive(spec(builds))
         before = builds.number
-        found["memory.peak"].at(B=1)
+        derivation["memory.peak"].at(B=1)
         assert (builds.number > before) == expected
-        assert len(found.certificates) == 2
+        assert len(derivation.certificates) == 2
 
 
 WITHOUT_TORCH = HIT.replace('result = calc.derive(spec, {"d": 13})', 'calc.derive(spec)["memory.peak"].at(B=1)').partition("print")[0]

@@ -105,16 +105,16 @@ def test_a_grid_is_all_of_its_points(name: str) -> None:
 
 def _assert_all_points(form: Stored, axes: Mapping[str, Sequence[int]], known: Sequence[str]) -> int:
     """And how many of them have values."""
-    found = sweep(form, axes, known)
-    for sizes, values in found.rows():
+    table = sweep(form, axes, known)
+    for sizes, values in table.rows():
         at = dict(zip(axes, sizes, strict=True))
         try:
             expected: tuple[int | None, ...] = tuple(form.quantity(q).at(**at) if form.covers(at) else None for q in known)
         except DimensionError:
             expected = (None,) * len(known)
         assert expected == values, at
-    assert sum(gap.points for gap in found.gaps) == sum(values[0] is None for _, values in found.rows())
-    return sum(values[0] is not None for _, values in found.rows())
+    assert sum(gap.points for gap in table.gaps) == sum(values[0] is None for _, values in table.rows())
+    return sum(values[0] is not None for _, values in table.rows())
 
 
 def test_where_values_decided_something_only_recorded_sizes_are_known() -> None:
@@ -130,10 +130,10 @@ def test_a_grid_with_traced_cases_is_all_of_its_points() -> None:
     names, axes = ("parameters", "activations.bytes", "memory.peak"), {"B": [1, 2], "D": [1, 4], "K": [1, 3]}
     spec = calc.load("two-layer")
 
-    found = calc.sweep("two-layer", axes, names)
+    table = calc.sweep("two-layer", axes, names)
 
-    assert ((), 8) == (found.gaps, found.points)
-    for sizes, values in found.rows():
+    assert ((), 8) == (table.gaps, table.points)
+    for sizes, values in table.rows():
         there = calc.derive(spec, dict(zip(axes, sizes, strict=True)))
         assert values == tuple(there[name].value for name in names)
 
@@ -149,36 +149,36 @@ def test_a_case_that_cannot_be_traced_is_a_gap_with_its_reason() -> None:
             raise NapkinError("no such step")
         return Stored(usual)
 
-    found = sweep(Stored(data), {"B": [1, 2, 3], "D": [5], "K": [7]}, ["parameters"], trace=trace)
+    table = sweep(Stored(data), {"B": [1, 2, 3], "D": [5], "K": [7]}, ["parameters"], trace=trace)
     one = sweep(Stored(data), {"B": [1, 2, 3], "D": [5], "K": [7]}, ["parameters"], trace=trace, cases=1)
 
-    assert [(1, {"B": 1, "D": 5, "K": 7}, "no such step", True)] == [(g.points, g.first, g.because, g.possible) for g in found.gaps]
-    assert [None, 42, 42] == [values[0] for _, values in found.rows()]  # 5·7 + 7
+    assert [(1, {"B": 1, "D": 5, "K": 7}, "no such step", True)] == [(g.points, g.first, g.because, g.possible) for g in table.gaps]
+    assert [None, 42, 42] == [values[0] for _, values in table.rows()]  # 5·7 + 7
     assert [None, 42, None] == [values[0] for _, values in one.rows()]
     assert one.gaps[-1].because.endswith("in the cases that were traced, 1 at most: give fewer sizes, or --cases 2")
 
 
 def test_listed_points_are_those_of_the_list() -> None:
     """Sizes go together line by line: linear has D·K + K parameters, 2·3 + 3 = 9 and 5·7 + 7 = 42."""
-    found = sweep(_form("linear"), {"D": [2, 5], "K": [3, 7]}, ["parameters"], listed=True)
+    table = sweep(_form("linear"), {"D": [2, 5], "K": [3, 7]}, ["parameters"], listed=True)
 
-    assert [((2, 3), (9,)), ((5, 7), (42,))] == list(found.rows())
+    assert [((2, 3), (9,)), ((5, 7), (42,))] == list(table.rows())
 
 
 def test_a_point_that_cannot_be_is_a_gap_with_its_reason() -> None:
     """h = 5 does not divide d = 768, and T = 2,048 is more than C: of 4 points 2 + 1 have no value."""
-    found = sweep(_form("gpt2"), {"h": [5, 12], "T": [1024, 2048]}, ["parameters"])
+    table = sweep(_form("gpt2"), {"h": [5, 12], "T": [1024, 2048]}, ["parameters"])
 
     assert [("k = d/h is not an integer", 2, {"h": 5, "T": 1024}), ("T is more than C", 1, {"h": 12, "T": 2048})] == [
-        (gap.because, gap.points, gap.first) for gap in found.gaps
+        (gap.because, gap.points, gap.first) for gap in table.gaps
     ]
 
 
 def test_beyond_64_bits_numbers_stay_exact() -> None:
     """linear with D = K = 2³¹ and B = 2⁸: 2·2⁸·2³¹·2³¹ = 2⁷¹; its neighbour of B = 1 fits."""
-    found = sweep(_form("linear"), {"B": [2, 2**8], "D": [2**31], "K": [2**31]}, ["flops.forward.matmul"])
+    table = sweep(_form("linear"), {"B": [2, 2**8], "D": [2**31], "K": [2**31]}, ["flops.forward.matmul"])
 
-    assert [2**64, 2**71] == [values[0] for _, values in found.rows()]
+    assert [2**64, 2**71] == [values[0] for _, values in table.rows()]
 
 
 def test_a_planted_wrap_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,8 +187,8 @@ def test_a_planted_wrap_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NegativeCountError, match=r"^flops\.forward\.matmul comes out as -9,223,372,036,854,775,808 at B = 1, "):
         sweep(_form("linear"), {"B": [2**8, 1], "D": [2**31, 1], "K": [2**31, 1]}, ["flops.forward.matmul"])
 
-    found = sweep(_form("linear"), {"B": [2**8, 1], "D": [2**31, 1], "K": [2**30, 1]}, ["flops.forward.matmul"])
-    assert 2**70 != next(found.rows())[1][0]
+    table = sweep(_form("linear"), {"B": [2**8, 1], "D": [2**31, 1], "K": [2**30, 1]}, ["flops.forward.matmul"])
+    assert 2**70 != next(table.rows())[1][0]
 
 
 REFUSED = {

@@ -122,10 +122,10 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
 def test_a_wrong_argument_is_one_line_that_names_it(case: str) -> None:
     """The argument, what was given, and what to give."""
     call, message = REFUSED[case]
-    with pytest.raises(BadInputError) as found:
+    with pytest.raises(BadInputError) as refusal:
         call(calc)
 
-    assert str(found.value) == message
+    assert str(refusal.value) == message
 
 
 WRONG: list[Any] = [None, 5, 2.5, True, b"x", "x", "", [], {}, (), set(), object(), Hostile(), lambda: 0, Exception, 10**5000, os.devnull]
@@ -169,7 +169,7 @@ def test_all_that_is_public_is_there() -> None:
 @pytest.mark.parametrize(("name", "shown"), [(5, "5"), (None, "None"), (["a"], "of type list"), ("x", "'x'"), ("x" * 99, f"'{'x' * 40}…")])
 def test_a_quantity_that_is_none_is_refused_with_those_there_are(name: Any, shown: str) -> None:
     """Whatever stands in the place of its name."""
-    with pytest.raises(UnknownQuantityError) as found:
+    with pytest.raises(UnknownQuantityError) as refusal:
         derivation()[name]
 
-    assert str(found.value) == f"no quantity {shown}: there are {', '.join(derivation())}"
+    assert str(refusal.value) == f"no quantity {shown}: there are {', '.join(derivation())}"

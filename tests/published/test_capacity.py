@@ -158,10 +158,10 @@ def test_hours_that_deepseek_v2_saves(row: str) -> None:
 def test_days_of_the_lectures_70b(row: str) -> None:
     """6·N·D at half of the dense peak, 1979e12/2, of 1024 H100."""
     devices = {"gpus": 1024, "gpu": "h100-sxm", "mfu": "0.5"}
-    found = calc.ask("training-time", parameters="70e9", tokens="15e12", **devices)
+    answer = calc.ask("training-time", parameters="70e9", tokens="15e12", **devices)
 
     a_day = asked("device-flops", **devices, days=1)
-    assert_reproduced(row, {"total_flops": found["C"], "flops_per_day": a_day, "days": found.value})
+    assert_reproduced(row, {"total_flops": answer["C"], "flops_per_day": a_day, "days": answer.value})
 
 
 @reproduces("cs336-l2-8h100-week")

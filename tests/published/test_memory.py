@@ -23,9 +23,9 @@ DEVICES = (1, 4, 16, 64, 256, 1024)
 def mixed_precision() -> PerParameter:
     """Adam on fp32 copies of bf16 weights: bf16 has the bytes of the paper's fp16. What is left over beside the rule of thumb, 4 bytes
     of step counter a tensor, the paper does not count."""
-    found = per_parameter(calc.derive(calc.load("mlp"), cache=False, precision="bf16-master", optimizer="adam"))
-    assert 4 * 4 == found.rest  # four tensors
-    return found
+    recipe = per_parameter(calc.derive(calc.load("mlp"), cache=False, precision="bf16-master", optimizer="adam"))
+    assert 4 * 4 == recipe.rest  # four tensors
+    return recipe
 
 
 @reproduces("zero-bytes-per-param")

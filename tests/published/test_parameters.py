@@ -92,9 +92,9 @@ def test_megatron(row: str) -> None:
     size = row.split("-")[2]
     count = of("gpt2")["parameters"].at(**MEGATRON[size])
     devices, achieved = ACHIEVED[size]
-    found = calc.ask("hfu", achieved=f"{achieved}TFLOP/s", gpu="a100-sxm-80", gpus=devices)
+    answer = calc.ask("hfu", achieved=f"{achieved}TFLOP/s", gpu="a100-sxm-80", gpus=devices)
 
-    assert_reproduced(row, {"params": count, "percent_of_peak": 100 * found.value, "aggregate": found.also[0].value / 10**15})
+    assert_reproduced(row, {"params": count, "percent_of_peak": 100 * answer.value, "aggregate": answer.also[0].value / 10**15})
 
 
 @reproduces(*(f"{name}-params" for name in ("llama1-7b", "llama1-13b", "llama1-33b", "llama2-70b", "llama3-8b", "llama3-70b")))
@@ -112,14 +112,14 @@ def test_llama2_13b_as_the_lecture_counts_it(row: str) -> None:
     batch, model = row.split("-")[-2:]
     spec = load("llama3-8b")
     sizes = {**spec.sizes(), **LLAMA[model], "B": int(batch[1:]), "T": 1024}
-    kept = cache(layers_of(spec, sizes), sizes, "bf16").value
+    value = cache(layers_of(spec, sizes), sizes, "bf16").value
 
     heads = {"layers": sizes["L"], "kv_heads": sizes["g"], "head_width": sizes["k"], "sequence": sizes["T"], "batch": sizes["B"]}
-    found = calc.ask("tokens-per-second", parameters=of_llama(model), **heads, gpu="h100-sxm")
+    answer = calc.ask("tokens-per-second", parameters=of_llama(model), **heads, gpu="h100-sxm")
 
-    bytes_ = {"params": of_llama(model), "memory": 2 * of_llama(model) + kept}
-    assert found["m"] == Fraction(bytes_["memory"], 3350 * 10**9) == found["s"]
-    assert_reproduced(row, {**bytes_, "latency": found["s"], "throughput": found.value})
+    bytes_ = {"params": of_llama(model), "memory": 2 * of_llama(model) + value}
+    assert answer["m"] == Fraction(bytes_["memory"], 3350 * 10**9) == answer["s"]
+    assert_reproduced(row, {**bytes_, "latency": answer["s"], "throughput": answer.value})
 
 
 @reproduces("sb-llama3-70b-params")

@@ -17,14 +17,14 @@ from calc.spec import Spec
 
 def refusal(s: Spec, **options: str) -> NapkinError:
     """The error of tracing and deriving ``s``, once it is seen to be one line."""
-    with pytest.raises(NapkinError) as found:
+    with pytest.raises(NapkinError) as raised:
         calc.derive(s, cache=False, **options)
 
-    message = str(found.value)
+    message = str(raised.value)
     assert message == message.strip() != ""
     assert "\n" not in message
     assert "/" not in re.sub(r"\S+\.py:\d+: .*", "", message)  # no paths of this machine
-    return found.value
+    return raised.value
 
 
 def assert_names_line(error: NapkinError, of: Callable[..., Any], offset: int = 1) -> None:

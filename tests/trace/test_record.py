@@ -97,12 +97,12 @@ def test_an_operator_runs_at_the_module_whose_forward_is_on_the_stack() -> None:
 
 def test_a_module_that_is_used_twice_runs_twice_under_one_name() -> None:
     """Its weight is one parameter, its products are two."""
-    found = graph("nested")
+    traced = graph("nested")
 
-    assert ["shared", "shared"] == sites(found.traces[0], "forward", "mm")
-    assert ["shared.weight"] == [name for name, _ in found.traces[0].parameters if name.startswith("shared")]
+    assert ["shared", "shared"] == sites(traced.traces[0], "forward", "mm")
+    assert ["shared.weight"] == [name for name, _ in traced.traces[0].parameters if name.startswith("shared")]
     # d² shared, 2d² + 2d and 2d² + d outside
-    assert calc.derive(found)["parameters"].text == "5*d**2 + 3*d"
+    assert calc.derive(traced)["parameters"].text == "5*d**2 + 3*d"
 
 
 def test_a_backward_operator_runs_at_the_site_it_differentiates() -> None:
@@ -135,11 +135,11 @@ def test_phases_follow_each_other_in_each_of_two_steps() -> None:
 
 def test_every_declared_size_is_a_symbol_in_the_record() -> None:
     """x (B, d) times 2d x d: no number stands where a size was."""
-    found = graph("nested")
-    product = next(op for op in ops(found.traces[0], "forward") if op.module_path == "outer.0" and op.name == "aten.addmm.default")
+    traced = graph("nested")
+    product = next(op for op in ops(traced.traces[0], "forward") if op.module_path == "outer.0" and op.name == "aten.addmm.default")
 
-    assert found.symbols == ("B", "d")
-    assert found.traces[0].sizes == {}
+    assert traced.symbols == ("B", "d")
+    assert traced.traces[0].sizes == {}
     assert [("2*d",), ("B", "d"), ("d", "2*d")] == [value.shape for _, value in product.args if isinstance(value, Tensor)]
     assert product.outputs[0].shape == ("B", "2*d")
 
@@ -186,15 +186,15 @@ def test_live_bytes_at_the_end_of_a_step_equal_those_at_its_start(name: str, opt
 
     The loss of a step is dropped after its window, so it is still live at its end: 4 bytes.
     """
-    found = graph(name, optimizer)
-    for record in (*found.traces, *found.certificates):
-        read = reader(found, record)
+    traced = graph(name, optimizer)
+    for record in (*traced.traces, *traced.certificates):
+        read = reader(traced, record)
         (first, after_first), (start, end) = record.windows
         born_in_first = {e.storage for e in record.events[first:after_first] if e.change > 0}
         state = {t.storage for _, _, t in record.state} & born_in_first
-        kept = sum((read(record.storages[i].nbytes) for i in state), start=read(0))
+        total = sum((read(record.storages[i].nbytes) for i in state), start=read(0))
 
-        assert live(record, after_first, read) - live(record, first, read) == kept + read(4)
+        assert live(record, after_first, read) - live(record, first, read) == total + read(4)
         assert live(record, end, read) - live(record, start, read) == read(4)
 
 
@@ -237,24 +237,24 @@ def test_a_view_shares_the_storage_of_its_base() -> None:
 
 def test_tied_weights_are_one_parameter_and_one_storage() -> None:
     """V*d elements, V*d gradients, one state."""
-    found = graph("tied")
-    record = found.traces[0]
+    traced = graph("tied")
+    record = traced.traces[0]
 
     assert ["embed.weight"] == [name for name, _ in record.parameters]
     assert ["embed.weight"] == [name for name, _ in record.gradients]
     assert 1 == [s.role for s in record.storages].count("parameter")
-    result = calc.derive(found)
+    result = calc.derive(traced)
     assert [result[q].at(V=11, d=7) for q in ("parameters", "gradients.bytes")] == [77, 4 * 77]
 
 
 def test_frozen_parameters_have_neither_gradient_nor_state() -> None:
     """d² + d frozen, 5d + 5 trained: at d = 7, 56 + 40 elements, 160 bytes of gradients, 2*160 + 2*4 of AdamW's state."""
 
-    found = graph("frozen")
-    result = calc.derive(found)
+    traced = graph("frozen")
+    result = calc.derive(traced)
 
-    assert ["1.weight", "1.bias"] == [name for name, _ in found.traces[0].gradients]
-    assert {"1.weight", "1.bias"} == {name for name, _, _ in found.traces[0].state}
+    assert ["1.weight", "1.bias"] == [name for name, _ in traced.traces[0].gradients]
+    assert {"1.weight", "1.bias"} == {name for name, _, _ in traced.traces[0].state}
     assert [56 + 40, 4 * 40, 2 * 160 + 2 * 4] == [result[q].value for q in ("parameters", "gradients.bytes", "optimizer_state.bytes")]
     # the frozen layer's products: 2*3*7*7 forward, none backward; the other's 2*3*7*5 forward and, as weight gradient, backward
     assert [294 + 210, 210] == [result[f"flops.{phase}.matmul"].value for phase in ("forward", "backward")]
@@ -262,22 +262,22 @@ def test_frozen_parameters_have_neither_gradient_nor_state() -> None:
 
 def test_a_parameter_that_no_gradient_reaches_has_none() -> None:
     """It is there, and trained by nobody."""
-    found = graph("unused")
-    result = calc.derive(found)
+    traced = graph("unused")
+    result = calc.derive(traced)
 
-    assert ["w"] == [name for name, _ in found.traces[0].gradients]
+    assert ["w"] == [name for name, _ in traced.traces[0].gradients]
     assert [7 + 49, 4 * 7] == [result[q].value for q in ("parameters", "gradients.bytes")]
 
 
 def test_buffers_are_roles_of_their_own_and_a_checkpoint_holds_those_of_the_state_dict() -> None:
     """d² + d weights and the d kept ones, 4 bytes each, and 8 for the iteration: 4 (49 + 7 + 7) + 8 = 260."""
-    found = graph("buffers", "sgd")
-    record = found.traces[0]
+    traced = graph("buffers", "sgd")
+    record = traced.traces[0]
     buffers = {s.name: s.nbytes for s in record.storages if s.role == "buffer"}
 
     assert set(buffers) == {"kept", "left"}
     assert buffers["kept"] == "4*d"
-    assert calc.derive(found)["checkpoint.bytes"].value == 4 * (49 + 7 + 7) + 8
+    assert calc.derive(traced)["checkpoint.bytes"].value == 4 * (49 + 7 + 7) + 8
 
 
 def test_storages_of_gradients_and_state_are_named_by_their_parameter() -> None:
@@ -365,21 +365,21 @@ def test_a_layer_norm_of_a_symbolic_width_is_written_as_users_do() -> None:
 
 def test_initialisers_are_left_out_of_the_record() -> None:
     """They ask sizes for numbers (the fan-in) and are no part of a step."""
-    found = graph("initialised")
+    traced = graph("initialised")
 
-    assert found.loops == ()
-    assert not any("normal" in op.name or "uniform" in op.name for op in found.traces[0].ops)
+    assert traced.loops == ()
+    assert not any("normal" in op.name or "uniform" in op.name for op in traced.traces[0].ops)
 
 
 def test_certificates_are_recorded_at_plain_sizes_outside_the_derivation() -> None:
     """Every symbol is a number in them, depths are deeper ones, and no two are alike."""
-    found = graph("stack")
+    traced = graph("stack")
 
-    assert len(found.certificates) >= 2
-    assert all(set(c.sizes) == set(found.symbols) for c in found.certificates)
-    assert all(type(v) is int for c in found.certificates for s in c.storages for v in (s.nbytes,))
-    assert len([c for c in found.certificates if c.sizes["L"] > max(r.sizes["L"] for r in found.traces)]) >= 2
-    assert len({tuple(sorted(c.sizes.items())) for c in found.certificates}) == len(found.certificates)
+    assert len(traced.certificates) >= 2
+    assert all(set(c.sizes) == set(traced.symbols) for c in traced.certificates)
+    assert all(type(v) is int for c in traced.certificates for s in c.storages for v in (s.nbytes,))
+    assert len([c for c in traced.certificates if c.sizes["L"] > max(r.sizes["L"] for r in traced.traces)]) >= 2
+    assert len({tuple(sorted(c.sizes.items())) for c in traced.certificates}) == len(traced.certificates)
 
 
 def test_an_optimizer_of_the_spec_is_used_when_asked_for() -> None:

@@ -90,8 +90,8 @@ def _as_the_module(pairs: int, seed: int) -> None:
         factor = generator.randint(1, 4 * parts) / parts
         f = int(d * factor)
         if f > 1:
-            found = calc.derive(_spec(lambda width, factor=factor: int(width * factor)), {"d": d}, cache=False, mode="infer")  # type: ignore[misc]
-            assert 2 * d * f + f + d == found["parameters"].value, (d, factor)
+            derivation = calc.derive(_spec(lambda width, factor=factor: int(width * factor)), {"d": d}, cache=False, mode="infer")  # type: ignore[misc]
+            assert 2 * d * f + f + d == derivation["parameters"].value, (d, factor)
 
 
 def test_widths_times_random_factors_are_those_of_the_module() -> None:

@@ -235,10 +235,10 @@ def test_a_line_in_several_layers_has_one_size() -> None:
                 x = x.index_add(0, rows, layer(x[rows]))
             return x
 
-    found = derived(spec(Layers, dims={"B": 19, "d": 7, "L": 5}))
+    derivation = derived(spec(Layers, dims={"B": 19, "d": 7, "L": 5}))
 
-    assert {"n1": ("B", "B")} == by_name(found)
-    assert "2*d**2*L*n1" == found[MATMUL].text
+    assert {"n1": ("B", "B")} == by_name(derivation)
+    assert "2*d**2*L*n1" == derivation[MATMUL].text
 
 
 def test_what_runs_again_has_the_size_it_had() -> None:
@@ -247,10 +247,10 @@ def test_what_runs_again_has_the_size_it_had() -> None:
     def positive(x: Tensor) -> Tensor:
         return torch.tanh(x[x[:, 0] > 0])
 
-    found = derived(function(lambda x: checkpoint(positive, x, use_reentrant=False)))
+    derivation = derived(function(lambda x: checkpoint(positive, x, use_reentrant=False)))
 
-    assert {"n1": ("B", "B")} == by_name(found)
-    assert calc.check(found).ok
+    assert {"n1": ("B", "B")} == by_name(derivation)
+    assert calc.check(derivation).ok
 
 
 # -- branches -------------------------------------------------------------------------------------------------------------
@@ -300,9 +300,9 @@ def test_a_number_of_chosen_elements_may_be_asked_for() -> None:
             return x
         return x[rows] * torch.ones(len(rows), x.shape[1])
 
-    found = derived(function(of))
+    derivation = derived(function(of))
 
-    assert "B*d + 2*d*n1 - 1" == found["flops.forward.elementwise"].text
+    assert "B*d + 2*d*n1 - 1" == derivation["flops.forward.elementwise"].text
 
 
 # -- what data decide and no mask ----------------------------------------------------------------------------------------
@@ -363,20 +363,20 @@ def counted_with_too_few(x: Tensor) -> Tensor:
 )
 def test_a_value_of_data_never_becomes_a_number(of: Callable[[Tensor], Tensor]) -> None:
     """Lengths, loop counts and parts read out of a tensor are refused with their line."""
-    with pytest.raises(NapkinError) as found:
+    with pytest.raises(NapkinError) as refusal:
         derived(function(of))
 
-    assert isinstance(found.value, DataDependentError)
-    assert re.search(r"test_unbacked_sizes\.py:\d+: ", str(found.value))
-    assert "\n" not in str(found.value)
+    assert isinstance(refusal.value, DataDependentError)
+    assert re.search(r"test_unbacked_sizes\.py:\d+: ", str(refusal.value))
+    assert "\n" not in str(refusal.value)
 
 
 def test_counts_of_known_numbers_have_a_known_length() -> None:
     """Of d numbers from 0 to d - 1 each is counted, whichever come."""
-    found = derived(function(lambda x: x * torch.bincount(x.argmax(1), minlength=x.shape[1])))
+    derivation = derived(function(lambda x: x * torch.bincount(x.argmax(1), minlength=x.shape[1])))
 
-    assert {} == by_name(found)
-    assert calc.check(found).ok
+    assert {} == by_name(derivation)
+    assert calc.check(derivation).ok
 
 
 # -- kept -----------------------------------------------------------------------------------------------------------------
@@ -430,7 +430,7 @@ def test_a_loss_over_some_places_is_exact() -> None:
         drawn = torch.rand(x.shape[0]) < 0.3
         return F.cross_entropy(module(x)[drawn], y[drawn])
 
-    found = derived(
+    derivation = derived(
         spec(
             lambda n: nn.Linear(n.d, n.V),
             dims={"B": 19, "d": 7, "V": 11},
@@ -439,8 +439,8 @@ def test_a_loss_over_some_places_is_exact() -> None:
         )
     )
 
-    assert {"n1": ("3*B/10", "B")} == by_name(found)
-    assert calc.check(found).ok
+    assert {"n1": ("3*B/10", "B")} == by_name(derivation)
+    assert calc.check(derivation).ok
 
 
 def test_what_a_distribution_checks_of_its_arguments_is_no_branch() -> None:

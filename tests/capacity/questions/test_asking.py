@@ -30,21 +30,21 @@ def refusal(question: str, **given: Any) -> str:
 
 def test_training_time_is_exact_with_its_steps() -> None:
     """6 · 70e9 · 15e12 FLOP at 1024 · 989.5e12 · ½ FLOP/s, in days of 86,400 s: 143.93."""
-    found = calc.ask("training-time", gpus=1024, **RUN)
+    answer = calc.ask("training-time", gpus=1024, **RUN)
 
-    assert (DAYS, "143.93", "days") == (found.value, f"{float(found.value):.2f}", found.unit)
-    assert ["6*N*D", "u*n*P", "C/(86400*R)"] == [line.expr for line in found.reckoning.lines]
-    assert "6*N*D/(86400*u*n*P)" == found.expr
-    assert "no number format was named: the rate is that of dense bf16 products; another one is dtype=…" in found.notes
+    assert (DAYS, "143.93", "days") == (answer.value, f"{float(answer.value):.2f}", answer.unit)
+    assert ["6*N*D", "u*n*P", "C/(86400*R)"] == [line.expr for line in answer.reckoning.lines]
+    assert "6*N*D/(86400*u*n*P)" == answer.expr
+    assert "no number format was named: the rate is that of dense bf16 products; another one is dtype=…" in answer.notes
 
 
 def test_the_expression_gives_the_answer() -> None:
     """Of every question that has one: SymPy reads it, and at the inputs it is the value, or what was rounded."""
     sympy = pytest.importorskip("sympy")
-    found = calc.ask("tokens-per-second", parameters="8B", layers=32, kv_heads=8, head_width=128, sequence=4096, batch=32, gpu="h100-sxm")
-    letters = {i.letter: sympy.Rational(i.value) for i in found.inputs if isinstance(i.value, Fraction)}
+    answer = calc.ask("tokens-per-second", parameters="8B", layers=32, kv_heads=8, head_width=128, sequence=4096, batch=32, gpu="h100-sxm")
+    letters = {i.letter: sympy.Rational(i.value) for i in answer.inputs if isinstance(i.value, Fraction)}
 
-    assert sympy.sympify(found.expr, locals={name: sympy.Symbol(name) for name in letters}).subs(letters) == sympy.Rational(found.value)
+    assert sympy.sympify(answer.expr, locals={name: sympy.Symbol(name) for name in letters}).subs(letters) == sympy.Rational(answer.value)
 
 
 def test_a_deadline_needs_so_many_devices_rounded_up() -> None:
@@ -61,18 +61,18 @@ def test_a_deadline_needs_so_many_devices_rounded_up() -> None:
 
 def test_a_printed_number_leads_back_to_the_devices_it_came_from() -> None:
     """The digits of a double end after 17: 1023.99999999999999 devices are 1024, and a note says so."""
-    found = ask("gpus", days=float(DAYS), **RUN)
+    answer = ask("gpus", days=float(DAYS), **RUN)
     above = ask("gpus", days=f"{float(DAYS):.15f}", **RUN)
 
-    assert (1024, 1024) == (found.value, above.value)
+    assert (1024, 1024) == (answer.value, above.value)
 
 
 def test_forty_billion_parameters_fill_eight_devices() -> None:
     """8 · 80e9 bytes over 4 + 4 + 8."""
-    found = ask("largest-model", devices=8, memory="80GB", optimizer="adamw", precision="fp32")
+    answer = ask("largest-model", devices=8, memory="80GB", optimizer="adamw", precision="fp32")
 
-    assert (40 * 10**9, "n*M/(4 + 4 + 0 + 2*4)") == (found.value, found.expr)
-    assert ("memory = 80GB is read as 80·10^9 bytes; were 80GiB meant, parameters would be 42,949,672,960",) == found.flags
+    assert (40 * 10**9, "n*M/(4 + 4 + 0 + 2*4)") == (answer.value, answer.expr)
+    assert ("memory = 80GB is read as 80·10^9 bytes; were 80GiB meant, parameters would be 42,949,672,960",) == answer.flags
 
 
 def test_published_optima_of_chinchilla() -> None:
@@ -281,21 +281,21 @@ def test_a_model_that_does_not_fit_is_flagged_where_it_is_used() -> None:
 
 def test_a_memory_that_is_not_the_devices_is_flagged() -> None:
     """80 GiB typed where 80 GB are sold."""
-    found = ask("fits", parameters="1B", gpu="h100-sxm", memory="80GiB")
+    answer = ask("fits", parameters="1B", gpu="h100-sxm", memory="80GiB")
 
     assert (
         "memory = 85,899,345,920 bytes is not what NVIDIA H100 SXM5 80GB is sold with, 80,000,000,000: what was typed is taken"
-        in found.flags
+        in answer.flags
     )
 
 
 def test_what_does_not_fit_is_flagged() -> None:
     """70e9 · 16 bytes on eight devices of 80e9: 1.75 times."""
-    found = ask("fits", parameters="70e9", gpu="h100-sxm", gpus=8)
+    answer = ask("fits", parameters="70e9", gpu="h100-sxm", gpus=8)
 
     assert (Fraction(7, 4), ("it does not fit: 1,120,000,000,000 bytes are needed, 1.75 times what there is",)) == (
-        found.value,
-        found.flags,
+        answer.value,
+        answer.flags,
     )
 
 
@@ -316,14 +316,14 @@ def test_one_price_is_taken_everywhere() -> None:
 def test_a_width_is_rounded_down_to_a_multiple_of_the_heads() -> None:
     """3,332 would fit, and 32 heads of 104 are the most that 3,328 divides into; the next width that they divide does not fit."""
     of = {"layers": 32, "heads": 32, "batch": 1, "sequence": 1024}
-    found = ask("largest-width", gpu="h100-sxm", **of)
+    answer = ask("largest-width", gpu="h100-sxm", **of)
     peak = {width: ask("largest-width", width=width, solve="memory", **of).value for width in (32 * 104, 3332, 32 * 105)}
 
-    assert 32 * 104 == found.value
-    assert "width is rounded down from 3,332 to a multiple of the 32 heads" in found.notes
-    assert found.bound is not None
-    assert (found.bound.here, found.bound.further, found.bound.there) == (peak[3328], 3360, peak[3360])
-    assert peak[3332] <= found.bound.limit < peak[3360]
+    assert 32 * 104 == answer.value
+    assert "width is rounded down from 3,332 to a multiple of the 32 heads" in answer.notes
+    assert answer.bound is not None
+    assert (answer.bound.here, answer.bound.further, answer.bound.there) == (peak[3328], 3360, peak[3360])
+    assert peak[3332] <= answer.bound.limit < peak[3360]
     back = ask("largest-width", layers=32, batch=1, sequence=1024, width=100, gpu="h100-sxm", solve="heads")
     assert (100, "heads is rounded down from 475 to a divisor of width") == (back.value, back.notes[0])
 
@@ -347,14 +347,14 @@ def test_a_peak_that_is_divided_evenly_is_flagged() -> None:
 
 def test_the_document_is_what_the_design_says() -> None:
     """Integers beyond 2^53 as strings, fractions as the nearest double with the exact one beside it."""
-    found: dict[str, Any] = json.loads(json.dumps(ask("training-time", gpus=1024, **RUN).to_json()))
+    document: dict[str, Any] = json.loads(json.dumps(ask("training-time", gpus=1024, **RUN).to_json()))
 
-    assert (1, "training-time") == (found["schema"], found["question"])
+    assert (1, "training-time") == (document["schema"], document["question"])
     assert {"name": "days", "letter": "t", "expr": "6*N*D/(86400*u*n*P)", "value": 143.92659381842682, "exact": "13671875/94992",
-            "unit": "days", "meaning": "time"} == found["answer"]  # fmt: skip
-    assert {"parameters", "tokens", "gpus", "mfu", "peak", "gpu", "dtype", "convention"} == found["inputs"].keys()
-    assert "6300000000000000000000000" == found["steps"][0]["value"]
-    assert ["C", "R", "t"] == [step["letter"] for step in found["steps"]]
+            "unit": "days", "meaning": "time"} == document["answer"]  # fmt: skip
+    assert {"parameters", "tokens", "gpus", "mfu", "peak", "gpu", "dtype", "convention"} == document["inputs"].keys()
+    assert "6300000000000000000000000" == document["steps"][0]["value"]
+    assert ["C", "R", "t"] == [step["letter"] for step in document["steps"]]
 
 
 def test_every_question_is_in_its_family_and_says_what_it_rests_on() -> None:
@@ -389,8 +389,8 @@ def test_bytes_per_parameter_are_those_of_a_recorded_step(precision: str) -> Non
     assert OPTIMIZER.options
     for optimizer in OPTIMIZER.options:
         state = ask("training-state", parameters=1000, precision=precision, optimizer=optimizer)
-        found = per_parameter(calc.derive(calc.load("mlp"), precision=precision, optimizer=optimizer))
-        assert {t.quantity: t.whole for t in found.terms if t.whole} == {
+        recipe = per_parameter(calc.derive(calc.load("mlp"), precision=precision, optimizer=optimizer))
+        assert {t.quantity: t.whole for t in recipe.terms if t.whole} == {
             name: value
             for name, letter in (
                 ("parameters.bytes", "w"),
@@ -403,23 +403,23 @@ def test_bytes_per_parameter_are_those_of_a_recorded_step(precision: str) -> Non
 
 
 def test_an_answer_is_found_by_letter_and_by_key() -> None:
-    found: Answer = ask("training-time", gpus=1024, **RUN)
+    answer: Answer = ask("training-time", gpus=1024, **RUN)
 
-    assert found["C"] == 63 * 10**23
-    assert found["gpus"] == found["n"] == 1024
+    assert answer["C"] == 63 * 10**23
+    assert answer["gpus"] == answer["n"] == 1024
 
 
 def test_a_wrong_rearrangement_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put back into the equation it does not give what it came from; the search finds the devices then, and says what it saw."""
     monkeypatch.setattr(solving, "isolated", lambda text, letter, left: (f"2*({isolated(text, letter, left)[0]})",))
-    found = ask("gpus", days=DAYS, **RUN)
+    answer = ask("gpus", days=DAYS, **RUN)
 
-    assert (1024, None) == (found.value, found.expr)
-    assert found.reckoning.lines[-1].because.startswith("by search: days is 143.927 at 1,024 and ")
+    assert (1024, None) == (answer.value, answer.expr)
+    assert answer.reckoning.lines[-1].because.startswith("by search: days is 143.927 at 1,024 and ")
 
 
 def test_a_table_is_left_out_where_its_letters_are_not_known() -> None:
     """Solved for a weight's bytes there is nothing to compare formats of."""
-    found = ask("quantised", weights_bytes="14GB", parameters="7B", solve="weight-bytes")
+    answer = ask("quantised", weights_bytes="14GB", parameters="7B", solve="weight-bytes")
 
-    assert (2, ()) == (found.value, found.rows)
+    assert (2, ()) == (answer.value, answer.rows)

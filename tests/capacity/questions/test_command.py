@@ -32,10 +32,10 @@ def test_forty_billion_parameters() -> None:
 
 def test_the_document_is_json() -> None:
     """The answer's value is a number that any reader takes, and its exact fraction stands beside it."""
-    found: dict[str, Any] = json.loads(napkin("ask", *TRAINING, "--json").stdout)
+    document: dict[str, Any] = json.loads(napkin("ask", *TRAINING, "--json").stdout)
 
-    assert (1, "training-time", "days") == (found["schema"], found["question"], found["answer"]["unit"])
-    assert float(found["answer"]["value"]) == float(Fraction(found["answer"]["exact"]))
+    assert (1, "training-time", "days") == (document["schema"], document["question"], document["answer"]["unit"])
+    assert float(document["answer"]["value"]) == float(Fraction(document["answer"]["exact"]))
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
@@ -49,11 +49,11 @@ def test_the_document_is_json() -> None:
 ])  # fmt: skip
 def test_nonsense_is_one_line_and_status_2(arguments: tuple[str, ...], said: str) -> None:
     """Nothing on standard output, no traceback."""
-    found = napkin("ask", *arguments)
+    result = napkin("ask", *arguments)
 
-    assert (2, "") == (found.exit_code, found.stdout)
-    assert found.stderr.splitlines()[-1].startswith(said.split("\\x1b")[0])
-    assert "\x1b" not in found.stderr
+    assert (2, "") == (result.exit_code, result.stdout)
+    assert result.stderr.splitlines()[-1].startswith(said.split("\\x1b")[0])
+    assert "\x1b" not in result.stderr
 
 
 def test_the_list_has_every_question_with_its_keys_and_units() -> None:
@@ -94,9 +94,9 @@ def _run_without(arguments: tuple[str, ...], *modules: str) -> None:
         "except SystemExit as end:\n    assert not end.code, end.code\n"
         f"assert not {set(modules)!r} & sys.modules.keys()"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
 
-    assert found.returncode == 0, found.stderr[-500:]
+    assert result.returncode == 0, result.stderr[-500:]
 
 
 @pytest.mark.skipif(bool(why_not("llama3-8b")), reason="the stored closed forms are of other code than this")

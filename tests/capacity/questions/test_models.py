@@ -33,15 +33,15 @@ def flops(derivation: Derivation, **sizes: int) -> int:
 @pytest.mark.slow
 def test_a_models_flops_take_the_place_of_the_rule(gpt2: Derivation) -> None:
     """Model FLOPs of a token at T = 1024, times tokens, over 0.3 · 8 · 312e12; 6·N·D beside it leaves 12.6 % out."""
-    found = ask("training-time", model="gpt2", **RUN)
+    answer = ask("training-time", model="gpt2", **RUN)
     rate = Fraction(3, 10) * 8 * 312 * 10**12
     a_token = Fraction(flops(gpt2, B=8, T=1024), 8 * 1024)
 
-    assert found.value == a_token * 300 * 10**9 / rate / 86400
-    assert found.thumb is not None
-    assert found.thumb.value == Fraction(6 * 124439808 * 300 * 10**9) / rate / 86400
-    assert ("C = 6*N*D", "-12.6%") == (found.thumb.rule, f"{float(found.thumb.off(found.value)):.1%}")
-    assert found.to_json()["rule_of_thumb"]["rule"] == "C = 6*N*D"
+    assert answer.value == a_token * 300 * 10**9 / rate / 86400
+    assert answer.thumb is not None
+    assert answer.thumb.value == Fraction(6 * 124439808 * 300 * 10**9) / rate / 86400
+    assert ("C = 6*N*D", "-12.6%") == (answer.thumb.rule, f"{float(answer.thumb.off(answer.value)):.1%}")
+    assert answer.to_json()["rule_of_thumb"]["rule"] == "C = 6*N*D"
 
 
 @pytest.mark.slow
@@ -81,38 +81,38 @@ def test_where_the_rule_is_off_by_more_than_a_share(gpt2: Derivation) -> None:
 @pytest.mark.slow
 def test_the_largest_batch_is_the_last_that_fits(gpt2: Derivation) -> None:
     """By the exact peak of the model's own step; the rule of thumb says 14 % more."""
-    found = ask("largest-batch", model="gpt2", gpu="h100-sxm")
-    batch = int(found.value)
+    answer = ask("largest-batch", model="gpt2", gpu="h100-sxm")
+    batch = int(answer.value)
 
     assert gpt2["memory.peak"].at(B=batch, T=1024) <= 80 * 10**9 < gpt2["memory.peak"].at(B=batch + 1, T=1024)
-    assert found.bound is not None
-    assert found.bound.there == gpt2["memory.peak"].at(B=batch + 1, T=1024)
-    assert found.thumb is not None
-    assert found.thumb.value > batch
+    assert answer.bound is not None
+    assert answer.bound.there == gpt2["memory.peak"].at(B=batch + 1, T=1024)
+    assert answer.thumb is not None
+    assert answer.thumb.value > batch
     back = ask("largest-batch", model="gpt2", batch=batch, solve="memory")
-    assert back.value == gpt2["memory.peak"].at(B=batch, T=1024) == found.bound.here
+    assert back.value == gpt2["memory.peak"].at(B=batch, T=1024) == answer.bound.here
 
 
 @pytest.mark.slow
 def test_whether_a_model_fits_is_asked_of_its_own_step(gpt2: Derivation) -> None:
     """The peak of its step with activations, where the rule of thumb has the state alone; the state is that of the recipe asked for."""
-    found = ask("fits", model="gpt2", gpu="h100-sxm", B=32)
-    kept = calc.derive(calc.load("gpt2"), precision="bf16", optimizer="sgd")
+    answer = ask("fits", model="gpt2", gpu="h100-sxm", B=32)
+    derivation = calc.derive(calc.load("gpt2"), precision="bf16", optimizer="sgd")
     state = ask("training-state", model="gpt2", precision="bf16", optimizer="sgd")
 
-    assert found.value == Fraction(gpt2["memory.peak"].at(B=32, T=1024), 80 * 10**9)
-    assert found.thumb is not None
-    assert found.thumb.value == Fraction(16 * 124439808, 80 * 10**9)
-    assert state.value == sum(kept[f"{name}.bytes"].at() for name in ("parameters", "gradients", "optimizer_state"))
+    assert answer.value == Fraction(gpt2["memory.peak"].at(B=32, T=1024), 80 * 10**9)
+    assert answer.thumb is not None
+    assert answer.thumb.value == Fraction(16 * 124439808, 80 * 10**9)
+    assert state.value == sum(derivation[f"{name}.bytes"].at() for name in ("parameters", "gradients", "optimizer_state"))
 
 
 @pytest.mark.slow
 def test_a_sequence_ends_where_a_model_has_no_more_positions() -> None:
     """GPT-2 learned 1024 of them: memory is not what stops it, and a note says so."""
-    found = ask("largest-sequence", model="gpt2", gpu="h100-sxm", batch=1)
+    answer = ask("largest-sequence", model="gpt2", gpu="h100-sxm", batch=1)
 
-    assert (1024, None, None) == (found.value, found.bound, found.thumb)  # a rule that knows of memory only is no comparison
-    assert "no further sequence: T = 1025 is more than C = 1024: this model needs T <= C" in found.notes
+    assert (1024, None, None) == (answer.value, answer.bound, answer.thumb)  # a rule that knows of memory only is no comparison
+    assert "no further sequence: T = 1025 is more than C = 1024: this model needs T <= C" in answer.notes
 
 
 @pytest.mark.slow
@@ -126,10 +126,10 @@ def test_a_model_that_does_not_fit_at_all_is_refused() -> None:
 @pytest.mark.parametrize(("question", "given"), [("attention-crossover", {}), ("six-nd-error", {"error": "100%"})])
 def test_a_length_beyond_the_positions_of_a_model_is_flagged(question: str, given: dict[str, str]) -> None:
     """GPT-2 has 1024 of them; where the answer is less nothing is said, nor of a model that any length goes through."""
-    found = ask(question, model="gpt2", **given)
+    answer = ask(question, model="gpt2", **given)
 
-    assert found.value > 1024
-    assert found.flags == (f"beyond C = 1,024 positions: gpt2 reads no sequence of {int(found.value):,} tokens",)
+    assert answer.value > 1024
+    assert answer.flags == (f"beyond C = 1,024 positions: gpt2 reads no sequence of {int(answer.value):,} tokens",)
     assert ask("attention-crossover", model="gpt2", C=8192).flags == ()
     assert ask("attention-crossover", model="llama3-8b").flags == ()
 

@@ -31,21 +31,21 @@ def refusal(question: str, **given: Any) -> str:
 
 def test_devices_are_data_ranks_times_tensor_ranks_times_stages() -> None:
     """64/(4·2) = 8 data ranks; (2 + 2 + 12)/8 bytes of each of 7e9/(4·2) parameters."""
-    found = ask("sharding", parameters="7e9", devices=64, tensor=4, pipeline=2, zero=3)
-    assert ask("sharding", parameters="7e9", devices=64, tensor=4, pipeline=2, data=8, zero=3).value == found.value
+    answer = ask("sharding", parameters="7e9", devices=64, tensor=4, pipeline=2, zero=3)
+    assert ask("sharding", parameters="7e9", devices=64, tensor=4, pipeline=2, data=8, zero=3).value == answer.value
 
-    assert (8, Fraction(16, 8) * Fraction(7 * 10**9, 8)) == (found["n"], found.value)
+    assert (8, Fraction(16, 8) * Fraction(7 * 10**9, 8)) == (answer["n"], answer.value)
 
 
 @pytest.mark.parametrize(("stage", "fewest"), [("3", 14), ("2", 108)])
 def test_the_fewest_ranks_are_rounded_to_the_side_that_fits(stage: str, fewest: int) -> None:
     """16·10e9/n ≤ 11.5e9 from n = 14 on. In stage 2, 2·5e9 + 14·5e9/n ≤ 10.65e9 from n = 70/0.65 = 107.7 on."""
     parameters, memory = ("10e9", "11.5e9") if stage == "3" else ("5e9", "10.65e9")
-    found = ask("fewest-ranks", parameters=parameters, memory=memory, zero=stage)
+    answer = ask("fewest-ranks", parameters=parameters, memory=memory, zero=stage)
 
-    assert found.value == fewest
-    assert found.bound is not None
-    assert found.bound.here <= found.bound.limit < found.bound.there
+    assert answer.value == fewest
+    assert answer.bound is not None
+    assert answer.bound.here <= answer.bound.limit < answer.bound.there
 
 
 def test_where_no_number_of_ranks_is_enough_it_is_said() -> None:
@@ -123,42 +123,42 @@ def sent(sizes: dict[str, int], axis: str, **layout: int | str) -> Fraction:
 
 @pytest.mark.parametrize("sequence", ["off", "kept", "again"])
 def test_tensor_traffic_is_that_of_the_layers_of_a_layout(sequence: str) -> None:
-    found = ask("tensor-traffic", layers=12, width=48, sequence=240, batch=3, tensor=4, sequence_parallel=sequence)
+    answer = ask("tensor-traffic", layers=12, width=48, sequence=240, batch=3, tensor=4, sequence_parallel=sequence)
 
-    assert found.value == sent(SIZES, "tensor", tensor=4, sequence=sequence, micro=3)
-    because = next(line.because for line in found.reckoning.lines if line.letter == "X")
+    assert answer.value == sent(SIZES, "tensor", tensor=4, sequence=sequence, micro=3)
+    because = next(line.because for line in answer.reckoning.lines if line.letter == "X")
     assert (": 2·(t - 1)/t of each leaves a rank" in because) == (sequence == "off")  # an all-reduce is a scattering and a gathering
 
 
 @pytest.mark.parametrize("exchange", ["ring", "gather"])
 def test_context_traffic_is_that_of_a_layout(exchange: str) -> None:
-    found = ask("context-traffic", layers=12, kv_heads=4, head_width=4, sequence=240, batch=3, context=5, exchange=exchange)
+    answer = ask("context-traffic", layers=12, kv_heads=4, head_width=4, sequence=240, batch=3, context=5, exchange=exchange)
 
-    assert found.value == sent(SIZES, "context", context=5, exchange=exchange, micro=3)
+    assert answer.value == sent(SIZES, "context", context=5, exchange=exchange, micro=3)
 
 
 def test_expert_traffic_is_that_of_a_layout() -> None:
-    found = ask("expert-traffic", layers=12, width=48, sequence=240, batch=3, expert=4, experts_per_token=3)
+    answer = ask("expert-traffic", layers=12, width=48, sequence=240, batch=3, expert=4, experts_per_token=3)
 
-    assert found.value == sent(EXPERTS, "expert", expert=4, micro=3)
+    assert answer.value == sent(EXPERTS, "expert", expert=4, micro=3)
 
 
 def test_pipeline_traffic_is_that_of_a_stage_in_the_middle() -> None:
     """2 pieces a stage, 8 micro-batches of 3 sequences: 24 of a step."""
-    found = ask("pipeline-traffic", width=48, sequence=240, batch=24, interleave=2)
+    answer = ask("pipeline-traffic", width=48, sequence=240, batch=24, interleave=2)
     traffic = worked(SIZES, pipeline=3, interleave=2, micro=3, batch=27).stages[1].traffic
 
-    assert found.value * Fraction(27, 24) == sum(item.sent for item in traffic if item.collective.axis == "pipeline")
+    assert answer.value * Fraction(27, 24) == sum(item.sent for item in traffic if item.collective.axis == "pipeline")
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 def test_traffic_of_data_ranks_is_that_of_so_many_parameters(zero: int) -> None:
     """1200 parameters divide by 8; 3 micro-batches, which change nothing in stages 0 and 1."""
-    found = ask("sharding", parameters=1200, data=8, zero=zero, **({"micro_batches": 3} if zero > 1 else {}))
+    answer = ask("sharding", parameters=1200, data=8, zero=zero, **({"micro_batches": 3} if zero > 1 else {}))
     laid_out = shard(None, {"parameters": "1200", "data": "8", "zero": str(zero), "batch": "24"}, lambda _: None)
 
-    assert found["X"] == sum(item.sent for item in laid_out.stages[0].traffic)
-    assert found.value == laid_out.memory - 4  # the step counter of the one tensor
+    assert answer["X"] == sum(item.sent for item in laid_out.stages[0].traffic)
+    assert answer.value == laid_out.memory - 4  # the step counter of the one tensor
 
 
 def test_the_bubble_is_that_of_a_layout() -> None:
@@ -180,26 +180,26 @@ def test_the_bubble_is_that_of_a_layout() -> None:
 @pytest.mark.slow
 def test_a_model_is_laid_out_as_napkin_shard_has_it() -> None:
     """Memory to the byte, with activations; even division of the state alone beside it."""
-    found = ask("sharding", model="gpt2", data=8, zero=3, T=256)
+    answer = ask("sharding", model="gpt2", data=8, zero=3, T=256)
     laid_out = shard("gpt2", {"data": "8", "zero": "3", "T": "256"}, lambda _: None)
 
-    assert found.value == laid_out.memory == sum(row.value for row in found.rows if row.because == "on each device")
-    assert "activations of micro-batches of 1 are in it (micro=… changes that), and what ZeRO gathers for a moment" in found.notes
+    assert answer.value == laid_out.memory == sum(row.value for row in answer.rows if row.because == "on each device")
+    assert "activations of micro-batches of 1 are in it (micro=… changes that), and what ZeRO gathers for a moment" in answer.notes
     four = ask("sharding", model="gpt2", data=8, zero=3, T=256, micro=4, micro_batches=2)
     assert four.value == shard("gpt2", {"data": "8", "zero": "3", "T": "256", "micro": "4", "batch": "64"}, lambda _: None).memory
-    assert found.thumb is not None
-    assert found.thumb.value == 16 * Fraction(124439808, 8)
+    assert answer.thumb is not None
+    assert answer.thumb.value == 16 * Fraction(124439808, 8)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [{"data": "8", "micro": "2", "batch": "64", "zero": "2"}, {"data": "4", "tensor": "2", "batch": "12"}])
 def test_words_of_a_layout_mean_the_same_as_in_napkin_shard(words: dict[str, str]) -> None:
     """micro are the sequences of a micro-batch and batch those of a step: memory and bytes sent are the same integers."""
-    found = ask("sharding", model="gpt2", T=64, **words)
+    answer = ask("sharding", model="gpt2", T=64, **words)
     laid_out = shard("gpt2", {**words, "T": "64"}, lambda _: None)
 
-    assert found.value == laid_out.memory
-    assert {row.what: row.value for row in found.also}["bytes that each device sends in a step"] == sum(
+    assert answer.value == laid_out.memory
+    assert {row.what: row.value for row in answer.also}["bytes that each device sends in a step"] == sum(
         (item.sent for item in laid_out.fullest.traffic), Fraction(0)
     )
 
@@ -209,11 +209,11 @@ def test_data_ranks_of_a_given_batch_divide_it() -> None:
     """No 5 ranks have as many of 12 sequences each: the fewest are found among 1, 2, 3, 4, 6 and 12, with the next fewer."""
     of = {"model": "gpt2", "T": 64, "zero": 3, "batch": 12}
     memory = {n: int(ask("sharding", data=n, **of).value) for n in (1, 2, 3, 4, 6, 12)}
-    found = ask("sharding", memory=memory[6], solve="data", **of)
+    answer = ask("sharding", memory=memory[6], solve="data", **of)
 
-    assert found.value == 6
-    assert found.bound is not None
-    assert (found.bound.here, found.bound.further, found.bound.there) == (memory[6], 4, memory[4])
+    assert answer.value == 6
+    assert answer.bound is not None
+    assert (answer.bound.here, answer.bound.further, answer.bound.there) == (memory[6], 4, memory[4])
     assert sorted(memory.values(), reverse=True) == list(memory.values())
 
 
@@ -235,13 +235,13 @@ def test_what_a_number_leaves_out_is_not_said_of_a_model() -> None:
 def test_the_fewest_ranks_of_a_model_are_the_first_that_fit(key: str, rest: dict[str, int]) -> None:
     """One fewer, of those that the model allows, does not; the memory asked for leads back to them."""
     memory = {"data": 8 * 10**8, "tensor": 12 * 10**8, "pipeline": 7 * 10**8}[key]
-    found = ask("sharding", model="gpt2", T=64, memory=memory, solve=key, **rest)
-    number = int(found.value)
+    answer = ask("sharding", model="gpt2", T=64, memory=memory, solve=key, **rest)
+    number = int(answer.value)
 
-    assert found.bound is not None
-    assert found.bound.here <= memory < found.bound.there
-    assert ask("sharding", model="gpt2", T=64, **rest, **{key: number}).value == found.bound.here
-    assert ask("sharding", model="gpt2", T=64, **rest, **{key: found.bound.further}).value == found.bound.there
+    assert answer.bound is not None
+    assert answer.bound.here <= memory < answer.bound.there
+    assert ask("sharding", model="gpt2", T=64, **rest, **{key: number}).value == answer.bound.here
+    assert ask("sharding", model="gpt2", T=64, **rest, **{key: answer.bound.further}).value == answer.bound.there
 
 
 @pytest.mark.slow
@@ -265,7 +265,7 @@ def test_a_planted_error_in_the_search_is_noticed(monkeypatch: pytest.MonkeyPatc
     """One rank too few: its memory is more than was given."""
     right = layout_solver.LayoutSolver._least
     monkeypatch.setattr(layout_solver.LayoutSolver, "_least", lambda self, *given: (right(self, *given)[0] - 1, right(self, *given)[1]))
-    found = ask("sharding", model="gpt2", T=64, memory=8 * 10**8, zero=3, solve="data")
+    answer = ask("sharding", model="gpt2", T=64, memory=8 * 10**8, zero=3, solve="data")
 
-    assert found.bound is not None
-    assert found.bound.here > found.bound.limit
+    assert answer.bound is not None
+    assert answer.bound.here > answer.bound.limit

@@ -78,17 +78,17 @@ def test_at_most_is_a_bound_for_a_mixture_of_experts() -> None:
 @pytest.mark.slow
 def test_weights_of_a_model_are_those_of_the_account_of_inference() -> None:
     """In int4 tables and norms stay in 16 bits: 17 sequences fit beside them, and 18 would if all were packed."""
-    kept = inference(calc.load("llama3-8b"), {"B": 18, "T": 8192}, weights_in="int4")
-    found = ask("largest-concurrency", model="llama3-8b", gpu="rtx4090", sequence=8192, weights="int4")
+    usage = inference(calc.load("llama3-8b"), {"B": 18, "T": 8192}, weights_in="int4")
+    answer = ask("largest-concurrency", model="llama3-8b", gpu="rtx4090", sequence=8192, weights="int4")
     used = ask("tokens-per-second", model="llama3-8b", gpu="rtx4090", sequence=8192, batch=17, weights="int4")
 
-    assert found["Q"] == used["Q"] == kept.weights.value == 4920795136
-    assert found.bound is not None
-    assert (17, kept.total) == (found.value, found.bound.there)
-    assert kept.total is not None
-    assert kept.total > 24 * 10**9
-    assert found.thumb is not None
-    assert found.thumb.value == 18
+    assert answer["Q"] == used["Q"] == usage.weights.value == 4920795136
+    assert answer.bound is not None
+    assert (17, usage.total) == (answer.value, answer.bound.there)
+    assert usage.total is not None
+    assert usage.total > 24 * 10**9
+    assert answer.thumb is not None
+    assert answer.thumb.value == 18
 
 
 def test_a_model_without_a_sequence_generates_no_tokens() -> None:

@@ -75,12 +75,12 @@ def test_kinds_add_up_to_the_memory_of_every_stage(
 ) -> None:
     """And the fullest stage is the layout's memory."""
     sequence = sequence if tensor > 1 else "off"
-    found = worked(
+    account = worked(
         LLAMA, data=data, tensor=tensor, pipeline=pipeline, zero=zero, sequence=sequence, checkpointing=checkpointing, batch=6 * data
     )
 
-    assert all(sum(stage.kinds.values()) == stage.total for stage in found.stages)
-    assert max(stage.total for stage in found.stages) == found.memory
+    assert all(sum(stage.kinds.values()) == stage.total for stage in account.stages)
+    assert max(stage.total for stage in account.stages) == account.memory
 
 
 @given(data=st.integers(2, 23), zero=st.sampled_from([1, 2, 3]))
@@ -94,27 +94,27 @@ def test_optimizer_state_of_all_ranks_is_the_state_of_one_device(data: int, zero
 
 def test_pieces_are_those_of_the_rows_not_of_the_elements() -> None:
     """503 rows in 4 are 126, 126, 126 and 125; 46 rows are 12, 12, 12 and 10; a quarter of the elements would be less for the first."""
-    found = worked(LLAMA, BARE, data=4, zero=3).fullest
+    fullest = worked(LLAMA, BARE, data=4, zero=3).fullest
 
     of_a_layer = ceil(96 / 4) * 46 + 2 * ceil(32 / 4) * 46 + 12 * 96 + 2 * 51 * 46 + 12 * 204 + 2 * 12
-    assert 12 * of_a_layer + 2 * 126 * 46 + 12 == found.reckoning["S"]
-    assert found.reckoning["S"] > Fraction(found.reckoning["N"], 4)
+    assert 12 * of_a_layer + 2 * 126 * 46 + 12 == fullest.reckoning["S"]
+    assert fullest.reckoning["S"] > Fraction(fullest.reckoning["N"], 4)
 
 
 def test_tensor_ranks_that_outnumber_key_heads_keep_one_each() -> None:
     """12 ranks, 4 key/value heads: queries are divided by 12, keys and values by 4 only."""
-    found = worked(LLAMA, BARE, tensor=12).fullest.reckoning
+    reckoning = worked(LLAMA, BARE, tensor=12).fullest.reckoning
 
-    assert 2 * 8 * 46 + 2 * 8 * 46 + 3 * 46 * 17 + 2 * 46 == found["Nl"]
-    assert 2 * ceil(503 / 12) * 46 + 46 == found["No"]
+    assert 2 * 8 * 46 + 2 * 8 * 46 + 3 * 46 * 17 + 2 * 46 == reckoning["Nl"]
+    assert 2 * ceil(503 / 12) * 46 + 46 == reckoning["No"]
 
 
 def test_experts_are_divided_among_their_ranks_and_the_rest_is_not() -> None:
     """6 experts on 3 ranks; the router is on each."""
-    found = worked(EXPERTS, BARE, expert=3).fullest.reckoning
+    reckoning = worked(EXPERTS, BARE, expert=3).fullest.reckoning
 
-    assert 2 * 3 * 46 * 204 == found["Ne"]
-    assert OF_A_LAYER - 3 * 46 * 204 + 6 * 46 == found["Nl"]
+    assert 2 * 3 * 46 * 204 == reckoning["Ne"]
+    assert OF_A_LAYER - 3 * 46 * 204 + 6 * 46 == reckoning["Nl"]
 
 
 def test_stages_of_a_pipeline_hold_all_layers_and_both_ends() -> None:
@@ -160,32 +160,32 @@ def test_the_bubble() -> None:
 def test_a_step_is_the_sum_of_its_parts() -> None:
     """Work, traffic that is waited for, the bubble, and data traffic beyond them."""
     for words in ({"data": 64, "zero": 3}, {"tensor": 4, "pipeline": 3, "context": 2, "sequence": "again", "batch": 6}):
-        found = account(LLAMA, layout_of(words), STATE, H100)
+        layout_account = account(LLAMA, layout_of(words), STATE, H100)
 
-        assert found.step is not None
-        assert found.step["step"] == sum(parts_of_step(found).values())
+        assert layout_account.step is not None
+        assert layout_account.step["step"] == sum(parts_of_step(layout_account).values())
 
 
 def test_groups_that_fit_a_node_use_its_links() -> None:
     """8 devices to a node: 4 tensor ranks stay in one, 4*4 with context do not."""
-    found = account(LLAMA, Layout(tensor=4, context=4, batch=1), STATE, H100).stages[0].reckoning
+    reckoning = account(LLAMA, Layout(tensor=4, context=4, batch=1), STATE, H100).stages[0].reckoning
 
-    assert (H100.link, H100.network) == (found["Bt"], found["Bk"])
+    assert (H100.link, H100.network) == (reckoning["Bt"], reckoning["Bk"])
 
 
 def test_traffic_of_every_kind_is_there() -> None:
     """Each kind of parallelism sends something of its own."""
-    found = worked(EXPERTS, data=2, tensor=2, pipeline=2, context=2, expert=2, zero=1, sequence="again", batch=8)
+    account = worked(EXPERTS, data=2, tensor=2, pipeline=2, context=2, expert=2, zero=1, sequence="again", batch=8)
 
-    assert {"data", "tensor", "pipeline", "context", "expert"} == set(by_axis(found.stages[0].traffic))
+    assert {"data", "tensor", "pipeline", "context", "expert"} == set(by_axis(account.stages[0].traffic))
 
 
 def test_an_all_to_all_and_a_ring_by_hand() -> None:
     """m = 2 micro-batches of 240/2 tokens; Y = 2*120*46 bytes. To experts and back, twice, 2 each, half stays: 2*12*2*Y*4/2.
     Keys and values of 4 heads, 2*120*32 elements: one hop of 2 bytes forward, one backward, and two hops of their gradients in fp32."""
-    found = worked(EXPERTS, expert=2, context=2, batch=4)
+    account = worked(EXPERTS, expert=2, context=2, batch=4)
 
-    sent = {item.collective.letter: item.sent for item in found.stages[0].traffic}
+    sent = {item.collective.letter: item.sent for item in account.stages[0].traffic}
     assert Fraction(2 * 12 * 2 * (2 * 120 * 46) * 4, 2) == sent["Cx"]
     assert 2 * 12 * (2 * 1 + 2 * 1 + 4 * 2) * (2 * 120 * 32) == sent["Ck"]
 

@@ -92,12 +92,12 @@ def test_a_config_of_the_library_is_a_decoder_too(tmp_path: Path, batch: int) ->
     (tmp_path / "config.json").write_text(json.dumps(config))
     spec = calc.load(f"hf:{tmp_path}")
     derivation = calc.derive(spec, {"B": batch, "T": 16}, precision="bf16", optimizer="sgd")
-    found = model_of(derivation, own_tensors(spec, derivation.sizes))
+    model = model_of(derivation, own_tensors(spec, derivation.sizes))
 
-    assert found.only_data == ""
-    one, two = (account(found, Layout(tensor=tensor, micro=batch), state_of("bf16", "sgd")).fullest for tensor in (1, 2))
+    assert model.only_data == ""
+    one, two = (account(model, Layout(tensor=tensor, micro=batch), state_of("bf16", "sgd")).fullest for tensor in (1, 2))
     assert derivation["activations.bytes"].value == one.kinds["activations"]
-    divided = sum(item.under == "divided" for item in found.items)
+    divided = sum(item.under == "divided" for item in model.items)
     assert divided == 10
     assert one.kinds["activations"] > two.kinds["activations"]
 

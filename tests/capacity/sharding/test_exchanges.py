@@ -54,46 +54,47 @@ def test_experts_across_ranks_are_experts() -> None:
 @pytest.mark.parametrize(("exchange", "ranks"), [("ring", 2), ("ring", 3), ("gather", 2), ("gather", 3)])
 def test_context_ranks_exchange_keys_and_values(exchange: str, ranks: int) -> None:
     """c - 1 hops forward, c - 1 backward, c of the gradients; or two gatherings and a scattering. Gradients of weights are summed."""
-    found = in_context(ranks, exchange)
+    account = in_context(ranks, exchange)
     measured = on_processes(jobs.CONTEXT[exchange], ranks)
 
     assert ranks == len(measured)
     for held in measured:
-        assert payload(found) == dict(held.payload)
-        assert found.fullest.kinds["weights"] == held.parameters
+        assert payload(account) == dict(held.payload)
+        assert account.fullest.kinds["weights"] == held.parameters
 
 
 def test_gradients_go_round_a_ring_in_fp32() -> None:
     """In bf16 keys and values are 2 bytes an element, and their gradients 4: torch's template adds them up so."""
     whole = {name: size for name, size in {**jobs.PART, "T": 16}.items() if name != "B"}
-    found = in_context(2, "ring", decoder(whole))
+    account = in_context(2, "ring", decoder(whole))
 
     first, second = on_processes(jobs.CONTEXT_IN_BF16, 2)
 
-    assert payload(found)["point to point"] == first.payload["point to point"] == second.payload["point to point"]
+    assert payload(account)["point to point"] == first.payload["point to point"] == second.payload["point to point"]
 
 
 def test_expert_ranks_exchange_rows() -> None:
     """Rows go to the experts and come back, forward and backward. Each rank also says how many rows it sends, 8 bytes for each expert and
     layer, which the expression leaves out. By its letters a decoder has 3 matrices of 2 experts in each layer where
     the module has 2 of all: 4 step counters more."""
-    found = account(by_letters(jobs.EXPERTS), Layout(expert=2, micro=2), FP32)
+    layout_account = account(by_letters(jobs.EXPERTS), Layout(expert=2, micro=2), FP32)
     counts = 3 * 4 * 8
 
     measured = on_processes(jobs.EXPERT, 2)
     assert 2 == len(measured)
     for held in measured:
-        assert {**payload(found), "all-to-all": payload(found)["all-to-all"] + counts} == dict(held.payload)
-        kinds = found.fullest.kinds
+        assert {**payload(layout_account), "all-to-all": payload(layout_account)["all-to-all"] + counts} == dict(held.payload)
+        kinds = layout_account.fullest.kinds
         assert (kinds["weights"], kinds["gradients"], kinds["optimizer"] - 3 * 4 * 4) == (held.parameters, held.gradients, held.optimizer)
 
 
 @pytest.mark.parametrize(("job", "ranks", "pieces"), [(jobs.PIPELINE, 2, 1), (jobs.PIPELINE, 3, 1), (jobs.INTERLEAVED, 2, 2)])
 def test_stages_send_results_on_and_gradients_back(job: jobs.Pipelined, ranks: int, pieces: int) -> None:
     """4 micro-batches of 2 sequences: the first stage sends results only, the last gradients only, one in the middle both."""
-    found = account(by_letters({**jobs.LLAMA, "L": ranks * pieces}), Layout(pipeline=ranks, interleave=pieces, micro=2, batch=8), FP32)
+    layout = Layout(pipeline=ranks, interleave=pieces, micro=2, batch=8)
+    stages = account(by_letters({**jobs.LLAMA, "L": ranks * pieces}), layout, FP32)
 
-    assert [payload(found, stage) for stage in range(ranks)] == list(on_processes(job, ranks))
+    assert [payload(stages, stage) for stage in range(ranks)] == list(on_processes(job, ranks))
 
 
 # -- planted errors -------------------------------------------------------------------------------------------------------------

@@ -59,21 +59,21 @@ def quiet() -> None:
 @pytest.mark.parametrize("rank", [0, pytest.param(3, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)])
 def test_fully_shard_on_each_rank_of_five(rank: int) -> None:
     """46 rows in 5 are pieces of 10, the last one of 6: every rank allocates 10, and keeps optimizer state for its own."""
-    held = measured(jobs.ZERO_3, rank, 5)
+    measurement = measured(jobs.ZERO_3, rank, 5)
 
-    assert_equal(held, worked(by_letters(jobs.LLAMA), data=5, zero=3, rank=rank))
-    assert held.rows["model.norm.weight"] == ((10,) if rank < 4 else (6,))
+    assert_equal(measurement, worked(by_letters(jobs.LLAMA), data=5, zero=3, rank=rank))
+    assert measurement.rows["model.norm.weight"] == ((10,) if rank < 4 else (6,))
 
 
 @pytest.mark.slow
 def test_fully_shard_that_keeps_what_it_gathered_gathers_once() -> None:
     """``reshard_after_forward=False``: gradients and state are divided, weights are gathered once a step, as in stage 2 of ZeRO."""
-    held = measured(jobs.ZERO_2, 0, 4)
+    measurement = measured(jobs.ZERO_2, 0, 4)
 
-    found = worked(by_letters(jobs.LLAMA), data=4, zero=2)
-    kinds = found.fullest.kinds
-    assert payload(found) == dict(held.payload)
-    assert (kinds["gradients"], kinds["optimizer"]) == (held.gradients, held.optimizer)
+    account = worked(by_letters(jobs.LLAMA), data=4, zero=2)
+    kinds = account.fullest.kinds
+    assert payload(account) == dict(measurement.payload)
+    assert (kinds["gradients"], kinds["optimizer"]) == (measurement.gradients, measurement.optimizer)
 
 
 @pytest.mark.slow
@@ -93,13 +93,13 @@ def test_micro_batches_of_a_step_exchange_as_often_as_the_stage_has_it(job: Job,
 @pytest.mark.slow
 def test_a_module_with_one_matrix_for_queries_keys_and_values_is_cut_by_its_own_rows() -> None:
     """GPT-2: 126 rows in 4 are pieces of 32, where three matrices of 42 rows would be 3 pieces of 11."""
-    held = measured(jobs.GPT2_ZERO_3, 0, 4)
+    measurement = measured(jobs.GPT2_ZERO_3, 0, 4)
 
     sizes = {**jobs.GPT2, "k": 7}
     whole = decoder({name: size for name, size in sizes.items() if name != "B"}, gated=False, bias=True, tied=True)
-    found = worked(replace(whole, element=4, own=own_tensors(calc.load("gpt2"), sizes)), data=4, zero=3)
-    assert held.rows["transformer.h.0.attn.c_attn.weight"] == (32, 42)
-    assert_equal(held, found)
+    account = worked(replace(whole, element=4, own=own_tensors(calc.load("gpt2"), sizes)), data=4, zero=3)
+    assert measurement.rows["transformer.h.0.attn.c_attn.weight"] == (32, 42)
+    assert_equal(measurement, account)
 
 
 def test_tensor_parallel_state_and_all_reduces() -> None:
@@ -107,24 +107,26 @@ def test_tensor_parallel_state_and_all_reduces() -> None:
 
     DTensor has the gradient of the embedding whole on each rank, which is the other rank's rows more; the optimizer takes its own.
     """
-    held = measured(jobs.TENSOR, 0, 2)
+    measurement = measured(jobs.TENSOR, 0, 2)
 
-    found = worked(by_letters(jobs.DIVISIBLE), tensor=2)
-    kinds = found.fullest.kinds
+    account = worked(by_letters(jobs.DIVISIBLE), tensor=2)
+    kinds = account.fullest.kinds
     rest = 504 // 2 * 46 * 4
-    assert (held.parameters, held.gradients - rest, held.optimizer) == (kinds["weights"], kinds["gradients"], kinds["optimizer"])
-    assert payload(found) == dict(held.payload)
-    assert held.calls == {"all-reduce": 3 * 4 + 2 + 3}
+    assert kinds["weights"] == measurement.parameters
+    assert kinds["gradients"] == measurement.gradients - rest
+    assert kinds["optimizer"] == measurement.optimizer
+    assert payload(account) == dict(measurement.payload)
+    assert measurement.calls == {"all-reduce": 3 * 4 + 2 + 3}
 
 
 @pytest.mark.slow
 def test_sequence_parallel_gathers_and_scatters() -> None:
     """As many gatherings as scatterings. Gradients of the norms are summed once here; torch's optimizer sums them in 3 of its operators."""
-    held = measured(jobs.SEQUENCE, 0, 2)
+    measurement = measured(jobs.SEQUENCE, 0, 2)
 
     found = payload(worked(by_letters(jobs.DIVISIBLE), tensor=2, sequence="kept"))
     norms = 7 * 46 * 4
-    assert found == {**held.payload, "all-reduce": held.payload["all-reduce"] - 2 * norms}
+    assert found == {**measurement.payload, "all-reduce": measurement.payload["all-reduce"] - 2 * norms}
 
 
 # -- what the backward keeps, derived -----------------------------------------------------------------------------------------
@@ -146,9 +148,9 @@ def llama() -> ShardedModel:
 )
 def test_bytes_kept_for_the_backward_on_a_rank(llama: ShardedModel, job: Job, layout: dict[str, int | str], world: int) -> None:
     """Tensor by tensor off the derived step: what has heads, a feed-forward width or the vocabulary is divided, the stream in sequence."""
-    held = measured(job, 0, world)
+    measurement = measured(job, 0, world)
 
-    assert held.saved == worked(llama, **layout).fullest.kinds["activations"]
+    assert measurement.saved == worked(llama, **layout).fullest.kinds["activations"]
 
 
 # -- real processes -----------------------------------------------------------------------------------------------------------
@@ -157,10 +159,10 @@ def test_bytes_kept_for_the_backward_on_a_rank(llama: ShardedModel, job: Job, la
 @pytest.mark.slow
 def test_two_processes_of_ddp() -> None:
     """All gradients once a step, in buckets of which they are parts."""
-    found = worked(by_letters(jobs.LLAMA), data=2)
+    account = worked(by_letters(jobs.LLAMA), data=2)
 
     for held in on_processes(jobs.REPLICATED, 2):
-        assert_equal(held, found)
+        assert_equal(held, account)
 
 
 @pytest.mark.slow
@@ -210,12 +212,12 @@ def test_a_rank_that_fails_says_why() -> None:
 
 def test_a_planted_error_in_the_pieces_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows cut down instead of up, as an average would have them."""
-    held = measured(jobs.ZERO_3, 0, 5)
+    measurement = measured(jobs.ZERO_3, 0, 5)
     right = parts._elements
     monkeypatch.setattr(parts, "_elements", lambda *given: right(*given).replace("ceiling", "floor"))
 
     with pytest.raises(AssertionError):
-        assert_equal(held, worked(by_letters(jobs.LLAMA), data=5, zero=3))
+        assert_equal(measurement, worked(by_letters(jobs.LLAMA), data=5, zero=3))
 
 
 @pytest.mark.parametrize("planted", [("4*l", "2*l"), ("2*l*", "l*"), ("+ 2", "+ 0"), ("3*4*b", "2*4*b")])

@@ -34,10 +34,10 @@ def derivation(parameters: str, **more: int) -> Derivation:
 @pytest.mark.parametrize("parameters", [DECODER, f"{DECODER} + C*d", f"{DECODER} + 2*C*d", f"{DECODER} + L*f + L*d"])
 def test_all_parameters_of_a_decoder_are_its_tensors(parameters: str) -> None:
     """With positions, two tables of them, and biases."""
-    found = model_of(derivation(parameters))
-    counted = [t.times * value(f"{t.rows}*{t.rest}", SIZES) * (SIZES["L"] if t.where == "layer" else 1) for t in found.tensors]
+    model = model_of(derivation(parameters))
+    counted = [t.times * value(f"{t.rows}*{t.rest}", SIZES) * (SIZES["L"] if t.where == "layer" else 1) for t in model.tensors]
 
-    assert found.only_data == ""
+    assert model.only_data == ""
     assert value(parameters, SIZES) == sum(counted)
 
 

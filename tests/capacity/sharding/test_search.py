@@ -295,9 +295,9 @@ def test_a_machine_of_a_users_file_is_laid_out_on(tmp_path: Path) -> None:
     )
     (tmp_path / "mine.toml").write_text(entry)
     words = {"L": "6", "d": "64", "h": "4", "f": "256", "V": "503", "T": "240", "gpu": "mine", "hardware": str(tmp_path / "mine.toml")}
-    found = shard(None, words, print)
+    account = shard(None, words, print)
 
-    assert found.machine is not None
-    assert (found.machine.name, found.machine.peak, found.machine.link) == ("Mine", 10**12, 10**11)
-    assert found.step is not None
-    assert found.step["step"] == found.stages[0].reckoning["F"] / 10**12
+    assert account.machine is not None
+    assert (account.machine.name, account.machine.peak, account.machine.link) == ("Mine", 10**12, 10**11)
+    assert account.step is not None
+    assert account.step["step"] == account.stages[0].reckoning["F"] / 10**12

@@ -28,8 +28,8 @@ SIZES = {
 @cache
 def read(name: str, optimizer: str, precision: str, batch: int = 2) -> tuple[Derivation, ShardedModel]:
     spec = calc.load(name)
-    found = calc.derive(spec, {**SIZES[name], "B": batch}, precision=precision, optimizer=optimizer)
-    return found, model_of(found, own_tensors(spec, found.sizes))
+    derivation = calc.derive(spec, {**SIZES[name], "B": batch}, precision=precision, optimizer=optimizer)
+    return derivation, model_of(derivation, own_tensors(spec, derivation.sizes))
 
 
 def temporaries(model: ShardedModel, **layout: int | str) -> int:
@@ -54,9 +54,9 @@ def test_a_stage_without_a_loss_has_the_gradients_of_one_layer() -> None:
 
 def test_where_little_is_kept_the_optimizer_has_the_most() -> None:
     """One token: gradients are cast to fp32, 2 bytes more each; 2*4 bytes of each element of the largest tensor; ids and targets."""
-    found = account(decoder({**LETTERS, "T": 1}), Layout(), state_of()).fullest
+    fullest = account(decoder({**LETTERS, "T": 1}), Layout(), state_of()).fullest
 
-    assert 2 * int(found.reckoning["N"]) + 8 * 500 * 64 + 16 - found.kinds["activations"] == found.kinds["temporaries"]
+    assert 2 * int(fullest.reckoning["N"]) + 8 * 500 * 64 + 16 - fullest.kinds["activations"] == fullest.kinds["temporaries"]
 
 
 @pytest.mark.parametrize("words", [{"data": 2, "zero": 3}, {"tensor": 2, "sequence": "again"}, {"context": 2}, {"pipeline": 2, "batch": 4}])
@@ -132,10 +132,10 @@ def test_gpt2_exceeds_its_derived_peak_by_the_gradients_alone() -> None:
     spec = calc.load("gpt2")
     derivation = calc.derive(spec, {"B": 32}, precision="bf16-master")
     model = model_of(derivation, own_tensors(spec, derivation.sizes))
-    found = account(model, Layout(micro=32), state_of(), replace(H100, memory=16 * 10**9))
+    layout_account = account(model, Layout(micro=32), state_of(), replace(H100, memory=16 * 10**9))
 
     assert derivation["memory.peak"].value == 21_410_109_524
-    assert found.memory == 21_410_109_524 + 2 * 124_439_808
-    assert found.fullest.kinds["temporaries"] == 4 * 32 * 1024 * 50257 + 2
-    assert found.fit == "does not fit"
-    assert found.fullest.at_once == derivation["memory.peak"].value
+    assert layout_account.memory == 21_410_109_524 + 2 * 124_439_808
+    assert layout_account.fullest.kinds["temporaries"] == 4 * 32 * 1024 * 50257 + 2
+    assert layout_account.fit == "does not fit"
+    assert layout_account.fullest.at_once == derivation["memory.peak"].value

@@ -164,6 +164,6 @@ def test_gradients_of_library_models_equal_autograd(tmp_path: Path, config: str,
             setattr(made, name, 0.0)
     made.save_pretrained(tmp_path)
     spec = calc.load(f"hf:{tmp_path}")
-    found = calc.gradients(spec)
+    equations = calc.gradients(spec)
 
-    assert trial(found, spec, _sizes(found.program, spec, 0, {}), Options(), 0).ok
+    assert trial(equations, spec, _sizes(equations.program, spec, 0, {}), Options(), 0).ok

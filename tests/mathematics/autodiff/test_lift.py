@@ -18,8 +18,8 @@ from calc.options import Options
 
 
 def holds(spec: Spec) -> bool:
-    found = calc.gradients(spec)
-    return all(trial(found, spec, _sizes(found.program, spec, seed, {}), Options(), seed).ok for seed in range(2))
+    equations = calc.gradients(spec)
+    return all(trial(equations, spec, _sizes(equations.program, spec, seed, {}), Options(), seed).ok for seed in range(2))
 
 
 class Parts(nn.Module):
@@ -87,8 +87,8 @@ def test_what_is_detached_is_a_constant() -> None:
 def test_gradients_that_cancel_agree_however_they_are_rounded() -> None:
     """The sum of a normalised row is nought whatever the weights are: what is left of its gradient is rounding, in both."""
     s = spec_of(lambda y: F.layer_norm(y, (y.shape[1],)).sum(1) + 1)
-    found = calc.gradients(s)
-    t = trial(found, s, {"B": 4, "d": 5}, Options(), 0)
+    equations = calc.gradients(s)
+    t = trial(equations, s, {"B": 4, "d": 5}, Options(), 0)
 
     assert t.ok
     assert (t.scale, t.kinks) == (1e-3, 0)

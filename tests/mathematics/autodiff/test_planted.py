@@ -66,8 +66,8 @@ def _caught(name: str) -> bool:
     """Whether a derivation is refused or differs from autograd."""
     spec = MODELS[name]
     try:
-        found = gradients(spec)
-        return not trial(found, spec, _sizes(found.program, spec, 0, {}), Options(), 0).ok
+        equations = gradients(spec)
+        return not trial(equations, spec, _sizes(equations.program, spec, 0, {}), Options(), 0).ok
     except (NapkinError, ValueError, IndexError):  # numpy's own refusals: shapes that do not fit
         return True
 
@@ -90,10 +90,10 @@ def test_every_rule_has_a_model_that_runs_it() -> None:
 
 def test_an_error_in_a_fact_about_sums_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mean taken for a sum, where a layer norm's gradient is simplified."""
-    known = Summing._known_total
+    _known_total = Summing._known_total
 
     def wrong(self: Summing, *given: Any) -> Any:
-        found = known(self, *given)
+        found = _known_total(self, *given)
         return None if found is None else {m: 2 * c for m, c in found.items()}
 
     monkeypatch.setattr(Summing, "_known_total", wrong)

@@ -14,8 +14,8 @@ from tests.mathematics.autodiff.models import MODELS
 
 @functools.cache
 def shown(name: str, matrix: bool = False) -> dict[str, EquationEntry]:
-    found = calc.gradients(MODELS.get(name) or calc.load(name))
-    return {f"{e.kind} {e.of}": e for e in entries(found, matrix=matrix)}
+    equations = calc.gradients(MODELS.get(name) or calc.load(name))
+    return {f"{e.kind} {e.of}": e for e in entries(equations, matrix=matrix)}
 
 
 def right(name: str, of: str, matrix: bool = False) -> str:

@@ -21,8 +21,8 @@ def test_gradients_hold_or_are_refused(name: str) -> None:
     exhibit = ZOO[name]
     spec, options = exhibit.make(), Options(attention=exhibit.options.attention)
     try:
-        found = gradients(spec, options=options)
+        equations = gradients(spec, options=options)
     except NapkinError as refusal:
         pytest.skip(str(refusal)[:120])
 
-    assert trial(found, spec, _sizes(found.program, spec, 0, {}), options, 0).ok
+    assert trial(equations, spec, _sizes(equations.program, spec, 0, {}), options, 0).ok

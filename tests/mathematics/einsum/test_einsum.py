@@ -205,10 +205,10 @@ RUNS = (
 @pytest.mark.parametrize(("text", "how"), RUNS)
 def test_a_real_run_has_the_shape_flops_memory_and_gradients_that_are_derived(text: str, how: str) -> None:
     """einops on torch tensors under torch's FLOP counter and autograd, at distinct primes."""
-    found = check(at_primes(text, how))
+    report = check(at_primes(text, how))
 
-    assert not [v for v in found if v.verdict not in ("exact", "within")], found
-    assert any("gradient of A" == v.quantity for v in found)
+    assert not [v for v in report if v.verdict not in ("exact", "within")], report
+    assert any("gradient of A" == v.quantity for v in report)
 
 
 @pytest.mark.parametrize("plant", ["a factor of 2", "a dropped dimension", "backward as the forward"])

@@ -43,15 +43,15 @@ def torch_code(layout: Float, value: float) -> int:
 
 
 def check(layout: Float, value: float) -> None:
-    found = encode(layout, number(value))
+    code = encode(layout, number(value))
     theirs = torch_code(layout, value)
-    if found.kind == "nan":
+    if code.kind == "nan":
         assert decode(layout, theirs).kind == "nan"
-    elif found.overflow and layout.overflow == "largest":
+    elif code.overflow and layout.overflow == "largest":
         # Before 2.13, torch's cast to e4m3fn does not saturate.
-        assert theirs == found.code or decode(layout, theirs).kind == "nan"
+        assert theirs == code.code or decode(layout, theirs).kind == "nan"
     else:
-        assert theirs == found.code, (layout.name, value)
+        assert theirs == code.code, (layout.name, value)
 
 
 @pytest.mark.parametrize("layout", OF_TORCH, ids=lambda f: f.name)

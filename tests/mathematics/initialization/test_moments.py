@@ -55,8 +55,8 @@ def _last(found: Initial) -> float:
 
 def test_the_default_linear_layer_keeps_a_third() -> None:
     """U(-1/√d, 1/√d) has the variance 1/(3d): the cruncher's values lose a factor of 3 a layer."""
-    found = initial(calc.load("cruncher"), {"B": 2, "D": 4, "L": 2})
-    assert [p.closed for p in found.parts if p.site in ("layers.0", "layers.1", "final")] == ["1/3", "1/9", "1/27"]
+    initialization = initial(calc.load("cruncher"), {"B": 2, "D": 4, "L": 2})
+    assert [p.closed for p in initialization.parts if p.site in ("layers.0", "layers.1", "final")] == ["1/3", "1/9", "1/27"]
 
 
 SAMPLED: dict[str, tuple[dict[str, int], int]] = {
@@ -71,8 +71,8 @@ SAMPLED: dict[str, tuple[dict[str, int], int]] = {
 def test_every_derived_moment_holds_in_a_sample(model: str) -> None:
     sizes, draws = SAMPLED[model]
     spec = calc.load(model)
-    found = initial(spec, {**spec.check_at, **sizes})
-    lines = compare(found, sample(spec, found.sizes, draws))
+    initialization = initial(spec, {**spec.check_at, **sizes})
+    lines = compare(initialization, sample(spec, initialization.sizes, draws))
     assert [line for line in lines if line.verdict == FAILED] == []
     assert sum(line.verdict == INSIDE for line in lines) >= 3
     assert any(line.part.second is not None for line in lines)
@@ -109,8 +109,8 @@ def test_an_error_planted_in_a_rule_fails_the_comparison(planted: str, monkeypat
         real = getattr(rules, planted)
         monkeypatch.setattr(rules, planted, lambda *args, **kwargs: PLANTED[planted](real(*args, **kwargs)))
     spec = _residual()
-    found = initial(spec)
-    failed = [line for line in compare(found, sample(spec, found.sizes, 200)) if line.verdict == FAILED]
+    initialization = initial(spec)
+    failed = [line for line in compare(initialization, sample(spec, initialization.sizes, 200)) if line.verdict == FAILED]
     assert bool(failed) == (planted in PLANTED)
 
 

@@ -50,10 +50,10 @@ BY_NAME = pytest.mark.parametrize("name", RULES)
 def test_ten_steps_of_the_equations_are_ten_steps_of_torch(name: str) -> None:
     """At the class's defaults and at values far from them."""
     for values in ({}, FAR[name]):
-        found = check(RULES[name], values)
+        report = check(RULES[name], values)
 
-        assert found.ok, (values, found)
-        assert 10 == found.steps
+        assert report.ok, (values, report)
+        assert 10 == report.steps
 
 
 def planted(equation: UpdateEquation) -> Iterator[str]:
@@ -113,11 +113,11 @@ def test_the_state_of_a_rule_is_what_torch_keeps(name: str) -> None:
 )
 def test_what_is_executed_comes_from_a_recording_of_one_tensor(name: str, flops: str | None, state: str) -> None:
     """AdamW: two moments of 4 bytes and a step counter; its 14 FLOP a parameter are torch's own order of the equations."""
-    found = executed(name)
+    result = executed(name)
 
-    assert state == found.state
-    assert to_sympy(found.flops) == sum(to_sympy(flops) for _, flops in found.parts)
-    assert flops in (None, found.flops)
+    assert state == result.state
+    assert to_sympy(result.flops) == sum(to_sympy(flops) for _, flops in result.parts)
+    assert flops in (None, result.flops)
 
 
 def test_bytes_of_state_per_parameter_are_those_of_the_accounting() -> None:

@@ -27,8 +27,8 @@ SMALL = ("linear", "two-layer", "mlp")
 
 
 def _data(file: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / file).read_text(encoding="utf-8"))
-    return found
+    document: dict[str, Any] = json.loads((FOLDER / file).read_text(encoding="utf-8"))
+    return document
 
 
 def _form(file: str) -> Stored:
@@ -74,9 +74,9 @@ def test_a_small_form_is_what_a_fresh_trace_gives(name: str) -> None:
 def test_a_form_is_what_a_fresh_trace_gives(line: dict[str, Any]) -> None:
     """The same for every form, with its options. The cache of a run of the tests holds what this run recorded, and nothing older."""
     fresh = calc.derive(calc.load(line["name"]), **line["options"])
-    found = _form(line["file"]).derivation({})
+    derivation = _form(line["file"]).derivation({})
 
-    assert {q: _comparable(found[q]) for q in fresh} == {q: _comparable(fresh[q]) for q in fresh}
+    assert {q: _comparable(derivation[q]) for q in fresh} == {q: _comparable(fresh[q]) for q in fresh}
 
 
 def test_a_changed_coefficient_is_caught() -> None:
