@@ -109,13 +109,18 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
 
 
 def _decomposition(func: OpOverload) -> Callable[..., Any] | None:
-    """Torch's decomposition of an operator; an in-place one without its own takes the functional one's."""
-    decomposition = INSTEAD.get(func) or decomposition_table.get(func) or OURS.get(func)
-    if decomposition is not None or not func._schema.name.endswith("_"):
-        return decomposition
+    """Torch's decomposition of an operator; an in-place one without its own, or whose own counts otherwise, takes the functional one's."""
+    functional = _functional(func)
+    ours = INSTEAD.get(func) or INSTEAD.get(functional)
+    return ours or decomposition_table.get(func) or OURS.get(func) or (decomposition_table.get(functional) if functional else None)
+
+
+def _functional(func: OpOverload) -> OpOverload | None:
+    """What an in-place operator does, out of place; nothing of another operator."""
+    if not func._schema.name.endswith("_"):
+        return None
     packet = getattr(torch.ops.aten, base_name(func), None)
-    functional = getattr(packet, func._overloadname, None) if packet is not None else None
-    return decomposition_table.get(functional) if functional is not None else None
+    return getattr(packet, func._overloadname, None) if packet is not None else None
 
 
 def _on_meta(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from calc.rules.registry import REGISTRY
 from tests.rules.cases import CASES
@@ -11,6 +12,7 @@ from tests.rules.table import OPERATORS, bites, read, runs
 from tests.test_planted_errors import ELSEWHERE, UNRECORDED, addends, calls, compared, failed, measured, recorded, shown_alone
 
 TABLE = read()
+MADE_WITH = "2.13"  # of torch, pinned in constraints.txt: another one may decompose an operator before it is traced
 AGAIN = "run python -m tests.rules.table"
 HERE = [op for op in OPERATORS if op in TABLE and op not in ELSEWHERE and op not in UNRECORDED]
 RULES = [op for op in HERE if op in REGISTRY.rules]
@@ -36,6 +38,8 @@ def test_what_is_counted_as_another_operator_stands_on_the_tests_of_that_one() -
 @pytest.mark.parametrize("op", HERE)
 def test_the_model_named_for_a_rule_notices_an_error_in_it(op: str) -> None:
     """It executes the operator, and its check fails when the rule is wrong: one error for each rule, drawn by its name."""
+    if not runs(op, TABLE[op]["model"]) and not torch.__version__.startswith(MADE_WITH):
+        pytest.skip(f"torch {torch.__version__} runs other operators in that model")
     assert runs(op, TABLE[op]["model"]), AGAIN
     assert bites(op, TABLE[op]["model"]), AGAIN
 
