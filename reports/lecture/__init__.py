@@ -1,7 +1,7 @@
-"""The lecture audited: every claim of public notes on Stanford CS336 lecture 2, recomputed, with a verdict that follows from numbers.
+"""An audit of Stanford CS336 lecture 2: every claim of its public notes, restated, recomputed, and given a verdict.
 
-A claim is restated in our own words. What it says is compared with what the product derives, runs or evaluates; the verdict is
-the outcome of that comparison (``verdicts``). Where something rests on a source or on judgement instead, the finding says so.
+Napkin compares what a claim states with what it derives, runs or evaluates; the verdict is the result (``verdicts``). A finding that
+depends on a source or on judgement says so.
 
 Imports ``jobs``, ``writers``, ``page`` and ``typeset``. Start with ``claim`` and ``audit``, then ``writing``.
 """

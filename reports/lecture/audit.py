@@ -1,4 +1,4 @@
-"""The whole audit: every claim with its finding, in the order of the topics, and what settles the contradictions among the notes."""
+"""The audit: every claim with its finding, in the order of the topics, and the contradictions among the notes with their resolution."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TOPICS: tuple[Topic, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class AuditedClaim:
-    """A claim with what came of it."""
+    """A claim with its topic and finding."""
 
     topic: str
     claim: LectureClaim
@@ -54,7 +54,7 @@ class AuditedClaim:
 
 @dataclass(frozen=True, slots=True)
 class SettledDispute:
-    """A contradiction among the notes: the claims that stand, and those that do not."""
+    """A contradiction among the notes: ids of the claims that hold (``right``) and of the others."""
 
     dispute: Dispute
     right: tuple[str, ...]
@@ -63,7 +63,7 @@ class SettledDispute:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Every claim with its finding."""
+    """The audited claims, by id."""
 
     claims: tuple[AuditedClaim, ...]
 
@@ -75,12 +75,12 @@ class Audit:
 
     @property
     def tally(self) -> dict[str, int]:
-        """How often each verdict was reached, in the order of the list of verdicts."""
+        """Verdict → number of claims, in the order of ``VERDICTS``."""
         return {verdict: sum(c.finding.verdict == verdict for c in self.claims) for verdict in VERDICTS}
 
     @property
     def settled(self) -> tuple[SettledDispute, ...]:
-        """The contradictions, by what was found: nothing of it is written down beforehand."""
+        """The contradictions, resolved by the verdicts of their claims."""
         return tuple(self._settle(dispute) for dispute in DISPUTES)
 
     def _settle(self, dispute: Dispute) -> SettledDispute:
@@ -91,14 +91,14 @@ class Audit:
 
 
 def claims() -> Iterator[tuple[str, LectureClaim]]:
-    """Every claim with the title of its topic."""
+    """(title of the topic, claim) for every claim."""
     for topic in TOPICS:
         for claim in topic:
             yield topic.title, claim
 
 
 def audit(lab: Lab, only: Iterable[str] | None = None, progress: Callable[[str], None] = lambda _: None) -> Audit:
-    """Compute the finding of every claim, or of ``only`` those named."""
+    """The findings of all claims, or of ``only`` the named ones."""
     names = None if only is None else set(only)
     audited = []
     at = ""
@@ -112,7 +112,7 @@ def audit(lab: Lab, only: Iterable[str] | None = None, progress: Callable[[str],
 
 
 def claim_json(audited: AuditedClaim) -> dict[str, Any]:
-    """A claim as plain data. Integers that a double cannot hold are strings."""
+    """A claim as a JSON-ready dictionary. Integers above 2**53 are strings."""
     f = audited.finding
     return {
         "id": audited.claim.id,

@@ -1,4 +1,4 @@
-"""A claim, and the topic it belongs to: an id, our own restatement, and the function that computes its finding."""
+"""Claims and topics. A claim has an id, a restatement, and the function that computes its finding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FindingFunction = Callable[[Lab], ClaimFinding]
 
 @dataclass(frozen=True, slots=True)
 class LectureClaim:
-    """One claim of the notes. ``says`` is one sentence of ours, never the notes' text."""
+    """One claim of the notes. ``says``: our own sentence, never the text of the notes."""
 
     id: str
     says: str
@@ -23,13 +23,13 @@ class LectureClaim:
 
 @dataclass(slots=True)
 class Topic:
-    """Claims that belong together, in the order in which they are written down."""
+    """Claims on one subject, in the order in which they are registered."""
 
     title: str
     claims: list[LectureClaim] = field(default_factory=list)
 
     def claim(self, name: str, says: str) -> Callable[[FindingFunction], FindingFunction]:
-        """Enter the decorated function as what computes the finding of a claim."""
+        """A decorator that registers a function as the one that computes a claim's finding."""
         if any(c.id == name for c in self.claims):
             raise BadInputError(f"two claims of {self.title!r} are called {name!r}")
 

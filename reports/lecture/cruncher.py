@@ -19,12 +19,12 @@ def quantity(lab: Lab, name: str, **sizes: int) -> int:
 
 
 def measured(lab: Lab, name: str) -> str:
-    """The verdict of a real run at the lecture's sizes."""
+    """The verdict of a real run at the lecture's sizes, for one quantity."""
     return lab.check("cruncher", _AT, **_SPEC)[name].verdict
 
 
 def saved_tensors(lab: Lab) -> list[str]:
-    """What is kept for the backward at the lecture's sizes, tensor by tensor with its elements."""
+    """The tensors saved for backward at the lecture's sizes, each with its number of elements."""
     saved = lab.derive("cruncher", _AT, **_SPEC).saved
     return [f"{s.tensor} {'×'.join(s.shape)} for {s.module_path}: {s.value // 4}" for s in saved]
 
@@ -57,7 +57,7 @@ def _activations(name: str, says: str) -> None:
     def _(lab: Lab) -> ClaimFinding:
         elements = quantity(lab, "activations.bytes") // 4
         hidden = _AT["B"] * _AT["D"] * _AT["L"]
-        because = f"hidden outputs are {hidden} elements, but {elements} are kept for the backward: " + "; ".join(saved_tensors(lab))
+        because = f"hidden outputs are {hidden} elements, but {elements} are saved for backward: " + "; ".join(saved_tensors(lab))
         return readings(hidden == 16, hidden == elements, elements, because, _BY, unit="elements")
 
 
@@ -111,7 +111,7 @@ def _(lab: Lab) -> ClaimFinding:
     return true(
         formats == {"float32"} and whole and ratio == 4,
         ratio,
-        "weights, gradients, state and every tensor kept are fp32",
+        "weights, gradients, state and all saved tensors are fp32",
         _BY,
         unit="bytes",
     )

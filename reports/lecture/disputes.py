@@ -1,4 +1,4 @@
-"""Where the notes contradict one another: which claims stand against each other. Which is right follows from their findings."""
+"""Contradictions among the notes: the claims that exclude each other. Their findings show which are right."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Dispute:
-    """Claims that cannot all be right. ``settled`` says how to see it; it names no side."""
+    """Claims that cannot all be right. ``settled``: the fact that decides; it does not name the right claim."""
 
     about: str
     claims: tuple[str, ...]
@@ -18,17 +18,17 @@ DISPUTES: tuple[Dispute, ...] = (
     Dispute(
         "What 1979 TFLOP/s of an H100 are, and why they are halved",
         ("h100-1979-sparse", "q1-h100-1979-half", "q1-div2-reason"),
-        "1979 is bf16 with 2:4 sparsity and, by coincidence of the data sheet, dense fp8; the lecture halves it for sparsity",
+        "1979 is bf16 with 2:4 sparsity, and dense fp8 has the same rate; the lecture halves it because of sparsity",
     ),
     Dispute(
         "Whether the 6 is counted or empirical, and what is in it",
         ("q1-source-papers", "q1-six-times", "total-6", "q1-6-empirical", "q1-six-includes-1", "q1-six-includes-2", "q1-six-includes-3"),
-        "three products of 2 FLOP for each weight and token: one forward, two backward; nothing else is in it",
+        "three matmuls of 2 FLOP for each weight and token: one forward, two backward; nothing else",
     ),
     Dispute(
         "What 16 bytes are bytes of",
         ("q2-16bytes", "q2-003-param-mem", "mem-001-q-act-note"),
-        "weights, gradients and two moments in fp32; activations are beside them",
+        "weights, gradients and two moments in fp32; activations come on top",
     ),
     Dispute(
         "FLOPs: an amount or a rate",
@@ -36,7 +36,7 @@ DISPUTES: tuple[Dispute, ...] = (
         "an amount; a rate is FLOP/s",
     ),
     Dispute(
-        "Exact additions of a product, or a multiply-add as 2",
+        "Exact additions of a matmul, or a multiply-add as 2",
         ("flop-2bdk", "flop-2d-1", "flop-matmul-2size"),
         "both counts are right: 2·B·D·K by the convention, B·K less in strict arithmetic",
     ),
@@ -53,7 +53,7 @@ DISPUTES: tuple[Dispute, ...] = (
     Dispute(
         "The MFU in bf16",
         ("mfu-bf16-suspect", "mfu-bf16-val"),
-        "each format has a peak of its own; a share above 1 shows that the wrong one was taken",
+        "each format has its own peak; a share above 1 shows that the wrong peak was used",
     ),
     Dispute(
         "Whether the input gets a gradient",
@@ -61,7 +61,7 @@ DISPUTES: tuple[Dispute, ...] = (
         "hidden values do, data do not",
     ),
     Dispute(
-        "On which side a transpose stands",
+        "On which side the transpose is",
         ("grad-w2-shape", "grad-h1", "grad-xbdd"),
         "for Y = X W: dW = Xᵀ dY and dX = dY Wᵀ; the shapes leave no other order",
     ),
@@ -83,7 +83,7 @@ DISPUTES: tuple[Dispute, ...] = (
     Dispute(
         "In which format the backward runs",
         ("mp-002", "mp-001-fp32grad", "mp-000"),
-        "its products run in bf16 as the forward's do; parameters and their gradients are kept in fp32",
+        "its matmuls run in bf16 like those of the forward; parameters and their gradients are fp32",
     ),
     Dispute(
         "Whether outputs lie within ±128",

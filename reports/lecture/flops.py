@@ -1,4 +1,4 @@
-"""Claims on FLOPs: of a matrix product, of elementwise work, and what the word means."""
+"""Claims on FLOPs: of a matmul, of elementwise operations, and the meaning of the word."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BY = "derive linear: flops.forward.matmul; torch.utils.flop_counter"
 
 
 class CountingNumber:
-    """A number that counts the multiplications and additions it takes part in."""
+    """A number that counts the multiplications and additions done with it."""
 
     done: dict[str, int] = {}  # noqa: RUF012  # counts of the experiment at hand, reset by it
 
@@ -32,7 +32,7 @@ class CountingNumber:
 
 
 def arithmetic(b: int, d: int, k: int) -> dict[str, int]:
-    """Multiplications and additions of a product as numpy executes it on numbers that count."""
+    """The multiplications and additions of a (b, d) by (d, k) matmul, counted while numpy executes it."""
     CountingNumber.done = {"multiplications": 0, "additions": 0}
     x, w = (np.array([[CountingNumber() for _ in range(n)] for _ in range(m)], dtype=object) for m, n in ((b, d), (d, k)))
     np.dot(x, w)
@@ -40,7 +40,7 @@ def arithmetic(b: int, d: int, k: int) -> dict[str, int]:
 
 
 def _both(lab: Lab) -> tuple[int, int]:
-    """FLOPs of the product derived, and by torch's counter."""
+    """(derived FLOPs, FLOPs by torch's counter) of the claimed matmul."""
     derived = lab.value("linear", "flops.forward.matmul", _AT)
     return derived, experiment("product_flops", _AT["B"], _AT["D"], _AT["K"])
 
@@ -124,7 +124,7 @@ def _(_: Lab) -> ClaimFinding:
 def _(lab: Lab) -> ClaimFinding:
     at = {"B": 8, "T": 1024}
     products, total = (lab.value("gpt2", f"flops.forward.{kind}", at) for kind in ("matmul", "total"))
-    because = f"advice; what is computed supports it: products are {products / total:.1%} of the forward's FLOPs of GPT-2"
+    because = f"advice that the numbers support: matmuls are {products / total:.1%} of the forward's FLOPs of GPT-2"
     return convention(
         2 * products > total, f"{products / total:.3f} of all FLOPs", because, "derive gpt2: flops.forward.matmul over flops.forward.total"
     )

@@ -1,4 +1,4 @@
-"""Claims on number formats of 16 bits and more: layouts, ranges, encodings. Each is derived from the layout and set beside torch."""
+"""Claims on number formats of 16 bits and more: layouts, ranges, encodings; derived from the layout and compared with torch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMATS = Topic("Number formats of 16 bits and more")
 def layout(name: str) -> Float:
     float_layout = named(name)
     if not isinstance(float_layout, Float):
-        raise BadInputError(f"{name} is no format of floating point")
+        raise BadInputError(f"{name} is not a floating-point format")
     return float_layout
 
 
@@ -30,12 +30,12 @@ def encoded(name: str, text: str) -> Encoding:
 
 
 def fields(name: str, text: str) -> dict[str, str]:
-    """The bits of a number by field."""
+    """Field → bits of a number."""
     return dict(encoded(name, text).fields)
 
 
 def positions(name: str) -> dict[str, tuple[int, int]]:
-    """The highest and lowest bit of each field."""
+    """Field → (highest bit, lowest bit)."""
     ranges, top = {}, layout(name).bits - 1
     for field, width in layout(name).fields:
         ranges[field] = (top, top - width + 1)

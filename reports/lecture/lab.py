@@ -1,4 +1,4 @@
-"""What claims are computed with: derivations and checks of real steps, made once for all claims that ask for them."""
+"""Derivations and checks that claims are computed with, each made once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Progress = Callable[[str], None]
 
 
 class Lab:
-    """Derivations and checks by what was asked for."""
+    """A cache of derivations, checks, gradients and inference results, by model, sizes and options."""
 
     def __init__(self, progress: Progress = lambda _: None) -> None:
         self.progress = progress
@@ -31,7 +31,7 @@ class Lab:
         self._differentiated: dict[str, tuple[Derived, Checked]] = {}
 
     def derive(self, model: str, sizes: Mapping[str, int] | None = None, **options: str) -> Derivation:
-        """The derivation of a model by name, at these sizes."""
+        """The derivation of a model at these sizes (default: its own)."""
         spec = _spec(model)
         at = {} if spec.sizes(sizes or {}) == spec.sizes() else sizes or {}
         key = _key(model, at, options)
@@ -41,7 +41,7 @@ class Lab:
         return self._derived[key]
 
     def check(self, model: str, sizes: Mapping[str, int], **options: str) -> Report:
-        """A real run of the step at these sizes, compared with its derivation."""
+        """The check of a model's step at these sizes: a real run compared with the derivation."""
         key = _key(model, sizes, options)
         if key not in self._checked:
             derivation = self.derive(model, None, **options)
@@ -51,7 +51,7 @@ class Lab:
         return self._checked[key]
 
     def gradients(self, model: str) -> tuple[Derived, Checked]:
-        """The equations of a model's gradients, and those beside autograd."""
+        """(gradient equations of a model, their comparison with autograd)."""
         if model not in self._differentiated:
             self.progress(f"differentiating {model}")
             derived = gradients(_spec(model))
@@ -59,7 +59,7 @@ class Lab:
         return self._differentiated[model]
 
     def inference(self, model: str, sizes: Mapping[str, int], weights: str) -> Inference:
-        """What a model in use keeps at these sizes, with its weights in a format."""
+        """The weights and the KV cache of a model at these sizes, with its weights in a number format."""
         key = (*_key(model, sizes, {}), weights)
         if key not in self._used:
             self.progress(f"weights, keys and values of {' '.join(key)}")
@@ -67,12 +67,12 @@ class Lab:
         return self._used[key]
 
     def read_each_token(self, model: str, sizes: Mapping[str, int], weights: str) -> int:
-        """Bytes of weights that a token takes: all but tables, of which it looks up a row."""
+        """Bytes of weights read for one token: all weights except embedding tables, of which it reads a row."""
         tables = {line.what for line in self.inference(model, sizes, "int8").weights.lines if line.because.startswith("a table")}
         return sum(line.value for line in self.inference(model, sizes, weights).weights.lines if line.what not in tables)
 
     def value(self, model: str, quantity: str, sizes: Mapping[str, int], **options: str) -> int:
-        """One quantity at these sizes, from a derivation that keeps its own."""
+        """The value of a quantity at these sizes, by the closed form derived at the default sizes."""
         return self.derive(model, None, **options)[quantity].at(**dict(sizes))
 
 
@@ -81,7 +81,7 @@ def _spec(model: str) -> Spec:
 
 
 def _key(model: str, sizes: Mapping[str, int], options: Mapping[str, str]) -> tuple[str, ...]:
-    """The model, its sizes and the options that are not as usual, as words."""
+    """The model, its sizes and the options that differ from the defaults, as a key."""
     usual = made().to_json()
     changed = {name: value for name, value in made(**options).to_json().items() if value != usual.get(name)}
     return model, *(f"{name}={value}" for name, value in (*sizes.items(), *changed.items()))

@@ -26,7 +26,7 @@ def _split(state_bytes: PerParameter) -> str:
 @LARGEST.claim("q2-16bytes", "AdamW in fp32 keeps 4 + 4 + (4 + 4) = 16 bytes for each parameter.")
 def _(lab: Lab) -> ClaimFinding:
     state_bytes = state(lab)
-    because = f"a recorded step keeps {_split(state_bytes)}; {state_bytes.rest:,} bytes of step counters are left over in GPT-2"
+    because = f"the traced step has {_split(state_bytes)}; {state_bytes.rest:,} bytes of step counters come on top in GPT-2"
     return number("16", state_bytes.whole, because, "per_parameter of gpt2 with adamw, fp32", unit="bytes")
 
 
@@ -94,7 +94,7 @@ def _(lab: Lab) -> ClaimFinding:
     return true(
         paper.year == 2019 and same,
         paper.words,
-        f"its section 3.1 has {mixed.whole} bytes too, as the recorded step keeps",
+        f"its section 3.1 has {mixed.whole} bytes too, as the traced step",
         "arXiv identifier; per_parameter of gpt2 with adamw, bf16-master",
         rests_on=SOURCE,
     )

@@ -1,4 +1,4 @@
-"""Claims on initialisation, optimizers, checkpoints and activation checkpointing."""
+"""Claims on initialization, optimizers, checkpoints and activation checkpointing."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from reports.lecture.runs import experiment, resumed
 from reports.lecture.sources import YEAR, source
 from reports.lecture.verdicts import APPROXIMATE, SOURCE, ClaimFinding, convention, number, readings, same, true, yes
 
-LEARNING = Topic("Initialisation, optimizers and checkpoints")
+LEARNING = Topic("Initialization, optimizers and checkpoints")
 _D = 16384
 _GPT2 = {"B": 8, "T": 1024}
 
 
 def variance(width: int, of_weights: Fraction = Fraction(1)) -> Fraction:
-    """Variance of a sum of ``width`` products of independent numbers of mean 0: x has variance 1, the weights ``of_weights``."""
+    """The variance of a sum of ``width`` products x·w of independent numbers with mean 0; Var x = 1, Var w = ``of_weights``."""
     return width * of_weights
 
 
@@ -58,13 +58,13 @@ def _(_: Lab) -> ClaimFinding:
     return true(holds, 1, because, "the variance of a sum of products; sampled at D = 256 and 16384")
 
 
-@LEARNING.claim("init-004-xavier", "Up to a constant that is Xavier initialisation.")
+@LEARNING.claim("init-004-xavier", "Up to a constant that is Xavier initialization.")
 def _(_: Lab) -> ClaimFinding:
     ratios = {(i, o): experiment("xavier_variance", i, o) * i for i, o in ((1024, 1024), (1024, 256))}
     square, narrow = ratios.values()
     because = (
         f"Xavier's variance is 2/(in + out): over 1/in it is {square:.2f} for 1024 → 1024 and {narrow:.2f} for 1024 → 256, so the "
-        "factor hangs on the shape"
+        "factor depends on the shape"
     )
     finding = readings(
         abs(square - 1) < 0.02, abs(narrow - square) < 0.02, round(narrow, 2), because, "torch.nn.init.xavier_normal_ sampled at two shapes"
@@ -130,7 +130,7 @@ def _(_: Lab) -> ClaimFinding:
 def _(_: Lab) -> ClaimFinding:
     equal = experiment("adagrad_state")
     because = (
-        f"its state is their sum ({yes(equal['sum'])}), not their average ({yes(equal['average'])}), so steps shrink for ever; RMSProp"
+        f"its state is their sum ({yes(equal['sum'])}), not their average ({yes(equal['average'])}), so steps keep shrinking; RMSProp"
         " averages"
     )
     return true(equal["average"], "a sum", because, "ten steps of torch.optim.Adagrad: its state beside sum and average")
@@ -202,14 +202,14 @@ def _(lab: Lab) -> ClaimFinding:
     saved = [s for s in lab.derive("cruncher", {"B": 2, "D": 4, "L": 2}, optimizer="spec").saved if "mm" in s.operator]
     reasons = sorted({s.because for s in saved})
     because = f"of {sum(s.number for s in saved)} tensors kept for products each is needed so: {'; '.join(reasons)}"
-    return same(["dB = Aᵀ dy needs A"], reasons, because, "derive cruncher: why each tensor is kept", value="dW = Xᵀ dY needs X")
+    return same(["dB = Aᵀ dy needs A"], reasons, because, "derive cruncher: why each tensor is saved", value="dW = Xᵀ dY needs X")
 
 
 @LEARNING.claim("ckpt-save", "A checkpoint has to hold the state of the optimizer as well as the model.")
 def _(_: Lab) -> ClaimFinding:
     whole, without = resumed(), resumed("optimizer")
     because = (
-        f"training resumed from all of it differs in {len(whole)} tensors from training at a stretch, and without the optimizer's state "
+        f"training resumed with everything differs in {len(whole)} tensors from uninterrupted training, and without the optimizer's state "
         f"in {len(without)}"
     )
     return true(

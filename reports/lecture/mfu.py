@@ -1,4 +1,4 @@
-"""Claims on MFU, and on timings that the notes print: a time cannot be run again, what follows from it can be computed."""
+"""Claims on MFU and on times in the notes. A time cannot be repeated, but what follows from it can be computed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RATE_3090_BF16 = "70332313733350.195"
 
 
 def product(sizes: tuple[int, int, int] = _SIZES) -> int:
-    """FLOPs of the timed product, 2·B·D·K."""
+    """FLOPs of the timed matmul: 2·B·D·K."""
     b, d, k = sizes
     return 2 * b * d * k
 
@@ -30,7 +30,7 @@ def _tera(rate: Fraction) -> str:
 
 
 def _refused(flops: Fraction | int, seconds: Fraction, peak: Fraction | int, dtype: str) -> str:
-    """Why a utilization is refused; nothing where it is not."""
+    """Why a utilization is refused; empty if it is accepted."""
     try:
         utilization(flops, seconds, peak, dtype)
     except BadInputError as error:
@@ -44,9 +44,8 @@ def _(lab: Lab) -> ClaimFinding:
     amounts = Fraction(product()) / (Fraction(_TIME_3090) * 356 * 10**11)
     recomputed = lab.value("gpt2", "flops.backward.recompute", {"B": 8, "T": 1024})
     because = (
-        "amounts over the same time and rates give the same ratio. It is to be said which FLOPs count: MFU takes those of the model, "
-        "without"
-        f" what runs again ({recomputed:,} of GPT-2's backward), HFU takes all that ran"
+        "over the same time, amounts and rates have the same ratio. State which FLOPs count: MFU counts those of the model, without "
+        f"recomputation ({recomputed:,} in GPT-2's backward); HFU counts all that ran"
     )
     return convention(
         utilized.value == amounts, "model FLOPs / (peak · time)", because, "napkin ask mfu; derive gpt2: flops.backward.recompute"

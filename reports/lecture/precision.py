@@ -115,7 +115,7 @@ def _(_: Lab) -> ClaimFinding:
 
 
 def lost_update(dtype: str) -> bool:
-    """Whether 1 + 0.001 is 1 in a format: a weight that such a step does not move."""
+    """Whether 1 + 0.001 rounds to 1 in a format: the update would be lost."""
     return encoded(dtype, "1.001").value.value == 1
 
 
@@ -217,7 +217,7 @@ def _(_: Lab) -> ClaimFinding:
     return true(paper.facts["bits"] == 4, paper.year, paper.words, "comparison with the paper's title", unit=YEAR, rests_on=SOURCE)
 
 
-@PRECISION.claim("q-4bit-inference", "A trained model can be quantised aggressively, and inference gains much from it.")
+@PRECISION.claim("q-4bit-inference", "A trained model can be quantized aggressively, and inference gains much from it.")
 def _(lab: Lab) -> ClaimFinding:
     bounds = {form: tokens_per_second(lab, "llama3-8b", form) for form in ("bf16", "int4")}
     gain = bounds["int4"] / bounds["bf16"]
@@ -229,7 +229,7 @@ def _(lab: Lab) -> ClaimFinding:
 
 
 def tokens_per_second(lab: Lab, model: str, form: str, length: int = 8192) -> Fraction:
-    """The bandwidth bound of generation for one sequence of that length on an H100."""
+    """The upper bound on tokens/s from memory bandwidth, for one sequence of that length on an H100."""
     at = {"B": 1, "T": length}
     cache = lab.inference(model, at, form).cache
     assert cache is not None

@@ -1,4 +1,4 @@
-"""The one way from the audit to torch: real experiments, imported when one is asked for."""
+"""The only place where the audit uses torch: real experiments, imported on first use."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 
 def experiment(name: str, *args: Any, **kwargs: Any) -> Any:
-    """What an experiment of ``calc.measure`` gives: plain data, the same in every run."""
+    """The result of an experiment of ``calc.measure``: plain data, equal in every run."""
     from calc.measure import experiments, experiments_training
 
     return getattr(experiments if hasattr(experiments, name) else experiments_training, name)(*args, **kwargs)
 
 
 def own_spec(name: str) -> Spec | None:
-    """A model that only the audit uses: one shared matrix, or the scalar model."""
+    """The spec of a model that only the audit uses (``shared``, ``scalar``); ``None`` for other names."""
     from calc.models import scalar, shared
 
     return {"shared": shared.SPEC, "scalar": scalar.SPEC}.get(name)
 
 
 def resumed(forget: str = "") -> tuple[str, ...]:
-    """The tensors that differ between a training at a stretch and one resumed from a file, from which one part may be missing."""
+    """Names of the tensors that differ between uninterrupted training and training resumed from a file without the part ``forget``."""
     from calc.measure.resume import resume
     from calc.models.load import load
     from calc.options import made
@@ -39,7 +39,7 @@ def resumed(forget: str = "") -> tuple[str, ...]:
 
 
 def moments(model: str, sizes: Mapping[str, int], draws: int) -> tuple[Initial, dict[str, Sampled]]:
-    """Moments of a model at initialisation, derived and sampled."""
+    """(derived, sampled) second moments of a model at initialization."""
     from calc.mathematics.initialization import initial
     from calc.measure.sampling import sample
     from calc.models.load import load

@@ -1,4 +1,4 @@
-"""What only a source can say (a date, a threshold, a figure of somebody's run), each with its address.
+"""Facts that only a publication can give (dates, thresholds, others' measurements), each with its address.
 
 The year of a paper is read off its arXiv identifier, whose first four digits are year and month.
 """
@@ -18,7 +18,7 @@ YEAR = "year"  # the unit of a number that names a year and is no amount
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A publication. ``facts`` are the numbers and words that claims are compared with."""
+    """A publication. ``facts``: the numbers and texts that claims are compared with."""
 
     id: str
     title: str
@@ -27,10 +27,10 @@ class Publication:
 
     @property
     def year(self) -> int:
-        """Of an arXiv identifier: ``1412.6980`` is of December 2014."""
+        """The year in an arXiv identifier: 2014 for ``1412.6980``. Raises ``BadInputError`` for other addresses."""
         digits = self.where.removeprefix("arXiv ")[:4]
         if not self.where.startswith("arXiv ") or not digits.isdigit():
-            raise BadInputError(f"{self.title}: its year is not in {self.where!r}, which is no arXiv identifier")
+            raise BadInputError(f"{self.title}: {self.where!r} is not an arXiv identifier, so it has no year")
         return 2000 + int(digits[:2])
 
     @property
@@ -50,6 +50,6 @@ def source(name: str) -> Publication:
 
 @cache
 def notes() -> Mapping[str, tuple[str, ...]]:
-    """The sets of notes (000 to 004) in which each claim stands."""
+    """Claim id → sets of notes (000 to 004) that make the claim."""
     text = resources.files("calc").joinpath("data/lecture_notes.toml").read_text(encoding="utf-8")
     return {name: tuple(sets) for name, sets in tomllib.loads(text).items()}

@@ -1,4 +1,4 @@
-"""A system of the lecture worked out: what it gives, the steps that lead there, and what a real run says of it."""
+"""A system of the lecture: its answers, the steps of their derivation, and checks by real runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SystemVerdict = Verdict[AnswerValue]
 
 @dataclass(frozen=True, slots=True)
 class SystemAnswer:
-    """One answer: what, how much, and why."""
+    """One answer: name, value with unit, reason."""
 
     what: str
     value: AnswerValue
@@ -34,7 +34,7 @@ class SystemAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SystemDerivation:
-    """The steps of one quantity of a model, at ``sizes``."""
+    """The derivation of one quantity of a model, at ``sizes``."""
 
     model: str
     quantity: str
@@ -45,10 +45,10 @@ class SystemDerivation:
 
 @dataclass(frozen=True, slots=True)
 class SystemResult:
-    """A system's content, before it is written."""
+    """The content of a system, before it is typeset."""
 
     rows: tuple[SystemAnswer, ...]
-    reckonings: tuple[Reckoning, ...] = ()
+    calculations: tuple[Reckoning, ...] = ()
     derived: tuple[SystemDerivation, ...] = ()
     checks: tuple[SystemVerdict, ...] = ()
     notes: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ SystemFunction = Callable[[Lab], SystemResult]
 
 @dataclass(frozen=True, slots=True)
 class LectureSystem:
-    """One of the lecture's systems, by number. ``asks`` is what it must give."""
+    """A system of the lecture. ``asks``: what it must compute."""
 
     number: int
     name: str
@@ -74,23 +74,23 @@ class LectureSystem:
 
 
 def equal(what: str, derived: AnswerValue, measured: AnswerValue, instrument: str) -> SystemVerdict:
-    """Exact or failed."""
+    """A check by equality: exact or failed."""
     return judged(what, derived, measured, instrument)
 
 
 def near(what: str, derived: float, measured: float, tolerance: float, instrument: str, why: str) -> SystemVerdict:
-    """Within ``tolerance`` of what is derived, or failed; ``why`` says what equality is impossible for."""
+    """A check within ``tolerance`` of the derived value, or failed; ``why``: why equality is impossible."""
     verdict = WITHIN if abs(measured - derived) <= tolerance else FAILED
     return Verdict(what, derived, float(f"{measured:.4g}"), instrument, verdict, tolerance, f"±{tolerance:.2g}: {why}")
 
 
 def unmeasured(what: str, derived: AnswerValue, why: str) -> SystemVerdict:
-    """What nothing here can measure."""
+    """A derived value that cannot be measured here; ``why``: the reason."""
     return Verdict(what, derived, None, why, NOT_MEASURED)
 
 
 def from_run(report: Report, *quantities: str) -> tuple[SystemVerdict, ...]:
-    """Verdicts of a check of a model's step, each under its model, optimizer, precision and sizes: what a table may differ in."""
+    """The verdicts on some quantities of a real run, each named by model, optimizer, precision and sizes."""
     at = ", ".join(f"{name}={value}" for name, value in report.sizes.items())
     step = f"{report.model}, {report.options['optimizer']} in {report.options['precision']}, at {at}"
     checks: list[SystemVerdict] = []
@@ -102,7 +102,7 @@ def from_run(report: Report, *quantities: str) -> tuple[SystemVerdict, ...]:
 
 
 def from_autograd(model: str, comparison: Differentiated) -> tuple[SystemVerdict, ...]:
-    """The derived equations of gradients, run in numpy, beside autograd and central differences."""
+    """Checks of derived gradient equations, evaluated in numpy, against autograd and central differences."""
     checks: list[SystemVerdict] = []
     for trial in comparison.trials:
         at = ", ".join(f"{name}={value}" for name, value in trial.sizes.items())
@@ -122,7 +122,7 @@ def from_autograd(model: str, comparison: Differentiated) -> tuple[SystemVerdict
 
 
 def steps_of(lab: Lab, model: str, sizes: Mapping[str, int], *quantities: str, **options: str) -> tuple[SystemDerivation, ...]:
-    """The derivation's own steps of some of its quantities."""
+    """The steps of some quantities of a derivation."""
     derivation = lab.derive(model, sizes, **options)
     return tuple(
         SystemDerivation(model, q, derivation[q].unit, derivation.sizes, tuple(s for s in derivation.steps if s.quantity == q))
@@ -131,7 +131,7 @@ def steps_of(lab: Lab, model: str, sizes: Mapping[str, int], *quantities: str, *
 
 
 def to_json(system: LectureSystem, worked: SystemResult) -> dict[str, Any]:
-    """A system as plain data."""
+    """A system as a JSON-ready dictionary."""
     from calc.symbolic.tree import text
 
     return {
@@ -140,7 +140,7 @@ def to_json(system: LectureSystem, worked: SystemResult) -> dict[str, Any]:
         "title": system.title,
         "asks": system.asks,
         "answers": [{"what": r.what, "value": plain(r.value), "unit": r.unit or None, "because": r.because} for r in worked.rows],
-        "calculations": [r.to_json() for r in worked.reckonings],
+        "calculations": [r.to_json() for r in worked.calculations],
         "derivations": [
             {
                 "model": d.model,
@@ -176,7 +176,7 @@ def to_json(system: LectureSystem, worked: SystemResult) -> dict[str, Any]:
 
 
 def plain(value: object) -> int | float | str | bool | None:
-    """A value as JSON can carry it: integers that a double cannot hold are strings, fractions the nearest number."""
+    """A JSON value: integers above 2**53 as strings, fractions as the nearest double."""
     if isinstance(value, Fraction):
         value = int(value) if value.denominator == 1 else float(value)
     if isinstance(value, float) and value.is_integer() and abs(value) >= 2**53:

@@ -38,7 +38,7 @@ def _(_: Lab) -> ClaimFinding:
 
 
 def on_device() -> int:
-    """Bytes that the CUDA allocator gives out for two 32 × 32 matrices in fp32, by its rounding."""
+    """Bytes that the CUDA allocator reserves for two 32 × 32 matrices in fp32, by its rounding."""
     return sum(rounded(experiment("memory", 32, 32)) for _ in ("x", "y"))
 
 

@@ -12,26 +12,26 @@ from reports.lecture.sources import source
 from reports.lecture.verdicts import SOURCE, ClaimFinding, compared, convention, number, readings, true
 
 TRAINING = Topic("Training time")
-LOOSE = Fraction(1, 4)  # a rule of thumb that is off by more serves nobody
+LOOSE = Fraction(1, 4)  # a rule of thumb with a larger error is of no use
 _N, _D = 70 * 10**9, 15 * 10**12
 _TOKENS = {"B": 1, "T": 8192}
 MODEL_FLOPS = ((1, "flops.forward.matmul"), (1, "flops.backward.matmul"), (-1, "flops.backward.recompute"))
 
 
 def per_layer(lab: Lab, *quantities: str) -> Fraction:
-    """FLOPs of a further D→D layer of a deep linear network, over its weights times the points."""
+    """FLOPs of one more D→D layer of a deep linear network, per weight and data point."""
     at = {"B": 2, "D": 64}
     more = sum(lab.value("cruncher", q, {**at, "L": 3}) - lab.value("cruncher", q, {**at, "L": 2}) for q in quantities)
     return Fraction(more, at["B"] * at["D"] ** 2)
 
 
 def per_parameter_and_token(lab: Lab, model: str, sizes: dict[str, int], *signed: tuple[int, str]) -> Fraction:
-    """FLOPs of a language model's step over parameters times tokens."""
+    """FLOPs of a language model's step per parameter and token."""
     return per_token(lab, model, sizes, *signed) / lab.value(model, "parameters", sizes)
 
 
 def per_token(lab: Lab, model: str, sizes: dict[str, int], *signed: tuple[int, str]) -> Fraction:
-    """FLOPs of a language model's step over its tokens."""
+    """FLOPs of a language model's step per token."""
     return Fraction(sum(sign * lab.value(model, q, sizes) for sign, q in signed), sizes["B"] * sizes["T"])
 
 
@@ -90,7 +90,7 @@ def _(_: Lab) -> ClaimFinding:
     because = (
         f"half of 1979 is right ({float(dense):.4g}) for another reason: 1979 counts 2:4 sparsity, and without it the theoretical peak "
         "is half."
-        " What is realistic is said by MFU, which comes on top"
+        " MFU, which comes on top, says what is realistic"
     )
     halving_is_sparsity = sparse / dense == 2 and sparse == 1979 * 10**12
     return readings(

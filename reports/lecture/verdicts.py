@@ -1,4 +1,4 @@
-"""Verdicts as outcomes of comparisons: none is written down beside the number that it judges."""
+"""Verdicts as results of comparisons: none is written by hand beside the number that it judges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONVENTION = "convention"
 UNCHECKED = "cannot be checked"
 VERDICTS = (HOLDS, ROUNDED, APPROXIMATE, MISLEADING, WRONG, CONVENTION, UNCHECKED)
 
-STANDS = (HOLDS, ROUNDED, APPROXIMATE, CONVENTION)  # of claims against each other, those that may stand
+STANDS = (HOLDS, ROUNDED, APPROXIMATE, CONVENTION)  # verdicts of claims that may hold in a contradiction
 
 COMPUTATION, SOURCE, JUDGEMENT = "computation", "source", "judgement"
 
@@ -27,7 +27,7 @@ NEAR = Fraction(1, 20)
 
 @dataclass(frozen=True, slots=True)
 class ClaimFinding:
-    """What came of a claim. ``value`` is the right one with its unit; ``rests_on`` is computation, source or judgement."""
+    """The result for a claim. ``value``: the correct value, in ``unit``. ``rests_on``: computation, source or judgement."""
 
     verdict: str
     value: FindingValue
@@ -38,7 +38,7 @@ class ClaimFinding:
 
 
 def compared(claimed: str, computed: Number, *, within: Fraction = NEAR) -> str:
-    """The verdict on a number as it was written: its digits are its precision.
+    """The verdict on a written number, whose digits are its precision.
 
     Equal → holds; equal when rounded to the digits written → holds after rounding; off by
     no more than ``within`` → approximate; else wrong.
@@ -58,7 +58,7 @@ def _exact(computed: Number) -> Fraction:
 
 
 def _roundings(exact: Fraction, written: Decimal) -> set[Decimal]:
-    """``exact`` in as many figures after the point as ``written`` has, every way that people round."""
+    """``exact`` rounded to as many decimals as ``written`` has, ties to even and ties up."""
     exponent = written.as_tuple().exponent
     assert isinstance(exponent, int)  # a number, no infinity
     context = Context(prec=80)
@@ -68,7 +68,7 @@ def _roundings(exact: Fraction, written: Decimal) -> set[Decimal]:
 
 
 def yes(statement: object) -> str:
-    """What was found of a statement, in a word."""
+    """``yes`` for ``True``, ``no`` for everything else."""
     return "yes" if statement is True else "no"
 
 
@@ -82,7 +82,7 @@ def number(
 def same(
     claimed: Any, computed: Any, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION, value: FindingValue | None = None
 ) -> ClaimFinding:
-    """A finding on what is equal or not: bits, shapes, words, several numbers at once."""
+    """A finding by equality: of bits, shapes, texts or several numbers."""
     shown = value if value is not None else computed if isinstance(computed, FindingValue) else str(computed)
     return ClaimFinding(HOLDS if claimed == computed else WRONG, shown, unit, because, by, rests_on)
 
@@ -95,18 +95,18 @@ def true(holds: bool, value: FindingValue, because: str, by: str, *, unit: str =
 def readings(
     literal: bool, implied: bool, value: FindingValue, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION
 ) -> ClaimFinding:
-    """A finding on a statement that may be true as written and false as it will be understood: misleading, then."""
+    """A finding on a statement that may be literally true but misleading, because what it implies is false."""
     verdict = WRONG if not literal else HOLDS if implied else MISLEADING
     return ClaimFinding(verdict, value, unit, because, by, rests_on)
 
 
 def convention(fits: bool, value: FindingValue, because: str, by: str, *, unit: str = "") -> ClaimFinding:
-    """A choice of words or of what is counted, which nothing decides; ``fits``: it contradicts nothing that was computed."""
+    """A finding on a choice of words or of what to count. ``fits``: no computed number contradicts it."""
     return ClaimFinding(CONVENTION if fits else WRONG, value, unit, f"{because} (judgement: a choice, not a fact)", by, JUDGEMENT)
 
 
 def unchecked(value: FindingValue, because: str, by: str, *, unit: str = "") -> ClaimFinding:
-    """What no computation here can decide, with the reason and what was computed all the same."""
+    """A finding on a claim that cannot be computed here, with the reason and what can be computed."""
     return ClaimFinding(UNCHECKED, value, unit, because, by, JUDGEMENT)
 
 
@@ -114,12 +114,12 @@ _BY_DEGREE = (HOLDS, ROUNDED, APPROXIMATE, MISLEADING, WRONG)
 
 
 def worst(*verdicts: str) -> str:
-    """The verdict on several numbers of one claim: that of the one that fits least."""
+    """The worst of several verdicts, in the order of ``_BY_DEGREE``."""
     return max(verdicts, key=_BY_DEGREE.index)
 
 
 def numbers(
     pairs: tuple[tuple[str, Number], ...], value: FindingValue, because: str, by: str, *, unit: str = "", within: Fraction = NEAR
 ) -> ClaimFinding:
-    """A finding on several numbers that a claim states, each as it is written."""
+    """A finding on several written numbers of one claim."""
     return ClaimFinding(worst(*(compared(claimed, computed, within=within) for claimed, computed in pairs)), value, unit, because, by)

@@ -1,4 +1,4 @@
-"""The audited lecture as a page: every number written once, read by the Markdown and HTML writers; and the three files."""
+"""Audit → ``LecturePage``, with every number written, and its Markdown, HTML and JSON files."""
 
 from __future__ import annotations
 
@@ -67,19 +67,19 @@ VERDICT_BADGES = {
     UNCHECKED: Badge("?", UNCHECKED, "open"),
 }
 MEANINGS = {
-    HOLDS: "what was computed equals what is claimed, or makes the statement true",
-    ROUNDED: "equal when rounded to the digits in which the claim is written",
-    APPROXIMATE: "off by no more than a stated part: 5 % unless the claim is a rule of thumb, then 25 %; or right up to a stated factor",
-    MISLEADING: "true as written, false as it will be understood; or one part true and another false",
-    WRONG: "what was computed contradicts it",
-    CONVENTION: "a choice of words or a judgement; what was computed beside it contradicts nothing",
-    UNCHECKED: "no computation here can decide it; what could be computed beside it stands in the reason",
+    HOLDS: "the computed value equals the claimed one, or makes the statement true",
+    ROUNDED: "equal when rounded to the digits of the claim",
+    APPROXIMATE: "the error is at most 5 %, for rules of thumb 25 %; or the claim is right up to a stated factor",
+    MISLEADING: "literally true but misleading; or one part true and another false",
+    WRONG: "the computed value contradicts it",
+    CONVENTION: "a choice of words or a judgement that no computed value contradicts",
+    UNCHECKED: "cannot be computed here; the reason gives what can be",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class LectureOutcome:
-    """What became of an audit. ``ok``: no check of a system failed."""
+    """The result of an audit. ``ok``: no check of a system failed."""
 
     audit: Audit
     systems: tuple[tuple[LectureSystem, SystemResult], ...]
@@ -96,14 +96,14 @@ LOOK = Look("lecture.j2")
 
 
 def lecture(directory: Path, progress: Callable[[str], None]) -> LectureOutcome:
-    """Audit everything and write lecture.md, lecture.html and lecture.json; none is written before all of them can be."""
+    """Audit everything and write lecture.md, lecture.html and lecture.json, all or none."""
     job.write_all(directory, {})  # a folder that cannot be made is refused before minutes of work
     outcome, texts = make(progress)
     return replace(outcome, files=job.write_all(directory, texts))
 
 
 def make(progress: Callable[[str], None], stamp: Inputs | None = None) -> tuple[LectureOutcome, dict[str, str]]:
-    """The audit, and its texts by file name; with ``stamp`` those of that day, under the versions noted then."""
+    """(audit, file name → text). ``stamp``: inputs whose date and versions the texts take over."""
     lab = Lab(progress)
     audited = audit(lab, progress=progress)
     worked = []
@@ -128,7 +128,7 @@ def build(audited: Audit, systems: tuple[tuple[LectureSystem, SystemResult], ...
     return LecturePage(
         model="Stanford CS336, lecture 2",
         step="the claims of its notes",
-        subtitle=f"{numbers.integer(count)} claims of five sets of public notes, restated in our words and computed anew;"
+        subtitle=f"{numbers.integer(count)} claims of five sets of public notes, restated and recomputed;"
         f" {len(systems)} systems, derived and checked",
         sizes=f"{numbers.integer(len(checks))} checks of systems by real runs: {numbers.integer(failed)} failed",
         date=inputs.date,
@@ -139,7 +139,7 @@ def build(audited: Audit, systems: tuple[tuple[LectureSystem, SystemResult], ...
         rules=rules.used([step for _, worked in systems for derived in worked.derived for step in derived.steps]),
         provenance=tuple((name, inputs.environment.get(name, value)) for name, value in provenance()),
         commands=(
-            Command("Make this report again, from nothing but the installed program:", "napkin lecture -o ."),
+            Command("Make this report again:", "napkin lecture -o ."),
             Command("The number formats, one at a time:", "napkin dtype fp16 0.01"),
             Command(
                 "A model's step in full, with every step of the derivation:", "napkin derive cruncher -d B=2 -d D=4 -d L=2 --optimizer spec"
@@ -151,24 +151,24 @@ def build(audited: Audit, systems: tuple[tuple[LectureSystem, SystemResult], ...
 
 
 def _date() -> str:
-    """No date of its own: the file is the same whenever it is made, unless SOURCE_DATE_EPOCH says otherwise."""
+    """The date in SOURCE_DATE_EPOCH, else ``demand``, so that the file is the same on every day."""
     fixed = os.environ.get("SOURCE_DATE_EPOCH")
     return datetime.datetime.fromtimestamp(int(fixed), datetime.UTC).date().isoformat() if fixed and fixed.isdigit() else "demand"
 
 
 def provenance() -> Iterator[tuple[str, str]]:
-    """Versions here, and what else there is to know of how the audit is made."""
+    """(name, value) of the versions and sources of the audit."""
     from importlib import metadata
 
     yield "napkin", job.version()
     for name in ("torch", "numpy", "sympy"):
         yield name, metadata.version(name).partition("+")[0]
-    yield "chance", "every experiment is seeded with 0; no time that was measured is in these files"
+    yield "chance", "every experiment has seed 0; these files contain no measured time"
     yield "sources", "calc/data/hardware.toml for accelerators, calc/data/lecture_sources.toml for papers, laws and figures of others"
 
 
 def _prose(text: str) -> str:
-    """A sentence whose expressions are written as people write them: ``2·B·D²`` for ``2*B*D**2``."""
+    """A sentence with expressions in mathematical notation: ``2·B·D²`` for ``2*B*D**2``."""
     powers = re.sub(r"\*\*(\d+)", lambda match: match[1].translate(_POWERS), text)
     return sentence(re.sub(r"(?<=[\w)])\*(?=[\w(])", "·", powers))
 
@@ -196,7 +196,7 @@ def _claim(c: AuditedClaim) -> ClaimRow:
 
 
 def _notes(name: str) -> str:
-    """Where a claim stands: ``note 002``, ``notes 002, 003``."""
+    """The notes that make a claim: ``note 002``, ``notes 002, 003``."""
     sets = notes()[name]
     return f"note{'s' if len(sets) > 1 else ''}{NBSP}{', '.join(sets)}"
 
@@ -217,9 +217,9 @@ def _system(system: LectureSystem, worked: SystemResult, anchors: Anchors) -> Sy
         number=str(system.number),
         anchor=f"system-{system.number:02}",
         title=system.title,
-        asks=sentence(f"It gives {system.asks}"),
+        asks=sentence(f"It computes {system.asks}"),
         rows=tuple((r.what, shown(r.value, r.unit), _prose(r.because)) for r in worked.rows),
-        reckonings=tuple(map(_reckoning, worked.reckonings)),
+        calculations=tuple(map(_calculation, worked.calculations)),
         derived=tuple(_derived(f"{system.number}.{i}", d, anchors) for i, d in enumerate(worked.derived, 1)),
         equations=equations(worked),
         checks=tuple(map(_check, worked.checks)),
@@ -228,7 +228,7 @@ def _system(system: LectureSystem, worked: SystemResult, anchors: Anchors) -> Sy
 
 
 def equations(worked: SystemResult) -> tuple[str, ...]:
-    """The equations of a forward and of its gradients, from the loss back."""
+    """The equations of a forward pass and of its gradients, from the loss backwards."""
     return tuple(str(entry.equation) for derived in worked.equations for entry in entries(derived))
 
 
@@ -236,7 +236,7 @@ def _document(system: LectureSystem, worked: SystemResult) -> dict[str, Any]:
     return {**system_json(system, worked), "equations": list(equations(worked))}
 
 
-def _reckoning(calculation: Reckoning) -> WorkedCalculationView:
+def _calculation(calculation: Reckoning) -> WorkedCalculationView:
     values: dict[str, Fraction] = {g.letter: g.value for g in calculation.givens}
     lines = []
     for line in calculation.lines:
@@ -261,7 +261,7 @@ def _reckoning(calculation: Reckoning) -> WorkedCalculationView:
 
 
 def _numbers_in(tree: Display, values: Mapping[str, Fraction]) -> Display:
-    """A line with the number of each letter in its place."""
+    """A formula with each symbol replaced by its value."""
     match tree:
         case Name(name):
             return _number_leaf(values[name])
@@ -275,7 +275,7 @@ def _numbers_in(tree: Display, values: Mapping[str, Fraction]) -> Display:
 
 
 def _number_leaf(value: Fraction) -> Display:
-    """An integer, a decimal where it is one, else a fraction."""
+    """A value as a tree: an integer, a decimal if exact, else a fraction."""
     if value.denominator == 1:
         return Number(int(value))
     decimal = str(float(value))
@@ -292,9 +292,9 @@ def _derived(number: str, derivation: SystemDerivation, anchors: Anchors) -> Der
 
 
 def _quotients(derivation: SystemDerivation) -> dict[str, int]:
-    """Quotients that a record names itself, as ``d_per_h``."""
+    """The sizes with the quotients that the trace named (``d_per_h``)."""
 
-    sized: Any = SimpleNamespace(sizes=dict(derivation.sizes))  # all of a derivation that is read for it
+    sized: Any = SimpleNamespace(sizes=dict(derivation.sizes))  # the only field that is read
     return sizes_with_quotients(sized, (tree for s in derivation.steps for tree in (s.before, s.after)))
 
 
@@ -310,8 +310,7 @@ _POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def shown(value: Any, unit: str = "") -> str:
-    """A number as it is read: integers in groups of three, large and small ones by their power of ten, six figures of others; a year as
-    it is."""
+    """A value as text: integers in groups of three, very large and small values with a power of ten, others with six digits."""
     if unit == YEAR:
         return str(value)
     text = value if isinstance(value, str) else _number(Fraction(str(value)) if isinstance(value, float) else Fraction(value))
@@ -338,6 +337,6 @@ def summary(audited: Audit) -> str:
 
 
 def document(outcome: LectureOutcome) -> dict[str, Any]:
-    """The audit as plain data, with the versions of what it was computed by."""
+    """The audit as a JSON-ready dictionary, with versions and sources."""
     body = to_json(outcome.audit, (_document(s, w) for s, w in outcome.systems))
     return {**body, "provenance": dict(provenance())}

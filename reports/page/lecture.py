@@ -81,7 +81,7 @@ class SystemView:
     title: str
     asks: str
     rows: tuple[tuple[str, str, str], ...]
-    reckonings: tuple[WorkedCalculationView, ...]
+    calculations: tuple[WorkedCalculationView, ...]
     derived: tuple[DerivedView, ...]
     equations: tuple[str, ...]
     checks: tuple[CheckView, ...]

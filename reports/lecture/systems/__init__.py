@@ -1,4 +1,4 @@
-"""The twenty systems of the lecture, each worked out by the product and checked against real runs."""
+"""The twenty systems of the lecture, each computed by Napkin and checked against real runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SYSTEMS: tuple[LectureSystem, ...] = tuple(
 
 
 def system(number: int) -> LectureSystem:
-    """The system of that number."""
+    """The system with that number. Raises ``BadInputError`` for an unknown one."""
     for candidate in SYSTEMS:
         if candidate.number == number:
             return candidate

@@ -1,4 +1,4 @@
-"""Systems about training: initialisation, optimizers, the loop, data, checkpoints, mixed precision, randomness."""
+"""Systems about training: initialization, optimizers, the loop, data, checkpoints, mixed precision, randomness."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _initialisation(lab: Lab) -> SystemResult:
         ("mlp", {"B": 3, "d": 64, "f": 256, "K": 10}),
         ("gpt2", {"B": 2, "T": 16, "L": 2, "d": 48, "h": 4, "V": 211, "C": 64}),
     ):
-        lab.progress(f"moments of {model} at initialisation")
+        lab.progress(f"moments of {model} at initialization")
         _propagated(model, sizes, rows, checks)
     return SystemResult(
         tuple(rows), checks=tuple(checks), notes=("E[x²] of every module's result: napkin initialisation MODEL --draws 200",)
@@ -69,7 +69,7 @@ def _initialisation(lab: Lab) -> SystemResult:
 
 
 def _propagated(model: str, sizes: Mapping[str, int], rows: list[SystemAnswer], checks: list[SystemVerdict]) -> None:
-    """Second moments through a model as it is drawn, beside real modules drawn anew."""
+    """Adds the derived second moments of a model at initialization, and checks against freshly drawn modules."""
     derived, samples = moments(model, sizes, _DRAWS)
     for line in compare_moments(derived, samples):
         if line.part.second is None or line.low is None or line.sampled is None or line.high is None:
@@ -160,7 +160,7 @@ def _data(_: Lab) -> SystemResult:
             "a file of 10,007 tokens of 2 bytes",
             2 * tokens,
             "bytes",
-            "16-bit integers; it is mapped, so only pages that are touched are read",
+            "16-bit integers; the file is memory-mapped, so only the pages in use are read",
         ),
         SystemAnswer("read of it for a batch", 2 * 2 * batch * length, "bytes", "inputs and targets, B · T tokens of 2 bytes each"),
         SystemAnswer(
@@ -231,7 +231,7 @@ def _mixed(lab: Lab) -> SystemResult:
     for precision in ("bf16-autocast", "bf16-master"):
         rows.append(
             SystemAnswer(
-                f"kept for the backward of a small network, {precision}", _formats_kept(lab, precision), "", "tensor by tensor, by format"
+                f"saved for backward in a small network, {precision}", _formats_kept(lab, precision), "", "tensor by tensor, by format"
             )
         )
     scaled = experiment("scaled_gradients", 1024.0, 1e-8)
@@ -254,7 +254,7 @@ def _mixed(lab: Lab) -> SystemResult:
 
 
 def _formats_kept(lab: Lab, precision: str) -> str:
-    """Tensors that the backward of a linear layer, a GELU and another layer needs, by format."""
+    """The tensors saved for backward of linear, GELU, linear, by number format."""
     by_format: dict[str, list[str]] = {}
     for saved in lab.derive("mlp", None, precision=precision).saved:
         if not saved.same_as:
@@ -284,9 +284,9 @@ def _randomness(_: Lab) -> SystemResult:
 SYSTEMS = (
     LectureSystem(
         10,
-        "initialisation",
-        "Initialisation",
-        "variance of outputs at initialisation, rescaled, cut off, by Xavier, through depth; sampled",
+        "initialization",
+        "Initialization",
+        "variance of outputs at initialization, rescaled, cut off, by Xavier, through depth; sampled",
         _initialisation,
     ),
     LectureSystem(

@@ -102,7 +102,7 @@ def _cruncher(lab: Lab) -> SystemResult:
         SystemAnswer("parameters", derivation["parameters"].at(), "elements", str(derivation["parameters"].text)),
         SystemAnswer("gradients", derivation["gradients.bytes"].at() // 4, "elements", "one for each parameter"),
         SystemAnswer("AdaGrad's state", derivation["optimizer_state.bytes"].at() // 4, "elements", "a sum of squares for each parameter"),
-        SystemAnswer("kept for the backward", derivation["activations.bytes"].at() // 4, "elements", "; ".join(saved_tensors(lab))),
+        SystemAnswer("saved for backward", derivation["activations.bytes"].at() // 4, "elements", "; ".join(saved_tensors(lab))),
         SystemAnswer("bytes of all", all_bytes(lab), "bytes", "4 for each of these numbers"),
         SystemAnswer(
             "FLOPs of products",
@@ -147,9 +147,7 @@ def _transformer(lab: Lab) -> SystemResult:
     for how in ("none", "block"):
         saved = lab.value("gpt2", "activations.bytes", at, checkpointing=how)
         repeated = lab.value("gpt2", "flops.backward.recompute", at, checkpointing=how)
-        rows.append(
-            SystemAnswer(f"kept with checkpointing {how}", saved, "bytes", f"{repeated:,} FLOP of the backward only repeat the forward")
-        )
+        rows.append(SystemAnswer(f"saved with checkpointing {how}", saved, "bytes", f"{repeated:,} FLOP of the backward are recomputation"))
     for c in compare(derivation):
         if c.applies and c.value is not None and c.exact is not None and c.ratio is not None:
             why = "; ".join(f"{d.expr}: {d.because}" for d in c.differences[:3])

@@ -1,4 +1,4 @@
-"""Systems about tensors and single operations: number formats, storage, einsum, products, MFU."""
+"""Systems about tensors and single operations: number formats, storage, einsum, matmuls, MFU."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _memory(_: Lab) -> SystemResult:
 
 
 def _chain(text: str, steps: Sequence[Done]) -> SystemAnswer:
-    """What a chain of operations allocates, and why the last of them does or does not."""
+    """The bytes that a chain of tensor operations allocates, and why the last operation allocates or not."""
     last = steps[-1]
     if last.made is None:
         return SystemAnswer(text, "refused", "", last.refused)

@@ -1,4 +1,4 @@
-"""Systems about large runs: training time, the largest model, compute in context, quantised inference."""
+"""Systems about large runs: training time, the largest model, compute in context, quantized inference."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _training_time(lab: Lab) -> SystemResult:
             f"{real:,} parameters, T = 8192, attention in full, no recomputation",
         ),
         SystemAnswer(
-            "time by the exact count", exact / answer["R"] / 86400, "days", "the same rate, FLOPs of the recorded step in place of 6·N·D"
+            "time by the exact count", exact / answer["R"] / 86400, "days", "the same rate, FLOPs of the traced step instead of 6·N·D"
         ),
     )
     note = f"6·N·D less the exact count of that model, for one sequence, largest terms first: {differences}"
@@ -45,7 +45,7 @@ def _training_time(lab: Lab) -> SystemResult:
 
 
 def _largest_depth(lab: Lab, capacity: int, sizes: Mapping[str, int]) -> int:
-    """The deepest network of these widths whose peak fits, as on one device of all the memory."""
+    """The largest L whose peak fits ``capacity`` bytes, as if on one device."""
     low, high = 1, 4096
     while high - low > 1:
         middle = (low + high) // 2
@@ -74,13 +74,13 @@ def _largest_model(lab: Lab) -> SystemResult:
         )
         rows.append(SystemAnswer(f"largest with activations, B = {batch}", count, "parameters", because))
     checks = from_run(lab.check("two-layer", {"B": 3, "D": 7, "K": 5}), "parameters.bytes", "gradients.bytes", "optimizer_state.bytes")
-    note = "40e9 is true of the state only; the more tokens a step has, the more of the memory its activations take"
+    note = "40e9 holds for the state only; activations need more memory with more tokens in a step"
     return SystemResult(
         tuple(rows),
         (answers["fp32"].reckoning, answers["bf16-master"].reckoning),
         (),
         checks,
-        (note, "how a state is divided among devices is taken to be even"),
+        (note, "assumes that the state is divided evenly among the devices"),
     )
 
 
@@ -109,7 +109,7 @@ def _compute(_: Lab) -> SystemResult:
 
 
 def _quantised(lab: Lab) -> SystemResult:
-    rows, checks, reckonings = [], [], []
+    rows, checks, calculations = [], [], []
     for form in ("bf16", "int8", "int4"):
         inference = lab.inference("llama3-8b", _LONG, form)
         assert inference.cache is not None
@@ -125,7 +125,7 @@ def _quantised(lab: Lab) -> SystemResult:
                 f"{read:,} bytes of weights read for each token, and all keys and values, on one H100",
             ),
         ]
-        reckonings.append(bound.reckoning)
+        calculations.append(bound.reckoning)
         if form == "bf16":
             rows.append(SystemAnswer("keys and values of 8192 tokens", inference.cache.value, "bytes", inference.cache.expr))
             checks += [
@@ -139,13 +139,10 @@ def _quantised(lab: Lab) -> SystemResult:
             ]
     return SystemResult(
         tuple(rows),
-        tuple(reckonings[::2]),
+        tuple(calculations[::2]),
         (),
         tuple(checks),
-        (
-            "Llama 3 8B, one sequence; a table is looked up, so a token reads one row of it; what quantising costs in quality is not "
-            "computed",
-        ),
+        ("Llama 3 8B, one sequence; a token reads one row of the embedding table; the cost of quantization in quality is not computed",),
     )
 
 
@@ -169,8 +166,8 @@ SYSTEMS = (
     ),
     LectureSystem(
         20,
-        "quantised_inference",
-        "Quantised inference",
+        "quantized_inference",
+        "Quantized inference",
         "weights in few bits, keys and values, and the bandwidth bound on tokens per second",
         _quantised,
     ),

@@ -149,10 +149,10 @@ def test_system_10_initialisation(lab: Lab) -> None:
 
 
 def test_system_11_cruncher(lab: Lab) -> None:
-    """36 parameters, gradients and squares; 28 kept for the backward and 368 FLOP where the lecture says 16 and 432."""
+    """36 parameters, gradients and squares; 28 saved for backward and 368 FLOP where the lecture says 16 and 432."""
     found, answers = worked(11, lab)
 
-    assert [36, 36, 36, 28] == [answers[name] for name in ("parameters", "gradients", "AdaGrad's state", "kept for the backward")]
+    assert [36, 36, 36, 28] == [answers[name] for name in ("parameters", "gradients", "AdaGrad's state", "saved for backward")]
     assert (544, 368, 8256) == (answers["bytes of all"], answers["FLOPs of products"], answers["parameters at D = 64"])
     assert (16, 496, 432) == tuple(answers[f"the lecture's {rule}"] for rule in ("BDL activations", "4 bytes per value", "6BN"))
     assert set(verdicts(found).values()) == {"exact"}
@@ -211,7 +211,7 @@ def test_system_17_transformer(lab: Lab) -> None:
     found, answers = worked(17, lab)
 
     assert 124439808 == answers["parameters"]
-    assert int(answers["kept with checkpointing block"]) < int(answers["kept with checkpointing none"])
+    assert int(answers["saved with checkpointing block"]) < int(answers["saved with checkpointing none"])
     assert sum(str(name).startswith("rule of thumb") for name in answers) >= 3
     assert {"exact", "proved"} == set(verdicts(found).values())
 
