@@ -202,8 +202,7 @@ def _checkpoint(lab: Lab) -> SystemResult:
         SystemAnswer("time lost then", every.lost, "1", "to saving, and to half an interval at each failure"),
     )
     checks: list[SystemVerdict] = [
-        Verdict(v.quantity, "unknown" if v.derived is None else v.derived, v.measured, v.because, v.verdict)
-        for v in checkpoint.verdicts
+        Verdict(v.quantity, "unknown" if v.derived is None else v.derived, v.measured, v.because, v.verdict) for v in checkpoint.verdicts
     ]
     lost = resumed("optimizer")
     checks.append(

@@ -74,9 +74,7 @@ def _memory(_: Lab) -> SystemResult:
     ]
     for text, steps in chains:
         rows.append(_chain(text, steps))
-        checks += [
-            replace(v, quantity=f"{text}: {v.quantity}", instrument="torch's own tensors") for v in check_storage(x, steps)
-        ]
+        checks += [replace(v, quantity=f"{text}: {v.quantity}", instrument="torch's own tensors") for v in check_storage(x, steps)]
     note = (
         f"x is a 4 × 4 tensor in fp32, {x.nbytes} bytes with strides {x.layout.strides}: element [1, 2] is number {x.layout.place((1, 2))}"
     )
