@@ -27,9 +27,9 @@ from calc.symbolic.expression import (
     FloorQuotient,
     FunctionCall,
     Number,
-    Operators,
     Piecewise,
     Power,
+    PythonOperators,
     Quotient,
     Remainder,
     Sum,
@@ -221,7 +221,7 @@ class _Symbols(dict[str, sp.Symbol]):
         return symbol(name)
 
 
-class Sympy(Operators):
+class Sympy(PythonOperators):
     """SymPy's expressions of sizes."""
 
     def number(self, node: Number) -> sp.Expr:

@@ -431,7 +431,7 @@ class Arithmetic(Generic[V]):
         return NapkinError(f"cannot read the condition {text(node, spaced=True)!r}")
 
 
-class Operators(Arithmetic[Any]):
+class PythonOperators(Arithmetic[Any]):
     """Values that have Python's operators, symbolic sizes of torch among them."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ from calc.graph.forward import ComputedNumber, Instruction, Program, ProgramLeaf
 from calc.options import Options
 from calc.platform.torch_private import FakeTensor, no_modes, torch_version
 from calc.spec import Sizes, Spec
-from calc.symbolic.expression import Operators, parse
+from calc.symbolic.expression import PythonOperators, parse
 from calc.trace import step
 from calc.trace.kernels import fake_kernels, hide_tracing, recurrent
 from calc.trace.kernels.operator_overrides import overriding_operators
@@ -257,7 +257,7 @@ def _record(
     hint_of = {name: hint for name, hint in hints(basis, sizes, hint_set).items() if name not in fixed}
     env = SizeEnv(hint_of) if hint_of else None
     at: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
-    symbolic = Sizes(**{n: parse(text).value_in(Operators(at)) for n, text in basis.define.items()})
+    symbolic = Sizes(**{n: parse(text).value_in(PythonOperators(at)) for n, text in basis.define.items()})
     recorder = ProgramRecorder(env)
     made_in = double_by_default() if doubles else contextlib.nullcontext()
     with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), refusing(spec, env), made_in, step._fake(env), recorder:

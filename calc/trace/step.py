@@ -23,7 +23,7 @@ from calc.graph.step import Call, Event, Guard, StepTrace, Storage, Tensor
 from calc.options import Options
 from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
-from calc.symbolic.expression import Operators, parse
+from calc.symbolic.expression import PythonOperators, parse
 from calc.trace.function_caches import bypassing_caches
 from calc.trace.kernels import composites, hide_tracing, recurrent
 from calc.trace.kernels.matmul import by_symbols
@@ -98,7 +98,7 @@ def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: boo
     repeats = Repeats.begun(at.symbolic, at.trip_counts, like)
     env = repeats.env
     values: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
-    sizes = Sizes(**{name: parse(text).value_in(Operators(values)) for name, text in basis.define.items()})
+    sizes = Sizes(**{name: parse(text).value_in(PythonOperators(values)) for name, text in basis.define.items()})
     unbacked = {dim.unbacked_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.unbacked_at}
     recorder = Recorder(repeats, unbacked, at.observed)
     # What the model prints is talk, and stdout is for data.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calc.symbolic.expression import Expression, FunctionCall, Number, Operators, Quotient, names_in, parse
+from calc.symbolic.expression import Expression, FunctionCall, Number, PythonOperators, Quotient, names_in, parse
 from calc.symbolic.worked import WorkedStep
 
 Array = NDArray[Any]
@@ -24,7 +24,7 @@ def holds(text: str, values: Mapping[str, Any]) -> Array:
     return mask
 
 
-class Doubles(Operators):
+class Doubles(PythonOperators):
     """Arrays of doubles."""
 
     def number(self, node: Number) -> Any:

@@ -134,46 +134,46 @@ def _only_adds(tree: Expression, zeros: Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _ElementWork:
     """Operations per element, and whether the result differs from element to element."""
 
     count: int
     of_arrays: bool
 
 
-class _Variables(dict[str, _Work]):
-    def __missing__(self, name: str) -> _Work:
-        return _Work(0, False)
+class _Variables(dict[str, _ElementWork]):
+    def __missing__(self, name: str) -> _ElementWork:
+        return _ElementWork(0, False)
 
 
-class _Operations(Arithmetic[_Work]):
+class _Operations(Arithmetic[_ElementWork]):
     """What an expression takes per element, as it is written, where some variables are arrays."""
 
     def __init__(self, arrays: Set[str]) -> None:
-        self.values = _Variables(dict.fromkeys(arrays, _Work(0, True)))
+        self.values = _Variables(dict.fromkeys(arrays, _ElementWork(0, True)))
 
-    def number(self, node: Number) -> _Work:
-        return _Work(0, False)
+    def number(self, node: Number) -> _ElementWork:
+        return _ElementWork(0, False)
 
-    def negative(self, node: Negative) -> _Work:
+    def negative(self, node: Negative) -> _ElementWork:
         return node.body.value_in(self)
 
-    def sum(self, node: Sum | Product | Quotient | Power) -> _Work:
+    def sum(self, node: Sum | Product | Quotient | Power) -> _ElementWork:
         return reduce(lambda a, b: self._joined((a, b), 1), [child.value_in(self) for child in children(node)])
 
     product = quotient = power = sum
 
-    def piecewise(self, node: Piecewise) -> _Work:
+    def piecewise(self, node: Piecewise) -> _ElementWork:
         return node.cases[-1][0].value_in(self)
 
-    def call(self, node: FunctionCall) -> _Work:
+    def call(self, node: FunctionCall) -> _ElementWork:
         arguments = [argument.value_in(self) for argument in node.arguments]
         return self._joined(arguments, 0 if node.function == "sign" else max(1, len(arguments) - 1))
 
     @staticmethod
-    def _joined(parts: Sequence[_Work], own: int) -> _Work:
+    def _joined(parts: Sequence[_ElementWork], own: int) -> _ElementWork:
         of_arrays = any(part.of_arrays for part in parts)
-        return _Work(sum(part.count for part in parts) + own * of_arrays, of_arrays)
+        return _ElementWork(sum(part.count for part in parts) + own * of_arrays, of_arrays)
 
     def refused(self, node: Expression) -> BadInputError:
         return BadInputError(f"cannot count the operations of {text(node, spaced=True)!r}")
