@@ -15,7 +15,7 @@ from hypothesis import settings
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-gc.set_threshold(2_000_000, 10, 100)  # what is searched is mostly recordings that tests keep, and there is little garbage in them
+gc.set_threshold(2_000_000, 10, 100)  # what is searched is mostly traces that tests keep, and there is little garbage in them
 
 # No deadlines: tests run on machines that others use as well, and time says nothing about what they claim. The same examples
 # every time: a run that fails does so for a change of the code.
@@ -24,14 +24,14 @@ settings.load_profile("napkin")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A cache of recordings that the workers share and no other run has seen: what a model is like is recorded once."""
+    """A cache of traces that the workers share and no other run has seen: what a model is like is recorded once."""
     if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker has it from the process that started it
         os.environ["NAPKIN_CACHE"] = folder = tempfile.mkdtemp(prefix="napkin-cache-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """What a file's tests leave behind is searched for garbage once: recordings that are kept are millions of objects."""
+    """What a file's tests leave behind is searched for garbage once: traces that are kept are millions of objects."""
     if nextitem is not None and item.path != nextitem.path:
         gc.collect()
         gc.freeze()

@@ -1,4 +1,4 @@
-"""Certificates bite: a recording that is not what the closed forms say refuses them, by quantity and sizes."""
+"""Certificates bite: a trace that is not what the closed forms say refuses them, by quantity and sizes."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_certificate_with_one_more_live_storage_refuses(graph: Graph) -> None:
 
 
 def test_a_step_that_grows_faster_with_depth_is_refused(graph: Graph) -> None:
-    """Two recordings determine a line: a parameter more in the deeper one is a line that deeper certificates are not on."""
+    """Two traces determine a line: a parameter more in the deeper one is a line that deeper certificates are not on."""
 
     def deeper(record: StepTrace) -> StepTrace:
         return replace(record, parameters=record.parameters[:-1]) if record.sizes["L"] == 3 else record
@@ -115,7 +115,7 @@ def test_a_step_that_grows_faster_with_depth_is_refused(graph: Graph) -> None:
 
 
 def test_a_rule_that_is_wrong_alike_everywhere_passes_its_certificates(graph: Graph) -> None:
-    """Certificates compare recordings, not rules: what a rule says is for the check against a real run."""
+    """Certificates compare traces, not rules: what a rule says is for the check against a real run."""
 
     def doubled(op: Operator) -> Cost:
         right = REGISTRY.rules["aten.addmm.default"].function(op)

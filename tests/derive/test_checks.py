@@ -173,7 +173,7 @@ def test_a_stack_is_exact_at_every_depth(L: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("T", [3, 7, 13])
 def test_a_recurrence_is_exact_at_every_length(T: int) -> None:
-    """T turns of one cell."""
+    """T iterations of one cell."""
     from tests.trace.test_loops import Recurrent
 
     s = spec(Recurrent, dims={"B": 3, "T": 5, "d": 7}, inputs=lambda n: (torch.randn(n.B, n.T, n.d),))
@@ -235,7 +235,7 @@ FEW = [{"B": 64, "D": 32, "L": 2}, {"B": 5, "D": 3, "L": 2}, {"B": 3, "D": 5, "L
 
 
 @pytest.mark.parametrize("sizes", FEW, ids=str)
-def test_a_moment_that_few_layers_lack_is_no_peak_there(sizes: dict[str, int]) -> None:
+def test_a_peak_candidate_that_few_layers_lack_is_no_peak_there(sizes: dict[str, int]) -> None:
     """The first step's gradients reach a middle layer only where there are three: with two, what would be live then is never live,
     and it would be the most where B is larger than D."""
     at_their_own(calc.load("cruncher"), sizes, optimizer="sgd")

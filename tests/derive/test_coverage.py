@@ -1,4 +1,4 @@
-"""The ledger of a recorded step against what was derived from it: nothing is left out, and nothing is counted twice."""
+"""The ledger of a traced step against what was derived from it: nothing is left out, and nothing is counted twice."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_flops_of_all_operators_are_those_of_the_step(result: Derivation) ->
     assert result["flops.step.total"].expr.equals(sum(to_sympy(row.flops) for row in result.coverage))
 
 
-def test_calls_in_closed_form_are_those_of_a_recording(graph: Graph, result: Derivation) -> None:
+def test_calls_in_closed_form_are_those_of_a_trace(graph: Graph, result: Derivation) -> None:
     """At the depths of the certificates, which no closed form was made from."""
     assert graph.certificates
     for record in graph.certificates[:2]:
@@ -86,7 +86,7 @@ def refusal(graph: Graph, registry: Registry, sizes: dict[str, int] | None = Non
     return raised.value
 
 
-def test_every_operator_without_a_rule_is_named_with_site_calls_and_shapes(graph: Graph) -> None:
+def test_every_operator_without_a_rule_is_named_with_module_path_calls_and_shapes(graph: Graph) -> None:
     """The one in the forward and the one in the backward, though the first alone would refuse the step."""
     error = refusal(graph, without(without(REGISTRY, "aten.tanh.default"), "aten.tanh_backward.default"))
 

@@ -58,7 +58,7 @@ def test_the_squared_error_is_three_operations_a_number_each_way(lectures: Deriv
     assert 2 + 2 + 1 + 1 == 6 == at(lectures, "flops.forward.elementwise")
 
 
-def test_the_peak_is_one_moment_among_those_listed(lectures: Derivation) -> None:
+def test_the_peak_is_one_of_the_candidates_listed(lectures: Derivation) -> None:
     """In the second step 36 weights and 36 squares live throughout: at least 2·144, with the inputs of 8 + 2 numbers 328 bytes."""
     moments = [c.value for c in lectures["memory.peak"].candidates]
 

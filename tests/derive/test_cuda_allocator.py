@@ -1,4 +1,4 @@
-"""The simulated CUDA allocator: torch's own constants and rules, worked through by hand, and the peaks of recorded steps."""
+"""The simulated CUDA allocator: torch's own constants and rules, worked through by hand, and the peaks of traced steps."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_activations_of_a_block_are_the_tensors_it_saves(fused: Derivation) -> N
     assert sp.expand(layer - (4 * 16 * B * T * d + 4 * B * T * h + 4 * 4 * B * T)) == 0
 
 
-def test_the_peak_is_in_dimensions_of_the_model_with_its_moments_listed(fused: Derivation) -> None:
+def test_the_peak_is_in_dimensions_of_the_model_with_its_candidates_listed(fused: Derivation) -> None:
     """Weights, state, saved tensors of every layer, and the head's logits and their gradient."""
     peak = fused["memory.peak"]
 

@@ -103,7 +103,7 @@ def test_terms_add_up_to_their_quantity(result: Derivation) -> None:
         assert all(t.module_path and t.because for t in quantity.terms)
 
 
-def test_candidate_moments_add_up_from_their_parts(result: Derivation) -> None:
+def test_peak_candidates_add_up_from_their_parts(result: Derivation) -> None:
     """Live bytes by role, none negative, none left out."""
     for name in PEAKS:
         assert result[name].candidates
@@ -114,7 +114,7 @@ def test_candidate_moments_add_up_from_their_parts(result: Derivation) -> None:
             assert all(v > 0 for v in candidate.part_values.values())
 
 
-def test_the_peak_is_the_largest_of_its_moments(result: Derivation) -> None:
+def test_the_peak_is_the_largest_of_its_candidates(result: Derivation) -> None:
     """Here and elsewhere, in the case in force; they stand in falling order, and no two are alike."""
     for name in PEAKS:
         values = [c.value for c in result[name].candidates]

@@ -47,7 +47,7 @@ def test_the_options_are_stated_with_the_result(derived: Derived) -> None:
 
 
 def test_an_option_of_a_graph_is_the_graphs() -> None:
-    """A recording is of one optimizer; deriving it says which."""
+    """A trace is of one optimizer; deriving it says which."""
     graph = calc.trace(calc.load("linear"), optimizer="momentum", cache=False)
 
     assert calc.derive(graph).options["optimizer"] == "momentum"
@@ -116,7 +116,7 @@ def test_values_change_and_expressions_do_not(graph: Graph) -> None:
     assert {n: other[n].value for n in other} == at(one, {"B": 7, "d": 13, "f": 29, "K": 3})
 
 
-def test_the_peaks_moments_are_the_same_at_all_sizes(graph: Graph) -> None:
+def test_the_peak_candidates_are_the_same_at_all_sizes(graph: Graph) -> None:
     """Only which of them is the largest changes."""
     one, other = calc.derive(graph), calc.derive(graph, {"B": 2, "d": 1009, "f": 1013, "K": 3})
 

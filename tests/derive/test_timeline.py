@@ -81,7 +81,7 @@ def test_columns_cover_every_operator_once(run: Timeline) -> None:
 
 
 def _run(derivation: Derivation) -> Timeline:
-    """By a recording at the very sizes."""
+    """By a trace at the very sizes."""
     from calc.options import Options
     from calc.trace import trace_at
 

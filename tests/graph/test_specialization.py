@@ -80,8 +80,8 @@ def test_sizes_are_tried_that_tell_some_of_what_is_not_known(monkeypatch: pytest
     assert tried() == []
 
 
-def test_few_turns_of_two_loops_are_tried_together_at_last() -> None:
-    """S = 3 is told at many turns of T, and may not be at one: first T alone is fixed, then both."""
+def test_few_iterations_of_two_loops_are_tried_together_at_last() -> None:
+    """S = 3 is told at many iterations of T, and may not be at one: first T alone is fixed, then both."""
     dims = {"S": Dim(3), "T": Dim(1), "d": Dim(7)}
     basis = basis_of(dims)
     unmet = [Guard("T != 1", True, "the loop counts that were recorded")]

@@ -65,7 +65,7 @@ def test_the_median_is_of_one_call() -> None:
 
 
 def test_peaks_and_bandwidth_are_the_fastest_product_and_the_largest_copy() -> None:
-    """All products of the made-up machine run at one rate."""
+    """All products of the synthetic machine run at one rate."""
     assert {"float32": RATE * GIGA} == made().peaks()
     assert 10 * GIGA == pytest.approx(float(made().bandwidth()), rel=1e-6)
 

@@ -1,4 +1,4 @@
-"""Calibrations by a made-up clock: what is recorded, what is left out, and that the real primitives run on this machine."""
+"""Calibrations by a synthetic clock: what is recorded, what is left out, and that the real primitives run on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpointing as an option: which parts of a module run again, that its step stays the same, and what is refused."""
+"""Checkpointing as an option: which parts of a module are recomputed, that its step stays the same, and what is refused."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _derived(choice: str) -> Derivation:
 
 
 def _run_again(module: nn.Module, choice: str) -> list[str]:
-    """The parts that are run again, by name."""
+    """The parts that are recomputed, by name."""
     checkpointed("a model", module, choice)
     return [name for name, part in module.named_modules() if "forward" in vars(part)]
 
@@ -193,7 +193,7 @@ def test_the_gradients_stay_the_same(choice: str) -> None:
 
 @pytest.mark.parametrize("choice", ["block", pytest.param("block/2", marks=pytest.mark.slow), "attention"])
 def test_every_quantity_of_a_checkpointed_step_is_exact(choice: str) -> None:
-    """At a depth and sizes that the derivation has not seen; what runs again is measured too."""
+    """At a depth and sizes that the derivation has not seen; what is recomputed is measured too."""
     report = calc.check(_derived(choice), B=7, d=3, f=5, L=6)
 
     assert report.passed
@@ -222,7 +222,7 @@ def _own(choice: str, phase: str) -> sp.Expr:
 
 
 def test_what_runs_again_stands_at_its_own_place() -> None:
-    """The block's first sum and its sigmoid are the block's when they run again; torch stops before its second sum of B d."""
+    """The block's first sum and its sigmoid are the block's when they are recomputed; torch stops before its second sum of B d."""
     repeated = _own("block", "backward") - _own("none", "backward")
 
     assert 0 == sp.expand(repeated - _own("none", "forward") + to_sympy("B*d*L"))

@@ -1,4 +1,4 @@
-"""A made-up machine whose times follow from four numbers, so that what is predicted for it can be written down by hand."""
+"""A synthetic machine whose times follow from four numbers, so that what is predicted for it can be written down by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is predicted for a made-up machine follows from its numbers by hand."""
+"""What is predicted for a synthetic machine follows from its numbers by hand."""
 
 from __future__ import annotations
 

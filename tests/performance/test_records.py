@@ -72,7 +72,7 @@ def test_a_record_is_read_with_every_repetition(tmp_path: Path) -> None:
 
 
 def test_evidence_is_of_the_same_model_options_and_sizes_only(tmp_path: Path) -> None:
-    """Another B, another option and another model's file are not; sizes that data decide do not matter, as no record has them."""
+    """Another B, another option and another model's file are not; data-dependent sizes do not matter, as no record has them."""
     found = [read(kept(tmp_path, record())), read(kept(tmp_path, record(date="2026-02-01T12:00:00+00:00")))]
     records = [r for r in found if r is not None]
     step = ("mlp", "built-in", OPTIONS, {"B": 7, "d": 11, "n1": 5})

@@ -43,7 +43,7 @@ def shared(labels: list[int] | None = None) -> Spec:
 
     def inputs(n: Any) -> tuple[Tensor, ...]:
         x = torch.randn(n.B, n.d)
-        # What a recording reads of labels is how many there can be.
+        # What a trace reads of labels is how many there can be.
         given = labels if labels is not None and isinstance(n.B, int) and n.B == len(labels) else None
         return x, torch.randint(n.E, (n.B,)) if given is None else torch.tensor(given)
 

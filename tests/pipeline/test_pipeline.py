@@ -163,7 +163,7 @@ def test_what_was_asked_before_changes_nothing(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{"optimizer": "adamw"}, {"attention": "math"}])
-def test_other_options_are_another_recording(cache: Path, options: dict[str, str]) -> None:
+def test_other_options_are_another_trace(cache: Path, options: dict[str, str]) -> None:
     """Even where the model would run alike."""
     builds = Builds()
     traced(builds)
@@ -174,7 +174,7 @@ def test_other_options_are_another_recording(cache: Path, options: dict[str, str
     assert options.items() <= dict(graph.options).items()
 
 
-def test_a_changed_model_is_another_recording(cache: Path) -> None:
+def test_a_changed_model_is_another_trace(cache: Path) -> None:
     """Its key is a digest of its content."""
     builds = Builds()
     traced(builds)
@@ -184,7 +184,7 @@ def test_a_changed_model_is_another_recording(cache: Path) -> None:
     assert len(files(cache)) == 2 + 2
 
 
-def test_a_changed_file_of_the_user_is_another_recording(cache: Path, tmp_path: Path) -> None:
+def test_a_changed_file_of_the_user_is_another_trace(cache: Path, tmp_path: Path) -> None:
     """One more layer in the file: the new number, not the old one."""
     file = tmp_path / "my_model.py"
     text = """
@@ -384,7 +384,7 @@ def test_bad_sizes_are_refused_before_anything_is_traced(sizes: dict[str, int], 
 
 
 def test_a_derivation_from_a_spec_keeps_it_and_one_from_a_graph_has_none(cache: Path) -> None:
-    """A check needs the model; a recording is enough for a derivation. It goes on alone, so it has certificates for more sizes."""
+    """A check needs the model; a trace is enough for a derivation. It goes on alone, so it has certificates for more sizes."""
     s = spec(Builds())
     from_spec = calc.derive(s)
 

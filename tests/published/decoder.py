@@ -17,7 +17,7 @@ from calc.spec import Spec
 @dataclass(frozen=True, slots=True)
 class Choices:
     """``positions``: learned, relative (a projection of its own in every block) or none (rotary ones have no parameters).
-    ``norm``: layer, layer without bias, rms or none. ``checkpointed``: every block runs again in the backward, to its end."""
+    ``norm``: layer, layer without bias, rms or none. ``checkpointed``: every block is recomputed in the backward pass, to its end."""
 
     positions: str = "none"
     norm: str = "rms"

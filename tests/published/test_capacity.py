@@ -34,7 +34,7 @@ def test_days_of_nanogpt(row: str) -> None:
 
 @reproduces("megatron-train-time-1t")
 def test_days_of_a_trillion_parameters(row: str) -> None:
-    """Equation 4, 8·T·P/(n·X): every layer's forward runs again, and the rate is the one achieved, of 3072 devices."""
+    """Equation 4, 8·T·P/(n·X): every layer's forward is recomputed, and the rate is the one achieved, of 3072 devices."""
     days = asked("training-time", parameters="1008e9", tokens="450e9", convention="8ND", rate=3072 * 163 * TERA)
 
     assert_reproduced(row, {"days": days})
@@ -83,7 +83,7 @@ def utilized(layers: int, width: int, devices: int, batch: int, seconds: str, co
 
 @reproduces(*(f"korthikanti-t5-{size}" for size in RUNS))
 def test_utilization_with_selective_recomputation(row: str) -> None:
-    """Equation 7 counts the model's FLOPs; equation 8 the hardware's, with attention as three times what runs again."""
+    """Equation 7 counts the model's FLOPs; equation 8 the hardware's, with attention as three times what is recomputed."""
     layers, width, devices, batch, before, present = RUNS[row.rsplit("-", 1)[1]]
     of = (layers, width, devices, batch, present)
     more = asked("speed-up", seconds=present, other_seconds=before)

@@ -57,7 +57,7 @@ def test_products_of_chinchilla(row: str) -> None:
 
 @reproduces("megatron-eq3-symbolic", slow=True)
 def test_products_of_an_iteration_of_megatron(row: str) -> None:
-    """A step, and a step in which every block runs again in the backward: the head does not."""
+    """A step, and a step in which every block is recomputed in the backward pass: the head does not."""
     letters = {"s": "T", "l": "L", "h": "d"}
     as_gpt = {to_sympy("f"): to_sympy("4*d"), to_sympy("k"): to_sympy("d/h")}
     plain, checkpointed = (decoder_trained(choices) for choices in (BARE, replace(BARE, checkpointed=True)))

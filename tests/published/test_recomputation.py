@@ -68,7 +68,7 @@ def test_the_account_of_a_layer_that_layouts_are_worked_out_with_is_the_publishe
 
 @reproduces(*SIZES, slow=True)
 def test_bytes_of_a_layer(row: str) -> None:
-    """A layer that runs again keeps its argument alone, 2sbh. One that does not keeps 34sbh + 5as²b and what torch keeps on top."""
+    """A layer that is recomputed keeps its argument alone, 2sbh. One that does not keeps 34sbh + 5as²b and what torch keeps on top."""
     derived = {
         "none": _of_a_layer("activations.bytes", "none") - NOISE - WIDER - NORMS,
         "full": _of_a_layer("activations.bytes", "block"),
@@ -81,7 +81,7 @@ def test_bytes_of_a_layer(row: str) -> None:
 @reproduces("korthikanti-pp-input-spike", slow=True)
 def test_outputs_kept_on_the_first_stage_of_a_pipeline(row: str) -> None:
     """2sbh of each micro-batch under way, of which the first of p = 35 stages has p. Between two layers passes one tensor: what the next
-    one keeps where it runs again. How many are under way is the account's own figure; no step on several devices is recorded."""
+    one keeps where it is recomputed. How many are under way is the account's own figure; no step on several devices is recorded."""
     one = value(_of_a_layer("activations.bytes", "block"), T=2048, B=1, d=20480)
 
     assert_reproduced(row, {"saved": Fraction(35 * one, 2**30)})
@@ -97,11 +97,11 @@ def test_a_layer_whose_attention_runs_again_keeps_what_is_not_attention_s() -> N
 
 @pytest.mark.slow
 def test_full_recomputation_repeats_the_forward_of_the_layers() -> None:
-    """24Bsh²(1 + s/(6h)) FLOP of each layer, as the account has it: with dropout last, even the last product runs again."""
+    """24Bsh²(1 + s/(6h)) FLOP of each layer, as the account has it: with dropout last, even the last product is recomputed."""
     assert_same(to_sympy("24*B*T*d**2*(1 + T/(6*d))"), _of_a_layer("flops.backward.recompute", "block"))
 
 
 @pytest.mark.slow
 def test_selective_recomputation_of_a_module_repeats_its_projections_too() -> None:
-    """The account repeats the two products of T² alone, 4Bs²h; a module that runs again makes its four projections once more, 8Bsh²."""
+    """The account repeats the two products of T² alone, 4Bs²h; a module that is recomputed makes its four projections once more, 8Bsh²."""
     assert_same(to_sympy("4*B*T**2*d + 8*B*T*d**2"), _of_a_layer("flops.backward.recompute", "attention"))

@@ -79,7 +79,7 @@ for _kind in (0, 1, 2):
     add("mse_loss_backward.default", lambda k=_kind, g=_grad: call(r(*g), r(5, 7), r(5, 7), k))
     add("smooth_l1_loss_backward.default huber_loss_backward.default", lambda k=_kind, g=_grad: call(r(*g), r(5, 7), r(5, 7), k, 0.5))
     for _weight in (None, (5, 7)):
-        _of = lambda w=_weight: None if w is None else r(*w)  # noqa: E731  # bound to this turn of the loop
+        _of = lambda w=_weight: None if w is None else r(*w)  # noqa: E731  # bound to this iteration of the loop
         add("binary_cross_entropy.default", lambda k=_kind, w=_of: call(torch.rand(5, 7), torch.rand(5, 7), w(), k))
         add(
             "binary_cross_entropy_backward.default",
@@ -88,7 +88,7 @@ for _kind in (0, 1, 2):
         add("binary_cross_entropy_with_logits.default", lambda k=_kind, w=_of: call(r(5, 7), r(5, 7), w(), None, k))
         add("binary_cross_entropy_with_logits.default", lambda k=_kind, w=_of: call(r(5, 7), r(5, 7), w(), r(7), k))
     for _weight in (None, (7,)):
-        _of = lambda w=_weight: None if w is None else r(*w)  # noqa: E731  # bound to this turn of the loop
+        _of = lambda w=_weight: None if w is None else r(*w)  # noqa: E731  # bound to this iteration of the loop
         add("nll_loss_forward.default", lambda k=_kind, w=_of: call(r(5, 7), ints(7, 5), w(), k, -100))
         add("nll_loss2d_forward.default", lambda k=_kind, w=_of: call(r(2, 7, 3, 5), ints(7, 2, 3, 5), w(), k, -100))
         add(

@@ -1,4 +1,4 @@
-"""Calls whose results have sizes that data decide: masks that choose 4 rows of 7, or 11 elements of 35."""
+"""Calls whose results have data-dependent sizes: masks that choose 4 rows of 7, or 11 elements of 35."""
 
 from __future__ import annotations
 

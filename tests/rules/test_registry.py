@@ -132,7 +132,7 @@ def test_an_unknown_operator_is_refused_with_the_whole_situation_and_both_ways_o
     )
 
 
-def test_an_unknown_operator_without_site_inputs_or_neighbours_is_refused_as_well() -> None:
+def test_an_unknown_operator_without_module_path_inputs_or_neighbors_is_refused_as_well() -> None:
     """In a registry that knows nothing."""
     with pytest.raises(UnknownOperatorError, match=r"^no cost rule for operator my\.own at the top level, inputs: none\. An operator"):
         cost_of(Operator("my.own", {}, ()), "", Registry())

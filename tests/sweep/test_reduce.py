@@ -11,7 +11,7 @@ from tests.sweep.reduce import _few_in_a_row, reduced
 
 
 def test_five_sliding_layers_and_a_full_one_become_one_and_one() -> None:
-    """Three turns of that, and one of the sliding layers that the default ends with."""
+    """Three iterations of that, and one of the sliding layers that the default ends with."""
     changes = reduced(source_of("gemma3_text", {"model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"]}), 0)
 
     assert changes["layer_types"] == ["sliding_attention", "full_attention"] * 3 + ["sliding_attention"]

@@ -1,4 +1,4 @@
-"""Layers that run again in the backward: what is kept, what is held at the peak and what is computed are those of the real step."""
+"""Layers that are recomputed in the backward pass: what is saved, held at the peak and computed is that of the real step."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_the_steps_say_what_a_checkpoint_keeps() -> None:
     assert any("torch.utils.checkpoint" in term.because for term in derived("not reentrant")["activations.bytes"].terms)
 
 
-def test_what_runs_again_is_at_the_site_of_its_module() -> None:
+def test_what_is_recomputed_is_at_the_path_of_its_module() -> None:
     """And not at that of whatever asked for it."""
     sites = {term.module_path for term in derived("not reentrant")["flops.backward.recompute"].terms}
 

@@ -223,7 +223,7 @@ class Smeared(nn.Module):
     [(lambda g: torch.linspace(-1, 1, g), False), (lambda g: torch.tensor([i / g for i in range(g)]), True)],
     ids=["by a function", "one by one"],
 )
-def test_what_is_divided_by_turns_is_no_question_about_that_number(places: Callable[[Any], Tensor], read: bool) -> None:
+def test_what_is_divided_by_iterations_is_no_guard_on_that_number(places: Callable[[Any], Tensor], read: bool) -> None:
     """A width that is read as a number is 3 in one recording, so that torch asks of a layout whether 3*k//g is 1. With k = 5 and g = 13
     that is so of 3, and never of the 13 that stand in its place. A function that builds a line of g places reads no number at all."""
 
@@ -239,7 +239,7 @@ def test_what_is_divided_by_turns_is_no_question_about_that_number(places: Calla
 
 
 class Turning(nn.Module):
-    """A layer several times, on the negated input where a question about rows and turns says so."""
+    """A layer several times, on the negated input where a question about rows and iterations says so."""
 
     def __init__(self, n: Any, asked: Callable[[Any, Any], bool]) -> None:
         super().__init__()
@@ -263,11 +263,11 @@ class Turning(nn.Module):
     ],
     ids=["rows", "turns alone"],
 )
-def test_a_branch_on_a_quotient_with_turns_stays_one(
+def test_a_branch_on_a_quotient_with_iterations_stays_one(
     asked: Callable[[Any, Any], bool], same: tuple[tuple[int, int], ...], other: tuple[int, int], said: str
 ) -> None:
-    """Of 7 rows for 3 turns there are two for each, of 5 for 5 turns one: another path, and not the one of 5 rows for 3. That 3 and 4
-    turns alike are fewer than 10 says nothing of 13."""
+    """Of 7 rows for 3 iterations there are two for each, of 5 for 5 one: another path, and not the one of 5 rows for 3. That 3 and 4
+    iterations alike are fewer than 10 says nothing of 13."""
 
     def turning(B: int, g: int) -> Any:
         return spec(lambda n: Turning(n, asked), dims={"B": B, "d": 11, "g": g})

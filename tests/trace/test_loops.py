@@ -130,18 +130,18 @@ def test_a_sum_over_layers_is_shown_in_the_steps() -> None:
 
 
 def test_a_recurrence_over_time_is_a_loop_count() -> None:
-    """T is the length of a tensor and a number of turns: one cell of d² + d weights, 2 B T d² products."""
+    """T is the length of a tensor and a number of iterations: one cell of d² + d weights, 2 B T d² products."""
     s = spec(Recurrent, dims={"B": 3, "T": 5, "d": 7}, inputs=lambda n: (torch.randn(n.B, n.T, n.d),))
     result = derived(s, optimizer="sgd")
 
     assert result["parameters"].text == "d**2 + d"
     assert result["flops.forward.matmul"].at(B=2, T=11, d=13) == 2 * 2 * 11 * 13 * 13
-    # backward: the weight's gradient at each turn, the state's at each turn but the first
+    # backward: the weight's gradient at each iteration, the state's at each iteration but the first
     assert result["flops.backward.matmul"].at(B=2, T=11, d=13) == (2 * 11 - 1) * 2 * 2 * 13 * 13
 
 
 def test_one_module_used_in_a_loop_is_one_set_of_weights() -> None:
-    """d² + d whatever the number of turns; 2 L B d² products."""
+    """d² + d whatever the number of iterations; 2 L B d² products."""
     result = derived(spec(Repeated, dims={"B": 3, "d": 7, "L": 5}), optimizer="sgd")
 
     assert result["parameters"].text == "d**2 + d"
@@ -167,7 +167,7 @@ def test_layers_that_repeat_a_pattern_add_up() -> None:
 
 
 def test_a_stack_of_one_is_its_layer() -> None:
-    """A loop of one turn has no first and last turn apart: derived at L = 1, the numbers are those of the layer alone."""
+    """A loop of one iteration has no first and last iteration apart: derived at L = 1, the numbers are those of the layer alone."""
     alone = derived(spec(lambda n: nn.Sequential(nn.Linear(n.d, n.d), nn.Tanh())))
     one = calc.derive(stack(), {"L": 1}, cache=False)
 
@@ -240,7 +240,7 @@ class LooksBack(nn.Module):
 
 
 @pytest.mark.slow
-def test_few_turns_of_two_loops_are_a_case_of_their_own_together() -> None:
+def test_few_iterations_of_two_loops_are_a_case_of_their_own_together() -> None:
     """Three tokens and one of the other: neither alone is what the step does there."""
     s = spec(
         LooksBack,

@@ -1,4 +1,4 @@
-"""Rows that a step splits into pieces and walks: how many there are is a count of turns where it is whole, and else a number."""
+"""Rows that a step splits into pieces and walks: how many there are is a trip count where it is whole, and else a number."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _failed(derivation: Derivation, **sizes: int) -> list[str]:
     [pytest.param(Dim(12, multiple_of="c"), id="declared", marks=pytest.mark.slow), pytest.param(12, id="found")],
 )
 @MODES
-def test_as_many_pieces_as_fit_are_a_count_of_turns(how: str, length: Any, mode: str) -> None:
+def test_as_many_pieces_as_fit_are_a_trip_count(how: str, length: Any, mode: str) -> None:
     """T/c of them, each through a layer: 2·B·T·d² in all."""
     s = _spec(Walking, PIECES[how], lambda n: n.T, B=2, c=3, T=length, d=5)
     derivation = calc.derive(s, cache=False, optimizer="sgd", mode=mode)

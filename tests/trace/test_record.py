@@ -105,7 +105,7 @@ def test_a_module_that_is_used_twice_runs_twice_under_one_name() -> None:
     assert calc.derive(traced)["parameters"].text == "5*d**2 + 3*d"
 
 
-def test_a_backward_operator_runs_at_the_site_it_differentiates() -> None:
+def test_a_backward_operator_runs_at_the_module_path_it_differentiates() -> None:
     """Two products for each linear layer whose input needs a gradient, one for the first."""
     record = symbolic("nested")
 
@@ -363,7 +363,7 @@ def test_a_layer_norm_of_a_symbolic_width_is_written_as_users_do() -> None:
     assert calc.derive(graph("norms"))["parameters"].text == "3*d"
 
 
-def test_initialisers_are_left_out_of_the_record() -> None:
+def test_initializers_are_left_out_of_the_record() -> None:
     """They ask sizes for numbers (the fan-in) and are no part of a step."""
     traced = graph("initialised")
 

@@ -362,7 +362,7 @@ def test_an_unknown_option_is_refused_with_those_there_are(option: str, value: s
     assert str(error).startswith(f"unknown {option} {value!r}: known are ")
 
 
-def test_an_operator_without_rule_is_refused_with_its_site() -> None:
+def test_an_operator_without_rule_is_refused_with_its_module_path() -> None:
     """A singular value decomposition has no rule; it is named with its module."""
     error = refusal(function(torch.linalg.svdvals))
 
@@ -424,7 +424,7 @@ def test_sizes_that_torch_itself_reads_as_numbers_are_refused() -> None:
 
 
 def test_a_trace_leaves_torch_as_it_was() -> None:
-    """Initialisers, norms, attention, hooks and modes."""
+    """Initializers, norms, attention, hooks and modes."""
     with nothing_left():
         calc.trace(spec(lambda n: nn.Sequential(nn.Linear(n.d, n.d), nn.LayerNorm(n.d))), cache=False)
 
@@ -455,7 +455,7 @@ def test_an_interrupted_trace_leaves_torch_as_it_was() -> None:
 
 
 def test_a_real_module_works_after_a_refused_trace() -> None:
-    """Weights are initialised, attention computes, gradients flow: no fake tensor is about."""
+    """Weights are initialized, attention computes, gradients flow: no fake tensor is about."""
     refusal(modules.function(raises))
     torch.manual_seed(0)
     layer = nn.Linear(7, 5)

@@ -61,7 +61,7 @@ def _layers(derivation: Derivation, **sizes: int) -> int:
     ],
 )
 def test_a_length_is_a_symbol_on_either_side(limits: tuple[int, ...], length: int, same: tuple[int, ...], other: tuple[int, ...]) -> None:
-    """Exact at the length that is the model's own, at others on its side without a recording, and beyond the limit with one."""
+    """Exact at the length that is the model's own, at others on its side without a trace, and beyond the limit with one."""
     s = _spec(limits, length)
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 

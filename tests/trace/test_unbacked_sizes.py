@@ -1,4 +1,4 @@
-"""Sizes that data decide become dimensions with a bound and an expected value; nothing read out of data ever becomes a number."""
+"""Data-dependent sizes become dimensions with a bound and an expected value; nothing read out of data ever becomes a number."""
 
 from __future__ import annotations
 
@@ -408,7 +408,7 @@ spec = Spec(
 """
 
 
-def test_a_kept_recording_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cached_trace_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recorded, read from the cache, and read from it with the size given."""
     (tmp_path / "rows.py").write_text(MODEL, encoding="utf-8")
     monkeypatch.setenv("NAPKIN_CACHE", str(tmp_path / "cache"))

@@ -1,4 +1,4 @@
-"""A length that a step walks turn by turn: the number of turns is a loop count, and the length itself stays a symbol beside."""
+"""A length that a step walks iteration by iteration: the number of iterations is a trip count, and the length itself stays a symbol."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_batch_of_one_leaves_the_length_a_symbol() -> None:
 
 
 @pytest.mark.parametrize("places", [every, backwards])
-def test_every_turn_is_counted_at_any_length(places: Callable[[Any], Any]) -> None:
+def test_every_iteration_is_counted_at_any_length(places: Callable[[Any], Any]) -> None:
     """T cells, each once, up and down."""
     result = derived(walk(places))
 
@@ -99,7 +99,7 @@ def test_every_turn_is_counted_at_any_length(places: Callable[[Any], Any]) -> No
 
 
 def test_a_length_that_may_be_a_number_is_a_loop_count_where_it_can_be() -> None:
-    """Nothing is held, and a thousand turns need no recording of a thousand turns."""
+    """Nothing is held, and a thousand iterations need no trace of a thousand iterations."""
     result = derived(yielding(every))
 
     assert dict(result.specialized) == {}
@@ -112,7 +112,7 @@ def branching(yields: bool) -> Derivation:
 
 
 @pytest.mark.slow
-def test_a_branch_on_the_length_beyond_the_turns_recorded_is_no_guess() -> None:
+def test_a_branch_on_the_length_beyond_the_traced_iterations_is_no_guess() -> None:
     """Longer sequences take one cell more: they are recorded at that length where it may be a number, else refused."""
     s = yielding(longer_than_eight)
     long = derived(s, T=11)
@@ -135,7 +135,7 @@ def test_a_number_of_chunks_is_no_polynomial_in_the_length(places: Callable[[Any
 
 
 @pytest.mark.parametrize("loops", [["L"], ["L", "T"], ["L", "T", "E"]])
-def test_certificates_have_other_counts_than_recordings(loops: list[str]) -> None:
+def test_certificates_have_other_counts_than_traces(loops: list[str]) -> None:
     """In every loop, at every attempt; two certificates differ in all of them."""
     attempt: int | None = 0
     while attempt is not None:

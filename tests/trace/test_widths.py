@@ -1,4 +1,4 @@
-"""Sizes that are read as numbers and are no turns of a loop: interpolated, and right at every size all the same."""
+"""Sizes that are read as numbers and are no iterations of a loop: interpolated, and right at every size all the same."""
 
 from __future__ import annotations
 

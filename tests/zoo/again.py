@@ -1,4 +1,4 @@
-"""Steps that autograd does not write by itself: layers that run again, hand-written functions, frozen weights, adapters, hooks."""
+"""Steps that autograd does not write by itself: recomputed layers, hand-written functions, frozen weights, adapters, hooks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _layers(n: Any) -> nn.Sequential:
 
 
 class Checkpointed(nn.Module):
-    """The middle of a network runs again in the backward."""
+    """The middle of a network is recomputed in the backward pass."""
 
     def __init__(self, n: Any, reentrant: bool) -> None:
         super().__init__()

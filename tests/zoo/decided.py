@@ -1,4 +1,4 @@
-"""Sizes that data decide: masks, the places of what is not zero, experts that are looped over in Python."""
+"""Data-dependent sizes: masks, the places of what is not zero, experts that are looped over in Python."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Chosen(nn.Module):
 
 
 class Again(nn.Module):
-    """What chooses elements runs again in the backward."""
+    """What chooses elements is recomputed in the backward pass."""
 
     def __init__(self, n: Any) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Torch's recurrent layers and cells. Time is a loop: one turn for each step of the sequence."""
+"""Torch's recurrent layers and cells. Time is a loop: one iteration for each step of the sequence."""
 
 from __future__ import annotations
 

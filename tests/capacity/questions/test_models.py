@@ -170,7 +170,7 @@ def test_the_peak_of_a_step_is_called_so_and_its_even_division_flagged() -> None
     assert ask("largest-batch", model="gpt2", gpu="h100-sxm", gpus=8).flags[0].startswith("what one process needs at its peak, ")
 
 
-# -- filling, on a made-up model -------------------------------------------------------------------------------------------------------
+# -- filling, on a synthetic model -------------------------------------------------------------------------------------------------------
 
 
 class Made:

@@ -199,7 +199,7 @@ def test_a_number_of_parameters_is_gathered_twice() -> None:
 
 
 def test_checkpointing_a_block_keeps_its_argument() -> None:
-    """2 T d bytes a layer, and one layer whole while it runs again."""
+    """2 T d bytes a layer, and one layer whole while it is recomputed."""
     none, block = worked(LLAMA).fullest.reckoning, worked(LLAMA, checkpointing="block").fullest.reckoning
 
     assert none["A"] - block["A"] == 12 * none["Al"] - 12 * 2 * 240 * 46 - none["Al"]

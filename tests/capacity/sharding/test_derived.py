@@ -52,7 +52,7 @@ def test_parameters_and_activations_on_one_device_are_those_derived(name: str) -
 
 @pytest.mark.parametrize(("name", "attention"), [("llama3-8b", "fused"), ("gpt2", "fused"), ("gpt2", "math")])
 def test_flops_on_one_device_are_those_derived(name: str, attention: str) -> None:
-    """Forward, backward, and what fused attention runs again."""
+    """Forward, backward, and what fused attention recomputes."""
     derivation = derived(name, attention)
     lines = account(read(name, attention), Layout(micro=2), state_of("bf16", "sgd"), H100).stages[0].reckoning
 

@@ -146,7 +146,7 @@ def llama() -> ShardedModel:
         (jobs.ZERO_3_DIVISIBLE, {"data": 3, "zero": 3}, 3),
     ],
 )
-def test_bytes_kept_for_the_backward_on_a_rank(llama: ShardedModel, job: Job, layout: dict[str, int | str], world: int) -> None:
+def test_bytes_saved_for_backward_on_a_rank(llama: ShardedModel, job: Job, layout: dict[str, int | str], world: int) -> None:
     """Tensor by tensor off the derived step: what has heads, a feed-forward width or the vocabulary is divided, the stream in sequence."""
     measurement = measured(job, 0, world)
 

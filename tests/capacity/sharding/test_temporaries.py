@@ -88,7 +88,7 @@ def test_whether_it_fits_is_said_only_where_it_is_known() -> None:
 
 
 def test_a_layer_that_runs_again_is_not_there_with_the_loss() -> None:
-    """What is certain is the arguments of all layers and what the loss has: without the one layer that is whole while it runs again."""
+    """What is certain is the arguments of all layers and what the loss has: without the one layer that is whole while it is recomputed."""
     one = account(DECODER, Layout(checkpointing="block"), state_of()).fullest
 
     assert one.total - one.kinds["gradients"] - one.reckoning["Al"] == one.at_once

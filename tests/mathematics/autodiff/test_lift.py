@@ -112,7 +112,7 @@ def test_a_hand_written_backward_is_noted_and_compared() -> None:
     assert not holds(spec)
 
 
-def test_an_operator_without_an_equation_is_refused_by_name_and_site() -> None:
+def test_an_operator_without_an_equation_is_refused_by_name_and_module_path() -> None:
     """With the way out."""
     with pytest.raises(
         UnknownOperatorError, match=r"^no equation is known for aten\.linalg_inv_ex\.default at \(model\).*: write that part with"

@@ -1,4 +1,4 @@
-"""Laws of draws: their moments, and how they are read off a model's own initialisers."""
+"""Laws of draws: their moments, and how they are read off a model's own initializers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _spec() -> Spec:
     return Spec("drawing", {"d": 16, "f": 48}, Drawing, lambda n: (torch.randn(3, n.d),), lambda m, x: m.linear(x).sum())
 
 
-def test_laws_are_read_off_the_initialisers() -> None:
+def test_laws_are_read_off_the_initializers() -> None:
     found, inputs = drawn(_spec(), {"d": 16, "f": 48})
     second = {name: each.law.second for name, each in found.items() if each.law is not None}
     assert second == pytest.approx(

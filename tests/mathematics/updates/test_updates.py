@@ -111,7 +111,7 @@ def test_the_state_of_a_rule_is_what_torch_keeps(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "flops", "state"), [("sgd", "2*n", "0"), ("momentum", "4*n", "4*n"), ("adamw", "14*n + 3", "8*n + 4"), ("muon", None, "4*r*c")]
 )
-def test_what_is_executed_comes_from_a_recording_of_one_tensor(name: str, flops: str | None, state: str) -> None:
+def test_what_is_executed_comes_from_a_trace_of_one_tensor(name: str, flops: str | None, state: str) -> None:
     """AdamW: two moments of 4 bytes and a step counter; its 14 FLOP a parameter are torch's own order of the equations."""
     result = executed(name)
 
