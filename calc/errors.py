@@ -114,7 +114,7 @@ class SizesError(TraceError):
 
 
 class RoundedShareError(SizesError):
-    """A rounded quotient was read as one number. It may be a count of turns where it need not be rounded: where the first of one of
+    """A rounded quotient was read as one number. It may be a trip count where it need not be rounded: where the first of one of
     ``pairs`` is a multiple of the second."""
 
     def __init__(self, message: str, pairs: Sequence[tuple[str, str | int]]) -> None:
@@ -136,7 +136,7 @@ class ReadByTorchError(TraceError):
 
 
 class NoPeakError(TraceError):
-    """The peak of live bytes has no closed form in ``dimension``, a loop count: which turn needs most depends on the other sizes."""
+    """The peak of live bytes has no closed form in ``dimension``, a trip count: which iteration needs most depends on the other sizes."""
 
     def __init__(self, dimension: str, where: str, message: str) -> None:
         super().__init__(message)
@@ -147,7 +147,7 @@ class NoPeakError(TraceError):
 class SpecializationError(TraceError):
     """A dimension was read as one concrete number, so no closed form in it can be read off the record.
 
-    ``counts``: what was read is a polynomial in it alone, so that it may be the turns of a loop. ``divided``: what may be
+    ``counts``: what was read is a polynomial in it alone, so that it may be a trip count. ``divided``: what may be
     divided in it by what, where it is a rounded quotient.
     """
 
@@ -177,11 +177,11 @@ class UnbackedSizeError(DataDependentError):
 
 
 class UnlikeTurnsError(TraceError):
-    """The operators of a loop have other sizes at every turn or count: how many alike ones run has no closed form, though sums have."""
+    """The operators of a loop have other sizes in every iteration: how many alike ones run has no closed form, though sums have."""
 
 
 class CertificateError(TraceError):
-    """A closed form disagrees with a recording at ``sizes`` (of the basis symbols) outside its derivation.
+    """A closed form disagrees with a trace at ``sizes`` (of the basis symbols) outside its derivation.
 
     ``others`` are further quantities whose closed forms do, with the message for each.
     """

@@ -147,7 +147,7 @@ Progress = Callable[[str], None]
 
 
 def outcome_of(attempt: Callable[[], T | Refusal]) -> T | Refusal:
-    """What ``attempt`` returns; what it raises for the user is a refusal."""
+    """What ``attempt`` returns; an error for the user that it raises is a refusal. The one place that turns exceptions into outcomes."""
     try:
         return attempt()
     except NapkinError as error:
@@ -184,7 +184,7 @@ def simplified(
     for way in ways:
         for simpler in way(plan):
             progress(simpler.reason)
-            outcome = outcome_of(functools.partial(attempt, simpler))
+            outcome = outcome_of(functools.partial(attempt, replace(simpler, before=plan)))
             if not isinstance(outcome, Refusal) and costs(outcome) <= costs(traced):
                 traced, plan = outcome, replace(simpler, before=plan)
                 break

@@ -49,7 +49,7 @@ def with_traced_dimensions(spec: Spec, graph: Graph) -> Spec:
         if d.name not in declared or (declared[d.name].at_most, declared[d.name].multiple_of) != (d.at_most, d.multiple_of)
     }
     recorded = {d.name for d in graph.dims}
-    others = {name for name, dim in declared.items() if dim.tied and dim.because and name not in recorded}  # found for other sizes
+    others = {name for name, dim in declared.items() if dim.tied and dim.because and name not in recorded}  # inferred for other sizes
     return replace(spec, dims={n: d for n, d in {**spec.dims, **more}.items() if n not in others}) if more or others else spec
 
 

@@ -43,7 +43,7 @@ def step_work(
     try:
         return StepWork(values, works, works.at_all(values))
     except UnlikeTurnsError:
-        progress("recording the step at these sizes")
+        progress("tracing the step at these sizes")
     from calc.trace import trace_at
 
     derivation = pipeline.derive(spec, sizes, options=options, cache=cache, progress=progress)

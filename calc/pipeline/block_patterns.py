@@ -1,4 +1,4 @@
-"""Depths of a model of which only every so many blocks run again in the backward.
+"""Depths of a model of which only every so many blocks are recomputed in the backward.
 
 Such a model repeats a pattern of ``every`` blocks, so its depth is a number of patterns and a rest: ``L = 2 n`` or ``L = 2 n + 1``
 with ``block/2``. Which of the two, the depth asked for says; the closed forms are of that kind of depth alone. Torch-free.

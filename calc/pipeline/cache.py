@@ -1,7 +1,7 @@
-"""Recordings kept on disk, so that a model is recorded once and not at every question. Torch-free.
+"""Traces on disk, so that a model is traced once and not by every command. Torch-free.
 
-An entry is believed only where it is a graph as it was saved, of the very model, options and versions that are asked for; anything else
-is deleted and made again. What is no regular file was not made here: it is neither read nor replaced.
+An entry is used only if it is a graph as it was saved, of this very model with these options and versions; anything else is deleted and
+made again. What is no regular file was not made here: it is neither read nor replaced.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _ENTRY = files.Kind(2**31)
 
 
 class Cache:
-    """A recording on disk, keyed by the model's content, the options and the versions. The general one is not keyed by sizes;
-    ``apart`` keys what was recorded for particular ones."""
+    """A trace on disk, keyed by the model's content, the options and the versions. The general one is not keyed by sizes; ``case`` is the
+    special case of another."""
 
-    def __init__(self, spec: Spec, options: Options, used: bool, apart: str = "") -> None:
+    def __init__(self, spec: Spec, options: Options, used: bool, case: str = "") -> None:
         self._path: Path | None = None
         if not used or not spec.key or os.environ.get("NAPKIN_CACHE") == "off":
             return
         root = _root()
         if root is None:
             return
-        text = "\n".join([spec.key, repr(options), apart, *_versions()])
+        text = "\n".join([spec.key, repr(options), case, *_versions()])
         self._key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         self._path = root / f"{self._key[:32]}.graph"
 
     def read(self, progress: Callable[[str], None]) -> Graph | None:
-        """The kept graph; ``None`` where there is none, or one that is damaged, which is said and deleted."""
+        """The graph of the entry; ``None`` if there is none, or a damaged one, which is deleted with a message."""
         if self._path is None or not os.path.isfile(self._path):  # a pipe would be waited for
             return None
         try:
@@ -52,8 +52,8 @@ class Cache:
             return None
 
     def discard(self, progress: Callable[[str], None]) -> None:
-        """Delete an entry that cannot be believed, and say so."""
-        progress("recording in the cache damaged: deleted")
+        """Delete a damaged entry, with a message."""
+        progress("trace in the cache damaged: deleted")
         if self._path is not None:
             with contextlib.suppress(OSError):
                 self._path.unlink()
@@ -78,7 +78,7 @@ def _root() -> Path | None:
 
 @functools.cache
 def _versions() -> tuple[str, ...]:
-    """Versions of what a recording depends on, and what this package's own files say, without importing torch."""
+    """Versions of the libraries that a trace depends on, and a digest of what this package's own files say, without importing torch."""
     from importlib import metadata
 
     from calc.pipeline.precomputed import code_here

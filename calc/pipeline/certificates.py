@@ -33,7 +33,7 @@ def analysed(graph: Graph) -> Analysis:
 
 def with_certificate(spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int], progress: Progress) -> Graph | Refusal:
     """The graph with a further concrete record, if its closed forms agree with that."""
-    progress("recording a certificate at " + ", ".join(f"{n} = {v}" for n, v in at.items()))
+    progress("tracing a certificate at " + ", ".join(f"{n} = {v}" for n, v in at.items()))
     return outcome_of(lambda: _certified(spec, graph, analysis, at))
 
 
@@ -66,7 +66,7 @@ def probed(spec: Spec, graph: Graph, analysis: Analysis, probes: Sequence[Mappin
         if isinstance(outcome, Graph):
             graph = outcome
         elif isinstance(outcome.error, TraceError | SpecError):
-            # Some models cannot even be built there, or have no parts to run again.
+            # Some models cannot even be built there, or have nothing to recompute.
             # Conditions that change there and at no certificate stay unmet.
             failed += [c for c in graph.guards if not c.opaque and not _is_told(c, at, graph)]
         else:

@@ -131,7 +131,7 @@ def _whatever_the_depth(spec: Spec, graph: Graph, analysis: Analysis | None, err
 
 
 def _no_polynomial(spec: Spec, graph: Graph, failure: CertificateError) -> TraceError:
-    """What to say of a step that is no polynomial in its trip counts: the one found last was the last straw. A size that is read as a
+    """What to say of a step that is no polynomial in its trip counts: the trip count that was met last is named. A size that is read as a
     number and counts no iterations may be specialized."""
     widths: Collection[str] = {name for c in graph.guards if c.opaque for name in names_in(c.expr)}
     for name, where in reversed([*graph.trip_count_reads.items()]):

@@ -1,4 +1,5 @@
-"""``trace`` and ``derive`` as users call them: recordings made as deep as the certificates demand, and kept in a cache."""
+"""``trace`` and ``derive`` as users call them: a step is traced by a ``TracePlan`` that is refined until its closed forms hold, through a
+cache."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ class _Run:
         store = Cache(spec, self.options, self.cache, case)
         graph = store.read(self.progress)
         if graph is not None and usable(graph):
-            self.progress("recording found in the cache")
+            self.progress("trace found in the cache")
             self.read.append(store)
             self.made[key] = graph, None
             return self.made[key]
@@ -93,7 +94,7 @@ def trace(
     cache: bool = True,
     progress: Progress = _silent,
 ) -> Graph:
-    """The graph of one training step of ``spec``, with certificates that its closed forms meet, for a batch of 1 and few turns too.
+    """The graph of one training step of ``spec``, with certificates that its closed forms meet, for a batch of 1 and few iterations too.
 
     ``sizes`` sets dimensions (integers ≥ 1); the others keep the spec's defaults. Needs torch, unless the cache has it.
     """
@@ -182,7 +183,7 @@ def _recorded_at(spec: Spec, options: Options, sizes: Mapping[str, int]) -> Step
 
 
 def _where_degenerate(run: _Run, graph: Graph, analysis: Analysis | None, spec: Spec) -> Graph:
-    """The graph certified at degenerate sizes too, kept as one of its own: what was asked before changes no other."""
+    """The graph certified at degenerate sizes too, cached apart, so that no answer depends on earlier ones."""
     store = Cache(spec, run.options, run.cache, f"where degenerate: {_certified_at(graph)}")
     wider = store.read(run.progress)
     if wider is None or replace(wider, certificates=(), special_cases=(), dims=()) != replace(
@@ -202,7 +203,7 @@ def _certified_at(graph: Graph) -> str:
     return f"{dict(graph.specialized)} {[dict(record.sizes) for record in graph.certificates]} {{{cases}}}"
 
 
-# A step of more operators is not run once more for its live bytes: a loop over positions, say, turn by turn.
+# A step of more operators is not traced once more for its live bytes: a loop over positions, say.
 _MOST_REPLAYED = 40_000
 
 
@@ -220,7 +221,7 @@ def timeline(derivation: Derivation, *, progress: Progress = _silent) -> Timelin
         return live
     from calc.trace import trace_at
 
-    progress("recording the step at these sizes")
+    progress("tracing the step at these sizes")
     return derivation.replay(trace_at(derivation.spec, derivation.specialized, derivation.sizes, {}, Options(**derivation.options)))
 
 
@@ -323,10 +324,10 @@ def _as_symbols(plan: TracePlan, names: Sequence[str]) -> list[TracePlan]:
 def _special_case(graph: Graph, analysis: Callable[[], Analysis], plan: TracePlan, progress: Progress) -> _Made | Refusal:
     """The graph that holds at the sizes of ``plan`` too, where the general one is not known to."""
     values = plan.sizes
-    walked = trip_counts_to_specialize(plan.spec, graph, values)
-    held = {**graph.specialized, **{name: (values[name], why) for name, why in walked.items()}}
-    if walked or any(values[name] != value for name, (value, _) in held.items()):
-        return at_sizes(plan, replace(graph, specialized=held), progress)
+    more = {name: (values[name], why) for name, why in trip_counts_to_specialize(plan.spec, graph, values).items()}
+    specialized = {**graph.specialized, **more}
+    if more or any(values[name] != value for name, (value, _) in specialized.items()):
+        return at_sizes(plan, replace(graph, specialized=specialized), progress)
     return completed(plan, graph, analysis(), progress)
 
 

@@ -38,7 +38,7 @@ def more_iterations(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     shallow = refusal.evidence
     if not isinstance(shallow, Shallow):
         return None
-    reason = "the depths recorded do not tell enough: recording deeper"
+    reason = "the iterations traced do not determine the closed forms: tracing more"
     return replace(plan, attempt=shallow.attempt, failed=(*plan.failed, shallow.quantity), reason=reason)
 
 

@@ -95,8 +95,8 @@ class _Completion:
             if not specialized:
                 return outcome
         self.progress(f"the step runs otherwise by {as_numbers(specialized)}")
-        held = {name: (self.sizes[name], why) for name, why in specialized.items()}
-        return at_sizes(self.plan, replace(self.graph, specialized=held), self.progress)
+        at_these = {name: (self.sizes[name], why) for name, why in specialized.items()}
+        return at_sizes(self.plan, replace(self.graph, specialized=at_these), self.progress)
 
     def _first(self, cases: Iterable[_Case], changed: Guard) -> tuple[Graph, Analysis] | Refusal:
         """The graph with the first of ``cases`` that is traced; why the last is not, if none is."""
@@ -146,7 +146,7 @@ class _Completion:
         if not equal and sizes == spec.sizes() and near is None:
             return Refusal(_another_path(spec, graph, graph.failed_guards(sizes)))  # these are the sizes that it was traced for
         at = " and ".join(f"{name} = {to}" for name, to in equal.items())
-        self.progress(f"the step runs otherwise where {at}: recording that case apart" if at else "recording at these sizes")
+        self.progress(f"the step runs otherwise where {at}: tracing that special case" if at else "tracing the step at these sizes")
         specialized = {name: why for name, (_, why) in graph.specialized.items() if name not in equal}
         plan = replace(self.plan, attempt=attempt_of(graph), specialized=specialized, equal=equal, near=near)
         outcome = _traced(plan, self.progress)

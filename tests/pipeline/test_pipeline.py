@@ -101,7 +101,7 @@ def test_a_hit_says_so(cache: Path) -> None:
     for _ in range(2):
         calc.trace(spec(Builds()), progress=said.append)
 
-    assert said[-1] == "recording found in the cache"
+    assert said[-1] == "trace found in the cache"
     assert said.count(said[-1]) == 1
 
 
@@ -276,7 +276,7 @@ def test_a_damaged_file_is_ignored_and_replaced(cache: Path, damage: Callable[[s
     assert second in [serialize.loads(kept(file)) for file in files(cache)]
 
 
-DAMAGED = "recording in the cache damaged: deleted"
+DAMAGED = "trace in the cache damaged: deleted"
 
 
 def _sealed(data: dict[str, Any]) -> str:
@@ -409,7 +409,7 @@ def test_a_quantity_is_certified_at_degenerate_sizes_once_they_are_asked_for(siz
     at_sizes = {name: quantity.at(**sizes) for name, quantity in derivation.quantities.items() if quantity.text}
     assert at_sizes == {name: quantity.value for name, quantity in there.quantities.items() if quantity.text}
     assert builds.number > before
-    assert all(line.startswith("recording a certificate") for line in said[recorded:])
+    assert all(line.startswith("tracing a certificate") for line in said[recorded:])
     again = builds.number
     derivation["memory.peak"].at(B=1, m=13)
     assert builds.number == again

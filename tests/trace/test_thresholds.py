@@ -150,7 +150,7 @@ def test_a_case_beyond_a_limit_is_traced_once() -> None:
     derivation = calc.derive(one, cache=False, optimizer="sgd", progress=traced.append)
 
     assert 2 == _layers(derivation)
-    assert 1 == sum("recording that case apart" in line for line in traced)
+    assert 1 == sum("tracing that special case" in line for line in traced)
     assert 2 == sum("symbolic sizes" in line for line in traced)
 
 
