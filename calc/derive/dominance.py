@@ -63,7 +63,7 @@ class Shift:
         terms = self._expanded.get(monomial)
         if terms is None:
             product = self._one
-            for shift, power in zip(self._shifts, monomial, strict=True):
+            for shift, power in zip(self._shifts, monomial, strict=False):  # without names, a ring has a generator that nothing uses
                 if power:
                     product = product * shift**power
             terms = self._expanded[monomial] = [(m, _plain(c)) for m, c in product.iterterms()]
