@@ -1,0 +1,119 @@
+"""Words that a reader would have to decode do not come back: the field has better ones."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+REPLACED = {
+    "born and not yet dead": "allocated and not yet freed",
+    "run one after another": "disjoint, so they add",
+    "autograd holds this tensor": "why the backward needs it: dW = xᵀ dy needs x",
+    "(takes?|took|taking) for granted": "assumes, assumptions",
+    "as nothing was said": "by default",
+    "for want of a rule": "without a rule",
+    "travel with the package": "bundled",
+    "derived anew": "re-derived",
+    "any other of its letters": "any other variable",
+    "request itself could not be met": "the input was invalid",
+    "behind each stands": "each is followed by",
+    "that its sizes allow": "inferred from the sizes",
+    "what runs again": "what is recomputed in the backward",
+    "turned round|turns? a question round": "solves for",
+    "go(es)? before ours": "override the built-in ones",
+    "the memory that is there": "views",
+    "made-up": "synthetic",
+    "points that the model cannot have": "invalid sizes",
+    "no unit that is known": "unknown unit",
+    "not a unit of it": "wrong unit",
+    "begins no statement|is no statement": "unknown statement",
+    "means nothing here": "is not allowed in an expression",
+    "rule over exact": "rule ÷ exact − 1",
+    "alike but for their place": "identical",
+    "thousand million": "10⁹",
+    "written over, through": "a write through any view",
+    "by itself is no size": "is a valid size only inside floor, ceil or round",
+    "true as written, false as": "literally true but misleading",
+    "bound(s|ed)? from below": "lower bound",
+    "nothing is said of": "what holds, or why nothing does",
+    "gives? way to": "is replaced by",
+    "decided by data|data decides?": "data-dependent (unbacked)",
+    "kept for (the|a) backward": "saved for backward",
+    "takeovers?|reigns?": "crossover, interval",
+    "reckonings?": "worked calculation",
+    "step ?work": "step operators",
+    "stand-?ins?": "operator override",
+    "coincidences?": "size specialization",
+    "initialis|normalis|quantis|neighbour|colour": "US spelling, as PyTorch",
+}
+"""Regular expressions of whole words, matched in any case, and what to write instead."""
+
+CLEAN = (
+    *(f"calc/{room}" for room in ("experiment", "hardware", "memory", "notebook", "platform", "symbolic")),
+    *(f"reports/{room}" for room in ("figures", "lecture", "live", "page", "process", "typeset")),
+    "templates",
+    "README.md",
+)
+"""Rooms whose texts have none of these words. More rooms may join; none may leave."""
+
+EXCEPTIONS = {
+    "napkin initialisation MODEL": "the command has that name",
+    "`initialisation gpt2`": "the command has that name",
+    'm.subsection("memory-takeovers"': "an anchor: links to it must not break",
+}
+"""Texts that may stay, each with its reason."""
+
+
+def files(room: str) -> list[Path]:
+    """The Python files, templates and documents of a room."""
+    path = ROOT / room
+    return [path] if path.is_file() else sorted(f for f in path.rglob("*") if f.suffix in (".py", ".j2"))
+
+
+def texts(file: Path) -> Iterator[tuple[int, str]]:
+    """Line and text of each string literal and docstring; of a template or a document, of each line."""
+    source = file.read_text(encoding="utf-8")
+    if file.suffix != ".py":
+        yield from enumerate(source.splitlines(), 1)
+        return
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, " ".join(node.value.split())
+
+
+def replaced(text: str) -> list[str]:
+    """Each replaced word in a text with the better one."""
+    for exception in EXCEPTIONS:
+        text = text.replace(exception, "")
+    matches = ((re.search(rf"\b(?:{words})", text, re.IGNORECASE), better) for words, better in REPLACED.items())
+    return [f"{match[0]!r}: write {better}" for match, better in matches if match]
+
+
+@pytest.mark.parametrize("room", CLEAN)
+def test_a_room_has_none_of_the_replaced_words(room: str) -> None:
+    """In no help text, message, docstring or template; each offender is named with its place."""
+    assert files(room), room
+    offenders = [
+        f"{file.relative_to(ROOT)}:{line}: {each}" for file in files(room) for line, text in texts(file) for each in replaced(text)
+    ]
+
+    assert offenders == []
+
+
+@pytest.mark.parametrize("words", ["the storages born and not yet dead", "The Colour of a dot", "5 tensors kept for the backward"])
+def test_a_planted_word_is_noticed(words: str) -> None:
+    """Inside a sentence, in any case."""
+    assert len(replaced(words)) == 1
+
+
+def test_every_exception_is_needed() -> None:
+    """One that no text has is deleted."""
+    every = "\n".join(file.read_text(encoding="utf-8") for room in CLEAN for file in files(room))
+
+    assert [exception for exception in EXCEPTIONS if exception not in every] == []
