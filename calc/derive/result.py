@@ -14,7 +14,7 @@ from calc.graph.coverage import CoverageRow as CoverageRow
 from calc.graph.coverage import Ledger
 from calc.graph.step import Assumption, StepTrace, TracedDim
 from calc.platform import arguments
-from calc.symbolic.tree import Display
+from calc.symbolic.expression import Expression
 from calc.units import Unit
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class Step:
     quantity: str
     title: str
     rule: str
-    before: Display
-    after: Display
+    before: Expression
+    after: Expression
     because: str
     check: StepCheck
     value: int

@@ -11,7 +11,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction as Rational
+from fractions import Fraction
 from functools import cache, cached_property
 from typing import Any
 
@@ -23,23 +23,23 @@ from calc.errors import NapkinError
 from calc.rules.registry import Rule
 from calc.symbolic import tree as display
 from calc.symbolic.algebra import Algebra, Poly
-from calc.symbolic.tree import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum
+from calc.symbolic.expression import Expression, Labelled, Name, Negative, Number, OverLayers, Power, Product, Quotient, Sum
 
 
-def tree(algebra: Algebra, poly: Poly) -> Display:
+def tree(algebra: Algebra, poly: Poly) -> Expression:
     """A collected polynomial as a display tree, terms in ring order."""
     terms = tuple(_monomial(c, powers) for c, powers in algebra.terms(poly))
     return terms[0] if len(terms) == 1 else Sum(terms) if terms else Number(0)
 
 
-def _monomial(coefficient: Rational, powers: Mapping[str, int]) -> Display:
+def _monomial(coefficient: Fraction, powers: Mapping[str, int]) -> Expression:
     number = abs(coefficient)
-    factors: list[Display] = [Name(n) if p == 1 else Power(Name(n), p) for n, p in powers.items()]
+    factors: list[Expression] = [Name(n) if p == 1 else Power(Name(n), Number(p)) for n, p in powers.items()]
     if number.numerator != 1 or not factors:
         factors.insert(0, Number(number.numerator))
-    body: Display = factors[0] if len(factors) == 1 else Product(tuple(factors))
+    body: Expression = factors[0] if len(factors) == 1 else Product(tuple(factors))
     if number.denominator != 1:
-        body = Fraction(body, Number(number.denominator))
+        body = Quotient(body, Number(number.denominator))
     return Negative(body) if coefficient < 0 else body
 
 
@@ -55,8 +55,8 @@ class StepMaker:
     # -- one step -------------------------------------------------------------------------------------------------
 
     def make(
-        self, quantity: str, title: str, rule: str, before: Display, after: Poly, because: str, operators: tuple[str, ...] = ()
-    ) -> Display:
+        self, quantity: str, title: str, rule: str, before: Expression, after: Poly, because: str, operators: tuple[str, ...] = ()
+    ) -> Expression:
         """Append ``before = after``; where that needs a defining equation of a dimension, a substitution step follows.
 
         ``after`` is the polynomial in basis symbols. Returns the collected tree.
@@ -71,7 +71,7 @@ class StepMaker:
             self._substitute(quantity, title, direct, collected, after)
         return collected
 
-    def _substitute(self, quantity: str, title: str, before: Display, after_tree: Display, after: Poly) -> None:
+    def _substitute(self, quantity: str, title: str, before: Expression, after_tree: Expression, after: Poly) -> None:
         if self._inner_value(before) != after:
             raise NapkinError(f"internal error: the step {title!r} of {quantity} does not hold; please report it")
         used = [f"{f.whole} = {f.part}·{f.quotient}" for f in self.analysis.graph.folds if f.quotient in self.sizes]
@@ -83,8 +83,8 @@ class StepMaker:
         quantity: str,
         title: str,
         rule: str,
-        before: Display,
-        after: Display,
+        before: Expression,
+        after: Expression,
         because: str,
         check: StepCheck,
         operators: tuple[str, ...],
@@ -100,11 +100,11 @@ class StepMaker:
         values = {**self.analysis.graph.as_basis().values(self.sizes), **self.sizes}
         return cache(lambda name: self.sizes[name] if name in self.sizes else outer.value(outer.gen(name), values))
 
-    def _outer_value(self, before: Display) -> Poly:
+    def _outer_value(self, before: Expression) -> Poly:
         outer = self.analysis.fold.outer
         return outer.constant(1) * display.value(before, outer.gen)
 
-    def _inner_value(self, before: Display) -> Poly:
+    def _inner_value(self, before: Expression) -> Poly:
         algebra, define = self.analysis.algebra, self.analysis.graph.basis
         named = self.analysis.fold.in_basis
         return algebra.constant(1) * display.value(before, lambda n: algebra.parse(define[n]) if n in define else algebra.gen(named(n)))
@@ -215,16 +215,16 @@ class StepMaker:
     def _sum(self, quantity: str, title: str, rule: str, parts: Sequence[_Part], because: str) -> _Part:
         terms = tuple(Labelled(p.shown, p.name) for p in parts)
         total = _add([p.poly for p in parts], self.analysis.algebra)
-        before: Display = Sum(terms) if terms else Number(0)
+        before: Expression = Sum(terms) if terms else Number(0)
         return _Part(title, self.make(quantity, title, rule, before, total, because), total)
 
-    def _product(self, times: int, g: Group) -> Display:
+    def _product(self, times: int, g: Group) -> Expression:
         factors = self._factors(g.factors)
         if times != 1:
             factors = (Number(times), *factors)
         return factors[0] if len(factors) == 1 else Product(factors)
 
-    def _factors(self, factors: Sequence[Any]) -> tuple[Display, ...]:
+    def _factors(self, factors: Sequence[Any]) -> tuple[Expression, ...]:
         outer = self.analysis.fold.outer
         return tuple(Number(f) if isinstance(f, int) else tree(outer, self.analysis.fold(f)) for f in factors) or (Number(1),)
 
@@ -248,7 +248,7 @@ class StepMaker:
     def peak(self, quantity: str, peaks: Sequence[Peak]) -> None:
         """Each candidate moment from its parts, then their maximum."""
         outer = self.analysis.fold.outer
-        sums: list[Display] = []
+        sums: list[Expression] = []
         for peak in peaks:
             parts = {role: p for role, p in peak.parts.items() if p != 0}
             before = Sum(tuple(Labelled(tree(outer, self.analysis.fold(p)), role) for role, p in parts.items()))
@@ -262,12 +262,12 @@ class StepMaker:
                 "storages allocated and not yet freed when this operator returns",
             )
         if len(peaks) > 1:
-            collected = Maximum(tuple(tree(outer, self.analysis.fold(p.live)) for p in peaks))
-            check = self._at_random_points(Maximum(tuple(sums)), collected)
+            collected = display.maximum(tree(outer, self.analysis.fold(p.live)) for p in peaks)
+            check = self._at_random_points(display.maximum(sums), collected)
             because = "memory peaks at one of these candidates: at every other operator, live bytes are at most those at one of them"
-            self._append(quantity, f"{quantity}: the largest moment", "maximum", Maximum(tuple(sums)), collected, because, check, ())
+            self._append(quantity, f"{quantity}: the largest moment", "maximum", display.maximum(sums), collected, because, check, ())
 
-    def _at_random_points(self, before: Display, after: Display) -> StepCheck:
+    def _at_random_points(self, before: Expression, after: Expression) -> StepCheck:
         """Both sides evaluated exactly at five random sizes: ``Max`` is no polynomial."""
         points = [*itertools.islice(self._random_points(), _POINTS)]
         for at in points:
@@ -314,7 +314,7 @@ class _Part:
     """A partial sum: its name for the label, how it is shown, its polynomial in basis symbols."""
 
     name: str
-    shown: Display
+    shown: Expression
     poly: Poly
 
 

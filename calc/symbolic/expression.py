@@ -649,13 +649,23 @@ class _Writer:
         return f"({inner.value!r})" if isinstance(inner, Number) and inner.value < 0 else self.inside(base, _ATOM)
 
 
+def is_operator(name: str) -> bool:
+    """Whether what has no name but its text is written with an operator (``T // 2``), which would fall apart beside another one."""
+    return not name.isidentifier() and not isinstance(parse(name), FunctionCall)
+
+
 class _GroupingWriter(_Writer):
     """Brackets around everything that is a sum, a product or a quotient inside another one."""
 
     left = right = _POWER
 
     def written(self, expr: Expression) -> tuple[str, int]:
-        return (repr(expr.value), _ATOM) if isinstance(expr, Number) else super().written(expr)
+        match expr:
+            case Number(value):
+                return repr(value), _ATOM
+            case Name(name):
+                return name, _PRODUCT if is_operator(name) else _ATOM
+        return super().written(expr)
 
     def atom(self, expr: FloorQuotient | Remainder | FunctionCall) -> tuple[str, int]:
         return super().atom(expr) if isinstance(expr, FunctionCall) and expr.function == "Max" else _SPACED.written(expr)

@@ -1,128 +1,74 @@
-"""How an expression is argued, kept apart from what it equals.
+"""How an expression is displayed: as it was argued, with factors, order, sums over layers and labels.
 
-SymPy folds and reorders (``2*(x+y)`` becomes ``2*x + 2*y``), so "before" lines cannot survive in it. A display tree
-remembers factors, order, sums over layers and labels. It is written as text here and as LaTeX by the reports; its value
-is compared with the polynomial it stands for when a step is made.
+What is no polynomial (``floor(T / 2)``) is one ``Name`` in it, as in the ring of polynomials with which a step is compared when it is made.
 """
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from fractions import Fraction as Rational
-from typing import Any
+from fractions import Fraction
+from typing import Any, TypeGuard
 
 from calc.errors import NapkinError
+from calc.symbolic import expression
+from calc.symbolic.expression import (
+    Arithmetic,
+    Expression,
+    FloorQuotient,
+    FunctionCall,
+    Name,
+    Negative,
+    Number,
+    Piecewise,
+    Power,
+    Product,
+    Quotient,
+    Remainder,
+    Sum,
+    is_operator,
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
-    value: int
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A dimension, or an atom such as ``floor(T/2)``."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Sum:
-    terms: tuple[Display, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    factors: tuple[Display, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Power:
-    base: Display
-    exponent: int
-
-
-@dataclass(frozen=True, slots=True)
-class Fraction:
-    top: Display
-    bottom: Display
-
-
-@dataclass(frozen=True, slots=True)
-class Negative:
-    body: Display
-
-
-@dataclass(frozen=True, slots=True)
-class OverLayers:
-    """``Σ index=1..upper body``, where ``body`` does not depend on the index: its value is ``upper * body``."""
-
-    index: str
-    upper: Display
-    body: Display
-
-
-@dataclass(frozen=True, slots=True)
-class Labelled:
-    """``body`` with a label under a brace: where the addend comes from."""
-
-    body: Display
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class Maximum:
-    items: tuple[Display, ...]
-
-
-Display = Number | Name | Sum | Product | Power | Fraction | Negative | OverLayers | Labelled | Maximum
-
-
-def parse(text: str) -> Display:
+def parse(text: str) -> Expression:
     """The tree of an expression as the calculus writes it. What is no polynomial (``floor(T/2)``) stays one name."""
-    return _tree(ast.parse(text, mode="eval").body)
+    return _displayed(expression.parse(text))
 
 
-def _tree(node: ast.expr) -> Display:
+def _displayed(node: Expression) -> Expression:
     match node:
-        case ast.Constant(value=int() as value):
-            return Number(value)
-        case ast.Name(id=name):
-            return Name(name)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return Negative(_tree(operand))
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return Sum((*_addends(left), *_addends(right)))
-        case ast.BinOp(left=left, op=ast.Sub(), right=right):
-            return Sum((*_addends(left), Negative(_tree(right))))
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return _product((*_factors(left), *_factors(right)))
-        case ast.BinOp(left=left, op=ast.Div(), right=right):
-            return Fraction(_tree(left), _tree(right))
-        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)):
-            return Power(_tree(left), power)
-        case ast.Call(func=ast.Name(id="Max"), args=args):
-            return Maximum(tuple(_tree(a) for a in args))
-        case ast.Call() | ast.BinOp(op=ast.FloorDiv() | ast.Mod()):
-            return Name(ast.unparse(node))
-    raise NapkinError(f"cannot typeset the expression {ast.unparse(node)!r}: it is not made of sums, products and powers")
+        case Number(int()) | Name():
+            return node
+        case Negative(body):
+            return Negative(_displayed(body))
+        case Sum(terms):
+            return Sum(tuple(addend for term in terms for addend in _addends(term)))
+        case Product(factors):
+            return _product(tuple(part for factor in factors for part in _factors(factor)))
+        case Quotient(top, bottom):
+            return Quotient(_displayed(top), _displayed(bottom))
+        case Power(base, Number(int()) as exponent):
+            return Power(_displayed(base), exponent)
+        case FunctionCall("Max", arguments):
+            return maximum(map(_displayed, arguments))
+        case FunctionCall() | FloorQuotient() | Remainder() | Piecewise():
+            return Name(expression.text(node, spaced=True))
+    written = expression.text(node, spaced=True)
+    raise NapkinError(f"cannot typeset the expression {written!r}: it is not made of sums, products and powers")
 
 
-def _addends(node: ast.expr) -> tuple[Display, ...]:
-    tree = _tree(node)
+def _addends(node: Expression) -> tuple[Expression, ...]:
+    tree = _displayed(node)
     return tree.terms if isinstance(tree, Sum) else (tree,)
 
 
-def _product(factors: tuple[Display, ...]) -> Display:
+def _product(factors: tuple[Expression, ...]) -> Expression:
     """Python reads ``-12*d`` as ``(-12)*d``; a reader sees minus the product."""
     first, *rest = factors
     return Negative(Product((first.body, *rest))) if isinstance(first, Negative) else Product(factors)
 
 
-def _factors(node: ast.expr) -> tuple[Display, ...]:
-    match _tree(node):
+def _factors(node: Expression) -> tuple[Expression, ...]:
+    match _displayed(node):
         case Product(factors):
             return factors
         case Negative(Product((first, *rest))):
@@ -131,68 +77,19 @@ def _factors(node: ast.expr) -> tuple[Display, ...]:
             return (tree,)
 
 
-def text(tree: Display) -> str:
-    """The tree as one line that SymPy can read (labels are left out)."""
-    match tree:
-        case Number(value):
-            return str(value)
-        case Name(name):
-            return name
-        case Sum(terms):
-            return _join_sum(terms)
-        case Product(factors):
-            return "*".join(_factor(f) for f in factors) or "1"
-        case Power(base, exponent):
-            return f"{_base(base)}**{exponent}"
-        case Fraction(top, bottom):
-            return f"{_factor(top)}/{_factor(bottom)}"
-        case Negative(body):
-            return f"-{_factor(body)}"
-        case OverLayers(_, upper, body):
-            return f"{_factor(upper)}*{_factor(body)}"
-        case Labelled(body, _):
-            return text(body)
-        case Maximum(items):
-            return f"Max({', '.join(text(i) for i in items)})"
+def maximum(items: Iterable[Expression]) -> FunctionCall:
+    """``Max`` of the items."""
+    return FunctionCall("Max", tuple(items))
 
 
-def bare(tree: Display) -> Display:
-    """The tree without labels around it: a label changes nothing of what is in it."""
-    while isinstance(tree, Labelled):
-        tree = tree.body
-    return tree
+def is_maximum(tree: Expression) -> TypeGuard[FunctionCall]:
+    """Whether a tree is the ``Max`` of its arguments."""
+    return isinstance(tree, FunctionCall) and tree.function == "Max"
 
 
-def _join_sum(terms: tuple[Display, ...]) -> str:
-    out = ""
-    for term in terms:
-        inner = bare(term)
-        if isinstance(inner, Negative):
-            out += f" - {_factor(inner.body)}" if out else text(inner)
-        else:
-            written = f"({text(inner)})" if isinstance(inner, Sum) else text(inner)
-            out += f" + {written}" if out else written
-    return out or "0"
-
-
-def _base(tree: Display) -> str:
-    """``tree`` under an exponent: a**b**c would be a**(b**c), and -2**2 would be -(2**2)."""
-    inner = bare(tree)
-    apart = isinstance(inner, Power) or (isinstance(inner, Number) and inner.value < 0)
-    return f"({text(inner)})" if apart else _factor(inner)
-
-
-def _factor(tree: Display) -> str:
-    inner = bare(tree)
-    written = text(inner)
-    compound = isinstance(inner, Sum | Negative | Fraction | OverLayers) or (isinstance(inner, Product) and len(inner.factors) > 1)
-    operator = isinstance(inner, Name) and is_operator(inner.name)
-    return f"({written})" if compound or operator else written
-
-
-def is_operator(name: str) -> bool:
-    """Whether an atom is written with an operator (``T // 2``), which would fall apart beside another one."""
-    return not name.isidentifier() and not isinstance(ast.parse(name, mode="eval").body, ast.Call)
+def text(tree: Expression) -> str:
+    """The tree as one line that SymPy can read, grouped as it was argued; labels are left out."""
+    return expression.text(tree, grouped=True)
 
 
 def as_factor(name: str) -> str:
@@ -200,7 +97,7 @@ def as_factor(name: str) -> str:
     return f"({name})" if is_operator(name) else name
 
 
-def joined(terms: Iterable[tuple[Rational, Sequence[tuple[str, int]]]]) -> str:
+def joined(terms: Iterable[tuple[Fraction, Sequence[tuple[str, int]]]]) -> str:
     """A polynomial as SymPy would read it, ``12*L*d**2 + 13*L*d``, of coefficients and of (factor, power) as factors are written."""
     parts: list[str] = []
     for coefficient, powers in terms:
@@ -213,36 +110,34 @@ def joined(terms: Iterable[tuple[Rational, Sequence[tuple[str, int]]]]) -> str:
     return "".join(parts) or "0"
 
 
-def _over(top: Any, bottom: Any) -> Any:
-    """Python's own quotient of two integers is no exact number."""
-    return Rational(top, bottom) if isinstance(top, int) and isinstance(bottom, int) else top / bottom
-
-
-def value(tree: Display, leaf: Callable[[str], Any]) -> Any:
+def value(tree: Expression, leaf: Callable[[str], Any]) -> Any:
     """The tree's value, with ``leaf`` giving the value of each name (a polynomial, an int, …)."""
-    match tree:
-        case Number(number):
-            return number
-        case Name(name):
-            return leaf(name)
-        case Sum(terms):
-            return sum((value(t, leaf) for t in terms), start=0)
-        case Product(factors):
-            result: Any = 1
-            for factor in factors:
-                result = result * value(factor, leaf)
-            return result
-        case Power(base, exponent):
-            return value(base, leaf) ** exponent
-        case Fraction(top, Number(bottom)):
-            return _over(value(top, leaf), bottom)
-        case Fraction(top, bottom):
-            return _over(value(top, leaf), value(bottom, leaf))
-        case Negative(body):
-            return -value(body, leaf)
-        case OverLayers(_, upper, body):
-            return value(upper, leaf) * value(body, leaf)
-        case Labelled(body, _):
-            return value(body, leaf)
-        case Maximum(items):
-            return max(value(i, leaf) for i in items)
+    return tree.value_in(_Leaves(leaf))
+
+
+class _Values(dict[str, Any]):
+    def __init__(self, leaf: Callable[[str], Any]) -> None:
+        self._leaf = leaf
+
+    def __missing__(self, name: str) -> Any:
+        return self._leaf(name)
+
+
+class _Leaves(Arithmetic[Any]):
+    """Whatever values the leaves have."""
+
+    def __init__(self, leaf: Callable[[str], Any]) -> None:
+        self.values = _Values(leaf)
+
+    def quotient(self, node: Quotient) -> Any:
+        top, bottom = node.top.value_in(self), node.bottom.value_in(self)
+        # Python's own quotient of two integers is no exact number.
+        return Fraction(top, bottom) if isinstance(top, int) and isinstance(bottom, int) else top / bottom
+
+    def power(self, node: Power) -> Any:
+        return node.base.value_in(self) ** node.exponent.value_in(self)
+
+    def call(self, node: FunctionCall) -> Any:
+        if not is_maximum(node):
+            raise self.refused(node)
+        return max(argument.value_in(self) for argument in node.arguments)

@@ -13,8 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from calc.symbolic import tree as display
-from calc.symbolic.tree import Display, Name, Number, Product, Sum
+from calc.symbolic.expression import Expression, Name, Number, Product, Quotient, Sum
 from calc.symbolic.worked import Reckoning
 from reports.jobs import job
 from reports.jobs.report import carried
@@ -260,7 +259,7 @@ def _calculation(calculation: Reckoning) -> WorkedCalculationView:
     return WorkedCalculationView(calculation.name, givens, tuple(lines), tuple(_prose(n) for n in calculation.notes))
 
 
-def _numbers_in(tree: Display, values: Mapping[str, Fraction]) -> Display:
+def _numbers_in(tree: Expression, values: Mapping[str, Fraction]) -> Expression:
     """A formula with each symbol replaced by its value."""
     match tree:
         case Name(name):
@@ -269,17 +268,17 @@ def _numbers_in(tree: Display, values: Mapping[str, Fraction]) -> Display:
             return Sum(tuple(_numbers_in(t, values) for t in terms))
         case Product(factors):
             return Product(tuple(_numbers_in(f, values) for f in factors))
-        case display.Fraction(top, bottom):
-            return display.Fraction(_numbers_in(top, values), _numbers_in(bottom, values))
+        case Quotient(top, bottom):
+            return Quotient(_numbers_in(top, values), _numbers_in(bottom, values))
     return tree
 
 
-def _number_leaf(value: Fraction) -> Display:
+def _number_leaf(value: Fraction) -> Expression:
     """A value as a tree: an integer, a decimal if exact, else a fraction."""
     if value.denominator == 1:
         return Number(int(value))
     decimal = str(float(value))
-    return Name(decimal) if Fraction(decimal) == value else display.Fraction(Number(value.numerator), Number(value.denominator))
+    return Name(decimal) if Fraction(decimal) == value else Quotient(Number(value.numerator), Number(value.denominator))
 
 
 def _derived(number: str, derivation: SystemDerivation, anchors: Anchors) -> DerivedView:

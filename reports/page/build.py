@@ -19,8 +19,8 @@ from calc.graph.step import TracedDim
 from calc.hardware.accelerators import Accelerator
 from calc.options import TRAIN
 from calc.performance.records import Evidence
-from calc.symbolic import tree as display
-from calc.symbolic.tree import Display
+from calc.symbolic.expression import Expression, Name
+from calc.symbolic.tree import is_maximum
 from reports.figures.drawn import UNDRAWN, UNNAMED, figures
 from reports.figures.shapes import Figure
 from reports.page import checks as check_rows
@@ -45,7 +45,7 @@ from reports.page.parts import ANSWERS, UNCHECKED, badge, chapter_anchor, formul
 from reports.page.peak_candidates import PeakCandidates, letters
 from reports.page.records import recorded
 from reports.page.sensitivity import crossover, dominant, doubled, doublings, inapplicable, thumbs
-from reports.page.steps import Anchors, is_maximum, with_references
+from reports.page.steps import Anchors, with_references
 from reports.typeset import expressions, latex, numbers
 from reports.typeset.wording import Stated, declared, headline, in_words, stated
 
@@ -93,7 +93,7 @@ def build(
     names = reported(derivation)
     verdicts = {v.quantity: v for v in checks.verdicts} if checks is not None else {}
     moves = derivation.takeovers if sensitivity else ()
-    shown = [*trees(derivation, comparisons), *(display.Name(t.dim) for t in moves)]
+    shown = [*trees(derivation, comparisons), *(Name(t.dim) for t in moves)]
     sizes, anchors, moments = sizes_with_quotients(derivation, shown), Anchors(), PeakCandidates()
     decided = [dim.name for dim in derivation.dims if dim.unbacked_at]
     exchanged = [exchange.assumption for exchange in in_force(derivation.assumptions)]
@@ -198,15 +198,17 @@ def _assumption(stated: Stated, decided: Collection[str]) -> AssumptionRow:
     return AssumptionRow(formula, "" if formula else words, assumption.because, effect)
 
 
-def _symbols(derivation: Derivation, given: Mapping[str, int], sizes: Mapping[str, int], shown: Iterable[Display]) -> tuple[SymbolRow, ...]:
+def _symbols(
+    derivation: Derivation, given: Mapping[str, int], sizes: Mapping[str, int], shown: Iterable[Expression]
+) -> tuple[SymbolRow, ...]:
     """One row for each symbol in the formulas of the report."""
     used = set().union(*(expressions.names(tree) for tree in shown))
     rows = [_symbol(dim, given) for dim in derivation.dims if dim.name in used]
     declared_names = {dim.name for dim in derivation.dims}
     rows += [_undeclared(name, sizes) for name in sorted(used - declared_names)]
-    for name, letter in letters(dict.fromkeys(step.quantity for step in derivation.steps if is_maximum(step))).items():
+    for name, letter in letters(dict.fromkeys(step.quantity for step in derivation.steps if is_maximum(step.after))).items():
         meaning = f"live bytes at the largest peak candidate of {name}; {letter}₂ at the second largest, and so on"
-        rows.append(SymbolRow(formula(display.Name(f"{letter}_1")), meaning, "byte", "in its step", "derived"))
+        rows.append(SymbolRow(formula(Name(f"{letter}_1")), meaning, "byte", "in its step", "derived"))
     if any(expressions.has_layers(tree) for tree in shown):
         index = TypesetFormula(("ℓ",), lambda: LatexFormula((r"\ell",)))
         rows.append(SymbolRow(index, "index of the layer in a sum", "count", "1, 2, …", "index of a sum"))
@@ -220,13 +222,13 @@ def _symbol(dim: TracedDim, given: Mapping[str, int]) -> SymbolRow:
         source = f"{'always' if dim.tied else 'by default'} {dim.expr.replace('*', '·')}"
     else:
         source = "the model's default"
-    return SymbolRow(formula(display.Name(dim.name)), dim.meaning, "count", numbers.integer(dim.value), source)
+    return SymbolRow(formula(Name(dim.name)), dim.meaning, "count", numbers.integer(dim.value), source)
 
 
 def _undeclared(name: str, sizes: Mapping[str, int]) -> SymbolRow:
     value = sizes.get(name)
     whole, _, part = name.partition("_per_")
-    return SymbolRow(formula(display.Name(name)), f"{whole} divided by {part}", "count", or_unknown(value), "named by the trace")
+    return SymbolRow(formula(Name(name)), f"{whole} divided by {part}", "count", or_unknown(value), "named by the trace")
 
 
 def _not_covered(derivation: Derivation, verdicts: Mapping[str, Any]) -> Iterator[str]:

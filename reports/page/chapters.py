@@ -11,11 +11,12 @@ from calc.derive.quantities import absent
 from calc.derive.result import Candidate, Derivation, Quantity, Step
 from calc.derive.rules_of_thumb import Comparison
 from calc.symbolic import branches
-from calc.symbolic.tree import Display
+from calc.symbolic.expression import Expression
+from calc.symbolic.tree import is_maximum
 from reports.page.model import CandidateRow, Chapter, StepView, TypesetFormula
 from reports.page.parts import badge, chapter_anchor, formula, several, term_row
 from reports.page.peak_candidates import PeakCandidate, PeakCandidates, subscripted
-from reports.page.steps import Anchors, is_maximum, merged, named, place_of, step_view
+from reports.page.steps import Anchors, merged, named, place_of, step_view
 from reports.typeset import expressions, numbers
 from reports.typeset.wording import in_case, largest_of
 from reports.typeset.wording import place as place
@@ -30,7 +31,7 @@ ASIDE = frozenset({
 })  # fmt: skip
 
 
-def sizes_with_quotients(derivation: Derivation, shown: Iterable[Display]) -> dict[str, int]:
+def sizes_with_quotients(derivation: Derivation, shown: Iterable[Expression]) -> dict[str, int]:
     """Sizes by name, with the quotients in the formulas that the trace named (``d_per_h`` is d/h)."""
     sizes = dict(derivation.sizes)
     for tree in shown:
@@ -42,7 +43,7 @@ def sizes_with_quotients(derivation: Derivation, shown: Iterable[Display]) -> di
     return sizes
 
 
-def trees(derivation: Derivation, comparisons: Iterable[Comparison] = ()) -> Iterator[Display]:
+def trees(derivation: Derivation, comparisons: Iterable[Comparison] = ()) -> Iterator[Expression]:
     """Every formula of the derivation and of its rules of thumb."""
     for step in (*derivation.steps, *(step for comparison in comparisons for step in comparison.steps)):
         yield from (step.before, step.after)
@@ -100,7 +101,7 @@ def chapter(
 
 def _steps(
     number: int, quantity: Quantity, derivation: Derivation, sizes: Mapping[str, int], anchors: Anchors, all_moments: PeakCandidates
-) -> tuple[list[Step], tuple[StepView, ...], Mapping[Display, PeakCandidate]]:
+) -> tuple[list[Step], tuple[StepView, ...], Mapping[Expression, PeakCandidate]]:
     """(steps of a quantity in the order of the report, their views, the peak candidates that they name)."""
     steps = steps_of(derivation, quantity.name)
     moments = all_moments.of(steps)
@@ -175,7 +176,7 @@ def _otherwise(quantity: Quantity, sizes: Mapping[str, int]) -> TypesetFormula |
 
 
 def _closed_form(
-    quantity: Quantity, steps: Sequence[Step], moments: Mapping[Display, PeakCandidate], sizes: Mapping[str, int]
+    quantity: Quantity, steps: Sequence[Step], moments: Mapping[Expression, PeakCandidate], sizes: Mapping[str, int]
 ) -> TypesetFormula | None:
     """The form in the last step, which keeps like terms together; else the text of the quantity."""
     if quantity.text is None:
@@ -196,13 +197,13 @@ def _largest_note(quantity: Quantity) -> str:
     return largest_of(len(quantity.candidates), here[0].at) if here and len(quantity.candidates) > 1 else ""
 
 
-def _largest_first(steps: Sequence[Step], moments: Mapping[Display, PeakCandidate]) -> list[Step]:
+def _largest_first(steps: Sequence[Step], moments: Mapping[Expression, PeakCandidate]) -> list[Step]:
     """The steps in the order of the names of their peak candidates, so that each refers to an earlier one; a step that leads to a
     candidate's step stays with it."""
     order = {form: place for place, form in enumerate(moments)}
     place, places = len(order), [0] * len(steps)
     for i, step in reversed(list(enumerate(steps))):
-        place = places[i] = len(order) if is_maximum(step) else order.get(step.after, place)
+        place = places[i] = len(order) if is_maximum(step.after) else order.get(step.after, place)
     return [steps[i] for i in sorted(range(len(steps)), key=places.__getitem__)]
 
 
@@ -221,7 +222,7 @@ def _candidate(
     quantity: Quantity,
     steps: Sequence[Step],
     views: Sequence[StepView],
-    moments: Mapping[Display, PeakCandidate],
+    moments: Mapping[Expression, PeakCandidate],
     sizes: Mapping[str, int],
     roles: Sequence[str],
 ) -> CandidateRow:

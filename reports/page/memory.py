@@ -9,7 +9,7 @@ from calc.derive.cuda_allocator import NOT_MEASURED, WORKSPACES, Simulated
 from calc.derive.live_bytes import Alive, Instant, Timeline
 from calc.derive.peak_crossovers import Reign, Takeover
 from calc.derive.result import SEVERAL, Derivation, SavedTensor
-from calc.symbolic import tree
+from calc.symbolic.expression import Name
 from calc.units import Unit
 from reports.figures.live_bytes import drawing
 from reports.figures.shapes import css_class
@@ -80,7 +80,7 @@ def _times(tensor: SavedTensor) -> TypesetFormula | None:
 def _peak_crossover(crossover: Takeover, derivation: Derivation) -> PeakCrossoverRow:
     here = derivation.sizes[crossover.dim]
     reigns = tuple(_interval(r, i, crossover, here) for i, r in enumerate(crossover.reigns))
-    return PeakCrossoverRow(formula(tree.Name(crossover.dim)), numbers.integer(here), reigns, _searched(crossover))
+    return PeakCrossoverRow(formula(Name(crossover.dim)), numbers.integer(here), reigns, _searched(crossover))
 
 
 def _interval(interval: Reign, number: int, crossover: Takeover, here: int) -> PeakIntervalRow:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from calc.symbolic import branches
-from calc.symbolic.tree import Display
+from calc.symbolic.expression import Expression
 from reports.page.model import Badge, LatexFormula, TermRow, TypesetFormula
 from reports.typeset import expressions, numbers, plain
 from reports.typeset.escape import slug
@@ -35,12 +35,12 @@ def badge(name: str, verdicts: Mapping[str, Any]) -> Badge:
     return BADGES[verdicts[name].verdict] if name in verdicts else UNCHECKED
 
 
-def formula(tree: Display, *, braces: bool = True) -> TypesetFormula:
+def formula(tree: Expression, *, braces: bool = True) -> TypesetFormula:
     """A formula for all writers. Without ``braces``, labels are beside the terms instead of under them."""
     return TypesetFormula(plain.terms(tree), partial(_latex, tree, braces), braces)
 
 
-def _latex(tree: Display, braces: bool) -> LatexFormula:
+def _latex(tree: Expression, braces: bool) -> LatexFormula:
     from reports.typeset import latex  # what only prints text does without it
 
     rows = latex.labelled_rows(tree, braces=braces)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction as Rational
+from fractions import Fraction
 
 from calc.derive.result import Step
-from calc.symbolic.tree import Display, Fraction, Labelled, Maximum, Name, Negative, Number, Product, Sum, bare
+from calc.symbolic.expression import Expression, Labelled, Name, Negative, Number, Product, Quotient, Sum, bare
+from calc.symbolic.tree import is_maximum
 
 _LETTERS = {"memory.peak": "M", "memory.peak.first_step": "F"}
 BECAUSE = "the live bytes at the other candidate, plus allocations minus frees in between"
@@ -25,7 +26,7 @@ class PeakCandidate:
     step: Step
     base: PeakCandidate | None = None
     by_role: tuple[Labelled, ...] = ()
-    change: tuple[Display, ...] = ()
+    change: tuple[Expression, ...] = ()
 
 
 class PeakCandidates:
@@ -33,14 +34,14 @@ class PeakCandidates:
 
     def __init__(self) -> None:
         self._known: list[tuple[PeakCandidate, _Numbered]] = []
-        self._numbers: dict[Display, int] = {}
+        self._numbers: dict[Expression, int] = {}
 
-    def of(self, steps: Sequence[Step]) -> dict[Display, PeakCandidate]:
+    def of(self, steps: Sequence[Step]) -> dict[Expression, PeakCandidate]:
         """The peak candidates of one quantity by closed form, largest value first."""
-        derived = {s.after: s for s in steps if not isinstance(s.after, Maximum)}
-        candidates: dict[Display, PeakCandidate] = {}
-        for maximum in (s.after for s in steps if isinstance(s.after, Maximum)):
-            items = dict.fromkeys(item for item in maximum.items if item in derived and item not in candidates)
+        derived = {s.after: s for s in steps if not is_maximum(s.after)}
+        candidates: dict[Expression, PeakCandidate] = {}
+        for maximum in (s.after for s in steps if is_maximum(s.after)):
+            items = dict.fromkeys(item for item in maximum.arguments if item in derived and item not in candidates)
             for item in sorted(items, key=lambda item: -derived[item].value):
                 step = derived[item]
                 own = self._numbered(monomials(step.after))
@@ -75,35 +76,35 @@ def letters(names: Iterable[str]) -> dict[str, str]:
     return {name: _LETTERS[name] for name in names if name in _LETTERS}
 
 
-Monomials = Mapping[Display, Rational]
-_Numbered = Mapping[int, Rational]
+Monomials = Mapping[Expression, Fraction]
+_Numbered = Mapping[int, Fraction]
 
 
-def monomials(tree: Display) -> Monomials:
+def monomials(tree: Expression) -> Monomials:
     """Product → coefficient of a collected sum."""
-    coefficients: dict[Display, Rational] = {}
+    coefficients: dict[Expression, Fraction] = {}
     for term in tree.terms if isinstance(tree, Sum) else (tree,):
         key, coefficient = _monomial(term)
-        coefficients[key] = coefficients.get(key, Rational(0)) + coefficient
+        coefficients[key] = coefficients.get(key, Fraction(0)) + coefficient
     return {key: coefficient for key, coefficient in coefficients.items() if coefficient}
 
 
-def _monomial(term: Display) -> tuple[Display, Rational]:
+def _monomial(term: Expression) -> tuple[Expression, Fraction]:
     match bare(term):
         case Negative(body):
             key, coefficient = _monomial(body)
             return key, -coefficient
-        case Fraction(top, Number(bottom)):
+        case Quotient(top, Number(int() as bottom)):
             key, coefficient = _monomial(top)
             return key, coefficient / bottom
-        case Number(value):
-            return Product(()), Rational(value)
-        case Product((Number(value), *factors)):
-            return Product(tuple(factors)), Rational(value)
+        case Number(int() as value):
+            return Product(()), Fraction(value)
+        case Product((Number(int() as value), *factors)):
+            return Product(tuple(factors)), Fraction(value)
         case Product() as product:
-            return product, Rational(1)
+            return product, Fraction(1)
         case other:
-            return Product((other,)), Rational(1)
+            return Product((other,)), Fraction(1)
 
 
 def _apart(own: _Numbered, base: _Numbered) -> int:
@@ -111,10 +112,10 @@ def _apart(own: _Numbered, base: _Numbered) -> int:
     return sum(base.get(key) != coefficient for key, coefficient in own.items()) + len(base.keys() - own.keys())
 
 
-def _difference(own: Monomials, base: Monomials) -> dict[Display, Rational]:
+def _difference(own: Monomials, base: Monomials) -> dict[Expression, Fraction]:
     """``own`` − ``base``, in the order of ``own``."""
     keys = dict.fromkeys((*own, *base))
-    left = {key: own.get(key, Rational(0)) - base.get(key, Rational(0)) for key in keys}
+    left = {key: own.get(key, Fraction(0)) - base.get(key, Fraction(0)) for key in keys}
     return {key: coefficient for key, coefficient in left.items() if coefficient}
 
 
@@ -122,7 +123,7 @@ def _has_roles(step: Step) -> bool:
     return isinstance(step.before, Sum) and all(isinstance(t, Labelled) for t in step.before.terms)
 
 
-def _by_role(step: Step, base: Step) -> dict[str, dict[Display, Rational]]:
+def _by_role(step: Step, base: Step) -> dict[str, dict[Expression, Fraction]]:
     own, base_roles = _roles(step), _roles(base)
     changes = {role: _difference(own.get(role, {}), base_roles.get(role, {})) for role in dict.fromkeys((*own, *base_roles))}
     return {role: change for role, change in changes.items() if change}
@@ -133,30 +134,30 @@ def _roles(step: Step) -> dict[str, Monomials]:
     return {t.label: monomials(t.body) for t in terms if isinstance(t, Labelled)}
 
 
-def _total(changes: Iterable[Monomials]) -> dict[Display, Rational]:
-    coefficients: dict[Display, Rational] = {}
+def _total(changes: Iterable[Monomials]) -> dict[Expression, Fraction]:
+    coefficients: dict[Expression, Fraction] = {}
     for change in changes:
         for key, coefficient in change.items():
-            coefficients[key] = coefficients.get(key, Rational(0)) + coefficient
+            coefficients[key] = coefficients.get(key, Fraction(0)) + coefficient
     return {key: coefficient for key, coefficient in coefficients.items() if coefficient}
 
 
-def _sum(change: Monomials) -> Display:
+def _sum(change: Monomials) -> Expression:
     terms = tuple(_terms(change))
     return terms[0] if len(terms) == 1 else Sum(terms)
 
 
-def _terms(change: Monomials) -> Iterator[Display]:
+def _terms(change: Monomials) -> Iterator[Expression]:
     for key, coefficient in change.items():
         yield _term(key, coefficient)
 
 
-def _term(key: Display, coefficient: Rational) -> Display:
+def _term(key: Expression, coefficient: Fraction) -> Expression:
     size = abs(coefficient)
     factors = key.factors if isinstance(key, Product) else (key,)
     if size.numerator != 1 or not factors:
         factors = (Number(size.numerator), *factors)
-    body: Display = factors[0] if len(factors) == 1 else Product(factors)
+    body: Expression = factors[0] if len(factors) == 1 else Product(factors)
     if size.denominator != 1:
-        body = Fraction(body, Number(size.denominator))
+        body = Quotient(body, Number(size.denominator))
     return Negative(body) if coefficient < 0 else body

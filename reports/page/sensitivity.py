@@ -10,7 +10,7 @@ from calc.derive import sensitivity
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import Comparison, ValidRanges
 from calc.derive.sensitivity import Doubling
-from calc.symbolic import tree
+from calc.symbolic.expression import Name
 from reports.page.model import (
     CrossoverView,
     DifferenceRow,
@@ -53,7 +53,7 @@ def doublings(derivation: Derivation, by_quantity: Doubled) -> DoublingTable:
         for d in doublings_of:
             by_dim.setdefault(d.dim, {})[name] = numbers.times(d.factor) if d.factor is not None else f"cannot double: {d.because}"
     order = [dim.name for dim in derivation.dims if dim.name in by_dim]
-    rows = tuple((formula(tree.Name(dim)), tuple(by_dim[dim].get(name, "no effect") for name in by_quantity)) for dim in order)
+    rows = tuple((formula(Name(dim)), tuple(by_dim[dim].get(name, "no effect") for name in by_quantity)) for dim in order)
     return DoublingTable((("Size", "text"), *((name, "number") for name in by_quantity)), rows)
 
 
@@ -63,7 +63,7 @@ def crossover(derivation: Derivation) -> CrossoverView | None:
         return None
     first = numbers.integer(-(-crossing.at.numerator // crossing.at.denominator))
     fast, slow = (formula(expressions.parse(text)) for text in (crossing.fast, crossing.slow))
-    return CrossoverView(crossing.quantity, formula(tree.Name(crossing.dim)), fast, slow, f"{crossing.dim}{NBSP}={NBSP}{first}")
+    return CrossoverView(crossing.quantity, formula(Name(crossing.dim)), fast, slow, f"{crossing.dim}{NBSP}={NBSP}{first}")
 
 
 def thumbs(
@@ -134,7 +134,7 @@ def _range(within: ValidRanges) -> RangeRow:
         text = "nowhere"
     else:
         text = ", ".join(_interval(a, b, within.searched[1]) for a, b in within.ranges)
-    return RangeRow(formula(tree.Name(within.dim)), text, f"{low}{NBSP}…{NBSP}{high}")
+    return RangeRow(formula(Name(within.dim)), text, f"{low}{NBSP}…{NBSP}{high}")
 
 
 def _interval(a: int, b: int, high: int) -> str:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from calc.derive.result import Step
 from calc.symbolic import tree as display
 from calc.symbolic.exact import evaluate_text
-from calc.symbolic.tree import Display, Labelled, Maximum, Sum
+from calc.symbolic.expression import Expression, FunctionCall, Labelled, Number, Sum, bare
+from calc.symbolic.tree import is_maximum, maximum
 from calc.units import Unit
 from reports.page.model import Badge, Chapter, PageLink, StepView
 from reports.page.parts import formula, rule_anchor, sentence
@@ -40,7 +41,7 @@ def step_view(
     step: Step,
     unit: Unit,
     sizes: Mapping[str, int],
-    moments: Mapping[Display, PeakCandidate],
+    moments: Mapping[Expression, PeakCandidate],
     anchors: Anchors,
     *,
     last: bool,
@@ -65,23 +66,23 @@ def step_view(
         checked=_how_checked(step),
         last=last,
         tabled=moment is not None and moment.base is not None,
-        same=display.bare(before) == after,
+        same=bare(before) == after,
     )
 
 
-def _sides(step: Step, moments: Mapping[Display, PeakCandidate], moment: PeakCandidate | None) -> tuple[Display, Display]:
+def _sides(step: Step, moments: Mapping[Expression, PeakCandidate], moment: PeakCandidate | None) -> tuple[Expression, Expression]:
     """The two sides of a step, with the short name of each form that another step derives."""
     if moment is not None and moment.base is not None:
         base = moment.base.name
         return Sum((Labelled(base, "as there"), *moment.by_role)), Sum((base, *moment.change))
     after = named(step.after, moments)
-    if not (isinstance(step.before, Maximum) and isinstance(step.after, Maximum)) or len(step.before.items) != len(step.after.items):
+    if not (is_maximum(step.before) and is_maximum(step.after)) or len(step.before.arguments) != len(step.after.arguments):
         return step.before, after
-    unnamed = (before for before, item in zip(step.before.items, step.after.items, strict=True) if item not in moments)
-    return Maximum((*_names_in(step.after, moments), *unnamed)), after
+    unnamed = (before for before, item in zip(step.before.arguments, step.after.arguments, strict=True) if item not in moments)
+    return maximum((*_names_in(step.after, moments), *unnamed)), after
 
 
-def _values(moments: Mapping[Display, PeakCandidate]) -> dict[str, int]:
+def _values(moments: Mapping[Expression, PeakCandidate]) -> dict[str, int]:
     """Short name → value of the peak candidates, also of other chapters."""
     values: dict[str, int] = {}
     for moment in moments.values():
@@ -96,7 +97,7 @@ def place_of(step: Step) -> str:
     return re.sub(r" \(at [^()]*\)$", "", step.title)
 
 
-def _without_prefix(tree: Display, place: str) -> Display:
+def _without_prefix(tree: Expression, place: str) -> Expression:
     """The tree with labels relative to ``place``: under ``h.*.ln_1``, ``h.*.ln_1.bias`` becomes ``bias``."""
     if isinstance(tree, Sum):
         return Sum(tuple(_without_prefix(t, place) for t in tree.terms))
@@ -105,11 +106,11 @@ def _without_prefix(tree: Display, place: str) -> Display:
     return tree
 
 
-def _without_repeated_operators(tree: Display) -> Display:
+def _without_repeated_operators(tree: Expression) -> Expression:
     """The tree with an operator's name (``mul: a · b``) only in the first of consecutive labels that have it."""
     if not isinstance(tree, Sum):
         return tree
-    terms: list[Display] = []
+    terms: list[Expression] = []
     last = ""
     for term in tree.terms:
         name, colon, rest = term.label.partition(": ") if isinstance(term, Labelled) else ("", "", "")
@@ -118,15 +119,15 @@ def _without_repeated_operators(tree: Display) -> Display:
     return Sum(tuple(terms))
 
 
-def _numbers_in(tree: Display, sizes: Mapping[str, int]) -> Display:
+def _numbers_in(tree: Expression, sizes: Mapping[str, int]) -> Expression:
     """``tree`` with sizes substituted; a maximum has the value of each candidate."""
     put = expressions.substituted(tree, sizes)
-    if isinstance(put, Maximum):
-        return Maximum(tuple(display.Number(int(evaluate_text(display.text(item), {}))) for item in put.items))
+    if is_maximum(put):
+        return maximum(Number(int(evaluate_text(display.text(item), {}))) for item in put.arguments)
     return put
 
 
-def _require_equal(step: Step, numbers_in: Display) -> None:
+def _require_equal(step: Step, numbers_in: Expression) -> None:
     """Raise ``ValueError`` if the substituted row does not equal the value of the step."""
     value = evaluate_text(display.text(numbers_in), {})
     if value != step.value:
@@ -138,19 +139,15 @@ def _how_checked(step: Step) -> str:
     return "" if step.check.kind == "symbolic" and step.check.result in ("0", "holds", "") else step.check.result
 
 
-def is_maximum(step: Step) -> bool:
-    return isinstance(step.after, Maximum)
-
-
-def named(tree: Display, moments: Mapping[Display, PeakCandidate]) -> Display:
+def named(tree: Expression, moments: Mapping[Expression, PeakCandidate]) -> Expression:
     """A maximum with its peak candidates by short name, in the order of the names; other trees unchanged."""
-    if not isinstance(tree, Maximum):
+    if not is_maximum(tree):
         return tree
-    return Maximum((*_names_in(tree, moments), *(item for item in tree.items if item not in moments)))
+    return maximum((*_names_in(tree, moments), *(item for item in tree.arguments if item not in moments)))
 
 
-def _names_in(tree: Maximum, moments: Mapping[Display, PeakCandidate]) -> tuple[Display, ...]:
-    return tuple(m.name for form, m in moments.items() if form in tree.items)
+def _names_in(tree: FunctionCall, moments: Mapping[Expression, PeakCandidate]) -> tuple[Expression, ...]:
+    return tuple(m.name for form, m in moments.items() if form in tree.arguments)
 
 
 def merged(number: int, views: Sequence[StepView]) -> tuple[StepView, ...]:

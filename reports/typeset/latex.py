@@ -1,4 +1,4 @@
-"""Display trees as LaTeX, with few commands, all of which GitHub's Markdown and MathML converters know.
+"""Expression trees as LaTeX, with few commands, all of which GitHub's Markdown and MathML converters know.
 
 A formula is a tuple of pieces, one for each top-level term with its operator in front: pages break lines between
 pieces, never inside one.
@@ -6,14 +6,31 @@ pieces, never inside one.
 
 from __future__ import annotations
 
-import ast
 import itertools
 import re
 import unicodedata
 from collections.abc import Iterator
 
 from calc.errors import NapkinError
-from calc.symbolic.tree import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum, bare
+from calc.symbolic.expression import (
+    Compare,
+    Expression,
+    FloorQuotient,
+    FunctionCall,
+    Labelled,
+    Name,
+    Negative,
+    Number,
+    OverLayers,
+    Power,
+    Product,
+    Quotient,
+    Remainder,
+    Sum,
+    bare,
+    parse,
+)
+from calc.symbolic.expression import text as written_as_text
 from reports.typeset.escape import hidden
 from reports.typeset.plain import numbered
 
@@ -22,24 +39,22 @@ WIDE = 26  # characters of one piece beyond which it does not fit a phone's scre
 BRACED_TERMS, BRACED_LABEL = 4, 14  # what braces with labels under them can carry
 
 _RELATIONS = {"Eq": "=", "Ne": r"\ne", "Le": r"\le", "Ge": r"\ge", "Lt": r"\lt", "Gt": r"\gt"}
-_COMPARISONS: dict[type[ast.cmpop], str] = {
-    ast.Eq: "=", ast.NotEq: r"\ne", ast.LtE: r"\le", ast.GtE: r"\ge", ast.Lt: r"\lt", ast.Gt: r"\gt",
-}  # fmt: skip
+_COMPARISONS = {"==": "=", "!=": r"\ne", "<=": r"\le", ">=": r"\ge", "<": r"\lt", ">": r"\gt"}
 _GREEK_INDEX = {"l": r"\ell", "ell": r"\ell", "layer": r"\ell"}
 
 
-def pieces(tree: Display) -> tuple[str, ...]:
+def pieces(tree: Expression) -> tuple[str, ...]:
     """The formula as LaTeX fragments, in order; joined by spaces they are the whole."""
     match tree:
         case Sum(terms) if terms:
             return tuple(p for i, t in enumerate(terms) for p in _split(t, first=i == 0))
-        case Maximum(items) if items:
+        case FunctionCall("Max", items) if items:
             return tuple(_maximum(items))
         case _:
             return tuple(_split(tree, first=True))
 
 
-def _split(term: Display, *, first: bool) -> list[str]:
+def _split(term: Expression, *, first: bool) -> list[str]:
     """A term with its sign; a wide one that ends in a bracketed sum is split inside the bracket, which then does not stretch."""
     whole = _leading(term, first=first)
     if width(whole) <= WIDE or isinstance(term, Labelled):
@@ -62,7 +77,7 @@ def _split(term: Display, *, first: bool) -> list[str]:
 Row = tuple[tuple[str, ...], str]
 
 
-def labelled_rows(tree: Display, *, braces: bool = True) -> tuple[Row, ...]:
+def labelled_rows(tree: Expression, *, braces: bool = True) -> tuple[Row, ...]:
     """The terms of a sum in pieces, each with its label apart, where braces under them would not be readable or are not wanted; else
     none."""
     terms = tree.terms if isinstance(tree, Sum) else (tree,)
@@ -72,11 +87,11 @@ def labelled_rows(tree: Display, *, braces: bool = True) -> tuple[Row, ...]:
     return tuple((tuple(_split(_unlabelled(t), first=i == 0)), label) for i, (t, label) in enumerate(zip(terms, labels, strict=True)))
 
 
-def _wide(terms: tuple[Display, ...]) -> bool:
+def _wide(terms: tuple[Expression, ...]) -> bool:
     return any(isinstance(t, Labelled) and width(latex(t.body)) > WIDE for t in terms)
 
 
-def _unlabelled(tree: Display) -> Display:
+def _unlabelled(tree: Expression) -> Expression:
     return tree.body if isinstance(tree, Labelled) else tree
 
 
@@ -88,7 +103,7 @@ def width(piece: str) -> int:
     return len(shown)
 
 
-def _leading(term: Display, *, first: bool) -> str:
+def _leading(term: Expression, *, first: bool) -> str:
     if isinstance(term, Negative):
         return f"-{_factor(term.body, tight=True)}"
     if isinstance(term, Labelled) and isinstance(term.body, Negative) and not first:
@@ -97,7 +112,7 @@ def _leading(term: Display, *, first: bool) -> str:
     return written if first else f"+{written}"
 
 
-def _maximum(items: tuple[Display, ...]) -> Iterator[str]:
+def _maximum(items: tuple[Expression, ...]) -> Iterator[str]:
     """``max(a + b, c)`` in pieces. The parentheses are not stretchy: they stand in different pieces. Many names in a row are numbered, and
     those between the second and the last go without saying."""
     if numbered(items):
@@ -111,10 +126,10 @@ def _maximum(items: tuple[Display, ...]) -> Iterator[str]:
         yield from inner
 
 
-def latex(tree: Display) -> str:
+def latex(tree: Expression) -> str:
     """The whole tree as one LaTeX formula."""
     match tree:
-        case Number(value):
+        case Number(int() as value):
             return number(value)
         case Name(name):
             return name_latex(name)
@@ -122,11 +137,11 @@ def latex(tree: Display) -> str:
             return " ".join(pieces(tree)) if terms else "0"
         case Product(factors):
             return _product(factors)
-        case Power(base, exponent):
+        case Power(base, Number(exponent)):
             return f"{_base(base)}^{{{exponent}}}"
-        case Fraction(Product((Number() as number_, *factors)), Number() as bottom) if factors:
-            return _product((Fraction(number_, bottom), *factors))
-        case Fraction(top, bottom):
+        case Quotient(Product((Number() as number_, *factors)), Number() as bottom) if factors:
+            return _product((Quotient(number_, bottom), *factors))
+        case Quotient(top, bottom):
             return rf"\frac{{{latex(top)}}}{{{latex(bottom)}}}"
         case Negative(body):
             return f"-{_factor(body, tight=True)}"
@@ -134,8 +149,9 @@ def latex(tree: Display) -> str:
             return f"{_over(tree)} {_factor(body, tight=True)}"
         case Labelled(body, label):
             return _braced(latex(body), label)
-        case Maximum():
+        case FunctionCall("Max", _):
             return " ".join(pieces(tree))
+    return _atom(tree)
 
 
 def _over(tree: OverLayers) -> str:
@@ -147,10 +163,10 @@ def number(value: int) -> str:
     return f"{value:,}".replace(",", "{,}")
 
 
-def _product(factors: tuple[Display, ...]) -> str:
+def _product(factors: tuple[Expression, ...]) -> str:
     if not factors:
         return "1"
-    out = latex(factors[0]) if isinstance(factors[0], Fraction) else _factor(factors[0])
+    out = latex(factors[0]) if isinstance(factors[0], Quotient) else _factor(factors[0])
     for before, factor in itertools.pairwise(factors):
         written = _factor(factor)
         # Two numbers side by side would read as one; a letter after anything needs only a thin space.
@@ -161,7 +177,7 @@ def _product(factors: tuple[Display, ...]) -> str:
     return out
 
 
-def _factor(tree: Display, *, tight: bool = False) -> str:
+def _factor(tree: Expression, *, tight: bool = False) -> str:
     """``tree`` as a factor: in parentheses where it would fall apart. ``tight``: a product needs none here."""
     inner = bare(tree)
     falls_apart = isinstance(inner, Sum | Negative | OverLayers) or (isinstance(inner, Product) and len(inner.factors) > 1 and not tight)
@@ -170,7 +186,7 @@ def _factor(tree: Display, *, tight: bool = False) -> str:
     return _bracketed(written) if falls_apart or modulo else written
 
 
-def _addend(tree: Display) -> str:
+def _addend(tree: Expression) -> str:
     return _bracketed(latex(tree)) if isinstance(bare(tree), Sum) and not isinstance(tree, Labelled) else latex(tree)
 
 
@@ -180,7 +196,7 @@ def _bracketed(written: str) -> str:
     return rf"\left({written}\right)" if tall else f"({written})"
 
 
-def _base(tree: Display) -> str:
+def _base(tree: Expression) -> str:
     inner = bare(tree)
     written = latex(tree)
     if isinstance(inner, Name) and name_latex(inner.name).isalpha():
@@ -192,7 +208,7 @@ def _base(tree: Display) -> str:
     return _bracketed(written)
 
 
-def _is_word(tree: Display) -> bool:
+def _is_word(tree: Expression) -> bool:
     inner = bare(tree)
     name = bare(inner.base) if isinstance(inner, Power) else inner
     return isinstance(name, Name) and name_latex(name.name).startswith(r"\mathrm")
@@ -242,7 +258,7 @@ _LOOKALIKES = {"\\": "∖", "^": "ˆ", "~": "∼", "`": "’", "'": "’", '"': 
 def name_latex(name: str) -> str:
     r"""A dimension's name, or an atom such as ``floor(T/2)``. One letter is itself, ``d1`` is ``d_{1}``, a word stands upright."""
     if not name.isidentifier():
-        return _atom(ast.parse(name, mode="eval").body)
+        return _atom(parse(name))
     match = re.fullmatch(r"([A-Za-z])_?([0-9]+)", name)
     if match:
         return f"{match.group(1)}_{{{match.group(2)}}}"
@@ -250,66 +266,72 @@ def name_latex(name: str) -> str:
     return letters if len(letters) == 1 else rf"\mathrm{{{letters.replace('_', chr(92) + '_')}}}"
 
 
-def _atom(node: ast.expr) -> str:
+def _atom(node: Expression) -> str:
+    """What is no polynomial, and what is inside it."""
     match node:
-        case ast.Constant(value=int() as value):
+        case Number(int() as value):
             return number(value)
-        case ast.Constant(value=float()):
-            return ast.unparse(node)
-        case ast.Name(id=name):
+        case Number(value):
+            return repr(value)
+        case Name(name):
             return name_latex(name)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return f"-{_tight(operand)}"
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return f"{_atom(left)} + {_atom(right)}"
-        case ast.BinOp(left=left, op=ast.Sub(), right=right):
-            return f"{_atom(left)} - {_tight(right)}"
-        case ast.BinOp(left=left, op=ast.Mult(), right=ast.Constant() as right):
-            return rf"{_tight(left)} \cdot {_atom(right)}"
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return rf"{_tight(left)}\,{_tight(right)}"
-        case ast.BinOp(left=left, op=ast.Div(), right=right):
-            return rf"\frac{{{_atom(left)}}}{{{_atom(right)}}}"
-        case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
-            return rf"\left\lfloor \frac{{{_atom(left)}}}{{{_atom(right)}}} \right\rfloor"
-        case ast.BinOp(left=left, op=ast.Mod(), right=right):
-            return rf"{_tight(left)} \bmod {_tight(right)}"
-        case ast.BinOp(left=left, op=ast.Pow(), right=right):
-            return f"{{{_tight(left)}}}^{{{_atom(right)}}}"
-        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARISONS:
-            return f"{_atom(left)} {_COMPARISONS[type(op)]} {_atom(right)}"
-        case ast.Call(func=ast.Name(id=function), args=args):
-            return _function(function, [_atom(a) for a in args], args)
-    raise NapkinError(f"cannot typeset {ast.unparse(node)!r}")
+        case Negative(body):
+            return f"-{_tight(body)}"
+        case Sum(terms):
+            return "".join(_atom_addend(term, first=i == 0) for i, term in enumerate(terms))
+        case Product(factors):
+            return _tight(factors[0]) + "".join(_atom_factor(factor) for factor in factors[1:])
+        case Quotient(top, bottom):
+            return rf"\frac{{{_atom(top)}}}{{{_atom(bottom)}}}"
+        case FloorQuotient(top, bottom):
+            return rf"\left\lfloor \frac{{{_atom(top)}}}{{{_atom(bottom)}}} \right\rfloor"
+        case Remainder(top, bottom):
+            return rf"{_tight(top)} \bmod {_tight(bottom)}"
+        case Power(base, exponent):
+            return f"{{{_tight(base)}}}^{{{_atom(exponent)}}}"
+        case Compare(left, relation_, right):
+            return f"{_atom(left)} {_COMPARISONS[relation_]} {_atom(right)}"
+        case FunctionCall(function, arguments):
+            return _function(function, arguments)
+    raise NapkinError(f"cannot typeset {written_as_text(node, spaced=True)!r}")
 
 
-def _function(name: str, args: list[str], nodes: list[ast.expr]) -> str:
-    match name, args:
+def _atom_addend(term: Expression, *, first: bool) -> str:
+    if first:
+        return _atom(term)
+    return f" - {_tight(term.body)}" if isinstance(term, Negative) else f" + {_atom(term)}"
+
+
+def _atom_factor(factor: Expression) -> str:
+    return rf" \cdot {_atom(factor)}" if isinstance(factor, Number) else rf"\,{_tight(factor)}"
+
+
+def _function(name: str, arguments: tuple[Expression, ...]) -> str:
+    match name, [_atom(argument) for argument in arguments]:
         case "floor", [x]:
             return rf"\left\lfloor {x} \right\rfloor"
         case "ceiling", [x]:
             return rf"\left\lceil {x} \right\rceil"
-        case "log", [_, base]:
-            return rf"\log_{base} {args[0]}" if isinstance(nodes[0], ast.Name) else rf"\log_{base}({args[0]})"
+        case "log", [x, base]:
+            return rf"\log_{base} {x}" if isinstance(arguments[0], Name) else rf"\log_{base}({x})"
         case "Mod", [_, _]:
-            return rf"{_tight(nodes[0])} \bmod {_tight(nodes[1])}"
-        case (("Max" | "Min"), [_, *_]):
-            return rf"\{name.lower()}({', '.join(args)})"
+            return _atom(Remainder(*arguments))
+        case ("Max" | "Min"), [_, *_] as items:
+            return rf"\{name.lower()}({', '.join(items)})"
         case _, [a, b] if name in _RELATIONS:
             return f"{a} {_RELATIONS[name]} {b}"
-        case "And", [_, *_]:
-            return r",\ ".join(args)
+        case "And", [_, *_] as conditions:
+            return r",\ ".join(conditions)
     raise NapkinError(f"cannot typeset the function {name!r}")
 
 
-def _tight(node: ast.expr) -> str:
-    written = _atom(node)
-    return rf"\left({written}\right)" if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub | ast.Mod) else written
+def _tight(node: Expression) -> str:
+    return rf"\left({_atom(node)}\right)" if isinstance(node, Sum | Remainder) else _atom(node)
 
 
 def relation(text_: str) -> str | None:
     """A condition such as ``Eq(Mod(d, h), 0)`` as LaTeX; ``None`` where it is not one that can be typeset."""
     try:
-        return _atom(ast.parse(text_, mode="eval").body)
-    except (SyntaxError, ValueError, NapkinError):
+        return _atom(parse(text_))
+    except NapkinError:
         return None

@@ -1,30 +1,32 @@
-"""Display trees as one line of readable text: ``12·L·d² + 13·L·d``, for terminals and link texts."""
+"""Expression trees as one line of readable text: ``12·L·d² + 13·L·d``, for terminals and link texts."""
 
 from __future__ import annotations
 
 import re
 
-from calc.symbolic.tree import (
-    Display,
-    Fraction,
+from calc.symbolic.expression import (
+    Expression,
+    FunctionCall,
     Labelled,
-    Maximum,
     Name,
     Negative,
     Number,
     OverLayers,
     Power,
     Product,
+    Quotient,
     Sum,
     bare,
     is_operator,
+    text,
 )
+from calc.symbolic.tree import is_maximum
 
 _NAMED = 4  # names of peak candidates that are written out
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
-def plain(tree: Display, *, labels: bool = False) -> str:
+def plain(tree: Expression, *, labels: bool = False) -> str:
     """The tree as text; with ``labels``, each labelled addend is followed by its label in brackets."""
     match tree:
         case Number(value):
@@ -35,12 +37,12 @@ def plain(tree: Display, *, labels: bool = False) -> str:
             return _sum(terms, labels)
         case Product(factors):
             return "·".join(_factor(f, labels) for f in factors) or "1"
-        case Power(base, exponent):
+        case Power(base, Number(exponent)):
             inner = bare(base)
             apart = isinstance(inner, Power) or (isinstance(inner, Number) and inner.value < 0)
             written = f"({plain(base, labels=labels)})" if apart else _factor(base, labels)
             return f"{written}{str(exponent).translate(_SUPERSCRIPTS)}"
-        case Fraction(top, bottom):
+        case Quotient(top, bottom):
             return f"{_factor(top, labels)}/{_factor(bottom, labels)}"
         case Negative(body):
             return f"−{_factor(body, labels, tight=True)}"
@@ -48,25 +50,26 @@ def plain(tree: Display, *, labels: bool = False) -> str:
             return f"Σ[{index} = 1…{plain(upper)}] {_factor(body, labels, tight=True)}"
         case Labelled(body, label):
             return f"{plain(body, labels=labels)} [{label}]" if labels else plain(body)
-        case Maximum(items):
+        case FunctionCall("Max", items):
             return f"max({', '.join(plain(i, labels=labels) for i in items)})"
+    return text(tree, spaced=True)
 
 
-def terms(tree: Display) -> tuple[str, ...]:
+def terms(tree: Expression) -> tuple[str, ...]:
     """The top-level terms, each with its sign and label, to be set one under another."""
     if isinstance(tree, Sum):
         return tuple(f"{'' if i == 0 else '+ '}{_addend(t, True)}".replace("+ −", "− ") for i, t in enumerate(tree.terms))
-    if isinstance(tree, Maximum) and numbered(tree.items):
-        return (f"max({plain(tree.items[0])},", f"{plain(tree.items[1])},", "…,", f"{plain(tree.items[-1])})")
-    if isinstance(tree, Maximum):
-        last = len(tree.items) - 1
+    if is_maximum(tree) and numbered(tree.arguments):
+        return (f"max({plain(tree.arguments[0])},", f"{plain(tree.arguments[1])},", "…,", f"{plain(tree.arguments[-1])})")
+    if is_maximum(tree):
+        last = len(tree.arguments) - 1
         return tuple(
-            f"{'max(' if i == 0 else ''}{plain(item, labels=True)}{')' if i == last else ','}" for i, item in enumerate(tree.items)
+            f"{'max(' if i == 0 else ''}{plain(item, labels=True)}{')' if i == last else ','}" for i, item in enumerate(tree.arguments)
         )
     return (plain(tree, labels=True),)
 
 
-def _sum(items: tuple[Display, ...], labels: bool) -> str:
+def _sum(items: tuple[Expression, ...], labels: bool) -> str:
     out = ""
     for item in items:
         written = _addend(item, labels)
@@ -77,20 +80,20 @@ def _sum(items: tuple[Display, ...], labels: bool) -> str:
     return out or "0"
 
 
-def _addend(tree: Display, labels: bool) -> str:
+def _addend(tree: Expression, labels: bool) -> str:
     written = plain(tree, labels=labels)
     return f"({written})" if isinstance(tree, Sum) else written
 
 
-def _factor(tree: Display, labels: bool, *, tight: bool = False) -> str:
+def _factor(tree: Expression, labels: bool, *, tight: bool = False) -> str:
     inner = bare(tree)
     product = isinstance(inner, Product) and len(inner.factors) > 1
     operator = isinstance(inner, Name) and is_operator(inner.name)
-    apart = isinstance(inner, Sum | Negative | Fraction | OverLayers) or operator or (product and not tight)
+    apart = isinstance(inner, Sum | Negative | Quotient | OverLayers) or operator or (product and not tight)
     written = plain(tree, labels=labels)
     return f"({written})" if apart else written
 
 
-def numbered(items: tuple[Display, ...]) -> bool:
+def numbered(items: tuple[Expression, ...]) -> bool:
     """Whether ``items`` are more names like M_1 than a reader wants to see one by one."""
     return len(items) > _NAMED and all(isinstance(i, Name) and re.fullmatch(r"[A-Z]_\d+", i.name) for i in items)

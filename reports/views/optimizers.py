@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
 from calc.mathematics.updates.check import UpdateCheck
@@ -10,6 +9,8 @@ from calc.mathematics.updates.cost import UpdateCost, as_written
 from calc.mathematics.updates.rules import UpdateRule
 from calc.mathematics.updates.table import RULES, WITHOUT
 from calc.options import KNOWN
+from calc.symbolic.expression import Expression, FunctionCall, Name, Piecewise, parse, rewritten
+from calc.symbolic.expression import text as written
 from reports.writers.terminal import Styled, Terminal, bold, dim
 
 _SIGNS = {
@@ -45,24 +46,31 @@ _SIGNS = {
 
 def shown(text: str) -> str:
     """An equation's side as a person writes it: ``β₁·m + (1 − β₁)·g``; cases with their conditions."""
-    tree = ast.parse(text, mode="eval").body
+    tree = parse(text)
+    if isinstance(tree, Piecewise):
+        return _cases(tree)
     cases: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Piecewise":
-            *first, last = (arg for arg in node.args if isinstance(arg, ast.Tuple))
-            parts = [f"{_plain(ast.unparse(a.elts[0]))} where {_plain(_condition(a.elts[1]))}" for a in first]
-            cases.append("; ".join([*parts, f"else {_plain(ast.unparse(last.elts[0]))}"]))
-            if node is tree:
-                return cases[-1]
-            text = text.replace(ast.get_source_segment(text, node) or "", "{cases}")
-    return _plain(text).replace("{cases}", f"[{cases[-1]}]") if cases else _plain(text)
+
+    def without_cases(node: Expression) -> Expression | None:
+        if not isinstance(node, Piecewise):
+            return None
+        cases.append(f"[{_cases(node)}]")
+        return Name("Cases")
+
+    return _plain(written(rewritten(tree, without_cases))).replace("Cases", "{}").format(*cases)
 
 
-def _condition(node: ast.expr) -> str:
+def _cases(node: Piecewise) -> str:
+    *first, (last, _) = node.cases
+    parts = [f"{_plain(written(value, spaced=True))} where {_plain(_condition(condition))}" for value, condition in first]
+    return "; ".join([*parts, f"else {_plain(written(last, spaced=True))}"])
+
+
+def _condition(node: Expression) -> str:
     match node:
-        case ast.Call(args=[left, right]):
-            return f"{ast.unparse(left)} = {ast.unparse(right)}"
-    return ast.unparse(node)
+        case FunctionCall("Eq", (left, right)):
+            return f"{written(left, spaced=True)} = {written(right, spaced=True)}"
+    return written(node, spaced=True)
 
 
 def _plain(text: str) -> str:

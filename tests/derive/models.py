@@ -8,8 +8,8 @@ from fractions import Fraction as Rational
 from typing import Any
 
 from calc.derive.result import Derivation
-from calc.symbolic import tree as display
-from calc.symbolic.tree import Display
+from calc.symbolic import expression
+from calc.symbolic.expression import Expression
 
 # name, optimizer, attention
 CASES = [
@@ -47,30 +47,30 @@ def at(result: Derivation, sizes: Mapping[str, int]) -> dict[str, Any]:
     return {name: None if result[name].text is None else result[name].at(**sizes) for name in result}
 
 
-def exactly(tree: Display, sizes: Mapping[str, int]) -> Rational:
+def exactly(tree: Expression, sizes: Mapping[str, int]) -> Rational:
     """The tree's value by its definition, in fractions."""
     match tree:
-        case display.Number(number):
+        case expression.Number(number):
             return Rational(number)
-        case display.Name(name):
+        case expression.Name(name):
             return Rational(sizes[name])
-        case display.Sum(terms):
+        case expression.Sum(terms):
             return sum((exactly(t, sizes) for t in terms), start=Rational(0))
-        case display.Product(factors):
+        case expression.Product(factors):
             product = Rational(1)
             for factor in factors:
                 product *= exactly(factor, sizes)
             return product
-        case display.Power(base, exponent):
+        case expression.Power(base, expression.Number(exponent)):
             return Rational(exactly(base, sizes) ** exponent)
-        case display.Fraction(top, bottom):
+        case expression.Quotient(top, bottom):
             return exactly(top, sizes) / exactly(bottom, sizes)
-        case display.Negative(body):
+        case expression.Negative(body):
             return -exactly(body, sizes)
-        case display.OverLayers(_, upper, body):
+        case expression.OverLayers(_, upper, body):
             return exactly(upper, sizes) * exactly(body, sizes)
-        case display.Labelled(body, _):
+        case expression.Labelled(body, _):
             return exactly(body, sizes)
-        case display.Maximum(items):
+        case expression.FunctionCall("Max", items):
             return max(exactly(item, sizes) for item in items)
     raise AssertionError(tree)

@@ -12,8 +12,9 @@ from typing import Any
 from calc.derive.result import Candidate, Certificate, CoverageRow, Derivation, Quantity, QuantityTerm, SavedTensor, Step, StepCheck
 from calc.dimensions import Dim, resolve
 from calc.graph.step import Assumption, TracedDim
+from calc.symbolic import tree
 from calc.symbolic.algebra import evaluate_text, maximum, to_sympy
-from calc.symbolic.tree import Display, Labelled, Maximum, Name, Number, OverLayers, Power, Product, Sum
+from calc.symbolic.expression import Expression, Labelled, Name, Number, OverLayers, Power, Product, Sum
 from calc.units import Unit
 from reports.typeset import expressions
 
@@ -78,12 +79,12 @@ def _quantity(name: str, unit: Unit, meaning: str, text: str, terms: tuple[Quant
     return Quantity(name, unit, meaning, text, _value(text), terms, _evaluator=Evaluator((text,)))
 
 
-def _product(*factors: int | str | Display) -> Product:
+def _product(*factors: int | str | Expression) -> Product:
     return Product(tuple(Number(f) if isinstance(f, int) else Name(f) if isinstance(f, str) else f for f in factors))
 
 
-D2 = Power(Name("d"), 2)
-T2 = Power(Name("T"), 2)
+D2 = Power(Name("d"), Number(2))
+T2 = Power(Name("T"), Number(2))
 
 _LAYER_PARAMETERS = Sum((_product(4, D2), _product(2, "d", "f"), _product(9, "d"), Name("f")))
 _PARAMETER_STEPS = (
@@ -186,7 +187,7 @@ def _peak_steps() -> tuple[Step, ...]:
         ))  # fmt: skip
     steps.append(Step(
         "peak.total", "memory.peak", "The largest of the candidate moments", "maximum",
-        before=Maximum(tuple(sums)), after=Maximum(tuple(collected)),
+        before=tree.maximum(sums), after=tree.maximum(collected),
         because="live bytes rise and fall; dominated moments are left out",
         check=StepCheck("random points", "equal at 5 points"), value=89120,
     ))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Display trees: what is written reads back to the value that is shown, and keeps the order in which it was argued."""
+"""Expression trees: what is written reads back to the value that is shown, and keeps the order in which it was argued."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc.symbolic.algebra import Algebra, evaluate_text, symbol, to_sympy
-from calc.symbolic.tree import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum, text, value
+from calc.symbolic.expression import Expression, FunctionCall, Labelled, Name, Negative, Number, OverLayers, Power, Product, Quotient, Sum
+from calc.symbolic.tree import maximum, text, value
 
 B, T, d, L = (Name(name) for name in ("B", "T", "d", "L"))
 SIZES = {"B": 2, "T": 7, "d": 13, "L": 3}
@@ -19,25 +20,29 @@ HALF = Name("T // 2")  # a size that is no polynomial stays one name
 LEAVES = st.one_of(st.builds(Number, st.integers(-3, 11)), st.sampled_from([B, T, d, L, HALF, Name("floor(d/3)")]))
 
 
-def _compound(inner: st.SearchStrategy[Display]) -> st.SearchStrategy[Display]:
+def power(base: Expression, exponent: int) -> Power:
+    return Power(base, Number(exponent))
+
+
+def _compound(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
     terms = st.one_of(inner, st.builds(Labelled, inner, st.just("where it comes from")))
     several = st.lists(terms, min_size=2, max_size=3).map(tuple)
     return st.one_of(
         st.builds(Sum, several),
         st.builds(Product, st.lists(inner, min_size=2, max_size=3).map(tuple)),
-        st.builds(Power, inner, st.integers(1, 2)),
+        st.builds(power, inner, st.integers(1, 2)),
         st.builds(Negative, inner),
         st.builds(Labelled, inner, st.just("where it comes from")),
         st.builds(OverLayers, st.just("l"), st.one_of(st.just(L), inner), inner),
-        st.builds(Fraction, st.builds(lambda x: Product((x, T)), inner), st.builds(Number, st.integers(1, 7))),
-        st.builds(Maximum, several),
+        st.builds(Quotient, st.builds(lambda x: Product((x, T)), inner), st.builds(Number, st.integers(1, 7))),
+        st.builds(maximum, several),
     )
 
 
 TREES = st.recursive(LEAVES, _compound, max_leaves=12)
 
 
-def exactly(tree: Display) -> fractions.Fraction:
+def exactly(tree: Expression) -> fractions.Fraction:
     """The tree's value at ``SIZES``, by its definition and in fractions: no code shared with ``display.value``."""
     match tree:
         case Number(number):
@@ -51,9 +56,9 @@ def exactly(tree: Display) -> fractions.Fraction:
             for factor in factors:
                 found *= exactly(factor)
             return found
-        case Power(base, exponent):
+        case Power(base, Number(exponent)):
             return fractions.Fraction(exactly(base) ** exponent)
-        case Fraction(top, bottom):
+        case Quotient(top, bottom):
             return exactly(top) / exactly(bottom)
         case Negative(body):
             return -exactly(body)
@@ -61,7 +66,7 @@ def exactly(tree: Display) -> fractions.Fraction:
             return exactly(upper) * exactly(body)
         case Labelled(body, _):
             return exactly(body)
-        case Maximum(items):
+        case FunctionCall("Max", items):
             return max(exactly(item) for item in items)
     raise AssertionError(tree)
 
@@ -71,20 +76,20 @@ def leaf(name: str) -> Any:
 
 
 @given(TREES)
-def test_what_is_written_has_the_value_that_is_shown(tree: Display) -> None:
+def test_what_is_written_has_the_value_that_is_shown(tree: Expression) -> None:
     """Signs, brackets and order of operations come out right in every nesting."""
     assert exactly(tree) == evaluate_text(text(tree), SIZES)
 
 
 @given(TREES)
-def test_the_value_of_a_tree_is_exact(tree: Display) -> None:
+def test_the_value_of_a_tree_is_exact(tree: Expression) -> None:
     """With fractions for names it is the definition's."""
     assert exactly(tree) == value(tree, leaf)
 
 
 @given(TREES)
 @settings(max_examples=40)
-def test_sympy_reads_what_is_written(tree: Display) -> None:
+def test_sympy_reads_what_is_written(tree: Expression) -> None:
     """One line of plain ASCII, without labels, that ``expr`` fields can hold."""
     written = text(tree)
 
@@ -96,7 +101,7 @@ def test_sympy_reads_what_is_written(tree: Display) -> None:
 def test_the_value_of_a_tree_is_a_polynomial_when_its_names_are() -> None:
     """L layers of 2*(B*T)*d*(3*d), halved: 3*B*T*d**2*L."""
     algebra = Algebra(["B", "T", "d", "L"])
-    tree = Fraction(OverLayers("l", L, Product((Number(2), Product((B, T)), d, Product((Number(3), d))))), Number(2))
+    tree = Quotient(OverLayers("l", L, Product((Number(2), Product((B, T)), d, Product((Number(3), d))))), Number(2))
 
     assert algebra.text(value(tree, algebra.gen)) == "3*B*T*d**2*L"
 
@@ -105,37 +110,37 @@ def test_the_value_of_a_tree_is_a_polynomial_when_its_names_are() -> None:
     ("written", "tree"),
     [
         ("2*(B*T)*d*(3*d)", Product((Number(2), Product((B, T)), d, Product((Number(3), d))))),
-        ("12*d**2 + 13*d", Sum((Product((Number(12), Power(d, 2))), Product((Number(13), d))))),
+        ("12*d**2 + 13*d", Sum((Product((Number(12), power(d, 2))), Product((Number(13), d))))),
         ("d + B + T", Sum((d, B, T))),
         ("B - T", Sum((B, Negative(T)))),
         ("B - (T + d)", Sum((B, Negative(Sum((T, d)))))),
         ("B + (T - d)", Sum((B, Sum((T, Negative(d)))))),
         ("-(B + T)", Negative(Sum((B, T)))),
         ("-B + T", Sum((Negative(B), T))),
-        ("(B + T)**2", Power(Sum((B, T)), 2)),
-        ("(B*T)**2", Power(Product((B, T)), 2)),
-        ("(B**2)**3", Power(Power(B, 2), 3)),
-        ("(B**2)**3", Power(Labelled(Power(B, 2), "a square"), 3)),
-        ("(B**2)**3", Power(Labelled(Labelled(Power(B, 2), "a square"), "of B"), 3)),
-        ("(-2)**2", Power(Labelled(Number(-2), "negative"), 2)),
+        ("(B + T)**2", power(Sum((B, T)), 2)),
+        ("(B*T)**2", power(Product((B, T)), 2)),
+        ("(B**2)**3", power(power(B, 2), 3)),
+        ("(B**2)**3", power(Labelled(power(B, 2), "a square"), 3)),
+        ("(B**2)**3", power(Labelled(Labelled(power(B, 2), "a square"), "of B"), 3)),
+        ("(-2)**2", power(Labelled(Number(-2), "negative"), 2)),
         ("(B + T)*d", Product((Labelled(Labelled(Sum((B, T)), "a sum"), "of two"), d))),
         ("B - T", Sum((B, Labelled(Labelled(Negative(T), "less"), "T")))),
         ("2*(T // 2)", Product((Number(2), HALF))),
-        ("d/(T // 2)", Fraction(d, HALF)),
-        ("(T // 2)**2", Power(HALF, 2)),
-        ("(T*(T + 1))/2", Fraction(Product((T, Sum((T, Number(1))))), Number(2))),
-        ("B/(2*T)", Fraction(B, Product((Number(2), T)))),
-        ("B*(T/2)", Product((B, Fraction(T, Number(2))))),
+        ("d/(T // 2)", Quotient(d, HALF)),
+        ("(T // 2)**2", power(HALF, 2)),
+        ("(T*(T + 1))/2", Quotient(Product((T, Sum((T, Number(1))))), Number(2))),
+        ("B/(2*T)", Quotient(B, Product((Number(2), T)))),
+        ("B*(T/2)", Product((B, Quotient(T, Number(2))))),
         ("L*(d + 1)", OverLayers("l", L, Sum((d, Number(1))))),
         ("2*(L*d)", Product((Number(2), OverLayers("l", L, d)))),
         ("B*T + B*d", Sum((Labelled(Product((B, T)), "scores"), Labelled(Product((B, d)), "values")))),
         ("B*T - d", Sum((Labelled(Product((B, T)), "scores"), Labelled(Negative(d), "values")))),
-        ("Max(B*T, d**2 + 1)", Maximum((Product((B, T)), Sum((Power(d, 2), Number(1)))))),
+        ("Max(B*T, d**2 + 1)", maximum((Product((B, T)), Sum((power(d, 2), Number(1)))))),
         ("0", Sum(())),
         ("1", Product(())),
     ],
 )
-def test_a_tree_is_written_as_it_was_argued(written: str, tree: Display) -> None:
+def test_a_tree_is_written_as_it_was_argued(written: str, tree: Expression) -> None:
     """Nothing is reordered, multiplied out or cancelled; brackets stand where a reader needs them."""
     assert written == text(tree)
 
@@ -143,7 +148,7 @@ def test_a_tree_is_written_as_it_was_argued(written: str, tree: Display) -> None
 def test_a_number_over_a_number_is_exact() -> None:
     """L/3 - 2624/3, as a depth of 3 n + 2 layers leaves it: no float comes in between."""
     algebra = Algebra(["L"])
-    tree = Sum((Fraction(L, Number(3)), Negative(Fraction(Number(2624), Number(3)))))
+    tree = Sum((Quotient(L, Number(3)), Negative(Quotient(Number(2624), Number(3)))))
 
     assert algebra.value(value(tree, algebra.gen), {"L": 2627}) == 1
     assert value(tree, {"L": 2627}.__getitem__) == 1

@@ -14,8 +14,7 @@ from calc.graph.guards import dimensions
 from calc.symbolic import branches
 from calc.symbolic import tree as display
 from calc.symbolic.algebra import Algebra, Poly
-from calc.symbolic.expression import substituted
-from calc.symbolic.tree import Display
+from calc.symbolic.expression import Expression, substituted
 
 
 class Common:
@@ -41,7 +40,7 @@ class Common:
     def _rewritten(self, text: str) -> str:
         return substituted(with_quotients(branches.at_hand(text, self._sizes), self._basis), self._known)
 
-    def tree(self, poly: Poly) -> Display:
+    def tree(self, poly: Poly) -> Expression:
         return tree(self.algebra, poly)
 
     def text(self, poly: Poly) -> str:
@@ -50,7 +49,7 @@ class Common:
     def value(self, poly: Poly) -> int:
         return self.algebra.value(poly, {**self._basis.values(self._sizes), **self._sizes})
 
-    def require_equal(self, before: Display, after: Display, what: str) -> None:
+    def require_equal(self, before: Expression, after: Expression, what: str) -> None:
         """Refuse to state what does not hold. Compared in the basis, where h·k and d are one thing."""
         if display.value(before, self._in_basis) != display.value(after, self._in_basis):
             raise NapkinError(f"internal error: {what} does not hold; please report it")

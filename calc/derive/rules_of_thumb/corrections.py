@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction as Rational
+from fractions import Fraction
 
 from calc.derive.result import Derivation, Step, StepCheck
 from calc.derive.rules_of_thumb.common import Common
 from calc.derive.rules_of_thumb.exact import Addend, ExactCount, written
 from calc.errors import NapkinError
 from calc.symbolic.algebra import Poly
-from calc.symbolic.tree import Display, Fraction, Labelled, Negative, Number, Product, Sum, parse
+from calc.symbolic.expression import Expression, Labelled, Negative, Number, Product, Quotient, Sum
+from calc.symbolic.tree import parse
 from calc.units import Unit
 
 LISTED = 8
@@ -42,7 +43,7 @@ class _Correction:
 
     kind: str
     title: str
-    before: Display
+    before: Expression
     poly: Poly
     value: int
     module_paths: tuple[str, ...]
@@ -91,8 +92,8 @@ class _Bridge:
         counted = dict(self._monomials(self._rule))
         dropped: dict[str, list[tuple[Addend, Poly]]] = {}
         for key in dict.fromkeys((*counted, *monomials)):
-            here, rule = monomials.get(key, []), counted.get(key, Rational(0))
-            exact = sum((c for _, c in here), start=Rational(0))
+            here, rule = monomials.get(key, []), counted.get(key, Fraction(0))
+            exact = sum((c for _, c in here), start=Fraction(0))
             if rule == exact:
                 continue
             if not rule:
@@ -153,7 +154,7 @@ class _Bridge:
             because = f"the exact count is smaller by it: {saying}"
         return self._correction("dropped", what, self._labelled_sum(shown), total, module_paths, because)
 
-    def _added(self, key: Key, rule: Rational) -> _Correction:
+    def _added(self, key: Key, rule: Fraction) -> _Correction:
         monomials = [
             (module_path, coefficient) for module_path, share in self._shares for k, coefficient in self._monomials(share) if k == key
         ]
@@ -168,7 +169,7 @@ class _Bridge:
         before = self._labelled_sum(owners) if whole else self._common.tree(total)
         return self._correction("added", _some(list(owners)) or "the rule alone", before, total, tuple(owners), because)
 
-    def _otherwise(self, key: Key, rule: Rational, exact: Rational, addends: Sequence[Addend]) -> _Correction:
+    def _otherwise(self, key: Key, rule: Fraction, exact: Fraction, addends: Sequence[Addend]) -> _Correction:
         module_paths = tuple(dict.fromkeys(a.module_path for a in addends))
         saying = _some(list(dict.fromkeys(a.what for a in addends)))
         owners = list(dict.fromkeys(module_path for module_path, share in self._shares if key in dict(self._monomials(share))))
@@ -179,7 +180,7 @@ class _Bridge:
         total = self._monomial(key, exact - rule)
         return self._correction("counted differently", _some(list(module_paths)), Sum((right, wrong)), total, module_paths, because)
 
-    def _correction(self, kind: str, title: str, before: Display, poly: Poly, module_paths: Sequence[str], because: str) -> _Correction:
+    def _correction(self, kind: str, title: str, before: Expression, poly: Poly, module_paths: Sequence[str], because: str) -> _Correction:
         return _Correction(kind, title, before, poly, self._common.value(poly), tuple(module_paths)[:NAMED], because)
 
     def _shortened(self, corrections: list[_Correction]) -> list[_Correction]:
@@ -220,7 +221,7 @@ class _Bridge:
         definitions = [f"{name} = {text.replace('**', '^').replace('*', '·')}" for name, text in texts_by_name.items() if text != name]
         return f"; with {', '.join(definitions)}" if definitions else ""
 
-    def _quantities(self) -> Display:
+    def _quantities(self) -> Expression:
         trees = []
         for sign, name, text in self._exact.quantities():
             poly = self._common(text)
@@ -228,17 +229,17 @@ class _Bridge:
                 shown = self._common.tree(poly)
                 trees.append(Labelled(_negative(shown) if sign < 0 else shown, name))
         whole = _sum(trees)
-        return whole if self._exact.size == 1 else Fraction(whole, Number(self._exact.size))
+        return whole if self._exact.size == 1 else Quotient(whole, Number(self._exact.size))
 
     def _counted(self) -> str:
         rule, size = self._exact.rule, self._exact.size
         return rule.stands_for if size == 1 else f"{rule.stands_for}: all of them are {rule.format}, {size} bytes each"
 
-    def _labelled_corrections(self) -> Iterator[Display]:
+    def _labelled_corrections(self) -> Iterator[Expression]:
         for c in self._corrections:
             yield Labelled(self._common.tree(c.poly), c.title)
 
-    def _step(self, number: int, title: str, name: str, before: Display, after: Poly, because: str) -> Step:
+    def _step(self, number: int, title: str, name: str, before: Expression, after: Poly, because: str) -> Step:
         rule = self._exact.rule.name
         shown = self._common.tree(after)
         self._common.require_equal(before, shown, f"the step {title!r} of the rule of thumb {rule}")
@@ -247,42 +248,42 @@ class _Bridge:
 
     # -- monomials ------------------------------------------------------------------------------------------------------
 
-    def _monomials(self, poly: Poly) -> list[tuple[Key, Rational]]:
+    def _monomials(self, poly: Poly) -> list[tuple[Key, Fraction]]:
         return [(tuple(sorted(powers.items())), coefficient) for coefficient, powers in self._common.algebra.terms(poly)]
 
-    def _monomial(self, key: Key, coefficient: Rational) -> Poly:
+    def _monomial(self, key: Key, coefficient: Fraction) -> Poly:
         monomial = self._common.algebra.constant(coefficient)
         for name, power in key:
             monomial *= self._common.algebra.gen(name) ** power
         return monomial
 
-    def _labelled_sum(self, parts: Mapping[str, Poly]) -> Display:
+    def _labelled_sum(self, parts: Mapping[str, Poly]) -> Expression:
         return _sum([Labelled(self._common.tree(poly), label) for label, poly in parts.items()])
 
 
 def _by_monomial(
-    polys: Sequence[tuple[Addend, Poly]], split: Callable[[Poly], list[tuple[Key, Rational]]]
-) -> dict[Key, list[tuple[Addend, Rational]]]:
-    addends: dict[Key, list[tuple[Addend, Rational]]] = {}
+    polys: Sequence[tuple[Addend, Poly]], split: Callable[[Poly], list[tuple[Key, Fraction]]]
+) -> dict[Key, list[tuple[Addend, Fraction]]]:
+    addends: dict[Key, list[tuple[Addend, Fraction]]] = {}
     for addend, poly in polys:
         for key, coefficient in split(poly):
             addends.setdefault(key, []).append((addend, coefficient))
     return addends
 
 
-def _left(addends: Sequence[tuple[Addend, Rational]]) -> list[Addend]:
+def _left(addends: Sequence[tuple[Addend, Fraction]]) -> list[Addend]:
     """Those whose coefficients do not cancel: what is counted and taken away again has no part in a difference."""
-    net: dict[tuple[str, str], Rational] = {}
+    net: dict[tuple[str, str], Fraction] = {}
     for a, coefficient in addends:
-        net[a.module_path, a.what] = net.get((a.module_path, a.what), Rational(0)) + coefficient
+        net[a.module_path, a.what] = net.get((a.module_path, a.what), Fraction(0)) + coefficient
     return [a for a, _ in addends if net[a.module_path, a.what]]
 
 
-def _sum(trees: Sequence[Display]) -> Display:
+def _sum(trees: Sequence[Expression]) -> Expression:
     return trees[0] if len(trees) == 1 else Sum(tuple(trees)) if trees else Number(0)
 
 
-def _negative(shown: Display) -> Display:
+def _negative(shown: Expression) -> Expression:
     return shown.body if isinstance(shown, Negative) else Negative(shown)
 
 

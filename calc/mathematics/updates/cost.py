@@ -10,7 +10,8 @@ from calc.errors import BadInputError
 from calc.mathematics.updates.rules import UpdateRule
 from calc.mathematics.updates.run import operations
 from calc.options import KNOWN
-from calc.symbolic.tree import Labelled, Sum, text
+from calc.symbolic.expression import Labelled, Sum
+from calc.symbolic.tree import text
 
 # Whose step looks at a whole matrix: counted for one of r rows and c columns. The others take any shape, of n elements.
 _OF_MATRICES = ("adafactor", "muon")

@@ -11,7 +11,7 @@ from calc.derive.result import StepCheck
 from calc.derive.rules_of_thumb import compare
 from calc.errors import BadInputError
 from calc.symbolic.algebra import evaluate_text
-from calc.symbolic.tree import Name, Number, Product
+from calc.symbolic.expression import Name, Number, Product
 from reports.page.build import build
 from reports.typeset.wording import in_words
 from reports.writers import html, markdown

@@ -12,7 +12,7 @@ import calc
 from calc.derive.result import Derivation, Step, StepCheck
 from calc.symbolic import tree
 from calc.symbolic.exact import evaluate_text
-from calc.symbolic.tree import Display, Labelled, Maximum, Name, Product, Sum
+from calc.symbolic.expression import Expression, Labelled, Name, Product, Sum, bare
 from reports.page.build import build
 from reports.page.peak_candidates import PeakCandidate, PeakCandidates, monomials
 
@@ -29,15 +29,15 @@ def named(derivation: Derivation) -> list[PeakCandidate]:
     return [m for name in PEAKS for m in moments.of([s for s in derivation.steps if s.quantity == name]).values()]
 
 
-def added(terms: tuple[Display, ...]) -> dict[Display, Fraction]:
-    found: dict[Display, Fraction] = {}
+def added(terms: tuple[Expression, ...]) -> dict[Expression, Fraction]:
+    found: dict[Expression, Fraction] = {}
     for term in terms:
-        for key, coefficient in monomials(tree.bare(term)).items():
+        for key, coefficient in monomials(bare(term)).items():
             found[key] = found.get(key, Fraction(0)) + coefficient
     return {key: coefficient for key, coefficient in found.items() if coefficient}
 
 
-def in_full(moment: PeakCandidate) -> Mapping[Display, Fraction]:
+def in_full(moment: PeakCandidate) -> Mapping[Expression, Fraction]:
     """Its closed form, from the moment that it is told by."""
     return monomials(moment.step.after) if moment.base is None else added((moment.base.step.after, *moment.change))
 
@@ -109,5 +109,5 @@ def live(title: str, coefficient: int) -> Step:
 
 
 def maximum(*steps: Step) -> Step:
-    before, after = (Maximum(tuple(getattr(s, side) for s in steps)) for side in ("before", "after"))
+    before, after = (tree.maximum(getattr(s, side) for s in steps) for side in ("before", "after"))
     return replace(steps[0], id="max", before=before, after=after, rule="maximum")

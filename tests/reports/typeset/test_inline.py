@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from calc.symbolic import tree as display
+from calc.symbolic.expression import Name, OverLayers
 from reports.typeset import inline, latex
 
 
@@ -25,7 +26,7 @@ def test_a_polynomial_is_text(expression: str, written: str) -> None:
 
 
 def test_a_sum_over_layers_is_text() -> None:
-    tree = display.OverLayers("l", display.Name("L"), display.parse("2*d + 1"))
+    tree = OverLayers("l", Name("L"), display.parse("2*d + 1"))
 
     assert "∑<sub>ℓ=1</sub><sup><i>L</i></sup>(2<i>d</i>\u00a0+\u00a01)" == inline.formula(latex.pieces(tree))
 

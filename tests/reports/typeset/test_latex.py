@@ -15,11 +15,17 @@ from hypothesis import strategies as st
 import calc
 from calc.symbolic import tree as display
 from calc.symbolic.algebra import evaluate_text
-from calc.symbolic.tree import Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum
+from calc.symbolic.expression import Expression, Labelled, Name, Negative, Number, OverLayers, Power, Product, Quotient, Sum
+from calc.symbolic.tree import maximum
 from reports.page.model import LatexFormula, TypesetFormula
 from reports.typeset import expressions, latex, mathml, plain
 from reports.writers import tex
 from tests.reports import allowed, sample
+
+
+def power(base: Expression, exponent: int) -> Power:
+    return Power(base, Number(exponent))
+
 
 SIZES = {"B": 2, "T": 7, "d": 12, "L": 3}
 
@@ -31,11 +37,11 @@ trees = st.recursive(
         st.lists(inner, min_size=2, max_size=4).map(lambda items: Sum(tuple(items))),
         st.lists(inner, min_size=2, max_size=4).map(lambda items: Product(tuple(items))),
         inner.map(Negative),
-        st.tuples(inner, st.integers(2, 3)).map(lambda pair: Power(*pair)),
-        st.tuples(inner, numbers).map(lambda pair: Fraction(*pair)),
+        st.tuples(inner, st.integers(2, 3)).map(lambda pair: power(*pair)),
+        st.tuples(inner, numbers).map(lambda pair: Quotient(*pair)),
         st.tuples(inner, st.text(max_size=20)).map(lambda pair: Labelled(*pair)),
         inner.map(lambda body: OverLayers("l", Name("L"), body)),
-        st.lists(inner, min_size=1, max_size=3).map(lambda items: Maximum(tuple(items))),
+        st.lists(inner, min_size=1, max_size=3).map(maximum),
     ),
     max_leaves=12,
 )
@@ -83,16 +89,16 @@ def test_brackets_balance_over_all_pieces(tree):
 @pytest.mark.parametrize(
     ("tree", "expected"),
     [
-        (Product((Number(12), Name("L"), Power(Name("d"), 2))), r"12\,L\,d^{2}"),
+        (Product((Number(12), Name("L"), power(Name("d"), 2))), r"12\,L\,d^{2}"),
         (Product((Number(2), Product((Name("B"), Name("T"))), Name("d"))), r"2(B\,T)d"),
         (Product((Number(2), Number(768))), r"2 \cdot 768"),
-        (Power(Number(1024), 2), r"{1{,}024}^{2}"),
+        (power(Number(1024), 2), r"{1{,}024}^{2}"),
         (Name("d_model"), r"\mathrm{d\_model}"),
         (Product((Number(4), Name("B"), Name("kv_lora_rank"))), r"4\,B\,\mathrm{kv\_lora\_rank}"),
         (Product((Name("q_lora_rank"), Name("kv_lora_rank"))), r"\mathrm{q\_lora\_rank} \cdot \mathrm{kv\_lora\_rank}"),
-        (Power(Name("kv_lora_rank"), 2), r"{\mathrm{kv\_lora\_rank}}^{2}"),
-        (Power(Name("S / P"), 2), r"\left(\frac{S}{P}\right)^{2}"),
-        (Power(Name("T % 2"), 2), r"(T \bmod 2)^{2}"),
+        (power(Name("kv_lora_rank"), 2), r"{\mathrm{kv\_lora\_rank}}^{2}"),
+        (power(Name("S / P"), 2), r"\left(\frac{S}{P}\right)^{2}"),
+        (power(Name("T % 2"), 2), r"(T \bmod 2)^{2}"),
         (Product((Number(3), Name("T % 2"))), r"3(T \bmod 2)"),
         (Name("n1"), "n_{1}"),
         (Name("floor(T/2)"), r"\left\lfloor \frac{T}{2} \right\rfloor"),
@@ -101,9 +107,9 @@ def test_brackets_balance_over_all_pieces(tree):
         (Labelled(Name("d"), "c_attn"), r"\underbrace{d}_{\text{c\_attn}}"),
         (OverLayers("l", Name("L"), Product((Number(13), Name("d")))), r"\sum_{\ell=1}^{L} 13\,d"),
         (Negative(Product((Number(2), Name("d")))), r"-2\,d"),
-        (Maximum((Name("B"), Name("T"))), r"\max(B, T)"),
-        (Fraction(Product((Number(7), Name("B"), Name("T"))), Number(2)), r"\frac{7}{2}\,B\,T"),
-        (Fraction(Name("T"), Number(2)), r"\frac{T}{2}"),
+        (maximum((Name("B"), Name("T"))), r"\max(B, T)"),
+        (Quotient(Product((Number(7), Name("B"), Name("T"))), Number(2)), r"\frac{7}{2}\,B\,T"),
+        (Quotient(Name("T"), Number(2)), r"\frac{T}{2}"),
     ],
 )
 def test_latex_of(tree, expected):
@@ -184,7 +190,7 @@ def test_conditions_are_typeset_where_they_can_be(text, expected):
 
 def test_a_dimension_with_a_long_name_is_one_upright_name_in_every_format():
     """An identifier in MathML, which neither breaks nor reads as a product of its letters; itself on a terminal."""
-    tree = Product((Number(2), Name("B"), Power(Name("moe_intermediate_size"), 2)))
+    tree = Product((Number(2), Name("B"), power(Name("moe_intermediate_size"), 2)))
 
     made = mathml.piece(latex.latex(tree))
     assert "<mi>moe_intermediate_size</mi>" in made
@@ -195,7 +201,7 @@ def test_a_dimension_with_a_long_name_is_one_upright_name_in_every_format():
 
 def test_powers_and_quotients_inside_labels_keep_their_brackets_on_a_terminal():
     """A label around them changes nothing; neither does one around a label."""
-    assert "(B²)³" == plain.plain(Power(Labelled(Labelled(Power(Name("B"), 2), "a"), "b"), 3))
+    assert "(B²)³" == plain.plain(power(Labelled(Labelled(power(Name("B"), 2), "a"), "b"), 3))
     assert "2·(T // 2)" == plain.plain(Product((Number(2), Name("T // 2"))))
 
 
