@@ -84,9 +84,7 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
         if index is not None:
             return index
         if tensor.dtype.is_complex:
-            raise TraceError(
-                f"a complex number comes up at {self.path.current}: equations are over real ones; write it with two real tensors"
-            )
+            raise TraceError(f"complex tensor at {self.path.current}: equations are over real numbers; write it with two real tensors")
         return self.literal(tensor, tensor if not isinstance(tensor, FakeTensor) else getattr(tensor, "constant", None))
 
     def note(self, tensor: torch.Tensor) -> int:
@@ -115,7 +113,7 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
             return index
         if constant is None or constant.numel() > _MOST_ELEMENTS:
             raise TraceError(
-                f"a tensor that no operator of the forward makes comes up at {self.path.current}: equations have no name for it;"
+                f"the forward uses a tensor at {self.path.current} that none of its operators computes, so equations have no name for it:"
                 " register it as a buffer, or give it as an input"
             )
         with no_modes():
@@ -208,7 +206,9 @@ def number_text(expr: Any, names: Mapping[Any, str]) -> str:
     for function in ("sqrt", "exp", "log"):
         if kind in (function, f"OpaqueUnaryFn_{function}"):
             return f"{function}({parts[0]})"
-    raise TraceError(f"a number is made of sizes by {kind}: equations have no sign for it; write it with +, *, /, **, sqrt, exp or log")
+    raise TraceError(
+        f"a number is computed from sizes by {kind}, for which equations have no notation: write it with +, *, /, **, sqrt, exp or log"
+    )
 
 
 def trace_program(spec: Spec, sizes: Mapping[str, int], options: Options, doubles: bool = True) -> Program:
@@ -226,7 +226,7 @@ def trace_program(spec: Spec, sizes: Mapping[str, int], options: Options, double
             program = _record(spec, basis, sizes, static, options, doubles)
             if static.keys() == values.keys() or _same_numbers(program, _record(spec, basis, sizes, static, options, doubles, hint_set=1)):
                 return program
-            raise TraceError(f"{spec.name}: torch makes a number of sizes in a way that cannot be seen")
+            raise TraceError(f"{spec.name}: torch computes a number from sizes by operations that a trace does not see")
         except SpecializationError as pin:
             if pin.dimension in static or pin.dimension not in values:
                 raise

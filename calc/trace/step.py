@@ -394,7 +394,7 @@ def module_of(spec: Spec, sizes: Sizes, checkpointing: str) -> torch.nn.Module:
         raise SpecError(f"{spec.name}: build must return a torch.nn.Module, not {type(module).__name__}")
     for name, _ in itertools.chain[tuple[str, Any]](module.named_modules(), module.named_parameters()):
         if "*" in name.split("."):
-            raise SpecError(f"{spec.name}: a part of the model is called {name!r}, and closed forms write * for every turn: rename it")
+            raise SpecError(f"{spec.name}: a part of the model is called {name!r}, but closed forms write * for a loop index: rename it")
     return module
 
 

@@ -237,8 +237,7 @@ class SizeEnv(ShapeEnv):
                 return expr
             if not expr.free_symbols <= self._at.keys():
                 raise DataDependentError(
-                    f"a size is taken from the data in a tensor, asked for at {user_line()}: no closed form follows; "
-                    "make it depend on sizes"
+                    f"a size depends on the values in a tensor at {user_line()}, so it has no closed form: make it depend on sizes only"
                 )
             if as_number and type(current_node()).__name__ in (NUMBERING, DIVIDING):
                 return expr.xreplace(self._at)

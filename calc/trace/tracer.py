@@ -117,7 +117,7 @@ class Tracer:
                 specialization, Inferred(patterned, f"{name} is read as a number at {specialization.where}: taking it as so many patterns")
             )
         shown = self.basis.hidden.get(specialization.dimension, specialization.dimension)
-        why = f"{shown} is read as a number at {specialization.where}: taking it as a loop count"
+        why = f"{shown} is read as a number at {specialization.where}: taking it as a trip count"
         return Refusal(specialization, TripCount(specialization.dimension, specialization.where, why))
 
     def _at_any_count(self, undecided: UnbackedSizeError, fixed: Mapping[str, int]) -> NapkinError:
@@ -130,7 +130,7 @@ class Tracer:
         size = _with_counts(undecided, failure, fixed, others) if isinstance(failure, UnbackedSizeError) else None
         if failure is not None and not isinstance(failure, UnbackedSizeError):
             return failure
-        said = f"{undecided}, and how large it can be depends on {', '.join(fixed)} in no simple way"
+        said = f"{undecided}, and its upper bound is no simple function of {', '.join(fixed)}"
         return size or SpecializationError([*fixed][-1], undecided.where, said)
 
     def _bound(self, error: NapkinError) -> Inferred | None:
@@ -201,8 +201,7 @@ def no_closed_form(spec: Spec, error: SpecializationError, basis: Basis) -> str:
     """The message for a size that is read as a number and cannot be a trip count."""
     shown = basis.hidden.get(error.dimension, error.dimension)
     return (
-        f"{spec.name}: {error}, so no closed form in {shown} can be read off; "
-        "use the size as it is, or give the model as one with that size fixed"
+        f"{spec.name}: {error}, so there is no closed form in {shown}; use the size as it is, or give the model as one with that size fixed"
     )
 
 

@@ -309,11 +309,11 @@ def test_sizes_that_do_not_match_are_refused_with_the_line() -> None:
         ),
         (
             {"build": lambda n: nn.ModuleDict({"*": nn.Linear(n.d, n.d)})},
-            r"^small: a part of the model is called '\*', and closed forms write \* for every turn: rename it$",
+            r"^small: a part of the model is called '\*', but closed forms write \* for a loop index: rename it$",
         ),
         (
             {"build": lambda n: nn.ParameterDict({"*": nn.Parameter(torch.empty(n.d))})},
-            r"^small: a part of the model is called '\*', and closed forms write \* for every turn: rename it$",
+            r"^small: a part of the model is called '\*', but closed forms write \* for a loop index: rename it$",
         ),
         ({"inputs": lambda n: torch.randn(n.B, n.d)}, r"^small: inputs must return a tuple with at least one tensor"),
         ({"inputs": lambda n: (1, 2)}, r"^small: inputs must return a tuple with at least one tensor"),

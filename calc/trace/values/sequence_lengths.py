@@ -47,8 +47,8 @@ def runs_of(lengths: Tensor) -> Runs:
     values = constant_values(lengths)
     if values is None:
         raise DataDependentError(
-            f"the lengths of sequences at {user_line()} are data, or differ by sizes: what is computed for them has no closed form; give"
-            " all rows one length (torch.full), or lengths that are constants"
+            f"the sequence lengths at {user_line()} depend on data, or differ from row to row by sizes, so the step has no closed form:"
+            " give all rows one length (torch.full), or constant lengths"
         )
     with no_dispatch():
         numbers = values.tolist()

@@ -30,8 +30,11 @@ _PUTS = (aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.
 
 
 class UnbackedSizes:
-    """The sizes that data decide in one run. ``sizes`` has that of each known place, symbolic or a number; ``observed`` those that come one
-    after the other at a place, where they are not all alike."""
+    """The unbacked sizes of one run.
+
+    ``sizes`` maps each declared place to its size, symbolic or a number; ``observed`` maps a place to the sizes of a real run, one for
+    each time that it is reached, where they differ.
+    """
 
     def __init__(
         self,
@@ -57,7 +60,7 @@ class UnbackedSizes:
 
     @contextlib.contextmanager
     def picking(self) -> Iterator[None]:
-        """Context in which a value read from data only picks one of several alike, or is only checked: any will do."""
+        """Context in which a value read from data only selects one of several equal parts, or is only checked: any value will do."""
         before, self._only_picking = self._only_picking, True
         try:
             yield
@@ -66,7 +69,7 @@ class UnbackedSizes:
 
     @contextlib.contextmanager
     def no_overflow(self) -> Iterator[None]:
-        """Context in which a gradient scaler that asks whether gradients overflowed is told no."""
+        """Context in which a gradient scaler finds no overflow in the gradients."""
         self._finite = True
         try:
             yield
@@ -75,7 +78,7 @@ class UnbackedSizes:
 
     @contextlib.contextmanager
     def reading(self, value: float, who: str) -> Iterator[None]:
-        """Context in which a number that ``who`` reads from data is ``value``: nothing but arithmetic is made of it."""
+        """Context in which the number that ``who`` reads from data is ``value``: it is used in arithmetic only."""
         before, self._number = self._number, value
         self.readers[who] = None
         try:
@@ -84,7 +87,7 @@ class UnbackedSizes:
             self._number = before
 
     def answer(self, func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
-        """``(True, value)`` where ``func`` asks for a value that needs no data to be known."""
+        """``(True, value)`` where ``func`` reads a value that does not depend on data; else ``(False, None)``."""
         if func not in _ASKS or has_constant_values(args[0]):
             return False, None
         if self._shadows.only_copied:  # any will do
@@ -92,7 +95,7 @@ class UnbackedSizes:
         if self._number is not None:
             return True, self._number
         if self._finite:
-            return True, 0.0  # of a gradient scaler: no gradient has overflowed
+            return True, 0.0  # the gradient scaler's flag: no gradient overflowed
         truth = fact_of(args[0])
         if truth in (NEVER, ALWAYS):
             return True, truth == ALWAYS
@@ -101,7 +104,7 @@ class UnbackedSizes:
         return self._checked() if args[0].dtype is torch.bool else (False, None)
 
     def _checked(self) -> tuple[bool, Any]:
-        """``(True, value)`` where a value is read only to be checked: the one that raises nothing."""
+        """``(True, value)`` where a value is read only to be checked: the value at which nothing is raised."""
         value = asserts.required()
         if value is None:
             return False, None
@@ -109,7 +112,7 @@ class UnbackedSizes:
         return True, value
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:
-        """``(True, result)`` of an operator whose result has a size that data decide; ``(False, None)`` of others."""
+        """``(True, result)`` of an operator whose result has an unbacked size; ``(False, None)`` of others."""
         make = _RESULTS.get(func)
         if make is None or (func is aten.index.Tensor and not _masks(args[1])):
             return False, None
@@ -117,12 +120,12 @@ class UnbackedSizes:
         return True, make(self, *args, **kwargs)
 
     def chosen(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """How many elements the masks of an ``index_put`` choose, or nothing where there is no mask, or none that decides a size."""
+        """The number of elements that the masks of an ``index_put`` select; None without a mask, or where none determines a size."""
         masks = _masks(args[1]) if func in _PUTS else []
         return self.count(masks[0]) if masks and not _fills(*args, **kwargs) else None
 
     def count(self, x: torch.Tensor, what: str = "true") -> Any:
-        """How many elements of ``x`` are true, or what else data decide. The same values have the same count."""
+        """The number of true elements of ``x``, or of different ones (``what``). The same values have the same count."""
         constant = count_of(x) if what == "true" else None
         if constant is not None:
             self.of_constants = self._shadows.has_count(x, constant, _COUNTS[what])
@@ -131,7 +134,7 @@ class UnbackedSizes:
         if constant is not None:
             return constant
         if self._building() and self._shadows.symbols_of((x,)):
-            raise self.refused("how many elements are chosen", x)  # no data decide how a module is built
+            raise self.refused("how many elements are chosen", x)  # the structure of a module depends on no data
         layout = (*x.shape, *x.stride(), x.storage_offset())
         key = (what, self._storage(x), writes_to(x), getattr(x, "napkin_pick", 0), *map(self._write, layout))
         place = user_place() if self._met else ""
@@ -142,23 +145,23 @@ class UnbackedSizes:
         return self._of_values[key]
 
     def constant_count(self, x: torch.Tensor, count: Callable[[torch.Tensor], int]) -> int | None:
-        """``count`` of the values of ``x`` where constants alone decide them, else nothing."""
+        """``count`` of the values of ``x`` if they depend on constants only; else None."""
         constant = self._shadows.counted(x, count)
         self.of_constants = constant is not None
         return constant
 
     def refused(self, what: str, *tensors: torch.Tensor) -> TraceError:
-        """What to raise for a size that the values in ``tensors`` decide: values that sizes alone decide are a reading of those sizes."""
+        """The error for a size that depends on the values in ``tensors``; if these depend on sizes only, the sizes are read as numbers."""
         symbols = self._shadows.symbols_of(tensors)
         if symbols:
             where = user_line()
             return SpecializationError(min(symbols), where, f"values made of {', '.join(sorted(symbols))} decide a size at {where}: {what}")
-        return DataDependentError(f"the size of a result depends on the data in a tensor at {user_line()}: {what} has no closed form")
+        return DataDependentError(f"the size of a result depends on the values in a tensor at {user_line()}: {what} has no closed form")
 
     def _next(self, place: str) -> int:
         for count in self._met[place]:
             return count
-        raise TraceError(f"the real run came to {place} fewer times")
+        raise TraceError(f"the real run reached {place} fewer times than the trace")
 
     def _count(self, x: torch.Tensor, what: str) -> Any:
         place = user_place()
@@ -173,14 +176,14 @@ class UnbackedSizes:
         return self._sizes[match]
 
     def _passed_before(self, place: str) -> str | None:
-        """The place in the forward that a part of it, run again in the backward, comes to: who called that part is not known then."""
+        """The place in the forward that recomputation in the backward reaches again: the callers of that part are not on the stack then."""
         if current_node() is None:
             return None
         places = [candidate for candidate in self._sizes if candidate.startswith(f"{place} < ")]
         return places[0] if len(places) == 1 else None
 
     def _expected(self, x: torch.Tensor, what: str) -> tuple[tuple[int | str, ...], Fraction]:
-        """Of how many elements one is expected to be chosen, and the share where it is no such fraction; 0 where nothing is known."""
+        """The expected selection: one of so many elements, times a share; a share of 0 where nothing is known."""
         odds = fact_of(x)
         if what != "true" or not isinstance(odds, OneIn):
             return (), Fraction(0)
@@ -199,7 +202,7 @@ def _masks(indices: Any) -> list[torch.Tensor]:
 
 
 def _fills(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool = False, *_: Any, **__: Any) -> bool:
-    """Whether one number goes where one mask says: torch looks at all of the mask, and finds no positions."""
+    """Whether one number is written where one mask is true: torch then fills by mask and computes no positions."""
     return not accumulate and values.dim() == 0 and len([i for i in indices if i is not None]) == len(_masks(indices)) == 1
 
 
@@ -208,7 +211,7 @@ def _nonzero(choices: UnbackedSizes, mask: torch.Tensor) -> torch.Tensor:
 
 
 def _masked_select(choices: UnbackedSizes, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """A mask that is spread over further axes chooses as often as they are long."""
+    """A mask that is broadcast along further axes selects once for each index of them."""
     whole = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]  # untyped in torch
     own = (*[1] * (len(whole) - mask.dim()), *mask.shape)
     times = [size for size, mine in zip(whole, own, strict=True) if isinstance(mine, int) and mine == 1]
@@ -216,7 +219,7 @@ def _masked_select(choices: UnbackedSizes, x: torch.Tensor, mask: torch.Tensor) 
 
 
 def _index(choices: UnbackedSizes, x: torch.Tensor, indices: Any) -> Any:
-    """A mask stands for the positions that it chooses; several choose alike, for their positions are taken together."""
+    """A mask is replaced by the positions that it selects; several masks select equally many, since their positions are paired."""
     positions: list[Any] = []
     chosen = choices.count(_masks(indices)[0])
     for index in indices:
@@ -236,7 +239,7 @@ def _unique(choices: UnbackedSizes, x: torch.Tensor, sorted: bool = True, return
 def _unique_consecutive(
     choices: UnbackedSizes, x: torch.Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """The real kernel makes room for as many as there are, and keeps it."""
+    """The real kernel allocates room for all elements, and the results are views of it."""
     if dim is not None:
         raise choices.refused("unique_consecutive along one axis", x)
     count = choices.count(x, "different runs")
@@ -248,7 +251,7 @@ def _unique_consecutive(
 def _unique_dim(
     choices: UnbackedSizes, x: torch.Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> Any:
-    """Of constants as many as there are. The real kernel makes all three results, whatever is asked for."""
+    """Only for constants. The real kernel returns all three results, whatever is requested."""
     count = choices.constant_count(x, lambda real: len(real.unique(dim=dim).movedim(dim, 0)))  # type: ignore[no-untyped-call]  # as above
     if count is None:
         raise choices.refused("unique along one axis", x)
@@ -291,7 +294,7 @@ _RESULTS: dict[Any, Callable[..., Any]] = {
 
 
 def user_place() -> str:
-    """The lines and columns of the model's own code that are running, innermost first; nothing where none is."""
+    """The running lines and columns of the model's own code, innermost first; empty where none is running."""
     places: list[str] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not frame.f_code.co_filename.endswith("/calc/trace/step.py"):
