@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import calc.rules.families  # noqa: F401  (fills the registry)
-from calc.derive.accumulate import PHASES, Folder
+from calc.derive.accumulate import PHASES, Accumulator
 from calc.derive.result import CoverageRow, Derivation, Quantity
 from calc.errors import UnbackedSizeError
 from calc.graph.basis import basis_of
@@ -104,7 +104,7 @@ def models() -> dict[str, list[str]]:
 
 def calls(op: str, among: Iterable[str]) -> list[Operator]:
     """Every call of an operator in these models, as its rule sees it."""
-    folder = Folder(int, REGISTRY)
+    folder = Accumulator(int, REGISTRY)
     return [folder.operator(o) for model in among for o in recorded(model).ops if o.name == op and o.step == 2]
 
 
@@ -114,7 +114,7 @@ def calls(op: str, among: Iterable[str]) -> list[Operator]:
 def compared(record: StepTrace, registry: Registry, measurement: Measurement) -> Report:
     """The check of ``calc.pipeline.check`` on what ``registry`` says of a record's operators."""
     counts = dict.fromkeys(COUNTED, 0)
-    for entry in Folder(int, registry).entries(record):
+    for entry in Accumulator(int, registry).entries(record):
         if entry.quantity in counts:
             counts[entry.quantity] += entry.count
     quantities = {name: Quantity(name, Unit.FLOP, "", "folded", count) for name, count in counts.items()}

@@ -39,7 +39,7 @@ class CountedAddend:
         return self.amount.count
 
 
-class Folder:
+class Accumulator:
     """Folds records of one graph. Costs are cached by operator and shapes, of which a step has few different ones."""
 
     def __init__(self, read: Read, registry: Registry) -> None:

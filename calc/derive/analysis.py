@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from calc.derive import certify, coverage, groups, peak
-from calc.derive.accumulate import SIZES, CountedAddend, Folder
-from calc.derive.coverage import Frame
+from calc.derive.accumulate import SIZES, Accumulator, CountedAddend
+from calc.derive.coverage import CoverageContext
 from calc.derive.groups import Group
-from calc.derive.loops import Interpolation, Sites
-from calc.derive.peak import Peak
+from calc.derive.loops import Interpolation, LoopIndices
+from calc.derive.peak import PeakCandidate
 from calc.derive.quantities import QUANTITIES
 from calc.errors import CertificateError, NapkinError
 from calc.graph.basis import Folding
@@ -34,17 +34,17 @@ class Analysis:
     registry: Registry
     algebra: Algebra
     fold: Folding
-    module_paths: Sites
+    module_paths: LoopIndices
     interpolate: Interpolation
     groups: Mapping[str, list[Group]]
-    peaks: Mapping[str, tuple[Peak, ...]]
+    peaks: Mapping[str, tuple[PeakCandidate, ...]]
     uncredited: frozenset[str]
     special: Analysis | None = None
 
     @property
-    def frame(self) -> Frame:
+    def frame(self) -> CoverageContext:
         """What the closed forms are made with."""
-        return Frame(self.graph, self.registry, self.algebra, self.fold, self.module_paths, self.interpolate)
+        return CoverageContext(self.graph, self.registry, self.algebra, self.fold, self.module_paths, self.interpolate)
 
     @cached_property
     def totals(self) -> dict[str, Poly]:
@@ -55,19 +55,19 @@ class Analysis:
         """Compare every closed form with a concrete record; returns how many agreed, or raises."""
         totals = {name: total for name, total in self.totals.items() if name not in self.graph.unknown}
         candidates = {name: (step, self.peaks[name]) for name, step in PEAKS.items() if name not in self.graph.unknown}
-        turns = {name: fewest([r.sizes for r in self.graph.traces], name) for name in self.graph.loops}
+        trip_counts = {name: fewest([r.sizes for r in self.graph.traces], name) for name in self.graph.loops}
         return certify.certify(
-            trace, Folder(int, self.registry), totals, candidates, self.algebra, self.module_paths, turns, self.graph.unknown
+            trace, Accumulator(int, self.registry), totals, candidates, self.algebra, self.module_paths, trip_counts, self.graph.unknown
         )
 
 
 def analyse(graph: Graph, registry: Registry) -> Analysis:
     """Fold every record and interpolate over the loop counts."""
     algebra = Algebra(graph.symbols, sizes_read(graph.traces))
-    module_paths = Sites(graph.traces)
+    module_paths = LoopIndices(graph.traces)
     interpolate = Interpolation(graph.traces, graph.loops, algebra)
-    frame = Frame(graph, registry, algebra, Folding(graph.as_basis(), algebra), module_paths, interpolate)
-    folder = Folder(algebra.parse, registry)
+    frame = CoverageContext(graph, registry, algebra, Folding(graph.as_basis(), algebra), module_paths, interpolate)
+    folder = Accumulator(algebra.parse, registry)
     grouped = groups.group(_entries(folder, frame), module_paths, interpolate, algebra.constant(1))
     bounds = [(graph.basis[d.name], graph.basis[d.at_most]) for d in graph.dims if d.at_most and d.at_most in graph.basis]
     peaks = {name: _peaks(graph, name, step, algebra, module_paths, interpolate, bounds) for name, step in PEAKS.items()}
@@ -85,18 +85,24 @@ def analyse(graph: Graph, registry: Registry) -> Analysis:
 
 
 def _peaks(
-    graph: Graph, name: str, step: int, algebra: Algebra, module_paths: Sites, interpolate: Interpolation, bounds: Sequence[tuple[str, str]]
-) -> tuple[Peak, ...]:
+    graph: Graph,
+    name: str,
+    step: int,
+    algebra: Algebra,
+    module_paths: LoopIndices,
+    interpolate: Interpolation,
+    bounds: Sequence[tuple[str, str]],
+) -> tuple[PeakCandidate, ...]:
     """The peak candidates of ``step``; none where the peak has no closed form."""
     if name in graph.unknown:
         return ()
     try:
-        return peak.peaks(graph.traces, step, algebra, module_paths, interpolate, bounds)
+        return peak.peak_candidates(graph.traces, step, algebra, module_paths, interpolate, bounds)
     except CertificateError as error:
         raise CertificateError(name, str(error)) from None
 
 
-def _entries(folder: Folder, frame: Frame) -> list[list[CountedAddend]]:
+def _entries(folder: Accumulator, frame: CoverageContext) -> list[list[CountedAddend]]:
     """The addends of every record. Where an operator cannot be counted, the refusal names all of those."""
     try:
         return [folder.entries(r) for r in frame.graph.traces]

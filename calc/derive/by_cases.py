@@ -18,10 +18,11 @@ def by_cases(general: Quantity, case: Quantity, equal: Mapping[str, str]) -> Qua
     if general.text is None or case.text is None:
         return general if general.text is None else case  # unknown in general, or at these sizes: with its reason
     condition = _condition(equal)
-    ours = {t.module_path: t for t in general.terms}
-    theirs = {t.module_path: t for t in case.terms}
+    general_texts = {t.module_path: t for t in general.terms}
+    case_texts = {t.module_path: t for t in case.terms}
     terms = tuple(
-        _term(module_path, ours.get(module_path), theirs.get(module_path), condition) for module_path in dict.fromkeys((*ours, *theirs))
+        _term(module_path, general_texts.get(module_path), case_texts.get(module_path), condition)
+        for module_path in dict.fromkeys((*general_texts, *case_texts))
     )
     assert general._evaluator is not None  # both were just derived
     assert case._evaluator is not None

@@ -49,21 +49,21 @@ def _same(general: Quantity, case: Quantity, equal: Mapping[str, str]) -> bool:
     """Whether the general closed form is the special one wherever the special case applies."""
     if general.text is None or case.text is None:
         return general.text == case.text
-    ours, theirs = (tuple(c.expr for c in q.candidates) or (q.text or "",) for q in (general, case))
-    return _same_where(ours, theirs, tuple(equal.items()))
+    general_texts, case_texts = (tuple(c.expr for c in q.candidates) or (q.text or "",) for q in (general, case))
+    return _same_where(general_texts, case_texts, tuple(equal.items()))
 
 
 @functools.lru_cache(maxsize=1024)
-def _same_where(ours: tuple[str, ...], theirs: tuple[str, ...], equals: tuple[tuple[str, str], ...]) -> bool:
+def _same_where(general_texts: tuple[str, ...], case_texts: tuple[str, ...], equals: tuple[tuple[str, str], ...]) -> bool:
     """The same of the candidates of a maximum. It is asked again at each sizes of the case."""
     equal = dict(equals)
-    put = [re.sub(r"[A-Za-z_]\w*", lambda name: f"({equal.get(name[0], name[0])})", text) for text in (*ours, *theirs)]
+    put = [re.sub(r"[A-Za-z_]\w*", lambda name: f"({equal.get(name[0], name[0])})", text) for text in (*general_texts, *case_texts)]
     algebra = Algebra(sorted(set(re.findall(r"[A-Za-z_]\w*", " ".join(put)))), put)
     if len(algebra.names) == len(set(algebra.names)) and all(name.isidentifier() for name in algebra.names):
         polys = [algebra.parse(text) for text in put]
-        return set(polys[: len(ours)]) == set(polys[len(ours) :])
+        return set(polys[: len(general_texts)]) == set(polys[len(general_texts) :])
     at = {symbol(name): to_sympy(to) for name, to in equal.items()}
-    our_forms, their_forms = ({sp.expand(to_sympy(text).subs(at)) for text in texts} for texts in (ours, theirs))
+    our_forms, their_forms = ({sp.expand(to_sympy(text).subs(at)) for text in texts} for texts in (general_texts, case_texts))
     return our_forms == their_forms
 
 

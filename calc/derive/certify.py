@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from calc.derive import peak as memory
-from calc.derive.accumulate import Folder
-from calc.derive.loops import Sites
-from calc.derive.peak import Peak
+from calc.derive.accumulate import Accumulator
+from calc.derive.loops import LoopIndices
+from calc.derive.peak import PeakCandidate
 from calc.errors import CertificateError, NapkinError
 from calc.graph.step import StepTrace
 from calc.symbolic.algebra import Algebra, Poly
@@ -18,19 +18,19 @@ from calc.symbolic.algebra import Algebra, Poly
 
 def certify(
     trace: StepTrace,
-    folder: Folder,
+    folder: Accumulator,
     totals: Mapping[str, Poly],
-    peaks: Mapping[str, tuple[int, Sequence[Peak]]],
+    peaks: Mapping[str, tuple[int, Sequence[PeakCandidate]]],
     algebra: Algebra,
-    module_paths: Sites,
-    turns: Mapping[str, int],
+    module_paths: LoopIndices,
+    trip_counts: Mapping[str, int],
     unknown: Collection[str] = (),
 ) -> int:
-    """Number of quantities that agree at the sizes of ``trace``; those that do not are an error, which is about the first.
+    """The number of quantities that agree at the sizes of ``trace``. Raises ``CertificateError`` for the first that does not.
 
-    ``peaks`` maps a quantity to its step and its candidate moments: each moment is compared, and so is the maximum. ``turns`` are the
-    fewest of each loop that the closed forms come from: a record of fewer lacks moments, and those must never be its maximum.
-    What the record has and no closed form is of, though it is not ``unknown``, was counted as 0.
+    ``peaks`` maps a quantity to its step and its peak candidates: each candidate is compared, and the maximum. ``trip_counts`` are the
+    fewest traced ones: a trace of fewer iterations lacks candidates, and those must never be its maximum. A quantity of the trace without a
+    closed form that is not ``unknown`` was derived as 0.
     """
     recorded: dict[str, int] = {}
     for entry in folder.entries(trace):
@@ -44,7 +44,7 @@ def certify(
             _compare(quantity, 0, recorded[quantity], trace)
     for quantity, (step, candidates) in peaks.items():
         with _noted(failures, quantity):
-            _compare_peak(quantity, step, candidates, trace, algebra, module_paths, turns)
+            _compare_peak(quantity, step, candidates, trace, algebra, module_paths, trip_counts)
     if failures:
         first, *_ = failures.values()
         reasons = {name: error.failures[name] for name, error in failures.items()}
@@ -65,35 +65,41 @@ def _noted(failures: dict[str, CertificateError], quantity: str) -> Iterator[Non
 
 
 def _compare_peak(
-    quantity: str, step: int, candidates: Sequence[Peak], trace: StepTrace, algebra: Algebra, module_paths: Sites, turns: Mapping[str, int]
+    quantity: str,
+    step: int,
+    candidates: Sequence[PeakCandidate],
+    trace: StepTrace,
+    algebra: Algebra,
+    module_paths: LoopIndices,
+    trip_counts: Mapping[str, int],
 ) -> None:
     """Compare each peak candidate that ``trace`` has, and the maximum."""
-    moments = memory.moments(trace, step, int)
-    labels = memory.labelled(trace, moments, module_paths)
+    points = memory.live_points(trace, step, int)
+    labels = memory.by_label(trace, points, module_paths)
     for peak in candidates:
         if peak.label in labels:
-            where = f"{quantity} at {memory.moment_name(peak)}"
+            where = f"{quantity} at {memory.candidate_name(peak)}"
             _compare(where, algebra.value(peak.live, trace.sizes), labels[peak.label].live, trace)
-    few = {name: trace.sizes[name] for name, least in turns.items() if trace.sizes[name] < least}
+    few = {name: trace.sizes[name] for name, least in trip_counts.items() if trace.sizes[name] < least}
     there = [peak.live for peak in candidates if peak.label in labels]
     for peak in candidates if few else ():
         if peak.label not in labels and not any(_never_less(algebra, live, peak.live, few) for live in there):
-            where = f"{quantity} at {memory.moment_name(peak)}"
+            where = f"{quantity} at {memory.candidate_name(peak)}"
             raise CertificateError(quantity, _NO_SUCH_MOMENT.format(where, _written(few)), trace.sizes)
-    _compare(quantity, max(algebra.value(p.live, trace.sizes) for p in candidates), max(m.live for m in moments), trace)
+    _compare(quantity, max(algebra.value(p.live, trace.sizes) for p in candidates), max(m.live for m in points), trace)
 
 
 _NO_SUCH_MOMENT = "the closed form of {} is of a moment that does not come at {}, and at some sizes it would be the largest there"
 
 
-def _never_less(algebra: Algebra, one: Poly, other: Poly, turns: Mapping[str, int]) -> bool:
-    """Whether ``one`` is at least ``other`` at all sizes, with those ``turns`` of the loops: no term of their difference is negative."""
+def _never_less(algebra: Algebra, one: Poly, other: Poly, trip_counts: Mapping[str, int]) -> bool:
+    """Whether ``one`` is at least ``other`` at all sizes and these ``trip_counts``: no term of their difference is negative."""
     sums: dict[tuple[tuple[str, int], ...], Fraction] = {}
     for coefficient, powers in algebra.terms(one - other):
-        left = {name: power for name, power in powers.items() if name not in turns}
+        left = {name: power for name, power in powers.items() if name not in trip_counts}
         if any(not name.isidentifier() for name in left):
             return False  # a size in a function: whether turns are in it is not looked into
-        counted = math.prod((turns[name] ** power for name, power in powers.items() if name in turns), start=Fraction(1))
+        counted = math.prod((trip_counts[name] ** power for name, power in powers.items() if name in trip_counts), start=Fraction(1))
         rest = tuple(sorted(left.items()))
         sums[rest] = sums.get(rest, Fraction(0)) + coefficient * counted
     return all(value >= 0 for value in sums.values())

@@ -10,10 +10,10 @@ import sympy as sp
 
 from calc.derive import cases, coverage, groups
 from calc.derive import peak as memory
-from calc.derive.accumulate import Folder
+from calc.derive.accumulate import Accumulator
 from calc.derive.analysis import PEAKS, Analysis, analyse
 from calc.derive.elsewhere import Trace, TracedGraph, Traces, alone, holds
-from calc.derive.peak import Peak, moment_name
+from calc.derive.peak import PeakCandidate, candidate_name
 from calc.derive.quantities import QUANTITIES, Definition, absent, definitions
 from calc.derive.result import Candidate, Certificate, Derivation, Quantity, QuantityTerm
 from calc.derive.saved_tensors import saved_tensors
@@ -94,7 +94,7 @@ def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, s
         spec=spec,
         specialized={name: value for name, (value, _) in graph.specialized.items()},
         specialization_reasons={name: why for name, (_, why) in graph.specialized.items()},
-        recount=lambda trace: _recounted(trace, analysis.registry, analysis.graph.options),
+        count_trace=lambda trace: _recounted(trace, analysis.registry, analysis.graph.options),
         replay=lambda trace: timeline(analysis, values, trace),
         _in_general=in_general,
     )
@@ -113,8 +113,8 @@ def _coverage(analysis: Analysis, values: Mapping[str, int]) -> tuple[CoverageRo
 def _recounted(trace: StepTrace, registry: Registry, options: Mapping[str, str]) -> dict[str, int]:
     """Every quantity of one concrete record."""
     counts = {d.name: 0 for d in definitions(options) if not d.parts and d.step is None}
-    counts |= {name: max(moment.live for moment in memory.moments(trace, step, int)) for name, step in PEAKS.items()}
-    for entry in Folder(int, registry).entries(trace):
+    counts |= {name: max(point.live for point in memory.live_points(trace, step, int)) for name, step in PEAKS.items()}
+    for entry in Accumulator(int, registry).entries(trace):
         counts[entry.quantity] = counts.get(entry.quantity, 0) + int(entry.count)
     for definition in definitions(options):
         if definition.parts:
@@ -279,13 +279,13 @@ def _peaks(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> l
     return quantities
 
 
-def _candidate(peak: Peak, analysis: Analysis, values: Mapping[str, int]) -> Candidate:
+def _candidate(peak: PeakCandidate, analysis: Analysis, values: Mapping[str, int]) -> Candidate:
     outer, fold = analysis.fold.outer, analysis.fold
     symbols = analysis.graph.as_basis().values(values)
     parts = {role: p for role, p in peak.parts.items() if p != 0}
     return Candidate(
         expr=outer.text(fold(peak.live)),
-        at=moment_name(peak),
+        at=candidate_name(peak),
         value=analysis.algebra.value(peak.live, symbols),
         parts={role: outer.text(fold(p)) for role, p in parts.items()},
         part_values={role: analysis.algebra.value(p, symbols) for role, p in parts.items()},

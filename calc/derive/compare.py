@@ -58,7 +58,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
+class Comparison:
     """``left`` and ``right`` are how the sides are called; ``sizes`` and ``options`` are those in which they differ, ``same`` the sizes
     that they share. ``cases`` are the equalities of sizes (``B = 1``) under which the closed forms of each side hold, where they are no
     general ones."""
@@ -72,12 +72,12 @@ class Contrast:
     cases: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
 
-def contrast(left: Derivation, right: Derivation, names: tuple[str, str] = ("", "")) -> Contrast:
+def compare(left: Derivation, right: Derivation, names: tuple[str, str] = ("", "")) -> Comparison:
     """What differs between two derivations."""
     sizes = {n: (left.sizes.get(n), right.sizes.get(n)) for n in dict.fromkeys((*left.sizes, *right.sizes))}
     differing = {n: pair for n, pair in sizes.items() if pair[0] != pair[1]}
     options = {n: (str(left.options.get(n, "–")), str(right.options.get(n, "–"))) for n in dict.fromkeys((*left.options, *right.options))}
-    return Contrast(
+    return Comparison(
         left=names[0] or left.model,
         right=names[1] or right.model,
         same={n: pair[0] for n, pair in sizes.items() if pair[0] is not None and n not in differing},
@@ -202,7 +202,7 @@ def _by_role(candidate: Candidate) -> Places:
     return {role: (expr, candidate.part_values[role], role) for role, expr in candidate.parts.items()}
 
 
-def document(comparison: Contrast) -> dict[str, Any]:
+def document(comparison: Comparison) -> dict[str, Any]:
     """The ``"schema": 1`` document of a comparison, as plain data."""
     return {
         "schema": 1,

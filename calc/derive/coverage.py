@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from calc.derive import groups
-from calc.derive.accumulate import Folder
+from calc.derive.accumulate import Accumulator
 from calc.derive.groups import Group
-from calc.derive.loops import Interpolation, Sites
+from calc.derive.loops import Interpolation, LoopIndices
 from calc.errors import NapkinError, RefusedOperatorError, UnknownOperatorError
 from calc.graph.basis import Folding
 from calc.graph.coverage import COUNTED, FREE, REFUSED, CoverageRow, Ledger, Place, refusal
@@ -27,7 +27,7 @@ FLOPS = tuple(f"flops.{phase}.{kind}" for phase in ("forward", "backward", "opti
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CostStatus:
     """What is known of an operator's cost. Of one operator, some calls may be counted and others refused."""
 
     operator: str
@@ -40,44 +40,44 @@ class Standing:
 class Tally:
     """Calls of one standing in closed form, by place where they are refused; ``flops`` is ``None`` there."""
 
-    standing: Standing
+    standing: CostStatus
     runs: Poly
     flops: Poly | None
     places: tuple[tuple[str, str, Poly], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class CoverageContext:
     """What closed forms of a graph are made with."""
 
     graph: Graph
     registry: Registry
     algebra: Algebra
     fold: Folding
-    module_paths: Sites
+    module_paths: LoopIndices
     interpolate: Interpolation
 
 
-def ledger(frame: Frame, groups_of: Mapping[str, Sequence[Group]], sizes: Mapping[str, int]) -> Ledger:
+def ledger(frame: CoverageContext, groups_of: Mapping[str, Sequence[Group]], sizes: Mapping[str, int]) -> Ledger:
     """The ledger of a step whose operators are all counted or free; ``found`` are the groups of its quantities."""
     flops = _flops(frame, [g for name in FLOPS for g in groups_of.get(name, ())])
     counts = _counted(frame, lambda op: _stated(op, frame.registry))
     return _at(frame, [Tally(s, _poly(frame, n), flops.get(s.operator, frame.algebra.constant(0))) for s, n in counts.items()], sizes)
 
 
-def runs_as_derived(frame: Frame, trace: StepTrace) -> bool:
+def runs_as_derived(frame: CoverageContext, trace: StepTrace) -> bool:
     """Whether ``trace`` runs each operator as often as the closed forms of the counts say."""
     counts = _counted(frame, lambda op: _stated(op, frame.registry))
     expected = {standing.operator: frame.algebra.value(_poly(frame, number), trace.sizes) for standing, number in counts.items()}
     return expected == Counter(op.name for op in _calls(trace))
 
 
-def refused(frame: Frame) -> RefusedOperatorError | None:
+def refused(frame: CoverageContext) -> RefusedOperatorError | None:
     """The refusal of a step that runs what cannot be counted, with its ledger; ``None`` where every operator can be."""
-    folder = Folder(frame.algebra.parse, frame.registry)
-    standings: dict[int, Standing] = {}
+    folder = Accumulator(frame.algebra.parse, frame.registry)
+    standings: dict[int, CostStatus] = {}
 
-    def judge(op: Op) -> Standing:
+    def judge(op: Op) -> CostStatus:
         return standings.setdefault(id(op), _judged(op, folder))
 
     counts = _counted(frame, judge)
@@ -95,7 +95,7 @@ def refused(frame: Frame) -> RefusedOperatorError | None:
     return _error(frame, tallies)
 
 
-def _error(frame: Frame, tallies: Sequence[Tally]) -> RefusedOperatorError:
+def _error(frame: CoverageContext, tallies: Sequence[Tally]) -> RefusedOperatorError:
     operators = [*frame.registry.rules, *frame.registry.frees]
     kind = UnknownOperatorError if any(t.standing.unstated for t in tallies) else RefusedOperatorError
 
@@ -113,24 +113,24 @@ def _calls(trace: StepTrace) -> Iterator[Op]:
     yield from (op for op in trace.ops if op.step == STEP)
 
 
-def _counted(frame: Frame, judge: Any) -> dict[Standing, list[int]]:
+def _counted(frame: CoverageContext, judge: Any) -> dict[CostStatus, list[int]]:
     """Calls of each standing in every record."""
     traces = frame.graph.traces
-    counts: dict[Standing, list[int]] = {}
+    counts: dict[CostStatus, list[int]] = {}
     for i, trace in enumerate(traces):
         for op in _calls(trace):
             counts.setdefault(judge(op), [0] * len(traces))[i] += 1
     return dict(sorted(counts.items(), key=lambda item: (item[0].operator, item[0].kind)))
 
 
-def _stated(op: Op, registry: Registry) -> Standing:
+def _stated(op: Op, registry: Registry) -> CostStatus:
     entry = registry.find(op.name)
     if entry is None:
-        return Standing(op.name, REFUSED, "nobody has stated its cost", unstated=True)
-    return Standing(op.name, FREE, entry.because) if isinstance(entry, Free) else Standing(op.name, COUNTED, entry.statement)
+        return CostStatus(op.name, REFUSED, "nobody has stated its cost", unstated=True)
+    return CostStatus(op.name, FREE, entry.because) if isinstance(entry, Free) else CostStatus(op.name, COUNTED, entry.statement)
 
 
-def _judged(op: Op, folder: Folder) -> Standing:
+def _judged(op: Op, folder: Accumulator) -> CostStatus:
     """As ``_stated``, and refused where the rule does not fit this call."""
     standing = _stated(op, folder.registry)
     if standing.kind == REFUSED:
@@ -138,17 +138,17 @@ def _judged(op: Op, folder: Folder) -> Standing:
     try:
         folder.cost(op)
     except NapkinError as error:
-        return Standing(op.name, REFUSED, str(error).rstrip("."))
+        return CostStatus(op.name, REFUSED, str(error).rstrip("."))
     return standing
 
 
-def _flop_entries(trace: StepTrace, folder: Folder, judge: Any) -> list[Any]:
+def _flop_entries(trace: StepTrace, folder: Accumulator, judge: Any) -> list[Any]:
     """Addends of the FLOPs of those operators that can be counted."""
     countable = replace(trace, ops=tuple(op for op in _calls(trace) if judge(op).kind != REFUSED))
     return [entry for entry in folder.work(countable) if entry.quantity in FLOPS]
 
 
-def _flops(frame: Frame, groups_here: Sequence[Group]) -> dict[str, Poly]:
+def _flops(frame: CoverageContext, groups_here: Sequence[Group]) -> dict[str, Poly]:
     """FLOPs of each operator."""
     total: dict[str, Poly] = {}
     for g in groups_here:
@@ -156,39 +156,39 @@ def _flops(frame: Frame, groups_here: Sequence[Group]) -> dict[str, Poly]:
     return total
 
 
-def _places(frame: Frame, folder: Folder, judge: Any) -> dict[Standing, list[tuple[str, str, Poly]]]:
+def _places(frame: CoverageContext, folder: Accumulator, judge: Any) -> dict[CostStatus, list[tuple[str, str, Poly]]]:
     """Site, inputs and calls of everything that is refused."""
     traces = frame.graph.traces
-    counts: dict[tuple[Standing, str, str], list[int]] = {}
+    counts: dict[tuple[CostStatus, str, str], list[int]] = {}
     for i, trace in enumerate(traces):
         for op in _calls(trace):
             if judge(op).kind == REFUSED:
                 key = (judge(op), frame.module_paths.general(op.module_path), _inputs(frame, folder, op))
                 counts.setdefault(key, [0] * len(traces))[i] += 1
-    places: dict[Standing, list[tuple[str, str, Poly]]] = {}
+    places: dict[CostStatus, list[tuple[str, str, Poly]]] = {}
     for (standing, module_path, inputs), number in counts.items():
         places.setdefault(standing, []).append((module_path, inputs, _poly(frame, number)))
     return places
 
 
-def _inputs(frame: Frame, folder: Folder, op: Op) -> str:
+def _inputs(frame: CoverageContext, folder: Accumulator, op: Op) -> str:
     """``A (B*T, d) float32, B (d, f) float32``, in the model's dimensions."""
     shapes = [(name, ", ".join(_text(frame, s) for s in view.shape), view.dtype) for name, view in folder.operator(op).tensors()]
     return ", ".join(f"{name} ({shape}) {dtype}" for name, shape, dtype in shapes)
 
 
-def _poly(frame: Frame, number: Sequence[int]) -> Poly:
+def _poly(frame: CoverageContext, number: Sequence[int]) -> Poly:
     return frame.interpolate([frame.algebra.constant(n) for n in number])
 
 
-def _text(frame: Frame, poly: Poly) -> str:
+def _text(frame: CoverageContext, poly: Poly) -> str:
     return frame.fold.outer.text(frame.fold(poly))
 
 
 # -- at sizes ----------------------------------------------------------------------------------------------------------
 
 
-def _at(frame: Frame, tallies: Sequence[Tally], sizes: Mapping[str, int]) -> Ledger:
+def _at(frame: CoverageContext, tallies: Sequence[Tally], sizes: Mapping[str, int]) -> Ledger:
     values = frame.graph.as_basis().values(sizes)
 
     def value(poly: Poly) -> int:

@@ -115,10 +115,10 @@ def _front(matrix: Matrix) -> list[int]:
     return rows
 
 
-def _without_means(kept: Sequence[int], matrix: Matrix) -> list[int]:
-    """``kept`` without those that lie below a mean of two others: the larger of the two is never below the mean."""
-    left = list(kept)
-    for i in reversed(kept):
+def _without_means(candidates: Sequence[int], matrix: Matrix) -> list[int]:
+    """``candidates`` without those that lie below a mean of two others: the larger of the two is never below the mean."""
+    left = list(candidates)
+    for i in reversed(candidates):
         others = matrix[[j for j in left if j != i]]
         columns = (others < matrix[i]).any(axis=0)  # in the rest every mean is high enough
         if _below_some_mean(matrix[i][columns], others[:, columns]):

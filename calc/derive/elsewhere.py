@@ -36,7 +36,7 @@ class TracedGraph:
     analysis: Analysis
     spec: Spec | None = None
     certified: Callable[[], Graph] | None = None
-    trace: Callable[[Mapping[str, int]], StepTrace] | None = None
+    trace_at: Callable[[Mapping[str, int]], StepTrace] | None = None
 
 
 Trace = Callable[[Mapping[str, int]], TracedGraph]
@@ -57,12 +57,12 @@ class Traces:
         given = {name: size for name, size in sizes.items() if name not in _tied(traced.graph)}
         nearest = _with_traced_values(self._derive(traced, dims.resolve(dimensions(traced.graph), given)), traced)
         self._derived.append(nearest)
-        around = Around(self, traced, nearest)
+        around = OtherSizes(self, traced, nearest)
         quantities = {
-            name: q if q._evaluator is None else replace(q, _evaluator=_Anywhere(q._evaluator, name, around))
+            name: q if q._evaluator is None else replace(q, _evaluator=_AtAnySizes(q._evaluator, name, around))
             for name, q in nearest.quantities.items()
         }
-        return replace(nearest, quantities=quantities, elsewhere=around)
+        return replace(nearest, quantities=quantities, other_sizes=around)
 
     def value(self, name: str, sizes: Mapping[str, int]) -> int:
         """One quantity at all ``sizes``."""
@@ -98,7 +98,7 @@ class Traces:
 
 
 @dataclass(frozen=True)
-class Around:
+class OtherSizes:
     """Other sizes than those of a derivation."""
 
     traces: Traces
@@ -177,12 +177,12 @@ def _above_limits(graph: Graph, small: Mapping[str, int], own: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Anywhere:
+class _AtAnySizes:
     """Evaluates a quantity at any sizes: by its own closed form where that holds."""
 
     inner: Evaluator
     name: str
-    around: Around
+    around: OtherSizes
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
         return self.around.sizes(given)
@@ -199,7 +199,7 @@ class _Anywhere:
 
 
 @dataclass(frozen=True, slots=True)
-class _ByTrace:
+class _CountedByTrace:
     """Evaluates a quantity that has no closed form: it is counted in a trace at the very sizes."""
 
     name: str
@@ -223,12 +223,12 @@ def _with_traced_values(derivation: Derivation, traced: TracedGraph) -> Derivati
     """``derivation`` with values of the quantities that have no closed form, which its spec is traced for at the sizes themselves."""
     reasons = {reason for graph in (traced.graph, *(s.graph for s in traced.graph.special_cases)) for reason in graph.unknown.values()}
     mine = [q for q in derivation.quantities.values() if q.text is None and q.unknown in reasons]
-    trace, recount = traced.trace, derivation.recount
+    trace, recount = traced.trace_at, derivation.count_trace
     if not mine or trace is None or recount is None:
         return derivation
     count = functools.cache(lambda sizes: recount(trace(dict(sizes))))
     graph = replace(traced.graph, dims=derivation.dims)
-    traced_quantities = {q.name: replace(q, _evaluator=_ByTrace(q.name, graph, count)) for q in mine}
+    traced_quantities = {q.name: replace(q, _evaluator=_CountedByTrace(q.name, graph, count)) for q in mine}
     with contextlib.suppress(ModuleNotFoundError, NapkinError):  # without torch, or where the step fails there, they have no value
         traced_quantities = {name: replace(q, value=q.at()) for name, q in traced_quantities.items()}
     return replace(derivation, quantities={**derivation.quantities, **traced_quantities})

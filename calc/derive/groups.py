@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calc.derive.accumulate import CountedAddend
-from calc.derive.loops import Interpolation, Sites
+from calc.derive.loops import Interpolation, LoopIndices
 from calc.symbolic.algebra import Poly
 from calc.units import Unit
 
@@ -33,7 +33,7 @@ class Group:
         return self.each * self.times
 
 
-def group(runs: Sequence[Sequence[CountedAddend]], module_paths: Sites, interpolate: Interpolation, one: Poly) -> list[Group]:
+def group(runs: Sequence[Sequence[CountedAddend]], module_paths: LoopIndices, interpolate: Interpolation, one: Poly) -> list[Group]:
     """Groups of the entries of several records, in the order of the first record that has them."""
     counts: dict[Any, list[int]] = {}
     samples: dict[Any, CountedAddend] = {}

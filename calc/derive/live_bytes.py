@@ -1,4 +1,4 @@
-"""Live bytes over one step at given sizes: what the memory holds after each operator, and what is alive when it is most."""
+"""Live bytes over one step at given sizes: after each operator, and the storages that are live at the peak."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Operators that stand together, from ``first`` to ``last``, all of one phase, and the instant among them with most bytes."""
+    """A column of the figure: operators ``first`` to ``last`` of one phase, and the instant among them with the most bytes."""
 
     first: int
     last: int
@@ -38,7 +38,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """Storages alive at the peak that are alike: ``number`` of ``each`` bytes, in all ``total``."""
+    """Equal storages that are live at the peak: ``number`` of ``each`` bytes, ``total`` bytes together."""
 
     role: str
     name: str
@@ -52,7 +52,7 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The steady step at ``sizes``. Where that depth was not run, ``fewer`` are the loop counts of the record it is read off.
+    """The steady step at ``sizes``. Where that depth was not traced, ``fewer`` has the trip counts of the trace that is replayed.
 
     ``landmarks`` are named instants in order; ``columns`` cover all ``operators`` of the step; ``alive`` are the storages of ``peak``, the
     largest first. ``allocated`` are the peaks of the first step and of the second as the CUDA allocator would round them; none where the

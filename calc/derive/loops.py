@@ -48,7 +48,7 @@ class Interpolation:
         return total
 
 
-class Sites:
+class LoopIndices:
     """Which numbers in module paths are loop indices: those of containers whose length differs between records."""
 
     def __init__(self, traces: Sequence[StepTrace]) -> None:

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from calc.derive.accumulate import PHASES, Folder
+from calc.derive.accumulate import PHASES, Accumulator
 from calc.derive.analysis import sizes_read
-from calc.derive.loops import Interpolation, Sites
+from calc.derive.loops import Interpolation, LoopIndices
 from calc.errors import CertificateError, UnlikeTurnsError
 from calc.graph.basis import Folding
 from calc.graph.guards import resolve
@@ -107,9 +107,9 @@ class Operators:
 def operators(graph: Graph, registry: Registry = REGISTRY) -> Operators:
     """The operators of every record of ``graph`` and how their number grows with its loop counts, compared with its certificates."""
     algebra = Algebra(graph.symbols, sizes_read(graph.traces))
-    module_paths = Sites(graph.traces)
+    module_paths = LoopIndices(graph.traces)
     interpolate = Interpolation(graph.traces, graph.loops, algebra)
-    folder = Folder(algebra.parse, registry)
+    folder = Accumulator(algebra.parse, registry)
     counts: dict[Any, list[int]] = {}
     samples: dict[Any, Work] = {}
     for i, trace in enumerate(graph.traces):
@@ -128,15 +128,15 @@ def of_record(graph: Graph, trace: StepTrace, registry: Registry = REGISTRY) -> 
     """The operators of a concrete ``trace`` of the graph's step, those alike together, in integers."""
     numbers: dict[Any, int] = {}
     samples: dict[Any, Work] = {}
-    for key, work in _recorded(trace, Folder(int, registry), Sites(graph.traces)):
+    for key, work in _recorded(trace, Accumulator(int, registry), LoopIndices(graph.traces)):
         numbers[key] = numbers.get(key, 0) + 1
         samples.setdefault(key, work)
     return tuple(replace(samples[key], times=number) for key, number in numbers.items())
 
 
-def _certify(totals: Operators, trace: StepTrace, module_paths: Sites, registry: Registry) -> None:
+def _certify(totals: Operators, trace: StepTrace, module_paths: LoopIndices, registry: Registry) -> None:
     """Every total is that of a concrete record at sizes outside the derivation."""
-    here = [work for _, work in _recorded(trace, Folder(int, registry), module_paths)]
+    here = [work for _, work in _recorded(trace, Accumulator(int, registry), module_paths)]
     for phase in PHASES:
         for field in SUMMED:
             derived = totals.algebra.value(totals._sum(field, phase), trace.sizes)
@@ -197,7 +197,7 @@ def _sized(operator: Operator, read: _Remembered) -> Operator:
 # -- one record -------------------------------------------------------------------------------------------------------
 
 
-def _recorded(trace: StepTrace, folder: Folder, module_paths: Sites) -> Iterator[tuple[Any, Work]]:
+def _recorded(trace: StepTrace, folder: Accumulator, module_paths: LoopIndices) -> Iterator[tuple[Any, Work]]:
     """Each operator of the counted step, with what it is alike by."""
     mine = [op for op in trace.ops if op.step == 2 and op.phase in PHASES]
     last_read = _last_reads(mine)
@@ -209,7 +209,7 @@ def _recorded(trace: StepTrace, folder: Folder, module_paths: Sites) -> Iterator
             yield (work.phase, work.module_path, *folder.key(op), work.recompute, work.fused, work.fused_launches, work.cold), work
 
 
-def _work(op: Op, folder: Folder, module_paths: Sites, fused: Any, first: bool, cold: Any) -> Work:
+def _work(op: Op, folder: Accumulator, module_paths: LoopIndices, fused: Any, first: bool, cold: Any) -> Work:
     cost = folder.cost(op)
     moved = folder.moved(op, cost).count
     launches = int(_launches(op, cost, folder))
@@ -237,7 +237,7 @@ def _last_reads(ops: Sequence[Op]) -> dict[int, int]:
     return {tensor.storage: op.index for op in ops for _, tensor in _tensors(op)}
 
 
-def _first_touches(ops: Sequence[Op], folder: Folder) -> dict[int, Any]:
+def _first_touches(ops: Sequence[Op], folder: Accumulator) -> dict[int, Any]:
     """Bytes of each operator that its phase touches for the first time and did not make; in place they are read and written.
 
     Of an operator without products whose rule states its own traffic nothing counts: which of its arguments it reads whole is not said.
@@ -263,7 +263,7 @@ def _tensors(op: Op) -> Iterator[tuple[str, Tensor]]:
                 yield name, item
 
 
-def _runs(ops: Sequence[Op], folder: Folder) -> Iterator[list[Op]]:
+def _runs(ops: Sequence[Op], folder: Accumulator) -> Iterator[list[Op]]:
     """Operators that run as one kernel if fused; every other one by itself. A view joins no run and ends none."""
     run: list[Op] = []
     for op in ops:
@@ -282,7 +282,7 @@ def _runs(ops: Sequence[Op], folder: Folder) -> Iterator[list[Op]]:
         yield run
 
 
-def _launches(op: Op, cost: Cost, folder: Folder) -> bool:
+def _launches(op: Op, cost: Cost, folder: Accumulator) -> bool:
     """It is no view: a kernel runs for it."""
     return bool(cost.matmul) or folder.moved(op, cost).count != 0
 
@@ -292,7 +292,7 @@ def _fuses(op: Op, cost: Cost) -> bool:
     return not cost.matmul and cost.reads is None and cost.writes is None and bool(op.outputs or op.mutates)
 
 
-def _fused(run: Sequence[Op], trace: StepTrace, folder: Folder, last_read: Mapping[int, int]) -> dict[int, Any]:
+def _fused(run: Sequence[Op], trace: StepTrace, folder: Accumulator, last_read: Mapping[int, int]) -> dict[int, Any]:
     """Bytes of each operator of a run: a tensor's one read stands at the first that reads it, its one write at the last that writes it."""
     end = run[-1].index
     made: set[int] = set()
@@ -317,5 +317,5 @@ def _alike(tensor: Tensor) -> Any:
     return tensor.storage, tensor.shape, tensor.dtype, tensor.distinct
 
 
-def _bytes(tensor: Tensor, folder: Folder) -> Any:
+def _bytes(tensor: Tensor, folder: Accumulator) -> Any:
     return item_size(tensor.dtype) * folder.read(tensor.distinct)

@@ -1,10 +1,9 @@
-"""Peak memory: live bytes after every operator of a step, as polynomials, reduced to the moments that can be the peak.
+"""Peak memory: live bytes after every operator of a step, as polynomials, reduced to the peak candidates.
 
-Moments of runs at different loop counts are matched by what happened (phase, operator, site and the operators before and after)
-and by their place in each loop around them: in which layer, counted from the first or from the last, and at which turn of a
-loop inside that layer, counted likewise. Between first and last, live bytes change by the same amount each turn, so one
-of the ends is at least as high. That argument is not taken on trust: certificates compare every kept moment, and the
-maximum, with recordings at other depths and sizes.
+Points of traces with different trip counts are matched by operator (phase, name, module path, and the operators before and after) and by
+their iteration of each loop around them, counted from the first or from the last. Between these, live bytes change by the same amount each
+iteration, so one of the ends is at least as high. Certificates verify this: they compare every candidate, and the maximum, with traces at
+other depths and sizes.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calc.derive.dominance import Shift, undominated
-from calc.derive.loops import Sites
+from calc.derive.loops import LoopIndices
 from calc.errors import CertificateError
 from calc.graph.step import Size, StepTrace
 from calc.symbolic.algebra import Algebra, Poly
@@ -26,8 +25,8 @@ Label = tuple[Kind, Place]
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """Live bytes right after an operator. ``op`` is its index in the record; ``live`` a polynomial or an int."""
+class LivePoint:
+    """Live bytes right after an operator. ``op`` is its index in the trace; ``live`` is a polynomial or an int."""
 
     op: int
     event: int
@@ -35,16 +34,16 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Peak:
-    """A moment that can be the peak: its closed form, and its parts by role."""
+class PeakCandidate:
+    """A point of the step that can be the peak: its closed form, and its parts by role."""
 
     label: Label
     live: Poly
     parts: Mapping[str, Poly]
 
 
-def moment_name(peak: Peak) -> str:
-    """The words for a peak candidate: the operator after which it is, and in which iteration."""
+def candidate_name(peak: PeakCandidate) -> str:
+    """A peak candidate in words: the operator that it follows, and in which iteration."""
     (phase, operator, module_path, _), place = peak.label
     short = operator.removeprefix("aten.").rsplit(".", 1)[0]
     return f"{phase}, after {short} at {module_path}{''.join(_iteration(*at) for at in place)}"
@@ -56,11 +55,11 @@ def _iteration(end: str, number: int) -> str:
     return f", number {number + 1} from the {end}"
 
 
-def moments(trace: StepTrace, step: int, read: Callable[[Size], Any]) -> list[Moment]:
-    """The last birth of each operator in a step's window, with the bytes live then."""
+def live_points(trace: StepTrace, step: int, read: Callable[[Size], Any]) -> list[LivePoint]:
+    """The bytes live after the last allocation of each operator in a step's window."""
     start, end = trace.windows[step - 1]
     live: Any = read(0)
-    candidates: list[Moment] = []
+    candidates: list[LivePoint] = []
     for i, event in enumerate(trace.events[:end]):
         nbytes = read(trace.storages[event.storage].nbytes)
         live = live + nbytes if event.change > 0 else live - nbytes
@@ -68,7 +67,7 @@ def moments(trace: StepTrace, step: int, read: Callable[[Size], Any]) -> list[Mo
             continue
         if candidates and candidates[-1].op == event.op:
             candidates.pop()
-        candidates.append(Moment(event.op, i, live))
+        candidates.append(LivePoint(event.op, i, live))
     return candidates
 
 
@@ -88,51 +87,51 @@ def parts_at(trace: StepTrace, events: Iterable[int], read: Callable[[Size], Any
 
 # -- places ---------------------------------------------------------------------------------------------------------------
 
-# How many operators before and after one are looked at, to tell it from another of its name.
+# How many operators before and after one distinguish it from another of its name.
 _BESIDE = 3
 
-At = tuple[int, ...]  # for each loop around a moment, the outermost first: which turn
+At = tuple[int, ...]  # the iteration of each loop around a point, the outermost first
 
 
 @dataclass(frozen=True, slots=True)
-class _MomentRun:
-    """The moments of one kind in one record by iteration; ``trip_counts`` has those of the innermost loop, by outer iteration."""
+class _PointRun:
+    """The points of one kind in one trace by iteration; ``trip_counts`` has those of each loop, by the iterations around it."""
 
-    moments: Mapping[At, Moment]
+    points: Mapping[At, LivePoint]
     trip_counts: Mapping[At, int]
 
     def places(self, at: At) -> Iterator[Place]:
-        """Every way to say where ``at`` is."""
+        """The iterations ``at``, each counted from the first or from the last: every combination."""
         ends = [(("first", turn), ("last", self.trip_counts[at[:level]] - 1 - turn)) for level, turn in enumerate(at)]
         return itertools.product(*ends)
 
 
-def _runs(trace: StepTrace, candidates: Sequence[Moment], module_paths: Sites) -> dict[Kind, _MomentRun]:
-    kinds: dict[Kind, list[Moment]] = {}
-    for moment in candidates:
-        kinds.setdefault(_kind(trace, moment.op, module_paths), []).append(moment)
+def _runs(trace: StepTrace, candidates: Sequence[LivePoint], module_paths: LoopIndices) -> dict[Kind, _PointRun]:
+    kinds: dict[Kind, list[LivePoint]] = {}
+    for point in candidates:
+        kinds.setdefault(_kind(trace, point.op, module_paths), []).append(point)
     return {kind: _run(trace, group, module_paths) for kind, group in kinds.items()}
 
 
-def _kind(trace: StepTrace, op: int, module_paths: Sites) -> Kind:
-    """What happened, and between what: in a loop inside one module, only that tells its operators from those before and after it."""
+def _kind(trace: StepTrace, op: int, module_paths: LoopIndices) -> Kind:
+    """The operator and those beside it: in a loop inside one module, only these distinguish its operators from those around it."""
     here = trace.ops[op]
     beside = " ".join(_what(trace, i, module_paths) for i in range(op - _BESIDE, op + _BESIDE + 1) if i != op)
     return here.phase, here.name, module_paths.place(here.module_path)[0], beside
 
 
-def _what(trace: StepTrace, op: int, module_paths: Sites) -> str:
+def _what(trace: StepTrace, op: int, module_paths: LoopIndices) -> str:
     return f"{trace.ops[op].name}@{module_paths.place(trace.ops[op].module_path)[0]}" if 0 <= op < len(trace.ops) else "-"
 
 
-def _run(trace: StepTrace, group: Sequence[Moment], module_paths: Sites) -> _MomentRun:
-    """Turns are numbered as they come: a layer's is the one in which its number comes up, whatever that number is."""
-    moments: dict[At, Moment] = {}
+def _run(trace: StepTrace, group: Sequence[LivePoint], module_paths: LoopIndices) -> _PointRun:
+    """The points of one kind. Iterations are numbered in order of appearance, whatever the index in the module path is."""
+    points: dict[At, LivePoint] = {}
     trip_counts: dict[At, int] = {}
     number: dict[tuple[int, ...], int] = {}
-    for moment in group:
+    for point in group:
         at: At = ()
-        indices = module_paths.place(trace.ops[moment.op].module_path)[1]
+        indices = module_paths.place(trace.ops[point.op].module_path)[1]
         for level in range(len(indices)):
             seen = indices[: level + 1]
             if seen not in number:
@@ -140,17 +139,17 @@ def _run(trace: StepTrace, group: Sequence[Moment], module_paths: Sites) -> _Mom
                 trip_counts[at] = number[seen] + 1
             at = (*at, number[seen])
         trip_counts[at] = trip_counts.get(at, 0) + 1
-        moments[*at, trip_counts[at] - 1] = moment
-    return _MomentRun(moments, trip_counts)
+        points[*at, trip_counts[at] - 1] = point
+    return _PointRun(points, trip_counts)
 
 
-def labelled(trace: StepTrace, candidates: Sequence[Moment], module_paths: Sites) -> dict[Label, Moment]:
-    """Each moment under its places, counted from the first and from the last turn of each loop around it."""
+def by_label(trace: StepTrace, candidates: Sequence[LivePoint], module_paths: LoopIndices) -> dict[Label, LivePoint]:
+    """Each point under its labels, which count from the first and from the last iteration of each loop around it."""
     return _labels(_runs(trace, candidates, module_paths))
 
 
-def _labels(runs: Mapping[Kind, _MomentRun]) -> dict[Label, Moment]:
-    return {(kind, place): moment for kind, run in runs.items() for at, moment in run.moments.items() for place in run.places(at)}
+def _labels(runs: Mapping[Kind, _PointRun]) -> dict[Label, LivePoint]:
+    return {(kind, place): point for kind, run in runs.items() for at, point in run.points.items() for place in run.places(at)}
 
 
 # -- iterations of a loop --------------------------------------------------------------------------------------------------------
@@ -158,15 +157,15 @@ def _labels(runs: Mapping[Kind, _MomentRun]) -> dict[Label, Moment]:
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """One level of a kind: the fewest iterations anywhere, and by how many they grow from one record to the next (0: no loop)."""
+    """One loop around the points of a kind: the fewest iterations in any trace, and how many more the next trace has (0: no loop)."""
 
     fewest: int
     growth: int
 
     def comparable(self, end: str, place: int) -> bool:
-        """Whether a place means the same moment at every depth: it lies outside the turn at the opposite end.
+        """Whether an iteration means the same at every depth: it is not the one at the opposite end.
 
-        Where more iterations are seen, it must lie in the nearer half: the first and the last few iterations may each be peculiar.
+        With more iterations it must lie in the nearer half: the first and the last few may each be different from the others.
         """
         if not self.growth:
             return end == "first"
@@ -177,48 +176,48 @@ class _Loop:
 
 @dataclass(frozen=True, slots=True)
 class _Iterations:
-    """Moments of one kind in every record, and the loops they are in, the outermost first."""
+    """Points of one kind in every trace, and the loops around them, the outermost first."""
 
-    runs: tuple[_MomentRun, ...]
+    runs: tuple[_PointRun, ...]
     loops: tuple[_Loop, ...]
 
     def comparable(self, place: Place) -> bool:
         return all(loop.comparable(end, turn) for loop, (end, turn) in zip(self.loops, place, strict=True))
 
-    def between(self, run: _MomentRun, at: At) -> list[int]:
-        """The loops of which a moment is at neither end."""
+    def between(self, run: _PointRun, at: At) -> list[int]:
+        """The loops in which a point is at neither end."""
         return [
             level
             for level, loop in enumerate(self.loops)
             if loop.growth and loop.growth <= at[level] < run.trip_counts[at[:level]] - loop.growth
         ]
 
-    def below(self, run: _MomentRun, at: At, level: int, shift: Shift) -> bool:
-        """Whether a moment in between is not above the mean of the same moment one turn before and one turn after.
+    def below(self, run: _PointRun, at: At, level: int, shift: Shift) -> bool:
+        """Whether a point between the ends is at most the mean of the same point one iteration before and one after.
 
-        Then it need not be looked at: of all moments that are the largest at some sizes, the one with the most iterations behind it
-        in all loops together is not of that sort, since one of those beside it would be as large.
+        Such a point need not be a candidate: of all points that are the largest at some sizes, the one after the most iterations of all
+        loops together is not of this kind, since a neighbor would be as large.
         """
         step = self.loops[level].growth
-        beside = [run.moments.get((*at[:level], at[level] + by, *at[level + 1 :])) for by in (-step, step)]
+        beside = [run.points.get((*at[:level], at[level] + by, *at[level + 1 :])) for by in (-step, step)]
         if None in beside:
             return False
-        twice = sum((m.live for m in beside if m is not None), start=-2 * run.moments[at].live)
+        twice = sum((m.live for m in beside if m is not None), start=-2 * run.points[at].live)
         return twice == 0 or all(coefficient >= 0 for coefficient in shift(twice).values())
 
 
-def _iterations(runs: Sequence[Mapping[Kind, _MomentRun]]) -> dict[Kind, _Iterations]:
-    """Kinds that every record has."""
+def _iterations(runs: Sequence[Mapping[Kind, _PointRun]]) -> dict[Kind, _Iterations]:
+    """The points of each kind that every trace has."""
     loops: dict[Kind, _Iterations] = {}
     for kind in runs[0]:
         if all(kind in other for other in runs):
             mine = tuple(other[kind] for other in runs)
-            levels = len(next(iter(mine[0].moments)))
+            levels = len(next(iter(mine[0].points)))
             loops[kind] = _Iterations(mine, tuple(_loop(mine, level) for level in range(levels)))
     return loops
 
 
-def _loop(runs: Sequence[_MomentRun], level: int) -> _Loop:
+def _loop(runs: Sequence[_PointRun], level: int) -> _Loop:
     counts = [[n for at, n in run.trip_counts.items() if len(at) == level] for run in runs]
     most = sorted({max(each) for each in counts})
     return _Loop(min(map(min, counts)), max((b - a for a, b in itertools.pairwise(most)), default=0))
@@ -227,16 +226,16 @@ def _loop(runs: Sequence[_MomentRun], level: int) -> _Loop:
 # -- the moments that count -------------------------------------------------------------------------------------------------
 
 
-def peaks(
+def peak_candidates(
     traces: Sequence[StepTrace],
     step: int,
     algebra: Algebra,
-    module_paths: Sites,
+    module_paths: LoopIndices,
     interpolate: Callable[[Sequence[Poly]], Poly],
     bounds: Sequence[tuple[str, str]] = (),
-) -> tuple[Peak, ...]:
-    """The moments that can be the peak of ``step``, as closed forms over all records' loop counts."""
-    each = [_runs(r, moments(r, step, algebra.parse), module_paths) for r in traces]
+) -> tuple[PeakCandidate, ...]:
+    """The peak candidates of ``step``, as closed forms over the trip counts of all traces."""
+    each = [_runs(r, live_points(r, step, algebra.parse), module_paths) for r in traces]
     runs = [_labels(kinds) for kinds in each]
     iterations = _iterations(each)
     shift = Shift(algebra, bounds)
@@ -252,7 +251,7 @@ def peaks(
     labels = undominated(live, shift)
     parts = [parts_at(trace, [run[label].event for label in labels], algebra.parse) for trace, run in zip(traces, runs, strict=True)]
     return tuple(
-        Peak(label, live[label], _parts([at[run[label].event] for at, run in zip(parts, runs, strict=True)], algebra, interpolate))
+        PeakCandidate(label, live[label], _parts([at[run[label].event] for at, run in zip(parts, runs, strict=True)], algebra, interpolate))
         for label in labels
     )
 
@@ -263,20 +262,20 @@ def _dropped(iterations: Mapping[Kind, _Iterations], shift: Shift) -> tuple[set[
     inner: set[int] = set()
     for turn in iterations.values():
         for run in turn.runs:
-            for at, moment in run.moments.items():
+            for at, point in run.points.items():
                 levels = turn.between(run, at)
-                inner |= {id(moment)} if levels else set()
-                dropped |= {id(moment)} if any(turn.below(run, at, level, shift) for level in levels) else set()
+                inner |= {id(point)} if levels else set()
+                dropped |= {id(point)} if any(turn.below(run, at, level, shift) for level in levels) else set()
     return dropped, inner
 
 
 _BETWEEN = "which layer between the first and the last needs most memory has no closed form in the depths that were traced"
 
 
-def _require_deep_enough(run: Mapping[Label, Moment], shared: Sequence[Label], needed: set[int]) -> None:
+def _require_deep_enough(run: Mapping[Label, LivePoint], shared: Sequence[Label], needed: set[int]) -> None:
     """Every moment of the deepest record that is between ends and counts must have a place that means the same at every depth."""
     covered = {id(run[label]) for label in shared}
-    if any(id(moment) in needed and id(moment) not in covered for moment in run.values()):
+    if any(id(point) in needed and id(point) not in covered for point in run.values()):
         raise CertificateError("memory.peak", _BETWEEN)
 
 

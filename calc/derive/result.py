@@ -1,4 +1,4 @@
-"""The results object: quantities with their terms, and the steps that lead to them. Everything printed reads this."""
+"""The result of a derivation: quantities with their terms, and the steps that derive them. Everything that is printed reads this."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class QuantityTerm:
-    """One addend of a quantity, by site. The expressions of a quantity's terms add up to its own.
+    """One addend of a quantity, by module path. The expressions of a quantity's terms add up to its own.
 
     ``parts`` are ``(what, expression)`` of the term's own addends: they add up to it. ``because`` names them all.
     """
@@ -64,7 +64,7 @@ class QuantityTerm:
     parts: tuple[tuple[str, str], ...] = ()
 
     def stands_for(self, name: str) -> bool:
-        """Whether the site, with * for a loop's index, is the place of the parameter ``name``."""
+        """Whether the module path, with * for a loop index, is that of the parameter ``name``."""
         parts, of = self.module_path.split("."), name.split(".")
         return len(parts) == len(of) and all(a == b or (a == "*" and b.isdecimal()) for a, b in zip(parts, of, strict=True))
 
@@ -77,8 +77,9 @@ SEVERAL = "*"
 class SavedTensor:
     """A tensor that the backward needs, ``times`` of them, one for each layer say. The bytes of all add up to ``activations.bytes``.
 
-    ``tensor`` names what made it, ``site`` where it is kept. ``operator`` is whose backward needs it, ``node`` what autograd calls
-    that. One on a storage that is counted already says so in ``same_as`` and counts nothing. A ``part`` of a storage keeps all of it.
+    ``tensor`` names the operator that computes it, ``module_path`` where it is saved, ``operator`` the one whose backward needs it, and
+    ``node`` that one's autograd node. A tensor on a storage that is counted already names that one in ``same_as`` and counts 0. A ``part``
+    of a storage keeps the whole storage alive.
     An axis is ``SEVERAL`` where the tensors of a row differ in it, one from iteration to iteration; ``expr`` is the sum.
     """
 
@@ -99,7 +100,7 @@ class SavedTensor:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One moment at which memory may peak. ``parts`` are the live bytes by role; they add up to ``expr``."""
+    """A peak candidate: bytes live after the operator ``at``. ``parts`` are those by role; they add up to ``expr``."""
 
     expr: str
     at: str
@@ -121,10 +122,10 @@ class Evaluator(Protocol):
         """The quantity at all sizes, by the closed form that holds there: where that is another one, the step is traced there."""
 
     def expr(self) -> sp.Expr:
-        """The closed form, built from what it is kept in: reading its text takes longer, and gives the same."""
+        """The closed form in SymPy, without parsing its text."""
 
 
-class Elsewhere(Protocol):
+class AtOtherSizes(Protocol):
     """The same step at other sizes."""
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
@@ -142,8 +143,8 @@ class Elsewhere(Protocol):
 
 @dataclass(frozen=True)
 class Quantity:
-    """A derived number: exact closed form, unit, terms. ``unknown`` holds the reason where there is no closed form; ``value`` is then
-    that of a trace at the derivation's sizes, or ``None``."""
+    """A derived number: exact closed form, unit, terms. Without a closed form, ``unknown`` has the reason and ``value`` is that of a trace
+    at the derivation's sizes, or ``None``."""
 
     name: str
     unit: Unit
@@ -181,7 +182,7 @@ class Quantity:
 
     @property
     def reason(self) -> str:
-        """Why there is no closed form, in words that stand in its place; they say so where there is a value all the same."""
+        """The text to print in place of a closed form that does not exist; it says whether there is a value."""
         if not self.unknown:
             return ""
         return f"unknown: {self.unknown}" if self.value is None else f"value at these sizes, no closed form: {self.unknown}"
@@ -189,7 +190,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Sizes outside the derivation at which the same step was recorded again and gave the same integers."""
+    """Sizes outside the derivation at which a concrete trace of the same step gives the same integers."""
 
     sizes: Mapping[str, int]
     quantities: int
@@ -197,13 +198,16 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Derivation:
-    """Every quantity of one training step with the steps that derive it.
+    """Every quantity of one training step with the steps that derive it. Values are at ``sizes``.
 
-    ``held`` are the sizes of the special case in force: a check of this derivation keeps them. ``specialized`` are the dimensions in
-    which there is no closed form, and why: they are numbers in all that is derived. ``recount`` counts a further concrete
-    record by the same rules; ``replay`` gives live bytes over the step by such a record at these sizes, or by the deepest one there is.
-    ``elsewhere`` is what ``at_sizes`` asks for the same step at other sizes. A count below 0 is refused, but in general closed forms at
-    the sizes of a special case (``_in_general``), which gives way to that case.
+    ``specialized``             sizes that are numbers in the closed forms, those of the special case in force included: a check keeps them.
+    ``specialization_reasons``  dimensions without a closed form, each with the reason.
+    ``count_trace``             counts every quantity of a further concrete trace by the same rules.
+    ``replay``                  live bytes over the step, by a concrete trace at these sizes or by the deepest trace of the graph.
+    ``other_sizes``             derives the same step at other sizes, for ``at_sizes``.
+
+    Raises ``NegativeCountError`` for a count below 0. General closed forms at the sizes of a special case are exempt (``_in_general``):
+    that case replaces them.
     """
 
     model: str
@@ -221,9 +225,9 @@ class Derivation:
     specialized: Mapping[str, int] = field(default_factory=dict)
     specialization_reasons: Mapping[str, str] = field(default_factory=dict)
     spec: Any = field(default=None, repr=False, compare=False)
-    recount: Callable[[StepTrace], Mapping[str, int]] | None = field(default=None, repr=False, compare=False)
+    count_trace: Callable[[StepTrace], Mapping[str, int]] | None = field(default=None, repr=False, compare=False)
     replay: Callable[[StepTrace | None], Timeline] | None = field(default=None, repr=False, compare=False)
-    elsewhere: Elsewhere | None = field(default=None, repr=False, compare=False)
+    other_sizes: AtOtherSizes | None = field(default=None, repr=False, compare=False)
     _in_general: bool = field(default=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -264,10 +268,10 @@ class Derivation:
             raise BadInputError(f"sizes has no {missing[0]}: give all of {', '.join(self.sizes)}")
         return self._elsewhere().usual(given, names)
 
-    def _elsewhere(self) -> Elsewhere:
-        if self.elsewhere is None:
+    def _elsewhere(self) -> AtOtherSizes:
+        if self.other_sizes is None:
             raise BadInputError(f"{self.model} was not derived here: derive it with calc.derive")
-        return self.elsewhere
+        return self.other_sizes
 
     def __getitem__(self, name: str) -> Quantity:
         try:
@@ -283,7 +287,7 @@ class Derivation:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The sizes at which the values stand, by dimension."""
+        """The sizes of the values, by dimension."""
         return {dim.name: dim.value for dim in self.dims}
 
     @property
@@ -293,7 +297,7 @@ class Derivation:
 
     @cached_property
     def takeovers(self) -> tuple[Takeover, ...]:
-        """Which moment is the peak, as one size moves and the others are held."""
+        """Which candidate is the peak, as one size varies and the others are fixed."""
         from calc.derive.peak_crossovers import takeovers
 
         return takeovers(self)

@@ -24,7 +24,7 @@ _STEP = 1  # autograd was watched in the first step
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _SavedRow:
     """A kept tensor of one record, with what tells it from others. Sizes are polynomials, or ``SEVERAL``: then the row is of the sum."""
 
     tensor: str
@@ -43,10 +43,10 @@ class _Kept:
 def saved_tensors(analysis: Analysis, sizes: Mapping[str, int]) -> tuple[SavedTensor, ...]:
     """Every tensor that the backward needs, layers together, in the order in which they are first kept."""
     rows = [[*_Reader(trace, analysis).rows()] for trace in analysis.graph.traces]
-    places: dict[_Kept, list[list[int]]] = {}
+    places: dict[_SavedRow, list[list[int]]] = {}
     for number, every in enumerate(rows):
-        for i, kept in enumerate(every):
-            places.setdefault(replace(kept, shape=(len(kept.shape),), each=0), [[] for _ in rows])[number].append(i)
+        for i, saved_row in enumerate(every):
+            places.setdefault(replace(saved_row, shape=(len(saved_row.shape),), each=0), [[] for _ in rows])[number].append(i)
     values = analysis.graph.as_basis().values(sizes)
     for positions in places.values():
         together = [[rows[number][i] for i in every] for number, every in enumerate(positions)]
@@ -56,40 +56,44 @@ def saved_tensors(analysis: Analysis, sizes: Mapping[str, int]) -> tuple[SavedTe
             same = [_interpolated(alike, analysis) for alike in zip(*together, strict=True)]
             together = [same for _ in rows]
         elif _comes_out_below_0(together, analysis, values):
-            together = [[_of_several_sizes(together, kept) for kept in every] for every in together]
+            together = [[_of_several_sizes(together, saved_row) for saved_row in every] for every in together]
         for number, general in enumerate(together):
-            for i, kept in zip(positions[number], general, strict=True):
-                rows[number][i] = kept
-    counts: dict[_Kept, list[int]] = {}
-    totals: dict[_Kept, list[Poly]] = {}
+            for i, saved_row in zip(positions[number], general, strict=True):
+                rows[number][i] = saved_row
+    counts: dict[_SavedRow, list[int]] = {}
+    totals: dict[_SavedRow, list[Poly]] = {}
     for number, every in enumerate(rows):
-        for kept in every:
-            row = replace(kept, each=0) if kept.several else kept
+        for saved_row in every:
+            row = replace(saved_row, each=0) if saved_row.several else saved_row
             counts.setdefault(row, [0] * len(rows))[number] += 1
-            totals.setdefault(row, [analysis.algebra.constant(0)] * len(rows))[number] += kept.each
-    return tuple(_written(kept, number, totals[kept], analysis, values) for kept, number in counts.items())
+            totals.setdefault(row, [analysis.algebra.constant(0)] * len(rows))[number] += saved_row.each
+    return tuple(_written(saved_row, number, totals[saved_row], analysis, values) for saved_row, number in counts.items())
 
 
-def _interpolated(alike: Sequence[_Kept], analysis: Analysis) -> _Kept:
+def _interpolated(alike: Sequence[_SavedRow], analysis: Analysis) -> _SavedRow:
     """One tensor of all records, ``alike`` but for sizes that are read as numbers: those are interpolated."""
-    shape = tuple(analysis.interpolate(sizes) for sizes in zip(*(kept.shape for kept in alike), strict=True))
-    return replace(alike[0], shape=shape, each=analysis.interpolate([kept.each for kept in alike]))
+    shape = tuple(analysis.interpolate(sizes) for sizes in zip(*(saved_row.shape for saved_row in alike), strict=True))
+    return replace(alike[0], shape=shape, each=analysis.interpolate([saved_row.each for saved_row in alike]))
 
 
-def _comes_out_below_0(together: Sequence[Sequence[_Kept]], analysis: Analysis, known: Mapping[str, int]) -> bool:
+def _comes_out_below_0(together: Sequence[Sequence[_SavedRow]], analysis: Analysis, values: Mapping[str, int]) -> bool:
     """Whether tensors of one size are fewer than none at these sizes: each iteration has a size of its own, which most records lack."""
-    counted = [[sum(kept == row for kept in every) for every in together] for row in {row: None for every in together for row in every}]
+    counted = [
+        [sum(saved_row == row for saved_row in every) for every in together] for row in {row: None for every in together for row in every}
+    ]
     numbers = (analysis.interpolate([analysis.algebra.constant(n) for n in number]) for number in counted)
-    return any(analysis.algebra.value(number, known) < 0 for number in numbers)
+    return any(analysis.algebra.value(number, values) < 0 for number in numbers)
 
 
-def _of_several_sizes(together: Sequence[Sequence[_Kept]], kept: _Kept) -> _Kept:
+def _of_several_sizes(together: Sequence[Sequence[_SavedRow]], saved_row: _SavedRow) -> _SavedRow:
     """A tensor of a row of several sizes."""
     axes = zip(*(row.shape for every in together for row in every), strict=True)
-    return replace(kept, shape=tuple(axis[0] if all(size == axis[0] for size in axis) else SEVERAL for axis in axes), several=True)
+    return replace(saved_row, shape=tuple(axis[0] if all(size == axis[0] for size in axis) else SEVERAL for axis in axes), several=True)
 
 
-def _written(kept: _Kept, number: Sequence[int], totals: Sequence[Poly], analysis: Analysis, known: Mapping[str, int]) -> SavedTensor:
+def _written(
+    saved_row: _SavedRow, number: Sequence[int], totals: Sequence[Poly], analysis: Analysis, values: Mapping[str, int]
+) -> SavedTensor:
     times = analysis.interpolate([analysis.algebra.constant(n) for n in number])
     total = analysis.interpolate(totals)
 
@@ -97,19 +101,19 @@ def _written(kept: _Kept, number: Sequence[int], totals: Sequence[Poly], analysi
         return analysis.fold.outer.text(analysis.fold(poly))
 
     return SavedTensor(
-        tensor=kept.tensor,
-        module_path=kept.module_path,
-        shape=tuple(size if isinstance(size, str) else text(size) for size in kept.shape),
-        dtype=kept.dtype,
+        tensor=saved_row.tensor,
+        module_path=saved_row.module_path,
+        shape=tuple(size if isinstance(size, str) else text(size) for size in saved_row.shape),
+        dtype=saved_row.dtype,
         times=text(times),
-        number=analysis.algebra.value(times, known),
+        number=analysis.algebra.value(times, values),
         expr=text(total),
-        value=analysis.algebra.value(total, known),
-        operator=kept.operator,
-        node=kept.node,
-        because=kept.because,
-        same_as=kept.same_as,
-        part=kept.part,
+        value=analysis.algebra.value(total, values),
+        operator=saved_row.operator,
+        node=saved_row.node,
+        because=saved_row.because,
+        same_as=saved_row.same_as,
+        part=saved_row.part,
     )
 
 
@@ -129,7 +133,7 @@ class _Reader:
         # The backward's nodes by the operator they are of: MmBackward0 is that of mm.
         self._nodes = {_plain(op.node.rstrip("0123456789")): op.node for op in trace.ops if op.node}
 
-    def rows(self) -> Iterator[_Kept]:
+    def rows(self) -> Iterator[_SavedRow]:
         """One for each tensor that is kept, those of parameters and buffers left out: they are there anyway."""
         first: dict[int, str] = {}
         before: dict[tuple[int, str, str], int] = {}
@@ -144,7 +148,7 @@ class _Reader:
             yield self._row(saved, name, argument, first.get(storage))
             first.setdefault(storage, f"{name}, kept at {self._general(saved.module_path)}")
 
-    def _row(self, saved: Saved, name: str, argument: str, same_as: str | None) -> _Kept:
+    def _row(self, saved: Saved, name: str, argument: str, same_as: str | None) -> _SavedRow:
         parse = self.analysis.algebra.parse
         shape = tuple(parse(s) for s in saved.tensor.shape)
         nbytes = parse(self.trace.storages[saved.tensor.storage].nbytes)
@@ -152,7 +156,7 @@ class _Reader:
         for size in shape:
             elements = elements * size
         base = _base(saved.op)
-        return _Kept(
+        return _SavedRow(
             tensor=name,
             module_path=self._general(saved.module_path),
             shape=shape,

@@ -17,7 +17,7 @@ from typing import Any
 
 from calc.derive.analysis import Analysis
 from calc.derive.groups import Group
-from calc.derive.peak import Peak, moment_name
+from calc.derive.peak import PeakCandidate, candidate_name
 from calc.derive.result import Step, StepCheck
 from calc.errors import NapkinError
 from calc.rules.registry import Rule
@@ -245,7 +245,7 @@ class StepMaker:
         outer = self.analysis.fold.outer
         self._sum(quantity, quantity, "sum", [_Part(n, tree(outer, self.analysis.fold(p)), p) for n, p in parts], because)
 
-    def peak(self, quantity: str, peaks: Sequence[Peak]) -> None:
+    def peak(self, quantity: str, peaks: Sequence[PeakCandidate]) -> None:
         """Each candidate moment from its parts, then their maximum."""
         outer = self.analysis.fold.outer
         sums: list[Expression] = []
@@ -255,7 +255,7 @@ class StepMaker:
             sums.append(before)
             self.make(
                 quantity,
-                moment_name(peak),
+                candidate_name(peak),
                 "live storages by role",
                 before,
                 peak.live,

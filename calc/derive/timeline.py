@@ -1,8 +1,8 @@
-"""A record, replayed: births and deaths of storages over the second step, as integers.
+"""A trace, replayed: allocations and frees of storages over the second step, in bytes.
 
-A concrete record at the sizes asked for has the depth asked for. Without one, which takes torch, the deepest record that the
-derivation has is read at those sizes: with further iterations written down where the records tell what one adds (``unrolled``), else as
-deep as it is, which it says. In every case the highest instant must be the derived peak.
+A concrete trace at the requested sizes has the requested depth, but needs torch. Without one, the deepest trace of the derivation is
+evaluated at these sizes: with further iterations where the traces determine what one adds (``unrolled``), else at its own depth, which
+``Timeline.fewer`` states. In every case the highest instant must equal the derived peak.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def _instants(trace: StepTrace, read: Callable[[Size], int]) -> Iterator[Instant
     for index, together in groupby(trace.events[start:end], key=lambda e: e.op):
         events = list(together)
         op = trace.ops[min(index, len(trace.ops) - 1)]
-        born = max((i for i, e in enumerate(events) if e.change > 0), default=-1) + 1
-        for some in (events[:born], events[born:]):
+        last_allocated = max((i for i, e in enumerate(events) if e.change > 0), default=-1) + 1
+        for some in (events[:last_allocated], events[last_allocated:]):
             if some:
                 live = _after(some, dict(live), trace, read)
                 yield Instant(op.index - first, op.phase, op.name, op.module_path, dict(live))
@@ -208,8 +208,8 @@ class _Names:
             return f"gradient of {self._general(stored.name)}"
         if stored.role == "input":
             return "model input"
-        born = self._born[storage]
-        op = self._record.ops[born] if 0 <= born < len(self._record.ops) else None
+        last_allocated = self._born[storage]
+        op = self._record.ops[last_allocated] if 0 <= last_allocated < len(self._record.ops) else None
         place = next((i for i, t in enumerate(op.outputs) if t.storage == storage), None) if op else None
         if op is None or place is None:
             return f"made at {self._general(stored.name)}" if stored.name else "made outside of operators"

@@ -1,8 +1,8 @@
-"""A record with more iterations of its layers than were run: those in its middle are written down once for each further one.
+"""Unrolls a trace to more layers than were traced: an iteration in its middle is repeated.
 
-Running every layer of a deep model costs as much time as all recordings of its derivation together, and shows the same layer over and
-over. That one more iteration adds just what it is taken to add is not assumed: the deepest record must come out, to the last event and
-the last storage, of the one before it. Where it does not, there is no such record, and the step has to be run.
+Tracing every layer of a deep model takes as long as all traces of its derivation together, and all layers are alike. That repeating an
+iteration is right is verified: the deepest trace must follow, to the last event and storage, from unrolling the one before it. Where it
+does not, there is no unrolled trace, and the step has to be traced at that depth.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from calc.derive.loops import Sites
+from calc.derive.loops import LoopIndices
 from calc.graph.step import Event, Graph, Op, Size, StepTrace, Storage, Tensor
 
-# How many iterations before the last ones are tried in turn: the last may be peculiar, and so may what stands next to it.
+# How many iterations before the last ones are tried in turn: the last, and the one beside it, may differ from the others.
 _TRIES = 3
 
 
-def unrolled(graph: Graph, module_paths: Sites, sizes: Mapping[str, int], read: Callable[[Size], int]) -> StepTrace | None:
-    """The deepest record of ``graph`` with as many iterations as ``sizes`` (of the basis symbols) say, for its live bytes: arguments of
-    operators and saved tensors are left out. ``read`` gives the bytes that an expression stands for at these sizes.
+def unrolled(graph: Graph, module_paths: LoopIndices, sizes: Mapping[str, int], read: Callable[[Size], int]) -> StepTrace | None:
+    """The deepest trace of ``graph`` with the trip counts of ``sizes`` (values of the basis symbols), for its live bytes: without arguments
+    of operators and saved tensors. ``read`` evaluates bytes at these sizes.
 
-    None where more than one loop differs, or the records do not tell what an iteration adds."""
+    None where more than one loop differs, or the traces do not determine what an iteration adds."""
     deepest = graph.traces[-1]
     differ = [name for name in graph.loops if deepest.sizes[name] != sizes[name]]
     shallower = [r for r in graph.traces if all((r.sizes[n] == deepest.sizes[n]) != (n in differ) for n in graph.loops)]
@@ -48,11 +48,11 @@ def unrolled(graph: Graph, module_paths: Sites, sizes: Mapping[str, int], read: 
 
 
 class _IrregularError(Exception):
-    """One iteration does not do what the one beside it does."""
+    """An iteration runs other operators than the one beside it."""
 
 
 def _alike(made: StepTrace, run: StepTrace, read: Callable[[Size], int]) -> bool:
-    """Whether two records have the same operators, births and deaths, each of the same storage."""
+    """Whether two traces have the same operators, allocations and frees, each of equal storages."""
     return made.windows == run.windows and _operators(made) == _operators(run) and _events(made, read) == _events(run, read)
 
 
@@ -84,7 +84,7 @@ class _Item:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Operators and events of one iteration that follow each other; ``at`` is None outside of the layers."""
+    """Consecutive operators and events of one iteration; ``at`` is None outside of the layers."""
 
     at: _Place | None
     items: Sequence[_Item]
@@ -95,11 +95,11 @@ Copy = tuple[int, int]  # a storage of the record, and which copy of its iterati
 
 @dataclass
 class _Unrolling:
-    """A record in which the iteration ``last`` from the end stands ``further`` times more. ``layers`` says how many children of each
-    container an iteration is."""
+    """Builds a trace in which the iteration ``last`` from the end is repeated ``further`` times. ``layers`` says how many children of each
+    container are one iteration."""
 
     base: StepTrace
-    module_paths: Sites
+    module_paths: LoopIndices
     layers: Mapping[str, int]
     last: int
     further: int

@@ -85,13 +85,13 @@ class Ledger:
 # -- a refusal in words ------------------------------------------------------------------------------------------------
 
 
-def refusal(ledger: Ledger, known: Iterable[str]) -> str:
+def refusal(ledger: Ledger, operators: Iterable[str]) -> str:
     """One line on everything that is refused: each operator, where, with which shapes, how often, and what to do."""
     unstated = [row for row in ledger.of(REFUSED) if row.unstated]
     unfit = [row for row in ledger.of(REFUSED) if not row.unstated]
     words = [*_unstated(unstated), *(f"{row.because} ({_places(row)})." for row in unfit)]
     words.append(f"Not counted: {_part(ledger, ledger.of(REFUSED))}.")
-    words += _hints(unstated, list(known))
+    words += _hints(unstated, list(operators))
     return " ".join(words)
 
 
@@ -125,11 +125,11 @@ def _part(ledger: Ledger, rows: tuple[CoverageRow, ...]) -> str:
     return f"{sum(row.value for row in rows):,} of {ledger.calls:,} calls{percent}"
 
 
-def _hints(unstated: list[CoverageRow], known: list[str]) -> Iterator[str]:
+def _hints(unstated: list[CoverageRow], operators: list[str]) -> Iterator[str]:
     if not unstated:
         return
     first = unstated[0].operator
-    near = [name for row in unstated for name in difflib.get_close_matches(row.operator, known, n=2)]
+    near = [name for row in unstated for name in difflib.get_close_matches(row.operator, operators, n=2)]
     if near:
         yield f"Nearest known: {', '.join(dict.fromkeys(near))}."
     yield (

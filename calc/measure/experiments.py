@@ -318,8 +318,8 @@ def pinned_copy() -> dict[str, float] | None:
     return seconds
 
 
-def timed_product(rows: int, inner: int, columns: int, turns: int = 3, device: str = "cpu") -> float:
-    """Seconds of one fp32 product, the median of ``turns`` after one to warm up; a device is synchronised before each look at the clock."""
+def timed_product(rows: int, inner: int, columns: int, repetitions: int = 3, device: str = "cpu") -> float:
+    """Seconds of one fp32 matmul: the median of ``repetitions`` after a warm-up; the device is synchronized before the clock is read."""
 
     def now() -> float:
         if device != "cpu":
@@ -329,7 +329,7 @@ def timed_product(rows: int, inner: int, columns: int, turns: int = 3, device: s
     x, w = torch.ones(rows, inner, device=device), torch.ones(inner, columns, device=device)
     x @ w
     times = []
-    for _ in range(turns):
+    for _ in range(repetitions):
         start = now()
         x @ w
         times.append(now() - start)

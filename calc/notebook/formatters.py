@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from calc.capacity.questions.answer import Answer
-    from calc.derive.compare import Contrast
+    from calc.derive.compare import Comparison
     from calc.derive.result import Derivation, Quantity
     from calc.pipeline.check import Report
 
@@ -25,7 +25,7 @@ def register(formatters: Mapping[str, Any]) -> None:
         "calc.derive.result.Derivation": derivation,
         "calc.derive.result.Quantity": quantity,
         "calc.pipeline.check.Report": report,
-        "calc.derive.compare.Contrast": contrast,
+        "calc.derive.compare.Comparison": comparison,
         "calc.capacity.questions.answer.Answer": answer,
     }
     for name, shown in tables.items():
@@ -73,10 +73,10 @@ def answer(answer: Answer) -> str:
     return table(title, ("Step", "Equals", "Value", "Because"), steps, code=1)
 
 
-def contrast(contrast: Contrast) -> str:
+def comparison(changes: Comparison) -> str:
     """Both values of each quantity, and their difference."""
-    rows = [(c.quantity, _number(c.left), _number(c.right), _number(c.value), _clipped(c.expr or c.note)) for c in contrast.changes]
-    return table(f"{contrast.left} → {contrast.right}", ("Quantity", "Left", "Right", "Difference", "In closed form"), rows, code=4)
+    rows = [(c.quantity, _number(c.left), _number(c.right), _number(c.value), _clipped(c.expr or c.note)) for c in changes.changes]
+    return table(f"{changes.left} → {changes.right}", ("Quantity", "Left", "Right", "Difference", "In closed form"), rows, code=4)
 
 
 def table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], code: int | None = None) -> str:

@@ -143,10 +143,10 @@ def _recounted(derivation: Derivation, at: Mapping[str, int], measurement: Measu
     from calc.trace import trace_at
 
     assert isinstance(derivation.spec, Spec)
-    assert derivation.recount is not None
+    assert derivation.count_trace is not None
     # Both steps of the record run as the one that counts: what is saved is seen in the first.
     met = {place: 2 * counts for place, counts in measurement.unbacked_sizes.items()}
-    return derivation.recount(trace_at(derivation.spec, derivation.specialized, at, met, _options(derivation)))
+    return derivation.count_trace(trace_at(derivation.spec, derivation.specialized, at, met, _options(derivation)))
 
 
 def _require_room(derived: Mapping[str, int | None]) -> None:

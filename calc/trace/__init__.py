@@ -1,4 +1,8 @@
-"""``nn.Module`` → graph, by symbolic execution of the real training step."""
+"""``nn.Module`` → graph, by symbolic execution of the real training step.
+
+Imports torch, the vocabulary, ``platform``, ``experiment``, ``symbolic`` and ``graph``; no rule and nothing that derives. Start with
+``step`` (one run), ``recorder`` (what a run records) and ``tracer`` (runs at several trip counts become a graph).
+"""
 
 from __future__ import annotations
 
@@ -45,7 +49,7 @@ def flipped_guards(spec: Spec, graph: Graph, sizes: Mapping[str, int], equal: Ma
 
 def rounded_share_error(spec: Spec, graph: Graph, known: TracedRuns) -> RoundedShareError | None:
     """What to say where the step is no polynomial in the turns of a loop, and a share of these, rounded, was read as a number."""
-    read = next((share for run in known.values() for share in run.shares), None)
+    read = next((share for run in known.values() for share in run.rounded_shares), None)
     return None if read is None else RoundedShareError(no_closed_form(spec, read, graph.as_basis()), read.divided or ())
 
 

@@ -73,11 +73,11 @@ def of_values(runs: Sequence[TracedRun], trip_counts: Collection[str]) -> list[G
     guards: dict[str, Guard] = {}
     for run in runs:
         hints = run.repeats.env.hint_of if run.repeats.env is not None else {}
-        for line, names in run.asked.items():
+        for line, names in run.value_reads.items():
             expr = " and ".join(f"{name} == {hints[name]}" for name in sorted(names - {*trip_counts}))
             if expr:
                 guards.setdefault(expr, Guard(expr, True, line, opaque=True))
-        for line, names in run.by_value.items():
+        for line, names in run.number_reads.items():
             # A dictionary may lack a symbol that it has as a number, and a Python function may compute anything from one.
             expr = " and ".join(f"{name} == 0" for name in sorted(names - {*trip_counts}))
             if expr:

@@ -1,4 +1,4 @@
-"""Runs the real training step on fake tensors and returns its record."""
+"""Runs the real training step on fake tensors and returns its trace."""
 
 from __future__ import annotations
 
@@ -45,25 +45,30 @@ from calc.trace.values.size_cache import caching_sizes
 
 @dataclass(frozen=True, slots=True)
 class TracedRun:
-    """A record, and what it took for granted: the questions asked about sizes (symbolic runs) and about values. ``divided`` are those of
-    the first in which turns of a loop divide, by their text, as they are in so many turns. ``asked``
-    has the lines that read a value made of symbols, and of which. ``numbers_read`` says
-    who read numbers out of data and only calculated with them: the optimizer, or which line. ``rewrites`` is that of a ``Graph``.
-    ``repeats`` are the forms of its results, for a run with the same symbols. ``by_value`` has the lines
-    that go by the number a size is, or a double made of sizes. ``exchanged`` are the kernels that torch would run otherwise, by their keys
-    in ``calc.graph.exchanges``. ``shares`` are those of a ``SizeEnv``."""
+    """A trace, with its guards and assumptions.
+
+    ``guards``           of a symbolic run; ``divided`` maps those that divide by a trip count, by their text, to the guard at that count.
+    ``constant_reads``   line that reads a constant out of a tensor → its value, and why it has that value.
+    ``value_reads``      line that reads a value which depends on symbols → these symbols.
+    ``repeats``          cached results for a run with the same symbols.
+    ``scalar_readers``   who reads numbers out of data and uses them in arithmetic only: the optimizer, or a line.
+    ``mutates_tracked``  that of ``Graph``.
+    ``number_reads``     line that uses the value of a size, or of a double computed from sizes → the symbols in it.
+    ``exchanged``        kernels that torch would run otherwise, by their keys in ``calc.graph.exchanges``.
+    ``rounded_shares``   those of ``SizeEnv``.
+    """
 
     trace: StepTrace
     guards: Sequence[Guard]
     divided: Mapping[str, Guard]
-    answers: Mapping[str, tuple[str, str]]
-    asked: Mapping[str, frozenset[str]]
+    constant_reads: Mapping[str, tuple[str, str]]
+    value_reads: Mapping[str, frozenset[str]]
     repeats: Repeats
-    numbers_read: tuple[str, ...] = ()
-    rewrites: bool = True
-    by_value: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    scalar_readers: tuple[str, ...] = ()
+    mutates_tracked: bool = True
+    number_reads: Mapping[str, frozenset[str]] = field(default_factory=dict)
     exchanged: Collection[str] = ()
-    shares: Sequence[SpecializationError] = ()
+    rounded_shares: Sequence[SpecializationError] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +96,8 @@ class StepSizes:
 def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: bool = True, like: Repeats | None = None) -> TracedRun:
     """The trace of two training steps of ``spec``, of which the second is the one that counts.
 
-    ``rewrites`` is that of other traces of the step: without it, views are made as torch makes them, which is quicker; a step that turns
-    out to rewrite is traced once more. ``like`` are the forms of results in an earlier run of it.
+    ``mutates_tracked`` is that of other traces of the step: without it, views are made as torch makes them, which is faster; a step that
+    mutates a tracked tensor after all is traced once more. ``like`` caches results of an earlier run of it.
     """
     basis, fixed = at.basis, at.fixed
     repeats = Repeats.begun(at.symbolic, at.trip_counts, like)
@@ -121,8 +126,8 @@ def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: boo
     readers, by_value = tuple(recorder.unbacked.readers), {} if env is None else env.number_reads
     exchanged = {*recorder.exchanged}
     shares = () if env is None else tuple(env.rounded_shares)
-    asked, rewritten = constants.asked, recorder.mutates_tracked
-    return TracedRun(trace, guards, divided, constants.answers, asked, repeats, readers, rewritten, by_value, exchanged, shares)
+    asked, rewritten = constants.value_reads, recorder.mutates_tracked
+    return TracedRun(trace, guards, divided, constants.constant_reads, asked, repeats, readers, rewritten, by_value, exchanged, shares)
 
 
 # What is read where a number is read out of data: something else in the recordings that certify the symbolic ones.
@@ -161,7 +166,7 @@ def _convolving(env: SizeEnv | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """No garbage collection: it would end the life of tensors in reference cycles at moments that depend on our own work."""
+    """No garbage collection: it would free tensors in reference cycles at times that depend on Napkin's own work."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -173,7 +178,7 @@ def _no_collection() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Torch logs every operator that raises under fake tensors; some are tried on purpose, the others become our errors."""
+    """Silences torch's log of operators that raise under fake tensors: some are tried on purpose, the others become errors of Napkin."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -205,7 +210,7 @@ class _StepRun:
         self.read = _READ[False]
 
     def reading(self, certifying: bool) -> contextlib.AbstractContextManager[None]:
-        """Context in which the optimizer may read numbers out of data, and only calculate with them. The model may as well."""
+        """Context in which the optimizer and the model may read numbers out of data, if they use them in arithmetic only."""
         self.read = _READ[certifying]
         if self.optimizer is None:
             return contextlib.nullcontext()
@@ -260,7 +265,7 @@ class _StepRun:
         )
 
     def _state(self) -> tuple[tuple[str, str, Tensor], ...]:
-        """(parameter, key, tensor) of everything the optimizer keeps now."""
+        """(parameter, key, tensor) of the optimizer's state."""
         if self.optimizer is None:
             return ()
         names = {id(p): name for name, p in self.masters.named()}
@@ -274,7 +279,7 @@ class _StepRun:
         )
 
     def _forward(self, number: int) -> None:
-        """A step that is a forward alone. Its result lives to the end of the window, as the loss of a training step does."""
+        """A forward-only step. Its result is freed at the end of the window, as the loss of a training step is."""
         recorder = self.recorder
         recorder.step, recorder.phase = number, "forward"
         start = len(recorder.events)
@@ -320,7 +325,7 @@ class _StepRun:
         self._note_gradients()
 
     def _loss(self) -> torch.Tensor:
-        """The loss of one batch; of several to a step, each is its share of their mean."""
+        """The loss of one micro-batch, divided by their number in a step."""
         with precision.autocast(self.options.precision):
             loss = _loss(self.spec, self.module, self.inputs)
         return loss if self.options.accumulation == "1" else loss / int(self.options.accumulation)
@@ -342,7 +347,7 @@ class _StepRun:
         optimizer.zero_grad(set_to_none=not kept)
 
     def _note_gradients(self) -> None:
-        """Gradients as the backward leaves them, and those of fp32 copies as storages alone."""
+        """Note the gradients after the backward, and the storages of those of fp32 copies."""
         recorder = self.recorder
         if recorder.phase == "backward":
             for name, p in self.module.named_parameters():
@@ -376,8 +381,8 @@ class _StepRun:
 
 
 def _deaths_in_order(events: Sequence[Event], windows: Sequence[tuple[int, int]]) -> Iterator[Event]:
-    """``events``, with storages that die together in the order in which they were made: autocast frees its casts in that of their
-    addresses, which is another one in every run."""
+    """``events``, with storages that are freed together in the order of their allocation: autocast frees its casts by their addresses,
+    which differ from run to run."""
     bounds = sorted({bound for window in windows for bound in window})
     numbered = enumerate(events)
     for (change, *_), group in itertools.groupby(numbered, lambda each: (each[1].change, each[1].op, bisect.bisect(bounds, each[0]))):
@@ -414,7 +419,7 @@ def _loss(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...]) -> torch
 
 
 def result_of(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], options: Options) -> Any:
-    """What a step without gradients computes: the prediction when the model is used, else the loss."""
+    """The result of a step without gradients: the prediction in mode ``infer``, else the loss."""
     if options.mode == "infer" and spec.predict is not None:
         return spec.predict(module, *inputs)
     return _loss(spec, module, inputs)

@@ -65,7 +65,7 @@ class Tracer:
         if key not in self.traces:
             at = ", ".join(f"{n} = {v}" for n, v in fixed.items())
             self.progress(f"tracing the step with symbolic sizes{f' at {at}' if at else ''}")
-            mutates_tracked = any(run.rewrites for run in self.traces.values()) if self.traces else True
+            mutates_tracked = any(run.mutates_tracked for run in self.traces.values()) if self.traces else True
             like = next((run.repeats for run in self.traces.values()), None)
             run = outcome_of(lambda: trace_step(self.spec, self._sizes(fixed), self.plan.options, mutates_tracked, like))
             if isinstance(run, Refusal):
@@ -178,8 +178,8 @@ class Tracer:
             provenance=_provenance(),
             notes=tuple(spec.notes),
             trip_count_reads=dict(reads),
-            mutates_tracked=any(run.rewrites for run in runs),
-            reads_tensor_values=any(run.numbers_read for run in runs),
+            mutates_tracked=any(run.mutates_tracked for run in runs),
+            reads_tensor_values=any(run.scalar_readers for run in runs),
             specialized={name: (plan.sizes[name], why) for name, why in plan.numbers.items()},
         )
 
@@ -211,23 +211,23 @@ def _place(error: NapkinError) -> str:
 
 
 def _with_counts(
-    undecided: UnbackedSizeError, again: UnbackedSizeError, fixed: Mapping[str, int], others: Mapping[str, int]
+    undecided: UnbackedSizeError, other: UnbackedSizeError, fixed: Mapping[str, int], others: Mapping[str, int]
 ) -> UnbackedSizeError | None:
     """The size that two runs at different trip counts met at one place, with these counts by name; nothing where they differ otherwise."""
-    if again.place != undecided.place or len(again.shape) != len(undecided.shape) or len(again.ways) != len(undecided.ways):
+    if other.place != undecided.place or len(other.shape) != len(undecided.shape) or len(other.ways) != len(undecided.ways):
         return None
-    shape = tuple(_named(a, b, fixed, others) for a, b in zip(undecided.shape, again.shape, strict=True))
-    ways = tuple(_named(a, b, fixed, others) for a, b in zip(undecided.ways, again.ways, strict=True))
+    shape = tuple(_named(a, b, fixed, others) for a, b in zip(undecided.shape, other.shape, strict=True))
+    ways = tuple(_named(a, b, fixed, others) for a, b in zip(undecided.ways, other.ways, strict=True))
     if None in shape or None in ways:
         return None
     return UnbackedSizeError(undecided.place, undecided.where, shape, ways, undecided.share)  # type: ignore[arg-type]  # none is None
 
 
-def _named(size: int | str, again: int | str, fixed: Mapping[str, int], others: Mapping[str, int]) -> int | str | None:
+def _named(size: int | str, other: int | str, fixed: Mapping[str, int], others: Mapping[str, int]) -> int | str | None:
     """A size that two runs at different loop counts have: the same, or one of the counts; nothing where it is neither."""
-    if size == again:
+    if size == other:
         return size
-    return next((name for name in fixed if size == fixed[name] and again == others[name]), None)
+    return next((name for name in fixed if size == fixed[name] and other == others[name]), None)
 
 
 def bounded_by(dims: Mapping[str, Any], loops: Sequence[str], basis: Basis) -> dict[str, int]:
@@ -273,15 +273,15 @@ def _assumptions(runs: Sequence[TracedRun], reads: Mapping[str, str], basis: Bas
         because = f"read as a number at {where}; recorded at {values}, interpolated, and certified at values not used"
         by_line[name] = Assumption(f"the step is a polynomial in {basis.hidden.get(name, name)}", because)
     for run in runs:
-        for line, (answer, because) in run.answers.items():
+        for line, (answer, because) in run.constant_reads.items():
             by_line[line] = Assumption(f"the value read at {line} is {answer}", because)
-        for line, names in run.asked.items():
+        for line, names in run.value_reads.items():
             because = f"it depends on {_listed(names, basis)} and constants only; evaluated for real"
             by_line[line] = Assumption(f"the value read at {line} is that of these sizes", because)
-        for line, names in run.by_value.items():
+        for line, names in run.number_reads.items():
             because = f"a table, or a function of Python's, may take {_listed(names, basis)} for a number; traced at these sizes too"
             by_line[line] = Assumption(f"what is looked up or computed at {line} is that of these sizes", because)
-        for who in run.numbers_read:
+        for who in run.scalar_readers:
             because = "no branch and no size hangs on them: traced with one number, certified with another"
             by_line[who] = Assumption(f"what {who} reads out of tensors are numbers only", because)
     exchanged = {key for run in runs for key in run.exchanged}

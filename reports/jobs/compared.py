@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from calc.derive.compare import Contrast, contrast, document
+from calc.derive.compare import Comparison, document
+from calc.derive.compare import compare as compare_derivations
 from calc.errors import BadInputError
 from reports.jobs import job
 from reports.jobs.report import carried
@@ -68,12 +69,12 @@ def _words(text: str) -> tuple[str, ...]:
         raise BadInputError(f"cannot read {text[:60]!r}: {error}") from None
 
 
-def compare(both: Sides, progress: Progress, words: Sequence[str] = ("", "")) -> tuple[Contrast, Inputs]:
+def compare(both: Sides, progress: Progress, words: Sequence[str] = ("", "")) -> tuple[Comparison, Inputs]:
     """The comparison, and what makes it again; ``words`` load the models that are not loaded as they are written."""
     requests = both.requests(words)
     left, right = (job.derive(request, progress) for request in requests)
     one, other = (digest_of(file) if (file := file_of(request.model)) is not None else "" for request in requests)
-    return contrast(left, right, both.names), Inputs(
+    return compare_derivations(left, right, both.names), Inputs(
         kind="compare",
         model=shlex.join(both.left),
         other=shlex.join(both.right),
@@ -85,7 +86,7 @@ def compare(both: Sides, progress: Progress, words: Sequence[str] = ("", "")) ->
     )
 
 
-def texts(found: Contrast, inputs: Inputs) -> dict[str, str]:
+def texts(found: Comparison, inputs: Inputs) -> dict[str, str]:
     """By file name."""
     page = build(found, inputs)
     return {

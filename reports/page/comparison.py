@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from calc.derive.compare import Change, Contrast
+from calc.derive.compare import Change, Comparison
 from calc.symbolic import tree
 from reports.page.inputs import Inputs
 from reports.page.model import TypesetFormula
@@ -70,7 +70,7 @@ class ComparisonPage:
     cases: tuple[str, ...] = ()
 
 
-def build(contrast: Contrast, inputs: Inputs) -> ComparisonPage:
+def build(contrast: Comparison, inputs: Inputs) -> ComparisonPage:
     sized = {name: (or_unknown(one), or_unknown(two)) for name, (one, two) in contrast.sizes.items()}
     return ComparisonPage(
         model=f"{contrast.left} → {contrast.right}",

@@ -18,7 +18,7 @@ from reports.typeset.wording import several as several
 from reports.typeset.wording import sizes_text as sizes_text
 
 if TYPE_CHECKING:
-    from calc.derive.compare import Contrast
+    from calc.derive.compare import Comparison
 
 BADGES = {
     "exact": Badge("✓", "measured, equal", "good"),
@@ -69,7 +69,7 @@ def or_unknown(value: int | None) -> str:
     return "unknown" if value is None else numbers.integer(value)
 
 
-def in_cases(contrast: Contrast) -> list[str]:
+def in_cases(contrast: Comparison) -> list[str]:
     """The cases for which the two sides' closed forms hold, as text; empty if both are general."""
     one, two = (" and ".join(case) for case in contrast.cases)
     if one == two:

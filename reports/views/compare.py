@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.derive.compare import Change, Contrast
+from calc.derive.compare import Change, Comparison
 from calc.symbolic import tree
 from reports.page.parts import formula, in_cases, or_unknown
 from reports.typeset.numbers import amount, signed
@@ -11,7 +11,7 @@ from reports.writers.terminal import Terminal, bold, right
 _MOST = 3
 
 
-def show(contrast: Contrast, explain: str | None, out: Terminal) -> None:
+def show(contrast: Comparison, explain: str | None, out: Terminal) -> None:
     """What differs, all quantities, and of each the largest terms; with ``explain``, all terms of one."""
     out.line(bold(contrast.left), " → ", bold(contrast.right))
     sizes = {name: tuple(map(or_unknown, pair)) for name, pair in contrast.sizes.items()}

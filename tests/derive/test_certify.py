@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 import calc
-from calc.derive.accumulate import Folder
+from calc.derive.accumulate import Accumulator
 from calc.derive.certify import certify
 from calc.derive.closed_forms import derive
-from calc.derive.loops import Sites
+from calc.derive.loops import LoopIndices
 from calc.errors import CertificateError, NapkinError, UnknownOperatorError
 from calc.graph.step import Graph, StepTrace
 from calc.rules.registry import REGISTRY, Cost, Operator, Registry, Term
@@ -168,5 +168,5 @@ def test_a_closed_form_that_divides_by_nothing_is_not_met(graph: Graph) -> None:
     algebra = Algebra(sorted(at.sizes), [text])
 
     with pytest.raises(CertificateError, match=r"^the closed form of parameters divides by a size that is 0 there$") as caught:
-        certify(at, Folder(int, REGISTRY), {"parameters": algebra.parse(text)}, {}, algebra, Sites(graph.traces), {})
+        certify(at, Accumulator(int, REGISTRY), {"parameters": algebra.parse(text)}, {}, algebra, LoopIndices(graph.traces), {})
     assert "parameters" in caught.value.failures

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import calc
-from calc.derive.compare import Contrast, contrast
+from calc.derive.compare import Comparison, compare
 from calc.derive.result import Derivation
 from calc.symbolic.algebra import evaluate_text
 from reports import cli
@@ -28,7 +28,7 @@ def full(grouped: Derivation) -> Derivation:
     return calc.derive(calc.load("llama3-8b"), {**SIZES, "g": 6})
 
 
-def require_sums(found: Contrast) -> None:
+def require_sums(found: Comparison) -> None:
     """Each difference is the sum of its terms, and each closed form gives its value at the shared sizes."""
     for change in found.changes:
         if change.value is None:
@@ -42,7 +42,7 @@ def require_sums(found: Contrast) -> None:
 @pytest.mark.slow
 def test_grouping_key_heads_is_a_difference_in_two_projections(grouped: Derivation, full: Derivation) -> None:
     """2 projections x 3 layers x d x (2 - 6) x k: -8*L*d*k, a half at each of them."""
-    comparison = contrast(full, grouped)
+    comparison = compare(full, grouped)
     (change,) = (c for c in comparison.changes if c.quantity == "parameters")
 
     require_sums(comparison)
@@ -55,7 +55,7 @@ def test_grouping_key_heads_is_a_difference_in_two_projections(grouped: Derivati
 @pytest.mark.slow
 def test_the_other_way_round_it_is_the_opposite(grouped: Derivation, full: Derivation) -> None:
     """Right less left."""
-    there, back = contrast(full, grouped), contrast(grouped, full)
+    there, back = compare(full, grouped), compare(grouped, full)
 
     assert any(c.value for c in there.changes)
     assert [c.value for c in there.changes] == [None if c.value is None else -c.value for c in back.changes]
@@ -63,7 +63,7 @@ def test_the_other_way_round_it_is_the_opposite(grouped: Derivation, full: Deriv
 
 @pytest.mark.slow
 def test_what_is_compared_with_itself_differs_in_nothing(grouped: Derivation) -> None:
-    comparison = contrast(grouped, grouped)
+    comparison = compare(grouped, grouped)
 
     assert (comparison.sizes, comparison.options) == ({}, {})
     assert {c.value for c in comparison.changes} <= {0, None}
@@ -74,7 +74,7 @@ def test_another_optimizer_differs_in_its_state() -> None:
     """AdamW keeps two moments of 4 bytes for each parameter, and a step of 4 bytes for each of the four tensors: 8·N + 16."""
     sizes = {"B": 5, "d": 7, "f": 11, "K": 3}
     one, other = (calc.derive(calc.load("mlp"), sizes, optimizer=name) for name in ("adamw", "sgd"))
-    comparison = contrast(one, other)
+    comparison = compare(one, other)
     (change,) = (c for c in comparison.changes if c.quantity == "optimizer_state.bytes")
     parameters = 7 * 11 + 11 + 11 * 3 + 3
 
@@ -86,7 +86,7 @@ def test_another_optimizer_differs_in_its_state() -> None:
 
 def test_other_models_are_compared_place_by_place() -> None:
     """What one side has nothing of is said."""
-    comparison = contrast(calc.derive(calc.load("mlp")), calc.derive(calc.load("cruncher"), optimizer="adamw"))
+    comparison = compare(calc.derive(calc.load("mlp")), calc.derive(calc.load("cruncher"), optimizer="adamw"))
     (change,) = (c for c in comparison.changes if c.quantity == "parameters")
 
     require_sums(comparison)

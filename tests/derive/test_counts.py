@@ -134,10 +134,10 @@ def test_a_sweep_names_the_first_point_at_which_a_count_is_below_0() -> None:
 
 def test_differences_of_counts_may_be_below_0() -> None:
     """What a check or a comparison takes from one another is no count."""
-    from calc.derive.compare import contrast
+    from calc.derive.compare import compare
 
     small, large = (Stored(_linear()).derivation({"B": size}) for size in (2, 4))
-    assert contrast(large, small)
+    assert compare(large, small)
 
 
 # -- certificates -------------------------------------------------------------------------------------------------------------

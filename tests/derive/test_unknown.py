@@ -47,14 +47,14 @@ def spec() -> Spec:
 def planted() -> Iterator[Quantity]:
     """Closed forms of the peak of the second step that are 4 bytes too high; it gives the true peak."""
     true = calc.derive(spec(), cache=False, optimizer="sgd")["memory.peak"]
-    found = memory.peaks
+    found = memory.peak_candidates
 
     def higher(records: Any, step: int, algebra: Any, *rest: Any) -> Any:
         peaks = found(records, step, algebra, *rest)
         return tuple(replace(peak, live=peak.live + algebra.constant(4)) for peak in peaks) if step == 2 else peaks
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory, "peaks", higher)
+        patch.setattr(memory, "peak_candidates", higher)
         patch.setenv("NAPKIN_CACHE", "off")
         patch.setenv("SOURCE_DATE_EPOCH", "0")
         yield true
@@ -122,7 +122,7 @@ def test_a_graph_alone_keeps_the_reason_and_has_no_value(planted):
 
 def one_more(monkeypatch: pytest.MonkeyPatch, quantity: str) -> None:
     """Plant one more in each addend of ``quantity`` that a trace with all sizes as numbers has."""
-    found = fold.Folder.entries
+    found = fold.Accumulator.entries
 
     def more(self: Any, record: Any) -> Any:
         entries = found(self, record)
@@ -130,7 +130,7 @@ def one_more(monkeypatch: pytest.MonkeyPatch, quantity: str) -> None:
             return entries
         return [replace(e, amount=replace(e.amount, count=e.count + 1)) if e.quantity == quantity else e for e in entries]
 
-    monkeypatch.setattr(fold.Folder, "entries", more)
+    monkeypatch.setattr(fold.Accumulator, "entries", more)
 
 
 def test_a_model_whose_parameters_differ_is_refused(monkeypatch):

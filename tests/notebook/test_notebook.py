@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import calc
-from calc.derive.compare import contrast
+from calc.derive.compare import compare
 from calc.derive.result import Derivation
 from calc.notebook import formatters as notebook
 
@@ -78,7 +78,7 @@ def test_a_check_an_answer_and_a_comparison_are_tables(result: Derivation) -> No
     assert f"{check.passed} passed, 0 failed" in _html(check)
     assert "training-time: " in _html(answer)
     assert "143.9" in _html(answer)
-    assert "<td>parameters</td><td>62</td><td>62</td><td>0</td>" in _html(contrast(result, result))
+    assert "<td>parameters</td><td>62</td><td>62</td><td>0</td>" in _html(compare(result, result))
 
 
 def test_no_name_is_markup(result: Derivation) -> None:

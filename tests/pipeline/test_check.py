@@ -118,7 +118,7 @@ def derivation(
         provenance={},
         spec=spec,
     )
-    return replace(found, elsewhere=AtSizes(found))
+    return replace(found, other_sizes=AtSizes(found))
 
 
 def test_hand_derived_numbers_of_a_linear_layer_are_exact_at_other_sizes() -> None:

@@ -135,8 +135,8 @@ def written_out(found: Elements, env: SizeEnv, n: int, like: Tensor) -> Tensor:
         above = columns - rows[:, None] >= found.diagonal
         return torch.where(above, found.above, found.below).to(like.dtype).expand_as(like)
     if isinstance(found, ComparedElements):
-        numbers = written_out(found.ramp, env, n, like.to(torch.int64))
-        truths: Tensor = RELATIONS[found.relation](numbers, at(found.other, env, n))
+        numbers = written_out(found.index, env, n, like.to(torch.int64))
+        truths: Tensor = RELATIONS[found.relation](numbers, at(found.bound, env, n))
         return truths
     places = torch.zeros_like(like, dtype=torch.int64)
     if found.step:
@@ -181,7 +181,7 @@ def test_a_planted_error_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     def wrong(given: Any, out: Tensor) -> Any:
         found = right(given, out)
         if isinstance(found, ComparedElements):
-            return replace(found, other=found.other + 1)
+            return replace(found, bound=found.bound + 1)
         if isinstance(found, Triangle):
             return (
                 replace(found, above=found.below, below=found.above)

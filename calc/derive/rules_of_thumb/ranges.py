@@ -88,7 +88,7 @@ def _is_near(sizes: Mapping[str, int], dims: Mapping[str, Dim], expr: str, exact
     Sizes at which the closed forms do not hold are refused: a search traces the step at none of them.
     """
     free = {name: size for name, size in sizes.items() if not dims[name].tied}
-    if derivation.elsewhere is not None and not derivation.holds_at(free):
+    if derivation.other_sizes is not None and not derivation.holds_at(free):
         raise DimensionError("the closed forms do not hold at these sizes")
     true = exact.at(free)
     return abs(int(branches.value(expr, sizes)) - true) <= NEAR * true

@@ -47,7 +47,7 @@ def answer(func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
     if args[0].dtype is not torch.bool:
         return (True, elements.first) if isinstance(elements, AffineIndex) else (False, None)
     if isinstance(elements, ComparedElements):
-        return True, bool(RELATIONS[elements.relation](elements.ramp.first, elements.other))
+        return True, bool(RELATIONS[elements.relation](elements.index.first, elements.bound))
     return True, bool(elements.first)
 
 
@@ -144,13 +144,13 @@ def _shaped(given: Mapping[str, Any], out: torch.Tensor) -> Elements | None:
     if isinstance(elements, Triangle):
         return None
     if isinstance(elements, ComparedElements):
-        moved = _moved(elements.ramp, given["self"], out)
-        return None if moved is None else replace(elements, ramp=moved)
+        moved = _moved(elements.index, given["self"], out)
+        return None if moved is None else replace(elements, index=moved)
     return None if elements is None else _moved(elements, given["self"], out)
 
 
 def _moved(index: AffineIndex, before: torch.Tensor, after: torch.Tensor) -> AffineIndex | None:
-    """``ramp`` along the axis of ``after`` that is the one of ``before``: None where axes behind it are joined or split."""
+    """``index`` along the axis of ``after`` that is the one of ``before``: None where axes behind it are joined or split."""
     if not index.step:
         return index
     here, there = ([axis for axis in range(-1, -1 - t.dim(), -1) if not same(t.shape[axis], 1)] for t in (before, after))
@@ -341,10 +341,10 @@ def _of_all(given: Mapping[str, Any], largest_decides: Sequence[str]) -> AffineI
         return None
     if isinstance(truth, AffineIndex):
         return truth if not truth.step else None
-    if truth.ramp.step and truth.relation in ("eq", "ne"):
+    if truth.index.step and truth.relation in ("eq", "ne"):
         return None
-    least, largest = truth.ramp.ends()
-    return _told(AffineIndex(largest if truth.relation in largest_decides else least), truth.relation, truth.other)
+    least, largest = truth.index.ends()
+    return _told(AffineIndex(largest if truth.relation in largest_decides else least), truth.relation, truth.bound)
 
 
 def _has_elements(value: torch.Tensor) -> bool:

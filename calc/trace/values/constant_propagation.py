@@ -40,9 +40,9 @@ class ConstantPropagation:
     ) -> None:
         self._hint = hint
         self._symbols = symbols
-        self._turns = frozenset(trip_counts)
-        self.answers: dict[str, tuple[str, str]] = {}
-        self.asked: dict[str, frozenset[str]] = {}
+        self._trip_counts = frozenset(trip_counts)
+        self.constant_reads: dict[str, tuple[str, str]] = {}
+        self.value_reads: dict[str, frozenset[str]] = {}
         self.only_copied = False
 
     @contextlib.contextmanager
@@ -72,10 +72,10 @@ class ConstantPropagation:
             return True, value
         made_of = self._made_of(args)
         if made_of:
-            self.asked[user_line()] = made_of | self.asked.get(user_line(), made_of)
+            self.value_reads[user_line()] = made_of | self.value_reads.get(user_line(), made_of)
         # An optimizer's step counter is read for each parameter: one number a step, not a branch, so not an assumption.
         elif isinstance(value, bool) or func is not torch.ops.aten._local_scalar_dense.default:
-            self.answers[user_line()] = str(value), "it depends on constants only; evaluated for real"
+            self.constant_reads[user_line()] = str(value), "it depends on constants only; evaluated for real"
         return True, value
 
     def counted(self, x: torch.Tensor, count: Callable[[torch.Tensor], int]) -> int | None:
@@ -94,7 +94,7 @@ class ConstantPropagation:
 
     def symbols_of(self, tensors: Sequence[torch.Tensor]) -> frozenset[str]:
         """The symbols without trip counts that the values of ``tensors`` depend on; none where they depend on data too."""
-        return self._made_of(tensors) - self._turns if all(map(has_constant_values, tensors)) else frozenset()
+        return self._made_of(tensors) - self._trip_counts if all(map(has_constant_values, tensors)) else frozenset()
 
     def follow(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         """Compute the constants of the results of ``func``, or invalidate those of tensors that it overwrites with unknown values."""

@@ -47,11 +47,11 @@ class AffineIndex:
 
 @dataclass(frozen=True, slots=True)
 class ComparedElements:
-    """Truth values: whether ``relation`` (greater, say) holds between each element of ``ramp`` and the number ``other``."""
+    """Truth values: whether ``relation`` (greater, say) holds between each element of ``index`` and the size ``bound``."""
 
-    ramp: AffineIndex
+    index: AffineIndex
     relation: str
-    other: Any
+    bound: Any
 
 
 @dataclass(frozen=True, slots=True)

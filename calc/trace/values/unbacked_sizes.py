@@ -46,10 +46,10 @@ class UnbackedSizes:
         building: Callable[[], bool] = lambda: False,
     ) -> None:
         self._sizes = sizes
-        self._shadows = constants
+        self._constants = constants
         self._building = building
         self.of_constants = False
-        self._met = {place: iter(counts) for place, counts in observed.items()}
+        self._observed = {place: iter(counts) for place, counts in observed.items()}
         self._write = write
         self._storage = storage
         self._of_values: dict[tuple[Any, ...], Any] = {}
@@ -90,7 +90,7 @@ class UnbackedSizes:
         """``(True, value)`` where ``func`` reads a value that does not depend on data; else ``(False, None)``."""
         if func not in _ASKS or has_constant_values(args[0]):
             return False, None
-        if self._shadows.only_copied:  # any will do
+        if self._constants.only_copied:  # any will do
             return True, args[0].dtype.is_floating_point * 0.5
         if self._number is not None:
             return True, self._number
@@ -108,7 +108,7 @@ class UnbackedSizes:
         value = asserts.required()
         if value is None:
             return False, None
-        self._shadows.answers[user_line()] = str(value), "at any other the step raises an error"
+        self._constants.constant_reads[user_line()] = str(value), "at any other the step raises an error"
         return True, value
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:
@@ -128,17 +128,17 @@ class UnbackedSizes:
         """The number of true elements of ``x``, or of different ones (``what``). The same values have the same count."""
         constant = count_of(x) if what == "true" else None
         if constant is not None:
-            self.of_constants = self._shadows.has_count(x, constant, _COUNTS[what])
+            self.of_constants = self._constants.has_count(x, constant, _COUNTS[what])
         elif user_place() not in self._sizes:
             constant = self.constant_count(x, _COUNTS[what])
         if constant is not None:
             return constant
-        if self._building() and self._shadows.symbols_of((x,)):
+        if self._building() and self._constants.symbols_of((x,)):
             raise self.refused("how many elements are chosen", x)  # the structure of a module depends on no data
         layout = (*x.shape, *x.stride(), x.storage_offset())
         key = (what, self._storage(x), writes_to(x), getattr(x, "napkin_pick", 0), *map(self._write, layout))
-        place = user_place() if self._met else ""
-        if place in self._met:
+        place = user_place() if self._observed else ""
+        if place in self._observed:
             self._of_values[key] = self._next(place)
         elif key not in self._of_values:
             self._of_values[key] = self._count(x, what)
@@ -146,20 +146,20 @@ class UnbackedSizes:
 
     def constant_count(self, x: torch.Tensor, count: Callable[[torch.Tensor], int]) -> int | None:
         """``count`` of the values of ``x`` if they depend on constants only; else None."""
-        constant = self._shadows.counted(x, count)
+        constant = self._constants.counted(x, count)
         self.of_constants = constant is not None
         return constant
 
     def refused(self, what: str, *tensors: torch.Tensor) -> TraceError:
         """The error for a size that depends on the values in ``tensors``; if these depend on sizes only, the sizes are read as numbers."""
-        symbols = self._shadows.symbols_of(tensors)
+        symbols = self._constants.symbols_of(tensors)
         if symbols:
             where = user_line()
             return SpecializationError(min(symbols), where, f"values made of {', '.join(sorted(symbols))} decide a size at {where}: {what}")
         return DataDependentError(f"the size of a result depends on the values in a tensor at {user_line()}: {what} has no closed form")
 
     def _next(self, place: str) -> int:
-        for count in self._met[place]:
+        for count in self._observed[place]:
             return count
         raise TraceError(f"the real run reached {place} fewer times than the trace")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from calc.derive.compare import Change, Contrast, TermChange
+from calc.derive.compare import Change, Comparison, TermChange
 from calc.units import Unit
 from reports import cli
 from reports.jobs import compared
@@ -119,7 +119,7 @@ def named(names: Sequence[str]) -> Mapping[str, str]:
     """A comparison in which everything has one of these names."""
     terms = tuple(TermChange(name, "2*d", "3*d", 20, 30, "d", name) for name in names)
     changes = tuple(Change(f"q{i}", name, Unit.ELEMENT, 20, 30, "d", terms if i == 0 else (), name) for i, name in enumerate(names))
-    found = Contrast(names[0], names[1], {"d": 10}, {}, {name: (name, name) for name in names}, changes)
+    found = Comparison(names[0], names[1], {"d": 10}, {}, {name: (name, name) for name in names}, changes)
     return compared.texts(found, Inputs("compare", names[0], other=names[1], date="2026-01-01"))
 
 
@@ -135,7 +135,7 @@ def test_hostile_names_are_inert() -> None:
 def test_what_does_not_differ_says_so() -> None:
     """No table of terms that would be empty."""
     change = Change("parameters", "elements", Unit.ELEMENT, 20, 20, "0", ())
-    texts = compared.texts(Contrast("a", "a", {}, {}, {}, (change,)), Inputs("compare", "a", other="a", date="2026-01-01"))
+    texts = compared.texts(Comparison("a", "a", {}, {}, {}, (change,)), Inputs("compare", "a", other="a", date="2026-01-01"))
 
     assert "Nothing differs." in texts["compare.md"]
     assert "Both sides have the same sizes and options." in texts["compare.html"]
