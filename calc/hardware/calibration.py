@@ -160,9 +160,7 @@ def from_json(document: Any) -> Calibration:
     """The calibration of plain data, as ``to_json`` gives it. Raises ``Wrong``."""
     part(document, "kind", one_of((KIND,), "the kind"))
     part(document, "schema", one_of((SCHEMA,), "the schema that this reads"))
-    calibration = Calibration(
-        part(document, "machine", _machine), part(document, "clock", _SHORT), part(document, "points", each(_point))
-    )
+    calibration = Calibration(part(document, "machine", _machine), part(document, "clock", _SHORT), part(document, "points", each(_point)))
     for (what, dtype), points in calibration.by_what.items():
         if what not in OVERHEADS:
             _require_readable(f"{what} in {dtype}", points)

@@ -48,6 +48,7 @@ class Verdict(Generic[Value]):
         origin = "; ".join(part for part in (self.instrument, self.because) if part)
         return f"{self.verdict:<12}  {self.quantity:<28}  {numbers}  [{origin}]"
 
+
 def judged(
     quantity: str, derived: Value | None, measured: Value | None, instrument: str = "", *, tolerance: float = 0, because: str = ""
 ) -> Verdict[Value]:

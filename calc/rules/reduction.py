@@ -11,9 +11,7 @@ from calc.rules.shapes import each, reducing, reductions, split
 REDUCTION = "a reduction of n elements is n - 1 operations"
 
 
-@rule(
-    "aten.sum.default", "aten.sum.dim_IntList", statement="y = Σ x over dim", source=REDUCTION, shapes="x (*) → y (* without dim)."
-)
+@rule("aten.sum.default", "aten.sum.dim_IntList", statement="y = Σ x over dim", source=REDUCTION, shapes="x (*) → y (* without dim).")
 def sum_(op: Operator) -> Cost:
     return Cost(elementwise=(reducing("Σ x", op.shape("self"), op.value("dim")),))
 

@@ -44,9 +44,7 @@ def derive(request: Request, progress: Progress) -> Derivation:
     return replace(derivation, provenance={"napkin": version(), **versions})
 
 
-def derive_each(
-    request: Request, option: str, values: Sequence[str], progress: Progress
-) -> tuple[dict[str, Derivation], dict[str, str]]:
+def derive_each(request: Request, option: str, values: Sequence[str], progress: Progress) -> tuple[dict[str, Derivation], dict[str, str]]:
     """The derivations with each of ``values`` for one option of the step, and why the model refuses the others."""
     derivations, refused = {}, {}
     for value in values:

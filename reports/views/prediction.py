@@ -155,9 +155,7 @@ def _show_operators(prediction: Prediction, out: Terminal) -> None:
     for row in prediction.rows:
         together.setdefault((row.phase, row.name, row.like), []).append(row.total)
     ordered = sorted(((sum(times), key) for key, times in together.items()), reverse=True)
-    rows = [
-        (f"{phase} {name}", proxy, *_time_and_share(seconds, prediction)) for seconds, (phase, name, proxy) in ordered[:_SHOWN]
-    ]
+    rows = [(f"{phase} {name}", proxy, *_time_and_share(seconds, prediction)) for seconds, (phase, name, proxy) in ordered[:_SHOWN]]
     out.table(("operators", "timed as", ("predicted", "right"), ("share", "right")), rows)
     if len(ordered) > _SHOWN:
         out.line(f"and {len(ordered) - _SHOWN} more kinds: --json shows all, one by one", style="dim")

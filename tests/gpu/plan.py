@@ -89,12 +89,8 @@ RESNET = Model("resnet-50", "resnet50", {}, ({"B": 16, "S": 224}, {"B": 32, "S":
 TOY = Model("toy", "mlp", {"d": 11, "f": 13}, ({"B": 7}, {"B": 17}))
 OTHER_TOY = Model("other-toy", "linear", {"D": 11}, ({"B": 7},))
 
-REAL = Plan(
-    LECTURE, Repeat(3, 10, 1.0), Repeat(3, 10, 1.0, 200), GPT2, (LLAMA, RESNET), (LLAMA, EXPERTS), 2**28, Repeat(2, 10, 0.5), 2**63
-)
-REHEARSED = Plan(
-    (64, 128, 32), Repeat(1, 2, 0), Repeat(1, 2, 0, 5), TOY, (OTHER_TOY,), (OTHER_TOY,), 2**16, Repeat(1, 2, 0), 2**16
-)
+REAL = Plan(LECTURE, Repeat(3, 10, 1.0), Repeat(3, 10, 1.0, 200), GPT2, (LLAMA, RESNET), (LLAMA, EXPERTS), 2**28, Repeat(2, 10, 0.5), 2**63)
+REHEARSED = Plan((64, 128, 32), Repeat(1, 2, 0), Repeat(1, 2, 0, 5), TOY, (OTHER_TOY,), (OTHER_TOY,), 2**16, Repeat(1, 2, 0), 2**16)
 
 
 def tasks(plan: Plan) -> Iterator[Task]:

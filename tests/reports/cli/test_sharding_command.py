@@ -45,9 +45,7 @@ LAYOUTS = [
 def test_every_letter_of_the_output_says_what_it_stands_for(capsys: pytest.CaptureFixture[str], layout: tuple[str, ...]) -> None:
     """In a line of its own, as what a collective sends, or in the table of what was put in."""
     _, out, _ = run(capsys, "shard", *DECODER, *layout)
-    said = set(re.findall(r"  (\w+) = ", out, re.MULTILINE)) | set(
-        re.findall(r"^(\w+)  ", out.partition("Letter  ")[2], re.MULTILINE)
-    )
+    said = set(re.findall(r"  (\w+) = ", out, re.MULTILINE)) | set(re.findall(r"^(\w+)  ", out.partition("Letter  ")[2], re.MULTILINE))
     found = shard(None, dict(word.split("=") for word in (*DECODER, *layout)), lambda _: None)
     lines = [*found.fullest.reckoning.lines, *(found.step.lines if found.step else ())]
 

@@ -100,9 +100,7 @@ def test_a_note_made_to_be_slow_or_deep_is_shown_as_it_is(note):
 
 def test_the_readers_of_prose_are_imported_where_html_is_written_only():
     """Deriving, and writing Markdown, needs neither."""
-    code = (
-        "import sys; from tests.reports import pages; from reports.writers import markdown, html; from reports.jobs import job, report;"
-    )
+    code = "import sys; from tests.reports import pages; from reports.writers import markdown, html; from reports.jobs import job, report;"
     code += "p = pages.page();"
     code += "both = {'nh3', 'markdown'}; markdown.write(p); print(both & set(sys.modules)); html.write(p); print(both <= set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

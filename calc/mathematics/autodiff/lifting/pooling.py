@@ -102,7 +102,6 @@ def _of_equal_windows(call: LiftedCall, how: str) -> NodeView:
     return call.views.reshaped(reduce(call, call.views.reshaped(view, sizes), axes, how), out)
 
 
-
 @lifting("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
 def upsample_nearest(call: LiftedCall) -> NodeView:
     """Every place takes the nearest one: place ⌊i n/m⌋ of n where there are m."""
