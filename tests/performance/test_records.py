@@ -230,18 +230,18 @@ def test_a_report_says_what_was_measured_where_and_when(tmp_path: Path) -> None:
         "throughput": "2.33 ksamples/s",
         "share": "MFU 25.0 % of 8.00 GFLOP/s in fp32 (its maker)",
     } == plain
-    assert "products in fp32; 3 repetitions by CUDA events" == row.how
+    assert "matmuls in fp32; 3 repetitions, timed by CUDA events" == row.how
     assert "napkin measure mlp -d B=7" == row.command
 
 
 def test_a_record_of_other_flops_has_no_mfu_here(tmp_path: Path) -> None:
     """And one above 1 is refused, though somebody wrote it down."""
-    assert "unknown: the record is of other FLOPs than those derived here" == shown(tmp_path, 5).rows[0].share
+    assert "unknown: the recorded step has other FLOPs than the derived one" == shown(tmp_path, 5).rows[0].share
     slow = record()
     slow["runs"][0]["time"]["peak"]["flops_per_second"] = 1e9
 
     said = shown(tmp_path, runs=slow["runs"]).rows[0].share.replace("\u00a0", " ")
-    assert "refused: 200.0 % of 1.00 GFLOP/s in fp32 is no share of a peak" == said
+    assert "refused: 200.0 % of 1.00 GFLOP/s in fp32 is above the peak rate" == said
 
 
 def test_without_a_record_the_report_says_not_measured_and_names_runs_of_other_steps(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_without_a_record_the_report_says_not_measured_and_names_runs_of_other_s
     found = shown(tmp_path, options={**OPTIONS, "precision": "bf16"})
 
     assert () == found.rows
-    assert found.why.startswith("no run of this model with these options and sizes is recorded here or in the folder that")
+    assert found.why.startswith("there is no recording of this model with these options and sizes, neither bundled nor in the folder that")
     (line,) = found.otherwise
     options = "optimizer adamw, precision bf16, attention fused, mode train"
-    assert f"B = 7, d = 11; {options}, products in fp32; Some Card, 2026-01-31" == line.replace("\u00a0", " ")
+    assert f"B = 7, d = 11; {options}, matmuls in fp32; Some Card, 2026-01-31" == line.replace("\u00a0", " ")
