@@ -87,14 +87,14 @@ def chapter(
         what=what,
         total=value.text if value is not None else "unknown",
         candidates=tuple(_candidate(c, quantity, steps, views, moments, sizes, roles) for c in quantity.candidates),
-        columns=(("Moment", "text"), ("Live bytes", "math"), ("Value here", "number"), *((role, "number") for role in roles)),
+        columns=(("Peak candidate", "text"), ("Live bytes", "math"), ("Value here", "number"), *((role, "number") for role in roles)),
         throughout=throughout,
         titles={
             "steps": several(len(steps), "step"),
             "aside": f"{several(len(steps), 'step')}, in the Markdown report, or on a terminal with --explain {quantity.name}",
-            "terms": f"{several(len(quantity.terms), 'term')} by module path",
-            "table": f"{quantity.name} by module path" + (f": {what}" if what else ""),
-            "candidates": f"{several(len(quantity.candidates), 'peak candidate')}",
+            "terms": several(len(quantity.terms), "term"),
+            "table": f"{quantity.name} by part" + (f": {what}" if what else ""),
+            "candidates": several(len(quantity.candidates), "peak candidate"),
         },
     )
 
