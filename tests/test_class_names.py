@@ -10,8 +10,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # Models are read on their own, as a paper has them, and each has these parts.
 OF_MODELS = {"Attention", "Block", "FeedForward", "Trunk"}
-# The display tree has a node for each kind of node of an expression that is argued about.
-OF_DISPLAY_TREES = {"Labelled", "Name", "Negative", "Number", "OverLayers", "Power", "Product", "Sum"}
 
 
 def _shared(files: Iterable[Path]) -> dict[str, list[str]]:
@@ -25,17 +23,15 @@ def _shared(files: Iterable[Path]) -> dict[str, list[str]]:
 
 
 def _allowed(name: str, found: list[str]) -> bool:
-    if name in OF_MODELS:
-        return all("/calc/models/" in f"/{file}" for file in found)
-    return name in OF_DISPLAY_TREES and {Path(file).parent.name for file in found} == {"symbolic"}
+    return name in OF_MODELS and all("/calc/models/" in f"/{file}" for file in found)
 
 
 def test_no_two_classes_of_the_product_have_one_name() -> None:
-    """Private ones and those inside functions too; the exceptions are above, and each of them is needed."""
+    """Private ones and those inside functions too; the exceptions are parts of models, and each of them is needed."""
     shared = _shared(file for top in ("calc", "reports") for file in sorted((ROOT / top).rglob("*.py")))
 
     assert {} == {name: found for name, found in shared.items() if not _allowed(name, found)}
-    assert shared.keys() == OF_MODELS | OF_DISPLAY_TREES
+    assert shared.keys() == OF_MODELS
 
 
 def test_a_name_that_is_taken_twice_is_found(tmp_path: Path) -> None:

@@ -22,13 +22,13 @@ from calc.units import number as number
 if TYPE_CHECKING:
     from calc.derive.live_bytes import Instant, Timeline
     from calc.derive.peak_crossovers import Takeover
-    from calc.derive.rules_of_thumb import Comparison
+    from calc.derive.rules_of_thumb import RuleComparison
 
 SCHEMA = 1
 
 
 def to_json(
-    derivation: Derivation, checks: Any = None, comparisons: Sequence[Comparison] | None = None, live: Timeline | None = None
+    derivation: Derivation, checks: Any = None, comparisons: Sequence[RuleComparison] | None = None, live: Timeline | None = None
 ) -> dict[str, Any]:
     """Everything that was derived, with the verdicts of ``checks`` (a check report), the comparisons and the live bytes over the step
     where there are any."""
@@ -218,7 +218,7 @@ def verdict(item: Any) -> dict[str, Any]:
     }
 
 
-def _comparison(comparison: Comparison) -> dict[str, Any]:
+def _comparison(comparison: RuleComparison) -> dict[str, Any]:
     return {
         "rule": comparison.rule.name,
         "statement": comparison.rule.statement,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 
 from calc.derive.result import Derivation
-from calc.derive.rules_of_thumb import Comparison
+from calc.derive.rules_of_thumb import RuleComparison
 from calc.derive.scaling import by_power
 from calc.derive.sensitivity import Doubling
 from calc.hardware.accelerators import Accelerator
@@ -24,7 +24,7 @@ UNDRAWN = Figures(*(replace(UNNAMED, absent="it was not requested") for _ in fie
 def figures(
     derivation: Derivation,
     twice: Mapping[str, tuple[Doubling, ...]],
-    comparisons: Sequence[Comparison] = (),
+    comparisons: Sequence[RuleComparison] = (),
     device: Accelerator | None = None,
     roof: Figure = UNNAMED,
 ) -> Figures:

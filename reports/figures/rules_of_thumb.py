@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from calc.derive.rules_of_thumb import Comparison
+from calc.derive.rules_of_thumb import RuleComparison
 from reports.figures.shapes import Figure, Label, SvgLine, SvgRect, percent
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
@@ -17,7 +17,7 @@ _SCALES = (Fraction(1, 10), Fraction(1, 4), Fraction(1, 2), Fraction(1))  # erro
 _HALF = Fraction(1, 2)
 
 
-def thumbs(comparisons: Sequence[Comparison]) -> Figure:
+def thumbs(comparisons: Sequence[RuleComparison]) -> Figure:
     """The figure of the rules that apply to this model, or one without a drawing that says why."""
     errors = {c.rule.name: c.ratio - 1 for c in comparisons if c.applies and c.ratio is not None}
     if not errors:

@@ -22,7 +22,7 @@ from reports.jobs.request import version as version
 if TYPE_CHECKING:
     from calc.derive.live_bytes import Timeline
     from calc.derive.result import Derivation
-    from calc.derive.rules_of_thumb import Comparison
+    from calc.derive.rules_of_thumb import RuleComparison
     from calc.graph.coverage import Ledger
     from calc.memory.inference import Inference
     from calc.memory.saving import Saving
@@ -95,7 +95,7 @@ def require_explained(name: str, options: Mapping[str, str]) -> None:
         raise BadInputError(f"no quantity or rule of thumb {name[:60]!r}: see napkin list quantities and napkin list thumbs{hint}")
 
 
-def comparisons(derivation: Derivation, explain: str | None = None) -> tuple[Comparison, ...]:
+def comparisons(derivation: Derivation, explain: str | None = None) -> tuple[RuleComparison, ...]:
     """The rules of thumb beside a derivation: all of them, or what is needed to explain one thing."""
     from calc.derive.rules_of_thumb import RULES, compare
 

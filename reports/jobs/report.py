@@ -12,7 +12,7 @@ from typing import Any
 
 import calc
 from calc.derive.result import Derivation
-from calc.derive.rules_of_thumb import Comparison
+from calc.derive.rules_of_thumb import RuleComparison
 from calc.derive.to_json import to_json
 from calc.errors import MeasurementError, NapkinError
 from calc.hardware.accelerators import Accelerator, accelerator
@@ -38,7 +38,7 @@ class BuiltReport:
     not possible, and ``unchecked`` says why. ``environment`` is of this machine, whatever was noted in the texts."""
 
     derivation: Derivation
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[RuleComparison, ...]
     checks: Any
     unchecked: str
     texts: Mapping[str, str]

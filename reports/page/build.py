@@ -12,7 +12,7 @@ from typing import Any
 from calc.derive.live_bytes import Timeline
 from calc.derive.quantities import absent
 from calc.derive.result import Derivation
-from calc.derive.rules_of_thumb import Comparison
+from calc.derive.rules_of_thumb import RuleComparison
 from calc.errors import BadInputError
 from calc.graph.exchanges import headlines, in_force
 from calc.graph.step import TracedDim
@@ -70,7 +70,7 @@ SECTIONS = {
 def build(
     derivation: Derivation,
     checks: Any = None,
-    comparisons: Sequence[Comparison] = (),
+    comparisons: Sequence[RuleComparison] = (),
     commands: Sequence[Command] = (),
     given: Mapping[str, int] | None = None,
     unchecked: str = "",

@@ -9,13 +9,13 @@ from typing import Any
 
 from calc.derive.quantities import absent
 from calc.derive.result import Candidate, Derivation, Quantity, Step
-from calc.derive.rules_of_thumb import Comparison
+from calc.derive.rules_of_thumb import RuleComparison
 from calc.symbolic import branches
 from calc.symbolic.expression import Expression
 from calc.symbolic.tree import is_maximum
 from reports.page.model import CandidateRow, Chapter, StepView, TypesetFormula
 from reports.page.parts import badge, chapter_anchor, formula, several, term_row
-from reports.page.peak_candidates import PeakCandidate, PeakCandidates, subscripted
+from reports.page.peak_candidates import PeakCandidates, PeakCandidateView, subscripted
 from reports.page.steps import Anchors, merged, named, place_of, step_view
 from reports.typeset import expressions, numbers
 from reports.typeset.wording import in_case, largest_of
@@ -43,7 +43,7 @@ def sizes_with_quotients(derivation: Derivation, shown: Iterable[Expression]) ->
     return sizes
 
 
-def trees(derivation: Derivation, comparisons: Iterable[Comparison] = ()) -> Iterator[Expression]:
+def trees(derivation: Derivation, comparisons: Iterable[RuleComparison] = ()) -> Iterator[Expression]:
     """Every formula of the derivation and of its rules of thumb."""
     for step in (*derivation.steps, *(step for comparison in comparisons for step in comparison.steps)):
         yield from (step.before, step.after)
@@ -101,7 +101,7 @@ def chapter(
 
 def _steps(
     number: int, quantity: Quantity, derivation: Derivation, sizes: Mapping[str, int], anchors: Anchors, all_moments: PeakCandidates
-) -> tuple[list[Step], tuple[StepView, ...], Mapping[Expression, PeakCandidate]]:
+) -> tuple[list[Step], tuple[StepView, ...], Mapping[Expression, PeakCandidateView]]:
     """(steps of a quantity in the order of the report, their views, the peak candidates that they name)."""
     steps = steps_of(derivation, quantity.name)
     moments = all_moments.of(steps)
@@ -176,7 +176,7 @@ def _otherwise(quantity: Quantity, sizes: Mapping[str, int]) -> TypesetFormula |
 
 
 def _closed_form(
-    quantity: Quantity, steps: Sequence[Step], moments: Mapping[Expression, PeakCandidate], sizes: Mapping[str, int]
+    quantity: Quantity, steps: Sequence[Step], moments: Mapping[Expression, PeakCandidateView], sizes: Mapping[str, int]
 ) -> TypesetFormula | None:
     """The form in the last step, which keeps like terms together; else the text of the quantity."""
     if quantity.text is None:
@@ -197,7 +197,7 @@ def _largest_note(quantity: Quantity) -> str:
     return largest_of(len(quantity.candidates), here[0].at) if here and len(quantity.candidates) > 1 else ""
 
 
-def _largest_first(steps: Sequence[Step], moments: Mapping[Expression, PeakCandidate]) -> list[Step]:
+def _largest_first(steps: Sequence[Step], moments: Mapping[Expression, PeakCandidateView]) -> list[Step]:
     """The steps in the order of the names of their peak candidates, so that each refers to an earlier one; a step that leads to a
     candidate's step stays with it."""
     order = {form: place for place, form in enumerate(moments)}
@@ -222,7 +222,7 @@ def _candidate(
     quantity: Quantity,
     steps: Sequence[Step],
     views: Sequence[StepView],
-    moments: Mapping[Expression, PeakCandidate],
+    moments: Mapping[Expression, PeakCandidateView],
     sizes: Mapping[str, int],
     roles: Sequence[str],
 ) -> CandidateRow:

@@ -19,12 +19,12 @@ BECAUSE = "the live bytes at the other candidate, plus allocations minus frees i
 
 
 @dataclass(frozen=True, slots=True)
-class PeakCandidate:
+class PeakCandidateView:
     """A peak candidate and the step that derives it. With a ``base``: it is ``base`` plus ``change``, by role in ``by_role``."""
 
     name: Name
     step: Step
-    base: PeakCandidate | None = None
+    base: PeakCandidateView | None = None
     by_role: tuple[Labelled, ...] = ()
     change: tuple[Expression, ...] = ()
 
@@ -33,13 +33,13 @@ class PeakCandidates:
     """The peak candidates that a report has named so far, in the order in which it shows them."""
 
     def __init__(self) -> None:
-        self._known: list[tuple[PeakCandidate, _Numbered]] = []
+        self._known: list[tuple[PeakCandidateView, _Numbered]] = []
         self._numbers: dict[Expression, int] = {}
 
-    def of(self, steps: Sequence[Step]) -> dict[Expression, PeakCandidate]:
+    def of(self, steps: Sequence[Step]) -> dict[Expression, PeakCandidateView]:
         """The peak candidates of one quantity by closed form, largest value first."""
         derived = {s.after: s for s in steps if not is_maximum(s.after)}
-        candidates: dict[Expression, PeakCandidate] = {}
+        candidates: dict[Expression, PeakCandidateView] = {}
         for maximum in (s.after for s in steps if is_maximum(s.after)):
             items = dict.fromkeys(item for item in maximum.arguments if item in derived and item not in candidates)
             for item in sorted(items, key=lambda item: -derived[item].value):
@@ -53,16 +53,16 @@ class PeakCandidates:
         """Products as numbers, which compare faster than trees: every pair of a hundred candidates is compared."""
         return {self._numbers.setdefault(key, len(self._numbers)): coefficient for key, coefficient in terms.items()}
 
-    def _described(self, name: Name, step: Step, own: _Numbered) -> PeakCandidate:
+    def _described(self, name: Name, step: Step, own: _Numbered) -> PeakCandidateView:
         """As its difference from the nearest earlier candidate, if that is short; else in full."""
         away, base = min(((_apart(own, base_terms), m) for m, base_terms in self._known), key=lambda pair: pair[0], default=(0, None))
         if base is None or 2 * away > len(own) or not (_has_roles(step) and _has_roles(base.step)):
-            return PeakCandidate(name, step)
+            return PeakCandidateView(name, step)
         change = _difference(monomials(step.after), monomials(base.step.after))
         by_role = _by_role(step, base.step)
         if _total(by_role.values()) != change:
-            return PeakCandidate(name, step)  # the roles do not sum to the named form, so there is a step in between
-        return PeakCandidate(name, step, base, tuple(Labelled(_sum(c), role) for role, c in by_role.items()), tuple(_terms(change)))
+            return PeakCandidateView(name, step)  # the roles do not sum to the named form, so there is a step in between
+        return PeakCandidateView(name, step, base, tuple(Labelled(_sum(c), role) for role, c in by_role.items()), tuple(_terms(change)))
 
 
 def subscripted(name: str) -> str:

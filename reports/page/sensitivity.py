@@ -8,7 +8,7 @@ from typing import Any
 
 from calc.derive import sensitivity
 from calc.derive.result import Derivation
-from calc.derive.rules_of_thumb import Comparison, ValidRanges
+from calc.derive.rules_of_thumb import RuleComparison, ValidRanges
 from calc.derive.sensitivity import Doubling
 from calc.symbolic.expression import Name
 from reports.page.model import (
@@ -67,21 +67,21 @@ def crossover(derivation: Derivation) -> CrossoverView | None:
 
 
 def thumbs(
-    comparisons: Sequence[Comparison], derivation: Derivation, sizes: Mapping[str, int], anchors: Anchors
+    comparisons: Sequence[RuleComparison], derivation: Derivation, sizes: Mapping[str, int], anchors: Anchors
 ) -> Iterator[RuleOfThumbView]:
     """The rules of thumb that apply to this model, each with the steps from rule to exact count."""
     for number, comparison in enumerate((c for c in comparisons if c.applies), 1):
         yield _thumb(str(number), comparison, derivation, sizes, anchors)
 
 
-def inapplicable(comparisons: Sequence[Comparison]) -> Iterator[InapplicableRuleOfThumb]:
+def inapplicable(comparisons: Sequence[RuleComparison]) -> Iterator[InapplicableRuleOfThumb]:
     """The rules of thumb that do not apply, each with the reason."""
     for c in comparisons:
         if not c.applies:
             yield InapplicableRuleOfThumb(c.rule.name, c.rule.statement, PageLink(c.rule.source, address=c.rule.link), c.reason)
 
 
-def _thumb(number: str, comparison: Comparison, derivation: Derivation, sizes: Mapping[str, int], anchors: Anchors) -> RuleOfThumbView:
+def _thumb(number: str, comparison: RuleComparison, derivation: Derivation, sizes: Mapping[str, int], anchors: Anchors) -> RuleOfThumbView:
     rule, ratio, steps = comparison.rule, comparison.ratio, comparison.steps
     assert comparison.value is not None  # it applies
     assert comparison.exact is not None

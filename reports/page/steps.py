@@ -14,7 +14,7 @@ from calc.symbolic.tree import is_maximum, maximum
 from calc.units import Unit
 from reports.page.model import Badge, Chapter, PageLink, StepView
 from reports.page.parts import formula, rule_anchor, sentence
-from reports.page.peak_candidates import BECAUSE, PeakCandidate, subscripted
+from reports.page.peak_candidates import BECAUSE, PeakCandidateView, subscripted
 from reports.typeset import expressions, numbers
 from reports.typeset.escape import slug
 
@@ -41,7 +41,7 @@ def step_view(
     step: Step,
     unit: Unit,
     sizes: Mapping[str, int],
-    moments: Mapping[Expression, PeakCandidate],
+    moments: Mapping[Expression, PeakCandidateView],
     anchors: Anchors,
     *,
     last: bool,
@@ -70,7 +70,7 @@ def step_view(
     )
 
 
-def _sides(step: Step, moments: Mapping[Expression, PeakCandidate], moment: PeakCandidate | None) -> tuple[Expression, Expression]:
+def _sides(step: Step, moments: Mapping[Expression, PeakCandidateView], moment: PeakCandidateView | None) -> tuple[Expression, Expression]:
     """The two sides of a step, with the short name of each form that another step derives."""
     if moment is not None and moment.base is not None:
         base = moment.base.name
@@ -82,7 +82,7 @@ def _sides(step: Step, moments: Mapping[Expression, PeakCandidate], moment: Peak
     return maximum((*_names_in(step.after, moments), *unnamed)), after
 
 
-def _values(moments: Mapping[Expression, PeakCandidate]) -> dict[str, int]:
+def _values(moments: Mapping[Expression, PeakCandidateView]) -> dict[str, int]:
     """Short name → value of the peak candidates, also of other chapters."""
     values: dict[str, int] = {}
     for moment in moments.values():
@@ -139,14 +139,14 @@ def _how_checked(step: Step) -> str:
     return "" if step.check.kind == "symbolic" and step.check.result in ("0", "holds", "") else step.check.result
 
 
-def named(tree: Expression, moments: Mapping[Expression, PeakCandidate]) -> Expression:
+def named(tree: Expression, moments: Mapping[Expression, PeakCandidateView]) -> Expression:
     """A maximum with its peak candidates by short name, in the order of the names; other trees unchanged."""
     if not is_maximum(tree):
         return tree
     return maximum((*_names_in(tree, moments), *(item for item in tree.arguments if item not in moments)))
 
 
-def _names_in(tree: FunctionCall, moments: Mapping[Expression, PeakCandidate]) -> tuple[Expression, ...]:
+def _names_in(tree: FunctionCall, moments: Mapping[Expression, PeakCandidateView]) -> tuple[Expression, ...]:
     return tuple(m.name for form, m in moments.items() if form in tree.arguments)
 
 

@@ -35,7 +35,7 @@ from reports.writers.terminal import Line, Part, Terminal, bold, dim
 
 if TYPE_CHECKING:
     from calc.derive.result import Derivation
-    from calc.derive.rules_of_thumb import Comparison
+    from calc.derive.rules_of_thumb import RuleComparison
     from calc.graph.guards import Assumption, TracedDim
     from calc.pipeline.precomputed import Stored, StoredQuantity
     from calc.symbolic.polynomials import Polynomial, Table
@@ -134,7 +134,7 @@ def _assumptions(dims: Iterable[TracedDim], assumptions: Sequence[Assumption]) -
 # -- from a derivation -----------------------------------------------------------------------------------------------------------------
 
 
-def of_derivation(derivation: Derivation, comparisons: Iterable[Comparison] = ()) -> Answers:
+def of_derivation(derivation: Derivation, comparisons: Iterable[RuleComparison] = ()) -> Answers:
     """The answers of a derivation at its sizes, beside the rules of thumb that apply to its model."""
     from reports.page.chapters import reported
     from reports.page.coverage import summary
@@ -163,7 +163,7 @@ def _derived(derivation: Derivation, name: str) -> AnswerLine:
     return AnswerLine(name, value, because, "" if formula is None else " ".join(formula.plain), note)
 
 
-def _compared(comparison: Comparison) -> tuple[str, ...]:
+def _compared(comparison: RuleComparison) -> tuple[str, ...]:
     rule, ratio = comparison.rule, comparison.ratio
     assert comparison.value is not None  # it applies
     assert comparison.exact is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calc.derive.result import Derivation
-from calc.derive.rules_of_thumb import Comparison
+from calc.derive.rules_of_thumb import RuleComparison
 from calc.graph.exchanges import headlines
 from reports.page.chapters import Explanation, explanation, sizes_with_quotients
 from reports.page.model import StepView, TypesetFormula
@@ -37,7 +37,7 @@ def show_quantity(derivation: Derivation, name: str, out: Terminal) -> None:
     _show_total(name, explained, value, out)
 
 
-def show_rule_of_thumb(derivation: Derivation, comparison: Comparison, out: Terminal) -> None:
+def show_rule_of_thumb(derivation: Derivation, comparison: RuleComparison, out: Terminal) -> None:
     """The steps from a rule of thumb to the exact count, or why it does not apply."""
     heading(derivation, out)
     rule = comparison.rule

@@ -22,7 +22,7 @@ from calc.symbolic import branches
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RuleComparison:
     """One rule of thumb against this model; where it does not apply, ``reason`` says why and nothing else is known.
 
     ``steps`` lead from the rule to the exact count; ``differences`` are the corrections among them, with their sign turned.
@@ -45,19 +45,19 @@ class Comparison:
         return Fraction(self.value, self.exact) if self.value is not None and self.exact else None
 
 
-def compare(derivation: Derivation, rules: Sequence[RuleOfThumb] = RULES) -> tuple[Comparison, ...]:
+def compare(derivation: Derivation, rules: Sequence[RuleOfThumb] = RULES) -> tuple[RuleComparison, ...]:
     """Every rule of thumb against the exact count of ``derivation``."""
     return tuple(_compare(rule, derivation) for rule in rules)
 
 
-def _compare(rule: RuleOfThumb, derivation: Derivation) -> Comparison:
+def _compare(rule: RuleOfThumb, derivation: Derivation) -> RuleComparison:
     reason = inapplicable(rule, derivation) or incomparable(rule, derivation)
     if reason:
-        return Comparison(rule, False, reason)
+        return RuleComparison(rule, False, reason)
     exact, expr = ExactCount(rule, derivation), written(rule, derivation)
     here = branches.at_hand(expr, derivation.sizes)  # the number of parameters may be by cases
     differences, steps = explained(here, exact, derivation)
-    return Comparison(
+    return RuleComparison(
         rule,
         True,
         "",

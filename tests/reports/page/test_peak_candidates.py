@@ -14,7 +14,7 @@ from calc.symbolic import tree
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Labelled, Name, Product, Sum, bare
 from reports.page.build import build
-from reports.page.peak_candidates import PeakCandidate, PeakCandidates, monomials
+from reports.page.peak_candidates import PeakCandidates, PeakCandidateView, monomials
 
 PEAKS = ("memory.peak", "memory.peak.first_step")
 
@@ -24,7 +24,7 @@ def derivation() -> Derivation:
     return calc.derive(calc.load("gpt2"), {"B": 2, "T": 8, "d": 12, "h": 3, "V": 17, "C": 8})
 
 
-def named(derivation: Derivation) -> list[PeakCandidate]:
+def named(derivation: Derivation) -> list[PeakCandidateView]:
     moments = PeakCandidates()
     return [m for name in PEAKS for m in moments.of([s for s in derivation.steps if s.quantity == name]).values()]
 
@@ -37,7 +37,7 @@ def added(terms: tuple[Expression, ...]) -> dict[Expression, Fraction]:
     return {key: coefficient for key, coefficient in found.items() if coefficient}
 
 
-def in_full(moment: PeakCandidate) -> Mapping[Expression, Fraction]:
+def in_full(moment: PeakCandidateView) -> Mapping[Expression, Fraction]:
     """Its closed form, from the moment that it is told by."""
     return monomials(moment.step.after) if moment.base is None else added((moment.base.step.after, *moment.change))
 
