@@ -56,11 +56,12 @@ def test_a_question_that_is_not_asked_again_would_be_missed(monkeypatch: pytest.
 
 
 def test_runs_of_other_symbols_share_nothing() -> None:
-    first = _run(calc.load("gpt2"), 3)
-    other = _run(calc.load("vit-b"), 3, like=first)
+    """A Cruncher has D, a multilayer perceptron d, f and K."""
+    first = _run(calc.load("cruncher"), 3)
+    other = _run(calc.load("mlp"), 3, like=first)
 
     assert other.repeats is not first.repeats
-    assert other.trace == _run(calc.load("vit-b"), 3).trace
+    assert other.trace == _run(calc.load("mlp"), 3).trace
 
 
 def test_a_fake_tensor_is_the_same_by_whichever_way_it_is_made() -> None:
