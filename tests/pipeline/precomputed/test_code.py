@@ -57,6 +57,15 @@ def test_a_comment_and_a_docstring_change_nothing(edit: Edit) -> None:
     assert "" == precomputed.why_not("gpt2")
 
 
+def test_how_forms_are_written_changes_no_trace(edit: Edit) -> None:
+    """A form says by its schema how it is read; what writes it has no part in what is derived."""
+    before = _everything()
+    edit("pipeline/precomputed/writing.py", lambda text: text + "_ONE_MORE = 1\n")
+
+    assert before == _everything()
+    assert not [file for file in code.sources() if file.startswith("pipeline/precomputed/")]
+
+
 @pytest.mark.slow
 def test_a_statement_changes_every_form_whose_derivation_runs_it(edit: Edit) -> None:
     before = cache._versions()
