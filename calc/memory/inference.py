@@ -238,11 +238,11 @@ def inference(
     derivation = derive(graph, sizes)
     made = weights(graph, derivation, {**derivation.sizes, **at}, weights_in, group)
     progress("running the model to see what every layer keeps of a token")
-    amount, unknown, checks = kept(spec, at, cache_in)
+    amount, unknown, checks = measured_cache(spec, at, cache_in)
     return Inference(spec.name, spec.source, at, made, amount, unknown, checks)
 
 
-def kept(spec: Spec, at: Mapping[str, int], cache_in: str) -> tuple[ByteSum | None, str, tuple[Verdict[int], ...]]:
+def measured_cache(spec: Spec, at: Mapping[str, int], cache_in: str) -> tuple[ByteSum | None, str, tuple[Verdict[int], ...]]:
     """Keys and values, if a run confirms them; else why not."""
     try:
         layers = layers_of(spec, at)

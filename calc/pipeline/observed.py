@@ -58,7 +58,7 @@ def at_observed(
 class _Met:
     """What one step met: the sizes that were the same throughout, and those that varied."""
 
-    known: Mapping[str, int]
+    constant: Mapping[str, int]
     varied: Counts
 
     @classmethod
@@ -68,16 +68,16 @@ class _Met:
         varied = {name: counts for name, counts in seen.items() if name not in constant}
         return cls({**{name: size for name, size in sizes.items() if name not in varied}, **constant}, varied)
 
-    def number(self, derivation: Derivation, quantity: Quantity, again: Callable[[], Mapping[str, int] | NapkinError]) -> int:
+    def number(self, derivation: Derivation, quantity: Quantity, recount: Callable[[], Mapping[str, int] | NapkinError]) -> int:
         if not self.varied:
             try:
-                return quantity.at(**_free(derivation, self.known))
+                return quantity.at(**_free(derivation, self.constant))
             except DimensionError:
                 if quantity.candidates:
                     raise
         # Also where the step was never recorded with so few: the recount says whether it runs alike.
-        value = _at_means(quantity, self.known, self.varied)
-        recounted = again()
+        value = _at_means(quantity, self.constant, self.varied)
+        recounted = recount()
         if isinstance(recounted, NapkinError):
             raise recounted
         if recounted.get(quantity.name) != value:
@@ -102,7 +102,7 @@ def _free(derivation: Derivation, sizes: Mapping[str, int]) -> dict[str, int]:
     return {name: size for name, size in sizes.items() if name in free}
 
 
-def _at_means(quantity: Quantity, known: Mapping[str, int], varied: Counts) -> int:
+def _at_means(quantity: Quantity, constant: Mapping[str, int], varied: Counts) -> int:
     """The quantity where its every addend holds at most one of the sizes that varied, and that once."""
     if quantity.candidates:
         raise _Undecided(f"{_came_out(varied)}, and a maximum is not that of means")
@@ -111,7 +111,7 @@ def _at_means(quantity: Quantity, known: Mapping[str, int], varied: Counts) -> i
     none = [str(symbol) for symbol in here if 0 in varied[str(symbol)]]
     if none and any(part in quantity.name for part in _FROM_ONE):
         raise _Undecided(f"{', '.join(none)} came out as 0 too, and a sum of no elements is not what its rule counts")
-    rest = quantity.expr.subs({symbols[name]: size for name, size in known.items() if name in symbols})
+    rest = quantity.expr.subs({symbols[name]: size for name, size in constant.items() if name in symbols})
     if not here:
         return int(rest)
     never = [str(symbol) for symbol in here if not varied[str(symbol)]]

@@ -151,7 +151,7 @@ def sweep(
     possible, gaps = grid.gaps(impossible)
     with_forms = {name: quantity for name, quantity in wanted.items() if count is None or not quantity.unknown}
     valid, otherwise = grid.gaps(_unmet(form, mesh) if with_forms else [], possible)
-    values = {name: _evaluated(_known(quantity), mesh, shape, valid) for name, quantity in with_forms.items()}
+    values = {name: _evaluated(_require_known(quantity), mesh, shape, valid) for name, quantity in with_forms.items()}
     if trace is not None and otherwise:
         assert valid is not None  # there are points at which the form does not hold
         left = np.broadcast_to(True if possible is None else possible, shape) & ~valid
@@ -207,7 +207,7 @@ def _by_cases(
                     arrays[name], counted, failed = _counted(grid, name, counted, count)
                     gaps += failed
                 else:
-                    arrays[name] = _evaluated(_known(quantity), mesh, grid.shape, covered)
+                    arrays[name] = _evaluated(_require_known(quantity), mesh, grid.shape, covered)
         except NegativeCountError:
             raise  # an error of ours, and no gap
         except NapkinError as error:
@@ -243,7 +243,7 @@ def sweep_expression(text: str, given: Mapping[str, Sequence[int]], *, listed: b
 # -- sizes ------------------------------------------------------------------------------------------------------------
 
 
-def _known(quantity: StoredQuantity) -> StoredQuantity:
+def _require_known(quantity: StoredQuantity) -> StoredQuantity:
     if quantity.unknown:
         raise UnknownQuantityError(f"{quantity.name} is unknown: {quantity.unknown}")
     return quantity
@@ -412,12 +412,12 @@ def _changed(form: Stored, mesh: Mapping[str, Array]) -> Iterator[tuple[Array, s
     for condition in form.guards:
         bad = holds(condition.expr, symbols) != condition.outcome
         if np.any(bad):
-            bad = bad & ~_told(condition, form.certified, symbols)
+            bad = bad & ~_certified(condition, form.certified, symbols)
         recorded = f"the step was recorded where {condition.expr} is {condition.outcome}"
         yield bad, f"{recorded}, and is not known to run alike where it is not"
 
 
-def _told(condition: Guard, certified: Sequence[Mapping[str, int]], symbols: Mapping[str, Array]) -> Array:
+def _certified(condition: Guard, certified: Sequence[Mapping[str, int]], symbols: Mapping[str, Array]) -> Array:
     """Where some certificate tells what runs, the answer of the condition being another than the recorded one there."""
     mask: Array = np.zeros((), dtype=bool)
     if condition.opaque:

@@ -65,8 +65,8 @@ class Napkin(click.Group):
         if cmd_name not in COMMANDS:
             return None
         file, _, name = COMMANDS[cmd_name].partition(":")
-        found: click.Command = getattr(importlib.import_module(f"reports.cli.{file}"), name)
-        return found
+        command: click.Command = getattr(importlib.import_module(f"reports.cli.{file}"), name)
+        return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
@@ -87,8 +87,8 @@ class Napkin(click.Group):
     ) -> NoReturn:
         extra.pop("standalone_mode", None)
         try:
-            found = super().main(args, prog_name or "napkin", standalone_mode=False, **extra)
-            status = found if isinstance(found, int) else HELD
+            value = super().main(args, prog_name or "napkin", standalone_mode=False, **extra)
+            status = value if isinstance(value, int) else HELD
         except BaseException as error:
             status = _status_of(error)
         try:

@@ -34,35 +34,35 @@ def ask(question: str, given: Sequence[str], as_json: bool) -> None:
     from calc.capacity.questions import answered
     from calc.capacity.questions.registry import question as named
 
-    asked, values = named(question), _pairs(given)
+    problem, values = named(question), _pairs(given)
     if "model" in values:
         from reports.cli.common import talk
 
         with talk() as say:
-            found = answered(asked, values, say)
+            answer = answered(problem, values, say)
     else:
-        found = answered(asked, values)
+        answer = answered(problem, values)
     if as_json:
         from reports.jobs.request import json_text
 
-        click.echo(json_text(found.to_json()), nl=False)
+        click.echo(json_text(answer.to_json()), nl=False)
         return
     from reports.views.asked import show
     from reports.writers.terminal import Terminal
 
-    show(found, Terminal())
+    show(answer, Terminal())
 
 
 def _pairs(given: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in given:
         key, equals, value = text.partition("=")
         key = key.strip()
         if not equals or not key or not value.strip():
             raise click.UsageError(f"cannot read {text[:60]!r}: write KEY=VALUE, e.g. gpus=1024")
-        if key in found:
+        if key in values:
             from reports.jobs.request import twice
 
-            raise click.UsageError(twice(key, found[key], value))
-        found[key] = value
-    return found
+            raise click.UsageError(twice(key, values[key], value))
+        values[key] = value
+    return values

@@ -38,12 +38,12 @@ def calibrate(device: str | None, processor_time: bool, tf32: bool, output: str 
     if output is not None:
         job.write_all(Path(output).parent, {})  # a folder that cannot be made is refused before a minute of work
     with talk() as say:
-        found = run(here, processor_time=processor_time, tf32=tf32, progress=say)
-    text = job.json_text(found.to_json())
+        measured = run(here, processor_time=processor_time, tf32=tf32, progress=say)
+    text = job.json_text(measured.to_json())
     if output is not None:
         say_written(*job.write_all(Path(output).parent, {Path(output).name: text}))
     if as_json:
         click.echo(text, nl=False)
     else:
-        calibration.show(found, Terminal())
+        calibration.show(measured, Terminal())
     return 0

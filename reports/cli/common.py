@@ -187,16 +187,16 @@ def request_of(model: str, sizes: Sequence[str], no_cache: bool, **options: str)
     return Request(model, sizes_from(sizes), made(**options), cache=not no_cache)
 
 
-def device_here(asked: str | None) -> tuple[str, str]:
-    """The device to measure on, CUDA where nothing is asked for and there is one; and why it is not here, empty where it is."""
+def device_here(device: str | None) -> tuple[str, str]:
+    """The device to measure on, by default CUDA where there is one; and why it is not here, empty where it is."""
     from reports.jobs import job
 
-    if asked is not None and not re.fullmatch(r"cpu|cuda(:\d{1,3})?", asked):
-        raise click.UsageError(f"unknown device {asked[:40]!r}: use cpu, cuda, or cuda:1 and so on")
-    if asked == "cpu":
-        return asked, ""
+    if device is not None and not re.fullmatch(r"cpu|cuda(:\d{1,3})?", device):
+        raise click.UsageError(f"unknown device {device[:40]!r}: use cpu, cuda, or cuda:1 and so on")
+    if device == "cpu":
+        return device, ""
     absent = job.no_cuda()
-    return ("cpu", "") if asked is None and absent else (asked or "cuda", absent)
+    return ("cpu", "") if device is None and absent else (device or "cuda", absent)
 
 
 def require_gpu(gpu: str | None, device: str) -> None:

@@ -32,15 +32,15 @@ def compare(left: str, right: str, both: tuple[str, ...], explain: str | None, o
     from reports.views import compare as page
     from reports.writers.terminal import Terminal
 
-    asked = compared.sides(left, right, pairs(both), not no_cache)
-    asked.requests()  # what cannot be asked for is refused before any work
+    sides = compared.sides(left, right, pairs(both), not no_cache)
+    sides.requests()  # what cannot be asked for is refused before any work
     with talk() as say:
-        found, inputs = compared.compare(asked, say)
-    if explain is not None and explain not in [change.quantity for change in found.changes]:
+        contrast, inputs = compared.compare(sides, say)
+    if explain is not None and explain not in [change.quantity for change in contrast.changes]:
         raise BadInputError(f"no quantity {explain[:60]!r}: see napkin list quantities")
     if output is not None:
-        say_written(*job.write_all(Path(output), compared.texts(found, inputs)))
+        say_written(*job.write_all(Path(output), compared.texts(contrast, inputs)))
     if as_json:
-        click.echo(job.json_text(document(found)), nl=False)
+        click.echo(job.json_text(document(contrast)), nl=False)
     else:
-        page.show(found, explain, Terminal())
+        page.show(contrast, explain, Terminal())

@@ -134,15 +134,16 @@ def _show_coverage(request: Request, explain: str | None, as_json: bool) -> None
     from reports.writers.terminal import Terminal
 
     with talk() as say:
-        found = job.covered(request, say)
+        covered = job.covered(request, say)
     if as_json:
-        because = str(found.refusal or "")
-        click.echo(job.json_text(ledger_document(found.model, request.options.to_json(), found.sizes, found.ledger, because)), nl=False)
+        because = str(covered.refusal or "")
+        options = request.options.to_json()
+        click.echo(job.json_text(ledger_document(covered.model, options, covered.sizes, covered.ledger, because)), nl=False)
     else:
-        view.show(found.model, coverage(found.ledger), Terminal())
-    if found.refusal is not None:
+        view.show(covered.model, coverage(covered.ledger), Terminal())
+    if covered.refusal is not None:
         sys.stdout.flush()
-        raise found.refusal
+        raise covered.refusal
 
 
 def _document(derivation: Any, comparisons: Sequence[Any], explain: str | None) -> dict[str, Any]:

@@ -24,13 +24,13 @@ def dtype(name: str, number: str | None, bits: str | None, as_json: bool) -> Non
     layout = named(name)
     if number is not None and bits is not None:
         raise click.UsageError("NUMBER and --bits both say which number is meant: give one of them")
-    found = encode(layout, read(number)) if number is not None else of_bits(layout, bits) if bits is not None else None
+    encoding = encode(layout, read(number)) if number is not None else of_bits(layout, bits) if bits is not None else None
     if as_json:
         from reports.jobs import job
 
-        click.echo(job.json_text(document(layout, found)), nl=False)
+        click.echo(job.json_text(document(layout, encoding)), nl=False)
         return
     from reports.views import formats
     from reports.writers.terminal import Terminal
 
-    formats.show(layout, found, Terminal())
+    formats.show(layout, encoding, Terminal())

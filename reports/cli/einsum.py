@@ -30,16 +30,16 @@ def einsum(pattern: str, sizes: Sequence[str], reduction: str, dtype: str, check
     item_size = element_bytes(named(dtype))
     if item_size.denominator != 1:
         raise BadInputError(f"{dtype[:40]} has no whole bytes for an element: choose a format of 8 bits or more")
-    asked = read(pattern)
-    found = operation(asked, sizes_of(asked, sizes), int(item_size), reduction)
-    verdicts = check(found) if checked else None
+    parsed = read(pattern)
+    op = operation(parsed, sizes_of(parsed, sizes), int(item_size), reduction)
+    verdicts = check(op) if checked else None
     if as_json:
         from reports.jobs import job
 
-        click.echo(job.json_text(document(found, dtype, verdicts)), nl=False)
+        click.echo(job.json_text(document(op, dtype, verdicts)), nl=False)
     else:
         from reports.views import einsum as view
         from reports.writers.terminal import Terminal
 
-        view.show(found, dtype, verdicts, Terminal())
+        view.show(op, dtype, verdicts, Terminal())
     return 1 if any(v.failed for v in verdicts or ()) else 0

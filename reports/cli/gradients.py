@@ -47,12 +47,12 @@ def gradients(
     options, given = made(attention=attention), job.sizes_from(sizes)
     with talk() as say:
         spec = calc.load(model)
-        found = derive(spec, given, options, say)
+        derived = derive(spec, given, options, say)
         if parameter is not None:
-            found.parameter(parameter)
-        compared = check(found, spec, given, options, say) if checked else None
+            derived.parameter(parameter)
+        compared = check(derived, spec, given, options, say) if checked else None
     if as_json:
-        click.echo(job.json_text(view.document(found, parameter, compared)), nl=False)
+        click.echo(job.json_text(view.document(derived, parameter, compared)), nl=False)
     else:
-        view.show(found, notation == "matrix", parameter, compared, Terminal(), steps)
+        view.show(derived, notation == "matrix", parameter, compared, Terminal(), steps)
     return 1 if compared is not None and not compared.ok else 0

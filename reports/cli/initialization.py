@@ -28,19 +28,19 @@ def initialisation(model: str, sizes: Sequence[str], draws: int | None, as_json:
     from reports.jobs import job
 
     spec = calc.load(model)
-    found = initial(spec, {**spec.check_at, **job.sizes_from(sizes)})
+    moments = initial(spec, {**spec.check_at, **job.sizes_from(sizes)})
     samples: dict[str, Any] = {}
     if draws is not None:
         from calc.measure.sampling import sample
 
-        samples = sample(spec, found.sizes, draws)
-    lines = compare(found, samples) if draws is not None else []
+        samples = sample(spec, moments.sizes, draws)
+    lines = compare(moments, samples) if draws is not None else []
     if as_json:
-        body = {"schema": 1, **asdict(found), "draws": draws, "compared": [asdict(line) for line in lines]}
+        body = {"schema": 1, **asdict(moments), "draws": draws, "compared": [asdict(line) for line in lines]}
         click.echo(job.json_text(body), nl=False)
     else:
         from reports.views import initialization as page
         from reports.writers.terminal import Terminal
 
-        page.show(found, lines, Terminal())
+        page.show(moments, lines, Terminal())
     return int(any(line.verdict == FAILED for line in lines))

@@ -53,19 +53,19 @@ def measure(context: click.Context, /, device: str | None, output: str | None, a
     from reports.writers.terminal import Terminal
 
     device, absent = device_here(device)
-    asked = _asked(device, **{name: words.pop(name) for name in _OF_MEASURING})
-    if asked.on_cuda:
+    how = _options(device, **{name: words.pop(name) for name in _OF_MEASURING})
+    if how.on_cuda:
         _foreach(context, words)
     request = request_of(**words)
     if absent:
         return unmeasured(KIND, absent, as_json, strict)
     with talk() as say:
-        found = job.measure(request, replace(asked, progress=say), command_line())
-    hand_over(document(found), output, as_json, lambda: measuring.show(found, Terminal()))
+        measured = job.measure(request, replace(how, progress=say), command_line())
+    hand_over(document(measured), output, as_json, lambda: measuring.show(measured, Terminal()))
     return HELD
 
 
-def _asked(device: str, repeat: int, seconds: float, warm_up: int, peak: str | None, **words: Any) -> Any:
+def _options(device: str, repeat: int, seconds: float, warm_up: int, peak: str | None, **words: Any) -> Any:
     """What to measure, refused before anything runs where it cannot be."""
     from calc.hardware.benchmark import How, Repeat
     from calc.hardware.calibration import read
@@ -83,6 +83,6 @@ def _foreach(context: click.Context, words: dict[str, Any]) -> None:
     """The optimizer as torch runs it on CUDA by default."""
     from calc.options import KNOWN
 
-    known = KNOWN.get(words["optimizer"])
-    if context.get_parameter_source("implementation") is ParameterSource.DEFAULT and known is not None and "foreach" in known.ways:
+    optimizer = KNOWN.get(words["optimizer"])
+    if context.get_parameter_source("implementation") is ParameterSource.DEFAULT and optimizer is not None and "foreach" in optimizer.ways:
         words["implementation"] = "foreach"

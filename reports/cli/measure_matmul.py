@@ -65,8 +65,8 @@ def measure_matmul(
     if absent:
         return unmeasured(KIND, absent, as_json, strict)
     with talk() as say:
-        found = products(sizes, dtypes or DTYPES, here, Repeat(3, repeat, seconds, max(repeat, 1000)), gpu=gpu, peak=rate, progress=say)
+        timed = products(sizes, dtypes or DTYPES, here, Repeat(3, repeat, seconds, max(repeat, 1000)), gpu=gpu, peak=rate, progress=say)
     default = sizes == sizes_for(here, None, None, None)
-    made = document(replace(found, command=command_line()))
-    hand_over(made, output, as_json, lambda: matmul.show(found, default, Terminal()))
+    made = document(replace(timed, command=command_line()))
+    hand_over(made, output, as_json, lambda: matmul.show(timed, default, Terminal()))
     return HELD

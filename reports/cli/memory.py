@@ -25,14 +25,14 @@ def inference(model: str, sizes: Sequence[str], no_cache: bool, as_json: bool, *
     from reports.jobs import job
 
     with talk() as say:
-        found = job.inference(model, job.sizes_from(sizes), say, remember=not no_cache, **formats)
+        bytes_in_use = job.inference(model, job.sizes_from(sizes), say, remember=not no_cache, **formats)
     if as_json:
-        click.echo(job.json_text(document(found)), nl=False)
+        click.echo(job.json_text(document(bytes_in_use)), nl=False)
         return
     from reports.views import inference as view
     from reports.writers.terminal import Terminal
 
-    view.show(found, Terminal())
+    view.show(bytes_in_use, Terminal())
 
 
 @click.command()
@@ -51,11 +51,11 @@ def checkpointing(memory: str | None, as_json: bool, **words: Any) -> None:
 
     limit = None if memory is None else bytes_in(memory)
     with talk() as say:
-        found = recomputing.compare(request_of(**words), limit, say)
+        comparison = recomputing.compare(request_of(**words), limit, say)
     if as_json:
-        click.echo(job.json_text(document(found)), nl=False)
+        click.echo(job.json_text(document(comparison)), nl=False)
     else:
-        recomputing.show(found, Terminal())
+        recomputing.show(comparison, Terminal())
 
 
 option_of(checkpointing, "checkpointing").hidden = True  # refused, in words that name it
@@ -77,12 +77,12 @@ def checkpoint(save_seconds: float | None, failure_hours: float | None, as_json:
     from reports.jobs import job
 
     with talk() as say:
-        found = job.saving(request_of(**words), say, save_seconds, failure_hours)
+        checkpointed = job.saving(request_of(**words), say, save_seconds, failure_hours)
     if as_json:
-        click.echo(job.json_text(document(found)), nl=False)
+        click.echo(job.json_text(document(checkpointed)), nl=False)
     else:
         from reports.views import saving as view
         from reports.writers.terminal import Terminal
 
-        view.show(found, Terminal())
-    return HELD if found.ok else FAILED
+        view.show(checkpointed, Terminal())
+    return HELD if checkpointed.ok else FAILED

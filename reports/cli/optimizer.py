@@ -27,17 +27,17 @@ def optimizer(name: str, values: Sequence[str], implementation: str, checked: bo
     from calc.mathematics.updates.table import WITHOUT, rule
     from calc.options import KNOWN, made
 
-    found = None if name in WITHOUT else rule(name)
+    equations = None if name in WITHOUT else rule(name)
     made(implementation=implementation)
     given = _numbers(values)
-    if found is None and (checked or given):
+    if equations is None and (checked or given):
         raise BadInputError(f"{WITHOUT[name]}; leave --check and values out")
-    if found is not None:
-        letters(found, given)
+    if equations is not None:
+        letters(equations, given)
         if given and not checked:
             raise BadInputError(f"values such as {values[0][:40]} are for a comparison with torch: add --check")
     cost = executed(name, implementation) if name in KNOWN else None
-    verdict = check(found, given) if checked and found is not None else None
+    verdict = check(equations, given) if checked and equations is not None else None
     if as_json:
         from reports.jobs import job
 
@@ -50,19 +50,19 @@ def optimizer(name: str, values: Sequence[str], implementation: str, checked: bo
     return 0 if verdict is None or verdict.ok else 1
 
 
-def _numbers(values: Sequence[str]) -> dict[str, float]:
+def _numbers(texts: Sequence[str]) -> dict[str, float]:
     from calc.errors import BadInputError
     from calc.mathematics.formats.numbers import read
     from reports.jobs.request import twice
 
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     given: dict[str, str] = {}
-    for text in values:
+    for text in texts:
         name, equals, number = text.partition("=")
         value = read(number).value if equals else None
         if value is None or not name or abs(value) > sys.float_info.max:
             raise BadInputError(f"cannot read {text[:40]!r}: write a letter and its number, e.g. lr=0.1")
-        if name in found:
+        if name in values:
             raise BadInputError(twice(name, given[name], number))
-        found[name], given[name] = float(value), number
-    return found
+        values[name], given[name] = float(value), number
+    return values

@@ -25,15 +25,15 @@ def predict(file: str | None, as_json: bool, **words: Any) -> None:
     from reports.writers.terminal import Terminal
 
     request = request_of(**words)
-    known = None if file is None else read(Path(file))
+    calibration = None if file is None else read(Path(file))
     with talk() as say:
         step = roofline.step_work(request, say)
-        if known is None:
+        if calibration is None:
             from calc.measure.calibration import calibrate
 
-            known = calibrate(device_here(None)[0], progress=say)
-    found = prediction.compute(request, step, known)
+            calibration = calibrate(device_here(None)[0], progress=say)
+    predicted = prediction.compute(request, step, calibration)
     if as_json:
-        click.echo(job.json_text(prediction.document(found)), nl=False)
+        click.echo(job.json_text(prediction.document(predicted)), nl=False)
     else:
-        prediction.show(found, Terminal())
+        prediction.show(predicted, Terminal())

@@ -20,18 +20,18 @@ def bytes_per_parameter(context: click.Context, /, devices: int | None, as_json:
 
     All recipes, or the one of --precision. Beside them stand recipes in fp8, as published formulas.
     """
-    asked = words["precision"] if context.get_parameter_source("precision") is ParameterSource.COMMANDLINE else None
+    precision = words["precision"] if context.get_parameter_source("precision") is ParameterSource.COMMANDLINE else None
     from calc.memory.recipes import document
     from reports.jobs import job
     from reports.views import recipes
     from reports.writers.terminal import Terminal
 
     with talk() as say:
-        found = recipes.compare(request_of(**words), asked, devices, say)
+        table = recipes.compare(request_of(**words), precision, devices, say)
     if as_json:
-        click.echo(job.json_text(document(found)), nl=False)
+        click.echo(job.json_text(document(table)), nl=False)
     else:
-        recipes.show(found, Terminal())
+        recipes.show(table, Terminal())
 
 
 _PRECISION = option_of(bytes_per_parameter, "precision")

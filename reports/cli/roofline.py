@@ -37,12 +37,12 @@ def roofline(
     ceiling = roofline_job.ceiling(gpu, file, dtype, launch)
     request = request_of(**words)
     with talk() as say:
-        found = roofline_job.compute(request, ceiling, say)
+        rooflines = roofline_job.compute(request, ceiling, say)
     if output is not None:
-        say_written(*job.write_all(Path(output).parent, {Path(output).name: roofline_job.write(found)}))
+        say_written(*job.write_all(Path(output).parent, {Path(output).name: roofline_job.write(rooflines)}))
     if as_json:
-        click.echo(job.json_text(roofline_view.document(found)), nl=False)
+        click.echo(job.json_text(roofline_view.document(rooflines)), nl=False)
         return
     from reports.writers.terminal import Terminal
 
-    roofline_view.show(found, top, Terminal())
+    roofline_view.show(rooflines, top, Terminal())

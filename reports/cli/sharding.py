@@ -27,21 +27,21 @@ def shard(words: Sequence[str], as_json: bool) -> None:
     optimizer, attention.
     Other letters are sizes of the model; a decoder by its letters also takes gated, bias, tied, dropout = yes or no.
     """
-    from calc.capacity.sharding.request import shard as asked
+    from calc.capacity.sharding.request import shard as account_of
 
     name, given = _read(words)
     with talk() as say:
-        found = asked(name, given, say)
+        account = account_of(name, given, say)
     if as_json:
         from calc.capacity.sharding.document import of_account
         from reports.jobs.job import json_text
 
-        click.echo(json_text(of_account(found)), nl=False)
+        click.echo(json_text(of_account(account)), nl=False)
         return
     from reports.views import sharding
     from reports.writers.terminal import Terminal
 
-    sharding.show(found, Terminal())
+    sharding.show(account, Terminal())
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -61,30 +61,30 @@ def layout(words: Sequence[str], as_json: bool) -> None:
 
     name, given = _read(words)
     with talk() as say:
-        found = best(name, given, say)
+        ranking = best(name, given, say)
     if as_json:
         from calc.capacity.sharding.document import of_search
         from reports.jobs.job import json_text
 
-        click.echo(json_text(of_search(found)), nl=False)
+        click.echo(json_text(of_search(ranking)), nl=False)
         return
     from reports.views import sharding
     from reports.writers.terminal import Terminal
 
-    sharding.show_search(found, Terminal())
+    sharding.show_search(ranking, Terminal())
 
 
 def _read(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
     """The model, if the first word is none of KEY=VALUE (``gpt2:dropout=0.1`` is a model), and the pairs."""
     name = words[0] if words and ("=" not in words[0] or not words[0].partition("=")[0].isidentifier()) else None
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in words[name is not None :]:
         key, equals, value = text.partition("=")
         if not equals or not key.strip() or not value.strip():
             raise click.UsageError(f"cannot read {text[:60]!r}: write KEY=VALUE, e.g. data=8")
-        if key.strip() in found:
+        if key.strip() in values:
             from reports.jobs.request import twice
 
-            raise click.UsageError(twice(key.strip(), found[key.strip()], value.strip()))
-        found[key.strip()] = value.strip()
-    return name, found
+            raise click.UsageError(twice(key.strip(), values[key.strip()], value.strip()))
+        values[key.strip()] = value.strip()
+    return name, values

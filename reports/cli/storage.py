@@ -49,15 +49,15 @@ def _of_model(model: str, sizes: Sequence[str], attention: str, checked: bool, a
     with talk() as say:
         spec = calc.load(model)
         say("recording the forward")
-        found = walked(spec, job.sizes_from(sizes), options)
-        verdict = check_forward(spec, found, options) if checked else None
+        walk = walked(spec, job.sizes_from(sizes), options)
+        verdict = check_forward(spec, walk, options) if checked else None
     if as_json:
-        click.echo(job.json_text(forward(found, verdict)), nl=False)
+        click.echo(job.json_text(forward(walk, verdict)), nl=False)
     else:
         from reports.views import strides as view
         from reports.writers.terminal import Terminal
 
-        view.show_forward(found, verdict, Terminal())
+        view.show_forward(walk, verdict, Terminal())
     return int(verdict is not None and verdict.failed)
 
 

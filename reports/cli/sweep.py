@@ -80,22 +80,22 @@ def sweep(
     from reports.views import swept
 
     if model is None:
-        found = _expression(str(expr), given, listed, most)
+        result = _expression(str(expr), given, listed, most)
     else:
-        found = _model(model, given, quantities, no_cache, options, listed=listed, most=most, cases=cases)
-    drawing = swept.drawn(found, over) if plot is not None else ""
-    for gap in found.gaps:
+        result = _model(model, given, quantities, no_cache, options, listed=listed, most=most, cases=cases)
+    drawing = swept.drawn(result, over) if plot is not None else ""
+    for gap in result.gaps:
         at = ", ".join(f"{name} = {size:,}" for name, size in gap.first.items())
-        click.echo(f"{gap.points:,} of {found.points:,} points have no value, the first at {at}: {gap.because}", err=True)
-    contents = ((target, swept.as_csv(found)), (plot, drawing))
+        click.echo(f"{gap.points:,} of {result.points:,} points have no value, the first at {at}: {gap.because}", err=True)
+    contents = ((target, swept.as_csv(result)), (plot, drawing))
     files.write(*(files.Output(path, content) for path, content in contents if path is not None))
     if as_json:
-        click.echo(swept.as_json(found), nl=False)
+        click.echo(swept.as_json(result), nl=False)
     elif target is None and plot is None:
-        for line in swept.as_csv(found):
+        for line in swept.as_csv(result):
             click.echo(line, nl=False)
-    nothing = sum(gap.points for gap in found.gaps) == found.points
-    return REFUSED if nothing or any(gap.possible for gap in found.gaps) else HELD
+    nothing = sum(gap.points for gap in result.gaps) == result.points
+    return REFUSED if nothing or any(gap.possible for gap in result.gaps) else HELD
 
 
 def _points(sizes: Sequence[str], source: str | None, most: int) -> tuple[Mapping[str, Sequence[int]], bool]:

@@ -59,10 +59,10 @@ def train_demo(
         return unmeasured(KIND, absent, as_json, strict)
     with talk() as say:
         ready = prepared(training, say)
-    with training_run.progress(steps, ready.throughput.unit) as told:
-        found = demonstrate(ready, told)
+    with training_run.progress(steps, ready.throughput.unit) as show_progress:
+        run = demonstrate(ready, show_progress)
     if as_json:
-        click.echo(job.json_text(found.to_json()), nl=False)
+        click.echo(job.json_text(run.to_json()), nl=False)
     else:
-        training_run.show(found, Terminal())
-    return HELD if found.agrees else FAILED
+        training_run.show(run, Terminal())
+    return HELD if run.agrees else FAILED

@@ -46,7 +46,7 @@ def transfers(
         return unmeasured(KIND, absent, as_json, strict)
     because = job.no_cuda() if here == "cpu" and device is None else "not measured: the CPU was asked for" if here == "cpu" else ""
     with talk() as say:
-        found = measured(nbytes, batch, length, here, Repeat(2, repeat, seconds, max(repeat, 1000)), because, say)
-    made = document(replace(found, command=command_line()))
-    hand_over(made, output, as_json, lambda: shown.show(found, batch, length, Terminal()))
+        transferred = measured(nbytes, batch, length, here, Repeat(2, repeat, seconds, max(repeat, 1000)), because, say)
+    made = document(replace(transferred, command=command_line()))
+    hand_over(made, output, as_json, lambda: shown.show(transferred, batch, length, Terminal()))
     return HELD

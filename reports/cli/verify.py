@@ -80,28 +80,28 @@ def _report(file: Path, text: str, inputs: Any, sources: Sequence[str], template
 
     own = None if templates is None else Path(templates)
     with talk() as say:
-        found = verify(file, text, inputs, [Path(source) for source in sources], own, say)
+        outcome = verify(file, text, inputs, [Path(source) for source in sources], own, say)
     from reports.typeset.escape import brief
 
-    for note in found.notes:
+    for note in outcome.notes:
         click.echo(brief(f"{file}: {note}"), err=True)
     if form == "text":
-        for line in summary(found, str(file)):
+        for line in summary(outcome, str(file)):
             _say(line)
-        if found.ok:
+        if outcome.ok:
             _say(f"{file}: verified: made again from its inputs, every character is the same")
-            _say(f"{file}: noted, not verified: {found.noted}")
+            _say(f"{file}: noted, not verified: {outcome.noted}")
     elif form == "github":
-        for each in found.differences[:20]:
+        for each in outcome.differences[:20]:
             _annotate(file, each.line, each.column, f"says {each.says!r}, right is {each.right!r}")
-        if found.because:
-            _annotate(file, 1, 1, f"not verified: {found.because}")
-        if found.ok:
-            click.echo(f"::notice file={_property(str(file))}::noted, not verified: {_message(found.noted)}")
-    verdict = "verified" if found.ok else "not verified" if found.because else "differs"
-    places = [{"line": d.line, "column": d.column, "says": d.says, "right": d.right} for d in found.differences]
-    body = {"kind": "report", "verdict": verdict, "because": found.because or None, "differences": places, "notes": list(found.notes)}
-    return found.ok, {"file": str(file), **body, "noted": found.noted}
+        if outcome.because:
+            _annotate(file, 1, 1, f"not verified: {outcome.because}")
+        if outcome.ok:
+            click.echo(f"::notice file={_property(str(file))}::noted, not verified: {_message(outcome.noted)}")
+    verdict = "verified" if outcome.ok else "not verified" if outcome.because else "differs"
+    places = [{"line": d.line, "column": d.column, "says": d.says, "right": d.right} for d in outcome.differences]
+    body = {"kind": "report", "verdict": verdict, "because": outcome.because or None, "differences": places, "notes": list(outcome.notes)}
+    return outcome.ok, {"file": str(file), **body, "noted": outcome.noted}
 
 
 def _document(

@@ -11,7 +11,7 @@ from calc.derive.compare import compare as compare_derivations
 from calc.errors import BadInputError
 from reports.jobs import job
 from reports.jobs.report import carried
-from reports.jobs.request import Request, asked, pairs
+from reports.jobs.request import Request, pairs, request_from
 from reports.page.build import today
 from reports.page.comparison import build
 from reports.page.inputs import Inputs, digest_of, file_of
@@ -37,12 +37,12 @@ class Sides:
 
     def requests(self, words: Sequence[str] = ("", "")) -> tuple[Request, Request]:
         """What is derived of each side; ``words`` load the models that are not loaded as they are written."""
-        one, other = (self._request(side, word) for side, word in zip((self.left, self.right), words, strict=True))
-        return one, other
+        left, right = (self._request(side, word) for side, word in zip((self.left, self.right), words, strict=True))
+        return left, right
 
     def _request(self, side: tuple[str, ...], word: str) -> Request:
-        found = asked(side[0], {**self.both, **pairs(side[1:])}, self.cache)
-        return replace(found, model=word, written=side[0]) if word else found
+        request = request_from(side[0], {**self.both, **pairs(side[1:])}, self.cache)
+        return replace(request, model=word, written=side[0]) if word else request
 
 
 def sides(left: str, right: str, both: Mapping[str, str], cache: bool = True) -> Sides:
@@ -73,24 +73,24 @@ def compare(both: Sides, progress: Progress, words: Sequence[str] = ("", "")) ->
     """The comparison, and what makes it again; ``words`` load the models that are not loaded as they are written."""
     requests = both.requests(words)
     left, right = (job.derive(request, progress) for request in requests)
-    one, other = (digest_of(file) if (file := file_of(request.model)) is not None else "" for request in requests)
+    left_digest, right_digest = (digest_of(file) if (file := file_of(request.model)) is not None else "" for request in requests)
     return compare_derivations(left, right, both.names), Inputs(
         kind="compare",
         model=shlex.join(both.left),
         other=shlex.join(both.right),
         options=dict(both.both),
-        digest=one,
-        other_digest=other,
+        digest=left_digest,
+        other_digest=right_digest,
         date=today(),
         environment={name: str(value) for name, value in {**right.provenance, **left.provenance}.items()},
     )
 
 
-def texts(found: Comparison, inputs: Inputs) -> dict[str, str]:
+def texts(comparison: Comparison, inputs: Inputs) -> dict[str, str]:
     """By file name."""
-    page = build(found, inputs)
+    page = build(comparison, inputs)
     return {
         "compare.md": markdown.write(page, LOOK),
         "compare.html": html.write(page, LOOK),
-        "compare.json": job.json_text({**document(found), **carried(inputs)}),
+        "compare.json": job.json_text({**document(comparison), **carried(inputs)}),
     }

@@ -33,12 +33,12 @@ def pair(word: str) -> tuple[str, str]:
 
 def pairs(words: Sequence[str]) -> dict[str, str]:
     """``("B=8", "T=1024")`` by key; one given twice is refused."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for key, value in map(pair, words):
-        if key in found:
-            raise BadInputError(twice(key, found[key], value))
-        found[key] = value
-    return found
+        if key in values:
+            raise BadInputError(twice(key, values[key], value))
+        values[key] = value
+    return values
 
 
 def twice(key: str, first: str, second: str) -> str:
@@ -46,7 +46,7 @@ def twice(key: str, first: str, second: str) -> str:
     return f"{key[:40]} is given twice, {first[:40]!r} and {second[:40]!r}: give it once"
 
 
-def asked(model: str, given: Mapping[str, str], cache: bool = True) -> Request:
+def request_from(model: str, given: Mapping[str, str], cache: bool = True) -> Request:
     """The request of a model with sizes and options by key, ``{"B": "8", "zero-grad": "zero"}``."""
     options = {key: key.replace("-", "_") for key in given if key.replace("-", "_") in Options.__dataclass_fields__}
     sizes = sizes_from([f"{key}={value}" for key, value in given.items() if key not in options])
@@ -55,13 +55,13 @@ def asked(model: str, given: Mapping[str, str], cache: bool = True) -> Request:
 
 def sizes_from(assignments: Sequence[str]) -> dict[str, int]:
     """``("B=8", "T=1024")`` as sizes; a size given twice is refused."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for text in assignments:
         name, value = dimensions.parse_assignment(text)
-        if name in found:
-            raise BadInputError(twice(name, str(found[name]), str(value)))
-        found[name] = value
-    return found
+        if name in sizes:
+            raise BadInputError(twice(name, str(sizes[name]), str(value)))
+        sizes[name] = value
+    return sizes
 
 
 def json_text(document: Mapping[str, Any]) -> str:

@@ -43,9 +43,9 @@ def _launch(text: str) -> Fraction:
 
 def compute(request: Request, ceiling: RooflineCeiling, progress: Callable[[str], None]) -> RooflinePair:
     """The roofline of a request's step, eager and fused."""
-    found = step_work(request, progress)
-    both = (roofline(found.works, ceiling, fused=fused) for fused in (False, True))
-    return RooflinePair(found.operators.graph.model, found.sizes, request.options.to_json(), found.operators, found.works, *both)
+    step = step_work(request, progress)
+    both = (roofline(step.works, ceiling, fused=fused) for fused in (False, True))
+    return RooflinePair(step.operators.graph.model, step.sizes, request.options.to_json(), step.operators, step.works, *both)
 
 
 def step_work(request: Request, progress: Callable[[str], None]) -> StepWork:
@@ -55,6 +55,6 @@ def step_work(request: Request, progress: Callable[[str], None]) -> StepWork:
     return step_operators.step_work(spec, request.sizes, options=request.options, cache=request.cache, progress=progress)
 
 
-def write(found: RooflinePair, today: datetime.date | None = None) -> str:
+def write(rooflines: RooflinePair, today: datetime.date | None = None) -> str:
     """The page as one self-contained HTML file."""
-    return html.write(page(found, today or datetime.date.today()), Look("roofline.j2"))
+    return html.write(page(rooflines, today or datetime.date.today()), Look("roofline.j2"))

@@ -130,9 +130,9 @@ class Engine:
 
     def _model(self, model: str, given: Mapping[str, str], work: WorkBudget) -> Named:
         from calc.pipeline.precomputed import stored
-        from reports.jobs.request import asked
+        from reports.jobs.request import request_from
 
-        request = asked(model, given, self.cache)
+        request = request_from(model, given, self.cache)
         form = stored(model, request.options.to_json()) if self.cache else None
         if form is not None and form.covers(request.sizes):
             return ModelValues(model, form.derivation(request.sizes))

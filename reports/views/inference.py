@@ -1,4 +1,4 @@
-"""``napkin inference`` on a terminal: weights and cache line by line, then what a real run of small sizes held."""
+"""``napkin inference`` on a terminal: weights and cache line by line, then what a real run of small sizes part."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ def show(inference: Inference, out: Terminal) -> None:
     """Bytes in closed form with their reasons, and the checks."""
     sizes = ", ".join(f"{name} = {value:,}" for name, value in inference.sizes.items())
     out.line(bold(inference.model), f", in use: {sizes}")
-    for title, held in (("weights", inference.weights), ("keys and values", inference.cache)):
+    for title, part in (("weights", inference.weights), ("keys and values", inference.cache)):
         out.line()
-        if held is None:
+        if part is None:
             out.line(bold(title), f": {inference.unknown}")
             continue
-        out.line(bold(title), f" in {held.format} = {held.expr}")
-        rows = [(line.what, integer(line.value), line.expr, dim(line.because)) for line in held.lines]
+        out.line(bold(title), f" in {part.format} = {part.expr}")
+        rows = [(line.what, integer(line.value), line.expr, dim(line.because)) for line in part.lines]
         out.table(("What", ("Bytes", "right"), "Closed form", "Because"), rows)
-        out.line(f"{title} = ", *amount(numbers.amount(held.value, Unit.BYTE)))
+        out.line(f"{title} = ", *amount(numbers.amount(part.value, Unit.BYTE)))
     out.line("weights are the parameters: buffers, as the running averages of a batch norm, are not counted", style="dim")
     if inference.total is not None:
         out.line()

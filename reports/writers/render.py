@@ -31,7 +31,7 @@ Filter = Callable[..., object]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Which template writes a page, and the folder of a user's own templates that go before ours."""
+    """Which template writes a page, and the folder of a user's templates that override the built-in ones."""
 
     template: str = "report.j2"
     folder: Path | None = None
@@ -57,8 +57,8 @@ def look_of(template: str, folder: str) -> Look:
     name = f"{template or 'report'}.j2"
     places = [TEMPLATES] if own is None else [own, TEMPLATES]
     if not re.fullmatch(r"[\w-]{1,60}", template or "report") or not any((place / name).is_file() for place in places):
-        known = sorted({file.stem for place in places for file in place.glob("*.j2")} - _PARTS)
-        raise BadInputError(f"there is no template {template[:60]!r}: there are {', '.join(known)}")
+        names = sorted({file.stem for place in places for file in place.glob("*.j2")} - _PARTS)
+        raise BadInputError(f"there is no template {template[:60]!r}: there are {', '.join(names)}")
     return Look(name, own)
 
 
@@ -179,13 +179,13 @@ _ERRORS = (
 
 
 def _filled(parts: Iterable[str]) -> str:
-    kept, length = [], 0
+    texts, length = [], 0
     for part in parts:
-        kept.append(part)
+        texts.append(part)
         length += len(part)
         if length > _MOST_CHARACTERS:
             raise _TooMuch(f"a page of more than {_MOST_CHARACTERS:,} characters")
-    return "".join(kept)
+    return "".join(texts)
 
 
 @contextlib.contextmanager

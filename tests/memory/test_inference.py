@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from calc.errors import BadInputError
-from calc.memory.inference import Layers, cache, checked, document, inference, kept, layers_of, weight_format
+from calc.memory.inference import Layers, cache, checked, document, inference, layers_of, measured_cache, weight_format
 from calc.models.load import load
 from calc.spec import Spec
 from tests.measure import tiny
@@ -100,7 +100,7 @@ def test_a_class_that_reads_its_fields_otherwise_is_refused_rather_than_guessed(
     spec = config(tmp_path, "llama", "LlamaForCausalLM", GROUPED)
     monkeypatch.setattr(module, "layers_of", lambda *_: (Layers("full_attention", "L", "T", "2*h*k", ""),))
 
-    found, unknown, _ = kept(spec, spec.sizes(), "bf16")
+    found, unknown, _ = measured_cache(spec, spec.sizes(), "bf16")
 
     assert found is None
     assert unknown.startswith("a layer keeps something else than its kind says: the closed form gives 49,152 bytes and a run keeps 16,384")
@@ -110,7 +110,7 @@ def test_a_class_without_a_cache_is_refused(tmp_path: Path) -> None:
     """An encoder keeps nothing between tokens."""
     spec = config(tmp_path, "bert", "BertForMaskedLM", {})
 
-    assert (None, "no run confirms a cache: the class returns no cache") == kept(spec, spec.sizes(), "bf16")[:2]
+    assert (None, "no run confirms a cache: the class returns no cache") == measured_cache(spec, spec.sizes(), "bf16")[:2]
 
 
 @pytest.mark.parametrize(

@@ -205,13 +205,13 @@ class QuestionModel:
 
     def cache_values(self) -> tuple[Fraction, str]:
         """Cached values per token, from the layers of the model; a run at small sizes must keep the same number."""
-        from calc.memory.inference import kept
+        from calc.memory.inference import measured_cache
 
         spec = self.spec
         one, more = (spec.sizes({**self.sizes, "B": 1, "T": length}) for length in (1, 2))
         self.progress("running the model to see what every layer keeps of a token")
-        of_one, unknown, _ = kept(spec, one, "fp8")
-        of_two, _, _ = kept(spec, more, "fp8")
+        of_one, unknown, _ = measured_cache(spec, one, "fp8")
+        of_two, _, _ = measured_cache(spec, more, "fp8")
         if of_one is None or of_two is None:
             raise BadInputError(f"{self.name[:40]}: {unknown}")
         if of_two.value != 2 * of_one.value:
