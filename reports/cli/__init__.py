@@ -170,14 +170,14 @@ def _unexpected(error: BaseException) -> str:
         return _NO_MEMORY
     match error:
         case RecursionError():
-            return f"something is nested too deeply to be followed: make it flatter ({words})"
+            return f"something is nested too deeply: make it flatter ({words})"
         case OSError() if error.strerror:
             return f"{error.strerror}{f': {error.filename}' if error.filename is not None else ''}"
         case UnicodeEncodeError():
-            return f"{error.object[max(error.start - 30, 0) : error.end + 30]!r} is no text that UTF-8 can write: choose another name"
+            return f"{error.object[max(error.start - 30, 0) : error.end + 30]!r} cannot be written as UTF-8: choose another name"
     place = traceback.extract_tb(error.__traceback__)[-1:]
     at = "".join(f" at {os.path.basename(frame.filename)} line {frame.lineno}" for frame in place)
-    return f"a bug of Napkin's own: {words}{at}; please report it, with the traceback that {_DEBUG}=1 shows"
+    return f"a bug of Napkin: {words}{at}; please report it, with the traceback that {_DEBUG}=1 shows"
 
 
 _DEBUG = "NAPKIN_DEBUG"

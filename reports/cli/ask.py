@@ -26,9 +26,9 @@ def ask(question: str, given: Sequence[str], as_json: bool) -> None:
 
     
     gpu=ID         gives peak, memory, bandwidth, link, power and price of a device: napkin list hardware
-    dtype=FORMAT   the number format whose peak counts: bf16 if nothing is said
+    dtype=FORMAT   the number format whose peak is used (default bf16)
     sparse=yes     the peak with two of every four weights zero
-    hardware=FILE  a TOML file with devices of your own beside the catalogue's
+    hardware=FILE  a TOML file with devices of your own
     model=NAME     gives exact counts of a model: napkin list models. Its own sizes go with it: T=4096, L=12, batch=8
     """
     from calc.capacity.questions import answered

@@ -10,13 +10,17 @@ from reports.cli.common import device_here, say_written, talk
 
 
 @click.command()
-@click.option("--device", metavar="NAME", help="What is calibrated: cpu or cuda; by default cuda where there is one.")
-@click.option("--processor-time", is_flag=True, help="Count this process's processor time: on a CPU that others use, with one thread.")
-@click.option("--tf32", is_flag=True, help="float32 products of a CUDA device in tf32, for steps that make them so.")
-@click.option("-o", "--output", metavar="FILE", help="Write the calibration, with every repetition.")
+@click.option("--device", metavar="NAME", help="Device to calibrate, cpu or cuda; the default is cuda if present.")
+@click.option(
+    "--processor-time",
+    is_flag=True,
+    help="Measure this process's CPU time instead of wall time, with one thread: for a CPU that others use.",
+)
+@click.option("--tf32", is_flag=True, help="Run float32 matmuls in tf32 on a CUDA device, for steps that do so.")
+@click.option("-o", "--output", metavar="FILE", help="Write the calibration to FILE, with every repetition.")
 @click.option("--json", "as_json", is_flag=True, help="Show it as JSON.")
 def calibrate(device: str | None, processor_time: bool, tf32: bool, output: str | None, as_json: bool) -> int:
-    """Time primitive operators: products over shapes and formats, what memory bounds over sizes, what the program takes for each.
+    """Time primitive operators: matmuls over shapes and number formats, memory-bound operators over sizes, and launch overheads.
 
     napkin predict reads the file. No model is run.
     """
@@ -26,9 +30,9 @@ def calibrate(device: str | None, processor_time: bool, tf32: bool, output: str 
 
     here, absent = device_here(device)
     if processor_time and here != "cpu":
-        raise click.UsageError("--processor-time is of a CPU: a CUDA device has a clock of its own")
+        raise click.UsageError("--processor-time measures a CPU: leave it out on a CUDA device, which has its own clock")
     if tf32 and here == "cpu":
-        raise click.UsageError("--tf32 is of CUDA devices: leave it out on a CPU")
+        raise click.UsageError("--tf32 needs a CUDA device: leave it out on a CPU")
     if absent:
         unmeasured = {"schema": 1, "kind": "calibration", "verdict": "not measured", "because": absent}
         click.echo(job.json_text(unmeasured) if as_json else absent, nl=not as_json)

@@ -11,9 +11,9 @@ from reports.cli.common import FAILED, HELD, model_arguments, output_folder, req
 
 @click.command()
 @model_arguments
-@click.option("--device", default="cpu", show_default=True, metavar="NAME", help="Where the real run takes place: cpu or cuda.")
+@click.option("--device", default="cpu", show_default=True, metavar="NAME", help="Device for the real run: cpu or cuda.")
 @click.option("--json", "as_json", is_flag=True, help="Write the verdicts as JSON.")
-@click.option("--strict", is_flag=True, help="Fail where something could not be measured.")
+@click.option("--strict", is_flag=True, help="Fail if something could not be measured.")
 def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
     """Run the step for real and compare every quantity with what was derived."""
     request = request_of(**words)
@@ -37,13 +37,13 @@ def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
 
 @click.command()
 @model_arguments
-@click.option("-o", "--output", default=".", show_default=True, metavar="DIR", help="Where the three files go.")
-@click.option("--device", default="cpu", show_default=True, metavar="NAME", help="Where the checks run: cpu or cuda.")
-@click.option("--gpu", default="", metavar="ID", help="Whose memory and rates the figures show: see napkin list hardware.")
-@click.option("--template", default="", metavar="NAME", help="How it is laid out: report, homework, design-section, or one of your own.")
+@click.option("-o", "--output", default=".", show_default=True, metavar="DIR", help="Folder for the files.")
+@click.option("--device", default="cpu", show_default=True, metavar="NAME", help="Device for the checks: cpu or cuda.")
+@click.option("--gpu", default="", metavar="ID", help="Accelerator whose memory and rates the figures show: see napkin list hardware.")
+@click.option("--template", default="", metavar="NAME", help="Layout: report, homework, design-section, or one of your own.")
 @click.option("--templates", default="", metavar="DIR", help="A folder of templates and a report.css that override the built-in ones.")
 @click.option("--latex", is_flag=True, help="Write report.tex too, for pdflatex.")
-@click.option("--strict", is_flag=True, help="Fail where something could not be measured.")
+@click.option("--strict", is_flag=True, help="Fail if something could not be measured.")
 def report(output: str, device: str, gpu: str, template: str, templates: str, latex: bool, strict: bool, **words: Any) -> int:
     """Write report.md, report.html and report.json: derivation, checks and comparisons, with every step."""
     request = request_of(**words)

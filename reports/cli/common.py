@@ -59,7 +59,7 @@ def given_once(command: click.Command, args: Sequence[str]) -> None:
         if name in once and len(several) > 1:
             raise click.UsageError(f"{shown} is given twice, {several[0][:40]!r} and {several[1][:40]!r}: give it once")
         if any(isinstance(value, str) and not value.strip() for value in several):
-            raise click.UsageError(f"{shown} is given an empty value: leave it out, or say which")
+            raise click.UsageError(f"{shown} is given an empty value: leave it out, or give one")
 
 
 def refuse_idle(because: str, *names: str) -> None:
@@ -94,7 +94,7 @@ def output_folder(text: str) -> Path:
     if not above.is_dir():
         raise BadInputError(f"cannot write a report to {folder}: {above} is a file; -o names a folder")
     if not os.access(above, os.W_OK | os.X_OK):
-        raise BadInputError(f"cannot write a report to {folder}: nothing may be written to {above}")
+        raise BadInputError(f"cannot write a report to {folder}: no permission to write to {above}")
     return folder
 
 
@@ -107,8 +107,10 @@ def model_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
 def step_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say how a step runs."""
     for decorate in (
-        click.option("--no-cache", is_flag=True, help="Record the step anew, and keep no recording."),
-        click.option("--zero-grad", default="none", show_default=True, metavar="HOW", help="Gradients after a step: none or zero."),
+        click.option("--no-cache", is_flag=True, help="Trace the step again, and neither read nor write the cache."),
+        click.option(
+            "--zero-grad", default="none", show_default=True, metavar="HOW", help="What zero_grad sets gradients to: none or zero."
+        ),
         click.option("--accumulation", default="1", show_default=True, metavar="INTEGER", help="Micro-batches per optimizer step."),
         click.option(
             "--checkpointing",
@@ -120,10 +122,10 @@ def step_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--implementation", default="loop", show_default=True, metavar="WAY", help="Optimizer implementation: loop, foreach or fused."
         ),
-        click.option("--mode", default="train", show_default=True, metavar="MODE", help="What runs: train, eval or infer."),
-        click.option("--attention", default="fused", show_default=True, metavar="KIND", help="fused or math."),
+        click.option("--mode", default="train", show_default=True, metavar="MODE", help="What the step runs: train, eval or infer."),
+        click.option("--attention", default="fused", show_default=True, metavar="KIND", help="Attention kernel: fused or math."),
         click.option("--precision", default="fp32", show_default=True, metavar="NAME", help="Number format of weights and arithmetic."),
-        click.option("--optimizer", default="adamw", show_default=True, metavar="NAME", help="See napkin list optimizers."),
+        click.option("--optimizer", default="adamw", show_default=True, metavar="NAME", help="Optimizer: see napkin list optimizers."),
     ):
         command = decorate(command)
     return command
@@ -132,10 +134,12 @@ def step_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def measuring_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arguments of whatever is measured: where, and what becomes of it."""
     for decorate in (
-        click.option("--strict", is_flag=True, help="Fail where the device asked for is not here."),
+        click.option("--strict", is_flag=True, help="Fail if the device is missing."),
         click.option("--json", "as_json", is_flag=True, help="Show it as JSON."),
-        click.option("-o", "--output", metavar="FILE", help="Write it as JSON, with machine, versions and every repetition."),
-        click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1 and so on; by default cuda where there is one."),
+        click.option(
+            "-o", "--output", metavar="FILE", help="Write the measurement to FILE as JSON, with machine, versions and every repetition."
+        ),
+        click.option("--device", metavar="NAME", help="Device: cpu, cuda, cuda:1 and so on; the default is cuda if present."),
     ):
         command = decorate(command)
     return command

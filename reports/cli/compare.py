@@ -16,7 +16,7 @@ from reports.cli.common import refuse_idle, say_written, talk
 @click.argument("both", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--explain", metavar="NAME", help="Show one quantity with every term that differs.")
 @click.option("-o", "--output", metavar="DIR", help="Write compare.md, .html and .json there: napkin verify makes them again.")
-@click.option("--no-cache", is_flag=True, help="Record the steps anew, and keep no recording.")
+@click.option("--no-cache", is_flag=True, help="Trace the steps again, and neither read nor write the cache.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 def compare(left: str, right: str, both: tuple[str, ...], explain: str | None, output: str | None, no_cache: bool, as_json: bool) -> None:
     """Derive two steps and their difference.

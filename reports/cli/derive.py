@@ -22,9 +22,11 @@ _MORE = "\nEvery step: napkin derive {} --explain NAME, of a quantity or a rule 
 @click.option("--explain", metavar="NAME", help="Show the steps of one quantity or rule of thumb (napkin list quantities|thumbs).")
 @click.option("--coverage", is_flag=True, help="Show every operator: counted, free or refused. Also for a model that is refused.")
 @click.option("--saved", is_flag=True, help="Show the tensors saved for the backward, one by one, and why.")
-@click.option("--peak", is_flag=True, help="Show live bytes over the step, what is alive at the peak, what moves it, how CUDA rounds it.")
+@click.option("--peak", is_flag=True, help="Show live bytes over the step, what is alive at the peak, where it moves, and CUDA's rounding.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
-@click.option("--values", is_flag=True, help="With --json: the quantities with their terms, and no steps, operators or rules of thumb.")
+@click.option(
+    "--values", is_flag=True, help="With --json: only the quantities and their terms, without steps, operators and rules of thumb."
+)
 def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json: bool, values: bool, **words: Any) -> None:
     """Derive every quantity of a training step in closed form."""
     request = request_of(**words)
@@ -71,14 +73,14 @@ def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json
 
 
 def _show_stored(request: Request, as_json: bool) -> bool:
-    """The answers from a stored form, where there is one that stands for these sizes: says so on standard error."""
+    """Show the answers of a bundled closed form that holds at these sizes, and say so on standard error; False if there is none."""
     from calc.pipeline.precomputed import stored
 
     form = stored(request.model, request.options.to_json()) if request.cache else None
     if form is None or not form.covers(request.sizes):
         return False
     of = ", ".join(f"{name} {version}" for name, version in form.versions.items())
-    click.echo(f"closed forms stored with this version of napkin, recorded with {of}; --no-cache records the step anew", err=True)
+    click.echo(f"bundled closed forms of this version of napkin, traced with {of}; --no-cache traces the step again", err=True)
     if as_json:
         from reports.jobs.request import json_text
 

@@ -23,7 +23,7 @@ def dtype(name: str, number: str | None, bits: str | None, as_json: bool) -> Non
 
     layout = named(name)
     if number is not None and bits is not None:
-        raise click.UsageError("NUMBER and --bits both say which number is meant: give one of them")
+        raise click.UsageError("NUMBER and --bits both give the number: leave one out")
     encoding = encode(layout, read(number)) if number is not None else of_bits(layout, bits) if bits is not None else None
     if as_json:
         from reports.jobs import job

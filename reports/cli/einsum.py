@@ -10,9 +10,11 @@ import click
 @click.command(context_settings={"ignore_unknown_options": True})  # "-> a" is a pattern, no option
 @click.argument("pattern")
 @click.argument("sizes", nargs=-1, metavar="[NAME=INTEGER]...")
-@click.option("--reduce", "reduction", default="", metavar="HOW", help="Of one operand: sum (if nothing is said), mean, max, min or prod.")
-@click.option("--dtype", default="fp32", show_default=True, metavar="FORMAT", help="Of the elements, for bytes.")
-@click.option("--check", "checked", is_flag=True, help="Run it for real: torch's FLOP counter, and autograd beside the gradient equations.")
+@click.option(
+    "--reduce", "reduction", default="", metavar="HOW", help="Reduction of one operand: sum (the default), mean, max, min or prod."
+)
+@click.option("--dtype", default="fp32", show_default=True, metavar="FORMAT", help="Number format of the elements, for bytes.")
+@click.option("--check", "checked", is_flag=True, help="Run it for real: compare with torch's FLOP counter and with autograd.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 def einsum(pattern: str, sizes: Sequence[str], reduction: str, dtype: str, checked: bool, as_json: bool) -> int:
     """Count an operation over named dimensions: result, FLOPs, bytes, intensity, gradients, the least order of several operands.

@@ -17,13 +17,15 @@ from reports.cli.common import refuse_idle, talk
     "sizes",
     multiple=True,
     metavar="NAME=INTEGER",
-    help="Depths stand as numbers (2 if nothing is said); with --check, sizes to run at.",
+    help="Set a depth (default 2); with --check, also sizes to run at.",
 )
-@click.option("--parameter", metavar="NAME", help="Only what the gradient of this parameter rests on.")
-@click.option("--notation", default="index", show_default=True, metavar="KIND", help="index (with labels) or matrix.")
-@click.option("--attention", default="fused", show_default=True, metavar="KIND", help="fused or math.")
-@click.option("--steps", is_flag=True, help="Before that, the chain rule link by link, with the rule of each primitive.")
-@click.option("--check", "checked", is_flag=True, help="Run them in numpy at three random sizes beside autograd and central differences.")
+@click.option("--parameter", metavar="NAME", help="Show only what the gradient of this parameter depends on.")
+@click.option("--notation", default="index", show_default=True, metavar="KIND", help="Notation: index (with labels) or matrix.")
+@click.option("--attention", default="fused", show_default=True, metavar="KIND", help="Attention kernel: fused or math.")
+@click.option("--steps", is_flag=True, help="Show the chain rule link by link first, with the rule of each primitive.")
+@click.option(
+    "--check", "checked", is_flag=True, help="Evaluate in numpy at three random sizes, and compare with autograd and central differences."
+)
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON: both notations, text and LaTeX.")
 def gradients(
     model: str, sizes: Sequence[str], parameter: str | None, notation: str, attention: str, steps: bool, checked: bool, as_json: bool

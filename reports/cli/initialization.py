@@ -14,13 +14,13 @@ from reports.cli.common import Integer
 @click.command()
 @click.argument("model")
 @click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension, e.g. -d B=8 -d T=1024.")
-@click.option("--draws", type=Integer(30, 100_000), metavar="INTEGER", help="Sample so many real modules (at least 30) beside it.")
+@click.option("--draws", type=Integer(30, 100_000), metavar="INTEGER", help="Build and run N real modules (at least 30) for comparison.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 def initialisation(model: str, sizes: Sequence[str], draws: int | None, as_json: bool) -> int:
-    """Second moments of every module's result at initialisation, from the laws the model's own initialisers draw from.
+    """Derive the second moment of every module's output at initialization, from the distributions of the model's own initializers.
 
-    Sizes are the small ones of the model's checks unless they are given. With --draws, real modules are built and run; exit 1 where a
-    derived moment is neither inside the sample's 99.9 % interval nor as near as what it rests on allows.
+    Sizes default to the small ones of the model's checks. With --draws, real modules are built and run; exit 1 if a derived moment is
+    neither inside the sample's 99.9 % interval nor within the tolerance of its approximations.
     """
     import calc
     from calc.mathematics.initialization import initial

@@ -8,12 +8,12 @@ from reports.cli.common import output_folder, say_written, talk
 
 
 @click.command()
-@click.option("-o", "--output", default=".", show_default=True, metavar="DIR", help="Where the three files go.")
-@click.option("--json", "as_json", is_flag=True, help="Write the audit to standard output as JSON as well.")
+@click.option("-o", "--output", default=".", show_default=True, metavar="DIR", help="Folder for the files.")
+@click.option("--json", "as_json", is_flag=True, help="Also write the audit to standard output as JSON.")
 def lecture(output: str, as_json: bool) -> int:
     """Write lecture.md, lecture.html and lecture.json: claims of a lecture's notes with verdicts, and its systems, derived and checked.
 
-    Takes a few minutes: models are recorded, and steps run for real. A claim found wrong is no failure; a failed check of a system is.
+    Takes a few minutes: models are traced, and steps run for real. A wrong claim is no failure; a failed check of a system is.
     """
     from reports.jobs import job
     from reports.lecture.writing import document, lecture, summary

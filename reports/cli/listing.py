@@ -14,7 +14,7 @@ LISTS = ("models", "hardware", "dtypes", "optimizers", "rules", "quantities", "t
 @click.command("list")
 @click.argument("what", metavar="|".join(LISTS))
 @click.argument("words", nargs=-1, metavar="[WORD]...")
-@click.option("--hardware", "file", metavar="FILE", help="Accelerators of your own beside the catalogue's (TOML); also NAPKIN_HARDWARE.")
+@click.option("--hardware", "file", metavar="FILE", help="TOML file with accelerators of your own; also NAPKIN_HARDWARE.")
 @click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
 def list_(what: str, words: Sequence[str], file: str | None, as_json: bool) -> None:
     """List what there is: models, hardware, dtypes, optimizers, rules of operators, quantities, rules of thumb or questions.
@@ -36,4 +36,4 @@ def list_(what: str, words: Sequence[str], file: str | None, as_json: bool) -> N
         return
     count = hardware.show(words, Terminal(), file) if what == "hardware" else listing.show(what, words, Terminal())
     if not count:
-        raise BadInputError(f"no entry of {what} holds {' and '.join(repr(word[:40]) for word in words)}: napkin list {what} shows all")
+        raise BadInputError(f"no entry of {what} holds {' and '.join(repr(word[:40]) for word in words)}: see napkin list {what}")

@@ -31,21 +31,30 @@ _OF_MEASURING = ("repeat", "seconds", "warm_up", "peak", "gpu", "calibrated", "t
 @click.command()
 @model_arguments
 @measuring_arguments
-@click.option("--repeat", default=5, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Steps timed, at least.")
-@click.option("--seconds", default=1.0, show_default=True, type=NumberRange(0, 3600), metavar="NUMBER", help="… for so long at least.")
-@click.option("--warm-up", default=3, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Steps that do not count.")
-@click.option("--peak", metavar="RATE", help="FLOP/s in the format of the products, for MFU: 100e9, 71.2TFLOP/s.")
-@click.option("--gpu", metavar="ID", help="The accelerator whose peak counts, where it is not known by its name (napkin list hardware).")
-@click.option("--calibration", "calibrated", metavar="FILE", help="Of napkin calibrate -o FILE: predicts the step, and is a peak on a CPU.")
-@click.option("--tf32", is_flag=True, help="Products and convolutions of fp32 in tf32, on a CUDA device.")
-@click.option("--compile", "compiled", is_flag=True, help="The model goes through torch.compile.")
-@click.option("--fit", is_flag=True, help="Also find the largest B that runs, by running out of memory on a CUDA device.")
+@click.option("--repeat", default=5, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Minimum number of timed steps.")
+@click.option(
+    "--seconds", default=1.0, show_default=True, type=NumberRange(0, 3600), metavar="NUMBER", help="Minimum total time in seconds."
+)
+@click.option(
+    "--warm-up", default=3, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Warm-up steps, which do not count."
+)
+@click.option("--peak", metavar="RATE", help="Peak FLOP/s in the number format of the matmuls, for MFU: 100e9, 71.2TFLOP/s.")
+@click.option("--gpu", metavar="ID", help="Accelerator whose peak is used, if it is not recognized by name (napkin list hardware).")
+@click.option(
+    "--calibration",
+    "calibrated",
+    metavar="FILE",
+    help="Calibration (napkin calibrate -o FILE): predicts the step, and gives the peak on a CPU.",
+)
+@click.option("--tf32", is_flag=True, help="Run fp32 matmuls and convolutions in tf32, on a CUDA device.")
+@click.option("--compile", "compiled", is_flag=True, help="Compile the model with torch.compile.")
+@click.option("--fit", is_flag=True, help="Also find the largest B that fits, by running out of memory on a CUDA device.")
 @click.pass_context
 def measure(context: click.Context, /, device: str | None, output: str | None, as_json: bool, strict: bool, **words: Any) -> int:
-    """Time real steps: forward, backward and optimizer apart, tokens per second, MFU and HFU, the modules that take longest.
+    """Time real steps: forward, backward and optimizer separately, tokens per second, MFU and HFU, and the slowest modules.
 
-    On a CUDA device the allocator's peaks stand beside their prediction, and the optimizer runs as foreach, torch's default there,
-    unless --implementation says otherwise. Without the device asked for nothing is measured, and nothing is written.
+    On a CUDA device the allocator's peaks are compared with their prediction, and the optimizer runs as foreach, torch's default there,
+    unless --implementation is given. If the device is missing, nothing is measured and nothing is written.
     """
     from calc.performance.measuring import KIND, document
     from reports.jobs import job

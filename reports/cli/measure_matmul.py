@@ -26,14 +26,18 @@ _SIZE: dict[str, Any] = {"type": Integer(1, 2**24), "metavar": "INTEGER"}
 
 @click.command("measure-matmul")
 @measuring_arguments
-@click.option("--m", **_SIZE, help="Rows of the first matrix: 16384, and 512 on a CPU.")
-@click.option("--k", **_SIZE, help="Its columns, the rows of the second: 32768, and 1024 on a CPU.")
-@click.option("--n", **_SIZE, help="Columns of the second: 8192, and 256 on a CPU.")
-@click.option("--dtype", "dtypes", multiple=True, metavar="NAME", help="fp32, tf32, bf16, fp16 or fp8; may be repeated. By default all.")
-@click.option("--repeat", default=5, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Repetitions, at least.")
-@click.option("--seconds", default=1.0, show_default=True, type=NumberRange(0, 3600), metavar="NUMBER", help="… for so long at least.")
-@click.option("--peak", metavar="RATE", help="FLOP/s to compare with, of the one format given: 100e9, 71.2TFLOP/s.")
-@click.option("--gpu", metavar="ID", help="The accelerator whose peaks count, where it is not known by its name (napkin list hardware).")
+@click.option("--m", **_SIZE, help="Rows of the first matrix (default 16384, on a CPU 512).")
+@click.option("--k", **_SIZE, help="Columns of the first, rows of the second (default 32768, on a CPU 1024).")
+@click.option("--n", **_SIZE, help="Columns of the second matrix (default 8192, on a CPU 256).")
+@click.option(
+    "--dtype", "dtypes", multiple=True, metavar="NAME", help="Number format: fp32, tf32, bf16, fp16 or fp8 (default: all); may be repeated."
+)
+@click.option("--repeat", default=5, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Minimum number of repetitions.")
+@click.option(
+    "--seconds", default=1.0, show_default=True, type=NumberRange(0, 3600), metavar="NUMBER", help="Minimum total time in seconds."
+)
+@click.option("--peak", metavar="RATE", help="Peak FLOP/s of the one format given: 100e9, 71.2TFLOP/s.")
+@click.option("--gpu", metavar="ID", help="Accelerator whose peaks are used, if it is not recognized by name (napkin list hardware).")
 def measure_matmul(
     m: int | None,
     k: int | None,
@@ -59,7 +63,7 @@ def measure_matmul(
 
     here, absent = device_here(device)
     if peak is not None and len(set(dtypes)) != 1:
-        raise click.UsageError("--peak is of one number format: give that format with --dtype")
+        raise click.UsageError("--peak holds for one number format: give that format with --dtype")
     require_gpu(gpu, here)
     rate, sizes = rate_of(peak), sizes_for(here, m, k, n)
     if absent:

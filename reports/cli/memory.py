@@ -13,14 +13,23 @@ from reports.cli.common import FAILED, HELD, model_arguments, option_of, request
 
 @click.command()
 @click.argument("model")
-@click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension: T is the tokens kept, B the sequences.")
-@click.option("--weights", "weights_in", default="bf16", show_default=True, metavar="FORMAT", help="fp32, bf16, fp8, int8, int4, …")
-@click.option("--group", type=int, metavar="INTEGER", help="Weights that share a scale in int4: 128 if nothing is said.")
-@click.option("--cache-format", "cache_in", default="bf16", show_default=True, metavar="FORMAT", help="Of keys and values.")
-@click.option("--no-cache", is_flag=True, help="Record the forward anew, and keep no recording.")
+@click.option(
+    "-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension: T is the number of cached tokens, B of sequences."
+)
+@click.option(
+    "--weights",
+    "weights_in",
+    default="bf16",
+    show_default=True,
+    metavar="FORMAT",
+    help="Number format of the weights: fp32, bf16, fp8, int8, int4, …",
+)
+@click.option("--group", type=int, metavar="INTEGER", help="Weights that share a scale in int4 (default 128).")
+@click.option("--cache-format", "cache_in", default="bf16", show_default=True, metavar="FORMAT", help="Number format of keys and values.")
+@click.option("--no-cache", is_flag=True, help="Trace the forward again, and neither read nor write the cache.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 def inference(model: str, sizes: Sequence[str], no_cache: bool, as_json: bool, **formats: Any) -> None:
-    """What using a model takes: weights in a number format, keys and values of T tokens, both in closed form."""
+    """Derive the memory of inference: weights in a number format, keys and values of T tokens, in closed form."""
     from calc.memory.inference import document
     from reports.jobs import job
 
@@ -37,10 +46,10 @@ def inference(model: str, sizes: Sequence[str], no_cache: bool, as_json: bool, *
 
 @click.command()
 @model_arguments
-@click.option("--memory", metavar="BYTES", help="What there is: 80GB, 80GiB. Says which choice fits and runs the least again.")
+@click.option("--memory", metavar="BYTES", help="Memory of the device (80GB, 80GiB): also show which choice fits and recomputes the least.")
 @click.option("--json", "as_json", is_flag=True, help="Write the comparison as JSON.")
 def checkpointing(memory: str | None, as_json: bool, **words: Any) -> None:
-    """Compare the choices of checkpointing: what each holds at its peak and runs again."""
+    """Compare the choices of activation checkpointing: peak memory and recomputed FLOPs of each."""
     if words["checkpointing"] != "none":
         raise click.UsageError("this compares every choice of --checkpointing: leave the option out")
     from calc.memory.recomputing import document
@@ -63,13 +72,13 @@ option_of(checkpointing, "checkpointing").hidden = True  # refused, in words tha
 
 @click.command()
 @model_arguments
-@click.option("--save-seconds", type=float, metavar="SECONDS", help="How long a checkpoint takes to write, for how often to save.")
-@click.option("--failure-hours", type=float, metavar="HOURS", help="Mean time between failures, for how often to save.")
+@click.option("--save-seconds", type=float, metavar="SECONDS", help="Time to write a checkpoint, in seconds: to derive how often to save.")
+@click.option("--failure-hours", type=float, metavar="HOURS", help="Mean time between failures, in hours: to derive how often to save.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 def checkpoint(save_seconds: float | None, failure_hours: float | None, as_json: bool, **words: Any) -> int:
-    """What a checkpoint takes on disk, and whether training resumes from one bit for bit, in a real run."""
+    """Derive the size of a checkpoint on disk, and check in a real run that training resumes from one bit for bit."""
     if (save_seconds is None) != (failure_hours is None):
-        raise click.UsageError("how often to save needs both --save-seconds and --failure-hours")
+        raise click.UsageError("how often to save depends on both --save-seconds and --failure-hours: give both")
     for name, value in (("--save-seconds", save_seconds), ("--failure-hours", failure_hours)):
         if value is not None and not 0 < value < math.inf:
             raise click.UsageError(f"{name} is {value:g}: give a number above 0")

@@ -11,11 +11,13 @@ import click
 @click.command()
 @click.argument("name", metavar="NAME")
 @click.argument("values", nargs=-1, metavar="[LETTER=NUMBER]...")
-@click.option("--implementation", default="loop", show_default=True, metavar="WAY", help="What is executed: loop, foreach or fused.")
-@click.option("--check", "checked", is_flag=True, help="Run ten steps of the equations and of torch's class, and compare.")
+@click.option(
+    "--implementation", default="loop", show_default=True, metavar="WAY", help="Optimizer implementation: loop, foreach or fused."
+)
+@click.option("--check", "checked", is_flag=True, help="Compare ten steps of the equations with ten of torch's class.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 def optimizer(name: str, values: Sequence[str], implementation: str, checked: bool, as_json: bool) -> int:
-    """The update rule of an optimizer as equations, with its state, FLOPs and bytes per parameter.
+    """Show the update rule of an optimizer as equations, with its state, FLOPs and bytes per parameter.
 
     NAME is one of napkin list optimizers, or adagrad-lecture. LETTER=NUMBER sets a letter for --check, e.g. lr=0.1 beta1=0.8.
     """

@@ -12,12 +12,14 @@ from reports.cli.common import device_here, model_arguments, request_of, talk
 
 @click.command()
 @model_arguments
-@click.option("--calibration", "file", metavar="FILE", help="Of napkin calibrate -o FILE; else this machine is calibrated now.")
+@click.option(
+    "--calibration", "file", metavar="FILE", help="Calibration (napkin calibrate -o FILE); the default is to calibrate this machine now."
+)
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 def predict(file: str | None, as_json: bool, **words: Any) -> None:
-    """Predict the time of a training step: forward, backward and optimizer, with its band, tokens per second, MFU and HFU.
+    """Predict the time of a training step: forward, backward and optimizer, with its uncertainty, tokens per second, MFU and HFU.
 
-    Every operator goes by a primitive one that was timed at sizes around it; nothing is fitted on a model.
+    The time of each operator is interpolated from a primitive one timed at nearby sizes; nothing is fitted to a model.
     """
     from calc.hardware.calibration import read
     from reports.jobs import job, roofline

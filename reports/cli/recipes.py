@@ -12,13 +12,13 @@ from reports.cli.common import Integer, model_arguments, option_of, request_of, 
 
 @click.command("bytes-per-parameter")
 @model_arguments
-@click.option("--devices", type=Integer(1), metavar="INTEGER", help="Also bytes on each of so many devices, in the stages of ZeRO.")
+@click.option("--devices", type=Integer(1), metavar="INTEGER", help="Also show bytes on each of N devices, for the stages of ZeRO.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 @click.pass_context
 def bytes_per_parameter(context: click.Context, /, devices: int | None, as_json: bool, **words: Any) -> None:
-    """What each recipe keeps of a parameter: weights, fp32 copies, gradients and optimizer state, derived term by term.
+    """Derive bytes per parameter of each precision recipe: weights, fp32 copies, gradients and optimizer state, term by term.
 
-    All recipes, or the one of --precision. Beside them stand recipes in fp8, as published formulas.
+    All recipes, or the one of --precision; also recipes in fp8, as published formulas.
     """
     precision = words["precision"] if context.get_parameter_source("precision") is ParameterSource.COMMANDLINE else None
     from calc.memory.recipes import document
@@ -35,4 +35,4 @@ def bytes_per_parameter(context: click.Context, /, devices: int | None, as_json:
 
 
 _PRECISION = option_of(bytes_per_parameter, "precision")
-_PRECISION.show_default, _PRECISION.help = False, "The one recipe to show; without it, all."
+_PRECISION.show_default, _PRECISION.help = False, "Show this recipe only."

@@ -13,16 +13,16 @@ from reports.cli.common import model_arguments, refuse_idle, request_of, say_wri
 @click.command()
 @model_arguments
 @click.option("--gpu", required=True, metavar="ID", help="The device: see napkin list hardware.")
-@click.option("--hardware", "file", metavar="FILE", help="Accelerators of your own beside the catalogue's (TOML); also NAPKIN_HARDWARE.")
-@click.option("--dtype", metavar="NAME", help="Rate at which all products run, e.g. tf32; else that of their tensors.")
-@click.option("--launch", metavar="SECONDS", help="From one kernel to the next, e.g. 5e-6; else an assumption.")
-@click.option("--top", default=15, show_default=True, metavar="INTEGER", help="Sites and operators to show.")
+@click.option("--hardware", "file", metavar="FILE", help="TOML file with accelerators of your own; also NAPKIN_HARDWARE.")
+@click.option("--dtype", metavar="NAME", help="Number format whose peak all matmuls run at, e.g. tf32 (default: that of their tensors).")
+@click.option("--launch", metavar="SECONDS", help="Time from one kernel to the next, e.g. 5e-6 (default: an assumption).")
+@click.option("--top", default=15, show_default=True, metavar="INTEGER", help="Number of module paths and operators to show.")
 @click.option("-o", "--output", metavar="FILE", help="Write a page with the figure and all of its numbers (HTML).")
 @click.option("--json", "as_json", is_flag=True, help="Show everything as JSON.")
 def roofline(
     gpu: str, file: str | None, dtype: str | None, launch: str | None, top: int, output: str | None, as_json: bool, **words: Any
 ) -> None:
-    """What bounds each operator of a training step on a device: compute, memory or launches, and how long it takes at least.
+    """Show what bounds each operator of a training step on a device (compute, memory or launches), and its minimum time.
 
     Eager traffic is what operators read and write one by one; fused traffic is a lower model of what a compiler leaves.
     """

@@ -13,7 +13,7 @@ from reports.cli.common import talk
 @click.argument("words", nargs=-1, metavar="[MODEL] [KEY=VALUE]...")
 @click.option("--json", "as_json", is_flag=True, help="Write every line, collective and condition as JSON.")
 def shard(words: Sequence[str], as_json: bool) -> None:
-    """What each device holds and sends of a training step, and how long the step takes at least, with steps.
+    """Derive what each device stores and sends in a training step, and the minimum time of the step.
 
     \b
     napkin shard llama3-8b data=8 zero=3 gpu=h100-sxm
@@ -48,14 +48,14 @@ def shard(words: Sequence[str], as_json: bool) -> None:
 @click.argument("words", nargs=-1, metavar="[MODEL] [KEY=VALUE]...")
 @click.option("--json", "as_json", is_flag=True, help="Write the winner with all its lines, the front and the runners-up as JSON.")
 def layout(words: Sequence[str], as_json: bool) -> None:
-    """The best layout of a model on so many devices: every valid one is evaluated, the fastest that fits is explained.
+    """Find the fastest layout of a model on N devices that fits: every valid one is evaluated, and the best explained.
 
     \b
     napkin layout llama3-70b devices=512 gpu=h100-sxm batch=1024
     napkin layout L=126 d=16384 h=128 g=8 f=53248 V=128256 T=8192 devices=16384 gpu=h100-sxm batch=2048
     napkin layout llama3-8b devices=64 gpu=a100-sxm-80 batch=256 tensor=8 zero=1 fewer=yes
 
-    Words of a layout hold the search to them; the other words are those of napkin shard. fewer=yes also tries fewer devices.
+    Layout keys you give stay fixed in the search; the other keys are those of napkin shard. fewer=yes also tries fewer devices.
     """
     from calc.capacity.sharding.request import best
 

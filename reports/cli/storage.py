@@ -12,23 +12,23 @@ from reports.cli.common import refuse_idle
 
 @click.command()
 @click.argument("model", required=False)
-@click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Of a model: set a dimension, e.g. -d B=8 -d T=1024.")
-@click.option("--attention", default="fused", show_default=True, metavar="KIND", help="Of a model: fused or math.")
-@click.option("--tensor", "shape", metavar="SHAPE", help="Operations on a tensor of this shape instead, e.g. 4x4.")
-@click.option("--do", "expression", metavar="EXPRESSION", help='What is done to it: "x.transpose(0, 1).contiguous()".')
-@click.option("--index", metavar="I,J", help="Where this element of the result lies.")
-@click.option("--dtype", default="fp32", show_default=True, metavar="FORMAT", help="Of the tensor.")
-@click.option("--check", "checked", is_flag=True, help="Do the same for real, and compare.")
+@click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension of MODEL, e.g. -d B=8 -d T=1024.")
+@click.option("--attention", default="fused", show_default=True, metavar="KIND", help="Attention kernel of MODEL: fused or math.")
+@click.option("--tensor", "shape", metavar="SHAPE", help="Show operations on a tensor of this shape instead, e.g. 4x4.")
+@click.option("--do", "expression", metavar="EXPRESSION", help='Operations on the tensor: "x.transpose(0, 1).contiguous()".')
+@click.option("--index", metavar="I,J", help="Show where this element of the result lies.")
+@click.option("--dtype", default="fp32", show_default=True, metavar="FORMAT", help="Number format of the tensor.")
+@click.option("--check", "checked", is_flag=True, help="Compare with real tensors.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 def storage(model: str | None, sizes: Sequence[str], attention: str, checked: bool, as_json: bool, **words: Any) -> int:
-    """Which operations show the memory that is there and which allocate, with shape, strides and offset in elements.
+    """Show which operations return views and which allocate, with shape, strides and offset in elements.
 
-    Of MODEL's recorded forward; of a tensor with --tensor; without either, of a 4 by 4 matrix under eight kinds of operations.
+    For MODEL's traced forward, or a tensor with --tensor; without either, for a 4 × 4 matrix under eight kinds of operations.
     """
     if model is not None:
         given = [name for name in ("shape", "expression", "index") if words[name] is not None]
         if given or words["dtype"] != "fp32":
-            raise click.UsageError("--tensor, --do, --index and --dtype are of a tensor: leave them or MODEL out")
+            raise click.UsageError("--tensor, --do, --index and --dtype describe a tensor: leave them or MODEL out")
         return _of_model(model, sizes, attention, checked, as_json)
     if sizes:
         raise click.UsageError("-d sets a dimension of a model: name one")

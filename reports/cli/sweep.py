@@ -22,14 +22,18 @@ _LARGEST_FILE = 2**30  # 20 million points of several sizes
 @click.argument("model", required=False)
 @click.argument("further", nargs=-1, metavar="[NAME=SIZES]...")
 @click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=SIZES", help="1,2,4 or 1024:8192:1024 (both ends, step) or 1Ki..16Ki×2.")
-@click.option("--quantity", "quantities", multiple=True, metavar="NAME", help="What to work out: memory.peak, unless said otherwise.")
-@click.option("--expr", metavar="TEXT", help="An expression of the sizes in place of a model, e.g. '12*L*d**2'.")
-@click.option("--from", "source", metavar="FILE", help="Points from a CSV file: a line of names, then one of integers for each.")
+@click.option("--quantity", "quantities", multiple=True, metavar="NAME", help="Quantity to evaluate (default memory.peak).")
+@click.option("--expr", metavar="TEXT", help="Evaluate an expression of the sizes instead of a model, e.g. '12*L*d**2'.")
+@click.option(
+    "--from", "source", metavar="FILE", help="Read points from a CSV file: a line of names, then a line of integers for each point."
+)
 @click.option("--csv", "target", metavar="FILE", help="Write the table to a file; without it, to standard output.")
 @click.option("--plot", metavar="FILE", help="Draw the quantities over one size, as SVG.")
-@click.option("--over", metavar="NAME", help="The size along the plot: the last of several, unless said otherwise.")
-@click.option("--most", default=_MOST, show_default=True, type=Integer(1, 10**12), metavar="INTEGER", help="Refuse more points.")
-@click.option("--cases", default=_CASES, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Trace no more cases of a step.")
+@click.option("--over", metavar="NAME", help="Size on the x axis (default: the last one with several values).")
+@click.option("--most", default=_MOST, show_default=True, type=Integer(1, 10**12), metavar="INTEGER", help="Maximum number of points.")
+@click.option(
+    "--cases", default=_CASES, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Maximum number of special cases to trace."
+)
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 @step_options
 def sweep(
@@ -48,12 +52,12 @@ def sweep(
     no_cache: bool,
     **options: str,
 ) -> int:
-    """Work out any quantity over many sizes, exactly.
+    """Evaluate quantities over many sizes, exactly.
 
-    The table has a line for each point. K, M, G stand for thousands and so on (1k = 1,000), Ki and Mi for 1,024 and its square. Points that
-    the model cannot have have no value, and are counted on standard error with the reason. Where the step runs otherwise (a batch of one)
-    it is traced, once for each such case. The exit status is 2 where a point that the model can have, or every point, is without a value.
-    NAME=SIZES behind the model is the same as -d NAME=SIZES.
+    The table has a line for each point. K, M, G stand for thousands and so on (1k = 1,000), Ki and Mi for 1,024 and its square. Points with
+    invalid sizes have no value, and are counted on standard error with the reason. Where the step takes another path (a batch of one),
+    it is traced, once for each such case. The exit status is 2 if a valid point, or every point, has no value. NAME=SIZES after the model
+    is the same as -d NAME=SIZES.
     """
     if expr is not None and model is not None and "=" in model:  # an expression has no model before its sizes
         further = (model, *further)
@@ -65,7 +69,7 @@ def sweep(
     if (model is None) == (expr is None):
         raise click.UsageError("name a model, or give --expr: one of them")
     if expr is not None and quantities:
-        raise click.UsageError("--quantity goes with a model: an expression says itself what it is")
+        raise click.UsageError("--quantity goes with a model: leave it out beside --expr")
     if plot is None:
         refuse_idle("without --plot", "over")
     if expr is not None:

@@ -13,18 +13,24 @@ _COUNT: dict[str, Any] = {"type": Integer(1, 10**6), "show_default": True, "meta
 
 
 @click.command("train-demo")
-@click.option("--model", default="gpt", show_default=True, metavar="NAME", help="gpt: a small GPT-2; linear: the lecture's linear network.")
+@click.option(
+    "--model",
+    default="gpt",
+    show_default=True,
+    metavar="NAME",
+    help="Model to train: gpt, a small GPT-2, or linear, the lecture's linear network.",
+)
 @click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension, e.g. -d B=16.")
-@click.option("--steps", default=60, **_COUNT, help="Steps in all, those before a checkpoint included.")
-@click.option("--every", default=10, **_COUNT, help="One step of so many is accounted for, and so is the first.")
-@click.option("-o", "--output", metavar="DIR", help="Keep checkpoints there.")
-@click.option("--save-every", default=25, **_COUNT, help="Steps between checkpoints; there is one at the end too.")
-@click.option("--resume", is_flag=True, help="Go on from the checkpoint in DIR, bit for bit as if the run had never stopped.")
-@click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1 and so on; by default cuda where there is one.")
-@click.option("--peak", metavar="RATE", help="FLOP/s in fp32, for MFU: 100e9, 71.2TFLOP/s.")
-@click.option("--gpu", metavar="ID", help="The accelerator whose peak counts, where it is not known by its name (napkin list hardware).")
+@click.option("--steps", default=60, **_COUNT, help="Total number of steps, including those before a checkpoint.")
+@click.option("--every", default=10, **_COUNT, help="Account for every N-th step, and for the first.")
+@click.option("-o", "--output", metavar="DIR", help="Folder for checkpoints.")
+@click.option("--save-every", default=25, **_COUNT, help="Steps between checkpoints; the last step is saved too.")
+@click.option("--resume", is_flag=True, help="Resume from the checkpoint in DIR, bit for bit as if the run had never stopped.")
+@click.option("--device", metavar="NAME", help="Device: cpu, cuda, cuda:1 and so on; the default is cuda if present.")
+@click.option("--peak", metavar="RATE", help="Peak FLOP/s in fp32, for MFU: 100e9, 71.2TFLOP/s.")
+@click.option("--gpu", metavar="ID", help="Accelerator whose peak is used, if it is not recognized by name (napkin list hardware).")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON, every loss included.")
-@click.option("--strict", is_flag=True, help="Fail where the device asked for is not here.")
+@click.option("--strict", is_flag=True, help="Fail if the device is missing.")
 def train_demo(
     model: str,
     sizes: tuple[str, ...],
@@ -39,7 +45,7 @@ def train_demo(
     as_json: bool,
     strict: bool,
 ) -> int:
-    """Train on synthetic data: loss, throughput and MFU live; FLOPs and live bytes of accounted steps equal the derivation, or it fails.
+    """Train on synthetic data, showing loss, throughput and MFU; fail unless FLOPs and live bytes of accounted steps equal the derivation.
 
     Accounted steps run under instruments, which slow them down; the others are timed.
     """

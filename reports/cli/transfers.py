@@ -11,11 +11,13 @@ from reports.cli.common import HELD, Integer, NumberRange, command_line, device_
 
 @click.command()
 @measuring_arguments
-@click.option("--bytes", "size", metavar="SIZE", help="Bytes of each copy, as 64MiB or 1GB: 64 MiB, and 256 MiB with a CUDA device.")
-@click.option("--batch", default=32, show_default=True, type=Integer(1, 2**20), metavar="INTEGER", help="Sequences of a batch.")
-@click.option("--length", default=1024, show_default=True, type=Integer(1, 2**24), metavar="INTEGER", help="Tokens of each.")
-@click.option("--repeat", default=5, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Repetitions, at least.")
-@click.option("--seconds", default=0.5, show_default=True, type=NumberRange(0, 3600), metavar="NUMBER", help="… for so long at least.")
+@click.option("--bytes", "size", metavar="SIZE", help="Bytes of each copy, e.g. 1GB (default 64MiB, with a CUDA device 256MiB).")
+@click.option("--batch", default=32, show_default=True, type=Integer(1, 2**20), metavar="INTEGER", help="Sequences in a batch.")
+@click.option("--length", default=1024, show_default=True, type=Integer(1, 2**24), metavar="INTEGER", help="Tokens in a sequence.")
+@click.option("--repeat", default=5, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Minimum number of repetitions.")
+@click.option(
+    "--seconds", default=0.5, show_default=True, type=NumberRange(0, 3600), metavar="NUMBER", help="Minimum total time in seconds."
+)
 def transfers(
     size: str | None,
     batch: int,
@@ -27,9 +29,9 @@ def transfers(
     as_json: bool,
     strict: bool,
 ) -> int:
-    """Time memory-mapped tokens, copies in memory and to a device, pinned and pageable, blocking and not, and beside compute.
+    """Time data transfers: memory-mapped tokens, copies in memory and to a device, pinned and pageable, blocking or overlapping compute.
 
-    Beside each stands the expression: bytes over bandwidth; a copy before compute adds up, one beside it leaves the longer of the two.
+    Each is followed by its expression: bytes ÷ bandwidth; a copy before compute adds to it, an overlapping one leaves the longer of both.
     """
     from calc.capacity.questions.values import read
     from calc.hardware.benchmark import Repeat

@@ -20,30 +20,30 @@ if TYPE_CHECKING:
     """A document with the right numbers, and how many of them it had wrong."""
 
 _FORMATS = ("text", "github", "json")
-_NOTHING = "it has no claims, so nothing in it can be verified: put <!--= EXPRESSION --> behind a number, or leave the file out"
+_NOTHING = "it has no claims, so nothing in it can be verified: put <!--= EXPRESSION --> after a number, or leave the file out"
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
-    "--fix", "fix", is_flag=True, help="Of a live document: rewrite wrong digits in place; units and inequalities are left to you."
+    "--fix", "fix", is_flag=True, help="Rewrite wrong digits of a live document in place; units and inequalities are left to you."
 )
-@click.option("--diff", "diff", is_flag=True, help="Of a live document: show what --fix would change, and change nothing.")
-@click.option("--format", "form", default="text", show_default=True, metavar="FORM", help="Of messages: text, github or json.")
+@click.option("--diff", "diff", is_flag=True, help="Show what --fix would change in a live document, and change nothing.")
+@click.option("--format", "form", default="text", show_default=True, metavar="FORM", help="Format of messages: text, github or json.")
 @click.option("--require-claims", type=Integer(0), default=0, metavar="INTEGER", help="Fail if the document has fewer than N claims.")
-@click.option("--unmarked", is_flag=True, help="Of a live document: list the numbers that no comment stands behind.")
+@click.option("--unmarked", is_flag=True, help="List the numbers of a live document that have no claim.")
 @click.option(
-    "--source", "sources", multiple=True, metavar="FILE", help="A file of your own that may be loaded: a config, or code that is run."
+    "--source", "sources", multiple=True, metavar="FILE", help="Allow a file of your own to be loaded: a config, or code, which is run."
 )
-@click.option("--templates", metavar="DIR", help="The folder of templates of your own that a report was made with.")
-@click.option("--no-cache", is_flag=True, help="Record steps anew, and keep no recording.")
+@click.option("--templates", metavar="DIR", help="Folder of your own templates that the report was made with.")
+@click.option("--no-cache", is_flag=True, help="Trace steps again, and neither read nor write the cache.")
 def verify(files: Sequence[str], form: str, **how: Any) -> int:
-    """Make reports again and compare, or check every marked number of live documents.
+    """Regenerate reports and compare, or check every claim of live documents.
 
-    A FILE that Napkin wrote (.html, .md, .json, .tex) is made again from the inputs it carries: any number that was edited, and any drift
-    since, is pointed out; date, versions and machine are listed as noted, not verified. Any other .md is a live document: ```napkin blocks,
-    or <!--napkin ... --> ones that no reader sees, define models and names, and <!--= EXPRESSION --> behind a number says what it must
-    equal. Exit 1 where something does not hold or cannot be verified, 2 where a file has nothing to verify.
+    A FILE that Napkin wrote (.html, .md, .json, .tex) is regenerated from the inputs it carries, and every difference is listed, edited or
+    drifted; date, versions and machine are listed as noted, not verified. Any other .md is a live document: ```napkin blocks, or
+    <!--napkin ... --> ones that no reader sees, define models and names; <!--= EXPRESSION --> after a number is what it must equal.
+    Exit 1 if something does not hold or cannot be verified, 2 if a file has nothing to verify.
     """
     if form not in _FORMATS:
         raise click.UsageError(f"unknown format {form!r}: use {', '.join(_FORMATS)}")
@@ -70,7 +70,7 @@ def _one(file: Path, form: str, sources: Sequence[str], templates: str | None, *
             say_idle(file, "made by no templates of your own", "templates")
         return _report(file, text, inputs, sources, templates, form)
     if file.suffix != ".md":
-        raise BadInputError(f"{file.name} carries no inputs, so it is no report of Napkin's: nothing in it can be verified")
+        raise BadInputError(f"{file.name} carries no inputs, so it is not a report of Napkin: nothing in it can be verified")
     say_idle(file, "a live document", "templates")
     return _document(file, text, sources, form, **how)
 
@@ -160,8 +160,8 @@ def _require_no_report(document: LiveDocument) -> None:
     line = line_of_report(document)
     if line:
         raise BadInputError(
-            f"line {line} is one of a report that Napkin wrote, but the inputs that would make it again are missing or cannot be read:"
-            " make the report anew"
+            f"line {line} is from a report that Napkin wrote, but the inputs to regenerate it are missing or cannot be read:"
+            " write the report again"
         )
 
 
@@ -171,7 +171,7 @@ def _tell(file: Path, form: str, findings: Sequence[JudgedClaim], bare: Sequence
         for line, column, message in places:
             _annotate(file, line, column, message)
         for line, column, number in bare:
-            click.echo(f"::warning file={_property(str(file))},line={line},col={column}::{number} has no claim behind it")
+            click.echo(f"::warning file={_property(str(file))},line={line},col={column}::{number} has no claim")
         if few:
             _annotate(file, 1, 1, few)
     if form != "text":
@@ -179,7 +179,7 @@ def _tell(file: Path, form: str, findings: Sequence[JudgedClaim], bare: Sequence
     for line, column, message in places:
         _say(f"{file}:{line}:{column}: {message}")
     for line, column, number in bare:
-        _say(f"{file}:{line}:{column}: {number} has no claim behind it")
+        _say(f"{file}:{line}:{column}: {number} has no claim")
     if few:
         _say(f"{file}: {few}")
     _say(f"{file}: {len(findings) - len(places)} of {len(findings)} claims hold")

@@ -69,12 +69,12 @@ def drawn(sweep: Sweep, over: str | None) -> str:
 
 def _along(sweep: Sweep, over: str | None) -> str:
     if sweep.listed:
-        raise BadInputError("points of a file span no grid to draw over: give the sizes with -d")
+        raise BadInputError("points of a file have no axis to draw over: give the sizes with -d")
     if over is not None and over not in sweep.axes:
         raise BadInputError(f"--over {over[:40]!r} is not swept: there are {', '.join(sweep.axes) or 'no sizes'}")
     several = [name for name, axis in sweep.axes.items() if axis.size > 1]
     if over is None and not several:
-        raise BadInputError("a drawing needs several sizes of one dimension: give e.g. -d T=1024:8192:1024")
+        raise BadInputError("a drawing needs several sizes of one dimension: give them, e.g. -d T=1024:8192:1024")
     along = over or several[-1]
     lines = sweep.points // sweep.axes[along].size
     if lines > _LINES:

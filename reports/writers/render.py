@@ -51,14 +51,14 @@ def look_of(template: str, folder: str) -> Look:
     """The look of a template by its name, ``homework`` say, and of a user's own folder; what is not there is refused before any work."""
     own = Path(folder) if folder else None
     if own is not None and not os.path.isdir(own):  # os.path, unlike Path, says no to names that no file can have
-        raise BadInputError(f"{folder} is no folder of templates")
+        raise BadInputError(f"{folder} is not a folder of templates")
     if own is not None and not any((*own.glob("*.j2"), *own.glob("report.css"))):
         raise BadInputError(f"{folder} holds no template (.j2) and no report.css: leave --templates out, or name the folder that does")
     name = f"{template or 'report'}.j2"
     places = [TEMPLATES] if own is None else [own, TEMPLATES]
     if not re.fullmatch(r"[\w-]{1,60}", template or "report") or not any((place / name).is_file() for place in places):
         names = sorted({file.stem for place in places for file in place.glob("*.j2")} - _PARTS)
-        raise BadInputError(f"there is no template {template[:60]!r}: there are {', '.join(names)}")
+        raise BadInputError(f"unknown template {template[:60]!r}: use one of {', '.join(names)}")
     return Look(name, own)
 
 

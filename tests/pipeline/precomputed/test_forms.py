@@ -184,8 +184,8 @@ assert not {"torch", "sympy", "numpy", "transformers"} & set(sys.modules), sys.m
 
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stderr.splitlines()[0] == (
-        f"closed forms stored with this version of napkin, recorded with torch {_data('llama3-8b.json')['versions']['torch']};"
-        " --no-cache records the step anew"
+        f"bundled closed forms of this version of napkin, traced with torch {_data('llama3-8b.json')['versions']['torch']};"
+        " --no-cache traces the step again"
     )
 
 

@@ -302,10 +302,10 @@ class Untold(Exception):
 
 ESCAPED = [
     (MemoryError(), "there is not enough memory for this: choose smaller sizes, or a machine with more"),
-    (RecursionError("maximum depth"), "something is nested too deeply to be followed: make it flatter (RecursionError: maximum depth)"),
+    (RecursionError("maximum depth"), "something is nested too deeply: make it flatter (RecursionError: maximum depth)"),
     (OSError(28, "No space left on device"), "No space left on device"),
     (PermissionError(13, "Permission denied", "a/\x1bb"), "Permission denied: a/\\x1bb"),
-    (UnicodeEncodeError("utf-8", "x\udce9y", 1, 2, "surrogates"), "'x\\udce9y' is no text that UTF-8 can write: choose another name"),
+    (UnicodeEncodeError("utf-8", "x\udce9y", 1, 2, "surrogates"), "'x\\udce9y' cannot be written as UTF-8: choose another name"),
 ]
 BUGS = [
     KeyError("x"),
@@ -346,7 +346,7 @@ def test_any_other_error_is_a_bug_that_says_so_in_one_line(error, monkeypatch):
     shown = CliRunner().invoke(cli.napkin, ["derive", "x", "--json"])
 
     assert (2, "") == (found.exit_code, found.stdout)
-    line = rf"napkin: a bug of Napkin's own: {type(error).__name__}.* at test_cli\.py line \d+; please report it, "
+    line = rf"napkin: a bug of Napkin: {type(error).__name__}.* at test_cli\.py line \d+; please report it, "
     assert re.fullmatch(line + r"with the traceback that NAPKIN_DEBUG=1 shows\n", found.stderr)
     assert "Traceback (most recent call last):" in shown.stderr
     assert found.stderr == shown.stderr[-len(found.stderr) :]
@@ -416,7 +416,7 @@ def test_what_is_given_twice_is_refused_with_both_values(words):
 def test_an_option_without_a_value_is_refused(words):
     found = CliRunner().invoke(cli.napkin, words)
 
-    assert (2, "napkin: --template is given an empty value: leave it out, or say which\n") == (found.exit_code, found.stderr)
+    assert (2, "napkin: --template is given an empty value: leave it out, or give one\n") == (found.exit_code, found.stderr)
 
 
 def test_a_folder_without_templates_is_refused(tmp_path):

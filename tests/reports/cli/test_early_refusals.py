@@ -57,14 +57,14 @@ def test_what_cannot_be_is_refused_at_once(words: str, said: str) -> None:
 @pytest.mark.parametrize("command", [("lecture",), ("report", "gpt2")])
 def test_an_empty_name_is_no_folder(command: tuple[str, ...]) -> None:
     """It would have been the current one."""
-    assert run(*command, "-o", "").stderr == "napkin: --output is given an empty value: leave it out, or say which\n"
+    assert run(*command, "-o", "").stderr == "napkin: --output is given an empty value: leave it out, or give one\n"
 
 
 def test_help_says_what_a_command_takes() -> None:
     """Every recipe where no --precision is given; no option that is refused when it is used; each format that is made again."""
     recipes, choices, verify = (" ".join(run(name, "--help").stdout.split()) for name in ("bytes-per-parameter", "checkpointing", "verify"))
 
-    assert "--precision NAME The one recipe to show; without it, all. --" in recipes
+    assert "--precision NAME Show this recipe only. --" in recipes
     assert "[default: fp32]" in " ".join(run("derive", "--help").stdout.split())
     assert "--checkpointing" not in choices
     assert "A FILE that Napkin wrote (.html, .md, .json, .tex) is made again" in verify

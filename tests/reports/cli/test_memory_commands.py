@@ -99,7 +99,7 @@ def test_a_checkpoint_that_does_not_resume_fails(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--save-seconds", "60"], "napkin: how often to save needs both --save-seconds and --failure-hours"),
+        (["--save-seconds", "60"], "napkin: how often to save depends on both --save-seconds and --failure-hours: give both"),
         (["--mode", "infer"], "napkin: mode infer trains nothing, so there is nothing to resume: use mode train"),
         (["--save-seconds", "0", "--failure-hours", "1"], "napkin: --save-seconds is 0: give a number above 0"),
     ],

@@ -84,7 +84,7 @@ def test_without_a_file_this_machine_is_calibrated(monkeypatch: pytest.MonkeyPat
 
 BAD = {
     "a device": (("calibrate", "--device", "abacus"), "napkin: unknown device 'abacus': use cpu, cuda, or cuda:1 and so on"),
-    "tf32 on a CPU": (("calibrate", "--device", "cpu", "--tf32"), "napkin: --tf32 is of CUDA devices: leave it out on a CPU"),
+    "tf32 on a CPU": (("calibrate", "--device", "cpu", "--tf32"), "napkin: --tf32 needs a CUDA device: leave it out on a CPU"),
     "a folder that cannot be": (
         ("calibrate", "--device", "cpu", "-o", "/proc/none/c.json"),
         "napkin: cannot write a report to /proc/none: ",

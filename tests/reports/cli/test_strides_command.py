@@ -76,7 +76,7 @@ def test_a_forward_that_disagrees_is_exit_status_1(monkeypatch: pytest.MonkeyPat
         (["--tensor", "4x4", "--dtype", "tf32"], "napkin: torch keeps no tensor in tf32: "),
         (["--tensor", "4x4", "--do", "x\x1b[31m"], "napkin: cannot read 'x\\x1b[31m': write a chain of operations on x"),
         (["--do", "x.T"], "napkin: --do and --index need a tensor: add --tensor, e.g. --tensor 4x4"),
-        (["mlp", "--tensor", "4x4"], "napkin: --tensor, --do, --index and --dtype are of a tensor: leave them or MODEL out"),
+        (["mlp", "--tensor", "4x4"], "napkin: --tensor, --do, --index and --dtype describe a tensor: leave them or MODEL out"),
         (["-d", "B=3"], "napkin: -d sets a dimension of a model: name one"),
         (["--tensor", "100000x100000", "--check"], "napkin: a run would allocate 40,000,000,000 bytes at once"),
     ],

@@ -408,7 +408,7 @@ def refused(tmp_path: Path, text: str, *words: str) -> str:
 def test_a_document_without_claims_is_refused(text: str, tmp_path: Path) -> None:
     """0 of 0 claims would hold."""
     assert refused(tmp_path, text) == (
-        "it has no claims, so nothing in it can be verified: put <!--= EXPRESSION --> behind a number, or leave the file out"
+        "it has no claims, so nothing in it can be verified: put <!--= EXPRESSION --> after a number, or leave the file out"
     )
 
 

@@ -168,7 +168,7 @@ def test_line_ends_and_a_byte_order_mark_are_read_as_what_they_are(suffix: str, 
 
 
 NO_INPUTS = (
-    "is one of a report that Napkin wrote, but the inputs that would make it again are missing or cannot be read: make the report anew"
+    "is from a report that Napkin wrote, but the inputs to regenerate it are missing or cannot be read: write the report again"
 )
 
 
@@ -393,8 +393,8 @@ def test_the_digest_of_a_configs_folder_is_that_of_its_config(tmp_path: Path) ->
     ("name", "text", "said"),
     [
         ("x.json", "{", "x.json: not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
-        ("x.json", "{}", "x.json carries no inputs, so it is no report of Napkin's: nothing in it can be verified"),
-        ("x.html", "<p>hello", "x.html carries no inputs, so it is no report of Napkin's: nothing in it can be verified"),
+        ("x.json", "{}", "x.json carries no inputs, so it is not a report of Napkin: nothing in it can be verified"),
+        ("x.html", "<p>hello", "x.html carries no inputs, so it is not a report of Napkin: nothing in it can be verified"),
         ("x.pdf", "", "x.pdf is not a file that Napkin writes: give a .md, .html, .tex or .json"),
         ("x.json", '{"inputs": {"kind": 3}}', NOT_OURS),
         ("x.json", '{"inputs": {"kind": "report", "more": 1}}', NOT_OURS),

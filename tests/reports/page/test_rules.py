@@ -94,4 +94,4 @@ def test_words_that_nothing_holds_are_refused(what):
     found = CliRunner().invoke(cli.napkin, ["list", what, "zebra"])
 
     assert 2 == found.exit_code
-    assert f"napkin: no entry of {what} holds 'zebra': napkin list {what} shows all\n" == found.stderr
+    assert f"napkin: no entry of {what} holds 'zebra': see napkin list {what}\n" == found.stderr

@@ -154,7 +154,7 @@ def test_a_template_that_is_not_there_is_refused_before_any_work(name: str, tmp_
 
     if name != "html":
         assert found.exit_code == 2
-        assert found.stderr == f"napkin: there is no template {name[:60]!r}: there are design-section, homework, report\n"
+        assert found.stderr == f"napkin: unknown template {name[:60]!r}: use one of design-section, homework, report\n"
     assert not (tmp_path / "out").exists() or name == "html"
 
 
