@@ -67,7 +67,7 @@ def test_help_says_what_a_command_takes() -> None:
     assert "--precision NAME Show this recipe only. --" in recipes
     assert "[default: fp32]" in " ".join(run("derive", "--help").stdout.split())
     assert "--checkpointing" not in choices
-    assert "A FILE that Napkin wrote (.html, .md, .json, .tex) is made again" in verify
+    assert "A FILE that Napkin wrote (.html, .md, .json, .tex) is regenerated" in verify
 
 
 def test_a_model_that_keeps_no_cache_says_so_and_that_buffers_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
