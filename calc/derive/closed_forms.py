@@ -12,7 +12,7 @@ from calc.derive import cases, coverage, groups
 from calc.derive import peak as memory
 from calc.derive.accumulate import Accumulator
 from calc.derive.analysis import PEAKS, Analysis, analyse
-from calc.derive.elsewhere import Trace, TracedGraph, Traces, alone, holds
+from calc.derive.other_sizes import Trace, TracedGraph, Traces, alone, holds
 from calc.derive.peak import PeakCandidate, candidate_name
 from calc.derive.quantities import QUANTITIES, Definition, absent, definitions
 from calc.derive.result import Candidate, Certificate, Derivation, Quantity, QuantityTerm

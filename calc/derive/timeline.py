@@ -38,18 +38,18 @@ def timeline(analysis: Analysis, sizes: Mapping[str, int], trace: StepTrace | No
     return _timeline(analysis, values | fewer, deepest, fewer)
 
 
-def _timeline(analysis: Analysis, known: Mapping[str, int], trace: StepTrace, fewer: Mapping[str, int] | None = None) -> Timeline:
-    """Live bytes over the second step of a record at ``known`` values of the basis symbols."""
-    read = _reading(analysis, known)
+def _timeline(analysis: Analysis, at_values: Mapping[str, int], trace: StepTrace, fewer: Mapping[str, int] | None = None) -> Timeline:
+    """Live bytes over the second step of a trace, at ``at_values`` of the basis symbols."""
+    read = _reading(analysis, at_values)
     instants = list(_instants(trace, read))
     peak = max(instants, key=lambda i: i.total)  # the first of several
     candidates = analysis.peaks[_WHERE]
-    derived = max((analysis.algebra.value(p.live, known) for p in candidates), default=peak.total)
+    derived = max((analysis.algebra.value(p.live, at_values) for p in candidates), default=peak.total)
     if peak.total != derived:
         raise CertificateError(_WHERE, f"a record of these sizes holds {peak.total:,} bytes at most, and {derived:,} were derived")
     phases = tuple(_phases(trace))
     return Timeline(
-        sizes=dict(analysis.graph.as_basis().sizes(known)),
+        sizes=dict(analysis.graph.as_basis().sizes(at_values)),
         fewer=fewer or {},
         operators=sum(op.step == _STEP for op in trace.ops),
         peak=peak,
@@ -67,13 +67,13 @@ def _allocated(trace: StepTrace, read: Callable[[Size], int], options: Mapping[s
     return tuple(simulate(trace, step, everything, read) for step in (1, _STEP))
 
 
-def _reading(analysis: Analysis, known: Mapping[str, int]) -> Callable[[Size], int]:
+def _reading(analysis: Analysis, at_values: Mapping[str, int]) -> Callable[[Size], int]:
     """Sizes of a record as integers; of few different ones, each is worked out once."""
     values: dict[Size, int] = {}
 
     def read(size: Size) -> int:
         if size not in values:
-            values[size] = size if isinstance(size, int) else analysis.algebra.value(analysis.algebra.parse(size), known)
+            values[size] = size if isinstance(size, int) else analysis.algebra.value(analysis.algebra.parse(size), at_values)
         return values[size]
 
     return read

@@ -55,7 +55,7 @@ _ALL = (
         "as separate matrix products",
         "no counter of torch sees into the kernel on a CPU",
         False,
-        ("calc/measure/run.py", "calc/measure/training.py", "calc/measure/asked.py"),
+        ("calc/measure/run.py", "calc/measure/training.py", "calc/measure/all_gradients.py"),
     ),
     Exchange(
         "fast path",

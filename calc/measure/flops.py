@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode, conv_backward_flop, flop_registry
 
-from calc.measure.again import RecomputeCounter, recompute_flops
 from calc.measure.counter import flop_counter
 from calc.measure.measurement import Reading
 from calc.measure.observer import Observer, fast_path
+from calc.measure.recompute import RecomputeCounter, recompute_flops
 from calc.measure.training import Training
 from calc.measure.whole_numerics import terms_of_product
 

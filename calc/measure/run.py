@@ -15,12 +15,12 @@ import torch
 
 from calc.errors import BadInputError, MeasurementError
 from calc.graph.exchanges import ExchangeDifference, Found
-from calc.measure.again import measure_recompute
-from calc.measure.asked import AllGradients
+from calc.measure.all_gradients import AllGradients
 from calc.measure.flops import MAPPING, measure_flops
 from calc.measure.measurement import Measurement, Reading
 from calc.measure.memory import measure_memory
 from calc.measure.observer import Observer, fast_path, fused_attention
+from calc.measure.recompute import measure_recompute
 from calc.measure.reference import ReferenceCounter
 from calc.measure.room import require_room
 from calc.measure.saved import measure_saved
@@ -64,8 +64,8 @@ def measure(
     ):
         run.step()
         flops = measure_flops(run, fused)
-    again = flops.get(RECOMPUTE)
-    if fused and again is not None:
+    recompute = flops.get(RECOMPUTE)
+    if fused and recompute is not None:
         with training(spec, sizes, options, device) as run:
             run.step()
             flops[RECOMPUTE] = measure_recompute(run, MAPPING, fused)
@@ -83,7 +83,7 @@ def measure(
         operators=tuple(sorted(observer.names)),
         unbacked_sizes={place: tuple(sizes) for place, sizes in observer.unbacked_sizes.items()},
         unbacked_first_step={place: tuple(sizes) for place, sizes in first.unbacked_sizes.items()},
-        recompute=(again.value or 0) if again is not None else 0,
+        recompute=(recompute.value or 0) if recompute is not None else 0,
         exchanged=_exchanged(spec, sizes, options, device, observer.names, {**state, **readings}, bool(fused), tell),
         provenance=_provenance(device),
     )

@@ -27,8 +27,8 @@ from calc.spec import Spec
 
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
-    from calc.derive.elsewhere import TracedGraph
     from calc.derive.live_bytes import Timeline
+    from calc.derive.other_sizes import TracedGraph
 
 Progress = Callable[[str], None]
 _Made = tuple[Graph, "Analysis | None"]
@@ -160,7 +160,7 @@ def _believed(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registr
 def _with_closed_forms(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registry) -> TracedGraph:
     """The graph that holds at ``sizes``, with its closed forms by the rules of ``registry``."""
     from calc.derive.closed_forms import certified
-    from calc.derive.elsewhere import TracedGraph
+    from calc.derive.other_sizes import TracedGraph
 
     try:
         planned = traced(spec, sizes, run)

@@ -42,9 +42,9 @@ def flipped_guards(spec: Spec, graph: Graph, sizes: Mapping[str, int], equal: Ma
     loops = [name for name in graph.loops if name in basis.symbols]
     bounded, products = bounded_by(spec.dimensions, loops, basis), sides(spec.dimensions, graph.options.get("optimizer", ""))
     there = hints(basis, sizes, bounded=bounded, products=products, near=near)
-    asked = general.values(sizes)
-    at_hints = {**general.values(basis.sizes(there)), **{name: asked[name] for name in graph.loops}}
-    return [c for c in graph.guards if not c.opaque and c.holds_at(at_hints) != c.holds_at(asked)]
+    requested = general.values(sizes)
+    at_hints = {**general.values(basis.sizes(there)), **{name: requested[name] for name in graph.loops}}
+    return [c for c in graph.guards if not c.opaque and c.holds_at(at_hints) != c.holds_at(requested)]
 
 
 def rounded_share_error(spec: Spec, graph: Graph, known: TracedRuns) -> RoundedShareError | None:
@@ -67,13 +67,13 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) 
         bounded=bounded_by({d.name: d for d in graph.dims}, graph.loops, basis),
         products=sides({d.name: d for d in graph.dims}, graph.options.get("optimizer", "")),
     )
-    certificates, asked = [], basis.values(sizes)
+    certificates, requested = [], basis.values(sizes)
     for number, counts in enumerate(trip_counts.certified_counts(attempt, graph.loops)):
         # The last is for guards with a constant, such as more than 25 rows.
         shifts = (*(number + 1 + 3 * i for i in range(3)), -2 - number)
         sets = [at(hint_set=number + 1), *(at(shift=shift) for shift in shifts)]
-        if number or max(asked.values(), default=0) <= _MOST_EVALUATED:
-            sets = [at(following=next_composite) if number else asked, *sets]
+        if number or max(requested.values(), default=0) <= _MOST_EVALUATED:
+            sets = [at(following=next_composite) if number else requested, *sets]
         some = [{**values, **counts} for values in sets]
         some += [_near_to(graph, some[0], sizes, by) for by in (number + 1, -number - 1, 0)]
         nearest = min(some, key=functools.partial(_count_flipped, graph))
@@ -83,15 +83,15 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) 
 
 def _near_to(graph: Graph, at: Mapping[str, int], sizes: Mapping[str, int], by: int) -> dict[str, int]:
     """``at``, with the symbols of guards that fail there moved to ``by`` from the requested ``sizes``."""
-    moved_to, asked = dict(at), graph.as_basis().values(sizes)
+    moved_to, requested = dict(at), graph.as_basis().values(sizes)
     moved: set[str] = set()
     while True:
         otherwise = {name for c in graph.guards if not c.opaque and not c.holds_at(moved_to) for name in names_in(c.expr)}
-        more = (otherwise & asked.keys()) - moved - {*graph.loops}
-        if not more:
+        to_move = (otherwise & requested.keys()) - moved - {*graph.loops}
+        if not to_move:
             return moved_to
-        moved |= more
-        moved_to |= {name: max(1, asked[name] + by) for name in more}
+        moved |= to_move
+        moved_to |= {name: max(1, requested[name] + by) for name in to_move}
 
 
 def _count_flipped(graph: Graph, at: Mapping[str, int]) -> int:

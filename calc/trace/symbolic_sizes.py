@@ -416,8 +416,8 @@ def _guard_text(e: Any, names: Mapping[sp.Symbol, str]) -> str | None:
     parts = [_guard_text(part, names) for part in e.args]
     if not parts or None in parts:
         return None
-    known = [f"({part})" for part in parts]
-    return f"not {known[0]}" if kind == "Not" else _LOGIC[kind].join(known) if kind in _LOGIC else None
+    operands = [f"({part})" for part in parts]
+    return f"not {operands[0]}" if kind == "Not" else _LOGIC[kind].join(operands) if kind in _LOGIC else None
 
 
 def _write(expr: sp.Expr, names: Mapping[sp.Symbol, str]) -> int | str:

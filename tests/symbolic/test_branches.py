@@ -18,7 +18,7 @@ def test_the_special_case_is_in_force_at_its_sizes():
     assert [("8 * B * T", "True")] == branches.other_cases(FORM, {"B": 1, "T": 5})
 
 
-def test_elsewhere_the_general_one_is():
+def test_other_sizes_the_general_one_is():
     """At B = 2, T = 5: 8*2*5 = 80, and no condition has to be named."""
     assert 80 == branches.value(FORM, {"B": 2, "T": 5})
     assert "" == branches.condition_at(FORM, {"B": 2, "T": 5})

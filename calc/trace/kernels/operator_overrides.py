@@ -147,7 +147,7 @@ def _copied(original: Callable[..., torch.Tensor], copying: Callable[[], Any], d
     with copying():
         plain = _plain(data)
     made = original(plain, *args, **kwargs)
-    note_made_from(made, parts, known=not read)
+    note_made_from(made, parts, constant=not read)
     return made
 
 

@@ -94,15 +94,15 @@ def by_triangles(
     return None if combined is None else _number(combined)
 
 
-def _as_triangle(known: Elements | None) -> Triangle | None:
+def _as_triangle(fact: Elements | None) -> Triangle | None:
     """A number everywhere is a triangle of equal halves."""
-    if isinstance(known, AffineIndex):
-        return Triangle(0, known.first, known.first) if not known.step and isinstance(known.first, int) else None
-    return known if isinstance(known, Triangle) else None
+    if isinstance(fact, AffineIndex):
+        return Triangle(0, fact.first, fact.first) if not fact.step and isinstance(fact.first, int) else None
+    return fact if isinstance(fact, Triangle) else None
 
 
-def _number(known: Triangle) -> AffineIndex | Triangle:
-    return AffineIndex(known.above) if known.is_one_number and isinstance(known.above, int) else known
+def _number(fact: Triangle) -> AffineIndex | Triangle:
+    return AffineIndex(fact.above) if fact.is_one_number and isinstance(fact.above, int) else fact
 
 
 def is_square_of(value: torch.Tensor, out: torch.Tensor) -> bool:

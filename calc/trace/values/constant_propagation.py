@@ -85,12 +85,12 @@ class ConstantPropagation:
         with no_dispatch():
             return count(self._real(x))
 
-    def has_count(self, x: torch.Tensor, known: Any, count: Callable[[torch.Tensor], int]) -> bool:
+    def has_count(self, x: torch.Tensor, symbolic_count: Any, count: Callable[[torch.Tensor], int]) -> bool:
         """Whether ``x`` is a constant whose ``count`` at the hints equals ``known``, the count at all sizes."""
         if not isinstance(x, FakeTensor) or not has_constant_values(x):
             return False
         with no_dispatch():
-            return bool(count(self._real(x)) == self._hint(known))
+            return bool(count(self._real(x)) == self._hint(symbolic_count))
 
     def symbols_of(self, tensors: Sequence[torch.Tensor]) -> frozenset[str]:
         """The symbols without trip counts that the values of ``tensors`` depend on; none where they depend on data too."""
@@ -200,7 +200,7 @@ def attach_values(out: torch.Tensor, real: torch.Tensor) -> None:
     _attach(out, real)
 
 
-def note_made_from(out: torch.Tensor, parts: Sequence[Any], known: bool) -> None:
+def note_made_from(out: torch.Tensor, parts: Sequence[Any], constant: bool) -> None:
     """Note that ``out`` contains the values of ``parts``, tensors and doubles computed from sizes among them: it depends on the same
     symbols and is constant where all of them are."""
     storage = out.untyped_storage()
@@ -209,7 +209,7 @@ def note_made_from(out: torch.Tensor, parts: Sequence[Any], known: bool) -> None
     made_of = made_of.union(*(part.node.shape_env.symbols_of(part) for part in parts if isinstance(part, torch.SymFloat)))
     if made_of:
         storage.napkin_made_of = made_of  # type: ignore[attr-defined]  # ours, as above
-    if not known or not all(map(has_constant_values, tensors)):
+    if not constant or not all(map(has_constant_values, tensors)):
         storage.napkin_unknown = True  # type: ignore[attr-defined]  # ours, as above
 
 

@@ -96,13 +96,13 @@ def fact_of(value: Any, name: str = "napkin_known", writes: int = 0) -> Any:
     return fact if fact is not None and of == contents(value, writes) else None
 
 
-def note(out: Any, known: Any, name: str = "napkin_known") -> None:
+def note(out: Any, fact: Any, name: str = "napkin_known") -> None:
     """Note under ``name`` that ``known`` holds of ``out``, or of each tensor in it."""
-    if known is None:
+    if fact is None:
         return
     for tensor in out if isinstance(out, list | tuple) else (out,):
         if isinstance(tensor, FakeTensor):
-            setattr(tensor, name, (known, contents(tensor)))  # ours, on torch's tensor
+            setattr(tensor, name, (fact, contents(tensor)))  # ours, on torch's tensor
 
 
 def contents(tensor: torch.Tensor, writes: int = 0) -> tuple[int, int]:
@@ -207,11 +207,11 @@ def places_in(value: torch.Tensor) -> tuple[Any, ...]:
     return tuple(within.below if within is not None and i == within.axis else size for i, size in enumerate(value.shape))
 
 
-def _keeps(known: Any, dtype: torch.dtype) -> bool:
+def _keeps(fact: Any, dtype: torch.dtype) -> bool:
     """Whether values of which ``known`` holds are the same as elements of that type."""
-    if isinstance(known, Below):
+    if isinstance(fact, Below):
         return dtype in (torch.int32, torch.int64)
-    return isinstance(known, OneIn) or dtype.is_floating_point
+    return isinstance(fact, OneIn) or dtype.is_floating_point
 
 
 # -- where such values come from ------------------------------------------------------------------------------------------

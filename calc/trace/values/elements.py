@@ -100,20 +100,20 @@ def whole(*values: Any) -> bool:
     return all(isinstance(v, int | torch.SymInt) and not isinstance(v, bool) for v in values)
 
 
-def note_elements(out: torch.Tensor, known: Elements) -> None:
+def note_elements(out: torch.Tensor, fact: Elements) -> None:
     """Note the fact about ``out`` if its dtype represents such elements exactly."""
-    if out.dtype in WHOLE or _is_representable(known, out.dtype):
-        note(out, known, _NOTED)
+    if out.dtype in WHOLE or _is_representable(fact, out.dtype):
+        note(out, fact, _NOTED)
 
 
-def _is_representable(known: Elements, dtype: torch.dtype) -> bool:
-    if isinstance(known, Triangle):
-        return known.above in EXACT and known.below in EXACT
+def _is_representable(fact: Elements, dtype: torch.dtype) -> bool:
+    if isinstance(fact, Triangle):
+        return fact.above in EXACT and fact.below in EXACT
     if not dtype.is_floating_point:
-        return is_zero_or_one(known)  # -1 is 255 as a byte
-    return isinstance(known, AffineIndex) and not known.step and isinstance(known.first, int) and abs(known.first) <= 256
+        return is_zero_or_one(fact)  # -1 is 255 as a byte
+    return isinstance(fact, AffineIndex) and not fact.step and isinstance(fact.first, int) and abs(fact.first) <= 256
 
 
-def is_zero_or_one(known: Elements) -> bool:
+def is_zero_or_one(fact: Elements) -> bool:
     """Whether all elements are 0, or all are 1: exact in every dtype."""
-    return isinstance(known, AffineIndex) and not known.step and isinstance(known.first, int) and known.first in (0, 1)
+    return isinstance(fact, AffineIndex) and not fact.step and isinstance(fact.first, int) and fact.first in (0, 1)

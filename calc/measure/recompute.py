@@ -63,9 +63,9 @@ class RecomputeCounter(TorchDispatchMode):
 
 def recompute_flops(backwards: Sequence[RecomputeCounter]) -> dict[str, Reading]:
     """``flops.backward.recompute``, where a backward ran anything again."""
-    if not any(again.seen for again in backwards):
+    if not any(counters_of_recompute.seen for counters_of_recompute in backwards):
         return {}
-    return {"flops.backward.recompute": Reading(sum(again.flops for again in backwards), INSTRUMENT)}
+    return {"flops.backward.recompute": Reading(sum(counters_of_recompute.flops for counters_of_recompute in backwards), INSTRUMENT)}
 
 
 def measure_recompute(run: Training, mapping: Mapping[Any, Callable[..., int]], fused: Sequence[str]) -> Reading:
@@ -74,7 +74,7 @@ def measure_recompute(run: Training, mapping: Mapping[Any, Callable[..., int]], 
     if unknown:
         return Reading(None, WITH_FUSED, f"what {', '.join(unknown)} repeats inside is not known")
     counters: list[FlopCounterMode] = []
-    again: list[RecomputeCounter] = []
+    counters_of_recompute: list[RecomputeCounter] = []
 
     @contextmanager
     def around(phase: str) -> Iterator[None]:
@@ -82,10 +82,10 @@ def measure_recompute(run: Training, mapping: Mapping[Any, Callable[..., int]], 
             yield
             return
         counters.append(flop_counter({**mapping, **_FUSED}))
-        again.append(RecomputeCounter(counters[-1]))
-        with counters[-1], again[-1]:
+        counters_of_recompute.append(RecomputeCounter(counters[-1]))
+        with counters[-1], counters_of_recompute[-1]:
             yield
 
     run.step(around)
     inside = sum(counter.get_flop_counts()["Global"].get(_BACKWARD, 0) for counter in counters)
-    return Reading(sum(each.flops for each in again) + inside, WITH_FUSED, INSIDE, proxy=True)
+    return Reading(sum(each.flops for each in counters_of_recompute) + inside, WITH_FUSED, INSIDE, proxy=True)
