@@ -65,7 +65,7 @@ class _Forms:
     """The candidates of a quantity, read once for all dimensions."""
 
     def __init__(self, quantity: Quantity) -> None:
-        assert quantity._evaluator is not None  # asked before
+        assert quantity._evaluator is not None  # as it was compared before
         self.evaluator = quantity._evaluator
         self.at = [c.at for c in quantity.candidates]
         texts = [c.expr for c in quantity.candidates]
@@ -83,7 +83,7 @@ class _Along:
         self._here = derivation.sizes
         unit = dim.multiple_of
         self.step = self._here[unit] if isinstance(unit, str) else unit or 1
-        self._known: dict[int, dict[str, int] | None] = {}
+        self._sizes_at: dict[int, dict[str, int] | None] = {}
 
     @property
     def matters(self) -> bool:
@@ -108,15 +108,15 @@ class _Along:
 
     def sizes(self, size: int) -> dict[str, int] | None:
         """All sizes with this one at ``size``; none where that is refused, or where the step is another one."""
-        if size not in self._known:
+        if size not in self._sizes_at:
             try:
                 sizes: dict[str, int] | None = self._forms.evaluator.sizes({self.dim.name: size})
                 assert sizes is not None
                 same = self._forms.evaluator.holds(sizes) and self._forms.evaluator.value(sizes) == max(self._values(sizes))
             except (NapkinError, KeyError, ZeroDivisionError):
                 same = False
-            self._known[size] = sizes if same else None
-        return self._known[size]
+            self._sizes_at[size] = sizes if same else None
+        return self._sizes_at[size]
 
     def _values(self, sizes: Mapping[str, int]) -> list[int]:
         """Every candidate at those sizes."""
@@ -168,7 +168,7 @@ class _Along:
         intervals: list[Reign] = []
         for size in among:
             sizes = self.sizes(size)
-            assert sizes is not None  # as asked
+            assert sizes is not None  # those of ``among`` are not refused
             values = self._values(sizes)
             _extend(intervals, size, size, self._forms.at[values.index(max(values))])
         return Takeover(self.dim.name, tuple(intervals), among=tuple(among))

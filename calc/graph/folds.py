@@ -47,7 +47,7 @@ class Basis:
 
     @property
     def hidden(self) -> dict[str, str]:
-        """Quotients that are no dimension of the model, with the expression they stand for, as ``ast.unparse`` writes it."""
+        """Quotients that are no dimension of the model, with the expression they stand for, with blanks around the operators."""
         return {f.quotient: _quotient(f) for f in self.folds if f.quotient not in self.define}
 
 

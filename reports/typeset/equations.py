@@ -112,13 +112,13 @@ class Writer:
 
     def _inlined(self, node: int) -> list[int]:
         """The node and what stands inside its equation."""
-        found, waiting = [], [node]
+        inlined, waiting = [], [node]
         while waiting:
             index = waiting.pop()
-            if index not in found:
-                found.append(index)
+            if index not in inlined:
+                inlined.append(index)
                 waiting += [s for s in ir.sources(self._equations[index].op) if self._is_inside(s)]
-        return found
+        return inlined
 
     def _is_inside(self, node: int) -> bool:
         names = self._names
@@ -225,9 +225,9 @@ class Writer:
 
     def _contract(self, node: ir.Node, operands: Sequence[Operand], letters: Sequence[str]) -> Written:
         if self._matrix and len(operands) == 2:
-            found = self._matrices(node, operands, letters)
-            if found is not None:
-                return found
+            product = self._matrices(node, operands, letters)
+            if product is not None:
+                return product
         factors = self._style.times(" ").join(self._operand(o, letters).within(_PRODUCT) for o in operands)
         inner = letters[len(node.shape) :]
         return Written(f"{self._style.sum(inner)} {factors}", _SUM + 10) if inner else Written(factors, _PRODUCT + 1)
@@ -327,12 +327,12 @@ class Writer:
         return Written(f"{written.within(_PRODUCT)} {self._style.where(f'{letters[axis]} = ({chr(32).join(inner)})')}", _SUM)
 
     def _concatenate(self, parts: Sequence[int], axis: int, letters: Sequence[str]) -> Written:
-        found = []
+        tensors = []
         for part in parts:
             length = self._equations[part].shape[axis]
             own = "" if not letters else self._letters.more((length,), [*letters[:axis], *letters[axis + 1 :]])[0]
-            found.append(self._tensor(part, [*letters[:axis], own, *letters[axis + 1 :]]).text)
-        return Written(f"[{'; '.join(found)}]", _CLOSE)
+            tensors.append(self._tensor(part, [*letters[:axis], own, *letters[axis + 1 :]]).text)
+        return Written(f"[{'; '.join(tensors)}]", _CLOSE)
 
 
 def relative(name: str, layer: str) -> str:
@@ -342,8 +342,8 @@ def relative(name: str, layer: str) -> str:
 
 def _by_node(derived: Derived) -> Mapping[int, int]:
     """Gradient nodes that have a name: the tensor nearest to the loss whose gradient they are."""
-    found: dict[int, int] = {}
+    nearest: dict[int, int] = {}
     for step in derived.steps:  # from the loss back
         if step.node is not None and step.target in derived.names.of:
-            found.setdefault(step.node, step.target)
-    return found
+            nearest.setdefault(step.node, step.target)
+    return nearest

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @cache
-def known() -> dict[str, list[dict[str, Any]]]:
+def published_runs() -> dict[str, list[dict[str, Any]]]:
     """Runs and thresholds, each with its source. A run has parameters and tokens, and the FLOPs that its source prints, if any."""
     text = resources.files("calc").joinpath("data/known_runs.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
@@ -34,14 +34,14 @@ def compute(run: dict[str, Any]) -> Fraction:
 
 def _compared(values: Values, _: QuestionModel | None) -> Sequence[FurtherResult]:
     rows = []
-    for run in known()["run"]:
+    for run in published_runs()["run"]:
         how = "as printed" if "flops" in run else f"6 · {run['parameters']:.4g} · {run['tokens']:.4g}"
         rows.append(
             FurtherResult(
                 f"times {run['name']}", values["C"] / compute(run), "1", f"{float(compute(run)):.4g} FLOP, {how}; {run['source']}"
             )
         )
-    for line in known()["threshold"]:
+    for line in published_runs()["threshold"]:
         share = values["C"] / Fraction(line["flops"])
         side = "passed" if share > 1 else "not passed"  # each of them is on more than so many
         rows.append(FurtherResult(f"of {line['name']}", share, "1", f"{side}: {line['flops']} FLOP; {line['status']}; {line['source']}"))

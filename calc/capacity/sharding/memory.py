@@ -23,7 +23,6 @@ from calc.capacity.sharding.parts import (  # fmt: skip
     elements,
     fewer,
     in_layers,
-    kept,
     layers,
     layers_in_flight,
     on_rank,
@@ -32,6 +31,7 @@ from calc.capacity.sharding.parts import (  # fmt: skip
     passed,
     pieces,
     product,
+    saved_items,
     times,
     total,
 )
@@ -60,14 +60,14 @@ def shares(choice: LayoutChoice) -> bool:
 
 def memory(model: ShardedModel, choice: LayoutChoice, stage: str, state: State) -> tuple[WorkedStep, ...]:
     """The lines of one stage. The last is the total; those of ``KINDS`` that are there add up to it."""
-    kept_always = (*_parameters(model, choice, stage), *_state(model, choice, stage, state))
+    persistent = (*_parameters(model, choice, stage), *_state(model, choice, stage, state))
     transient = _transient(model, choice, stage)
     activations = _activations(model, choice, stage)
     passing = temporaries(model, choice, stage, state, shares(choice))
-    there = {line.letter for line in (*kept_always, *transient, *activations, *passing)}
+    there = {line.letter for line in (*persistent, *transient, *activations, *passing)}
     kinds = [letter for letter in KINDS.values() if letter in there]
     whole = WorkedStep(TOTAL, total(kinds), "bytes", *_together(model))
-    return (*kept_always, *transient, *activations, *passing, whole)
+    return (*persistent, *transient, *activations, *passing, whole)
 
 
 def _together(model: ShardedModel) -> tuple[str, str]:
@@ -179,7 +179,7 @@ def _activations(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[
     lines = [
         WorkedStep(
             "Al",
-            total(on_rank(item, choice) for item in kept(model, choice)),
+            total(on_rank(item, choice) for item in saved_items(model, choice)),
             "bytes",
             "kept of a layer and micro-batch",
             _kept_words(choice),

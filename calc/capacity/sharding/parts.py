@@ -233,7 +233,7 @@ def _is_divided(under: str, choice: LayoutChoice) -> bool:
     return under == DIVIDED or (under == STREAM and choice.sequence != OFF) or (under == GATHERED and choice.sequence == AGAIN)
 
 
-def kept(model: ShardedModel, choice: LayoutChoice) -> list[Item]:
+def saved_items(model: ShardedModel, choice: LayoutChoice) -> list[Item]:
     """Items of a layer that stay from the forward to the backward."""
     return [item for item in model.items if item.where == LAYER and not (choice.checkpointing == "attention" and item.scores)]
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from calc.derive.result import Derivation, Step
 from calc.derive.rules_of_thumb.corrections import Difference as Difference
 from calc.derive.rules_of_thumb.corrections import explained
-from calc.derive.rules_of_thumb.exact import ExactCount, inapplicable, incomparable, known, written
+from calc.derive.rules_of_thumb.exact import ExactCount, inapplicable, incomparable, is_stated, written
 from calc.derive.rules_of_thumb.ranges import ValidRanges as ValidRanges
 from calc.derive.rules_of_thumb.ranges import scanned, within
 from calc.derive.rules_of_thumb.rules import RULES as RULES
@@ -66,6 +66,6 @@ def _compare(rule: RuleOfThumb, derivation: Derivation) -> RuleComparison:
         exact=exact.at({}),
         differences=differences,
         steps=steps,
-        outside=tuple((name, derivation[name].value or 0) for name in rule.outside if known(derivation, name)),
+        outside=tuple((name, derivation[name].value or 0) for name in rule.outside if is_stated(derivation, name)),
         within=tuple(within(dim, expr, exact, derivation) for dim in scanned(expr, exact, derivation)),
     )

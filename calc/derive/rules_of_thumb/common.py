@@ -23,7 +23,7 @@ class Common:
     def __init__(self, derivation: Derivation, texts: Iterable[str]) -> None:
         self._sizes = derivation.sizes
         self._basis = _tied_basis(derivation)
-        self._known = {**self._basis.define, **dict.fromkeys(self.fixed_to_one(derivation), "1")}
+        self._replacements = {**self._basis.define, **dict.fromkeys(self.fixed_to_one(derivation), "1")}
         rewritten = [self._rewritten(text) for text in (*texts, *self._sizes)]
         self._inner = Algebra(self._basis.symbols, rewritten)
         self._fold = Folding(self._basis, self._inner)
@@ -38,7 +38,7 @@ class Common:
         return self._fold(self._inner.parse(self._rewritten(text)))
 
     def _rewritten(self, text: str) -> str:
-        return substituted(with_quotients(branches.at_hand(text, self._sizes), self._basis), self._known)
+        return substituted(with_quotients(branches.at_hand(text, self._sizes), self._basis), self._replacements)
 
     def tree(self, poly: Poly) -> Expression:
         return tree(self.algebra, poly)

@@ -48,12 +48,13 @@ def incomparable(rule: RuleOfThumb, derivation: Derivation) -> str:
             return f"cannot be compared: {name} is unknown, {derivation[name].unknown}"
         elif others := _other_formats(rule, derivation, name):
             return f"cannot be compared: it counts numbers in {rule.format}, and {name} has {', '.join(others)}"
-    if "{N}" in rule.expr and not known(derivation, "parameters"):
+    if "{N}" in rule.expr and not is_stated(derivation, "parameters"):
         return "cannot be compared: the derivation does not state the number of parameters"
     return ""
 
 
-def known(derivation: Derivation, name: str) -> bool:
+def is_stated(derivation: Derivation, name: str) -> bool:
+    """Whether the derivation has a closed form of the quantity."""
     return name in derivation.quantities and derivation[name].text is not None
 
 

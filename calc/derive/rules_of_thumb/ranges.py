@@ -103,12 +103,12 @@ def _bisect(near: Callable[[int], bool], a: int, b: int) -> int:
 
 
 class _Memo:
-    """A predicate on sizes, asked once per size. A size that the derivation refuses (B = 1, where the step is another one)
-    says nothing; between sizes that are accepted, its neighbour answers for it."""
+    """A predicate on sizes, evaluated once per size. At a size that the derivation refuses (B = 1, where the step is another one), the
+    value at the next size is taken."""
 
-    def __init__(self, ask: Callable[[int], bool]) -> None:
-        self._ask = ask
-        self._known: dict[int, bool | None] = {}
+    def __init__(self, predicate: Callable[[int], bool]) -> None:
+        self._predicate = predicate
+        self._answers: dict[int, bool | None] = {}
 
     def accepts(self, size: int) -> bool:
         return self._answer(size) is not None
@@ -118,9 +118,9 @@ class _Memo:
         return bool(self._answer(size + 1) if answer is None else answer)
 
     def _answer(self, size: int) -> bool | None:
-        if size not in self._known:
+        if size not in self._answers:
             try:
-                self._known[size] = self._ask(size)
+                self._answers[size] = self._predicate(size)
             except NapkinError:
-                self._known[size] = None
-        return self._known[size]
+                self._answers[size] = None
+        return self._answers[size]

@@ -42,8 +42,8 @@ def expression(equation: UpdateEquation) -> sp.Expr:
 
 @cache
 def _functions() -> dict[str, Any]:
-    known = {name: getattr(sp, name) for name in ("sqrt", "Abs", "Max", "Min", "sign")}
-    return {**known, **{name: sp.Function(name, real=True) for name in _OF_MATRICES}}
+    of_sympy = {name: getattr(sp, name) for name in ("sqrt", "Abs", "Max", "Min", "sign")}
+    return {**of_sympy, **{name: sp.Function(name, real=True) for name in _OF_MATRICES}}
 
 
 # Means over a matrix: over each of its rows (r x 1), over each of its columns (1 x c), of all, and the root of the mean square.
