@@ -35,12 +35,12 @@ def compare(left: str, right: str, both: tuple[str, ...], explain: str | None, o
     sides = compared.sides(left, right, pairs(both), not no_cache)
     sides.requests()  # what cannot be asked for is refused before any work
     with talk() as say:
-        contrast, inputs = compared.compare(sides, say)
-    if explain is not None and explain not in [change.quantity for change in contrast.changes]:
+        comparison, inputs = compared.compare(sides, say)
+    if explain is not None and explain not in [change.quantity for change in comparison.changes]:
         raise BadInputError(f"no quantity {explain[:60]!r}: see napkin list quantities")
     if output is not None:
-        say_written(*job.write_all(Path(output), compared.texts(contrast, inputs)))
+        say_written(*job.write_all(Path(output), compared.texts(comparison, inputs)))
     if as_json:
-        click.echo(job.json_text(document(contrast)), nl=False)
+        click.echo(job.json_text(document(comparison)), nl=False)
     else:
-        page.show(contrast, explain, Terminal())
+        page.show(comparison, explain, Terminal())

@@ -11,22 +11,22 @@ from reports.writers.terminal import Terminal, bold, right
 _MOST = 3
 
 
-def show(contrast: Comparison, explain: str | None, out: Terminal) -> None:
+def show(comparison: Comparison, explain: str | None, out: Terminal) -> None:
     """What differs, all quantities, and of each the largest terms; with ``explain``, all terms of one."""
-    out.line(bold(contrast.left), " → ", bold(contrast.right))
-    sizes = {name: tuple(map(or_unknown, pair)) for name, pair in contrast.sizes.items()}
-    for name, (one, two) in {**contrast.options, **sizes}.items():
+    out.line(bold(comparison.left), " → ", bold(comparison.right))
+    sizes = {name: tuple(map(or_unknown, pair)) for name, pair in comparison.sizes.items()}
+    for name, (one, two) in {**comparison.options, **sizes}.items():
         out.line(f"  {name}: {one} → {two}")
-    if contrast.same:
-        out.line("  both: " + ", ".join(f"{name} = {size:,}" for name, size in contrast.same.items()), style="dim")
-    out.lines(*(f"  {words}" for words in in_cases(contrast)), style="dim")
+    if comparison.same:
+        out.line("  both: " + ", ".join(f"{name} = {size:,}" for name, size in comparison.same.items()), style="dim")
+    out.lines(*(f"  {words}" for words in in_cases(comparison)), style="dim")
     out.line()
     if explain is not None:
-        _show_change(next(change for change in contrast.changes if change.quantity == explain), None, out)
+        _show_change(next(change for change in comparison.changes if change.quantity == explain), None, out)
         return
     heads = ("Quantity", *right("Left", "Right", "Difference", "Right ÷ left"))
-    out.table(heads, [_row(change) for change in contrast.changes])
-    for change in contrast.changes:
+    out.table(heads, [_row(change) for change in comparison.changes])
+    for change in comparison.changes:
         if change.value:
             out.line()
             _show_change(change, _MOST, out)
