@@ -183,7 +183,10 @@ def test_a_field_of_the_wrong_kind_is_named_with_its_spec(field: str, value: Any
     ("default", "message"),
     [
         ("B" + "+1" * 20_000, "{} 'B+1+1+1+1+1+1+1+1+…+1+1+1+1 (40001 characters)' is too long: write it with at most 2,000 characters"),
-        ("(B+" * 300 + "1" + ")" * 300, "cannot read {} '(B+(B+(B+(B+(B+(B+…)))))))) (1201 characters)': write it with + - * / and dimension names"),
+        (
+            "(B+" * 300 + "1" + ")" * 300,
+            "cannot read {} '(B+(B+(B+(B+(B+(B+…)))))))) (1201 characters)': write it with + - * / and dimension names",
+        ),
         (
             "(" * 90 + "B" + "**8)" * 90,
             "{} '((((((((((((((((((…**8)**8) (451 characters)' is too large: sizes are integers from 1 to 2**63 - 1",
