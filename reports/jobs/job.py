@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from calc.memory.saving import Saving
     from calc.performance.measuring import Measured, MeasuringOptions
 
-VERDICTS = ("exact", "within", "proved", "failed", "not measured")
 Progress = Callable[[str], None]
 
 
@@ -153,6 +152,7 @@ def measure(request: Request, options: MeasuringOptions, command: str) -> Measur
 def check_json(checks: Any, specialized: Mapping[str, Any]) -> dict[str, Any]:
     """A check as plain data. ``specialized`` are the dimensions that the closed forms lack, as a document has them."""
     from calc.derive.to_json import number, verdict
+    from calc.pipeline.verdict import VERDICTS
 
     return {
         "schema": 1,
