@@ -57,7 +57,7 @@ class Dim:
     ``plus``         with an integer ``multiple_of``: this one is a multiple of it and so much more (layers of a pattern of 6 and 2 others).
     ``tied``         always equal to its default expression, so it cannot be set.
     ``at_most``      the name of a dimension that bounds this one (``T`` by ``C`` where positions are learned), or an expression of several.
-    ``because``      why it is taken for a multiple, where a recording found that out and no spec says it.
+    ``because``      why it is taken for a multiple, where a trace inferred it and no spec says it.
     ``decided_at``   the place in the model's code whose data decide this one; its default is then its expected value, rounded up.
     """
 

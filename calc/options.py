@@ -146,7 +146,7 @@ class Options:
     ``mode``            ``train``: forward, backward and optimizer step; ``eval``: the loss of a module in evaluation mode, without
                         gradients; ``infer``: the spec's prediction (else its loss) in inference mode.
     ``implementation``  of the optimizer: ``loop`` over the parameters (torch's default on CPU), ``foreach`` or ``fused``.
-    ``checkpointing``   what runs again in the backward instead of being kept: ``none``, every ``block``, ``block/2`` every second one,
+    ``checkpointing``   what is recomputed in the backward instead of being saved: ``none``, every ``block``, ``block/2`` every second one,
                         the ``attention`` of each block.
     ``accumulation``    forwards and backwards to one optimizer step, each on a batch of B.
     ``zero_grad``       ``none``: gradients are released after the step; ``zero``: they are kept and set to 0.
@@ -182,7 +182,7 @@ class Options:
 
     @property
     def every(self) -> int:
-        """Of how many blocks one runs again in the backward: 2 of ``block/2``; 1 where none are told apart."""
+        """Of how many blocks one is recomputed in the backward: 2 for ``block/2``, 1 otherwise."""
         return int(self.checkpointing.partition("/")[2] or 1)
 
     def to_json(self) -> dict[str, str]:

@@ -35,7 +35,7 @@ class Spec:
     ``gives_way`` sets of dimensions to leave as numbers, tried in order, where the step cannot be recorded with them symbolic;
                   empty: such a model is refused.
     ``walked``    those of ``gives_way`` that a step may walk turn by turn (time): read as a number, they are loop counts first.
-    ``unknown``   quantities that were found to have no closed form, and why: they are derived as unknown.
+    ``unknown``   quantities without a closed form, each with the reason: they are derived as unknown.
     ``notes``     what a reader of the report should know of the model, each a short text in Markdown (untrusted text).
     """
 

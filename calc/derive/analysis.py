@@ -1,4 +1,4 @@
-"""A graph, analysed: every quantity as a closed form in the basis symbols, before anything is told about it."""
+"""A graph, analysed: every quantity as a closed form in the basis symbols, before any step or text is made of it."""
 
 from __future__ import annotations
 

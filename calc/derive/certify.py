@@ -98,7 +98,7 @@ def _never_less(algebra: Algebra, one: Poly, other: Poly, trip_counts: Mapping[s
     for coefficient, powers in algebra.terms(one - other):
         left = {name: power for name, power in powers.items() if name not in trip_counts}
         if any(not name.isidentifier() for name in left):
-            return False  # a size in a function: whether turns are in it is not looked into
+            return False  # a size in a function: whether a trip count is in it is not looked into
         counted = math.prod((trip_counts[name] ** power for name, power in powers.items() if name in trip_counts), start=Fraction(1))
         rest = tuple(sorted(left.items()))
         sums[rest] = sums.get(rest, Fraction(0)) + coefficient * counted

@@ -1,6 +1,6 @@
 """Which moment is the peak, as one size moves and the others are held: exactly, on the integers.
 
-Along one size every candidate is a polynomial with rational coefficients. Where two of them cross is found by halving
+Along one size every candidate is a polynomial with rational coefficients. Where two of them cross is bisected
 intervals on which their difference can change sign once only, so no crossing between two sampled sizes is missed.
 """
 

@@ -215,7 +215,7 @@ def printed(dtype: str, value: float) -> str:
 
 
 def float32_precision() -> str:
-    """How torch multiplies fp32 matrices on a CUDA device unless it is told otherwise; ``highest`` uses no tensor core."""
+    """How torch multiplies fp32 matrices on a CUDA device by default; ``highest`` uses no tensor core."""
     return torch.get_float32_matmul_precision()
 
 

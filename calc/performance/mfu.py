@@ -123,7 +123,7 @@ def work_of(derivation: Derivation) -> MatmulFlops:
 
 
 def as_compiled(work: MatmulFlops) -> MatmulFlops:
-    """The same through torch.compile: the model needs what it needed, but what runs again is no longer known."""
+    """The same through torch.compile: the model's FLOPs stay, but what is recomputed is unknown."""
     return MatmulFlops(work.model, None, work.because or "what torch.compile keeps and what it runs again is not recorded")
 
 

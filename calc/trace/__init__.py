@@ -48,7 +48,7 @@ def flipped_guards(spec: Spec, graph: Graph, sizes: Mapping[str, int], equal: Ma
 
 
 def rounded_share_error(spec: Spec, graph: Graph, known: TracedRuns) -> RoundedShareError | None:
-    """What to say where the step is no polynomial in the turns of a loop, and a share of these, rounded, was read as a number."""
+    """What to say where the step is no polynomial in the trip count of a loop, and a share of these, rounded, was read as a number."""
     read = next((share for run in known.values() for share in run.rounded_shares), None)
     return None if read is None else RoundedShareError(no_closed_form(spec, read, graph.as_basis()), read.divided or ())
 

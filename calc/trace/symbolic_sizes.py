@@ -48,7 +48,7 @@ def hints(
 
     They are small, but no smaller than the constants that models cut off or pad by (a kernel of 7, a patch of 16), as far
     as the sizes asked for allow. ``hint_set`` gives further sets, for certificates: no symbol has the same prime twice. ``shift``
-    gives further ones that stay small, so many primes along (back, if negative). Those ``bounded`` by a count of turns, or by a
+    gives further ones that stay small, so many primes along (back, if negative). Those ``bounded`` by a trip count, or by a
     number, are no larger. With ``products``, a symbol is also larger than each dimension made of smaller ones (f than d = h*k), and
     than those ``products`` of dimensions that are smaller (d than g*k). The symbols of ``near``, and all that are smaller, are as near to
     their values as distinct primes can be, or as distinct numbers can: torch takes equal ones for one symbol, and 1 for none. Instead of
@@ -336,8 +336,8 @@ class SizeEnv(ShapeEnv):
         return [guard for guard in self._guards_by_expr.values() if guard is not None]
 
     def divided(self) -> dict[str, Guard]:
-        """Of ``conditions``, by their text, those in which something is divided by turns of a loop, with these as the numbers that they are
-        in this run; without text where that settles them. The loop's own length is such a number too: ``(3*k)//g`` is k in 3 turns."""
+        """Of ``conditions``, by their text, those in which something is divided by a trip count, with these as the numbers that they are
+        in this run; without text where that settles them. The loop's own length is such a number too: ``(3*k)//g`` is k at a trip count of 3."""
         self.size_guards()
         guards = {}
         for expr, (answer, line) in self.answers.items():

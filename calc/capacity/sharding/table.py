@@ -1,6 +1,6 @@
 """Every valid layout of a model on so many devices, evaluated as arrays by the very expressions that explain one of them.
 
-Numbers (ranks, micro-batch, pieces) are arrays; what decides which expressions hold (stage of ZeRO, what runs again, …) is walked.
+Numbers (ranks, micro-batch, pieces) are arrays; what decides which expressions hold (stage of ZeRO, what is recomputed, …) is enumerated.
 """
 
 from __future__ import annotations

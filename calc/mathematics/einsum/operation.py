@@ -75,7 +75,7 @@ class Operation:
 
 
 def operation(pattern: Pattern, sizes: Mapping[str, int], item_size: int = 4, reduction: str = "") -> Operation:
-    """What the pattern computes. ``reduction`` is how dropped dimensions of a single operand are reduced: sum if nothing is said."""
+    """What the pattern computes. ``reduction`` is how dropped dimensions of a single operand are reduced: sum by default."""
     if reduction and reduction not in REDUCTIONS:
         raise BadInputError(f"unknown reduction {reduction[:40]!r}: known are {', '.join(REDUCTIONS)}")
     if len(pattern.operands) > 1:

@@ -83,7 +83,7 @@ def _paths(files: Iterable[Path]) -> list[str]:
 
 
 def _reached(beginnings: Iterable[Path], skipped: Collection[Path] = ()) -> set[Path]:
-    """The files that are found by following imports from ``beginnings``."""
+    """The files that imports from ``beginnings`` reach, at any depth."""
     reached: set[Path] = set()
     waiting = [*beginnings]
     while waiting:

@@ -17,7 +17,7 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """What ``aten.convolution`` is told beside its tensors."""
+    """The arguments of ``aten.convolution`` beside its tensors."""
 
     stride: list[Any]
     padding: list[Any]

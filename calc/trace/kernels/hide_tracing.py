@@ -60,7 +60,7 @@ def building() -> Iterator[None]:
 
 
 def _kept_by_libraries() -> list[dict[str, Any]]:
-    """Tables in which a library keeps the initialisers as it found them."""
+    """Tables in which a library keeps the initializers that it imported."""
     module = sys.modules.get("transformers.initialization")
     return [] if module is None else [module.TORCH_INIT_FUNCTIONS]
 

@@ -73,7 +73,7 @@ def overriding_operators(recorder: Recorder) -> Iterator[None]:
 
 
 class _Path(Exception):
-    """The order of an einsum's operands, found."""
+    """The order in which an einsum contracts its operands."""
 
     def __init__(self, path: Any) -> None:
         super().__init__()

@@ -178,7 +178,7 @@ _AS_METHODS = [(kind, name) for kind in (torch.SymInt, torch.SymFloat) for name 
 
 
 class _Range(metaclass=_LooksLike):
-    """What a model's files call ``range``. How many turns of several at a time a size makes is no polynomial in it."""
+    """What a model's files call ``range``. The trip count of a range with a step is no polynomial in its end."""
 
     stands_for = builtins.range
 
