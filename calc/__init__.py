@@ -101,7 +101,7 @@ def check(derivation: Derivation, *, device: str = "cpu", progress: Progress | N
 
 
 def ask(question: str, /, *, progress: Progress | None = None, **given: int | float | str | Fraction) -> Answer:
-    """The answer to a capacity question, with its steps: ``ask("training-time", parameters=70e9, …)``; ``solve="gpus"`` solves for that variable.
+    """The answer to a capacity question, with its steps: ``ask("training-time", parameters=70e9, …)``; ``solve="gpus"`` solves for it.
 
     Keys are those of ``napkin list questions``, with _ for -; values as numbers or as text with a unit (``"80GB"``, ``"30days"``).
     Raises ``BadInputError`` for what makes no sense, is missing, or has no solution. Needs neither torch nor SymPy, but for a model

@@ -27,8 +27,8 @@ STEPS = Repeat(warm_up=3, count=5, seconds=1.0)
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How a step is timed: how often, whether fp32 products are in tf32, whether torch compiles the model, whether modules are marked
-    apart."""
+    """How a step is timed: how often, whether fp32 products are in tf32, whether torch compiles the model, whether each
+    module is timed."""
 
     repeat: Repeat = STEPS
     tf32: bool = False

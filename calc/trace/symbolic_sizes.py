@@ -337,7 +337,7 @@ class SizeEnv(ShapeEnv):
 
     def divided(self) -> dict[str, Guard]:
         """Of ``conditions``, by their text, those in which something is divided by a trip count, with these as the numbers that they are
-        in this run; without text where that settles them. The loop's own length is such a number too: ``(3*k)//g`` is k at a trip count of 3."""
+        in this run; without text where that settles them. The loop's own length is such a number too: ``(3*k)//g`` is k in 3 iterations."""
         self.size_guards()
         guards = {}
         for expr, (answer, line) in self.answers.items():
