@@ -117,7 +117,7 @@ def test_a_record_is_there_after_every_format_and_no_reader_takes_a_rehearsed_on
     assert ["fp32", "tf32", "bf16", "fp16", "fp8"] == [row["dtype"] for row in record["rows"]]
     assert record["kind"].startswith("rehearsal of a ")
     assert "no measurements" in record["rehearsal"]
-    with pytest.raises(evidence.EvidenceError, match="no kind of measurement"):
+    with pytest.raises(evidence.EvidenceError, match="expected a kind of measurement"):
         evidence.read(tmp_path / "out" / name)
 
 
