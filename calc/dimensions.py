@@ -86,7 +86,12 @@ def evaluate(text: str, values: Mapping[str, int]) -> Fraction:
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """Dimension names an expression mentions, in order of appearance."""
+    """Names that an expression or a guard mentions, in order of appearance. Of any length: a guard on sizes may be long."""
+    return names(parse(text))
+
+
+def _mentioned(text: str) -> tuple[str, ...]:
+    """The same of what a spec says of a dimension, refused where that is too long or no expression."""
     return names(_parsed(text))
 
 
@@ -167,7 +172,7 @@ def follows(dim: Dim, value: int, sizes: Mapping[str, int]) -> bool:
     """Whether a dimension's value is what its default expression gives at ``sizes``."""
     if dim.tied or isinstance(dim.default, int):
         return dim.tied
-    return all(name in sizes for name in names_in(dim.default)) and evaluate(dim.default, sizes) == value
+    return all(name in sizes for name in _mentioned(dim.default)) and evaluate(dim.default, sizes) == value
 
 
 def parse_assignment(text: str) -> tuple[str, int]:
@@ -212,7 +217,7 @@ def resolve(dims: Mapping[str, Dim], given: Mapping[str, int]) -> dict[str, int]
             raise DimensionError(f"this model has no dimension {_clip(name)!r}: it has {', '.join(dims)}{hint}")
         if dims[name].tied:
             raise DimensionError(
-                f"{name} cannot be set: in this model {name} = {dims[name].default}; set {' or '.join(names_in(str(dims[name].default)))}"
+                f"{name} cannot be set: in this model {name} = {dims[name].default}; set {' or '.join(_mentioned(str(dims[name].default)))}"
             )
         check_size(name, value)
     values: dict[str, int] = {}
@@ -231,7 +236,7 @@ def _default(name: str, dim: Dim, values: Mapping[str, int]) -> int:
     if dim.unbacked_at:
         return check_size(name, math.ceil(value))
     if value.denominator != 1:
-        used = ", ".join(f"{n} = {values[n]}" for n in dict.fromkeys(names_in(dim.default)))
+        used = ", ".join(f"{n} = {values[n]}" for n in dict.fromkeys(_mentioned(dim.default)))
         raise DimensionError(f"{name} = {dim.default} is not an integer at {used}: choose sizes that divide")
     return check_size(name, int(value))
 
@@ -265,7 +270,7 @@ def _check_pattern(name: str, value: int, divisor: int, plus: int) -> None:
 def _check_bound(name: str, dim: Dim, values: Mapping[str, int]) -> None:
     if dim.at_most is None:
         return
-    for used in names_in(dim.at_most):
+    for used in _mentioned(dim.at_most):
         _value_of(used, values, f"{name} is declared at most {dim.at_most!r}")
     bound = evaluate(dim.at_most, values)
     if values[name] > bound:
@@ -292,7 +297,7 @@ def _in_order(dims: Mapping[str, Dim]) -> Sequence[str]:
             raise SpecError(f"a dimension expression mentions {name!r}, which is no dimension of this model")
         waiting.add(name)
         default = dims[name].default
-        for needed in names_in(default) if isinstance(default, str) else ():
+        for needed in _mentioned(default) if isinstance(default, str) else ():
             visit(needed)
         waiting.discard(name)
         done.append(name)

@@ -176,6 +176,16 @@ def test_names_come_in_the_order_they_are_read() -> None:
     assert names_in("d/h + d") == ("d", "h", "d")
 
 
+def test_a_guard_may_be_longer_than_what_a_spec_may_say_of_a_dimension() -> None:
+    """Guards on strides of windows of padded images have thousands of characters; a default of 2,001 is refused."""
+    guard = f"Eq(d, {' + '.join(['T'] * 1_000)})"
+
+    assert len(guard) > 2_000
+    assert names_in(guard) == ("d", *["T"] * 1_000)
+    with pytest.raises(SpecError, match=r"is too long: write it with at most 2,000 characters$"):
+        resolve({"d": Dim(f"T{' + T' * 1_000}"), "T": Dim(2)}, {})
+
+
 def test_a_spec_may_say_what_its_letters_mean() -> None:
     """Its own words come before the field's usual ones, and a letter without either is still named."""
     assert meaning_of("K", Dim(3, "classes")) == "classes"
