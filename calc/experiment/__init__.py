@@ -1,6 +1,5 @@
 """The training step that is run: which parts are recomputed, in which dtypes, and which optimizer steps what.
 
-Both routes build the same experiment here, the one to trace it and the other to measure it, so that they can neither differ by accident
-nor be wrong together by two copies of one mistake; nothing here counts. Imports torch, and of this package the loose files. Start at
-``optimizers.build``.
+Tracing and measuring both build their step here, so the two cannot differ by accident. Nothing here counts. Imports torch and the
+top-level files of this package. Start at ``optimizers.build``.
 """

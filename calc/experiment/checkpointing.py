@@ -1,9 +1,9 @@
-"""Activation checkpointing of any module: some of its parts keep only their arguments and run again in the backward.
+"""Activation checkpointing of any module: chosen submodules save only their arguments and are recomputed in the backward.
 
-Which parts they are is read off the structure. Blocks are the children of the outermost lists of modules: of every
-``nn.ModuleList``, and those of an ``nn.Sequential`` that are of one class with another of its children. One without parts of its
-own (a plain layer, which keeps little but its argument anyway) is none; one that runs several times runs again each time. It is
-the module that is changed, so whoever builds it, to record or to measure it, runs the same.
+The module's structure determines which. Blocks are the children of the outermost lists of modules: all children of an
+``nn.ModuleList``, and those children of an ``nn.Sequential`` whose class occurs more than once in it. A child without submodules
+(a plain layer, which saves little besides its argument) is not a block; a block called several times is recomputed for each call.
+The module itself is changed, so tracing and measuring run the same code.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ _TABLE: dict[str, dict[str, list[str]]] = tomllib.loads((resources.files("calc")
 
 
 def built(spec: Spec, n: Sizes, choice: str = NONE) -> nn.Module:
-    """The module of ``spec``, with the checkpointing that ``choice`` names: the same for whoever traces or measures it."""
+    """The module that ``spec`` builds at sizes ``n``, with the activation checkpointing named ``choice``."""
     return checkpointed(spec.name, spec.build(n), choice)
 
 
 def checkpointed(name: str, module: nn.Module, choice: str) -> nn.Module:
-    """``module``, of which the parts that ``choice`` names run again in the backward; ``name`` is how a refusal calls it."""
+    """``module``, changed in place: the submodules that ``choice`` selects are recomputed in the backward.
+
+    Raises ``SpecError``, which names the model ``name``, if ``choice`` selects none.
+    """
     if choice == NONE or not isinstance(module, nn.Module):
-        return module  # what is no module is refused by whoever asked for one
+        return module  # the caller rejects a value that is not a module
     lists = _blocks(module)
     if not lists:
         raise SpecError(
@@ -54,12 +57,12 @@ def checkpointed(name: str, module: nn.Module, choice: str) -> nn.Module:
 
 
 def _recomputed(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """``forward`` as torch checkpoints it. Not the call of the module, whose hooks would then run twice."""
+    """``forward`` under torch's checkpoint. Wrapping the module's call instead would run its hooks twice."""
 
     def recomputed(*args: Any, **kwargs: Any) -> Any:
         return checkpoint(forward, *args, use_reentrant=False, **kwargs)
 
-    recomputed.runs_again = True  # type: ignore[attr-defined]  # a mark, by which a recording names what runs then
+    recomputed.runs_again = True  # type: ignore[attr-defined]  # marks recomputed operators in a trace
     return recomputed
 
 
@@ -83,7 +86,7 @@ def _outermost(module: nn.Module) -> Iterator[list[nn.Module]]:
 
 
 def _listed(module: nn.Module) -> list[nn.Module]:
-    """The repeated children of a list, each as often as it is there. What is a list itself is looked into instead."""
+    """The children of a list that may be blocks, with duplicates. Children that are lists themselves are left out: they are searched."""
     children = [child for child in module._modules.values() if child is not None and not _is_list(child)]
     if isinstance(module, nn.ModuleList):
         return children
@@ -94,14 +97,14 @@ def _listed(module: nn.Module) -> list[nn.Module]:
 
 
 def _is_list(module: nn.Module) -> bool:
-    """Whether a module only holds others: it cannot be called, or is a plain sequence of blocks."""
+    """Whether a module is only a container: an ``nn.ModuleList``, an ``nn.ModuleDict``, or a plain ``nn.Sequential`` of blocks."""
     if type(module) is nn.Sequential:
         return any(_has_parts(child) for child in _listed(module))
     return isinstance(module, nn.ModuleList | nn.ModuleDict)
 
 
 def _attentions(module: nn.Module) -> Iterator[nn.Module]:
-    """The outermost attentions inside a module."""
+    """The outermost attention modules inside a module."""
     for child in module.children():
         if _is_attention(type(child).__name__.lower()):
             yield child

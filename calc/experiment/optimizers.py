@@ -1,4 +1,4 @@
-"""The optimizer of a training step: a class of ``torch.optim`` with its defaults, or the one that the spec brings."""
+"""The optimizer of a training step: a class of ``torch.optim`` with its defaults, or the spec's own."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
 
 def build(options: Options, spec: Spec, module: nn.Module, stepped: Sequence[Parameter]) -> torch.optim.Optimizer:
-    """The optimizer over ``stepped``: the parameters of ``module`` in their order, or copies of them in that order.
+    """The optimizer over ``stepped``: the parameters of ``module``, or copies of them, in the module's order.
 
-    Raises ``SpecError`` where there is nothing to train or the spec's own optimizer is none, ``BadInputError`` where torch has no such
-    implementation.
+    Raises ``SpecError`` if there is no parameter or the spec's ``optimizer`` does not return a ``torch.optim.Optimizer``, and
+    ``BadInputError`` if torch lacks the implementation or the spec has no optimizer.
     """
     if not stepped:
         raise SpecError(f"{spec.name}: the module has no parameter, so there is nothing to train; derive it in mode eval or infer")
@@ -33,7 +33,7 @@ def build(options: Options, spec: Spec, module: nn.Module, stepped: Sequence[Par
         raise BadInputError(f"torch has no {options.implementation} implementation of {row.kind}: use loop")
     if row.kind == "Muon":
         return MuonAndAdamW(module, stepped)
-    # Said for "loop" too: it is what the default resolves to on CPU, and another device is to run the same.
+    # foreach=False is passed for "loop" too: it is torch's default only on CPU, and other devices must run the same.
     implementation = {"fused": True} if options.implementation == "fused" else {"foreach": options.implementation == "foreach"}
     optimizer: torch.optim.Optimizer = getattr(torch.optim, row.kind)(stepped, **_arguments(row.given), **implementation)
     return optimizer
@@ -59,7 +59,7 @@ class MuonAndAdamW(torch.optim.Optimizer):
     """Muon on a model's hidden matrices, AdamW on everything else (Jordan et al., "Muon", 2024)."""
 
     def __init__(self, module: nn.Module, stepped: Sequence[Parameter]) -> None:
-        # Nothing of torch's own constructor: the two have parameters and state, this has none.
+        # Skips torch's constructor: the parameters and the state belong to the two parts.
         hidden = hidden_matrices(module)
         matrices = [p for p, is_hidden in zip(stepped, hidden, strict=True) if is_hidden]
         others = [p for p, is_hidden in zip(stepped, hidden, strict=True) if not is_hidden]
@@ -93,7 +93,7 @@ class MuonAndAdamW(torch.optim.Optimizer):
 
 
 def hidden_matrices(module: nn.Module) -> list[bool]:
-    """Of each parameter, whether it is a hidden matrix: 2-D, in no embedding nor tied to one, and not the last linear layer's weight."""
+    """For each parameter, whether it is a hidden matrix: 2-D, neither an embedding nor tied to one, not the last linear layer's weight."""
     linears = [part.weight for part in module.modules() if isinstance(part, nn.Linear)]
     embeddings = [part.weight for part in module.modules() if isinstance(part, _EMBEDDINGS)]
     excluded = {id(weight) for weight in (*embeddings, *linears[-1:])}

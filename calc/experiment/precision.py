@@ -13,12 +13,12 @@ from calc.options import MASTER
 
 _AUTOCAST = {"bf16-autocast": torch.bfloat16, "fp16-autocast": torch.float16}
 _BF16 = ("bf16", MASTER)
-# The smallest scale: whether a gradient overflows depends on the data, and the step is one in which none does.
+# A scale of 1: whether a gradient overflows depends on the data, and the step assumes that none does.
 _INITIAL_SCALE = 1.0
 
 
 def cast(module: Module, inputs: Sequence[Any], precision: str) -> tuple[Module, tuple[Any, ...]]:
-    """The module and its floating-point inputs, in bf16 where the recipe keeps no other weights in the model."""
+    """The module and its inputs; under the recipes with bf16 weights, parameters and floating-point inputs are cast to bf16."""
     if precision not in _BF16:
         return module, tuple(inputs)
     low = (x.to(torch.bfloat16) if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in inputs)
@@ -26,14 +26,14 @@ def cast(module: Module, inputs: Sequence[Any], precision: str) -> tuple[Module,
 
 
 def autocast(precision: str, device: str = "cpu") -> AbstractContextManager[object]:
-    """Context of a forward: autocast where the recipe has it."""
+    """Context for a forward: autocast if the recipe uses it, else nothing."""
     dtype = _AUTOCAST.get(precision)
     return nullcontext() if dtype is None else torch.autocast(_kind(device), dtype)
 
 
 @contextmanager
 def double_by_default() -> Iterator[None]:
-    """Context in which torch makes numbers in float64: constants such as an ε, and those that a class keeps beside a tensor."""
+    """Context in which torch's default dtype is float64, e.g. for constants such as ε and for scalars that a class stores."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -43,17 +43,17 @@ def double_by_default() -> Iterator[None]:
 
 
 def gradient_scaler(precision: str, device: str = "cpu") -> torch.amp.GradScaler | None:
-    """What scales the loss, so that small gradients do not vanish in fp16."""
+    """The loss scaler under fp16 autocast, where small gradients would underflow; ``None`` under other recipes."""
     return torch.amp.GradScaler(_kind(device), init_scale=_INITIAL_SCALE) if precision == "fp16-autocast" else None
 
 
 def _kind(device: str) -> str:
-    """``cuda`` of ``cuda:1``."""
+    """The device type: ``cuda`` for ``cuda:1``."""
     return device.partition(":")[0]
 
 
 class MasterWeights:
-    """The parameters as the optimizer sees them: themselves, or fp32 copies of them (``copied``)."""
+    """The parameters that the optimizer updates: the module's own or, if ``copied``, fp32 copies of them."""
 
     def __init__(self, module: Module, precision: str) -> None:
         self.copied = precision == MASTER
@@ -61,15 +61,15 @@ class MasterWeights:
 
     @property
     def stepped(self) -> list[Parameter]:
-        """What the optimizer is built over, in the order of the module's parameters."""
+        """The parameters that the optimizer updates, in the module's order."""
         return [master for _, _, master in self._pairs]
 
     def named(self) -> list[tuple[str, Parameter]]:
-        """Each with the name of its parameter."""
+        """Pairs of a parameter's name and the parameter that the optimizer updates."""
         return [(name, master) for name, _, master in self._pairs]
 
     def take_gradients(self) -> None:
-        """Cast each gradient into its copy's, and release the model's own before the next is cast."""
+        """Cast each gradient to its fp32 copy's, and free the model's gradient before the next cast."""
         for _, parameter, master in self._pairs if self.copied else ():
             if parameter.grad is not None:
                 master.grad = parameter.grad.to(torch.float32)
@@ -77,7 +77,7 @@ class MasterWeights:
 
     @torch.no_grad()
     def copy_back(self) -> None:
-        """Round the stepped copies into the model."""
+        """Copy the updated fp32 copies into the model, rounded to its dtype."""
         for _, parameter, master in self._pairs if self.copied else ():
             parameter.copy_(master)
 

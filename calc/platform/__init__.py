@@ -1,5 +1,5 @@
-"""The border of Napkin: files of users, arguments of callers, torch's private names, and modules as both routes run them.
+"""Napkin's boundary: users' files, callers' arguments, torch's private names, and the loaded modules that may hold a model's code.
 
-Imports ``errors`` and ``spec``; ``torch_private`` and ``checkpointing`` import torch at load. Both ``trace`` and ``measure`` import it,
-since they run the same modules under the same torch; nothing is counted here. Start with ``files``.
+Imports ``errors``; ``torch_private`` imports torch at load. Both ``trace`` and ``measure`` import it, since they run the same modules
+under the same torch. Nothing is counted here. Start with ``files``.
 """

@@ -1,4 +1,4 @@
-"""What callers hand to public functions, judged at the door: one line says which argument it is, what was given, and what to give."""
+"""Checks of the arguments of public functions. An error names the argument, the value given and what to give, in one line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHOWN = (bool, int, float, str, bytes, type(None))
 
 
 def shown(value: object) -> str:
-    """A value in a few words; its own code has no part in it."""
+    """A value in a few words. No code of the value's class runs."""
     if type(value) not in _SHOWN:
         return f"of type {type(value).__name__[:60]}"
     if isinstance(value, int) and value.bit_length() > 128:
@@ -22,7 +22,7 @@ def shown(value: object) -> str:
 
 
 def given(name: str, value: object) -> str:
-    """An argument as it was given."""
+    """An argument and its value, for a message: ``B = -1``, ``model is of type Foo``."""
     words = shown(value)
     return f"{name} {'is' if words.startswith('of ') else '='} {words}"
 
@@ -32,7 +32,7 @@ def refuse(name: str, value: object, give: str) -> NoReturn:
 
 
 def instance(name: str, value: object, kind: type | UnionType, give: str) -> None:
-    """Refuse what is of another type."""
+    """Raises ``BadInputError`` unless ``value`` is of type ``kind``."""
     if not isinstance(value, kind):
         refuse(name, value, give)
 
@@ -42,7 +42,7 @@ def flag(name: str, value: object) -> None:
 
 
 def progress(value: object) -> Callable[[str], None]:
-    """What takes lines of progress; by default nothing does."""
+    """The function that receives progress lines; for ``None``, one that ignores them."""
     if value is None:
         return _silent
     if not callable(value):
@@ -55,7 +55,7 @@ def _silent(_: str) -> None:
 
 
 def sizes(value: object, name: str = "sizes") -> dict[str, int]:
-    """Sizes by dimension: integers, whose range is judged where they are used."""
+    """Sizes by dimension, as integers; their range is checked where they are used. Raises ``DimensionError`` for a non-integer."""
     if value is None:
         return {}
     named = keys(name, value, "a dictionary of integers by dimension, e.g. {'B': 8}")
@@ -67,7 +67,7 @@ def sizes(value: object, name: str = "sizes") -> dict[str, int]:
 
 
 def keys(name: str, value: object, give: str) -> dict[str, Any]:
-    """A dictionary whose keys are names of dimensions."""
+    """``value`` as a dictionary whose keys are dimension names. Raises ``BadInputError`` for anything else."""
     if not isinstance(value, Mapping):
         refuse(name, value, give)
     for key in value:
@@ -77,7 +77,7 @@ def keys(name: str, value: object, give: str) -> dict[str, Any]:
 
 
 def names(name: str, value: object, example: str) -> tuple[str, ...]:
-    """Several names; one alone is a list of one."""
+    """A list of names as a tuple. Raises ``BadInputError`` for a single string or a non-string item."""
     give = f"a list of names, e.g. [{example!r}]"
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         refuse(name, value, give)

@@ -1,7 +1,7 @@
-"""Reads and writes every file that a user names: regular files of bounded size are read, complete files are put in place.
+"""Reads and writes every file that a user names: reads regular files of bounded size, and replaces files only by complete ones.
 
-A FIFO, a device or a socket is never read, so that no read waits or goes on without end. A file is written beside its place and moved
-there once it is complete; what is no regular file (``/dev/full``, a pipe) is written through and never replaced. One line says why not.
+A FIFO, a device or a socket is never read, so no read blocks or runs forever. A file is written under a temporary name in its folder
+and renamed once it is complete; a target that is not a regular file (``/dev/full``, a pipe) is written in place. Errors are one line.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of file that is read, of at most ``most`` bytes.
+    """A kind of input file, of at most ``most`` bytes.
 
-    A refusal is an ``error``: ``cannot read WHAT PATH: REASON; ADVICE``. ``suffixes``, where there are any, are judged before the file is
-    opened.
+    Reading raises ``error``: ``cannot read WHAT PATH: REASON; ADVICE``. If ``suffixes`` are given, the name is checked before the file
+    is opened.
     """
 
     most: int
@@ -46,7 +46,7 @@ class Kind:
     error: type[BadInputError] = BadInputError
 
     def read_bytes(self, path: PathLike) -> bytes:
-        """The content of a regular file."""
+        """The content of a regular file. Raises ``error`` if it cannot be read."""
         try:
             if self.suffixes and Path(path).suffix not in self.suffixes:
                 raise _RefusalError(f"its name must end in {' or '.join(self.suffixes)}")
@@ -55,7 +55,7 @@ class Kind:
             raise self._refusal(path, _reason(cause)) from None
 
     def read_text(self, path: PathLike) -> str:
-        """The same as text in UTF-8, with its line ends and byte order mark as they are."""
+        """The content decoded as UTF-8; line ends and a byte order mark stay as they are. Raises ``error``."""
         content = self.read_bytes(path)
         try:
             return content.decode("utf-8")
@@ -68,13 +68,13 @@ class Kind:
 
 
 def shown(path: PathLike) -> str:
-    """A path in a message: at most 200 characters."""
+    """A path for a message, cut to 200 characters."""
     name = os.fspath(path) or "''"
     return name if len(name) <= 200 else f"{name[:199]}…"
 
 
 class _RefusalError(Exception):
-    """Why a file is not read or written; it never leaves this module."""
+    """Why a file cannot be read or written. Caught in this module."""
 
 
 def _reason(cause: Exception) -> str:
@@ -110,9 +110,9 @@ def _require_regular(status: os.stat_result) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """``content`` goes to ``path``: text, texts in order, or what a function writes to an open file.
+    """``content`` to write to ``path``: a text, several texts in order, or a function that writes to an open file.
 
-    ``expected`` is the content that the file must still have when it is replaced; ``None`` replaces any.
+    ``expected`` is the content that the file must still have when it is replaced; ``None`` skips this check.
     """
 
     path: PathLike
@@ -122,8 +122,8 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where an output goes. ``status`` is that of the file there, ``None`` where there is none yet; ``descriptor`` is that of this process
-    which the path names (``/dev/stdout``). ``place`` is the path behind symbolic links."""
+    """Where an output goes. ``place`` is the path with symbolic links resolved, ``status`` that of the existing file, if any;
+    ``descriptor`` is this process's file descriptor, if the path names one (``/dev/stdout``)."""
 
     path: str
     place: str
@@ -132,7 +132,7 @@ class _Target:
 
     @property
     def through(self) -> bool:
-        """Whether it is written in place, since it is no regular file."""
+        """Whether it is written in place: it is not a regular file."""
         return self.descriptor is not None or (self.status is not None and not stat.S_ISREG(self.status.st_mode))
 
     @property
@@ -142,17 +142,17 @@ class _Target:
 
 
 def judge(*paths: PathLike, what: str = "") -> tuple[Path, ...]:
-    """The files that writing to ``paths`` changes, those behind symbolic links. What cannot be written is refused, before any work."""
+    """The files that writing to ``paths`` would change (links resolved). Raises ``BadInputError`` for one that cannot be written."""
     targets = [_judged(path, what) for path in paths]
     _require_distinct(targets)
     return tuple(target.written for target in targets)
 
 
 def write(*outputs: Output, what: str = "") -> tuple[Path, ...]:
-    """Write all outputs or none, and return the files written. A refusal is ``cannot write WHAT PATH: REASON``.
+    """The files written: all outputs or none. Raises ``BadInputError``: ``cannot write WHAT PATH: REASON``.
 
-    All are judged before the first is written, each is complete before the first is put in place. A file keeps its mode, a new one gets
-    that of the umask. Only a failure while the files are moved into place, one after the other, leaves some new and some old.
+    All targets are checked before the first is written, and all files are complete before the first is renamed into place. An existing
+    file keeps its mode; a new one gets the umask's. Only a failure between two renames leaves some files new and some old.
     """
     pairs = [(output, _judged(output.path, what)) for output in outputs]
     _require_distinct([target for _, target in pairs])
@@ -188,7 +188,7 @@ def _one_line(target: _Target, what: str) -> Iterator[None]:
         raise _unwritten(target.path, what, _RefusalError("its text has a character that UTF-8 lacks")) from None
     except (_RefusalError, OSError) as cause:
         if isinstance(cause, BrokenPipeError) and target.descriptor is not None:
-            raise  # of standard output; the command line knows what to do
+            raise  # the reader of standard output closed it: the command line handles that
         raise _unwritten(target.path, what, cause) from None
 
 
@@ -197,7 +197,7 @@ def _unwritten(path: PathLike, what: str, cause: Exception) -> BadInputError:
 
 
 def _judged(path: PathLike, what: str) -> _Target:
-    """The target of a path, where it may be written."""
+    """The target of a path. Raises ``BadInputError`` if it cannot be written."""
     name = os.fspath(path)
     status: os.stat_result | None
     try:
@@ -220,7 +220,7 @@ def _judged(path: PathLike, what: str) -> _Target:
 
 
 def _descriptor(path: str) -> int | None:
-    """The descriptor of this process that a path names (``/dev/stdout``, ``/dev/fd/3``), whatever file is behind it."""
+    """The file descriptor of this process that a path names (``/dev/stdout``, ``/dev/fd/3``), else ``None``."""
     for _ in range(40):
         folder, name = os.path.split(path)
         if re.fullmatch("[0-9]{1,9}", name) and os.path.realpath(folder) in (f"/proc/{os.getpid()}/fd", "/dev/fd"):
@@ -235,7 +235,7 @@ def _require_writable(status: os.stat_result, path: str) -> None:
     mode = status.st_mode
     if stat.S_ISDIR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
         raise _RefusalError(f"it is {_TYPES[stat.S_IFMT(mode)]}")
-    # The superuser may write to any file; one that its owner has made read-only is meant to stay as it is.
+    # The superuser may write to any file, but a read-only one is meant to stay unchanged.
     own = stat.S_IWUSR if status.st_uid == os.geteuid() else stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
     if stat.S_ISREG(mode) and not mode & own:
         raise _RefusalError(f"it is read-only (mode {stat.S_IMODE(mode):04o})")
@@ -244,7 +244,7 @@ def _require_writable(status: os.stat_result, path: str) -> None:
 
 
 def _require_folder(folder: str, path: str) -> None:
-    """Refuses a path whose folder takes no new file: each is written beside its place first."""
+    """Raises ``_RefusalError`` unless a temporary file can be made in ``folder``."""
     if not os.path.basename(path):
         raise _RefusalError("it is no name of a file")
     if not os.path.isdir(folder):
@@ -268,8 +268,8 @@ def _require_unchanged(target: _Target, was: bytes) -> None:
 
 @contextmanager
 def _beside(target: _Target, temporaries: dict[str, _Target]) -> Iterator[BinaryIO]:
-    """A new file in the target's folder, with the mode that the target is to have."""
-    import tempfile  # takes milliseconds, and most runs write no file
+    """A temporary file in the target's folder, with the target's final mode and owner."""
+    import tempfile  # importing it takes milliseconds, and most runs write no file
 
     handle, temporary = tempfile.mkstemp(prefix=".napkin-", suffix=".tmp", dir=os.path.dirname(target.place))
     temporaries[temporary] = target
@@ -283,7 +283,7 @@ def _beside(target: _Target, temporaries: dict[str, _Target]) -> Iterator[Binary
             with suppress(OSError):  # only the superuser gives files away
                 os.chown(temporary, target.status.st_uid, target.status.st_gid)
         os.chmod(temporary, stat.S_IMODE(target.status.st_mode))
-        os.fsync(handle)  # the old content is gone once the new one has its name, so the new one must be on the disk
+        os.fsync(handle)  # the rename drops the old content, so the new content must be on the disk first
 
 
 def _fill(file: BinaryIO, content: Content) -> None:
@@ -295,7 +295,7 @@ def _fill(file: BinaryIO, content: Content) -> None:
 
 
 def _opened(target: _Target) -> int:
-    """A descriptor to write through. A pipe that nobody reads is refused, not waited for."""
+    """A file descriptor to write to. Raises ``_RefusalError`` for a pipe without a reader instead of waiting for one."""
     if target.descriptor is not None:
         return os.dup(target.descriptor)
     try:

@@ -1,5 +1,5 @@
-"""The loaded modules that may hold a model's code, and what they remember from one call to the next: functions with ``lru_cache``, tables,
-globals. What is built without memory must not be remembered, since a real run would meet it."""
+"""The loaded modules that may hold a model's code, and what they cache between calls: functions with ``lru_cache``, dictionaries,
+globals. A meta tensor must not stay in such a cache, since a real run would use it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from typing import Any
 _OWN = tuple(f"{Path(__file__).parent.parent}/{folder}" for folder in ("trace", "measure", "derive"))
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _LEFT_ALONE = ("torch", "sympy", "numpy", "mpmath", "_pytest", "pytest", "hypothesis")
-_TABLES = (dict, OrderedDict, defaultdict)  # a library's own kinds of them may import what they name when they are gone through
+_TABLES = (dict, OrderedDict, defaultdict)  # exactly these: iterating a library's subclass may import modules
 _REMEMBERING = type(functools.lru_cache(lambda: None))
 _MISSING = object()
 
 
 class ModelFiles:
-    """The modules that may hold a model's code. Of the thousands that are loaded, most are asked about once.
+    """The loaded modules that may hold a model's code, looked through only when the set of loaded modules has changed.
 
-    ``remembering`` are the functions and methods that keep their results, each as (module, class or variable of a closure, name), and
-    ``tables`` their dictionaries and globals, both as of the last call of ``names``."""
+    ``remembering`` lists the functions and methods with ``lru_cache`` as (module, class or closure cell, name); ``tables`` lists the
+    modules' globals and dictionaries. Both are as of the last call of ``names``."""
 
     def __init__(self) -> None:
         self._loaded: list[ModuleType] = []
@@ -35,7 +35,7 @@ class ModelFiles:
         self.tables: list[dict[Any, Any]] = []
 
     def names(self) -> list[dict[str, Any]]:
-        """The globals of each module that is loaded now: the same list as before where the modules are the same."""
+        """The globals of each loaded module that may hold a model's code; the same list object if no module was loaded or unloaded."""
         loaded = [*sys.modules.values()]
         if len(loaded) != len(self._loaded) or not all(map(operator.is_, loaded, self._loaded)):
             modules = [module for module in loaded if _of_a_model(module)]
@@ -46,7 +46,7 @@ class ModelFiles:
             values = [(owner, name, value) for owner in owners for name, value in [*attributes(owner).items()]]
             self.remembering = [(owner, name) for owner, name, value in values if remembers(value)]
             tables = {id(value): value for _, name, value in values if type(value) in _TABLES and not name.startswith("__")}
-            self.tables = [*self._names, *tables.values()]  # files have others' tables too: each once
+            self.tables = [*self._names, *tables.values()]  # modules import each other's dictionaries: each once
         return self._names
 
 
@@ -55,7 +55,7 @@ FILES = ModelFiles()
 
 @contextlib.contextmanager
 def on_meta_device() -> Iterator[None]:
-    """Context in which tensors are made on torch's meta device, and after which no function and no table of a model remembers them."""
+    """Context in which tensors are created on torch's meta device; on exit, they are removed from the model's caches and dictionaries."""
     import torch
 
     FILES.names()
@@ -72,7 +72,7 @@ def on_meta_device() -> Iterator[None]:
 
 @contextlib.contextmanager
 def restored(tables: Sequence[dict[Any, Any]], passing: Callable[[Any], bool]) -> Iterator[None]:
-    """Context after which ``tables`` hold no key and no value that is ``passing``, or a tuple or list with such a one."""
+    """Context that on exit undoes its changes to ``tables`` whose key or value is ``passing``, or a tuple or list with one that is."""
 
     def passes(value: Any) -> bool:
         return any(map(passes, value)) if _is(value, tuple, list) else passing(value)
@@ -92,7 +92,7 @@ def restored(tables: Sequence[dict[Any, Any]], passing: Callable[[Any], bool]) -
 
 
 def attributes(owner: Any) -> Mapping[str, Any]:
-    """The names and values that a module, a class, or one variable of a closure has."""
+    """The attributes of a module or class by name, or the content of a closure cell."""
     if not isinstance(owner, CellType):
         names: Mapping[str, Any] = vars(owner)
         return names
@@ -103,17 +103,17 @@ def attributes(owner: Any) -> Mapping[str, Any]:
 
 
 def remembers(value: Any) -> bool:
-    """Whether a global or an attribute of a class is a function that remembers its results."""
+    """Whether a value is a function (or static or class method) with ``lru_cache``."""
     return _is(function_of(value), _REMEMBERING)
 
 
 def function_of(value: Any) -> Any:
-    """The function that a static method or a method of a class is; other values as they are."""
+    """The function inside a ``staticmethod`` or ``classmethod``; other values unchanged."""
     return value.__func__ if _is(value, staticmethod, classmethod) else value
 
 
 def _closures(functions: Iterable[Any]) -> list[CellType]:
-    """The variables that ``functions`` have from the functions in which they were made, as a decorator's own, and so on for theirs."""
+    """The closure cells of ``functions``, and of the functions in those cells, recursively (e.g. a decorator's variables)."""
     cells: dict[int, CellType] = {}
     waiting = [*functions]
     while waiting:
@@ -132,7 +132,7 @@ def _is_class_of(module: ModuleType, value: Any) -> bool:
 
 
 def _of_a_model(module: ModuleType) -> bool:
-    """Whether a file may hold a model's code: not torch, not Python's own, not what traces and measures."""
+    """Whether a module may hold a model's code: it is not torch, the standard library, or Napkin's tracing, measuring or deriving."""
     file = getattr(module, "__file__", None)
     return isinstance(file, str) and _is_of_a_model(module.__name__, file)
 
@@ -147,5 +147,5 @@ def _is_of_a_model(name: str, file: str) -> bool:
 
 
 def _is(value: object, *kinds: type) -> bool:
-    """Whether a value is of a type. ``isinstance`` would ask the value itself, which may be anything that a user's file holds."""
+    """Whether a value's type is one of ``kinds``. ``isinstance`` would read ``__class__``, which a user's object may override."""
     return issubclass(type(value), kinds)

@@ -1,8 +1,8 @@
-"""Readers of data that anybody may have written: JSON and TOML, after they were parsed.
+"""Readers that validate untrusted data: parsed JSON and TOML.
 
-A reader takes a value and gives what it stands for, or raises ``Wrong``, to which each level adds the key that it was at. Readers are
-composed, ``each(row(text, whole(1)))``, and the type checker follows what comes out. Nothing is converted: neither ``"3"`` nor true is
-an integer, and integers of any size are exact.
+A reader takes a value and returns the validated one, or raises ``Wrong``, to which each level adds its key. Readers compose,
+``each(row(text, whole(1)))``, and the type checker infers the result. Nothing is converted: neither ``"3"`` nor true is an integer,
+and integers of any size are exact.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TEXT = 1_000_000
 
 
 class Wrong(Exception):
-    """A value that is not what it should be. ``place`` are the keys that lead to it, from the innermost out."""
+    """An invalid value. ``place`` lists the keys that lead to it, innermost first."""
 
     def __init__(self, said: str) -> None:
         super().__init__(said)
@@ -36,7 +36,7 @@ def clipped(text: str, most: int) -> str:
 
 
 def refuse(value: Any, expected: str) -> NoReturn:
-    """Refuses a value: what it is, and what is ``expected`` in its place."""
+    """Raises ``Wrong``, which says what the value is and what is ``expected``."""
     match value:
         case list() | dict():
             shown = f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
@@ -46,7 +46,7 @@ def refuse(value: Any, expected: str) -> NoReturn:
             shown = repr(clipped(value, 60))
         case None | bool() | int() | float():
             shown = json.dumps(value)
-        case _:  # what TOML has and JSON has not: exact decimals, dates
+        case _:  # types of TOML that JSON lacks: exact decimals, dates
             shown = clipped(str(value), 60)
     raise Wrong(f"is {shown}, expected {expected}")
 
@@ -58,7 +58,7 @@ def text(value: Any) -> str:
 
 
 def short(most: int) -> Read[str]:
-    """A text of at most so many characters."""
+    """A reader of text of at most ``most`` characters."""
 
     def read(value: Any) -> str:
         if type(value) is not str or len(value) > most:
@@ -75,7 +75,7 @@ def flag(value: Any) -> bool:
 
 
 def whole(least: int, below: int = NUMBER, what: str = "an integer") -> Read[int]:
-    """An integer of a range; true is none."""
+    """A reader of an integer from ``least`` up to, but not including, ``below``; true and false are not integers."""
     said = f"{what} from {least} on" if below == NUMBER else f"{what} from {least} to {_power(below - 1)}"
 
     def read(value: Any) -> int:
@@ -87,13 +87,13 @@ def whole(least: int, below: int = NUMBER, what: str = "an integer") -> Read[int
 
 
 def _power(number: int) -> str:
-    """A power of ten as one: a reader need not count its zeros."""
+    """A number for a message: a power of ten from 10^6 on as ``10^n``, others as digits."""
     digits = str(number)
     return f"10^{len(digits) - 1}" if len(digits) > 6 and digits.strip("0") == "1" else digits
 
 
 def written(read: Read[int]) -> Read[int]:
-    """An integer, which beyond 2**53 is written as a text of digits."""
+    """A reader of an integer that may also be written as a string of digits, as integers beyond 2**53 are in JSON."""
 
     def digits(value: Any) -> int:
         return read(int(value) if type(value) is str and value.isascii() and value.isdigit() and len(value) < 40 else value)
@@ -111,7 +111,7 @@ def one_of(known: Collection[Any], what: str) -> Read[Any]:
 
 
 def positive(value: Any) -> Fraction:
-    """A number above 0, as its decimal digits are written."""
+    """A number above 0 as the exact fraction of its decimal digits."""
     if type(value) not in (int, float) or not 0 < value < math.inf:
         refuse(value, "a number above 0")
     return Fraction(str(value))
@@ -122,7 +122,7 @@ def maybe(read: Read[T]) -> Read[T | None]:
 
 
 def each(read: Read[T], least: int = 0) -> Read[tuple[T, ...]]:
-    """A list of ``least`` entries or more."""
+    """A reader of a list of ``least`` or more entries."""
 
     def entries(value: Any) -> tuple[T, ...]:
         if type(value) is not list or len(value) < least:
@@ -140,7 +140,7 @@ def each(read: Read[T], least: int = 0) -> Read[tuple[T, ...]]:
 
 
 def row(*reads: Read[Any], least: int | None = None) -> Read[list[Any]]:
-    """A list of so many parts, of which those after the ``least`` first may be left out."""
+    """A reader of a list with one entry per reader; entries after the first ``least`` may be left out."""
     most = len(reads)
     fewest = most if least is None else least
 
@@ -177,7 +177,7 @@ def mapping(key: Read[str], read: Read[T]) -> Read[dict[str, T]]:
 
 
 def part(data: Any, key: str, read: Read[T]) -> T:
-    """The value of a key of an object that must have it."""
+    """The value of a required key. Raises ``Wrong`` if ``data`` is not an object or lacks the key."""
     if type(data) is not dict:
         refuse(data, "an object")
     if key not in data:
@@ -190,13 +190,13 @@ def part(data: Any, key: str, read: Read[T]) -> T:
 
 
 def at(data: Any, path: str, read: Read[T]) -> T:
-    """The value at a path of keys, ``"time.measured.clock"``, that must be there."""
+    """The value at a required path of keys, e.g. ``"time.measured.clock"``."""
     key, _, rest = path.partition(".")
     return part(data, key, (lambda inner: at(inner, rest, read)) if rest else read)
 
 
 def optional(data: Any, key: str, read: Read[T]) -> T | None:
-    """The value of a key that may be missing or null."""
+    """The value of a key; ``None`` if it is missing or null."""
     return None if type(data) is dict and key not in data else part(data, key, maybe(read))
 
 

@@ -1,11 +1,11 @@
-"""Every private name of torch that tracing or measuring uses, in one place, with the versions of torch each was tried with.
+"""Every private name of torch that tracing or measuring uses, with the versions of torch it was tested with.
 
-Other files import these names from here, and no other private name from torch (a test enforces it). Each is looked up when it is first
-imported from here, so a name that one command needs costs the others nothing. Private attributes of torch's objects and public modules
-are read where they are needed; ``ATTRIBUTES`` lists them. Nothing is computed here.
+Other files import private names of torch only from here (a test enforces it). Each name is looked up when it is first imported, so a
+command pays only for the names it needs. Private attributes of torch's objects and public modules are read where they are needed;
+``ATTRIBUTES`` lists them. Nothing is computed here.
 
-A torch newer than the newest of ``TRIED`` is used with a warning on standard error; one that lacks a name is refused in one line that
-says which.
+A torch newer than the newest of ``TRIED`` prints a warning to standard error; a torch that lacks a name raises ``TorchVersionError``,
+which names it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv as ShapeEnv
     from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
-TRIED = ("2.11", "2.13", "2.15")  # the oldest that is allowed, the pinned one, the newest
+TRIED = ("2.11", "2.13", "2.15")  # the oldest allowed, the pinned and the newest version
 
-# By module; ``ours=theirs`` where torch's own name begins with an underscore. All of these were tried with all of TRIED, but for those
-# in FEWER.
+# By module; ``ours=theirs`` where Napkin's name differs from torch's. All were tested with all of TRIED, except those in FEWER.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "torch": (
         "core=_C",
@@ -77,7 +76,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "torch.utils._sympy.functions": ("CeilToInt", "FloorDiv", "FloorToInt", "RoundToInt", "TruncToInt"),
 }
 FEWER: Mapping[str, tuple[str, ...]] = {"decompositions.matmul": ("2.11",)}  # later versions keep symbols by themselves
-# Read off objects, or replaced on modules and classes, for a while.
+# Read from objects, or replaced temporarily on modules and classes.
 ATTRIBUTES = (
     "torch.Tensor._make_subclass",
     "torch.UntypedStorage._cdata",
@@ -98,7 +97,7 @@ _PLACES = {ours: (module, theirs or ours) for module, names in NAMES.items() for
 
 
 def version_of(text: str) -> tuple[int, int]:
-    """Major and minor: (2, 15) of ``2.15.0+cu132``."""
+    """(major, minor): (2, 15) for ``2.15.0+cu132``."""
     major, minor = text.split(".")[:2]
     return int(major), int(minor)
 
@@ -107,24 +106,24 @@ VERSION = version_of(torch.__version__)
 
 
 def untried(version: str = torch.__version__) -> str:
-    """What to say of a torch that is newer than any that was tried; empty for others."""
+    """A warning if ``version`` is newer than every tested torch, else an empty string."""
     newer = version_of(version) > version_of(TRIED[-1])
     return f"torch {version} is newer than {TRIED[-1]}, the newest that Napkin was tried with" if newer else ""
 
 
 def torch_version() -> dict[str, str]:
-    """What a provenance says of the torch installed."""
+    """The installed torch for a provenance: its version and, if it is untested, the warning."""
     return {"torch": torch.__version__, **({"torch_untried": untried()} if untried() else {})}
 
 
 def __getattr__(name: str) -> Any:
-    """The private name, imported from where torch has it; it raises ``TorchVersionError`` where this torch has not."""
+    """The private object of torch called ``name`` here. Raises ``TorchVersionError`` if this torch lacks it."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, theirs = _PLACES[name]
     try:
         holder = importlib.import_module(module)
-        if not hasattr(holder, theirs):  # a module in it, which nobody has imported yet
+        if not hasattr(holder, theirs):  # a submodule that is not imported yet
             importlib.import_module(f"{module}.{theirs}")
         private = globals()[name] = getattr(holder, theirs)
     except (ImportError, AttributeError):
