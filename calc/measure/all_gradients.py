@@ -1,7 +1,7 @@
-"""Asking for every gradient that fused attention gives.
+"""Computes every gradient that fused attention computes.
 
-Its backward works out those of queries, keys and values together, whether all are asked for or not (keys without an adapter, an input
-that is data). Where the same products are run one by one in its place, autograd would leave out what nobody asks for.
+Its backward computes the gradients of queries, keys and values together, even if some are not required (frozen keys, an input that is
+data). When the same matmuls run one by one instead, autograd would skip the gradients that are not required.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBack
 
 
 class AllGradients(TorchFunctionMode):
-    """Attention that torch would fuse has queries, keys and values that all want a gradient, if any of them does. All attention runs its
-    products one by one, also where the module chooses a kernel (``torch.backends.cuda.sdp_kernel``)."""
+    """Mode in which queries, keys and values of attention that torch would fuse all require a gradient if one of them does. All
+    attention runs on the math backend, even if the module chooses a kernel (``torch.backends.cuda.sdp_kernel``)."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -38,7 +38,7 @@ class AllGradients(TorchFunctionMode):
 
 
 def _fused(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """Whether torch, left to itself, has one operator for this call. Autocast gives that its own format of all floating tensors."""
+    """Whether torch by default runs this call as one fused operator. Under autocast, floating-point tensors are cast to its dtype first."""
     device = next(value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)).device.type
     form = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 

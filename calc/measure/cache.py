@@ -1,4 +1,4 @@
-"""What a real run keeps of its tokens: the tensors in the cache that the library returns, or the keys and values of attention calls."""
+"""The KV cache of a real run: the tensors in the cache that the library returns, or the keys and values of the attention calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CALLS = "keys and values of the run's attention calls"
 
 @dataclass(frozen=True, slots=True)
 class CacheElements:
-    """Elements that a run of B sequences of T tokens keeps; ``None`` where nothing could be measured, with the reason."""
+    """Cache elements of a run at ``sizes``; ``None`` if nothing could be measured, with the reason in ``because``."""
 
     sizes: Mapping[str, int]
     elements: int | None
@@ -31,7 +31,7 @@ class CacheElements:
 
 
 def cache_elements(spec: Spec, sizes: Mapping[str, int], *, without_memory: bool = False) -> CacheElements:
-    """Run the forward once over a whole text. ``without_memory``: on torch's meta device, where tensors have shapes only."""
+    """Cache elements after one forward over the inputs. ``without_memory``: on torch's meta device, where tensors have shapes only."""
     device = "meta" if without_memory else "cpu"
     library = spec.key.startswith("hf:")
     instrument = f"{_LIBRARY if library else _CALLS}{', shapes only' if without_memory else ''}"
@@ -59,7 +59,7 @@ def _of_library(module: Any, inputs: tuple[Tensor, ...]) -> list[Tensor] | None:
 
 
 def _tensors(layer: Any) -> Iterator[Tensor]:
-    """Floating-point tensors of one layer's cache, in attributes or in dictionaries; its counters are no keys and no values."""
+    """The floating-point tensors of one layer's cache, in attributes or dictionaries; integer counters are left out."""
     for value in vars(layer).values():
         parts = value.values() if isinstance(value, dict) else (value,)
         yield from (t for t in parts if isinstance(t, Tensor) and t.is_floating_point())
@@ -74,7 +74,7 @@ def _of_calls(spec: Spec, module: Any, inputs: tuple[Tensor, ...]) -> list[Tenso
 
 @contextmanager
 def _listening(tensors: list[Tensor]) -> Iterator[None]:
-    """Take down the keys and values of every attention call."""
+    """Context that appends the keys and values of every attention call to ``tensors``."""
     original = F.scaled_dot_product_attention
 
     def listened(query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Tensor:

@@ -1,6 +1,6 @@
-"""Calibrates the machine at hand: every primitive timed by a clock that is handed in, in less than a minute.
+"""Calibrates this machine: times every primitive by a given clock, in less than a minute.
 
-What a device has no kernel for, or no memory, is left out; a prediction says when it lacks it.
+Primitives for which a device lacks a kernel or memory are left out; a prediction that needs one says so.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from calc.measure.primitives import primitives
 from calc.measure.products import single_precision
 from calc.measure.timing import HostWatch, Timings, Watch, time_of, watch_of
 
-_LONG = 10**10  # FLOP: what takes a tenth of a second and more is repeated less often
+_LONG = 10**10  # FLOP: larger primitives take 0.1 s and more and are repeated less often
 PROCESSOR_TIME = "the processor time of this process (time.process_time_ns)"
 _MANY = 64
 _REPEAT = Repeat(warm_up=1, count=5, seconds=0.01, most=40)
@@ -37,9 +37,9 @@ def calibrate(
     chosen: Iterable[Primitive] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Calibration:
-    """Time every primitive on ``device``, by its own clock or, on a CPU, by the time that its processors spent on this process.
+    """The calibration of ``device``, timed by its own clock or, with ``processor_time``, by this process's CPU time.
 
-    With ``tf32`` a CUDA device makes its float32 products in that format, and the calibration is of steps that do.
+    With ``tf32``, a CUDA device runs its float32 matmuls in TF32, and the calibration applies to steps that do so.
     """
     watch = watch or (processor_watch() if processor_time else watch_of(device))
     points: list[CalibrationPoint] = []
@@ -56,7 +56,7 @@ def calibrate(
 
 
 def processor_watch() -> HostWatch:
-    """A clock that stands still while other programs run. With several threads it adds up what each of them took."""
+    """A clock of this process's CPU time, which does not advance while other programs run; the times of all threads add up."""
     return HostWatch(time.process_time_ns, name=PROCESSOR_TIME)
 
 
@@ -73,7 +73,7 @@ def _timed(primitive: Primitive, watch: Watch) -> CalibrationPoint | None:
 
 
 def _times(action: Action, watch: Watch, repeat: Repeat) -> Timings:
-    """Where the first calls were slow and those that count too short for the clock, many more make one repetition."""
+    """The times of ``action``. If a repetition is too short for the clock, repetitions of more calls are timed."""
     try:
         return time_of(action, watch, repeat)
     except MeasurementError:

@@ -1,4 +1,4 @@
-"""Sizes that data decided in a real run: how many elements each mask chose, by the lines of the model that asked."""
+"""Data-dependent (unbacked) sizes of a real run: how many elements each mask selected, by the lines of the model that used it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INDEXING = ("aten::index", "aten::index_put", "aten::index_put_", "aten::_index
 
 
 def unbacked_size(func: Any, args: tuple[Any, ...]) -> tuple[str, int] | None:
-    """(place, how many) of an operator whose size its data decided; nothing for others, and where no line of the model asked."""
+    """(place in the model's code, size) of an operator with a data-dependent size; ``None`` for others or without a line of the model."""
     name = func._schema.name
     if name in _BY_VALUE:
         count = int(args[-1].count_nonzero())

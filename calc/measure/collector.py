@@ -1,7 +1,6 @@
-"""Python's collector of reference cycles, out of the way of what is measured.
+"""Turns off Python's cyclic garbage collector during a measurement.
 
-A storage that waits for it would die at a moment that is chance, and a collection in the middle of a repetition is time that the
-repetition did not take.
+A storage in a reference cycle would be freed at an arbitrary moment, and a collection inside a repetition would add its own time.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """No collection inside; what an earlier run left is collected before."""
+    """Context without garbage collection; the young generations are collected on entry."""
     was_on = gc.isenabled()
-    gc.collect(1)  # the young generations hold what an earlier run left; the whole heap would take longer than a small run
+    gc.collect(1)  # garbage of an earlier run is there; collecting the whole heap would take longer than a small run
     gc.disable()
     try:
         yield

@@ -1,7 +1,7 @@
-"""Operators that torch runs by other operators.
+"""Composite operators, which torch implements by other operators.
 
-Outside inference mode they are taken apart before a dispatch mode sees them. Inference mode leaves that dispatch out, so
-a mode takes them apart itself: what is looked at is then what the kernels do, the same as outside.
+Outside inference mode torch decomposes them before a dispatch mode sees them. Inference mode skips that step, so the dispatch mode
+decomposes them itself and sees the same operators in both cases.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KEY = DispatchKey.CompositeImplicitAutograd
 
 
 def is_composite(func: Any) -> bool:
-    """Whether ``func`` has come to a dispatch mode whole, though it has no kernel of its own."""
+    """Whether ``func`` reached a dispatch mode undecomposed although it is composite; only in inference mode."""
     return torch.is_inference_mode_enabled() and _has_no_kernel(func)
 
 
@@ -27,6 +27,6 @@ def _has_no_kernel(func: Any) -> bool:
 
 
 def taken_apart(mode: TorchDispatchMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """The result of ``func``, with the operators that it runs seen by ``mode``."""
+    """The result of ``func``, decomposed under ``mode``, which sees the operators that it runs."""
     with mode:
         return func._op_dk(_KEY, *args, **(kwargs or {}))

@@ -1,8 +1,8 @@
-"""Bytes on their way to a training step, timed: a memory-mapped file of tokens, copies in the host's memory and to a device, and
-copies beside compute.
+"""Times of data loading: reads of a memory-mapped file of tokens, copies in host memory and to a device, and copies that overlap
+with compute.
 
-A copy of a device may return before it is done. Both moments are timed, by the host's clock: when the call returned, and when the
-device had finished. The rest of the time the program is free.
+A copy to or from a device may return before it is complete. The host's clock times both: until the call returns, and until the device
+has finished. In between, the program is free.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from calc.hardware.times import Timings
 from calc.measure.timing import HostWatch, time_of, timed, watch_of
 from calc.measure.training import SEED
 
-TOKEN = numpy.dtype(numpy.uint16)  # of a file of tokens: enough for a vocabulary of 65,536
+TOKEN = numpy.dtype(numpy.uint16)  # of a token in the file: enough for a vocabulary of 65,536
 _UNCACHED = "file of tokens, whole, not cached"
 _RETURNS = "returns"
 _SQUARE = 4096
@@ -36,7 +36,7 @@ _SQUARE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """``nbytes`` that were moved. ``returned`` is when the call came back, where that is another moment than ``times``."""
+    """A copy of ``nbytes`` bytes. ``times`` last until it is complete, ``returned`` until the call returns, if that may be earlier."""
 
     name: str
     nbytes: int
@@ -46,7 +46,7 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Unmeasured:
-    """A way of bytes that was not measured, with its cause."""
+    """A copy that was not measured, with the reason."""
 
     name: str
     because: str
@@ -54,7 +54,7 @@ class Unmeasured:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A copy and a compute alone, one after the other, and at the same time."""
+    """Times of a copy alone, compute alone, one after the other (``after``), and overlapped (``beside``)."""
 
     copy: Timings
     compute: Timings
@@ -63,10 +63,10 @@ class Beside:
 
 
 def mapped(nbytes: int, batch: int, length: int, repeat: Repeat) -> Iterator[Copied | Unmeasured]:
-    """A file of made-up tokens, read whole and in batches of ``batch`` stretches of ``length`` at random places, mapped into memory.
+    """Times of reading a memory-mapped file of synthetic tokens: whole, and in batches of ``batch`` sequences of ``length`` tokens.
 
-    ``cached``: the system has its pages in memory. Otherwise it was told to drop them before each repetition, and had; what lies below
-    the system (the disk's own memory, a host's) may still hold them. Where it keeps some, that way is not measured.
+    Cached: the file's pages are in the page cache. Uncached: the page cache dropped them before each repetition; caches below it (of the
+    disk, of a virtual machine's host) may still have them. If pages cannot be dropped, the uncached read is ``Unmeasured``.
     """
     with _file_of_tokens(nbytes) as (path, tokens):
         try:
@@ -82,20 +82,20 @@ def mapped(nbytes: int, batch: int, length: int, repeat: Repeat) -> Iterator[Cop
 
 
 def batch_of(data: Any, tokens: int, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Stretches at random places, and the same one token on: (batch, length) each, int64."""
+    """(tokens, targets), each (batch, length) int64: sequences at random offsets, and the same sequences shifted by one token."""
     places = torch.randint(tokens - length, (batch,), generator=generator).tolist()
     x, y = (torch.stack([torch.from_numpy(data[i + on : i + on + length].astype(numpy.int64)) for i in places]) for on in (0, 1))
     return x, y
 
 
 def host_copy(nbytes: int, repeat: Repeat) -> Copied:
-    """One tensor into another, both in the host's memory."""
+    """Times of a copy of ``nbytes`` bytes between two tensors in pageable host memory."""
     source, target = torch.ones(nbytes, dtype=torch.uint8), torch.empty(nbytes, dtype=torch.uint8)
     return Copied("host to host, pageable", nbytes, time_of(lambda: target.copy_(source), HostWatch(), repeat))
 
 
 def device_copies(nbytes: int, device: str, repeat: Repeat) -> Iterator[Copied]:
-    """Between host and device, from pageable and pinned memory, blocking and not; and on the device itself."""
+    """Times of copies of ``nbytes`` bytes between host and device, pageable and pinned, blocking and non-blocking; and on the device."""
     there = torch.empty(nbytes, dtype=torch.uint8, device=device)
     pageable = torch.ones(nbytes, dtype=torch.uint8)
     pinned = pageable.pin_memory()
@@ -108,7 +108,7 @@ def device_copies(nbytes: int, device: str, repeat: Repeat) -> Iterator[Copied]:
 
 
 def _device_copy(name: str, target: Tensor, source: Tensor, blocking: bool, device: str, repeat: Repeat) -> Copied:
-    """By the host's clock, which does not wait by itself: the copy waits inside what is timed."""
+    """Times of one copy by the host's clock, which does not wait for the device: the timed body synchronizes."""
 
     def body(around: Any) -> None:
         with around(_RETURNS):
@@ -121,7 +121,7 @@ def _device_copy(name: str, target: Tensor, source: Tensor, blocking: bool, devi
 
 
 def beside_compute(nbytes: int, device: str, repeat: Repeat) -> Beside:
-    """A copy from pinned memory on a stream of its own, beside as many products on the usual one as take about as long."""
+    """Times of a copy from pinned memory on its own stream and of as many matmuls on the current stream as take about as long."""
     watch = watch_of(device)
     source = torch.ones(nbytes, dtype=torch.uint8).pin_memory()
     target = torch.empty(nbytes, dtype=torch.uint8, device=device)
@@ -165,18 +165,18 @@ def _file_of_tokens(nbytes: int) -> Iterator[tuple[Path, int]]:
             with path.open("wb") as file:
                 numpy.random.default_rng(SEED).integers(0, 2**16, tokens, dtype=TOKEN).tofile(file)
                 file.flush()
-                os.fsync(file.fileno())  # a page that is not on the disk yet cannot be dropped
+                os.fsync(file.fileno())  # a dirty page cannot be dropped
         except OSError as error:
             raise MeasurementError(f"cannot write {nbytes:,} bytes of tokens into {folder}: {error.strerror or error}") from None
         yield path, tokens
 
 
 class _KeptError(Exception):
-    """Pages of a file stay in memory; the text says why."""
+    """Pages of a file cannot be dropped from memory; the message says why."""
 
 
 def _uncached(path: Path, repeat: Repeat) -> Timings:
-    """Reading the whole file when its pages have been dropped; dropping them is not timed."""
+    """Times of reading the whole file after its pages were dropped; dropping them is not timed."""
 
     def body(around: Any) -> None:
         _drop(path)
@@ -191,8 +191,8 @@ _TELLINGS, _SECONDS_BETWEEN = 50, 0.001
 
 
 def _drop(path: Path) -> None:
-    """Have the system drop the file's pages. It keeps those that are in use at that moment (by what writes or reclaims pages) until it
-    is told once more."""
+    """Drop the file's pages from the page cache. Pages in use at that moment (by writeback or reclaim) stay, so it tries several times.
+    Raises ``_KeptError`` if pages remain."""
     if not hasattr(os, "posix_fadvise"):
         raise _KeptError("this system cannot be told to drop a file's pages")
     with path.open("rb", buffering=0) as file:
@@ -206,8 +206,8 @@ def _drop(path: Path) -> None:
 
 
 def _in_memory(path: Path) -> int:
-    """How many pages of the file are in memory: asked of a mapping of it, without touching one. Reading would bring pages in, a read
-    that does not wait too: it begins to read ahead, and at times is done before it has looked."""
+    """The number of the file's pages in memory, by ``mincore`` on a mapping that is never touched. Any read, even a non-blocking one,
+    would start readahead and load pages. Raises ``_KeptError`` if ``mincore`` fails."""
     pages = numpy.memmap(path, dtype=numpy.uint8, mode="r")
     marks = numpy.empty(-(-pages.nbytes // mmap.PAGESIZE), dtype=numpy.uint8)
     address = [ctypes.c_void_p(pages.ctypes.data), ctypes.c_size_t(pages.nbytes), ctypes.c_void_p(marks.ctypes.data)]

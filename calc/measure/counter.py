@@ -1,7 +1,7 @@
-"""Torch's FLOP counter without its record of modules.
+"""Torch's FLOP counter without its module tracker.
 
-To say which module an operator belongs to, it hangs hooks on tensors, and such a hook cannot run while a gradient is taken
-inside a step (``torch.autograd.grad`` in a gradient penalty). Totals are all that is read here.
+The tracker registers hooks on tensors, which fail when a gradient is computed inside a step (``torch.autograd.grad`` in a gradient
+penalty). Napkin reads only totals.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 
 class _NoModules:
-    """Stands for the counter's own record of where a run is: everything is at the top."""
+    """Replaces the counter's module tracker: every operator belongs to ``Global``."""
 
     parents = frozenset(("Global",))
 
@@ -21,11 +21,11 @@ class _NoModules:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing was hung anywhere."""
+        """There are no hooks to remove."""
 
 
 def flop_counter(mapping: Mapping[Any, Callable[..., int]]) -> FlopCounterMode:
-    """A counter of totals that knows the operators of ``mapping`` too."""
+    """A counter of total FLOPs that also counts the operators of ``mapping``."""
     counter = FlopCounterMode(display=False, custom_mapping=dict(mapping))
-    counter.mod_tracker = _NoModules()  # type: ignore[assignment]  # what the counter asks of it is all there
+    counter.mod_tracker = _NoModules()  # type: ignore[assignment]  # it has all that the counter uses
     return counter

@@ -1,6 +1,6 @@
 """Memory of a training step on a CUDA device, by the allocator's own statistics, and the largest size at which a step still fits.
 
-Without a CUDA device everything here refuses; nothing stands in for a measurement.
+It needs a CUDA device (``require_cuda``); no estimate replaces a measurement.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from calc.experiment.precision import cast
 from calc.measure.training import Training, blame
 from calc.spec import Sizes
 
-WARM_UP = 2  # steps: the optimizer's state is made in the first, libraries take their workspaces in it
+WARM_UP = 2  # steps: the first allocates the optimizer's state and the libraries' workspaces
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """One step. ``before`` is what was allocated when it began; ``seconds`` end when the device has finished."""
+    """One step: bytes allocated before it, peak bytes allocated and reserved in it, and seconds until the device has finished."""
 
     before: int
     allocated: int
@@ -37,8 +37,8 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True)
 class CudaMemory:
-    """Peaks of steps after warm-up, each read apart. ``first`` is the very first step of the module, where it was seen; ``device``
-    names what it ran on."""
+    """Peak bytes of each step after warm-up. ``first`` is the module's very first step, if it was measured; ``device`` is the GPU's
+    name, ``total`` its memory in bytes."""
 
     device: str
     sizes: Mapping[str, int]
@@ -66,7 +66,7 @@ class CudaMemory:
 
 @dataclass(frozen=True, slots=True)
 class Fits:
-    """``largest`` of a dimension at which a step ran, the next that did not, and every size that was tried."""
+    """The ``largest`` size of a dimension at which a step ran, the smallest known ``too_large``, and every (size, fits) tried."""
 
     dimension: str
     largest: int | None
@@ -79,7 +79,7 @@ class Fits:
 
 
 def memory_of(run: Training, *, warm_up: int = WARM_UP, repetitions: int = 1) -> CudaMemory:
-    """The peaks of a training that is set up already, at the sizes of its inputs."""
+    """Peak bytes of ``repetitions`` steps of ``run`` after ``warm_up`` steps."""
     for _ in range(warm_up):
         run.step()
     steps = tuple(stepped(run, run.device) for _ in range(repetitions))
@@ -88,7 +88,7 @@ def memory_of(run: Training, *, warm_up: int = WARM_UP, repetitions: int = 1) ->
 
 
 def stepped(run: Training, device: str) -> Repetition:
-    """One step, with the peaks that the allocator had in it."""
+    """One step with its peaks, by the allocator's statistics."""
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
     before, begin = torch.cuda.memory_allocated(device), time.perf_counter()
@@ -99,25 +99,25 @@ def stepped(run: Training, device: str) -> Repetition:
 
 
 def require_cuda() -> None:
-    """Refuse where there is no CUDA device."""
+    """Raises ``MeasurementError`` if there is no CUDA device."""
     if not torch.cuda.is_available():
         raise MeasurementError("not measured: there is no CUDA device here")
 
 
 def room(device: str) -> int:
-    """Bytes that the allocator can have: what is free on the device, and what it has reserved already."""
+    """Bytes available to the allocator: free on the device, plus already reserved."""
     free, _ = torch.cuda.mem_get_info(device)
     return int(free) + int(torch.cuda.memory_reserved(device))
 
 
 def empty() -> None:
-    """Give back what earlier runs left in the allocator's cache."""
+    """Free garbage and the allocator's cached blocks of earlier runs."""
     gc.collect()
     torch.cuda.empty_cache()
 
 
 def fed(run: Training, sizes: Mapping[str, int]) -> Training:
-    """The same module and optimizer with inputs of other sizes, which no weight may depend on: B and T, usually."""
+    """The same module and optimizer with inputs at other sizes. Only dimensions that no weight depends on may differ, usually B and T."""
     with blame(run.spec, sizes, "making the inputs"):
         inputs = run.spec.inputs(Sizes(**sizes))
     _, moved = cast(run.module, tuple(x.to(run.device) for x in inputs), run.options.precision)
@@ -125,7 +125,7 @@ def fed(run: Training, sizes: Mapping[str, int]) -> Training:
 
 
 def still_runs(run: Training, sizes: Mapping[str, int]) -> bool:
-    """Whether two steps of a training that is set up run with inputs of ``sizes``; gradients that a failure leaves are dropped."""
+    """Whether two steps of ``run`` fit in memory with inputs at ``sizes``; gradients are cleared afterwards."""
     empty()
     try:
         repeated = fed(run, sizes)
@@ -148,8 +148,8 @@ def _out_of_memory(error: BaseException) -> bool:
 
 
 def boundary(dimension: str, fits: Callable[[int], bool], limit: int, start: int = 1) -> Fits:
-    """Grows from ``start`` until it does not fit or the limit is reached, or shrinks until it does; then halves between the last that fits
-    and the first that does not. From 1 on every step doubles; from a larger start the first is an eighth of it."""
+    """The largest size up to ``limit`` that fits: grow from ``start`` until it does not fit, or shrink until it does; then bisect.
+    The increment starts at ``start // 8``, at least 1, and doubles."""
     tried: list[tuple[int, bool]] = []
 
     def tries(size: int) -> bool:

@@ -4,10 +4,10 @@ The decomposition (``torch._decomp``, ``torch._refs``) runs under a counting mod
 prim counts its result elements, a reduction of n elements to one n - 1; comparisons, selections, casts, rounding, copies,
 views, factories and random numbers are 0. A reference that branches on the device takes the branch of any device but CPU.
 
-Some operators are counted as a whole instead (``calc.measure.whole``), because their reference is missing, or is written in a
-way that says nothing of the operator's own arithmetic (a running sum written as a masked square, index arithmetic).
+Some operators are counted as a whole instead (``calc.measure.whole``), because their reference is missing, or does not reflect
+the operator's own arithmetic (a cumulative sum written as a masked square, index arithmetic).
 
-- an ``alpha`` of 1 is no multiplication, nor is softplus's ``beta``;
+- an ``alpha`` of 1 counts no multiplication, nor does a softplus ``beta`` of 1;
 - moving, selecting and sorting elements: 0, whatever index arithmetic the reference does.
 """
 
@@ -49,7 +49,7 @@ def _is_known(func: OpOverload) -> bool:
 
 
 def _known(func: OpOverload, args: Sequence[Any], kwargs: Args, outputs: Any) -> int | None:
-    """The count of an operator of a known kind; ``None`` if it must be decomposed."""
+    """Elementwise FLOPs of an operator of a known kind; ``None`` if it must be decomposed."""
     name = base_name(func)
     if func.namespace == "prims":
         return _prim(name, args, outputs)
@@ -78,7 +78,7 @@ def _prim(name: str, args: Sequence[Any], outputs: Any) -> int:
 
 
 class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves its modes untyped
-    """Adds up the arithmetic of everything that runs under it, decomposing what is of no known kind."""
+    """Mode that adds up the elementwise FLOPs of its operators and decomposes those of no known kind."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves its modes untyped
@@ -95,7 +95,7 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         return self.decompose(func, args, kwargs)
 
     def decompose(self, func: OpOverload, args: Sequence[Any], kwargs: Args) -> Any:
-        """Run one operator's decomposition, with what it calls coming back to this mode."""
+        """The result of one operator, decomposed under this mode. Raises ``UncountableError`` if it has no decomposition."""
         decomposition = _decomposition(func)
         if decomposition is None and func.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd):
             decomposition = func.decompose
@@ -109,14 +109,14 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
 
 
 def _decomposition(func: OpOverload) -> Callable[..., Any] | None:
-    """Torch's decomposition of an operator; an in-place one without its own, or whose own counts otherwise, takes the functional one's."""
+    """The decomposition of an operator: ours, else torch's; for an in-place operator without one, that of the functional variant."""
     functional = _functional(func)
     ours = INSTEAD.get(func) or INSTEAD.get(functional)
     return ours or decomposition_table.get(func) or OURS.get(func) or (decomposition_table.get(functional) if functional else None)
 
 
 def _functional(func: OpOverload) -> OpOverload | None:
-    """What an in-place operator does, out of place; nothing of another operator."""
+    """The functional (out-of-place) variant of an in-place operator; ``None`` for other operators."""
     if not func._schema.name.endswith("_"):
         return None
     packet = getattr(torch.ops.aten, base_name(func), None)
@@ -147,7 +147,7 @@ def elementwise(func: OpOverload, args: Sequence[Any], kwargs: Args, outputs: An
     many = repeated(func, bind(func, args, kwargs))
     if many is not None:
         return sum(elementwise(many[0], given, named, given[0]) for given, named in many[1])
-    # References multiply by any scale they are handed; one that is 1 is handed over if it is written as 1.0.
+    # References multiply by any scale other than the default, so a scale of 1 (also as 1.0) is left out.
     kwargs = {name: value for name, value in kwargs.items() if name != "alpha" or value != 1}
     if base_name(func) == "softplus" and len(args) > 1 and args[1] == 1:
         args = [args[0], None, *args[2:]]
@@ -158,20 +158,20 @@ def elementwise(func: OpOverload, args: Sequence[Any], kwargs: Args, outputs: An
 
 
 def _decomposed(func: OpOverload, args: Sequence[Any], kwargs: Args) -> int:
-    # Modes of the caller (another counter, say) must not see the decomposition's own operators.
+    # The caller's modes (e.g. another counter) must not see the decomposition's own operators.
     with no_modes(), torch.no_grad():
         mode = _Counting()
         try:
             mode.decompose(func, [_on_meta(a) for a in args], {k: _on_meta(v) for k, v in kwargs.items()})
         except UncountableError:
             raise
-        except Exception as error:  # whatever a reference raises, the operator is then uncounted, and said to be
+        except Exception as error:  # any error of a reference leaves the operator uncounted, and reported as such
             raise UncountableError(f"{func}: its decomposition does not run on meta tensors: {error}") from error
         return mode.count
 
 
 def _signature(value: Any) -> Any:
-    """What of an argument can change the count: shapes, number formats and plain values."""
+    """The parts of an argument that affect the count: shapes, dtypes and plain values."""
     if isinstance(value, Tensor):
         return ("tensor", tuple(value.shape), value.dtype)
     if isinstance(value, list | tuple):

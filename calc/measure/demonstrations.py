@@ -1,6 +1,6 @@
-"""Made-up data that can be learned: a linear function of the input, and text in which a token mostly decides the next.
+"""Learnable synthetic data: a linear function of the input, and text in which a token mostly determines the next.
 
-Each batch follows from the number of its step alone.
+Each batch depends only on its step's number.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from calc.measure.training import SEED
 
 _TOKENS = 2**16
 _MULTIPLIER, _SHIFT = 3, 7
-_NOISE = 0.1  # of the tokens are drawn, whatever stands before them
+_NOISE = 0.1  # fraction of tokens drawn independently of the previous one
 
 
 def linear(sizes: Mapping[str, int]) -> Callable[[int], tuple[Tensor, ...]]:
-    """x (B, D) normal, y (B,) = x w with w = 0, 1, …, D - 1, over D: the lecture's true weights, made smaller."""
+    """Batches by step: x (B, D) standard normal and y = x w (B,), w = (0, 1, …, D - 1)/D, the lecture's true weights scaled by 1/D."""
     weights = torch.arange(sizes["D"], dtype=torch.float32) / sizes["D"]
 
     def batch(step: int) -> tuple[Tensor, ...]:
@@ -29,7 +29,7 @@ def linear(sizes: Mapping[str, int]) -> Callable[[int], tuple[Tensor, ...]]:
 
 
 def tokens(sizes: Mapping[str, int]) -> Callable[[int], tuple[Tensor, ...]]:
-    """Stretches (B, T) of one long text, and the same one token on; after token t comes 3 t + 7 modulo V nine times in ten."""
+    """Batches by step: tokens and targets (B, T) from one long text; token (3 t + 7) mod V follows token t 9 times in 10."""
     text = _text(sizes["V"], sizes["T"])
 
     def batch(step: int) -> tuple[Tensor, ...]:

@@ -1,6 +1,6 @@
-"""Small experiments with torch itself: what it does with shapes, strides, formats and gradients, as plain data.
+"""Small experiments with torch itself, on shapes, strides, dtypes and gradients; results are plain data.
 
-Each is seeded or has no randomness, so that it gives the same in every run. Nothing here knows what is claimed or derived.
+Each is seeded or deterministic, so every run gives the same values (times apart). None depends on a claim or a derivation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEED = 0
 
 
 def raised(do: Callable[[], object]) -> str:
-    """The first line of what ``do`` raises, with its type; nothing where it raises nothing."""
+    """The type and first line of the exception that ``do`` raises; an empty string if it raises none."""
     try:
         do()
     except Exception as error:
@@ -37,12 +37,12 @@ def raised(do: Callable[[], object]) -> str:
 
 
 def memory(*shape: int) -> int:
-    """Bytes of the storage of an fp32 tensor that is made without being filled."""
+    """Bytes of the storage of an fp32 tensor of ``shape``, on the meta device."""
     return torch.empty(*shape, device="meta").untyped_storage().nbytes()
 
 
 def stride_index() -> tuple[int, int, int]:
-    """Strides of a 4×4 tensor, and where its element [1, 2] lies in the storage."""
+    """The two strides of a 4×4 tensor, and the storage index of its element [1, 2]."""
     x = torch.arange(16.0).reshape(4, 4)
     place = int(1 * x.stride(0) + 2 * x.stride(1))
     assert x.flatten()[place] == x[1, 2]
@@ -50,7 +50,7 @@ def stride_index() -> tuple[int, int, int]:
 
 
 def transposed() -> tuple[tuple[int, ...], float, bool]:
-    """Strides of a 2×3 tensor's transpose, its element [0, 1], and whether it lies in the same storage."""
+    """Strides of a 2×3 tensor's transpose, its element [0, 1], and whether it shares the storage."""
     x = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
     y = x.transpose(1, 0)
     return y.stride(), float(y[0, 1]), shares(x, y)
@@ -61,7 +61,7 @@ def shares(x: Tensor, y: Tensor) -> bool:
 
 
 def views() -> dict[str, bool]:
-    """Operations by whether their result lies in its argument's storage."""
+    """For each operation, whether its result shares the argument's storage."""
     x = torch.arange(24.0).reshape(4, 6)
     done = {
         "x[0]": x[0],
@@ -86,7 +86,7 @@ def views() -> dict[str, bool]:
 
 
 def changed_in_place() -> tuple[bool, bool]:
-    """Whether an operation in place keeps the storage, and whether it keeps the numbers in it."""
+    """Whether an in-place operation keeps the storage, and whether it keeps the values."""
     x = torch.arange(6.0)
     before, place = x.clone(), x.untyped_storage().data_ptr()
     x.mul_(2)
@@ -94,25 +94,25 @@ def changed_in_place() -> tuple[bool, bool]:
 
 
 def viewed_transpose() -> str:
-    """What ``view`` of a transpose raises."""
+    """The error that ``view`` of a transpose raises."""
     x = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
     return raised(lambda: x.transpose(1, 0).view(2, 3))
 
 
 def reshaped_transpose() -> tuple[tuple[int, ...], bool]:
-    """Shape of the reshaped transpose, and whether it lies in the same storage."""
+    """Shape of a reshaped transpose, and whether it shares the storage."""
     x = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
     y = x.transpose(1, 0).reshape(2, 3)
     return tuple(y.shape), shares(x, y)
 
 
 def viewed() -> tuple[int, ...]:
-    """The shape of a 2×3 tensor viewed the other way around."""
+    """The shape of a 2×3 tensor viewed as 3×2."""
     return tuple(torch.tensor([[1.0, 2, 3], [4, 5, 6]]).view(3, 2).shape)
 
 
 def elementwise_of_transposes() -> tuple[bool, bool]:
-    """Whether arguments of elementwise operations are contiguous here, and whether results are right."""
+    """Whether the transposed arguments of elementwise operations are contiguous, and whether the results are right."""
     x, y = torch.arange(6.0).reshape(2, 3).t(), torch.arange(6.0, 12.0).reshape(2, 3).t()
     right = all(
         torch.equal(done, done_apart) for done, done_apart in ((x + y, (x.contiguous() + y.contiguous())), (x * y, x.contiguous() * y))
@@ -121,18 +121,18 @@ def elementwise_of_transposes() -> tuple[bool, bool]:
 
 
 def float_shape() -> str:
-    """What a shape with a float in it raises."""
+    """The error that a shape with a float raises."""
     return raised(lambda: torch.randn([1.0, 2, 3]))  # type: ignore[list-item]  # that is the experiment
 
 
 def product_shape(left: tuple[int, int], right: tuple[int, int]) -> str:
-    """The shape of a product, or what it raises."""
+    """The shape of a matmul, or the error that it raises."""
     failed = raised(lambda: torch.ones(left) @ torch.ones(right))
     return failed or str(tuple((torch.ones(left) @ torch.ones(right)).shape))
 
 
 def summed_last() -> bool:
-    """Whether reducing the last named dimension is the sum over it."""
+    """Whether ``einsum("...h->...")`` equals the sum over the last dimension."""
     x = randn(2, 3, 5)
     return torch.allclose(torch.einsum("...h->...", x), x.sum(dim=-1))
 
@@ -141,7 +141,7 @@ def summed_last() -> bool:
 
 
 def product_flops(rows: int, inner: int, columns: int) -> int:
-    """FLOPs of a product by torch's own counter, without memory or arithmetic."""
+    """FLOPs of a matmul by torch's own counter, on the meta device."""
     x, w = torch.empty(rows, inner, device="meta"), torch.empty(inner, columns, device="meta")
     with FlopCounterMode(display=False) as counter:
         x @ w
@@ -149,7 +149,7 @@ def product_flops(rows: int, inner: int, columns: int) -> int:
 
 
 def elementwise_flops(rows: int, columns: int) -> int:
-    """FLOPs of adding two matrices, by torch's reference decompositions."""
+    """Elementwise FLOPs of adding two matrices, by torch's reference decompositions."""
     x, y = torch.ones(rows, columns), torch.ones(rows, columns)
     with ReferenceCounter() as counter:
         x + y
@@ -168,7 +168,7 @@ def scalar_model() -> tuple[list[float], bool]:
 
 
 def two_layer_gradients(points: int, width: int, outputs: int) -> dict[str, bool | str]:
-    """Forms of the gradients of ``x W1 W2``, each by whether it equals autograd's, or by what it raises."""
+    """For each formula of a gradient of ``x W1 W2``, whether it equals autograd's, or the error that it raises."""
     x, w1, w2 = randn(points, width).requires_grad_(), randn(width, width).requires_grad_(), randn(width, outputs).requires_grad_()
     h1 = x @ w1
     h2 = h1 @ w2
@@ -199,23 +199,23 @@ def _equals(make: Callable[[], Tensor], wanted: Tensor | None) -> bool | str:
 
 
 def rounded(dtype: str, value: float) -> float:
-    """``value`` in a format, read back."""
+    """``value`` rounded to a dtype."""
     return float(torch.tensor([value], dtype=getattr(torch, dtype))[0])
 
 
 def limits(dtype: str) -> dict[str, float]:
-    """What ``torch.finfo`` says of a format."""
+    """The fields of ``torch.finfo`` for a dtype."""
     info = torch.finfo(getattr(torch, dtype))
     return {name: float(getattr(info, name)) for name in ("bits", "eps", "max", "min", "tiny", "smallest_normal", "resolution")}
 
 
 def printed(dtype: str, value: float) -> str:
-    """A tensor of one number as torch prints it."""
+    """A tensor of one element as torch prints it."""
     return str(torch.tensor([value], dtype=getattr(torch, dtype)))
 
 
 def float32_precision() -> str:
-    """How torch multiplies fp32 matrices on a CUDA device by default; ``highest`` uses no tensor core."""
+    """Torch's default precision of fp32 matmuls on a CUDA device; ``highest`` uses no tensor cores."""
     return torch.get_float32_matmul_precision()
 
 
@@ -223,7 +223,7 @@ def float32_precision() -> str:
 
 
 class _Products(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own is untyped
-    """The formats in which products run."""
+    """Mode that collects the output dtypes of matmuls."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch's own is untyped
@@ -237,7 +237,7 @@ class _Products(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's 
 
 
 def autocast_formats() -> dict[str, list[str]]:
-    """Under bf16 autocast: the formats of products forward and backward, of parameters and of their gradients."""
+    """Dtypes under bf16 autocast: of matmuls in forward and backward, and of parameters and gradients."""
     model = seeded(lambda: nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)))
     x = randn(3, 8)
     with _Products() as forward, torch.autocast("cpu", torch.bfloat16):
@@ -253,7 +253,7 @@ def autocast_formats() -> dict[str, list[str]]:
 
 
 def scaled_gradients(scale: float, factor: float) -> dict[str, float]:
-    """A gradient of size ``factor`` in fp16: without scaling, and scaled and divided; beside the true one."""
+    """A gradient of ``factor`` in fp16: without loss scaling, with it (unscaled afterwards), and the true value."""
 
     def gradient(by: float) -> float:
         x = torch.tensor([1.0], dtype=torch.float16, requires_grad=True)
@@ -284,7 +284,7 @@ def forked() -> Iterator[None]:
 
 
 def token_file(tokens: int, batch: int, length: int) -> dict[str, Any]:
-    """A file of 2-byte tokens mapped into memory, and a random batch of it: bytes of both, and whether targets follow inputs."""
+    """A memory-mapped file of 2-byte tokens and a random batch of it: bytes of each, and whether targets are inputs shifted by one."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tokens.bin"
         np.arange(tokens, dtype=np.uint16).tofile(path)
@@ -303,7 +303,7 @@ def token_file(tokens: int, batch: int, length: int) -> dict[str, Any]:
 
 
 def pinned_copy() -> dict[str, float] | None:
-    """Seconds of copying 256 MiB to a device from pageable and from pinned memory; nothing where there is no device."""
+    """Seconds to copy 256 MiB to the CUDA device from pageable and from pinned memory; ``None`` without a device."""
     if not torch.cuda.is_available():
         return None
     seconds = {}

@@ -1,4 +1,4 @@
-"""Small experiments with optimizers, initialisation and training, as plain data. Each is seeded: it gives the same in every run."""
+"""Small experiments with optimizers, initialization and training; results are plain data, and the same in every run (seeded)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from calc.measure.experiments import SEED, forked, randn, seeded
 
 
 def momentum_is_average(steps: int = 10, beta: float = 0.9) -> float:
-    """Largest relative difference of torch's momentum buffer and an exponential average over 1 − β, in float64."""
+    """Largest relative difference between (1 − β) times torch's momentum buffer and an exponential moving average, in float64."""
     p = nn.Parameter(torch.zeros(5, dtype=torch.float64))
     optimizer, average = torch.optim.SGD([p], lr=0.1, momentum=beta), torch.zeros(5, dtype=torch.float64)
     worst = 0.0
@@ -32,7 +32,7 @@ def momentum_is_average(steps: int = 10, beta: float = 0.9) -> float:
 
 
 def adagrad_state(steps: int = 10) -> dict[str, bool]:
-    """Whether AdaGrad's state is the sum, and whether it is the average, of squared gradients."""
+    """Whether AdaGrad's state equals the sum, and whether it equals the mean, of squared gradients."""
     p = nn.Parameter(torch.zeros(5, dtype=torch.float64))
     optimizer = torch.optim.Adagrad([p])
     grads = list(_gradients(steps))
@@ -45,7 +45,7 @@ def adagrad_state(steps: int = 10) -> dict[str, bool]:
 
 
 def adagrad_eps(gradient: float, lr: float = 0.01, inside: float = 1e-5) -> tuple[float, float]:
-    """The first step of AdaGrad with its epsilon inside the root, and of torch's with its default outside."""
+    """The first step of AdaGrad with ε inside the square root, and of torch's AdaGrad with its default ε outside."""
     p = nn.Parameter(torch.zeros(1, dtype=torch.float64))
     p.grad = torch.full((1,), gradient, dtype=torch.float64)
     torch.optim.Adagrad([p], lr=lr).step()
@@ -53,7 +53,7 @@ def adagrad_eps(gradient: float, lr: float = 0.01, inside: float = 1e-5) -> tupl
 
 
 def adam_parts(steps: int = 10, betas: tuple[float, float] = (0.9, 0.999)) -> dict[str, bool | float]:
-    """Adam beside RMSProp's and momentum's averages: whether its moments are theirs, and its step over theirs, first and at the end."""
+    """Whether Adam's moments are the averages of momentum and RMSProp, and the ratio of its step to theirs, first and last."""
     p = nn.Parameter(torch.zeros(1, dtype=torch.float64))
     optimizer = torch.optim.Adam([p], lr=1.0, betas=betas, eps=0.0)
     first, second, ratios = 0.0, 0.0, []
@@ -80,7 +80,7 @@ def _gradients(steps: int) -> Iterator[Tensor]:
 
 
 def trained(width: int = 16, steps: int = 60, seed: int = SEED, given_lr: float = 0.01, layers: int = 0) -> dict[str, Any]:
-    """A linear network trained on data of a known linear model, by a loop that is given a rate and makes its SGD with 0.01."""
+    """A linear network trained on a known linear model, by a loop that ignores ``given_lr`` and uses SGD at 0.01."""
     with forked():
         torch.manual_seed(seed)
         true = torch.arange(width, dtype=torch.float32)
@@ -104,7 +104,7 @@ def trained(width: int = 16, steps: int = 60, seed: int = SEED, given_lr: float 
 
 
 def state_before_training() -> dict[str, int]:
-    """Elements that exist when a model and its AdamW are made, before the first step, and after it."""
+    """Elements of the parameters, and of optimizer state and gradients before and after the first step of AdamW."""
     model = seeded(lambda: nn.Linear(7, 5, bias=False))
     optimizer = torch.optim.AdamW(model.parameters())
     count = sum(p.numel() for p in model.parameters())
@@ -120,17 +120,17 @@ def state_before_training() -> dict[str, int]:
 
 
 def losses_of_two_runs(seed: int, other: int) -> tuple[bool, bool]:
-    """Whether two trainings from one seed agree in every loss, and whether two from different seeds do."""
+    """Whether two trainings with the same seed agree in every loss, and whether two with different seeds do."""
     first, same_seed, differently = (trained(seed=s)["losses"] for s in (seed, seed, other))
     return first == same_seed, first == differently
 
 
-# -- initialisation --------------------------------------------------------------------------------------------------------------
+# -- initialization --------------------------------------------------------------------------------------------------------------
 
 
 def output_variance(width: int, scale: float = 1.0, outputs: int = 64, points: int = 64, cut: float | None = None) -> dict[str, float]:
-    """Variance of ``x W`` with standard normal x and W of normal numbers times ``scale``, cut off at ±``cut``: the mean of squares over
-    points and outputs, and how much of it lies within one standard deviation. ``error`` is its standard error, from rows of W."""
+    """Variance of ``x W`` for standard normal x and normal W with standard deviation ``scale``, truncated at ±``cut``: the mean square
+    over points and outputs, its standard error, the fraction within one standard deviation, and the largest weight."""
     with forked():
         torch.manual_seed(SEED)
         w = torch.empty(width, outputs)
@@ -159,8 +159,8 @@ def xavier_variance(inputs: int, outputs: int) -> float:
 
 
 def depth_variance(width: int, depth: int, scale: float, networks: int = 64, points: int = 16) -> dict[str, float]:
-    """Variance of a deep linear network's outputs at initialisation: the mean over networks drawn anew, with its standard error.
-    In float64, since it grows by ``width`` a layer."""
+    """Variance of a deep linear network's outputs at initialization: the mean over random networks, with its standard error.
+    In float64, since it may grow by a factor of ``width`` per layer."""
     with forked():
         torch.manual_seed(SEED)
         squares = []
@@ -174,7 +174,7 @@ def depth_variance(width: int, depth: int, scale: float, networks: int = 64, poi
 
 
 def step_flops(width: int, points: int, layers: int = 0) -> int:
-    """FLOPs of products of one step of the network that ``trained`` trains, by torch's counter around a real step."""
+    """Matmul FLOPs of one step of the network that ``trained`` trains, by torch's counter around a real step."""
     model = seeded(lambda: _network(width, layers))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     x, y = randn(points, width), randn(points)
@@ -185,13 +185,13 @@ def step_flops(width: int, points: int, layers: int = 0) -> int:
 
 
 def _network(width: int, layers: int) -> nn.Module:
-    """``layers`` maps of ``width`` to itself and one to a single output, none with a bias."""
+    """``layers`` linear layers of ``width`` to ``width`` and one to a single output, all without bias."""
     hidden = (nn.Linear(width, width, bias=False) for _ in range(layers))
     return nn.Sequential(*hidden, nn.Linear(width, 1, bias=False))
 
 
 def seeds() -> dict[str, bool]:
-    """Sources of chance by whether two draws from one seed agree, the other sources left alone."""
+    """For each random generator, whether two draws from one seed agree when only it is seeded."""
 
     def of_torch() -> list[float]:
         torch.manual_seed(SEED)

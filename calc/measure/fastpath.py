@@ -1,7 +1,7 @@
-"""What torch's fast path for encoder layers computes, written with torch's public functions: the fused operators have no
-reference decomposition of their own, so their elementwise work is that of these, run and counted instead.
+"""Reference decompositions of torch's fast path for encoder layers, written with torch's public functions: torch has none for
+these fused operators, so these are run and counted instead.
 
-A mask selects which scores count; it is no arithmetic, so none is handed over.
+A mask only selects scores, without arithmetic, so none is passed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def multi_head_attention(
     average_attn_weights: bool = True,
     mask_type: int | None = None,
 ) -> Any:
-    """``need_weights`` is asked of the function in any case: without it, it would hand the products to a fused operator."""
+    """The attention's result. ``need_weights`` is always True: without it, the function would call a fused operator."""
     return F.multi_head_attention_forward(
         query.transpose(0, 1),
         key.transpose(0, 1),

@@ -1,8 +1,8 @@
-"""Matmul FLOPs of a real run by torch's own ``FlopCounterMode``, used where it can be trusted and nowhere else.
+"""Matmul FLOPs of a real run by torch's own ``FlopCounterMode``, only where its count is complete.
 
-It counts 0, without a word, for operators that it does not know. So every operator of the run is looked at: one that
-multiplies matrices behind its back makes the reading "not measured", with its name. Fused attention on CPU is such an
-operator; the run is therefore made under math attention, which executes the same products one by one.
+It silently counts 0 for operators that it does not know. So every operator of the run is checked: one that multiplies matrices
+uncounted makes the reading "not measured", with its name. Fused attention on CPU is such an operator; the run therefore uses math
+attention, which executes the same matmuls one by one.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ INSTRUMENT = "torch.utils.flop_counter.FlopCounterMode"
 
 aten = torch.ops.aten
 
-# Names of operators that multiply matrices, convolve or attend, and may do so inside.
+# Names of operators that may multiply matrices, convolve or attend.
 _MATMUL_LIKE = re.compile(
     r"mm(?![ai])|matmul|conv(?!ert)|attention|multi_head|encoder_layer|rnn|lstm|gru|linear|trilinear"
     r"|(^|_)(add)?(v?dot|mv)(_|$)|linalg|cholesky|solve|geqrf|orm?qr|householder|cdist|euclidean"
 )
-# Those whose name says so though they do not: pointwise parts of cells, interpolation, norms, checks.
+# Names that match but do no matmul: pointwise parts of cells, interpolation, norms, checks.
 _NOT_MATMUL = re.compile(r"^_thnn_fused_|^_?upsample_|^hamming_window$|^_?linalg_(check_errors|cross|vector_norm|_powsum)|^_cdist_|^glu")
 
 
@@ -57,7 +57,7 @@ def _product_in_place(target: Sequence[int], a: Sequence[int], b: Sequence[int],
 
 
 def _trilinear(a: Any, b: Any, c: Any, *axes: Any, **ignored: Any) -> int:
-    """The product of two, then its product with the third: a multiply-add for each term of the sum."""
+    """FLOPs of Σ i1 i2 i3: one multiply-add (2 FLOP) per term of the sum."""
     names = dict(zip(("expand1", "expand2", "expand3"), axes, strict=False))
     return 2 * terms_of_product({"i1": a, "i2": b, "i3": c, **names})
 
@@ -66,12 +66,12 @@ _trilinear._get_raw = True  # type: ignore[attr-defined]  # how torch's counter 
 
 
 def _euclidean(x: Sequence[int], y: Sequence[int], **ignored: Any) -> int:
-    """Rows that are longer by the squares and by ones."""
+    """FLOPs of one matmul whose rows have two more columns: squared norms and ones."""
     return 2 * math.prod(x[:-1]) * y[-2] * (x[-1] + 2)
 
 
-# Systems of n equations, each multiply-add 2: a triangle and one right-hand side n(n - 1)/2 of them, L U = A n(n - 1)(2n - 1)/6,
-# L Lᵀ = A n(n² - 1)/6.
+# Multiply-adds (2 FLOP each) of systems of n equations: n(n - 1)/2 for a triangle and one right-hand side, n(n - 1)(2n - 1)/6 for
+# L U = A, n(n² - 1)/6 for L Lᵀ = A.
 
 
 def _triangles(shape: Sequence[int], n: int, count: int = 1) -> int:
@@ -113,13 +113,13 @@ def _cholesky_solve(b: Sequence[int], factor: Sequence[int], *ignored: Any, **al
 
 
 def _grouped_mm(a: Sequence[int], b: Sequence[int], *ignored: Any, **also_ignored: Any) -> int:
-    """Every row, or every column, of the grouped matrix meets one matrix: its group's. Unless all have a batch axis, one is grouped."""
+    """FLOPs of a grouped matmul: each row or column of the grouped 2-D operand multiplies only its group's matrix."""
     columns_are_grouped = len(a) == 3 and len(b) == 2
     return 2 * math.prod(a[1:] if columns_are_grouped else a) * b[-1]
 
 
 def _convolution_backward(*args: Any, out_val: Any = None, **kwargs: Any) -> int:
-    """Torch's own formula; its weight gradient ignores groups: it multiplies every output channel with every input channel."""
+    """Torch's own formula, corrected: torch's weight gradient ignores groups, so that part is divided by their number."""
     *head, groups, (input_wanted, weight_wanted, _) = args
     torchs: Any = conv_backward_flop  # its decorator changes the signature
     for_input = torchs(*head, groups, [input_wanted, False, False], out_val=out_val)
@@ -129,7 +129,7 @@ def _convolution_backward(*args: Any, out_val: Any = None, **kwargs: Any) -> int
 
 _convolution_backward._get_raw = True  # type: ignore[attr-defined]  # how torch's counter marks a formula that takes tensors
 
-# What the counter lacks (it gives 0 for products with a vector, of groups and in place) or gets wrong (grouped convolutions).
+# Operators that the counter lacks (matrix-vector, grouped and in-place products) or gets wrong (grouped convolutions).
 MAPPING: dict[Any, Callable[..., int]] = {
     aten.dot: _dot,
     aten.vdot: _dot,
@@ -157,7 +157,7 @@ _COUNTED = {str(packet) for packet in (*flop_registry, *MAPPING)}
 
 
 def measure_flops(run: Training, fused: Sequence[str]) -> dict[str, Reading]:
-    """Matmul FLOPs of the next step by phase. ``fused``: attention kernels that the step runs when left to itself."""
+    """Matmul FLOPs of the next step by phase. ``fused``: attention kernels that the step runs by default."""
     counters: dict[str, list[tuple[Observer, FlopCounterMode]]] = {phase: [] for phase in run.phases}
     counters_of_recompute: list[RecomputeCounter] = []
 
@@ -188,13 +188,13 @@ def _reading(counted: Sequence[tuple[Observer, FlopCounterMode]], fused: Sequenc
 
 
 def uncounted(names: Iterable[str]) -> str:
-    """Why the counter cannot be trusted with a run of these operators; empty where it can."""
+    """Why the counter misses FLOPs of a run of these operators; empty if it misses none."""
     escaping = sorted({name for name in names if _escapes(name)})
     return f"the counter gives 0 for {', '.join(escaping)}, which multiplies matrices" if escaping else ""
 
 
 def _escapes(name: str) -> bool:
-    """Whether an operator may multiply matrices without the counter knowing."""
+    """Whether an operator may multiply matrices that the counter does not count."""
     namespace, _, rest = name.partition(".")
     operator = rest.partition(".")[0]
     if f"{namespace}.{operator}" in _COUNTED:

@@ -1,4 +1,4 @@
-"""Every tensor that the operators of a real forward give: where it lies, and how large its memory is."""
+"""Every tensor that the operators of a real forward return: its layout, and the bytes of its storage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from calc.spec import Spec
 
 @dataclass(frozen=True, slots=True)
 class ForwardResult:
-    """``fresh`` is whether the memory is none of the operator's arguments'."""
+    """One result of an operator. ``nbytes`` are its storage's; ``fresh``: the storage is not an argument's."""
 
     operator: str
     shape: tuple[int, ...]
@@ -28,7 +28,7 @@ class ForwardResult:
     fresh: bool
 
 
-# What autograd and Python make of a tensor for themselves: the same one under another name.
+# Aliases that autograd and Python create: the same tensor under another name.
 _SAME = ("aten.detach.default", "aten.detach_.default", "aten.alias.default", "aten.lift_fresh.default")
 
 
@@ -55,7 +55,7 @@ class _ResultWatch(TorchDispatchMode):
 
 
 def given(spec: Spec, sizes: Mapping[str, int], options: Options) -> list[ForwardResult]:
-    """Of the first step's forward, in order."""
+    """The results of the first step's forward, in order."""
     watch = _ResultWatch()
 
     @contextmanager
