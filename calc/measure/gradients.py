@@ -1,7 +1,7 @@
-"""Gradients of a real run by torch's autograd, in float64, and by central differences: what derived gradients are compared with.
+"""Gradients of a real run by torch's autograd, in float64, and by central differences, to compare derived gradients with.
 
-Everything is in float64, also where the model asks for float32 by name, so that rounding leaves 1e-9 to see. What the run draws at
-random is handed over in order, for the equations take it as given.
+Everything is in float64, even where the model names float32, so that differences of 1e-9 are above rounding. The run's random draws are
+returned in order, since the derived equations take them as given.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from calc.spec import Sizes, Spec
 
 Array = Any  # np.ndarray of float64
 
-# Parameters are moved off what they are made as, so that a weight of 1 or a bias of 0 hides nothing.
+# Parameters are perturbed after initialization, so that a weight of 1 or a bias of 0 hides no error.
 _MOVED = 0.1
-# Two steps that give the same slope see no kink between them.
+# Two step sizes that give the same slope rule out a kink within them.
 _STEPS = (1e-5, 1e-6)
 _SMOOTH = 1e-6
 _MOST_PLACES = 12
-# Gradients smaller than this are compared as if they were as large: sums that cancel, as those of a normalised row, leave only the
-# rounding of terms of order one, which agrees with nothing.
+# Lower bound of the scale of differences: sums that cancel, such as those of a normalized row, leave only the rounding of terms of
+# order one.
 _LEAST_SCALE = 1e-3
 _DRAWS = frozenset(
     """bernoulli bernoulli_ rand rand_like randn randn_like randint randint_like randperm normal normal_ uniform_ multinomial exponential_
@@ -46,10 +46,11 @@ _DRAWS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ObservedGradients:
-    """One forward and backward. ``leaves`` holds by (role, name) what went in, ``drawn`` what was drawn, in order, by operator.
+    """One forward and backward. ``leaves`` are the parameters, buffers and inputs by (role, name), ``drawn`` the results of random
+    operators in order, by operator.
 
-    ``slopes`` are (parameter, place, central difference) at some places of the parameters; ``kinks`` places have none, for the loss has
-    a kink there (a ReLU turns over within a step).
+    ``slopes`` are (parameter, index, central difference) at some elements of the parameters; ``kinks`` counts the elements without one
+    because the loss has a kink there (a ReLU switches within a step).
     """
 
     loss: float
@@ -61,7 +62,7 @@ class ObservedGradients:
 
 
 def observe(spec: Spec, sizes: Mapping[str, int], options: Options, seed: int = 0, places: int = 1) -> ObservedGradients:
-    """The gradients of every parameter of ``spec`` at ``sizes``, and central differences at up to ``places`` places of each, 12 in all."""
+    """Gradients of every parameter of ``spec`` at ``sizes``, and central differences at up to ``places`` elements of each, 12 in all."""
     require_room(spec, sizes, True)
     attention = sdpa_kernel(SDPBackend.MATH) if options.attention == "math" else contextlib.nullcontext()
     with (
@@ -115,14 +116,14 @@ def _observed(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], seed
 
 
 def scale_of(gradients: Mapping[str, Array]) -> float:
-    """What differences are relative to: the largest finite gradient, or the least that tells more than rounding."""
+    """The scale for relative differences: the largest finite gradient in magnitude, at least 1e-3."""
     return max((float(np.abs(g[np.isfinite(g)]).max(initial=_LEAST_SCALE)) for g in gradients.values()), default=_LEAST_SCALE)
 
 
 def _slopes(
     gradients: Mapping[str, Array], parameters: Mapping[str, Tensor], forward: Any, places: int, seed: int
 ) -> list[tuple[str, tuple[int, ...], float | None]]:
-    """(L(w + s) - L(w - s))/2s, one element at a time; nothing where two steps s disagree."""
+    """(parameter, index, (L(w + s) - L(w - s))/2s) per chosen element; ``None`` for the slope if two steps s disagree."""
     generator = np.random.default_rng(seed)
     scale = scale_of(gradients)
     chosen = [(n, int(i)) for n in gradients for i in generator.integers(parameters[n].numel(), size=places) if parameters[n].numel()]
@@ -154,7 +155,7 @@ def _array(tensor: Tensor) -> Array:
 
 
 class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
-    """What random operators give, in order."""
+    """Mode that collects the results of random operators, in order."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # as above
@@ -169,7 +170,7 @@ class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's mod
 
 
 class _GroupedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]  # as above
-    """Torch has no grouped matrix product in float64: group by group it is one."""
+    """Mode that computes grouped matmuls in float64 group by group; torch has no such kernel."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         if func is not torch.ops.aten._grouped_mm.default or args[0].dtype != torch.float64:
@@ -194,13 +195,13 @@ _TO_DOUBLE = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class _AsDouble(TorchFunctionMode):
-    """A call that names another floating format is given float64."""
+    """Mode that replaces float32, float16 and bfloat16 in calls by float64."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         if func in (Tensor.float, Tensor.half, Tensor.bfloat16):
             func = Tensor.double
         if getattr(func, "__name__", "") == "hardsigmoid":
-            # The backward of torch's own kernel has 1/6 in float32, which is 3e-9 off.
+            # The backward of torch's kernel uses 1/6 in float32, an error of 3e-9.
             return torch.nn.functional.relu6(args[0] + 3) / 6
         return func(*map(_double, args), **{n: _double(v) for n, v in (kwargs or {}).items()})
 
@@ -211,7 +212,7 @@ def _double(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Sums in one order, and no threads waiting for each other over a handful of numbers."""
+    """Context with one thread: sums have one order, and small tensors no thread overhead."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

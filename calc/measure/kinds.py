@@ -1,4 +1,4 @@
-"""What the measuring side knows of an operator by its name alone: arithmetic, reduction, or of no arithmetic at all."""
+"""Classifies operators by name for the measurement: arithmetic, reduction, or no arithmetic."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Count = Callable[[Args, Any], int]
 
 
 class UncountableError(Exception):
-    """An operator that has no decomposition and is of no known kind. The message is its name."""
+    """An operator without a known kind that cannot be decomposed. The message names it."""
 
 
 # -- kinds of operators, by name without overload and without the underscore of in-place ---------------------------------
 
 
 def names(text: str) -> frozenset[str]:
-    """The words of a list of operator names."""
+    """The set of whitespace-separated operator names."""
     return frozenset(text.split())
 
 
@@ -61,7 +61,7 @@ FREE = names(
     " upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d"
     " _upsample_nearest_exact3d max_unpool2d max_unpool3d masked_scatter masked_scatter_backward rot90 block_diag diag_embed"
     " _pack_padded_sequence"
-    # Views that the schema does not call one.
+    # Views that the schema does not mark as views.
     " _unsafe_view unsafe_split unsafe_chunk _reshape_alias lift lift_fresh set resize_as"
     # Factories and random numbers.
     " empty empty_like empty_strided new_empty new_empty_strided empty_permuted zeros zeros_like new_zeros zero ones ones_like"
@@ -69,7 +69,7 @@ FREE = names(
     " hann_window hamming_window blackman_window"
     " rand rand_like randn randn_like randint randint_like randperm bernoulli uniform normal random exponential log_normal"
     " geometric cauchy multinomial poisson _efficientzerotensor"
-    # Matrix products: their products are matmul FLOPs.
+    # Matrix products: all their arithmetic is matmul FLOPs.
     " mm bmm mv dot vdot _grouped_mm"
 )
 
@@ -90,7 +90,7 @@ def bind(func: OpOverload, args: Sequence[Any], kwargs: Args) -> dict[str, Any]:
 
 
 def is_view(func: OpOverload) -> bool:
-    """Whether an operator only shows elements in another way: a view, or in place (``t_``)."""
+    """Whether an operator returns a view, or changes only the view in place (``t_``)."""
     return bool(func.is_view) or torch.Tag.inplace_view in func.tags
 
 
@@ -107,15 +107,15 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 
 def results(outputs: Any) -> int:
-    """Elements of the first result: the number of arithmetic results of a pointwise operator."""
+    """Elements of the first result tensor (the FLOPs of a one-operation pointwise operator); 0 without one."""
     return next((int(t.numel()) for t in tensors_in(outputs)), 0)
 
 
 def reduced(elements: int, results: int) -> int:
-    """Operations of a reduction of ``elements`` to ``kept``."""
+    """FLOPs of a reduction of ``elements`` to ``results`` elements."""
     return max(elements - results, 0)
 
 
 def as_meta(tensor: Tensor) -> Tensor:
-    """A tensor like it without elements."""
+    """A meta tensor with the same shape, strides and dtype."""
     return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")

@@ -1,4 +1,4 @@
-"""Operations on a real tensor: shape, strides and offset of what each gives, and whether it lies in the memory of its operand."""
+"""Operations on a real tensor: shape, strides and offset of each result, and whether it shares its operand's storage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LARGEST = 2**28
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """What torch says of a tensor. ``shared`` is whether its memory is the operand's; ``refused`` is torch's reason where it gives none."""
+    """The layout of a tensor. ``shared``: it shares its operand's storage; ``refused``: torch's error if the operation failed."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -28,7 +28,7 @@ class Real:
 
 
 def run(shape: Sequence[int], dtype: str, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> list[Real]:
-    """The calls one after another on a new tensor; ``[]`` takes indices, ``to`` the name of a format of torch. Ends with a refusal."""
+    """Layouts of a new tensor and of each call's result, applied in order until one fails; ``[]`` takes indices, ``to`` a dtype's name."""
     count = 1
     for size in shape:
         count *= size

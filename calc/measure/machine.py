@@ -1,4 +1,4 @@
-"""What a measurement ran on: device, driver, versions, date. A fact that cannot be read is ``None``, never a guess."""
+"""The machine of a measurement: device, driver, versions, date. A fact that cannot be read is ``None``, never a guess."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Facts of the machine as plain data; ``date`` is in UTC, to the second."""
+    """The machine's facts as plain data; ``date`` is in UTC, to the second."""
     now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     return {"date": now.isoformat(), "device": _cuda(device) if device.startswith("cuda") else _cpu(), "versions": _versions()}
 
@@ -28,18 +28,18 @@ def _cpu() -> dict[str, Any]:
 
 
 def cpu_name(cpuinfo: Path = CPUINFO) -> str:
-    """What the processor calls itself; where the system does not tell, its architecture."""
+    """The processor's model name; its architecture if the system does not give one."""
     match = re.search(r"^model name\s*:\s*(.+)$", _text(cpuinfo), re.MULTILINE)
     return match[1].strip() if match else platform.processor() or platform.machine()
 
 
 def conditions(device: str) -> dict[str, Any]:
-    """Clocks in MHz, temperature in °C and power in W, read at this moment. What cannot be read is ``None``; ``because`` says why."""
+    """Current clocks in MHz, temperature in °C and power in W. A value that cannot be read is ``None``, with the reason in ``because``."""
     return _cuda_conditions(device) if device.startswith("cuda") else cpu_conditions()
 
 
 def cpu_conditions(cpuinfo: Path = CPUINFO) -> dict[str, Any]:
-    """The clock of each core as Linux tells it; temperature and power need rights or drivers that a program cannot count on."""
+    """The clock of each core in MHz, from ``cpuinfo``; temperature and power are ``None``: they need privileges or extra drivers."""
     clocks = [float(mhz) for mhz in re.findall(r"^cpu MHz\s*:\s*([\d.]+)$", _text(cpuinfo), re.MULTILINE)]
     reasons = {} if clocks else {"clock": f"{cpuinfo} names no clock"}
     reasons |= dict.fromkeys(("temperature", "power"), "not read on a CPU")
@@ -50,7 +50,7 @@ _ASKED = {"clock": "clocks.sm", "memory_clock": "clocks.mem", "temperature": "te
 
 
 def _cuda_conditions(device: str) -> dict[str, Any]:
-    name = getattr(torch.cuda.get_device_properties(device), "uuid", None)  # the tool counts devices that are hidden from us too
+    name = getattr(torch.cuda.get_device_properties(device), "uuid", None)  # nvidia-smi also counts devices hidden from us
     said = None if name is None else _nvidia_smi(",".join(_ASKED.values()), f"--id=GPU-{name}")
     values = [_number(text) for text in (said or "").split(",")] if said else [None] * len(_ASKED)
     because = "nvidia-smi is not here or says nothing of this device" if said is None else "the driver does not tell"
@@ -80,12 +80,12 @@ def _cuda(device: str) -> dict[str, Any]:
 
 
 def _driver() -> str | None:
-    """The version of the driver, as its own tool says it."""
+    """The driver's version from ``nvidia-smi``."""
     return next(iter((_nvidia_smi("driver_version") or "").split()), None)
 
 
 def _nvidia_smi(query: str, *more: str) -> str | None:
-    """What the driver's own tool answers; ``None`` where it is not installed or fails."""
+    """The output of ``nvidia-smi``; ``None`` if it is not installed or fails."""
     command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", *more]
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout

@@ -1,6 +1,6 @@
-"""One matrix product, timed in each number format that a device multiplies.
+"""Times one matmul in a number format that the device supports.
 
-Operands are normal random numbers from a fixed seed: what they hold moves the power that a product takes, and with it the clock.
+Operands are normal random numbers from a fixed seed: their values affect the power that a matmul draws, and so the clock.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ class Shape:
 
     @property
     def flops(self) -> int:
-        """One multiply-add is 2 FLOP."""
+        """FLOPs: 2 per multiply-add."""
         return 2 * self.m * self.k * self.n
 
     def nbytes(self, item: int, result: int) -> int:
-        """Both operands and the result, items of so many bytes."""
+        """Bytes of both operands (``item`` per element) and of the result (``result`` per element)."""
         return item * (self.m * self.k + self.k * self.n) + result * self.m * self.n
 
 
 def time_of_product(shape: Shape, dtype: str, device: str, repeat: Repeat) -> Timings:
-    """How long the product takes on ``device``. What cannot run there is refused with the reason."""
+    """Times of the matmul on ``device``. Raises ``MeasurementError`` with the reason if it cannot run there."""
     _require_format(dtype, device)
     _require_room(shape, dtype, device)
     with single_precision(dtype == "tf32", device):
         try:
             return time_of(_product(shape, dtype, device), watch_of(device), repeat)
-        except (RuntimeError, NotImplementedError) as error:  # a kernel that is not there, or no memory for it
+        except (RuntimeError, NotImplementedError) as error:  # no kernel, or not enough memory
             raise MeasurementError(f"the product in {dtype} raised {type(error).__name__}: {' '.join(str(error).split())[:200]}") from None
 
 
 def _product(shape: Shape, dtype: str, device: str) -> Callable[[], Tensor]:
-    """The product as a function; its result has memory of its own, so that no repetition allocates any."""
+    """The matmul as a function. Its output is preallocated, so repetitions allocate nothing, except in fp8."""
     a, b = _operands(shape, DTYPES[dtype], device)
-    if dtype == "fp8":  # one scale for each matrix; the result is bf16, as fp8 holds too few numbers for sums
+    if dtype == "fp8":  # one scale per matrix; the result is bf16, since fp8 is too coarse for sums
         from calc.platform.torch_private import scaled_mm
 
         one = torch.ones((), device=device)
@@ -88,7 +88,7 @@ def _require_format(dtype: str, device: str) -> None:
 
 
 def _require_room(shape: Shape, dtype: str, device: str) -> None:
-    """Operands of two bytes are made first, then cast, so a format of one byte needs both for a while."""
+    """Raises ``MeasurementError`` if memory is short. A 1-byte dtype needs 3 bytes per element: operands are cast from 2-byte ones."""
     item = DTYPES[dtype].itemsize
     needed = shape.nbytes(item if item > 1 else 3, max(item, 2))
     free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else available_bytes()

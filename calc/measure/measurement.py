@@ -1,4 +1,4 @@
-"""What a real run gave: one reading a quantity, each with the instrument that took it. Torch-free plain data."""
+"""The result of a real run: one reading per quantity, each with its instrument. Torch-free plain data."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from calc.graph.exchanges import Found
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One measured number. ``value`` is ``None`` where nothing could be measured, and ``because`` then says why.
+    """One measured number. ``value`` is ``None`` if nothing could be measured; ``because`` then gives the reason.
 
-    For a number that was measured, ``because`` holds what a reader must know of it, or nothing. ``proxy``: it was taken
-    on other operators that do the same work, so it proves a derived number but does not measure it.
+    For a measured number, ``because`` is a note for the reader or empty. ``proxy``: it was measured on other operators that do
+    the same work, so it confirms a derived number but does not measure the step itself.
     """
 
     value: int | None
@@ -28,12 +28,12 @@ class Reading:
 class Measurement:
     """The readings of real training steps at one set of sizes.
 
-    ``operators``  every operator that the step executed, by the name torch gives it (``aten.mm.default``).
-    ``decided``    sizes that data decided in the second step: place in the model's code → the sizes in order, one each time it was
-                   passed. ``decided_first`` are those of the first step.
-    ``again``      FLOPs that the backward ran again in the run whose matrix products were counted: on the math backend, where
-                   attention is fused.
-    ``exchanged``  kernels that torch runs otherwise by default, by their keys in ``calc.graph.exchanges``, with what the default step is.
+    ``operators``            every operator that the step executed, by torch's name (``aten.mm.default``).
+    ``unbacked_sizes``       data-dependent sizes of the second step: place in the model's code → the sizes, one per execution, in order.
+    ``unbacked_first_step``  those of the first step.
+    ``recompute``            FLOPs that the backward recomputed in the run that counted matmuls (on the math backend if attention is fused).
+    ``exchanged``            kernels measured in place of torch's defaults, by their keys in ``calc.graph.exchanges``, with the readings
+                             of the default step that differ.
     """
 
     model: str

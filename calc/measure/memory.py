@@ -1,4 +1,4 @@
-"""Live bytes of two whole steps, watched from outside: no hook, nothing kept that the run would let go."""
+"""Peak live bytes of two whole steps, observed without hooks and without keeping any tensor alive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INSTRUMENT = "storages alive in a real run (weakly referenced, each once and who
 
 
 def measure_memory(run: Training) -> dict[str, Reading]:
-    """The most live bytes in the second step, and in the first, which makes the optimizer's state as it goes."""
+    """Peak live bytes of the second step, and of the first, which also allocates the optimizer's state."""
     watch = StorageWatch()
     watch.admit([*run.module.parameters(), *run.module.buffers(), *run.inputs])
     if run.masters is not None:

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One contraction of a run: the tensors ``left`` and ``right`` by ``pattern`` into ``out``."""
+    """One contraction: the tensors named ``left`` and ``right`` give ``out`` by the einsum ``pattern``."""
 
     left: str
     right: str
@@ -24,7 +24,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a run gave: FLOPs of torch's counter, whether the result lies in the operand's memory, and all numbers in fp64."""
+    """The result of a run: FLOPs by torch's counter, whether the result is a view of the first operand, and all arrays in fp64."""
 
     forward: int
     backward: int
@@ -38,7 +38,7 @@ class Ran:
 def run(
     shapes: Mapping[str, Sequence[int]], pairs: Sequence[Pair], single: tuple[str, str, Mapping[str, int]] | None, seed: int = 0
 ) -> Ran:
-    """The operands (name → shape) contracted pair by pair; or one of them, by einops: ``single`` is (pattern, reduction, sizes)."""
+    """Contracts the operands (name → shape) pair by pair; or applies einops to the first: ``single`` is (pattern, reduction, sizes)."""
     generator = torch.Generator().manual_seed(seed)
     tensors = {n: torch.randn(tuple(s), dtype=torch.float64, generator=generator).requires_grad_() for n, s in shapes.items()}
     inputs = list(tensors.values())
@@ -68,6 +68,6 @@ def _contracted(tensors: dict[str, Tensor], pairs: Sequence[Pair]) -> Tensor:
 
 
 def _of_one(x: Tensor, pattern: str, reduction: str, sizes: Mapping[str, int]) -> Tensor:
-    # repeat rearranges where there is nothing new
+    # without new axes, repeat is a rearrange
     made: Tensor = einops.reduce(x, pattern, reduction, **sizes) if reduction else einops.repeat(x, pattern, **sizes)
     return made

@@ -1,4 +1,4 @@
-"""A dispatch mode that does nothing but note the operators that a run executes, and the sizes that their data decide."""
+"""A dispatch mode that collects the operators that a run executes, and its data-dependent sizes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from calc.measure.composite import is_composite, taken_apart
 from calc.measure.kinds import tensors_in
 from calc.platform.torch_private import TorchDispatchMode
 
-# Operators that no torch FLOP counter knows on CPU, and whose backward repeats the product of queries and keys.
+# Operators that torch's FLOP counter does not know on CPU, and whose backward recomputes the product of queries and keys.
 _FUSED_ATTENTION = ("scaled_dot_product_flash", "scaled_dot_product_efficient")
-# Torch's fast path for encoder layers in evaluation, which no FLOP counter knows either.
+# Torch's fast path for encoder layers in evaluation, which the FLOP counter does not know either.
 _FAST_PATH = ("_native_multi_head_attention", "_transformer_encoder_layer_fwd")
 
 
 class Observer(TorchDispatchMode):
-    """``names`` are the operators executed under it, e.g. ``aten.mm.default``; ``decided`` the sizes that data decided, by place."""
+    """``names`` are the operators executed under it, e.g. ``aten.mm.default``; ``unbacked_sizes`` the data-dependent sizes by place."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves its modes untyped
@@ -31,14 +31,14 @@ class Observer(TorchDispatchMode):
         if size is not None:
             self.unbacked_sizes.setdefault(size[0], []).append(size[1])
         outputs = func(*args, **(kwargs or {}))
-        # One of the profiler marks spans of time; one without any tensor works with element types.
+        # Profiler operators only mark spans of time; operators without any tensor only handle dtypes.
         if getattr(func, "namespace", "") != "profiler" and any(True for _ in tensors_in([*args, *(kwargs or {}).values(), outputs])):
             self.names.add(str(func))
         return outputs
 
 
 def fused_attention(operators: set[str]) -> list[str]:
-    """Those of ``operators`` that are fused attention kernels, or hold one."""
+    """The fused attention kernels among ``operators``, and the fast-path operators, which contain one; sorted."""
     return sorted(name for name in operators if any(fused in name for fused in (*_FUSED_ATTENTION, *_FAST_PATH)))
 
 

@@ -1,4 +1,4 @@
-"""One operator at one size, as a calibration times it, and the tensors that it takes."""
+"""One operator at one size, as a calibration times it, and random tensors for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Shapes = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """An operator at one size. ``make`` allocates its tensors and gives what is timed, which does it ``repeats`` times."""
+    """An operator at one size. ``make`` allocates its tensors and returns the function to time, which runs it ``repeats`` times."""
 
     what: str
     dtype: str

@@ -1,6 +1,6 @@
-"""The operators that a calibration times: what memory bounds, products, and what the program itself takes for an operator.
+"""The operators that a calibration times: memory-bound ones, matmuls, and the program's own overhead per operator.
 
-Their FLOPs and bytes are counted here from their own sizes: 2 for a multiply-add, every tensor once. No model is among them.
+Their FLOPs and bytes follow from their sizes: 2 FLOP per multiply-add, every tensor once. No model is among them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _CHAIN = _PARAMETERS = 64
 
 
 def primitives(device: str) -> Iterator[Primitive]:
-    """All of them, for tensors on ``device``; what the device has no kernel for is left to whoever runs them."""
+    """All primitives for tensors on ``device``, including those for which it may lack a kernel."""
     yield from _overheads(device)
     yield from memory(device)
     yield from products(device)
 
 
 def _overheads(device: str) -> Iterator[Primitive]:
-    """On tensors of four elements, where nothing else counts: one operator, a view, one of a module that autograd records, one node
-    backward, one of an optimizer's loop over parameters."""
+    """Overheads, on tensors of four elements: an operator, a view, an operator in a module under autograd, a backward node, and an
+    operator of an optimizer's loop over parameters."""
 
     def launch() -> Action:
         x = random_of((4,), device)

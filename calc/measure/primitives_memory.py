@@ -1,4 +1,4 @@
-"""Operators of a calibration that memory bounds: pointwise ones, rows, images, tables, from far below to far above the caches."""
+"""Memory-bound operators of a calibration: on elements, rows, images and tables, from far below to far above cache sizes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor
 from calc.hardware import calibration as names
 from calc.measure.primitive import Action, Primitive, Shapes, random_of
 
-_ELEMENTS = (2**8, 2**14, 2**17, 2**20, 7 * 2**20)  # of 4 bytes; the last leaves no room in a cache of 32 MiB
+_ELEMENTS = (2**8, 2**14, 2**17, 2**20, 7 * 2**20)  # of 4 bytes; one tensor of the last size nearly fills a cache of 32 MiB
 _FRESH = (2**20, 4 * 2**20, 2**24, 2**26)  # bytes
 
 
 def memory(device: str) -> Iterator[Primitive]:
-    """All of them, on ``device``."""
+    """All memory-bound primitives on ``device``."""
     yield from _memory(device)
     yield from _pointwise(device)
     yield from _rows(device)
@@ -29,7 +29,7 @@ def _by_bytes(what: str, nbytes: int, make: Callable[[], Action]) -> Primitive:
     return Primitive(what, "float32", {"bytes": nbytes}, 0, nbytes, make)
 
 
-# What is applied to how many random positive tensors, and how many tensors as large are read and written.
+# Rows of (operator, number of random positive arguments, number of tensors of that size read and written, function).
 Table = tuple[tuple[str, int, int, Callable[..., object]], ...]
 
 
@@ -90,7 +90,7 @@ def _rows(device: str) -> Iterator[Primitive]:
         table: Table = (
             ("aten.sum", 1, 1, lambda x: x.sum(0)),
             ("aten.mean", 1, 1, lambda x: x.mean(-1)),
-            ("aten.clone", 1, 2, lambda x: x.t().clone(memory_format=torch.contiguous_format)),  # one row transposed is contiguous
+            ("aten.clone", 1, 2, lambda x: x.t().clone(memory_format=torch.contiguous_format)),  # a single row's transpose is contiguous
             ("aten._softmax", 1, 2, lambda x: aten._softmax(x, -1, False)),
             ("aten._softmax_backward_data", 2, 3, lambda dy, y: aten._softmax_backward_data(dy, y, -1, torch.float32)),
             ("aten._log_softmax", 1, 2, lambda x: aten._log_softmax(x, -1, False)),
@@ -99,12 +99,12 @@ def _rows(device: str) -> Iterator[Primitive]:
             ("aten.native_layer_norm_backward", 2, 3, normed_back),
         )
         yield from _tabled(device, shape, table)
-        third = (shape[0], max(1, shape[1] // 3))  # so that the result is no larger than the other results
+        third = (shape[0], max(1, shape[1] // 3))  # so that the result is no larger than the others
         yield from _tabled(device, third, (("aten.cat", 3, 6, lambda a, b, c: torch.cat((a, b, c), 1)),))
 
 
 def _images(device: str) -> Iterator[Primitive]:
-    """Batch norm and pooling over 64 channels; what is pooled is a quarter as large."""
+    """Batch norm and 2×2 max pooling over 64 channels; the pooled result is a quarter as large."""
     aten, channels = torch.ops.aten, 64
     for elements in _ELEMENTS[1:]:
         side = math.isqrt(elements // channels)
@@ -128,13 +128,13 @@ def _images(device: str) -> Iterator[Primitive]:
             device, shape, (("aten.native_batch_norm", 1, 2, normed), ("aten.native_batch_norm_backward", 2, 3, normed_back))
         )
         quarter = (1, channels, side // 2, side // 2)
-        nbytes = math.prod(quarter) * (4 * 4 + 4 + 8)  # a float32 for each of four, one of the pool, and its index
+        nbytes = math.prod(quarter) * (4 * 4 + 4 + 8)  # four float32 inputs, one float32 result and its int64 index
         yield _by_bytes("aten.max_pool2d_with_indices", nbytes, _applied(device, (shape,), pooled))
         yield _by_bytes("aten.max_pool2d_with_indices_backward", nbytes, _applied(device, (quarter, shape), pooled_back))
 
 
 def _tables(device: str) -> Iterator[Primitive]:
-    """Rows of 1,024 taken from a table, and added to it."""
+    """Embedding of rows of 1,024 elements, and its backward."""
     aten, row = torch.ops.aten, 1024
     for rows, count in ((16, 16), (512, 64), (4096, 256), (4096, 4096)):
         index = (torch.arange(count, device=device) * 7) % rows
@@ -150,7 +150,7 @@ def _tables(device: str) -> Iterator[Primitive]:
 
 
 def _memory(device: str) -> Iterator[Primitive]:
-    """Memory written where it has been before, and where it was asked for just now."""
+    """Writes to memory that was touched before, and to freshly allocated memory."""
     for nbytes in _FRESH:
         elements = nbytes // 4
 

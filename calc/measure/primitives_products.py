@@ -1,4 +1,4 @@
-"""Products of a calibration: matrix products over shapes and formats, batched ones, attention and convolutions, forward and backward."""
+"""Matmuls of a calibration over shapes and dtypes, batched ones, attention and convolutions, forward and backward."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import torch
 from calc.hardware import calibration as names
 from calc.measure.primitive import Action, Primitive, Shapes, name_of, random_of
 
-_SIDES = (8, 32, 128, 512, 2048)  # of products, every combination
-_OTHER_SIDES = (32, 256, 2048)  # in formats beside float32
-_SKINNY = ((1, 512, 512), (1, 2048, 2048), (8, 768, 8192), (128, 768, 8192))  # m, k, n: a vector, and a wide head
+_SIDES = (8, 32, 128, 512, 2048)  # of matmuls, every combination of three
+_OTHER_SIDES = (32, 256, 2048)  # in dtypes other than float32
+_SKINNY = ((1, 512, 512), (1, 2048, 2048), (8, 768, 8192), (128, 768, 8192))  # m, k, n: a vector, and a wide output
 _BATCHED = ((4, 32, 64, 32), (4, 128, 64, 128), (4, 512, 64, 512), (32, 128, 64, 128), (32, 512, 512, 64), (32, 32, 32, 64))  # b, m, k, n
 _QUERIES = (16, 64, 256, 512)
 _HEADS = (4, 32)
 _MOST = 3 * 10**9  # FLOP of a convolution
-# Batch, channels in and out, side of the output, side of the kernel, stride: every combination of a few, and some that widen or halve.
+# Batch, channels in and out, output side, kernel side, stride: a grid of sizes, and some that widen or downsample.
 _CONVOLUTIONS = (
     *((n, c, c, side, kernel, 1) for n, c, side, kernel in itertools.product((1, 8), (32, 128, 512), (4, 14, 56), (1, 3))),
     (1, 3, 64, 112, 7, 2), (8, 3, 64, 112, 7, 2), (4, 64, 256, 28, 1, 1), (4, 256, 64, 28, 1, 1), (1, 128, 256, 14, 3, 2),
@@ -28,7 +28,7 @@ _CONVOLUTIONS = (
 
 
 def products(device: str) -> Iterator[Primitive]:
-    """All of them, on ``device``."""
+    """All matmul-like primitives on ``device``."""
     yield from _products(device)
     yield from _attention(device)
     yield from _convolutions(device)
@@ -45,12 +45,12 @@ def _products(device: str) -> Iterator[Primitive]:
 
 
 def _formats(device: str) -> tuple[torch.dtype, ...]:
-    """Formats of products that the device multiplies by itself; a CPU's float16 is an emulation on most."""
+    """Dtypes besides float32 that the device multiplies natively; most CPUs emulate float16."""
     return (torch.bfloat16, torch.float16) if device.startswith("cuda") else (torch.bfloat16,)
 
 
 def _whole_kernels(device: str) -> tuple[torch.dtype, ...]:
-    """Formats that attention and convolutions have kernels of their own for."""
+    """Dtypes in which attention and convolutions are timed."""
     return (torch.float32, *(_formats(device) if device.startswith("cuda") else ()))
 
 
@@ -71,7 +71,7 @@ def _batched(device: str, b: int, m: int, k: int, n: int) -> Primitive:
 
 
 def _attention(device: str) -> Iterator[Primitive]:
-    """Forward and backward; the products in full, whatever the mask (the kernel of a causal one leaves blocks out)."""
+    """Attention forward and backward. FLOPs count the matmuls in full, also for a causal mask, whose kernel skips blocks."""
     for dtype, heads, queries, causal in itertools.product(_whole_kernels(device), _HEADS, _QUERIES, (False, True)):
         shape, masked = (1, heads, queries, 64), names.CAUSAL if causal else ""
         sizes = {"b": heads, "m": queries, "k": 64, "n": queries}
@@ -101,7 +101,7 @@ def _attending_back(device: str, shape: tuple[int, ...], dtype: torch.dtype, cau
 
 
 def _convolutions(device: str) -> Iterator[Primitive]:
-    """As products of patches with the kernel: m positions, k elements of a patch, n channels out."""
+    """Convolutions forward and backward, as matmuls of m positions, k elements per patch and n output channels."""
     for dtype, (batch, inner, outer, side, kernel, stride) in itertools.product(_whole_kernels(device), _CONVOLUTIONS):
         sizes = {"m": batch * side * side, "k": inner * kernel * kernel, "n": outer, "side": kernel}
         flops = 2 * sizes["m"] * sizes["k"] * sizes["n"]

@@ -1,7 +1,7 @@
-"""The number format in which a device multiplies matrices: that of the tensors, but for fp32 on CUDA, which may be rounded to tf32.
+"""The number format of matmuls: that of the tensors, except that CUDA may round fp32 to tf32.
 
-Torch multiplies fp32 matrices exactly by default and convolves in tf32, which no peak describes. A measurement therefore sets both
-alike, says which, and puts them back.
+By default torch uses fp32 for fp32 matmuls but tf32 for convolutions, so no single peak applies. A measurement therefore sets both to
+the same format, reports it, and restores the settings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from calc.errors import BadInputError
 
 @contextmanager
 def single_precision(tf32: bool, device: str) -> Iterator[None]:
-    """fp32 products and convolutions inside are in tf32, or all of them in fp32."""
+    """Context in which fp32 matmuls and convolutions both use tf32, or both fp32. Raises ``BadInputError`` for tf32 without CUDA."""
     if tf32 and not device.startswith("cuda"):
         raise BadInputError(f"tf32 is a format of CUDA devices, and not of {device}: leave it out")
     products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
@@ -30,6 +30,6 @@ def single_precision(tf32: bool, device: str) -> Iterator[None]:
 
 
 def product_format(precision: str, tf32: bool) -> str:
-    """The format of the products of a recipe: ``bf16`` of ``bf16-autocast``; of ``fp32`` with tf32 on, ``tf32``."""
+    """The format of a precision recipe's matmuls: ``bf16`` for ``bf16-autocast``, ``tf32`` for ``fp32`` with tf32 on."""
     name = precision.partition("-")[0]
     return "tf32" if name == "fp32" and tf32 else name

@@ -1,8 +1,8 @@
-"""Forward work that a backward does once more (activation checkpointing), told apart by the gradient mode: autograd runs a
-backward without gradients, and what is to be differentiated again must run with them.
+"""FLOPs that a backward recomputes (activation checkpointing), identified by the gradient mode: autograd runs a backward with
+gradients off, and recomputed operators run with them on.
 
-Where attention is fused, the counter is told what it does not know: the two products of a forward, and the one of the two that
-a backward makes again inside, each from the sizes that the kernel was called with.
+For fused attention, the counter gets formulas that it lacks: the two matmuls of a forward, and the one that a backward recomputes
+inside its kernel, each from the sizes of the kernel's arguments.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ aten = torch.ops.aten
 
 
 def _forward(q: Sequence[int], k: Sequence[int], v: Sequence[int], *ignored: Any, **also_ignored: Any) -> int:
-    """Queries meet keys, then the scores the values."""
+    """FLOPs of queries times keys, and of scores times values."""
     return 2 * q[0] * q[1] * q[2] * k[2] * (k[3] + v[3])
 
 
 def _repeated_inside(grad: Sequence[int], q: Sequence[int], k: Sequence[int], *ignored: Any, **also_ignored: Any) -> int:
-    """Of the five products of a backward, that of queries and keys."""
+    """FLOPs of queries times keys, the recomputed one of a backward's five matmuls."""
     return 2 * q[0] * q[1] * q[2] * k[2] * k[3]
 
 
@@ -43,7 +43,7 @@ _FUSED: Mapping[Any, Callable[..., int]] = {aten._scaled_dot_product_flash_atten
 
 
 class RecomputeCounter(TorchDispatchMode):
-    """Stands above a counter in a backward: ``flops`` is what the counter adds while gradients are on."""
+    """Mode on top of a counter in a backward: ``flops`` are those that the counter adds while gradients are on."""
 
     def __init__(self, counter: FlopCounterMode) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves its modes untyped
@@ -52,7 +52,7 @@ class RecomputeCounter(TorchDispatchMode):
         self.flops = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not torch.is_grad_enabled() or current_node() is None:  # the very first gradient belongs to no node
+        if not torch.is_grad_enabled() or current_node() is None:  # the initial gradient of the loss belongs to no node
             return func(*args, **(kwargs or {}))
         before = self._counter.get_total_flops()
         out = func(*args, **(kwargs or {}))
@@ -62,14 +62,14 @@ class RecomputeCounter(TorchDispatchMode):
 
 
 def recompute_flops(backwards: Sequence[RecomputeCounter]) -> dict[str, Reading]:
-    """``flops.backward.recompute``, where a backward ran anything again."""
+    """``flops.backward.recompute`` in FLOPs; empty if no backward recomputed anything."""
     if not any(counters_of_recompute.seen for counters_of_recompute in backwards):
         return {}
     return {"flops.backward.recompute": Reading(sum(counters_of_recompute.flops for counters_of_recompute in backwards), INSTRUMENT)}
 
 
 def measure_recompute(run: Training, mapping: Mapping[Any, Callable[..., int]], fused: Sequence[str]) -> Reading:
-    """``flops.backward.recompute`` of the next step, in which attention is fused and the backward runs parts of the forward again."""
+    """``flops.backward.recompute`` of the next step, in FLOPs, with fused attention and activation checkpointing."""
     unknown = [name for name in fused if not any(name.startswith(f"{known}.") for known in _FUSED)]
     if unknown:
         return Reading(None, WITH_FUSED, f"what {', '.join(unknown)} repeats inside is not known")

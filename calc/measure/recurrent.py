@@ -1,7 +1,7 @@
-"""An LSTM as torch's own operators run it.
+"""LSTMs on torch's own operators instead of oneDNN.
 
-On a CPU torch hands it to oneDNN: one operator that no counter sees into, with a workspace whose size is up to the machine. So it is
-exchanged, as ``calc/graph/exchanges.py`` says, and the default step is measured beside.
+On a CPU torch runs an LSTM by oneDNN: one operator that no counter sees into, with a workspace whose size depends on the machine. So
+it is replaced (``calc/graph/exchanges.py``), and the default step is measured as well.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from calc.platform.torch_private import foreign_functions, onednn_is_on, set_one
 
 @contextmanager
 def without_onednn() -> Iterator[None]:
-    """While it is open, LSTM layers run cell by cell; what else oneDNN computes stays with it."""
+    """Context in which LSTM layers run cell by cell, without oneDNN; other operators still use oneDNN."""
     functions: Any = foreign_functions
     by_default = functions.lstm
 

@@ -1,21 +1,21 @@
 """Elementwise FLOPs and bytes moved of a real run, operator by operator, as torch executes it.
 
-Bytes moved is what the operators address, not what a cache lets through: the distinct elements of every tensor argument read,
-plus the elements of every result written, each times its item size. A dimension of stride 0 counts once. Exceptions:
+Bytes moved are those that operators address, whatever caches absorb: the distinct elements of every tensor argument read, plus
+the elements of every result written, each times its item size. A dimension of stride 0 counts once. Exceptions:
 
 - a view (all results share storage with an argument, none is changed) moves nothing;
 - an operator that changes its argument in place reads and writes it; ``copy_``, ``fill_``, ``zero_``, random fills and
   ``out=`` only write it;
-- ``empty`` and its kin write nothing; ``zeros``, ``ones``, ``full``, ``arange``, random factories write all;
-- an argument that is looked at only for its shape (``ones_like``, the input of ``nll_loss_backward``) is not read, nor is
+- ``empty`` and its variants write nothing; ``zeros``, ``ones``, ``full``, ``arange`` and random factories write all;
+- an argument that is used only for its shape (``ones_like``, the input of ``nll_loss_backward``) is not read, nor is
   one that the requested results do not need (``convolution_backward`` without the input's gradient does not read the weight);
 - gathering operators (``embedding``, ``index_select``, ``gather``, ``index``, ``nll_loss_forward``) read one source element
   per element they take, plus the indices;
 - scattering in place (``index_put_``, ``index_add_``, ``scatter_add_``, ``scatter_``, ``index_copy_``, ``index_fill_``) writes
   one element per source element, and reads it too where it accumulates; scattering into a new result writes all of it;
   ``x[mask] = number`` is what torch runs as ``masked_fill_``: the mask is read, x read and written, all of them whole;
-- batch normalisation in training also reads and writes the running statistics;
-- each tensor argument is read by itself, also if the same tensor is passed twice.
+- batch normalization in training also reads and writes the running statistics;
+- a tensor passed twice is read twice.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ReferenceCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
 
     ``elementwise``   elementwise FLOPs, by torch's own reference decompositions.
     ``bytes_moved``   bytes read and written by the operators.
-    ``unknown``       operators that could not be counted, with how often they ran: they are in neither number.
+    ``unknown``       operators that could not be counted, with their number of calls; neither number includes them.
     """
 
     def __init__(self) -> None:
@@ -64,11 +64,11 @@ class ReferenceCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
             return func(*args, **kwargs)
         if is_composite(func):
             return taken_apart(self, func, args, kwargs)
-        # Some operators resize or swap storage; what is read is what stood there before.
+        # Some operators resize or swap storage, so the arguments are inspected before the call.
         before = _Call(func, args, kwargs)
         outputs = func(*args, **kwargs)
         try:
-            with torch.inference_mode(False), torch.no_grad():  # a decomposition is counted alike in every mode
+            with torch.inference_mode(False), torch.no_grad():  # a decomposition's count is the same in every mode
                 flops = elementwise(func, args, kwargs, outputs)
             moved = before.bytes_moved(outputs)
         except UncountableError:
@@ -83,12 +83,12 @@ class ReferenceCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
 
 
 def distinct(tensor: Tensor) -> int:
-    """Elements a tensor addresses, a dimension of stride 0 counted once."""
+    """Number of distinct elements that a tensor addresses: a dimension of stride 0 counts once."""
     return math.prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride != 0 or size == 0)
 
 
 def _whole(*tensors: Tensor | None) -> int:
-    """Bytes of all distinct elements of the tensors that are given."""
+    """Bytes of all distinct elements of the tensors; ``None`` counts 0."""
     return sum(distinct(t) * t.element_size() for t in tensors if t is not None)
 
 
@@ -120,7 +120,7 @@ SHAPE_ONLY: dict[str, frozenset[str]] = {
 
 
 def _reads_gather(args: Args, outputs: Any) -> int:
-    """Of ``self`` or ``weight`` one element per result element; all of the indices."""
+    """Bytes read: one element of ``self`` or ``weight`` per result element, and all indices."""
     source = args["weight"] if "weight" in args else args["self"]
     indices = [*tensors_in(args.get("indices")), *tensors_in(args.get("index"))]
     return _size(outputs.numel(), source) + _whole(*indices)
@@ -186,7 +186,7 @@ def _scatter_index_fill(args: Args) -> tuple[int, int]:
 
 
 def _scatter_src(args: Args) -> tuple[int, int]:
-    """``scatter_`` and ``scatter_add_`` take as many source elements as there are indices."""
+    """(bytes read, bytes written) of ``scatter_`` and ``scatter_add_``: one source element per index."""
     index, source, target = args["index"], args.get("src"), args["self"]
     touched = _size(index.numel(), target)
     read = _whole(index) + (_size(index.numel(), source) if source is not None else 0)
@@ -211,7 +211,7 @@ SCATTERS: dict[str, Callable[[Args], tuple[int, int]]] = {
 
 
 def _reads_bags(args: Args, outputs: Any) -> int:
-    """One element of the table for each that is looked up, and all of the other tensors."""
+    """Bytes read: one row of the table per lookup, and all other tensors."""
     weight = args["weight"]
     others = (tensor for name, value in args.items() if name != "weight" for tensor in tensors_in(value))
     return _size(args["indices"].numel() * weight.shape[-1], weight) + _whole(*others)
@@ -219,14 +219,14 @@ def _reads_bags(args: Args, outputs: Any) -> int:
 
 READS |= dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only", "_embedding_bag_per_sample_weights_backward"), _reads_bags)
 
-# Fused optimizers may scale the gradients in place, which they do only where a scale is given; steps are counted before.
+# Fused optimizers write the gradients in place only if a scale is given; step counts are incremented by another operator.
 FUSED_UPDATES = names("_fused_adam _fused_adamw _fused_sgd _fused_adagrad")
 
 RUNNING_STATISTICS = names("native_batch_norm _native_batch_norm_legit")
 
 
 class _Call:
-    """One call of an operator as it stood before it ran."""
+    """The arguments and storages of one call of an operator, taken before it runs."""
 
     def __init__(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.name = func._schema.name.split("::")[1]
@@ -243,7 +243,7 @@ class _Call:
         self.outs = frozenset(name for name, a in written.items() if a.is_out)
 
     def _statistics(self) -> frozenset[str]:
-        """Batch normalisation changes its running statistics only in training, whatever its schema says."""
+        """The statistics that batch normalization writes: none outside training, whatever its schema says."""
         return names("running_mean running_var") if self.args.get("training") else frozenset()
 
     def bytes_moved(self, outputs: Any) -> int:

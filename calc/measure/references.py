@@ -1,12 +1,12 @@
-"""Reference decompositions that torch writes otherwise in one version than in the next, here as torch 2.13 has them.
+"""Reference decompositions that differ between torch versions, here as torch 2.13 has them.
 
-The kernels are the same in every version, and so is what is counted of them:
+The kernels are the same in every version, so the counts must be too:
 
-- ``silu_backward``, ``log_sigmoid_backward``: before 2.13 the first wrote its sigmoid out (``1/y`` of a tensor multiplies by 1 as well),
-  and the second made again what the forward on a CPU keeps;
-- ``frac``: before 2.13 what is left over the whole part was made of the sign and the size;
+- ``silu_backward``, ``log_sigmoid_backward``: before 2.13 the first expanded its sigmoid (``1/y`` of a tensor also multiplies by 1),
+  and the second recomputed the buffer that the forward on a CPU saves;
+- ``frac``: before 2.13 it was computed from the sign and the absolute value;
 - ``native_batch_norm`` in evaluation: after 2.13 ``1 / sqrt`` is one ``rsqrt``;
-- ``native_group_norm_backward``: after 2.13 a product and a difference are one ``addcmul``, which multiplies by 1 as well.
+- ``native_group_norm_backward``: after 2.13 a product and a difference are one ``addcmul``, which also multiplies by 1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A checkpoint written, read back, and training resumed from it, bit for bit; with the bytes that the files take.
+"""Checks that training resumes from a checkpoint bit for bit, and measures the bytes of checkpoint files.
 
-N steps at a stretch are compared with k steps, a file, and N - k steps of another module and optimizer that are filled from that
-file alone. What is not in the file must show: the second module's state and the random generator are spoiled before they are
-restored.
+N uninterrupted steps are compared with k steps, a checkpoint, and N - k steps of a new module and optimizer restored from that
+file alone. Anything missing in the file must cause a difference, so the new module's state is zeroed and its random generator reseeded
+before they are restored.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Change = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """What came of it. ``tensors`` were compared bit for bit, ``differing`` are those that are not the same.
+    """The result of ``resume``. ``tensors`` is the number of tensors compared bit for bit, ``differing`` names those that differ.
 
-    ``chance`` are tensors that differ between two runs at a stretch too, as where a model reads memory that it never wrote: whether
-    those resume cannot be told. ``saved`` are the bytes of the file that ``torch.save`` wrote, ``pickled`` those of the pickle in
-    it, and ``storages`` those of each storage in it, in its order.
+    ``chance`` names tensors that also differ between two uninterrupted runs, e.g. because a model reads uninitialized memory;
+    whether those resume is undecidable. ``saved`` is the size in bytes of the file that ``torch.save`` wrote, ``pickled`` that of
+    the pickle in it, and ``storages`` those of its storages, in the file's order.
     """
 
     steps: int
@@ -48,7 +48,7 @@ class Resumption:
 
     @property
     def same(self) -> bool:
-        """Whether every tensor is the same, and none is left to chance."""
+        """Whether all tensors are equal bit for bit."""
         return not self.differing and not self.chance
 
 
@@ -62,8 +62,8 @@ def resume(
     saved_after: int = 2,
     forgetting: Change = lambda state: None,
 ) -> Resumption:
-    """Train ``spec`` for ``steps`` at a stretch and with a file in between, and compare. ``forgetting`` may take something out of what
-    is saved, for tests of this comparison."""
+    """Compares ``steps`` uninterrupted steps of ``spec`` with steps resumed from a checkpoint. ``forgetting`` may remove entries of the
+    saved state, to test this comparison. Raises ``BadInputError`` unless 0 < ``saved_after`` < ``steps`` and the mode trains."""
     options = options or Options()
     if not 0 < saved_after < steps:
         raise BadInputError(f"a checkpoint after step {saved_after} of {steps} resumes nothing: save between the first and the last")
@@ -98,7 +98,7 @@ def resume(
 
 
 def state_of(run: Training, iteration: int) -> dict[str, Any]:
-    """All that a run needs to go on as if it had never stopped; its data are the caller's."""
+    """The complete state of a run after ``iteration`` steps, except its data."""
     assert run.optimizer is not None
     return {
         "model": run.module.state_dict(),
@@ -116,15 +116,15 @@ def _generators(device: str) -> dict[str, Tensor]:
 
 
 def _restored(run: Training, path: Path) -> int:
-    """Fill ``run`` from the file; returns the steps done."""
+    """Restores ``run`` from the file and returns the number of steps done."""
     _spoil(run)
     with blame(run.spec, run.sizes, "reading a checkpoint"):
-        # We wrote this file a moment ago; a state may hold more than the tensors that weights_only lets through.
+        # This file is our own; a state may contain objects that weights_only rejects.
         return restore(run, torch.load(path, map_location=run.device, weights_only=False))
 
 
 def restore(run: Training, state: dict[str, Any]) -> int:
-    """Fill ``run`` with what ``state_of`` gave; returns the steps done."""
+    """Restores ``run`` from a state of ``state_of`` and returns the number of steps done."""
     assert run.optimizer is not None
     run.module.load_state_dict(state["model"])
     if "optimizer" in state:
@@ -149,7 +149,7 @@ def _fill(copies: Sequence[Tensor], saved: list[Tensor]) -> None:
 
 @torch.no_grad()
 def _spoil(run: Training) -> None:
-    """Nothing is as it was: what the file does not restore will differ. What a module keeps out of its state is left as built."""
+    """Zeroes the module's state and reseeds the generator, so that anything not restored differs. Non-persistent state stays as built."""
     torch.manual_seed(SEED + 1)
     for tensor in (*tensors_in(run.module.state_dict()), *(run.masters.stepped if run.masters is not None else ())):
         tensor.zero_()
@@ -159,7 +159,7 @@ def _spoil(run: Training) -> None:
 
 
 def _trained(run: Training, steps: int) -> dict[str, Tensor]:
-    """The run's tensors after so many steps, and the last loss."""
+    """All tensors of the run by name after ``steps`` steps, and the last loss."""
     losses: list[Tensor] = []
 
     for _ in range(steps):
@@ -191,7 +191,7 @@ def _differing(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> tuple[
 
 
 def _same(a: Tensor | None, b: Tensor | None) -> bool:
-    """Equal bits, of the same format and shape: a value that is no number equals itself here, and 0 is not -0."""
+    """Whether two tensors have the same dtype, shape and bits: NaN equals itself, and 0 differs from -0."""
     if a is None or b is None or a.dtype != b.dtype or a.shape != b.shape:
         return False
     return torch.equal(_bits(a), _bits(b))
@@ -205,7 +205,7 @@ def _bits(tensor: Tensor) -> Tensor:
 
 
 def _file(path: Path) -> tuple[int, int, tuple[int, ...]]:
-    """Bytes of a file of ``torch.save``, of the pickle in it, and of each storage in it."""
+    """Bytes of a file of ``torch.save``, of its pickle, and of each of its storages."""
     with zipfile.ZipFile(path) as archive:
         sizes = {info.filename.partition("/")[2]: info.file_size for info in archive.infolist()}
     storages = tuple(size for name, size in sizes.items() if name.startswith("data/"))
@@ -213,9 +213,10 @@ def _file(path: Path) -> tuple[int, int, tuple[int, ...]]:
 
 
 def measure_safetensors(run: Training, iteration: int = 1) -> int:
-    """Bytes of a real file of safetensors that holds the model, the optimizer's state, fp32 copies and the iteration.
+    """Bytes of a real safetensors file with the model, the optimizer's state, fp32 copies and the iteration.
 
-    Tied weights are written once, under their first name: the library refuses to write them twice.
+    Tied weights are written once, under their first name: the library rejects shared storages. Raises ``MissingExtraError`` without
+    safetensors and ``MeasurementError`` if the optimizer's state has a value that is not a tensor.
     """
     assert run.optimizer is not None
     try:

@@ -1,4 +1,4 @@
-"""Whether a real run fits the machine: asked before anything is allocated, so that a large model is refused, not killed."""
+"""Checks that a real run fits in memory before anything is allocated, so that a too large model is an error, not a killed process."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from calc.errors import DimensionError, MeasurementError
 from calc.platform.model_files import on_meta_device
 from calc.spec import Sizes, Spec
 
-# fp32 weights, gradients and two moments: what the heaviest of the optimizers keeps of each parameter.
+# fp32 weights, gradients and two moments: the most that an optimizer keeps per parameter.
 BYTES_PER_PARAMETER = 16
 # A forward alone needs the weights.
 BYTES_PER_WEIGHT = 4
 
 
 def require_room(spec: Spec, sizes: Mapping[str, int], trains: bool = True) -> None:
-    """Refuse a module whose weights, or whose training state, alone exceed the memory that is free."""
+    """Raises ``MeasurementError`` if the weights (or, if ``trains``, the training state) alone exceed the free memory."""
     parameters = _parameters(spec, sizes)
     if parameters is None:
         return
@@ -33,7 +33,7 @@ def require_room(spec: Spec, sizes: Mapping[str, int], trains: bool = True) -> N
 
 
 def available_bytes() -> int:
-    """Memory that can still be allocated here: what the machine has free, or what its container may still take."""
+    """Bytes that can still be allocated: the machine's free memory or, if lower, the rest of the container's limit."""
     free = [_machine_free()]
     limit, used = _number("/sys/fs/cgroup/memory.max"), _number("/sys/fs/cgroup/memory.current")
     if limit is not None and used is not None:
@@ -50,7 +50,7 @@ def _machine_free() -> int:
 
 
 def _page_cache() -> int:
-    """File pages of the container that the kernel drops when memory is asked for."""
+    """Bytes of the container's file pages, which the kernel reclaims on demand."""
     try:
         lines = Path("/sys/fs/cgroup/memory.stat").read_text().splitlines()
     except OSError:
@@ -66,18 +66,18 @@ def _number(path: str) -> int | None:
 
 
 def _parameters(spec: Spec, sizes: Mapping[str, int]) -> int | None:
-    """Parameters of the module as built without memory; ``None`` where it cannot be built that way."""
+    """The number of parameters, from the module built on the meta device; ``None`` if that fails."""
     try:
         with torch.random.fork_rng(devices=[]), on_meta_device():
             module = spec.build(Sizes(**sizes))
         return sum(int(p.numel()) for p in module.parameters())
     except Exception:
-        # Not a refusal: the real build that follows says what is wrong, if anything is.
+        # Not an error yet: the real build that follows reports what is wrong, if anything is.
         return None
 
 
 def _that_matter(spec: Spec, sizes: Mapping[str, int], parameters: int) -> list[str]:
-    """The dimensions whose halving takes most parameters away, the best three first."""
+    """Up to three dimensions whose halving removes most parameters, most effective first."""
     dims = spec.dimensions
     given = {name: value for name, value in sizes.items() if not dims[name].tied}
     counts: dict[str, int] = {}

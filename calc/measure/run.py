@@ -1,7 +1,7 @@
 """``measure``: every quantity of a training step, each from a real run with the one instrument that sees it.
 
-Instruments disturb each other (a hook keeps tensors alive that a plain run lets go), so each has a run of its own: a
-fresh module from the same seed, two steps, the second of which is the measured one.
+Instruments disturb each other (a hook keeps tensors alive that a plain run frees), so each has its own run: a fresh module from
+the same seed, two steps, the second of which is measured.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BYTES_MOVED = "distinct elements of the real tensors read and written"
 def measure(
     spec: Spec, sizes: Mapping[str, int], *, options: Options | None = None, device: str = "cpu", progress: Progress | None = None
 ) -> Measurement:
-    """Run the training step of ``spec`` at ``sizes`` and read every quantity off it."""
+    """Every quantity of the training step of ``spec`` at ``sizes``, measured. Raises ``BadInputError`` or ``MeasurementError``."""
     options = options or Options()
     require_device(device)
     sizes = _all_sizes(spec, sizes)
@@ -89,7 +89,7 @@ def measure(
     )
 
 
-# What torch calls the operators that recurrent layers are handed to by default; that they run as others here, a default step tells.
+# Part of the name of the oneDNN operator that runs an LSTM by default on CPU; a default step shows whether it is used.
 _ONEDNN_LAYER = "mkldnn_rnn_layer"
 
 
@@ -103,7 +103,7 @@ def _exchanged(
     fused: bool,
     tell: Progress,
 ) -> Found:
-    """The exchanges of the runs above, with what the step saves and holds as torch runs it by default where that differs."""
+    """Kernels replaced in ``measure``'s runs, with the saved and peak bytes of the default step for those that change them."""
     differences: dict[str, tuple[ExchangeDifference, ...]] = {}
     if fused and options.attention != "math" and any("scaled_dot_product" in name for name in operators):
         differences["attention"] = ()
@@ -134,7 +134,7 @@ def _by_default(
 
 
 def require_device(device: str) -> None:
-    """Refuse a device that is not here."""
+    """Raises ``BadInputError`` for an unknown device and ``MeasurementError`` for a missing one."""
     kind, _, index = device.partition(":")
     if kind not in ("cpu", "cuda") or (index and not index.isdecimal()):
         raise BadInputError(f"unknown device {device[:40]!r}: known are cpu, cuda")
@@ -143,14 +143,14 @@ def require_device(device: str) -> None:
 
 
 def _all_sizes(spec: Spec, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Every dimension's value. Tied dimensions follow from the others, so they are not given twice."""
+    """Every dimension's size. Values given for tied dimensions are ignored: they follow from the others."""
     dims = spec.dimensions
     return spec.sizes({name: value for name, value in sizes.items() if name not in dims or not dims[name].tied})
 
 
 @contextmanager
 def _no_fast_path() -> Iterator[None]:
-    """Encoder layers in evaluation run operator by operator, as they do in training."""
+    """Context without torch's fast path: encoder layers in evaluation run operator by operator, as in training."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -160,8 +160,8 @@ def _no_fast_path() -> Iterator[None]:
 
 
 def _measure_state(run: Training) -> tuple[Observer, Observer, dict[str, Reading]]:
-    """A run whose second step is taken apart: what is saved, then the gradients, then the state, then a checkpoint. Both steps are
-    observed."""
+    """The observers of the first and second step, and readings of the second: saved tensors, gradients, optimizer state and
+    checkpoint."""
     readings = {"parameters": measure_parameters(run), **measure_weights(run)}
     with Observer() as first:
         run.step()
@@ -181,7 +181,7 @@ def _measure_state(run: Training) -> tuple[Observer, Observer, dict[str, Reading
 
 
 def _measure_reference(run: Training, memory: Reading) -> dict[str, Reading]:
-    """Elementwise FLOPs and bytes moved of the next step, by phase. A step whose storages cannot be seen is not counted."""
+    """Elementwise FLOPs and bytes moved of the next step, by phase; not measured if ``memory`` has no value (unseen storages)."""
     if memory.value is None:
         lacking = {f"flops.{phase}.elementwise": Reading(None, ELEMENTWISE, memory.because) for phase in run.phases}
         return {**lacking, **{f"bytes_moved.{phase}": Reading(None, BYTES_MOVED, memory.because) for phase in run.phases}}

@@ -1,7 +1,7 @@
-"""Moments of a model's values at initialisation, sampled: the module is built and run anew from one seed after another.
+"""Second moments of a model's activations at initialization, sampled: the module is built and run once per seed.
 
-Every module's result is looked at, by its path: the mean of its squares, over its elements, in each draw. Nothing is known here
-of how the derived moments come about.
+Each draw takes the mean square over the elements of every module's result, by module path. This does not depend on how moments
+are derived.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from calc.spec import Sizes, Spec
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Mean over the draws of the mean square of a module's result, and the standard error of that mean. ``calls`` in one forward."""
+    """``second``: mean over the draws of a module's mean square; ``error``: its standard error; ``calls``: most calls in a forward."""
 
     second: float
     error: float
@@ -31,7 +31,7 @@ class Sampled:
 
 
 def sample(spec: Spec, sizes: Mapping[str, int], draws: int, options: Options | None = None) -> dict[str, Sampled]:
-    """Mean squares at each module, over so many draws of parameters and inputs. Modules whose result is no float are left out."""
+    """Mean squares by module path, over ``draws`` draws of parameters and inputs. Modules with a non-floating result are left out."""
     options = options or Options()
     squares_by_module: dict[str, list[list[float]]] = {}
     given = {name: size for name, size in sizes.items() if not spec.dimensions[name].tied}

@@ -1,9 +1,9 @@
-"""What autograd keeps for the backward: torch's saved-tensor hooks, with what they pack watched weakly.
+"""Bytes that autograd saves for the backward, by torch's saved-tensor hooks, with weak references to the packed tensors.
 
-A tensor that was packed and released again before the forward returned is not counted. Two kinds pass no hook: what a
-hand-written ``autograd.Function`` keeps as attributes of its context is read off the autograd graph, and what only a closure
-in the graph holds (arguments of layers that run again in the backward) is what was alive when the forward returned and is
-gone once the graph is. Only storages that an operator has shown count: states of random generators have none.
+A tensor that is packed and freed before the forward returns is not counted. Two kinds bypass the hooks. Attributes of the context
+of a custom ``autograd.Function`` are read from the autograd graph. Tensors that only a closure in the graph references (arguments
+of recomputed layers) are those alive when the forward returns and freed with the graph. Only storages that an operator has used
+count, which excludes states of random generators.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INSTRUMENT = "torch.autograd.graph.saved_tensors_hooks (weakly watched), and sto
 
 
 class _Packed:
-    """What the pack hook hands to autograd in place of the tensor: alive exactly as long as autograd keeps it."""
+    """The object that the pack hook gives autograd in place of the tensor; it lives exactly as long as autograd saves it."""
 
     __slots__ = ("__weakref__", "tensor")
 
@@ -37,7 +37,7 @@ class _Packed:
 
 
 class SavedWatch:
-    """Everything that autograd saves inside ``watching``; ``returned`` says what it holds then, ``dropped`` what went with its graph."""
+    """Tensors that autograd saves inside ``watching``. Call ``returned`` after the forward and ``dropped`` once the graph is freed."""
 
     def __init__(self) -> None:
         self._packed: weakref.WeakSet[_Packed] = weakref.WeakSet()
@@ -48,22 +48,22 @@ class SavedWatch:
 
     @contextmanager
     def watching(self, run: Training) -> Iterator[None]:
-        """``run`` has its own tensors before; what else is alive afterwards came in the forward."""
+        """Context around the forward of ``run``; storages that are alive on entry are the run's own."""
         self._watch.admit([*run.module.parameters(), *run.module.buffers(), *run.inputs])
         self._own = set(self._watch.alive())
         with saved_tensors_hooks(self._pack, lambda packed: packed.tensor), self._watch:
             yield
 
     def _pack(self, tensor: Tensor) -> _Packed:
-        # A saved result comes with its autograd node; holding that would close a circle (node, hook's object, tensor, node)
-        # and keep alive what a plain run lets go. A detached alias shares the storage and nothing else.
+        # A saved result references its autograd node, which would form a reference cycle (node, packed object, tensor, node)
+        # and keep alive what a plain run frees. A detached alias shares only the storage.
         with no_modes():
             packed = _Packed(tensor.detach())
         self._packed.add(packed)
         return packed
 
     def returned(self, loss: Tensor, module: torch.nn.Module) -> None:
-        """The forward has returned: note what hooks and contexts hold, and what else is alive."""
+        """Collects the storages that hooks and contexts hold after the forward, and the others that are alive."""
         try:
             alive = self._watch.alive()
             shown = (t for t in _kept_by_contexts(loss) if t.untyped_storage()._cdata in alive)
@@ -76,21 +76,21 @@ class SavedWatch:
             self._blind = True
 
     def dropped(self) -> None:
-        """The graph is gone, and so is all that it alone held, in circles of references too."""
+        """Adds the storages that were freed with the graph, after collecting reference cycles."""
         if self._open.keys() & self._watch.alive().keys():
             gc.collect()
         alive = self._watch.alive()
         self._held |= {key: nbytes for key, nbytes in self._open.items() if key not in alive}
 
     def reading(self) -> Reading:
-        """Bytes of the distinct storages that were held, without those of parameters and buffers."""
+        """Bytes of the distinct saved storages, without those of parameters and buffers."""
         if self._blind or self._watch.blind:
             return Reading(None, INSTRUMENT, "autograd saves a tensor without a storage (sparse)")
         return Reading(sum(self._held.values()), INSTRUMENT)
 
 
 def _kept_by_contexts(loss: Tensor) -> Iterator[Tensor]:
-    """Tensors that hand-written backward functions keep as plain attributes."""
+    """Tensors in attributes of the graph's nodes, where custom ``autograd.Function`` contexts store them."""
     seen: set[Any] = set()
     waiting = [loss.grad_fn]
     while waiting:
@@ -103,7 +103,7 @@ def _kept_by_contexts(loss: Tensor) -> Iterator[Tensor]:
 
 
 def measure_saved(run: Training) -> Reading:
-    """``activations.bytes`` of the next forward; the step is then finished as usual."""
+    """``activations.bytes`` of the next forward. The backward runs as well, the optimizer step does not."""
     saved = SavedWatch()
     with saved.watching(run):
         loss = run.forward()

@@ -1,9 +1,8 @@
-"""How long each module of a model takes in a step, by torch's profiler.
+"""Time of each module of a model in a step, by torch's profiler.
 
-Every module's forward is marked by hooks. An operator of the forward counts for the innermost module that it runs in; one of the
-backward for the module whose operator it is the backward of: autograd numbers both alike. Times are those of operators themselves
-(of their kernels, on a device) without what lies between them. Profiling slows a step down, so these are for shares; how long a step
-takes is measured without it.
+Hooks mark every module's forward. An operator of the forward counts for the innermost module that calls it; one of the backward for
+the module of the forward operator with the same autograd sequence number. Times are those of the operators (on a device, of their
+kernels), without gaps between them. Profiling slows a step down, so use these times as shares; step times are measured without it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _NODE = "autograd::engine::evaluate_function: "
 
 @dataclass(frozen=True, slots=True)
 class ModuleTime:
-    """Nanoseconds that the operators of one module took in one step, those of the modules inside it left out."""
+    """Nanoseconds of one module's own operators in one step, by phase, without those of its submodules."""
 
     module_path: str
     forward: int
@@ -45,7 +44,7 @@ class ModuleTime:
 
 
 def module_times(run: Training, steps: int = STEPS) -> tuple[ModuleTime, ...]:
-    """The medians of the next ``steps`` steps, each profiled by itself, in the order in which sites first run."""
+    """Medians of the next ``steps`` steps by module, each step profiled separately, in order of first execution."""
     profiled = [{module_path.module_path: module_path for module_path in _profiled(run)} for _ in range(steps)]
     return tuple(
         ModuleTime(name, *(round(statistics.median(getattr(one[name], phase) for one in profiled)) for phase in PHASES))
@@ -55,7 +54,7 @@ def module_times(run: Training, steps: int = STEPS) -> tuple[ModuleTime, ...]:
 
 
 def _profiled(run: Training) -> tuple[ModuleTime, ...]:
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's library would write marks of its own on standard error
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler's library logs to standard error
     on_device = run.device.startswith("cuda")
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_device else [])]
     with _marked(run.module), profile(activities=activities) as profiler:
@@ -66,7 +65,7 @@ def _profiled(run: Training) -> tuple[ModuleTime, ...]:
 
 
 def summed(events: Iterable[Any], on_device: bool) -> tuple[ModuleTime, ...]:
-    """What the profiler's events add up to, by site and phase."""
+    """Sums of the profiler's events in nanoseconds, by module path and phase."""
     own = [e for e in events if e.device_type.name == "CPU"]
     module_paths = {
         e.sequence_nr: _site(e) for e in sorted(own, key=lambda e: float(e.time_range.start)) if e.sequence_nr >= 0 and not _node(e)
@@ -88,17 +87,17 @@ def summed(events: Iterable[Any], on_device: bool) -> tuple[ModuleTime, ...]:
 
 
 def _place(event: Any, module_paths: dict[int, str]) -> tuple[str, str]:
-    """Phase and site of an operator."""
+    """(phase, module path) of an operator."""
     node = _node(event)
     if node is not None:
-        inner = _site(event)  # a forward that runs again in the backward has its module around it
+        inner = _site(event)  # a forward recomputed in the backward runs inside its module
         return "backward", inner if inner != LOSS else module_paths.get(node.sequence_nr, GRADIENTS)
     phase = next((e.name.removeprefix(_PHASE) for e in _around(event) if e.name.startswith(_PHASE)), "forward")
     return phase, OPTIMIZER if phase == "optimizer" else _site(event)
 
 
 def _node(event: Any) -> Any:
-    """The node of autograd's graph that an operator runs for, if it does."""
+    """The autograd node during which an operator runs, else ``None``."""
     return next((e for e in _around(event) if e.name.startswith(_NODE)), None)
 
 
@@ -118,7 +117,7 @@ def _phase(name: str) -> AbstractContextManager[Any]:
 
 @contextmanager
 def _marked(module: nn.Module) -> Iterator[None]:
-    """Inside, every forward of a part of ``module`` is a span of the profiler by its name. A shared part keeps its first name."""
+    """Context in which each submodule's forward is a profiler span named by its module path; a shared submodule has its first path."""
     open_spans: list[Any] = []
     handles: list[Any] = []
 

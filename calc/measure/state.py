@@ -1,4 +1,4 @@
-"""Numbers that are simply there to be read off the module, its gradients, its optimizer and a checkpoint file."""
+"""Sizes of the parameters, gradients, optimizer state and a checkpoint file, read from the objects themselves."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from calc.measure.training import Training, blame
 
 
 def measure_parameters(run: Training) -> Reading:
-    """Elements of the named parameters; parameters that are the same memory seen alike are one."""
+    """Number of elements of the named parameters; parameters with the same storage and layout count once."""
     distinct = {_memory(p): p.numel() for _, p in run.module.named_parameters()}
     return Reading(sum(distinct.values()), "named_parameters of the built module")
 
 
 def _memory(p: Tensor) -> tuple[object, ...]:
-    # Tied weights are usually one object, which named_parameters gives once; two objects over one memory count once too.
+    # Tied weights are usually one object, which named_parameters yields once; two objects with one storage also count once.
     return p.untyped_storage()._cdata, p.storage_offset(), tuple(p.shape), p.stride()
 
 
 def measure_weights(run: Training) -> dict[str, Reading]:
-    """Bytes of the parameters in their own format, and of the copies that the optimizer steps, where there are such."""
+    """Bytes of the parameters in their own dtype, and of the fp32 master weights, if any."""
     weights = {"parameters.bytes": _bytes_of(list(run.module.parameters()), "storages of the module's parameters", "a parameter")}
     if run.masters is None:
         return weights
@@ -35,7 +35,7 @@ def measure_weights(run: Training) -> dict[str, Reading]:
 
 
 def measure_gradients(run: Training) -> Reading:
-    """Bytes of the gradients as they are between the backward and the optimizer step."""
+    """Bytes of the gradients between the backward and the optimizer step."""
     gradients = [p.grad for _, p in run.module.named_parameters() if p.grad is not None]
     return _bytes_of(gradients, "parameter.grad after loss.backward()", "a gradient")
 
@@ -47,9 +47,9 @@ def measure_optimizer_state(run: Training) -> Reading:
 
 
 def measure_checkpoint(run: Training) -> Reading:
-    """Payload of a checkpoint: written by ``torch.save``, read back, its distinct storages added up.
+    """Bytes of the distinct storages of a checkpoint, written by ``torch.save`` and read back.
 
-    A model that is only used is saved alone, without an optimizer and an iteration.
+    Without an optimizer, only the model is saved.
     """
     state: dict[str, Any] = {"model": run.module.state_dict()}
     if run.optimizer is not None:
@@ -59,7 +59,7 @@ def measure_checkpoint(run: Training) -> Reading:
     with tempfile.TemporaryDirectory() as folder, blame(run.spec, run.sizes, "writing a checkpoint"):
         path = Path(folder) / "checkpoint.pt"
         torch.save(state, path)
-        # We wrote this file a moment ago; a state may hold more than the tensors that weights_only lets through.
+        # This file is our own; a state may contain objects that weights_only rejects.
         loaded = torch.load(path, weights_only=False)
     return _bytes_of(list(tensors_in(loaded)), "torch.save, torch.load, distinct storages", "the checkpoint")
 

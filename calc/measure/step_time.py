@@ -1,4 +1,4 @@
-"""The time of a training step and of its parts, on whatever device it runs; what the device was like; and what each module took."""
+"""Times of a training step, its phases and its modules on any device, with the device's clocks, temperature and power."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from calc.measure.training import Training, blame
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """Every repetition of a step. ``product_format`` is what its matrices are multiplied in; ``conditions`` are those just before and
-    just after; ``sites`` come from a step of their own, under the profiler."""
+    """Times of every repetition of a step. ``product_format`` is the number format of its matmuls, ``conditions`` those just before
+    and just after; ``module_times`` come from separate steps under the profiler."""
 
     sizes: Mapping[str, int]
     times: Timed
@@ -40,7 +40,7 @@ class StepTime:
         }
 
     def _sites(self) -> dict[str, Any] | None:
-        """Nothing where modules were not told apart."""
+        """The module times as plain data; ``None`` if they were not measured."""
         if not self.module_times:
             return None
         return {
@@ -50,7 +50,7 @@ class StepTime:
 
 
 def time_of_steps(run: Training, how: How | None = None, watch: Watch | None = None) -> StepTime:
-    """Steps of a training that is set up, timed one by one; ``watch`` is the device's own where none is given."""
+    """Times of single steps of ``run``; ``watch`` defaults to the device's own clock."""
     how = how or How()
     with single_precision(how.tf32, run.device), _compiled(run, how.compiled) as ready:
         before = conditions(run.device)
@@ -63,7 +63,7 @@ def time_of_steps(run: Training, how: How | None = None, watch: Watch | None = N
 
 @contextmanager
 def _compiled(run: Training, wanted: bool) -> Iterator[Training]:
-    """The same training with the module compiled, which happens in its first steps; what was compiled is forgotten afterwards."""
+    """Context with ``run`` on the compiled module (compilation happens in its first steps); the compiler is reset on exit."""
     if not wanted:
         yield run
         return

@@ -1,8 +1,7 @@
-"""Storages seen from outside: which tensors share one, how large it is, and how long it lives.
+"""Storages of a real run: which tensors share one, its bytes, and its lifetime.
 
-``StorageWatch`` looks at every operator of a real run when it returns. A storage counts once and whole from the return
-of the operator that first shows it until its last reference goes; memory that an operator uses only inside itself is
-never seen.
+``StorageWatch`` inspects every operator when it returns. A storage counts once and in full, from the return of the first operator
+that takes or returns it until its last reference is dropped; an operator's internal workspace is never seen.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from calc.platform.torch_private import TorchDispatchMode
 
 
 def distinct_storages(tensors: Iterable[Tensor]) -> dict[int, int]:
-    """``{address of the storage: its bytes}``: each once and whole, also where a view uses part of it."""
+    """``{address of the storage: its bytes}``: each once and in full, even if a view uses only part of it."""
     storages = (tensor.untyped_storage() for tensor in tensors)
     return {storage._cdata: storage.nbytes() for storage in storages}
 
 
 class StorageWatch(TorchDispatchMode):
-    """Live bytes of every storage that the operators of a run have shown, and the most there were at once."""
+    """Mode that tracks the live bytes of all storages seen in a run, and their peak; ``blind`` lists operators with unseen ones."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves its modes untyped
@@ -42,11 +41,11 @@ class StorageWatch(TorchDispatchMode):
             self._admit(tensor, "the start of the run")
 
     def alive(self) -> dict[int, int]:
-        """``{address of the storage: its bytes}`` of those that are live now."""
+        """``{address of the storage: its bytes}`` of the live storages."""
         return {key: nbytes for key, (_, nbytes) in self._storages.items()}
 
     def open_window(self) -> None:
-        """Start looking for a new peak: what is live now is the least it can be."""
+        """Reset the peak to the current live bytes."""
         self.peak = self.live
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -67,7 +66,7 @@ class StorageWatch(TorchDispatchMode):
         key, nbytes = storage._cdata, storage.nbytes()
         entry = self._storages.get(key)
         if entry is None:
-            # Torch keeps one Python object a storage alive as long as the storage, so the reference dies with it.
+            # Torch keeps a storage's Python object alive as long as the storage, so the weak reference ends with it.
             self._storages[key] = weakref.ref(storage, partial(self._leave, key)), nbytes
             self.live += nbytes
         elif entry[1] != nbytes:  # resized in place

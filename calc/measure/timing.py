@@ -1,9 +1,8 @@
-"""How long something takes, by a clock that is itself examined: warm-up, synchronisation, repetitions, median and spread.
+"""Times code by a clock that is itself checked: warm-up, synchronization, repetitions, median and spread.
 
-A device works behind the program's back, so that a reading of the time means something only once the device has finished. On CUDA
-its own events are the clock, and the program waits for them once for each repetition; on a CPU it is the monotonic clock of the
-machine. A clock that stands still, goes back or is coarser than what it times is an error, never a number. Clock and synchroniser
-are handed in, so that tests need neither time nor device.
+A device runs asynchronously, so a time is valid only once the device has finished. On CUDA the clock is its events, and the program
+waits for them once per repetition; on a CPU it is the machine's monotonic clock. A clock that stops, goes back or is too coarse raises
+an error instead of giving a number. Clock and synchronization are parameters, so tests need neither time nor device.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from calc.hardware.times import BILLION
 from calc.hardware.times import Timings as Timings
 from calc.measure.collector import collector_off
 
-COARSE = 20  # ticks: what takes fewer is off by more than a twentieth, whatever else is right
-_READINGS = 2_000_000  # of a clock that does not move: a tenth of a second and more on any machine
+COARSE = 20  # ticks: a shorter time has an error of more than 1/20 by the clock alone
+_READINGS = 2_000_000  # of a clock that does not advance: at least 0.1 s on any machine
 _TICKS = 20
 _MOST_CALLS = 2**20
 _EVENT_TICK = 500  # ns: "resolution of approximately 0.5 microseconds", CUDA Runtime API, cudaEventElapsedTime
@@ -35,9 +34,9 @@ Around = Callable[[str], AbstractContextManager[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One thing with its parts. ``parts`` need not add up to ``whole``: what lies between them belongs to none.
+    """Times of a whole and of its parts, which need not add up to it: time between parts belongs to none.
 
-    ``clock`` names the clock; ``tick`` are the nanoseconds that it moves by.
+    ``clock`` is the clock's name, ``tick`` its resolution in nanoseconds.
     """
 
     whole: Timings
@@ -51,12 +50,12 @@ class Timed:
 
 
 class CoarseClockError(MeasurementError):
-    """The clock moves in steps that are too large for what it times."""
+    """The clock's resolution is too coarse for the measured time."""
 
 
 class Watch(Protocol):
-    """A clock that knows when a device has finished. ``start`` waits for earlier work, ``stop`` for all of it; a reading is opaque
-    until the watch has stopped."""
+    """A clock for work on a device. ``start`` waits for earlier work, ``stop`` for all work; readings are opaque until ``between``
+    gives the nanoseconds from one to another, after ``stop``."""
 
     @property
     def name(self) -> str: ...
@@ -73,7 +72,7 @@ class Watch(Protocol):
 
 
 class HostWatch:
-    """A clock of the host, read each time that the device has finished what it was given."""
+    """A clock of the host, read after synchronizing with the device."""
 
     def __init__(self, clock: Clock = time.perf_counter_ns, synchronize: Callable[[], None] = lambda: None, name: str = "") -> None:
         self._clock, self._synchronize = clock, synchronize
@@ -81,13 +80,13 @@ class HostWatch:
         self.name = name or "the machine's monotonic clock (time.perf_counter_ns)"
 
     def tick(self) -> int:
-        """The least nanoseconds by which the clock was seen to move, reading it again and again."""
+        """The smallest increment of the clock in nanoseconds over repeated readings."""
         return min(self._step() for _ in range(_TICKS))
 
     def _step(self) -> int:
         clock, begin = self._clock, self._read()
         for _ in range(_READINGS):
-            if (now := clock()) != begin:  # nothing else between two readings: it would count as the clock's
+            if (now := clock()) != begin:  # no other work between two readings: it would add to the tick
                 return self._moved(begin, now)
         raise MeasurementError(f"the clock has stopped: {self.name} gave {begin} ns in {_READINGS:,} readings; nothing can be timed by it")
 
@@ -113,12 +112,12 @@ class HostWatch:
 
 
 class EventWatch:
-    """A device's own clock: events that it passes as it works. The program waits only before the first and after the last."""
+    """A device's own clock: events in its stream. The program waits only at ``start`` and ``stop``."""
 
     name = "CUDA events"
 
     def __init__(self, record: Callable[[], Any], synchronize: Callable[[], None]) -> None:
-        """``record`` gives an event that the device passes when it comes to it."""
+        """``record`` returns a new event recorded in the device's stream."""
         self._record, self._synchronize = record, synchronize
 
     def tick(self) -> int:
@@ -144,21 +143,21 @@ class EventWatch:
 
 
 def watch_of(device: str) -> Watch:
-    """What times work on ``device``: its events on CUDA, else the machine's monotonic clock."""
+    """The clock for work on ``device``: its events on CUDA, else the machine's monotonic clock."""
     if not device.startswith("cuda"):
         return HostWatch()
     return EventWatch(lambda: _passed(device), lambda: torch.cuda.synchronize(device))
 
 
 def _passed(device: str) -> Any:
-    """An event behind what ``device`` was given so far, on its current stream."""
+    """A CUDA event recorded in the current stream of ``device``, after all work queued so far."""
     event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
     event.record(torch.cuda.current_stream(device))
     return event
 
 
 def time_of(action: Callable[[], object], watch: Watch, repeat: Repeat | None = None, calls: int | None = None) -> Timings:
-    """How long ``action`` takes. Where ``calls`` is not given, as many calls make one repetition as the clock needs to tell it."""
+    """Times of ``action``. Unless ``calls`` is given, a repetition has as many calls as the clock's resolution requires."""
     how = repeat or Repeat()
     with collector_off():
         many = calls or _enough_calls(action, watch)
@@ -168,11 +167,11 @@ def time_of(action: Callable[[], object], watch: Watch, repeat: Repeat | None = 
             except CoarseClockError:
                 if calls is not None or many >= _MOST_CALLS:
                     raise
-                many *= 4  # the calls that were tried were slower than those that count: something else ran meanwhile
+                many *= 4  # the trial calls were slower than the timed ones: something else ran meanwhile
 
 
 def timed(body: Callable[[Around], object], watch: Watch, repeat: Repeat | None = None) -> Timed:
-    """How long ``body`` takes, and each part of it that it runs within ``around(name)``; parts of one name in one run add up."""
+    """Times of ``body`` and of each part that it runs within ``around(name)``; parts with the same name in one run add up."""
     with collector_off():
         return _timed(body, watch, repeat or Repeat())
 
@@ -183,7 +182,7 @@ def _several(action: Callable[[], object], calls: int, _: Around | None = None) 
 
 
 def _enough_calls(action: Callable[[], object], watch: Watch) -> int:
-    """The least power of two of calls that take as long as a repetition must for this clock."""
+    """The smallest power of two of calls whose time the clock can resolve."""
     tick, calls = watch.tick(), 1
     action()  # the first call compiles, allocates and fills caches
     while calls < _MOST_CALLS:
@@ -243,7 +242,7 @@ def _once(body: Callable[[Around], object], watch: Watch) -> _TimedRun:
 
 
 def _require_told(name: str, times: Timings, watch: Watch, tick: int) -> None:
-    """Refuse what is shorter than the clock can tell. One that has stopped meanwhile says so when its tick is read again."""
+    """Raises ``CoarseClockError`` for times below the clock's resolution; reading the tick once more detects a stopped clock."""
     if 0 in times.nanoseconds:
         tick = max(tick, watch.tick())
     if times.median < COARSE * tick:

@@ -1,7 +1,7 @@
-"""Training for real, step after step, with instruments: some steps are accounted for (FLOPs and live bytes), the others are timed.
+"""Real training with instruments: some steps are accounted (FLOPs and live bytes), the others are timed.
 
-An instrument slows a step down, so no step is both. The batch of a step follows from its number alone, so that a run that goes on from a
-checkpoint meets the very batches that an unbroken one does.
+An instrument slows a step down, so no step is both. A step's batch depends only on its number, so a resumed run gets the same batches
+as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Batch = Callable[[int], tuple[Tensor, ...]]
 
 @dataclass(frozen=True, slots=True)
 class StepAccount:
-    """What one step took: FLOPs of its matrix products by phase, and the most live bytes. Where one cannot be read, ``because`` says."""
+    """Matmul FLOPs of one step by phase, and its peak live bytes; ``None`` if not measurable, with the reason in ``because``."""
 
     flops: Mapping[str, int | None]
     peak: int | None
@@ -41,7 +41,7 @@ class StepAccount:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One step, counted from 1. A step has ``nanoseconds`` or an ``account``, never both."""
+    """One finished step, numbered from 1, with its loss and either ``nanoseconds`` or an ``account``."""
 
     step: int
     loss: float
@@ -50,7 +50,7 @@ class Done:
 
 
 def trained(run: Training, batch: Batch, steps: range, accounted: Callable[[int], bool], watch: Watch | None = None) -> Iterator[Done]:
-    """The steps by their numbers, one at a time: whoever stops asking stops the training."""
+    """Runs and yields the numbered steps one at a time; training stops when the caller stops iterating."""
     clock = watch or HostWatch(synchronize=_waiting(run.device))
     clock.tick()
     for step in steps:
@@ -73,7 +73,7 @@ def _waiting(device: str) -> Callable[[], None]:
 
 
 def _step(run: Training, around: Around = lambda phase: nullcontext()) -> Tensor:
-    """As ``Training.step``, for one batch, and with the loss as its result."""
+    """The loss of one step: ``Training.step`` with a single micro-batch."""
     with around("forward"):
         loss = run.forward()
     with around("backward"):
@@ -85,7 +85,7 @@ def _step(run: Training, around: Around = lambda phase: nullcontext()) -> Tensor
 
 
 def _accounted(run: Training) -> tuple[float, StepAccount]:
-    """A step under torch's FLOP counter, with every storage that its operators show watched from outside."""
+    """The loss of a step and its account, by torch's FLOP counter and a ``StorageWatch``."""
     watch, observer = StorageWatch(), Observer()
     counters = {phase: flop_counter(MAPPING) for phase in run.phases}
     assert run.optimizer is not None
@@ -110,7 +110,7 @@ def _accounted(run: Training) -> tuple[float, StepAccount]:
 
 
 def save(run: Training, done: int, losses: list[float], folder: Path) -> Path:
-    """Everything that the run needs to go on, whole or not at all."""
+    """The checkpoint's path, with all that the run needs to resume. Written atomically; raises ``BadInputError`` on failure."""
     state = {**state_of(run, done), "losses": torch.tensor(losses, dtype=torch.float64), "of": _identity(run)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ def save(run: Training, done: int, losses: list[float], folder: Path) -> Path:
 
 
 def resumed(run: Training, folder: Path) -> tuple[int, list[float]]:
-    """Fill ``run`` from the checkpoint in ``folder``; the steps done, and their losses. Only tensors and numbers are read from it."""
+    """Restores ``run`` from the checkpoint in ``folder`` (``weights_only``); returns the number of steps done, and their losses."""
     path = folder / CHECKPOINT
     if not path.is_file():
         raise BadInputError(f"there is no {CHECKPOINT} in {folder} to resume from: train without --resume first")
@@ -131,7 +131,7 @@ def resumed(run: Training, folder: Path) -> tuple[int, list[float]]:
         return restore(run, state), [float(loss) for loss in state["losses"]]
     except BadInputError:
         raise
-    except Exception as error:  # whatever reading a file raises that is none of ours
+    except Exception as error:  # any other error of reading the file
         raise MeasurementError(f"{path} is no checkpoint of this program: {type(error).__name__}") from None
 
 

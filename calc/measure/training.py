@@ -1,7 +1,7 @@
 """The measured training step: a spec's own module, inputs, loss and optimizer, built for real and run phase by phase.
 
-Everything is seeded, so two runs execute the same operators on the same numbers. Whatever the model's code raises comes
-out as one line that names the model, the sizes and what was being done.
+Everything is seeded, so two runs execute the same operators on the same numbers. An exception in the model's code becomes a
+one-line error that names the model, the sizes and the phase.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Around = Callable[[str], AbstractContextManager[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A module with what it needs to run one step after another. ``optimizer`` is ``None`` where a step is a forward alone.
+    """A module with all that its steps need. ``optimizer`` is ``None`` if a step is only a forward.
 
-    ``masters`` are fp32 copies that the optimizer steps in place of the parameters, ``scaler`` scales the loss.
+    ``masters`` are fp32 copies that the optimizer updates in place of the parameters; ``scaler`` scales the loss.
     """
 
     spec: Spec
@@ -51,11 +51,11 @@ class Training:
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """The parts of a step, in order."""
+        """The names of a step's phases, in order."""
         return PHASES if self.optimizer is not None else PHASES[:1]
 
     def use(self) -> Any:
-        """The forward of a step that is nothing else: the loss without gradients, or the model's prediction."""
+        """The result of a forward-only step: the loss without gradients or, in mode infer, the model's prediction."""
         with blame(self.spec, self.sizes, "the forward pass"), autocast(self.options.precision, self.device):
             if self.options.mode == "infer":
                 with torch.inference_mode():
@@ -99,11 +99,11 @@ class Training:
 
     @property
     def batches(self) -> int:
-        """Forwards and backwards to one step."""
+        """Micro-batches per optimizer step."""
         return int(self.options.accumulation)
 
     def step(self, around: Around = lambda phase: nullcontext()) -> None:
-        """One step. The loss is referenced until the gradients are gone, as in a usual training loop."""
+        """Runs one step, each phase inside ``around(phase)``. The loss stays referenced to the end, as in a usual training loop."""
         for _ in range(self.batches if self.optimizer is not None else 1):
             with around("forward"):
                 loss = self.forward() if self.optimizer is not None else self.use()
@@ -118,14 +118,14 @@ class Training:
 
 @contextmanager
 def training(spec: Spec, sizes: Mapping[str, int], options: Options, device: str, by_default: bool = False) -> Iterator[Training]:
-    """The training, set up afresh from the seed; attention runs as the options say while the context is open, and recurrent layers cell by
-    cell, or all as torch runs it ``by_default``.
+    """Context with a new training, built from the seed. Attention runs on the backend that the options name, and LSTMs run cell by cell
+    unless ``by_default``.
 
-    The collector of reference cycles is off inside: a storage that waits for it would die at a moment that is chance.
+    The cyclic garbage collector is off inside: it would free storages at arbitrary moments.
     """
     attention = sdpa_kernel(SDPBackend.MATH) if options.attention == "math" else nullcontext()
     recurrent = nullcontext() if by_default else without_onednn()
-    # What the model prints is talk, and stdout is for data.
+    # The model's prints go to stderr: stdout is for data.
     quiet, same_random = redirect_stdout(sys.stderr), torch.random.fork_rng(devices=_cuda_devices(device))
     with quiet, same_random, collector_off(), attention, recurrent, _none_of_a_trace(spec):
         torch.manual_seed(SEED)
@@ -134,7 +134,7 @@ def training(spec: Spec, sizes: Mapping[str, int], options: Options, device: str
 
 @contextmanager
 def _none_of_a_trace(spec: Spec) -> Iterator[None]:
-    """Context in which an operator that meets a tensor of a trace is refused: it has no memory, and kernels would read and write there."""
+    """Context in which an operator on a trace's fake tensor raises ``MeasurementError``: kernels would access memory it lacks."""
     original = vars(FakeTensor)["__torch_dispatch__"]
 
     def refuse(cls: Any, func: Any, *_: Any) -> Any:
@@ -171,7 +171,7 @@ def _build(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) 
 
 @contextmanager
 def blame(spec: Spec, sizes: Mapping[str, int], doing: str) -> Iterator[None]:
-    """Turn whatever the model's own code raises into one line; refusals of ours pass as they are."""
+    """Context that turns any exception into a one-line ``MeasurementError``, except ``NapkinError``s, which pass unchanged."""
     try:
         yield
     except NapkinError:

@@ -13,7 +13,7 @@ from calc.experiment.precision import double_by_default
 
 
 class LectureAdagrad(torch.optim.Optimizer):
-    """AdaGrad as the lecture's notes write it down."""
+    """AdaGrad as in the lecture's notes: ε is inside the square root."""
 
     def __init__(self, parameters: Sequence[Tensor], lr: float = 0.01, eps: float = 1e-5) -> None:
         super().__init__(parameters, {"lr": lr, "eps": eps})
@@ -28,8 +28,8 @@ class LectureAdagrad(torch.optim.Optimizer):
 
 
 def trajectory(kind: str, given: Mapping[str, Any], start: Any, gradients: Sequence[Any], keys: Sequence[str]) -> list[dict[str, Any]]:
-    """The parameter (``""``) and the ``keys`` of its state after each step of ``kind``: a class of torch.optim, or nothing for the
-    lecture's own AdaGrad. Raises ``MeasurementError`` where the class refuses what it is given."""
+    """The parameter (under ``""``) and the ``keys`` of its state after each step of ``kind``: a class of torch.optim, or an empty
+    string for the lecture's AdaGrad. Raises ``MeasurementError`` if the class rejects its arguments."""
     made = getattr(torch.optim, kind) if kind else LectureAdagrad
     with double_by_default():
         parameter = torch.nn.Parameter(torch.tensor(start))

@@ -1,15 +1,15 @@
-"""Operators whose elementwise work is counted as a whole: conventions, since torch has no reference that says it.
+"""Elementwise FLOPs of operators counted as a whole, by conventions, since torch has no suitable reference decomposition.
 
 - matrix products (also with vectors) and convolutions: their products are matmul FLOPs, so 0 here. The bias of ``addmm`` and its
-  kin and of a convolution is one addition per result element; ``alpha`` scales the product, ``beta`` the bias, unless they are 1;
+  variants and of a convolution is one addition per result element; ``alpha`` scales the product, ``beta`` the bias, unless they are 1;
   a convolution's bias gradient is a reduction.
 - fused attention, N = scores (batch x query heads x query length x key length, in full even when causal) and R = rows of
   scores: the elementwise work of the mathematical formulation. Forward: N scalings, N additions of a floating mask if one is
   given, softmax = (N - R) maximum + N subtractions + N exponentials + (N - R) sum + N divisions. Backward: softmax's backward
-  = N products + (N - R) sum + N products + N subtractions, and N scalings. The log-sum-exp the kernel keeps, and the repeated
-  exponentials of its backward, are not counted; heads that share keys add the key and value gradients of their group:
+  = N products + (N - R) sum + N products + N subtractions, and N scalings. The log-sum-exp that the kernel saves and the
+  recomputed exponentials of its backward are not counted; heads that share keys add the key and value gradients of their group:
   (query heads / key heads - 1) additions per gradient element. Dropout, if its probability is not 0: 2 N each way.
-- ``cumsum``, ``cumprod``: n - 1 per line of n. Maximum and minimum with their position: a reduction.
+- ``cumsum``, ``cumprod``: n - 1 per line of n. Maximum and minimum with their index: a reduction.
 - accumulating scatters (``index_add``, ``scatter_add``, ``index_put`` with accumulate): one addition per source element.
 """
 
@@ -107,14 +107,14 @@ def _index_put(args: Args, outputs: Any) -> int:
 
 
 def fills_by_mask(args: Args) -> bool:
-    """Whether ``index_put_`` puts one number where one mask is true: its kernel then is that of ``masked_fill_``."""
+    """Whether ``index_put_`` writes a scalar where a single mask is true; torch then runs the kernel of ``masked_fill_``."""
     indices = [i for i in args["indices"] if i is not None]
     one = len(indices) == 1 and indices[0].dtype in (torch.bool, torch.uint8)
     return one and args["values"].dim() == 0 and not args.get("accumulate", False)
 
 
 def indexed_elements(args: Args) -> int:
-    """Elements that ``self[indices]`` addresses, counted by indexing a ``meta`` copy; a mask selects where it is true."""
+    """Number of elements of ``self[indices]``, by indexing a ``meta`` copy; masks are first converted to indices."""
     with no_modes():
         source = as_meta(args["self"])
         indices: list[Tensor | None] = []

@@ -1,16 +1,16 @@
-"""Elementwise work of operators on images, signals and volumes, counted as a whole.
+"""Elementwise FLOPs of operators on images, signals and volumes, counted as a whole.
 
 - pooling: each window is a reduction of the whole kernel (padding included), and the average one division per result
   element; backward one division per source element and one addition for each element of its window;
-- adaptive pooling: along an axis of n elements and m windows, the windows have n + m - 1 elements together, as if neighbours
-  always shared one (they do unless one size divides the other); otherwise as pooling;
-- the gradient of a maximum, of padding by copies, of nearest neighbours and of ``unfold``: one addition per source element;
-- interpolation between 2ⁿ neighbours in n dimensions: 2ⁿ - 1 linear ones of 3 operations per result element; bicubic from 16: 5 sums
-  of 4 products. Backward: a product and an addition for each neighbour. Finding neighbours and their weights, which all channels
-  share, is index arithmetic: 0;
-- sampling on a grid of points in n dimensions: 2 operations per point and axis for its position; between neighbours n differences and
-  2ⁿ products of weights; then a sum of 2ⁿ products per result element. Backward: a product and an addition per neighbour for the
-  image, and for the grid two products and an addition per neighbour and axis, then one scaling per point and axis.
+- adaptive pooling: along an axis of n elements and m windows, the windows have n + m - 1 elements together, as if adjacent
+  windows always overlapped by one (they do unless one size divides the other); otherwise as pooling;
+- the gradient of a maximum, of padding by copies, of nearest-neighbor upsampling and of ``unfold``: one addition per source element;
+- interpolation between 2ⁿ neighbors in n dimensions: 2ⁿ - 1 linear ones of 3 operations per result element; bicubic from 16: 5 sums
+  of 4 products. Backward: a product and an addition per neighbor. Computing neighbors and their weights, which all channels share,
+  is index arithmetic: 0;
+- sampling on a grid of points in n dimensions: 2 operations per point and axis for its position; between neighbors n differences and
+  2ⁿ products of weights; then a sum of 2ⁿ products per result element. Backward: a product and an addition per neighbor for the
+  image, and for the grid two products and an addition per neighbor and axis, then one scaling per point and axis.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from calc.measure.kinds import Args, Count, results
 
 
 def _window(axes: int) -> Count:
-    """Elements of one pooling window, whose kernel may be given by one size for all its axes."""
+    """Counts the elements of one pooling window; the kernel size may be one number for all axes."""
 
     def window(args: Args, outputs: Any) -> int:
         kernel = args["kernel_size"]
@@ -44,12 +44,12 @@ def _average_pool_backward(axes: int) -> Count:
 
 
 def _sources(args: Args, outputs: Any) -> int:
-    """One addition for each element of the gradient that comes in."""
+    """One addition per element of the incoming gradient."""
     return int(args["grad_output"].numel())
 
 
 def _in_windows(shape: Any, small: Any, axes: int) -> int:
-    """Elements of all adaptive windows together, each as often as windows hold it."""
+    """Total number of elements of all adaptive windows, with overlaps counted in each window."""
     lengths = zip(shape[-axes:], small[-axes:], strict=True)
     return int(math.prod(shape[:-axes]) * math.prod(n + m - 1 if n and m else 0 for n, m in lengths))
 
@@ -97,7 +97,7 @@ def _points(args: Args) -> int:
 
 
 def _weights(args: Args, axes: int) -> int:
-    """Positions of all points, and the weights of their neighbours."""
+    """FLOPs of the positions of all points and of their neighbors' weights."""
     of_neighbours = {_BILINEAR: axes + (axes - 1) * 2**axes, _NEAREST: 0, _BICUBIC: 16 * axes}[args["interpolation_mode"]]
     return int(_points(args) * (2 * axes + of_neighbours))
 

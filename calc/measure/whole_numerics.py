@@ -1,25 +1,25 @@
-"""Elementwise work of operators on vectors and tables, counted as a whole.
+"""Elementwise FLOPs of operators on vectors and tables, counted as a whole.
 
-- a running log-sum-exp: 4 operations (difference, exponential, log(1 + ...), sum) for each element of a line but the first;
-- weight normalisation backward, N elements in n slices: dw v summed over each slice, divided by its norm twice; then three
+- a cumulative log-sum-exp: 4 operations (difference, exponential, log(1 + ...), sum) per element of a line except the first;
+- weight normalization backward, N elements in n slices: dw v summed over each slice, divided by its norm twice; then three
   operations per element, and g / norm per slice;
-- embedding bags: every row that is looked up is added to its bag (of zeros), after a product where it has a weight; a mean
-  divides once per result element. Backward: a row of the gradient for each row looked up, divided for a mean, multiplied by the
-  weight, and added; only the largest elements are added for a maximum. The gradient of a weight is a product of two rows;
+- embedding bags: every row that is looked up is added to its bag (of zeros), after a product if it has a weight; a mean divides
+  once per result element. Backward: per row looked up, a row of the gradient is divided (mean), multiplied by the weight (if any),
+  and added; for a maximum only the largest elements are added. The gradient of a weight is a dot product of two rows;
 - a scatter that averages: one addition and one count per source element, one division per element of the result;
-- margin losses backward: the margins are recomputed, every one adds to its class and takes from the target's;
+- margin losses backward: the margins are recomputed; each is added to its class and subtracted from the target's;
 - distances between all pairs of rows of M elements: difference, power and sum, and one root per pair. Backward: per pair one
   division, per element a difference, a product and a sum, and the powers that p asks for;
-- Fourier transforms: 5 N log2 N for a line of N, the logarithm rounded up, for every axis in turn. A real signal of N has the
-  N // 2 + 1 frequencies that are kept in place of N. Normalising multiplies every result element once; frequencies are
-  positions times one number;
-- factorisations and solutions of n equations: the textbook's divisions and roots; their multiply-adds are matmul FLOPs. The
-  logarithm of a determinant takes sizes and logarithms of n pivots, their sum and the product of their signs;
+- Fourier transforms: 5 N log2 N for a line of N, the logarithm rounded up, for every axis in turn. A real signal of N counts
+  N // 2 + 1 frequencies instead of N. Normalization multiplies every result element once; ``fftfreq`` multiplies every index
+  by one number;
+- factorizations and solutions of n equations: the textbook's divisions and roots; their multiply-adds are matmul FLOPs. The
+  logarithm of a determinant takes absolute values and logarithms of n pivots, their sum and the product of their signs;
 - a cross product: two products and a difference for each result element;
 - connectionist temporal classification, N = rows x (steps - 1) x (2 letters + 1) paths' probabilities, of padding too: a sum of three
   in logarithms (3 differences, 3 exponentials, 2 sums, a logarithm, a sum) and the letter's own, 11 each; a loss is a sum of two and a
   sign, 8. Backward: the same from the other end, 1 to join both, 7 to add it to its letter's; 2 per row at the ends; 6 per score;
-- segments of rows: every element is joined to its segment's start; a mean divides each result. Backward: a mean divides each
+- segment reductions: every element is combined with its segment's initial value; a mean divides each result. Backward: a mean divides each
   gradient, a product multiplies it by the result and divides that by every element; otherwise gradients are copied.
 """
 
@@ -121,7 +121,7 @@ def _fourier(args: Args, outputs: Any) -> int:
 
 
 def terms_of_product(args: Args) -> int:
-    """Terms of Σ i1 i2 i3, each given axes that it lacks."""
+    """Number of terms of Σ i1 i2 i3 after the operands are expanded by the axes that they lack."""
     shapes = []
     for name, axes in (("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")):
         tensor = as_meta(args[name])

@@ -1,9 +1,8 @@
-"""Elementwise work of operators that update whole lists of tensors.
+"""Elementwise FLOPs of operators that update whole lists of tensors.
 
-- ``_foreach_add_`` and its kin are the operator that they are named after, once for every tensor of the list;
-- fused optimizers: per element of each parameter the operations of the update as its documentation writes it, of which products
-  by a setting that is 0 are left out; counting steps and making scalars of them are 0. Where a scale of the gradients is given, each
-  is divided by it.
+- ``_foreach_add_`` and its variants count as the operator in their name, once per tensor of the list;
+- fused optimizers: per element of each parameter, the operations of the update rule in torch's documentation, without products by
+  a setting that is 0; step counts and scalars derived from them are 0. A gradient scale, if given, adds one division.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import torch
 from calc.measure.kinds import Args, Count
 from calc.platform.torch_private import OpOverload
 
-# What an argument of a list operator is called by the operator that it repeats.
+# The name that the single-tensor operator gives to a list operator's scalar argument.
 _SCALARS = {
     "add": "other",
     "sub": "other",
@@ -26,13 +25,13 @@ _SCALARS = {
     "clamp_min": "min",
     "clamp_max": "max",
 }
-# A list operator that goes by another name than the one that it repeats.
+# List operators whose single-tensor operator has another name.
 _SINGLE = {"_foreach_norm": "linalg_vector_norm"}
 _OF_LISTS = {"tensors1": "end", "tensor1": "tensor1", "tensor2": "tensor2"}
 
 
 def repeated(func: OpOverload, args: Args) -> tuple[OpOverload, list[tuple[list[Any], dict[str, Any]]]] | None:
-    """The operator that a list operator repeats, and its arguments (by place and by name) for every tensor of the list."""
+    """The operator that a list operator repeats, and its (args, kwargs) for every tensor of the list; ``None`` for other operators."""
     name = func._schema.name.split("::")[1]
     if not name.startswith("_foreach_"):
         return None
@@ -83,12 +82,12 @@ def _elements(args: Args) -> int:
 
 
 def _decay(args: Args) -> int:
-    """g + decay · x."""
+    """FLOPs per element of g + decay · x."""
     return 2 if args["weight_decay"] else 0
 
 
 def _unscaled(args: Args) -> int:
-    """The scale of the gradients, where a fused update is given one: each is divided by it."""
+    """FLOPs per element of dividing a gradient by its scale, if one is given."""
     return 0 if args.get("grad_scale") is None else 1
 
 
@@ -98,7 +97,7 @@ def _adam(args: Args, outputs: Any) -> int:
 
 
 def _adamw(args: Args, outputs: Any) -> int:
-    # The decay multiplies x by one number.
+    # Weight decay multiplies x by one number.
     return _elements(args) * (_unscaled(args) + (1 if args["weight_decay"] else 0) + 3 + 4 + 3 + 3)
 
 
@@ -122,7 +121,7 @@ def _unscale(args: Args, outputs: Any) -> int:
 
 
 def _grow(args: Args, outputs: Any) -> int:
-    # steps without overflow, and one more
+    # the count of steps without overflow, plus one
     return 1
 
 
