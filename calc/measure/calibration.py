@@ -65,7 +65,7 @@ def _timed(primitive: Primitive, watch: Watch) -> CalibrationPoint | None:
         action = primitive.make()
         times = _times(action, watch, _REPEAT_LONG if primitive.flops > _LONG else _REPEAT)
     except (NotImplementedError, RuntimeError):
-        return None  # no such kernel here, or no room
+        return None  # no kernel for it here, or not enough memory
     point = CalibrationPoint(
         primitive.what, primitive.dtype, primitive.sizes, primitive.flops, primitive.bytes, times.calls, times.nanoseconds
     )

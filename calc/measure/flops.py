@@ -113,7 +113,7 @@ def _cholesky_solve(b: Sequence[int], factor: Sequence[int], *ignored: Any, **al
 
 
 def _grouped_mm(a: Sequence[int], b: Sequence[int], *ignored: Any, **also_ignored: Any) -> int:
-    """FLOPs of a grouped matmul: each row or column of the grouped 2-D operand multiplies only its group's matrix."""
+    """FLOPs: each row or column of a grouped 2-D operand is multiplied by its group's matrix; two 3-D operands are batched."""
     columns_are_grouped = len(a) == 3 and len(b) == 2
     return 2 * math.prod(a[1:] if columns_are_grouped else a) * b[-1]
 

@@ -22,7 +22,7 @@ from calc.spec import Sizes, Spec
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """``second``: mean over the draws of a module's mean square; ``error``: its standard error; ``calls``: most calls in a forward."""
+    """Mean over the draws of the mean square of a module's last result (``second``), with its standard error; ``calls`` per forward."""
 
     second: float
     error: float

@@ -9,7 +9,7 @@
 - a scatter that averages: one addition and one count per source element, one division per element of the result;
 - margin losses backward: the margins are recomputed; each is added to its class and subtracted from the target's;
 - distances between all pairs of rows of M elements: difference, power and sum, and one root per pair. Backward: per pair one
-  division, per element a difference, a product and a sum, and the powers that p asks for;
+  division, per element a difference, a product and a sum, and the powers that p requires;
 - Fourier transforms: 5 N log2 N for a line of N, the logarithm rounded up, for every axis in turn. A real signal of N counts
   N // 2 + 1 frequencies instead of N. Normalization multiplies every result element once; ``fftfreq`` multiplies every index
   by one number;
