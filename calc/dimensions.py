@@ -1,6 +1,6 @@
 """Named dimensions: the one table of what each letter means, and how their values are resolved.
 
-A dimension's default is an integer or an expression in other dimensions (``f = 4*d``): setting ``d`` moves ``f``
+A dimension's default is an integer or an expression in other dimensions (``f = 4*d``): setting ``d`` changes ``f``
 unless ``f`` is given too. A *tied* dimension always equals its expression (``k = d/h`` in GPT-2) and cannot be set.
 """
 
@@ -52,13 +52,13 @@ class Dim:
     """One named size of a model.
 
     ``default``      an integer, or an expression of other dimensions such as ``"4*d"``.
-    ``meaning``      words for the symbol table; taken from ``MEANINGS`` where the letter is a usual one.
+    ``meaning``      text for the symbol table; by default that of ``MEANINGS``.
     ``multiple_of``  an integer or the name of a dimension that must divide this one (``d`` by ``h``).
-    ``plus``         with an integer ``multiple_of``: this one is a multiple of it and so much more (layers of a pattern of 6 and 2 others).
+    ``plus``         with an integer ``multiple_of``: this one is ``n*multiple_of + plus`` (n periods of 6 layers, and 2 other layers).
     ``tied``         always equal to its default expression, so it cannot be set.
     ``at_most``      the name of a dimension that bounds this one (``T`` by ``C`` where positions are learned), or an expression of several.
-    ``because``      why it is taken for a multiple, where a trace inferred it and no spec says it.
-    ``decided_at``   the place in the model's code whose data decide this one; its default is then its expected value, rounded up.
+    ``because``      why ``multiple_of`` holds, where a trace inferred it.
+    ``unbacked_at``  of a data-dependent size: the place in the model's code that creates it; ``default`` is its expected value, rounded up.
     """
 
     default: int | str
@@ -72,7 +72,7 @@ class Dim:
 
 
 def meaning_of(name: str, dim: Dim) -> str:
-    """Words for the symbol table: the spec's own, else the field's usual meaning of the letter."""
+    """The dimension's meaning for the symbol table: the spec's own, else that of ``MEANINGS``."""
     return dim.meaning or MEANINGS.get(name, f"dimension {name}")
 
 
@@ -96,7 +96,7 @@ def _mentioned(text: str) -> tuple[str, ...]:
 
 
 _LONGEST = 2_000  # characters of an expression
-_MOST_BITS = 4_096  # of a value on the way to a size, which has 63
+_MOST_BITS = 4_096  # of an intermediate value; a size has 63
 
 
 def _parsed(text: str) -> Expression:
@@ -113,7 +113,7 @@ def _unreadable(text: str) -> str:
 
 
 class _BoundedFractions(Arithmetic[Fraction]):
-    """Fractions of bounded length."""
+    """Fractions of at most ``_MOST_BITS`` bits; a longer one raises SpecError."""
 
     def __init__(self, values: Mapping[str, int], said: str) -> None:
         self.values = _Mentioned(values, said)
@@ -158,7 +158,7 @@ class _BoundedFractions(Arithmetic[Fraction]):
 
 
 class _Mentioned(dict[str, Fraction]):
-    """The dimensions of a model by name."""
+    """Values of a model's dimensions by name; any other name raises SpecError."""
 
     def __init__(self, values: Mapping[str, int], said: str) -> None:
         super().__init__({name: Fraction(value) for name, value in values.items()})
@@ -176,7 +176,7 @@ def follows(dim: Dim, value: int, sizes: Mapping[str, int]) -> bool:
 
 
 def parse_assignment(text: str) -> tuple[str, int]:
-    """``"B=8"`` → ``("B", 8)``; anything but a positive integer below 2**63 is refused."""
+    """``"B=8"`` → ``("B", 8)``. Raises DimensionError unless the value is an integer from 1 to 2**63 - 1."""
     name, equals, number = text.partition("=")
     if not equals or not name.strip():
         raise DimensionError(f"cannot read {_clip(text)!r}: write a dimension as NAME=INTEGER, e.g. B=8")
@@ -196,7 +196,7 @@ def parse_size(name: str, text: str) -> int:
 
 
 def check_size(name: str, value: object) -> int:
-    """``value`` if it is a usable size, else the refusal that names it."""
+    """``value``. Raises DimensionError unless it is an integer from 1 to 2**63 - 1."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise DimensionError(f"{name} = {_clip(str(value))} is not an integer: sizes are integers from 1 to 2**63 - 1")
     if value < 1:
@@ -207,10 +207,10 @@ def check_size(name: str, value: object) -> int:
 
 
 def resolve(dims: Mapping[str, Dim], given: Mapping[str, int]) -> dict[str, int]:
-    """Values of all dimensions: what is given, and defaults that follow from it. Divisibility is checked."""
+    """Values of all dimensions: those ``given``, and defaults evaluated at them. Checks names, divisibility and bounds (DimensionError)."""
     for name, value in given.items():
         if name not in dims:
-            import difflib  # takes a thousandth of a second, which every start would pay
+            import difflib  # takes 1 ms, which every start would pay
 
             near = difflib.get_close_matches(name, dims, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
@@ -284,7 +284,7 @@ def _value_of(name: str, values: Mapping[str, int], saying: str) -> int:
 
 
 def _in_order(dims: Mapping[str, Dim]) -> Sequence[str]:
-    """Dimension names with each after those its default mentions."""
+    """Dimension names in topological order: each after those in its default."""
     done: list[str] = []
     waiting: set[str] = set()
 

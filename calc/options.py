@@ -1,4 +1,4 @@
-"""The choices that change what a training step costs, beside its sizes. Torch-free; one record for both routes."""
+"""Options that change what a training step costs, besides its sizes. Torch-free; shared by the trace and the measurement."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from calc.platform.arguments import given, shown
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """One name. ``kind`` is the class of torch.optim, ``given`` what it gets beside its ``defaults``.
+    """A named optimizer. ``kind`` is its class in torch.optim; ``given`` are arguments that override the ``defaults``.
 
-    ``state`` are the bytes kept for a parameter tensor: of n elements, s bytes each, its last two sizes r and c. Step counters and
-    other single numbers are 4 bytes each. ``vectors`` is the state of one of fewer than two dimensions, where it is another.
-    ``ways`` are the implementations that torch has beside the loop.
+    ``state`` is the optimizer state in bytes of a parameter tensor of n elements, s bytes each, with last two sizes r and c. Step counters
+    and other scalars take 4 bytes each. ``vectors`` is the state of a tensor with fewer than two dimensions, where it differs. ``ways`` are
+    the implementations that torch has besides the loop.
     """
 
     name: str
@@ -31,20 +31,20 @@ class Known:
 
     @property
     def call(self) -> str:
-        """The class as it is called: its defaults, and over them what is given."""
+        """The constructor call as text: the defaults, overridden by ``given``."""
         given = dict(_pairs(self.given))
         pairs = dict(_pairs(self.defaults)) | given
         return f"{self.kind}({', '.join(f'{name}={value}' for name, value in pairs.items())})"
 
     @property
     def words(self) -> str:
-        """What it keeps, in a line."""
+        """The optimizer state in bytes, as text."""
         vectors = f", {self.vectors} where it has fewer than two dimensions" if self.vectors else ""
         return f"{self.state} bytes{vectors}" if self.state != "0" else "nothing"
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
-    """``lr=0.1, betas=(0.9, 0.999)`` taken apart at the commas outside brackets."""
+    """``lr=0.1, betas=(0.9, 0.999)`` as (name, value) pairs, split at the commas outside brackets."""
     named_values: list[tuple[str, str]] = []
     depth, start = 0, 0
     for at, sign in enumerate(f"{text},"):
@@ -98,7 +98,7 @@ _NAMED = (
 )
 KNOWN: Mapping[str, Known] = {known.name: known for known in _NAMED}
 
-# Classes of torch.optim that no closed form of a step follows for, each with the reason and the way out.
+# Classes of torch.optim whose step has no closed form, each with the reason and the alternative.
 REFUSED: Mapping[str, str] = {
     "lbfgs": "optimizer 'lbfgs' is refused: it runs forward and backward again, up to 20 times a step, until the data let it stop, so a"
     " step has no closed form; what it keeps once its history of m = 100 is full, with N elements in all, is in napkin list optimizers",
@@ -106,13 +106,13 @@ REFUSED: Mapping[str, str] = {
     " data; use adam or adamw with dense gradients",
 }
 
-# torch.optim.LBFGS, from its source: 100 directions and 100 differences of gradients, the last direction and the last gradient, each
-# of all N trained elements; per pair of the history one product kept and one made on the way; the scale of the first direction.
+# Bytes of state of torch.optim.LBFGS, from its source: m = 100 directions and m differences of gradients, the last direction and the last
+# gradient, each of all N trained elements; two scalars per pair of the history (one stored, one temporary); the first direction's scale.
 LBFGS_STATE = "(2*m + 2)*s*N + (2*m + 1)*s"
 
 
 def named(name: str) -> str:
-    """The line that ``napkin list optimizers`` has for a name."""
+    """The line of ``napkin list optimizers`` for the optimizer ``name``."""
     known = KNOWN[name]
     ways = f"; also {' and '.join(known.ways)}" if known.ways else "; loop only"
     about = f"; {known.about}" if known.about else ""
@@ -140,7 +140,7 @@ class Options:
     """How the step runs.
 
     ``optimizer``       one of ``OPTIMIZERS``, with its class's defaults.
-    ``precision``       number formats: ``fp32``; ``bf16-autocast`` and ``fp16-autocast`` (fp32 weights, the latter with a gradient
+    ``precision``       dtypes: ``fp32``; ``bf16-autocast`` and ``fp16-autocast`` (fp32 weights, the latter with a gradient
                         scaler); ``bf16`` for everything; ``bf16-master``: a bf16 model whose optimizer steps fp32 copies.
     ``attention``       ``fused``: what torch's dispatch picks by itself; ``math``: the math backend for every attention.
     ``mode``            ``train``: forward, backward and optimizer step; ``eval``: the loss of a module in evaluation mode, without
@@ -148,8 +148,8 @@ class Options:
     ``implementation``  of the optimizer: ``loop`` over the parameters (torch's default on CPU), ``foreach`` or ``fused``.
     ``checkpointing``   what is recomputed in the backward instead of being saved: ``none``, every ``block``, ``block/2`` every second one,
                         the ``attention`` of each block.
-    ``accumulation``    forwards and backwards to one optimizer step, each on a batch of B.
-    ``zero_grad``       ``none``: gradients are released after the step; ``zero``: they are kept and set to 0.
+    ``accumulation``    micro-batches per optimizer step, each of size B.
+    ``zero_grad``       ``none``: gradients are released after the step; ``zero``: they stay allocated and are set to 0.
     """
 
     optimizer: str = "adamw"
@@ -182,12 +182,12 @@ class Options:
 
     @property
     def every(self) -> int:
-        """Of how many blocks one is recomputed in the backward: 2 for ``block/2``, 1 otherwise."""
+        """The interval between recomputed blocks: 2 for ``block/2``, 1 otherwise."""
         return int(self.checkpointing.partition("/")[2] or 1)
 
     def to_json(self) -> dict[str, str]:
-        """The options as plain data, in a fixed order: the four that are always said, and others where they are not the default.
-        A step that updates nothing has no optimizer."""
+        """The options as plain data, in a fixed order: those in ``_ALWAYS``, and others that differ from their default. No optimizer unless
+        the mode is ``train``."""
         default = {f.name: f.default for f in fields(self)}
         return {
             name: value
@@ -200,7 +200,7 @@ _ALWAYS = ("optimizer", "precision", "attention", "mode")
 
 
 def made(**given: Any) -> Options:
-    """Options by name; one that does not exist is refused in a line that names those that do."""
+    """``Options`` from keyword arguments. Raises BadInputError, with the valid names, for an unknown one."""
     known = [f.name for f in fields(Options)]
     for name in given:
         if name not in known:

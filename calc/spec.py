@@ -26,15 +26,15 @@ class Spec:
     ``build``     sizes → ``nn.Module``. Runs under symbolic execution: sizes may be symbolic integers.
     ``inputs``    sizes → tuple of input tensors, made with torch factory functions.
     ``loss``      (module, *inputs) → scalar loss tensor.
-    ``predict``   (module, *inputs) → whatever the model gives when it is used; what mode ``infer`` runs in place of the loss.
-    ``check_at``  the small sizes at which the real checks of a report run; other dimensions keep their value.
+    ``predict``   (module, *inputs) → the model's prediction, which mode ``infer`` runs in place of the loss.
+    ``check_at``  small sizes for the real runs that check a report; other dimensions keep their values.
     ``reduced``   why Napkin made ``check_at`` small, where no author of the spec chose it.
     ``source``    where the model comes from, for provenance (``built-in``, a file and its hash, …).
     ``optimizer`` parameters → optimizer, when the model brings its own; else chosen by name at ``trace``.
-    ``pinned``    dimensions known to be Python loop counts (depth), which spares the tracer finding out.
-    ``gives_way`` sets of dimensions to leave as numbers, tried in order, where the step cannot be recorded with them symbolic;
+    ``pinned``    dimensions known to be trip counts of Python loops (depth), so that the tracer need not infer it.
+    ``gives_way`` sets of dimensions to specialize, tried in order, if the step cannot be traced with them symbolic;
                   empty: such a model is refused.
-    ``walked``    those of ``gives_way`` that a step may walk turn by turn (time): read as a number, they are loop counts first.
+    ``walked``    those of ``gives_way`` that a step may loop over (time): where read as a number, they are first tried as trip counts.
     ``unknown``   quantities without a closed form, each with the reason: they are derived as unknown.
     ``notes``     what a reader of the report should know of the model, each a short text in Markdown (untrusted text).
     """
@@ -57,7 +57,7 @@ class Spec:
     reduced: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what no field of a spec can be, by the field's name: every later step may rely on the types above."""
+        """Raise SpecError, with the field's name, for a value of the wrong type: all later code relies on the types above."""
         if not _is(self.name, str):
             raise SpecError(f"a spec's name must be a text, not {_kind(self.name)}")
         if not _is(self.dims, Mapping) or not self.dims:
@@ -118,17 +118,18 @@ class Spec:
         return {name: d if isinstance(d, Dim) else Dim(d) for name, d in self.dims.items()}
 
     def sizes(self, given: Mapping[str, int] | None = None) -> dict[str, int]:
-        """Values of all dimensions at the given ones."""
+        """Values of all dimensions, with defaults evaluated at ``given``."""
         return dims_.resolve(self.dimensions, given or {})
 
     def sizes_from(self, values: Mapping[str, int], given: Mapping[str, int]) -> dict[str, int]:
-        """Values of all dimensions at the given ones, the others as in ``values``, where a size that follows from others moves along."""
+        """Values of all dimensions: ``given``, else those of ``values``; sizes that equal their default expression follow the new
+        values."""
         own = {name: size for name, size in values.items() if name in self.dims}
         free = {name: size for name, size in own.items() if not dims_.follows(self.dimensions[name], size, own)}
         return self.sizes({**free, **given})
 
 
-_MOST_DIMENSIONS = 500  # which may follow from one another, one by one
+_MOST_DIMENSIONS = 500  # their defaults may form a chain, which ``resolve`` follows recursively
 _NONE = type(None)
 _PARTS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("default", (int, float, str), 'an integer, an expression such as "4*d", or a Dim'),
@@ -143,7 +144,7 @@ _PARTS: tuple[tuple[str, tuple[type, ...], str], ...] = (
 
 
 def _is(value: object, kinds: type | tuple[type, ...]) -> bool:
-    """Whether a value is of one of these types, which its own ``__class__`` has no say in."""
+    """Whether ``type(value)`` is one of these types; unlike isinstance, ignores the value's own ``__class__``."""
     return issubclass(type(value), kinds)
 
 

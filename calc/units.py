@@ -78,7 +78,7 @@ _POWER = {prefix: power for power, prefix in enumerate(("", "k", "M", "G", "T", 
 
 
 def bytes_in(text: str) -> int:
-    """``"80GB"`` is 80 * 1000**3 bytes, ``"80GiB"`` 80 * 1024**3; a fraction of a byte is left out.
+    """Bytes written in ``text``, rounded down: ``"80GB"`` is 80 * 1000**3, ``"80GiB"`` 80 * 1024**3.
 
     >>> bytes_in("1.5KiB")
     1536
@@ -116,7 +116,7 @@ Words = dict[str, Fraction]
 
 
 def _prefixed(*stems: str, one: Fraction = Fraction(1)) -> Words:
-    """Each of the stems alone, and behind every prefix."""
+    """The value of each unit in ``stems``, without a prefix and with every prefix."""
     return {f"{prefix}{stem}": one * 1000**power for stem in stems for prefix, power in {"": 0, **PREFIXES}.items()}
 
 
@@ -127,11 +127,11 @@ def _bytes(behind: str = "") -> Words:
 
 
 def _each(pairs: Iterable[tuple[str, int | Fraction]]) -> Words:
-    """``"day days"`` are two words for the same."""
+    """The value of each unit; names separated by spaces (``"day days"``) are synonyms."""
     return {word: Fraction(size) for words, size in pairs for word in words.split()}
 
 
-# By dimension; the first word of each is the unit that the others are multiples of, but of time, counts and shares.
+# Units by dimension, as multiples of the first one; those of time as multiples of s, counts and shares of 1.
 WORDS: dict[str, Words] = {
     "memory": _bytes(),
     "bandwidth": _bytes("/s"),
@@ -152,7 +152,7 @@ WORDS: dict[str, Words] = {
     "energy": {**_prefixed("Wh"), **_prefixed("J", one=Fraction(1, _HOUR))},
     "number": {},
 }  # fmt: skip
-# What people type for the same, where it is clear what is meant: a document writes the words above.
+# Accepted unambiguous synonyms; documents use the units above.
 TYPED: dict[str, Words] = {
     "bandwidth": {f"{prefix}bit/s": Fraction(1000**power, 8) for prefix, power in PREFIXES.items()},
     "work": {**_prefixed("flop", "flops"), **_each([("PFdays PF-days", _DAY * 10**15)])},

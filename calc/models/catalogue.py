@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# Configurations of transformers that travel with the package: a class of the library at the sizes that it has by default.
+# Bundled configs of transformers: a class of the library at its default sizes.
 CONFIGS = Path(__file__).resolve().parent.parent / "data" / "configs"
 
 
 def configs() -> tuple[str, ...]:
-    """Their names, as in ``transformers:llama``."""
+    """Names of the bundled configs, as in ``transformers:llama``."""
     return tuple(sorted(path.stem for path in CONFIGS.glob("*.json")))
 
 

@@ -56,7 +56,7 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and feed-forward, each on a normalised copy and added to the residual stream."""
+    """Attention and feed-forward, each on a normalized copy and added to the residual stream."""
 
     def __init__(self, n: Any, dropout: float) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Block(nn.Module):
 
 
 class Trunk(nn.Module):
-    """Token ids (B, T) to normalised hidden states (B, T, d)."""
+    """Token ids (B, T) to normalized hidden states (B, T, d)."""
 
     def __init__(self, n: Any, dropout: float) -> None:
         super().__init__()

@@ -21,15 +21,15 @@ Rotation = tuple[Tensor, Tensor]
 
 
 def rotations(x: Tensor, k: Any, base: float) -> Rotation:
-    """Cosine and sine of the angle by which position t of ``x``, (B, T, d), turns the pair of features (i, i + k/2). Angles are
-    worked out in fp32; the tables have the number format of ``x``."""
+    """Cosines and sines, each (T, k/2), of the angles by which position t rotates the pair of features (i, i + k/2). Angles are computed in
+    fp32; the tables have the dtype of ``x`` (B, T, d)."""
     frequencies = base ** (-torch.arange(0, k, 2, device=x.device) / k)  # (k/2,)
     angles = torch.arange(x.shape[1], device=x.device)[:, None] * frequencies  # (T, k/2)
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
-    """Turn the pairs of features of ``x``, (B, heads, T, k), by the angles of their positions."""
+    """``x`` (B, heads, T, k) with its pairs of features rotated by the angles of their positions."""
     cos, sin = rotation  # each (T, k/2)
     a, b = x.chunk(2, dim=-1)  # each (B, heads, T, k/2)
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)  # (B, heads, T, k)
@@ -72,7 +72,7 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and feed-forward, each on a normalised copy and added to the residual stream."""
+    """Attention and feed-forward, each on a normalized copy and added to the residual stream."""
 
     def __init__(self, n: Any, feed_forward: Callable[[Any], nn.Module]) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class Block(nn.Module):
 
 
 class Trunk(nn.Module):
-    """Token ids (B, T) to normalised hidden states (B, T, d)."""
+    """Token ids (B, T) to normalized hidden states (B, T, d)."""
 
     def __init__(self, n: Any, base: float, feed_forward: Callable[[Any], nn.Module]) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class Trunk(nn.Module):
 
 
 class Llama(nn.Module):
-    """Token ids (B, T) to logits (B, T, V). ``feed_forward`` makes what stands behind the attention of each block."""
+    """Token ids (B, T) to logits (B, T, V). ``feed_forward`` makes the module after the attention of each block."""
 
     def __init__(self, n: Any, base: float, feed_forward: Callable[[Any], nn.Module] = FeedForward) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ class Llama(nn.Module):
 
 
 def tokens(n: Any) -> tuple[Tensor, ...]:
-    """Ids and the ids that follow them."""
+    """Random ids and targets, each (B, T)."""
     return torch.randint(n.V, (n.B, n.T)), torch.randint(n.V, (n.B, n.T))
 
 

@@ -60,7 +60,7 @@ def _unknown(name: str) -> str:
 
 
 def _checked(spec: Spec, name: str) -> Spec:
-    """``spec``, once its own sizes resolve: what a report starts from must at least be consistent."""
+    """``spec``. Raises NapkinError, naming the spec, if its own sizes do not resolve."""
     unknown = [p for p in spec.pinned if p not in spec.dims]
     if unknown:
         raise SpecError(f"{name}: pinned names {unknown[0]!r}, which is no dimension of the spec")
@@ -81,7 +81,7 @@ def _built_in(entry: CatalogueEntry, options: str) -> Spec:
     spec: Spec = made(**_options(entry, options)) if entry.options else made
     if options and not entry.options:
         raise BadInputError(f"{entry.name} has no options, so nothing may follow its name: {entry.name}")
-    return dataclasses.replace(spec, key=f"built-in:{spec.name}")  # what its file says is part of what this package's code says
+    return dataclasses.replace(spec, key=f"built-in:{spec.name}")  # its file is part of this package's code
 
 
 def _options(entry: CatalogueEntry, text: str) -> dict[str, float]:
@@ -109,7 +109,7 @@ _PREFIX = "napkin_user_"
 
 @contextlib.contextmanager
 def _users_own(name: str) -> Iterator[None]:
-    """Turns whatever a user's objects raise when they are looked at into one line that names the spec."""
+    """Turn any exception that a user's objects raise on access into a one-line SpecError that names the spec."""
     try:
         yield
     except (NapkinError, KeyboardInterrupt):
@@ -119,7 +119,7 @@ def _users_own(name: str) -> Iterator[None]:
 
 
 def line_of_user(error: BaseException) -> str:
-    """``FILE line 3`` where a user's own file, or one beside it, was the innermost to run as ``error`` arose; else nothing."""
+    """``FILE line 3``: the innermost frame of ``error`` in a user's own file or one beside it; empty if there is none."""
     modules = [(name, getattr(module, "__file__", None)) for name, module in [*sys.modules.items()] if name.startswith(_PREFIX)]
     folders = {os.path.dirname(os.path.realpath(file)) for _, file in modules if file}
     places = [(os.path.realpath(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
@@ -129,12 +129,12 @@ def line_of_user(error: BaseException) -> str:
 
 def _from_file(file: Path, attribute: str) -> Spec:
     """The spec named ``attribute`` of a Python file, which is run as it is."""
-    if not os.path.exists(file):  # unlike Path.exists, this holds for names that are too long to be one
+    if not os.path.exists(file):  # unlike Path.exists, this is False for names that are too long
         raise BadInputError(f"no file {str(file)[:200]}: give the path of the Python file that holds the spec")
     code = _CODE.read_bytes(file)  # importlib waits for ever for the code of a FIFO
     module = _run(file)
     exported: Any = getattr(module, attribute, None)
-    if not issubclass(type(exported), Spec):  # isinstance would ask the object itself
+    if not issubclass(type(exported), Spec):  # isinstance would use the object's own __class__
         specs = [name for name, value in vars(module).items() if issubclass(type(value), Spec)]
         has = f"it has {', '.join(specs)}" if specs else "it has none: write NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)"
         what = f"{attribute!r} is of type {type(exported).__name__}, not a spec" if hasattr(module, attribute) else f"no name {attribute!r}"
@@ -159,14 +159,14 @@ def _run(file: Path) -> ModuleType:
             description.loader.exec_module(module)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever the user's code raises, they are told the line, not ours
+    except BaseException as error:  # whatever the user's code raises, report its line, not ours
         sys.modules.pop(name, None)
         raise SpecError(f"{file} line {_line(error, file)}: {words_of(error)}") from None
     return module
 
 
 def _line(error: BaseException, file: Path) -> int | str:
-    """The line of ``file`` at which ``error`` arose: the innermost one, when it goes on into a library."""
+    """The innermost line of ``file`` in the traceback of ``error``; ``"?"`` if unknown."""
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).name == file.name:
         return error.lineno or "?"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).resolve() == file.resolve()]
@@ -174,9 +174,9 @@ def _line(error: BaseException, file: Path) -> int | str:
 
 
 def _content(code: bytes) -> str:
-    """A digest of a file's code and of every module beside or outside the installed ones that has been imported for it.
+    """A digest of a file's code and of every imported module that is neither installed nor part of Napkin.
 
-    What a model reads while it runs (other files, the environment) is not seen: turn the cache off for such a model.
+    Files and environment that a model reads while it runs are not covered: turn the cache off for such a model.
     """
     digest = hashlib.sha256(code)
     installed = [Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib")]

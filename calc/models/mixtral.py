@@ -1,8 +1,8 @@
 """Mixtral 8x7B as a short ordinary module: Llama's blocks, whose feed-forward is a choice of e among E experts per token.
 
-Tokens are sorted by expert, so that the experts' matrices meet all their rows in one grouped product. Whatever the router
-chooses, B T e rows are multiplied: no size depends on the data. Router, experts and their names are the library's;
-each expert's matrices stand ready to be multiplied from the right, (E, d, 2f) and (E, f, d).
+Tokens are sorted by expert, so one grouped matmul multiplies the rows of all experts. Whatever the router chooses, B T e rows are
+multiplied: no size depends on the data. Router, experts and their names are the library's; each expert's matrices are stored for
+multiplication from the right, (E, d, 2f) and (E, f, d).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from calc.spec import Spec
 
 
 class Experts(nn.Module):
-    """E gated feed-forwards, each with all its rows in one product."""
+    """E gated feed-forwards; one grouped matmul multiplies the rows of all of them."""
 
     def __init__(self, n: Any) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Experts(nn.Module):
         self.down_proj = nn.Parameter(torch.empty(n.E, n.f, n.d))
 
     def forward(self, x: Tensor, ends: Tensor) -> Tensor:
-        """``x`` (M, d) holds the rows of expert 0, then those of expert 1, …; ``ends`` (E,) tells where each one's end."""
+        """``x`` (M, d) holds the rows of expert 0, then those of expert 1, …; ``ends`` (E,) holds where each expert's rows end."""
         gate, up = F.grouped_mm(x, self.gate_up_proj, offs=ends).chunk(2, dim=-1)  # each (M, f)
         return F.grouped_mm(F.silu(gate) * up, self.down_proj, offs=ends)  # (M, d)
 

@@ -23,11 +23,11 @@ def _loss(model: OneTensor, x: Tensor) -> Tensor:
 
 
 def vector() -> Spec:
-    """n elements."""
+    """Spec of a vector of n elements."""
     return Spec("one tensor", {"n": 1009}, lambda n: OneTensor(n.n), lambda n: (torch.randn(n.n),), _loss, source="built-in")
 
 
 def matrix() -> Spec:
-    """r rows and c columns, fewer rows than columns."""
+    """Spec of a matrix of r rows and c columns, fewer rows than columns."""
     dims = {"r": 1009, "c": 2003}
     return Spec("one matrix", dims, lambda n: OneTensor(n.r, n.c), lambda n: (torch.randn(n.r, n.c),), _loss, source="built-in")

@@ -20,7 +20,7 @@ EXPANSION = 4
 
 
 class Bottleneck(nn.Module):
-    """Narrow, look around, widen: (B, inner, s, s) -> (B, 4 w, s/stride, s/stride), added to the input."""
+    """1 x 1, 3 x 3 and 1 x 1 convolutions: (B, inner, s, s) -> (B, 4 w, s/stride, s/stride), added to the input."""
 
     def __init__(self, inner: Any, w: Any, stride: int = 1, *, changes: bool = False) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class ResNet50(nn.Module):
 
 
 def _stage(inner: Any, w: Any, blocks: int, stride: int) -> nn.Sequential:
-    """The first block changes width and resolution, the others keep them."""
+    """Blocks of a stage: the first changes width and resolution, the others preserve them."""
     return nn.Sequential(Bottleneck(inner, w, stride, changes=True), *(Bottleneck(EXPANSION * w, w) for _ in range(blocks - 1)))
 
 

@@ -37,7 +37,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and feed-forward, each on a normalised copy and added to the residual stream."""
+    """Attention and feed-forward, each on a normalized copy and added to the residual stream."""
 
     def __init__(self, n: Any) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class VisionTransformer(nn.Module):
 
 
 def images(n: Any) -> tuple[Tensor, ...]:
-    """Pictures and their classes."""
+    """Random images (B, 3, S, S) and their classes (B,)."""
     return torch.randn(n.B, CHANNELS, n.S, n.S), torch.randint(n.K, (n.B,))
 
 

@@ -1,10 +1,10 @@
 """Fused attention: one operator for softmax(Q Kᵀ · scale + mask) V, and one for its backward.
 
-Products are counted in full, whatever the mask; a declared causal mask is named beside them. Query heads that share a key
-head each make their own products. Elementwise work is that of the mathematical formulation, with N = scores (batch x query
-heads x query length x key length, in full) and R = rows of scores: forward N scalings, N additions of a floating mask, and a
-softmax; backward the softmax's backward, N scalings, and the addition of the gradients of heads that share keys. The
-log-sum-exp that the kernel keeps and the exponentials that its backward repeats are not counted. Dropout is 2 N each way.
+Matmuls are counted in full, whatever the mask; a declared causal mask is reported beside them. Each query head has its own matmuls, even if
+heads share a key head. Elementwise work is that of the mathematical formulation, with N = scores (batch x query heads x query length x key
+length, in full) and R = rows of scores: forward N scalings, N additions of a floating mask, and a softmax; backward the softmax's backward,
+N scalings, and the addition of the gradients of heads that share keys. The log-sum-exp that the kernel saves and the exponentials that its
+backward recomputes are not counted. Dropout is 2 N each way.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _causal(op: Operator, queries: Factor, keys: Factor) -> tuple[Factor, Factor
 
 
 def _has_floating_mask(op: Operator) -> bool:
-    """A boolean mask selects; a floating one is added."""
+    """Whether the mask is floating, so it is added; a boolean mask only selects."""
     mask = optional(op, "attn_mask") or optional(op, "attn_bias")
     return mask is not None and mask.dtype != "bool"
 
@@ -100,7 +100,7 @@ def _dropout(op: Operator, scores: tuple[Factor, ...]) -> tuple[Term, ...]:
 
 
 def _shared_heads(op: Operator) -> tuple[Term, ...]:
-    """Query heads of a group add up their gradients of the keys and values they share."""
+    """Additions of dK and dV over the query heads that share a key head."""
     query_heads, key_heads = op.shape("query")[-3], op.shape("key")[-3]
     if query_heads == key_heads:
         return ()

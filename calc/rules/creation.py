@@ -1,4 +1,4 @@
-"""New tensors and fills: what is written is the traffic; an argument that only lends its shape is not read."""
+"""New tensors and fills: the traffic is what is written; an argument that only gives its shape is not read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Embeddings: rows of a table taken by index, and their gradients added back."""
+"""Embeddings: rows of a table gathered by index, and their gradients added back."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What every operator of a training step costs: one family per file, registered with ``calc.rules.registry``.
 
-Importing this package fills ``calc.rules.registry.REGISTRY``. Rules know shapes, never models, and need no torch: their elementwise
-counts are written down by hand from torch's reference decompositions, addend by addend, so that a measuring side that runs
-those decompositions can contradict them.
+Importing this module fills ``calc.rules.registry.REGISTRY``. Rules know shapes, never models, and need no torch. Their elementwise counts
+are transcribed by hand from torch's reference decompositions, addend by addend, so a measurement that runs those decompositions is an
+independent check.
 """
 
 from calc.rules import (

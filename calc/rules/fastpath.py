@@ -1,7 +1,7 @@
 """Torch's fast path for encoder layers in evaluation: one operator for self-attention with its projections, one for a whole layer.
 
-Their kernels run the products of the modules they stand for, and are counted so. Attention is the mathematical formulation:
-q scaled before the product (B·T·d), a softmax over all scores, masked positions counted in full (a mask selects, it adds nothing).
+Their kernels run the matmuls of the modules they replace, and are counted so. Attention is the mathematical formulation: q scaled before
+the matmul (B·T·d), a softmax over all scores, masked positions counted in full (a mask selects, it adds nothing).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def encoder_layer(op: Operator) -> Cost:
 
 
 def _attention(query: View, key: View, heads: Factor) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
-    """Products and elementwise work of attention with its projections."""
+    """(matmul terms, elementwise terms) of attention with its projections."""
     batch, queries, width = query.shape
     keys = key.shape[1]
     rows = (batch, heads, queries)
@@ -83,7 +83,7 @@ def _attention(query: View, key: View, heads: Factor) -> tuple[tuple[Term, ...],
 
 
 def _average(op: Operator, heads: Factor) -> tuple[Term, ...]:
-    """The mean of the weights over heads, which a caller who asks for weights gets unless told otherwise."""
+    """The mean of the weights over heads, unless ``need_weights`` or ``average_attn_weights`` is False."""
     if not op.value("need_weights", True) or not op.value("average_attn_weights", True):
         return ()
     batch, queries, keys = op.outputs[1].shape
@@ -91,7 +91,7 @@ def _average(op: Operator, heads: Factor) -> tuple[Term, ...]:
 
 
 def _activation(op: Operator, inner: tuple[Factor, ...], dtype: str) -> tuple[Term, ...]:
-    """GELU without approximation; a ReLU only selects."""
+    """Terms of GELU without approximation; none for a ReLU, which only selects."""
     if not op.value("use_gelu"):
         return ()
     x = View(inner, dtype, 0)

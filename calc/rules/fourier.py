@@ -1,7 +1,7 @@
 """Fourier transforms.
 
-How many operations a fast transform makes depends on the plan that a library draws up for a length, so they are counted by the
-formula by which libraries are compared: every one of ⌈log₂ N⌉ stages takes 5 operations for each element of a line of N.
+The operations of a fast transform depend on the plan that a library makes for its length, so they are counted by the usual benchmark
+formula: each of ⌈log₂ N⌉ stages takes 5 operations per element of a line of N.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ BY_AXES = "several axes one after another; a factor of normalisation is one prod
 
 
 def _transforms(op: Operator, lines: View) -> tuple[Term, ...]:
-    """Transforms along every axis of complex ``lines``, and their normalisation."""
+    """Transforms along every axis of complex ``lines``, and their normalization."""
     stages = op.value("stages")
     normalised = (each("scale y", op.out.shape),) if op.value("normalization") != 0 else ()
     return (*(term(f"5 N ⌈log₂ N⌉ per line, axis {i + 1} of {len(stages)}", 5, *lines.shape, n) for i, n in enumerate(stages)), *normalised)

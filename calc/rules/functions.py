@@ -1,4 +1,4 @@
-"""Pointwise functions that networks use rarely: rows of the same kind of table as ``calc.rules.pointwise``."""
+"""Rarely used pointwise functions: rows of the same kind of table as ``calc.rules.pointwise``."""
 
 from __future__ import annotations
 

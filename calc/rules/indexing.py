@@ -1,7 +1,7 @@
-"""Elements taken from and put to places that index tensors name.
+"""Gathers and scatters: elements read from and written to positions in index tensors.
 
-Taking reads one source element per result element. Putting in place writes one element per source element, and reads it
-first where it adds; putting into a new result reads and writes all of it. Adding is one operation per source element.
+A gather reads one source element per result element. An in-place scatter writes one element per source element, and reads it first if it
+adds; an out-of-place scatter reads and writes the whole result. Adding is one operation per source element.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def select(op: Operator) -> Cost:
 
 
 def _put_shape(op: Operator) -> tuple[Factor, ...]:
-    """Shape of ``self[indices]``: the indices' common shape, and the axes that are not indexed. A mask stands for the positions
-    that it chooses, on as many axes as it has."""
+    """Shape of ``self[indices]``: the indices' common shape, and the axes that are not indexed. A mask indexes as many axes as it has, and
+    counts as the positions that it selects."""
     indices = indices_of(op)
     shapes = [(op.value("chosen"),) if is_mask(i) else i.shape for i in indices if i is not None]
     axes = [i for i in indices for _ in range(len(i.shape) if i is not None and is_mask(i) else 1)]
@@ -78,7 +78,7 @@ FILLS = "one number at one mask: the mask is read whole, x read and written, as 
 
 
 def _fills(op: Operator) -> bool:
-    """Whether torch runs it as ``masked_fill_``: how many elements the mask chooses then decides nothing."""
+    """Whether torch runs it as ``masked_fill_``: its cost does not depend on how many elements the mask selects."""
     given = [i for i in indices_of(op) if i is not None]
     return not op.value("accumulate", False) and not op.shape("values") and len(given) == 1 and is_mask(given[0])
 

@@ -1,7 +1,7 @@
-"""Triangular systems and factorisations of n x n matrices, by the textbook's algorithm.
+"""Triangular systems and factorizations of n x n matrices, by the textbook algorithms.
 
-Their multiply-adds are counted as matrix products are, divisions and roots as elementwise work. What iterates until it is close
-enough (eigenvalues, singular values, a matrix's exponential) has no count that follows from sizes, so it has no rule.
+Multiply-adds are counted as in matmuls, divisions and roots as elementwise work. Iterative algorithms (eigenvalues, singular values, a
+matrix's exponential) have no count that follows from sizes, so they have no rule.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ free("aten._linalg_check_errors.default", because="looks whether a factorisation
 
 
 def _part(value: Factor, of: int) -> Factor:
-    """``value / of``, where that is a whole number for every size: an integer or a polynomial."""
+    """``value / of`` of an integer or a polynomial; it must be an integer for every size."""
     return value // of if isinstance(value, int) else value.quo_ground(of)
 
 

@@ -15,7 +15,7 @@ UNARY = (
     " sigmoid sin sinh tan tanh trunc"
 )
 
-# A list operator, and the operator that it repeats for each tensor; arguments that go by another name there.
+# List operators → the operator that each repeats for every tensor. NEW_NAMES: argument of the list operator → {operator: its argument}.
 REPEATED = {
     "add.List add.Tensor": "add.Tensor",
     "add.Scalar add.ScalarList": "add.Scalar",
@@ -47,7 +47,7 @@ EACH = "the operator of that name, once for every tensor of the list"
 
 
 def _one(op: Operator, single: str, i: int) -> Operator:
-    """The call of ``single`` for the tensor number ``i``."""
+    """The call of ``single`` for tensor ``i`` of the lists."""
     packet = single.split(".")[0]
     args = {NEW_NAMES.get(name, {}).get(packet, name): _item(value, i) for name, value in op.args.items()}
     target = args["self"]
@@ -123,7 +123,7 @@ COUNTERS = "counters and the scalars made of them are 0; gradients are only read
 
 
 def _all(op: Operator, *names: str) -> tuple[tuple[Factor, str], ...]:
-    """Traffic of all tensors in these lists."""
+    """Traffic of all tensors in the named lists."""
     return tuple((v.distinct, v.dtype) for name in names for v in op.value(name, ()) if isinstance(v, View))
 
 

@@ -43,7 +43,7 @@ def mse_loss_backward(op: Operator) -> Cost:
 
 
 def _picked(op: Operator) -> tuple[tuple[Factor, str], ...]:
-    """One element of the scores, and of the class weights, for each target."""
+    """Reads of one score and one class weight per target, and of the targets."""
     target, weight = op.tensor("target"), optional(op, "weight")
     weights = ((target.numel, weight.dtype),) if weight is not None else ()
     return ((target.numel, op.tensor("self").dtype), *whole(target), *weights)
@@ -209,7 +209,7 @@ PADDED = "all T steps and all 2 S + 1 places are counted, whatever the lengths; 
 
 
 def _log_sum(over: str, count: int, shape: Shape) -> tuple[Term, ...]:
-    """log Σ exp of ``count`` logarithms, for each element of ``shape``: the largest is taken off and added again."""
+    """log Σ exp of ``count`` logarithms, for each element of ``shape``: their maximum is subtracted first and added back."""
     exponentials = tuple(each(f"{what} {over}{i + 1}", shape) for i in range(count) for what in ("- max,", "exp,"))
     sums = tuple(each(f"+ exp, {over}{i + 2}", shape) for i in range(count - 1))
     return (*exponentials, *sums, each(f"log, {over}", shape), each(f"+ max, {over}", shape))

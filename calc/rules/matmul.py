@@ -1,4 +1,4 @@
-"""Matrix products, those with a vector among them: 2 FLOP for every multiply-add."""
+"""Matrix multiplications, including those with vectors: 2 FLOP per multiply-add."""
 
 from __future__ import annotations
 
@@ -99,5 +99,5 @@ def dot(op: Operator) -> Cost:
 def grouped_mm(op: Operator) -> Cost:
     a, b = op.shape("self"), op.shape("mat2")
     if len(a) == 3 and len(b) == 2:
-        a = a[1:]  # each column of B belongs to one group, so it meets one of the E matrices
+        a = a[1:]  # each column of B belongs to one group, so one of the E matrices multiplies it
     return Cost(matmul=(term("A B", 2, *a, b[-1]),))

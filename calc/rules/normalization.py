@@ -1,6 +1,6 @@
-"""Layer, RMS, batch and group normalisation, forward and backward, as their references write them.
+"""Layer, RMS, batch and group normalization, forward and backward, as their references define them.
 
-M is the number of rows that are normalised, N the elements of each; for batch normalisation C channels of m elements.
+M is the number of normalized rows, N the elements of each; for batch normalization C channels of m elements.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ DECOMPOSITION = "torch._decomp.decompositions."
 
 
 def _rows(op: Operator, name: str) -> tuple[Shape, Shape]:
-    """(sizes of the rows, sizes that are normalised): the last ``len(normalized_shape)`` axes."""
+    """(sizes of the rows, normalized sizes). The normalized sizes are the last ``len(normalized_shape)`` axes."""
     shape = op.shape(name)
     last = len(op.value("normalized_shape"))
     return shape[: len(shape) - last], shape[len(shape) - last :]
@@ -232,7 +232,7 @@ def batch_norm_backward(op: Operator) -> Cost:
 
 
 def _down_to(elements: Factor, groups: Factor) -> Factor:
-    """Operations that reduce so many elements to one for each group: none where there are no elements."""
+    """Operations that reduce ``elements`` to one for each group: none where there are no elements."""
     return elements - groups if elements != 0 else 0
 
 

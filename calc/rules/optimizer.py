@@ -1,4 +1,4 @@
-"""The fused updates that optimizers are written in, as torch's references spell them out."""
+"""The fused updates that optimizers use (addcmul, addcdiv, lerp), as torch's references define them."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def sub(op: Operator) -> Cost:
 
 
 def _scaled(op: Operator) -> tuple[str, ...]:
-    """Scaling a number is done before the operator runs."""
+    """The multiplication by ``alpha``, unless ``other`` is a number: that is scaled before the operator runs."""
     return ("alpha · b",) if given_number(op, "alpha") and isinstance(op.value("other"), View) else ()
 
 

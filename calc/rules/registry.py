@@ -21,7 +21,7 @@ Factor = Any  # int or polynomial
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One addend: ``name`` says what is computed, the product of ``factors`` how many FLOPs it takes."""
+    """One addend: ``name`` says what is computed; the product of ``factors`` is its FLOP count."""
 
     name: str
     factors: tuple[Factor, ...]
@@ -40,9 +40,9 @@ def term(name: str, *factors: Factor) -> Term:
 class Cost:
     """FLOPs of one operator, and the elements it reads and writes.
 
-    ``matmul``       products of matrix-multiplication kind, 2 FLOP a multiply-add.
+    ``matmul``       matrix multiplications, 2 FLOP per multiply-add.
     ``elementwise``  result elements of the arithmetic in torch's own reference decomposition.
-    ``recompute``    the part of ``matmul`` that only repeats forward work.
+    ``recompute``    the part of ``matmul`` that recomputes forward work.
     ``causal``       (query, key): lengths of a declared causal mask, when every matmul term spans query x key.
     ``reads``/``writes``  ((elements, dtype), …); ``None`` means every tensor argument read, every result written.
     """
@@ -70,7 +70,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One recorded operator with its sizes made computable. Arguments go by their schema names (``mat1``)."""
+    """One traced operator, with sizes as ints or polynomials. ``args`` are named as in its schema (``mat1``)."""
 
     name: str
     args: Mapping[str, Any]
@@ -98,7 +98,7 @@ class Operator:
         return self.outputs[0]
 
     def tensors(self) -> list[tuple[str, View]]:
-        """All tensor arguments, those in lists too, with the schema name they came under."""
+        """All tensor arguments, including those in lists, each with its schema name."""
         tensors: list[tuple[str, View]] = []
         for name, value in self.args.items():
             items = value if isinstance(value, tuple) else (value,)
@@ -111,8 +111,9 @@ RuleFunction = Callable[[Operator], Cost]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is known of an operator. ``statement`` is its definition, ``source`` where the count comes from, ``shapes`` of what shapes its
-    arguments and results are. Reports print all of them, so none is a docstring, which ``python -OO`` drops. ``module`` states the rule."""
+    """The rule of an operator. ``statement`` is its definition, ``source`` the origin of the count, ``shapes`` the shapes of its arguments
+    and results. Reports print all of them, so none is a docstring, which ``python -OO`` drops. ``module`` is where the rule is
+    registered."""
 
     op: str
     function: RuleFunction
@@ -133,7 +134,7 @@ class Free:
     module: str = ""
 
 
-# Overloads in place, or with a number in the place of a tensor, and those that take the same arguments by another overload's name.
+# Overloads whose entry another overload may use: in place, with a number instead of a tensor, or with the same arguments.
 _LIKE = {"Scalar": ("Tensor", "default"), "Tensor": ("default", "Tensor_Tensor"), "default": ("Tensor",)}
 _BY_NUMBER = ("Scalar", "Scalar_Tensor", "Tensor_Scalar", "Scalar_Self", "Scalar_Other", "self_scalar", "other_scalar")
 _LIKE |= dict.fromkeys(_BY_NUMBER, ("Tensor", "default", "Tensor_Tensor"))
@@ -141,7 +142,7 @@ _LIKE |= dict.fromkeys(_BY_NUMBER, ("Tensor", "default", "Tensor_Tensor"))
 
 @dataclass
 class Registry:
-    """All operators with a rule, and those that are free. There is one, ``REGISTRY``; tests make altered copies."""
+    """All operators with a rule, and those that are free. ``REGISTRY`` is the only one; tests make altered copies."""
 
     rules: dict[str, Rule] = field(default_factory=dict)
     frees: dict[str, Free] = field(default_factory=dict)
@@ -157,9 +158,9 @@ class Registry:
             self.frees[entry.op] = entry
 
     def find(self, op: str) -> Rule | Free | None:
-        """What is known of ``op``. An operator in place (``aten.erf_.default``) without an entry of its own costs what the one does that
-        makes a new result: it reads its argument and writes as many elements. Where it touches fewer, it has an entry of its own. One
-        that is given a number (``aten.xlogy.Scalar_Other``) costs what it does with a tensor, which it does not read."""
+        """The entry of ``op``, or None. Without its own entry, an in-place operator (``aten.erf_.default``) costs what the out-of-place one
+        does: it reads its argument and writes as many elements (one that touches fewer has its own entry). One with a number argument
+        (``aten.xlogy.Scalar_Other``) costs what it does with a tensor, but does not read it."""
         return self.rules.get(op) or self.frees.get(op) or self._alike(op)
 
     def _alike(self, op: str) -> Rule | Free | None:
@@ -189,7 +190,7 @@ def rule(*ops: str, statement: str, source: str, convention: str = "", shapes: s
 
 
 def free(*ops: str, because: str, moves: bool = False) -> None:
-    """State that the named operators cost no FLOP, and why. ``moves``: they still read and write elements."""
+    """Register the named operators as costing no FLOP, and why. ``moves``: they still read and write elements."""
     module = _calling()
     for op in ops:
         REGISTRY.add(Free(op, because, moves, module))
@@ -201,7 +202,7 @@ def _calling() -> str:
 
 
 def cost_of(operator: Operator, module_path: str, registry: Registry) -> Cost:
-    """The cost of ``operator``; an operator nobody has stated the cost of is refused."""
+    """The cost of ``operator``. Raises UnknownOperatorError if it has no rule."""
     entry = registry.find(operator.name)
     if entry is None:
         raise UnknownOperatorError(_refusal(operator, module_path, registry))

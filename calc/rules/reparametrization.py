@@ -1,4 +1,4 @@
-"""Weights made of other weights: a direction and a length."""
+"""Weight normalization: a weight from a direction and a length."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DECOMPOSITION = "torch._decomp.decompositions."
 
 
 def _slices(shape: Shape, dim: int) -> tuple[Factor, Factor]:
-    """(number of slices, elements of each): a length for each index along ``dim``."""
+    """(number of slices, elements of each): one slice, with its length, for each index along ``dim``."""
     axis = dim % len(shape)
     return shape[axis], math.prod(s for i, s in enumerate(shape) if i != axis)
 

@@ -1,6 +1,6 @@
 """Images, signals and volumes at other sizes or places: interpolation, sampling on a grid, padding, patches.
 
-Where a neighbour lies and how much it weighs depends on the position alone: all channels share it, and it is index arithmetic.
+A neighbor's index and weight depend on the position alone, so all channels share them: they are index arithmetic.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _axes(op: Operator) -> int:
 
 
 def _positions(op: Operator) -> tuple[Term, ...]:
-    """Positions of the points in the image, and the weights of their neighbours."""
+    """Positions of the points in the image, and the weights of their neighbors."""
     points, n = op.shape("grid")[:-1], _axes(op)
     place = term("position = (g + 1) · size/2 - …", 2 * n, *points)
     match _mode(op):

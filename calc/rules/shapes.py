@@ -1,4 +1,4 @@
-"""Counting over shapes: the few sentences that rules are made of."""
+"""Counts over shapes, from which rules are built."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def reducing(name: str, shape: Shape, dims: Any) -> Term:
 
 
 def split(shape: Shape, dims: Any) -> tuple[Shape, Shape]:
-    """``shape`` as (sizes kept, sizes reduced). ``None`` and an empty list of dims mean all of them."""
+    """``shape`` as (remaining sizes, reduced sizes). ``None`` and an empty list of dims mean all of them."""
     listed = (dims,) if isinstance(dims, int) else tuple(dims or range(len(shape)))
     chosen = {d % len(shape) for d in listed} if shape else set()
     return tuple(s for i, s in enumerate(shape) if i not in chosen), tuple(s for i, s in enumerate(shape) if i in chosen)
@@ -42,12 +42,12 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 def whole(*views: View | None) -> tuple[tuple[Factor, str], ...]:
-    """Traffic that touches every distinct element of the tensors that are given."""
+    """Traffic of every distinct element of the tensors that are not None: (elements, dtype) each."""
     return tuple((v.distinct, v.dtype) for v in views if v is not None)
 
 
 def optional(operator: Operator, name: str) -> View | None:
-    """The tensor argument ``name`` if it was given."""
+    """The tensor argument ``name``, or None if it was not given."""
     return operator.tensor(name) if operator.has(name) else None
 
 
@@ -62,5 +62,5 @@ def indices_of(operator: Operator) -> tuple[View | None, ...]:
 
 
 def is_mask(index: View | None) -> bool:
-    """Whether an index chooses by truth values, one for each place."""
+    """Whether an index is a mask, with one truth value per position."""
     return index is not None and index.dtype in ("bool", "uint8")

@@ -1,8 +1,8 @@
 """Exact polynomials in the sizes of a model, on SymPy's sparse polynomial rings.
 
-Sums over thousands of operators are folded here rather than in ``sympy.Expr``, which is a hundred times slower and
-reorders what it is given. A size that is no polynomial (``floor(T/2)``) becomes a generator of its own, an *atom*.
-The same code runs on plain integers, which is how a closed form is compared with a recording at concrete sizes.
+Sums over thousands of operators are accumulated here rather than in ``sympy.Expr``, which is a hundred times slower and reorders its
+arguments. A non-polynomial size (``floor(T/2)``) becomes a generator of its own, an *atom*. The same code runs on plain integers, which is
+how a closed form is compared with a trace at concrete sizes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Poly = Any  # a PolyElement or an int: both add, multiply and compare alike
 
 
 def log2_ceiling(size: int | str) -> int | str:
-    """⌈log₂ n⌉ of a size as records write it: how often 1 is doubled until n is reached."""
+    """⌈log₂ n⌉ of a size, as an int or as the text that traces use."""
     return (size - 1).bit_length() if isinstance(size, int) else f"ceiling(log({size}, 2))"
 
 
@@ -67,7 +67,7 @@ class Algebra:
         self._arithmetic = _Ring(self)
 
     def parse(self, size: str | int) -> Poly:
-        """The polynomial of a size as written in a record."""
+        """The polynomial of a size as written in a trace."""
         polynomial = self._parsed.get(size)
         if polynomial is None:
             polynomial = self.ring.ground_new(size) if isinstance(size, int) else parse(size).value_in(self._arithmetic)
@@ -79,7 +79,7 @@ class Algebra:
         return self.ring.gens[self._index[name]]
 
     def refusal(self, name: str) -> NapkinError:
-        """The error for what is no polynomial in these symbols."""
+        """The error for a size that is not a polynomial in these symbols."""
         return NapkinError(f"cannot read the size {name!r}: it is no polynomial in {', '.join(self.names)}")
 
     def constant(self, number: int | Fraction) -> Poly:
@@ -143,7 +143,7 @@ class Algebra:
 
 
 def maximum(items: Sequence[sp.Expr]) -> sp.Expr:
-    """The largest of ``items``, or the only one. Of more than two SymPy would compare every pair, which takes seconds and finds
+    """``Max`` of ``items``, or the only item. With more than two, SymPy would compare every pair, which takes seconds and simplifies
     nothing: none is below another."""
     return items[0] if len(items) == 1 else sp.Max(*items, evaluate=len(items) == 2)
 
@@ -158,7 +158,7 @@ class _Gens(dict[str, Poly]):
 
 
 class _Ring(Arithmetic[Poly]):
-    """Polynomials; what is none is a generator."""
+    """Polynomials; a non-polynomial part is a generator."""
 
     def __init__(self, algebra: Algebra) -> None:
         self.values, self._algebra = _Gens(algebra), algebra
@@ -193,12 +193,12 @@ class _Ring(Arithmetic[Poly]):
 
 
 def _is_atom(node: Expression) -> bool:
-    """Whether a part of a size is no polynomial. A logarithm is a size only inside floor, ceiling or round."""
+    """Whether a part of a size is not a polynomial. A logarithm is a valid size only inside floor, ceiling or round."""
     return isinstance(node, FloorQuotient | Remainder | Piecewise) or (isinstance(node, FunctionCall) and node.function != "log")
 
 
 def _quotients(node: Expression) -> Iterator[Expression]:
-    """Quotients of sizes (``S / P``) that a size is made of; those inside an atom are a part of it."""
+    """The quotients of sizes (``S / P``) in an expression, except those inside an atom."""
     if isinstance(node, Quotient) and not isinstance(node.bottom, Number):
         yield node
     elif not isinstance(node, FunctionCall) and not _is_atom(node):
@@ -212,7 +212,7 @@ def to_sympy(text: str) -> sp.Expr:
 
 
 def condition_to_sympy(text: str) -> Any:
-    """A condition on sizes, such as ``Eq(B, 1)``, as SymPy's."""
+    """The SymPy condition of a text such as ``Eq(B, 1)``."""
     return parse(text).holds_in(Sympy(_Symbols()))
 
 
@@ -222,7 +222,7 @@ class _Symbols(dict[str, sp.Symbol]):
 
 
 class Sympy(PythonOperators):
-    """SymPy's expressions of sizes."""
+    """SymPy expressions of sizes."""
 
     def number(self, node: Number) -> sp.Expr:
         if not isinstance(node.value, int):
@@ -266,7 +266,7 @@ _RELATIONS = {"==": sp.Eq, "!=": sp.Ne, "<": sp.Lt, "<=": sp.Le, ">": sp.Gt, ">=
 
 
 class SympyFunctions(Sympy):
-    """SymPy's expressions of real numbers: decimals, and the functions that are given."""
+    """SymPy expressions of real numbers, with decimals and the given functions."""
 
     def __init__(self, values: Mapping[str, Any], functions: Mapping[str, Any]) -> None:
         super().__init__(values)

@@ -1,7 +1,8 @@
-"""Expressions with roots, evaluated exactly, and rearranged for one of their variables. Without SymPy: questions are answered at once.
+"""Evaluate expressions with roots exactly, and solve them for one of their variables. Without SymPy, so that questions are answered at
+once.
 
-Values are fractions. A root that is no fraction is cut after 42 digits, and the evaluation says that it was. An expression is solved for
-a variable that occurs in it once, or in a quotient of two sums in which it is nowhere squared; for others there is no solution here.
+Values are fractions. An irrational root is truncated to 42 digits and marked as inexact. An expression is solved for a variable that occurs
+in it once, or in a quotient of two sums linear in it; other cases have no solution here.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _LARGEST_POWER = 8192
 
 
 class Fractions(Arithmetic[Fraction]):
-    """Fractions with roots and powers. ``rounded`` tells whether a root on the way was cut off."""
+    """Fractions with roots and powers. ``rounded`` is True once a root was truncated."""
 
     def __init__(self, values: Mapping[str, Fraction]) -> None:
         self.values, self.rounded = values, False
@@ -85,14 +86,14 @@ def _as_written(number: int | float) -> Fraction:
 
 
 def evaluate(expression: str, values: Mapping[str, Fraction]) -> Fraction:
-    """The value of an expression at ``values``; a name without one raises KeyError."""
+    """The value of an expression at ``values``. Raises KeyError for a name without a value."""
     return parse(expression).value_in(Fractions(values))
 
 
 @lru_cache(maxsize=1024)  # an answer needs the same powers many times
 def power(base: Fraction, exponent: Fraction) -> tuple[Fraction, bool]:
-    """A base that is not negative to a power, and whether it is exact; else it is cut after 42 digits, so it is below by less than
-    10⁻⁴¹ of it."""
+    """(``base**exponent`` for base ≥ 0, whether it is exact). An inexact value is truncated to 42 digits: it is low by less than 10⁻⁴¹ of
+    itself."""
     if exponent < 0:
         base, exponent = 1 / base, -exponent
     k = exponent.denominator
@@ -103,13 +104,13 @@ def power(base: Fraction, exponent: Fraction) -> tuple[Fraction, bool]:
 
 
 def _irrational(base: Fraction, exponent: Fraction) -> Fraction:
-    """By logarithms, with so many more digits that the first 42 are certain."""
+    """``base**exponent`` truncated to 42 digits, by logarithms; the number of guard digits doubles until all 42 are certain."""
     more = 20
     while True:
         with localcontext(Context(prec=_PRECISION.prec + more, Emax=MAX_EMAX, Emin=MIN_EMIN)):
             log = (Decimal(base.numerator) / base.denominator).ln() * exponent.numerator / exponent.denominator
             approximation = log.exp()
-            # Half a unit in the last place each: the quotient, which counts as often as the exponent says, three steps on, and exp.
+            # Each errs by half a unit in the last place: the quotient (times the exponent), the three operations after it, and exp.
             error = approximation * (math.ceil(exponent) + 4 * abs(log) + 4) * Decimal(10) ** (1 - _PRECISION.prec - more)
             low, high = _PRECISION.plus(approximation - error), _PRECISION.plus(approximation + error)
         if low == high:
@@ -118,7 +119,7 @@ def _irrational(base: Fraction, exponent: Fraction) -> Fraction:
 
 
 def _whole_root(n: int, k: int) -> int:
-    """⌊n^(1/k)⌋, by Newton's iteration from above: a few iterations, as it begins with a double's digits of the root."""
+    """⌊n^(1/k)⌋, by Newton's iteration from above. It takes few iterations, as it starts from the root in double precision."""
     if n < 2:
         return n
     bits = math.log2(n) / k
@@ -131,7 +132,7 @@ def _whole_root(n: int, k: int) -> int:
         guess = better
 
 
-# -- trees, built without zeros and ones that say nothing ---------------------------------------------------------------------------
+# -- trees, built without terms of 0 and factors of 1 -------------------------------------------------------------------------------
 
 _ZERO, _ONE = Number(0), Number(1)
 _MINUS_ONE = Negative(_ONE)
@@ -156,7 +157,7 @@ def _over(a: Expression, b: Expression) -> Expression:
 
 
 def tidy(node: Expression) -> Expression:
-    """Products of products as one, and quotients of quotients as one: ``a*(b*c)/d/e`` becomes ``a*b*c/(d*e)``."""
+    """``node`` with nested products and nested quotients flattened: ``a*(b*c)/d/e`` becomes ``a*b*c/(d*e)``."""
     if isinstance(node, Product | Quotient):
         above, below = _gathered(node)
         return _over(_product([*map(tidy, above)], sort=False), _product([*map(tidy, below)], sort=False))
@@ -168,8 +169,8 @@ def tidy(node: Expression) -> Expression:
 
 @lru_cache(maxsize=1024)  # the equations of an answer are tried for each of its variables
 def isolated(expression: str, variable: str, left: str) -> tuple[str, ...]:
-    """What ``variable`` can be where ``left`` = ``expression``. One expression, or one for each side of a Max; none where no rule here
-    finds it.
+    """The expressions for ``variable`` that solve ``left`` = ``expression``: one, or one for each argument of a Max; empty if no rule
+    solves it.
 
     >>> isolated("C/(86400*u*n*P)", "n", "t")
     ('C/(86400*t*u*P)',)
@@ -204,7 +205,7 @@ def _halves(node: Sum | Product | Quotient | Power) -> tuple[Expression, Express
 
 
 def _gathered(node: Expression) -> tuple[list[Expression], list[Expression]]:
-    """The factors of a product, above the line and below it."""
+    """The factors of a product: (of the numerator, of the denominator)."""
     above: list[Expression] = []
     below: list[Expression] = []
 
@@ -224,14 +225,14 @@ def _gathered(node: Expression) -> tuple[list[Expression], list[Expression]]:
 
 
 def _factors(node: Expression, x: str) -> tuple[list[Expression], list[Expression]] | None:
-    """A product of several factors, over others, with ``x`` in one of them only; else nothing."""
+    """The factors (of the numerator, of the denominator) of a product of several, if ``x`` is in exactly one of them; else None."""
     above, below = _gathered(node)
     with_x = [f for f in (*above, *below) if x in names(f)]
     return (above, below) if len(with_x) == 1 and len(above) + len(below) > 1 else None
 
 
 def _product(factors: Sequence[Expression], *, sort: bool = True) -> Expression:
-    """Numbers first, as one writes it."""
+    """The product of ``factors``, with numbers first if ``sort``."""
     product: Expression = _ONE
     for factor in sorted(factors, key=lambda f: not isinstance(f, Number)) if sort else factors:
         product = _times(product, factor)
@@ -339,7 +340,7 @@ def _combined(node: Sum | Product | Quotient, one: _Linear, second: _Linear) -> 
 
 
 def _cancelled(one: _Linear, second: _Linear) -> _Linear | None:
-    """a·x/d times (e·x + f)/(g·x): x is above and below the line."""
+    """The product of a·x/d and (e·x + f)/(g·x), in which one x cancels; None for other forms."""
     a, b, c, d = one
     e, f, g, h = second
     return (_times(a, e), _times(a, f), _ZERO, _times(d, g)) if b == c == h == _ZERO else None
@@ -350,7 +351,7 @@ def _free(form: _Linear) -> bool:
 
 
 def _added(one: _Linear, second: _Linear) -> _Linear | None:
-    """Of two quotients with x below the line no sum is made: it would have a square of x."""
+    """The sum of two forms; None where it would be quadratic in x."""
     if one[2] != _ZERO:
         one, second = second, one
     if one[2] != _ZERO:

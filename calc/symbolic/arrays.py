@@ -1,7 +1,7 @@
 """Exact arithmetic on arrays of sizes: the expressions that ``calc.symbolic.exact`` evaluates at one point, over many at once.
 
-Integers are 64 bits wide while no value on the way can leave them, which is known before from the largest sizes; else they are
-Python's own, slower and of any length. So an overflow is not met, but foreseen.
+Integers are int64 if a bound, computed from the largest sizes, shows that no intermediate value overflows. Otherwise they are Python's own,
+which are slower and of any length.
 """
 
 from __future__ import annotations
@@ -44,16 +44,17 @@ _HIGHEST = 64
 
 
 class UnevenError(NapkinError):
-    """A quotient is no integer at some of the points."""
+    """A quotient is not an integer at some of the points."""
 
 
 def widest(largest: int) -> type:
-    """The type of integers none of which is beyond ``largest`` in size."""
+    """The dtype for integers of absolute value up to ``largest``: int64, or object for Python's own."""
     return np.int64 if largest < LIMIT else object
 
 
 def evaluate(of: str | Expression, values: Mapping[str, Array]) -> Array:
-    """The value of an expression of sizes at every point. Arrays of sizes broadcast; a quotient by ``/`` must be an integer at all."""
+    """The value of an expression of sizes at every point. Arrays of sizes broadcast; a quotient by ``/`` must be an integer at every point
+    (UnevenError)."""
     tree = parse(of) if isinstance(of, str) else of
     wide = widest(tree.value_in(_Bound({name: int(array.max()) for name, array in values.items()})))
     return tree.value_in(Arrays({name: array.astype(wide, copy=False) for name, array in values.items()}))
@@ -66,7 +67,7 @@ def holds(text: str, values: Mapping[str, Array]) -> Array:
 
 
 def side(text: str, values: Mapping[str, Array]) -> Array | None:
-    """On which side of an inequality each point lies: −1, 0 where both sides are equal, or 1. Nothing of another condition."""
+    """The sign of left − right of an inequality at each point: −1, 0 or 1. None for any other condition."""
     match parse(text):
         case Compare(_, "<" | ">" | "<=" | ">=", _) as node if _of_doubles(node):
             return _one_by_one(exact.side, node, values)
@@ -82,7 +83,7 @@ class _NamedArrays(dict[str, Array]):
 
 
 class Arrays(Arithmetic[Array]):
-    """Integers at every point: of 64 bits or Python's own, as the arrays of ``values`` are."""
+    """Integers at every point: int64 or Python's own, as in the arrays of ``values``."""
 
     def __init__(self, values: Mapping[str, Array]) -> None:
         self.values = _NamedArrays(values)
@@ -170,7 +171,7 @@ def _said(node: Expression) -> str:
 
 
 def _log2_ceiling(a: Array) -> Array:
-    """⌈log₂ n⌉: how often 1 is doubled until n is reached."""
+    """⌈log₂ n⌉ of each element, as int64."""
     return np.asarray(np.vectorize(lambda n: (int(n) - 1).bit_length(), otypes=[np.int64])(a))
 
 
@@ -179,7 +180,8 @@ def _of_doubles(node: Expression) -> bool:
 
 
 def _one_by_one(answer: Callable[[str, Mapping[str, int]], int | None], node: Expression, values: Mapping[str, Array]) -> Array:
-    """Conditions on doubles, point after point in Python's own arithmetic: NumPy's differs from it in the last bit of a logarithm."""
+    """``answer`` to a condition on doubles, point by point in Python's own arithmetic: NumPy's differs from it in the last bit of a
+    logarithm."""
     text = written(node)
     names_ = [*dict.fromkeys(names(node))]
     at = np.vectorize(lambda *sizes: answer(text, dict(zip(names_, map(int, sizes), strict=True))), otypes=[np.int8])
@@ -192,7 +194,7 @@ class _Maxima(dict[str, int]):
 
 
 class _Bound(Arithmetic[int]):
-    """A bound of the size of every value on the way, at sizes from 0 to those of ``maxima``."""
+    """An upper bound of the absolute value of every intermediate result, for sizes from 0 to ``maxima``."""
 
     def __init__(self, maxima: Mapping[str, int]) -> None:
         self.values = _Maxima(maxima)
@@ -231,7 +233,7 @@ class _Bound(Arithmetic[int]):
 
 
 def bound(table: Table, polynomial: Polynomial, maxima: Mapping[str, int]) -> int:
-    """What no partial sum of a polynomial can exceed in size, where no size is below 0 or above ``maxima``."""
+    """An upper bound of the absolute value of every partial sum of a polynomial's numerators, for sizes from 0 to ``maxima``."""
     total = 0
     for number, numerator in polynomial.terms:
         product = abs(numerator)
@@ -244,8 +246,8 @@ def bound(table: Table, polynomial: Polynomial, maxima: Mapping[str, int]) -> in
 class Mesh:
     """The polynomials of a table over a mesh of sizes, each an array that broadcasts with the others.
 
-    A polynomial is split by one direction of the mesh at a time: Σ uᵢ·qᵢ where only the uᵢ change along it. The qᵢ are then worked out
-    on a mesh of one direction less, and of the whole mesh there are as many products as there are different uᵢ, mostly two.
+    A polynomial is split along one axis of the mesh at a time: Σ uᵢ·qᵢ where only the uᵢ vary along it. The qᵢ are evaluated on a mesh with
+    one axis less, so the whole mesh takes one product per distinct uᵢ, mostly two.
     """
 
     def __init__(self, table: Table, values: Mapping[str, Array]) -> None:
@@ -267,7 +269,7 @@ class Mesh:
         return self._split(terms, widest(bound(self._table, polynomial, self.maxima)))
 
     def _sum(self, terms: Terms, wide: type) -> Array:
-        """A sum on a part of the mesh, which many polynomials share."""
+        """The sum of ``terms`` on a part of the mesh, cached because many polynomials share it."""
         groups = self._sums.get((terms, wide))
         if groups is None:
             groups = self._sums[terms, wide] = self._split(terms, wide)
@@ -288,7 +290,7 @@ class Mesh:
         return total
 
     def _grouped(self, terms: Any, direction: int) -> dict[Any, list[Any]]:
-        """The terms by what of them moves along a direction."""
+        """The terms grouped by their factors that vary along an axis: {varying factors: [(other factors, numerator)]}."""
         groups: dict[Any, list[Any]] = {}
         for monomial, numerator in terms:
             moving = tuple(f for f in monomial if direction in self._extents[f[0]])
@@ -303,7 +305,7 @@ class Mesh:
         return product
 
     def _power(self, factors: Monomial, wide: type) -> Array:
-        """A product of powers. One of fewer factors is part of one of more, and is worked out once."""
+        """A product of powers, cached: a product of more factors reuses those of fewer."""
         product = self._powers.get((*factors, (-1, int(wide is object))))
         if product is None:
             (i, power), rest = factors[-1], factors[:-1]

@@ -1,6 +1,6 @@
-"""Closed forms by cases: which case is in force at given sizes, and what each case is.
+"""Piecewise closed forms: the case that holds at given sizes, and the other cases.
 
-A step that runs otherwise at some sizes (B = 1) has ``Piecewise((special, Eq(B, 1)), (general, True))`` for its text.
+A step that runs differently at some sizes (B = 1) has the text ``Piecewise((special, Eq(B, 1)), (general, True))``.
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ from calc.symbolic.expression import text as written
 
 
 def at_hand(text: str, sizes: Mapping[str, int]) -> str:
-    """``text`` with the case that is in force at ``sizes`` in place of each choice between cases."""
+    """``text`` with each Piecewise replaced by its case that holds at ``sizes``."""
     return _chosen(text, sizes)[0]
 
 
 def equalities_at(texts: Iterable[str], sizes: Mapping[str, int]) -> tuple[str, ...]:
-    """The equalities under which closed forms are cases of their own that are in force at ``sizes``, such as ``B = 1``. None: the
-    general forms are."""
+    """The equalities, such as ``B = 1``, of the special cases that hold at ``sizes``; empty where the general forms hold."""
     equalities = (equality for text in texts for condition in _chosen(text, sizes)[1] for equality in _equalities(condition))
     return tuple(dict.fromkeys(equalities))
 
 
 def _chosen(text: str, sizes: Mapping[str, int]) -> tuple[str, list[Expression]]:
-    """The form that is in force at ``sizes``, and the conditions of the choices that led to it."""
+    """The form that holds at ``sizes``, and the conditions that selected it."""
     if "Piecewise" not in text:
         return text, []
     conditions: list[Expression] = []
@@ -52,31 +51,32 @@ def _equalities(condition: Expression) -> Iterator[str]:
 
 
 def value(text: str, sizes: Mapping[str, int]) -> Fraction:
-    """Exact value of a closed form, by cases or not."""
+    """Exact value of a closed form, piecewise or not."""
     return evaluate_text(text, sizes)
 
 
 def other_cases(text: str, sizes: Mapping[str, int]) -> list[tuple[str, str]]:
-    """``(expression, condition)`` of the cases not in force, outermost choice only; the last condition is ``"True"``."""
+    """``(expression, condition)`` of the cases that do not hold, of the outermost Piecewise only; the general case has the condition
+    ``"True"``."""
     cases = _cases(text)
     here = next((i for i, (_, condition) in enumerate(cases) if _holds(condition, sizes)), None)
     return [(written(expr, spaced=True), written(condition, spaced=True)) for i, (expr, condition) in enumerate(cases) if i != here]
 
 
 def condition_at(text: str, sizes: Mapping[str, int]) -> str:
-    """The condition of the case in force: ``"Eq(B, 1)"``; empty where the form is not by cases, or is the general one."""
+    """The condition of the case that holds: ``"Eq(B, 1)"``; empty if the form is not piecewise, or its general case holds."""
     condition = next((condition for _, condition in _cases(text) if _holds(condition, sizes)), None)
     return "" if condition is None or isinstance(condition, Truth) else written(condition, spaced=True)
 
 
 def _cases(text: str) -> tuple[tuple[Expression, Expression], ...]:
-    """The cases of the choice that a closed form is, if it is one."""
+    """The cases of a closed form that is a Piecewise; else empty."""
     tree = parse(text) if text.startswith("Piecewise") else None
     return tree.cases if isinstance(tree, Piecewise) else ()
 
 
 def _holds(condition: Expression, sizes: Mapping[str, int]) -> bool:
-    """Conditions of cases are in SymPy's notation."""
+    """Whether a case's condition, in SymPy's notation, holds at ``sizes``."""
     if not isinstance(condition, FunctionCall | Truth):
         raise NapkinError(f"cannot read the condition {written(condition, spaced=True)!r} of a closed form by cases")
     return bool(condition.holds_in(Exact(sizes)))

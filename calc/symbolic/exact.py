@@ -1,6 +1,6 @@
 """Exact values of sizes: ``"floor(T/2) + 1"`` at integers, and of conditions on them such as ``"T <= C"``.
 
-Apart from the algebra of closed forms, so that a number can be had of one without SymPy.
+Separate from ``algebra``, so that a closed form can be evaluated without SymPy.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from calc.symbolic.expression import (
     parse,
 )
 
-# Of doubles made of sizes: Python's own, so that a question about them has the answer that it has in a step.
+# Functions of doubles: Python's own, so that a condition evaluates as it does in a step.
 DOUBLES: dict[str, Callable[[Any], int | float]] = {"float": float, "int": int, "round": round, "sqrt": math.sqrt, "log2": math.log2}
 
 Exactly = int | Fraction
 
 
 class Exact(Arithmetic[Exactly]):
-    """Integers and fractions. Whole numbers stay ``int``, which is several times as fast; only a division that leaves a rest makes a
-    ``Fraction``. Doubles occur inside conditions, and are rounded to whole numbers there."""
+    """Integers and fractions. Integers stay ``int``, which is several times as fast; only a division with a remainder makes a ``Fraction``.
+    Doubles occur only inside conditions, where they are rounded to integers."""
 
     def __init__(self, values: Mapping[str, int]) -> None:
         self.values = values
@@ -84,7 +84,7 @@ class Exact(Arithmetic[Exactly]):
         return _FUNCTIONS[function](*[argument.value_in(self) for argument in arguments])
 
 
-# Max and Min of one argument are that argument, which Python's own are not.
+# Max and Min of one argument return it; Python's own would iterate over it.
 _FUNCTIONS: dict[str, Callable[..., Exactly]] = {
     "floor": math.floor, "ceiling": math.ceil, "Max": lambda *a: max(a), "Min": lambda *a: min(a), "Mod": operator.mod,
 }  # fmt: skip
@@ -92,7 +92,7 @@ _ARGUMENTS = {"floor": 1, "ceiling": 1, "Mod": 2}
 
 
 def evaluate_text(text: str, values: Mapping[str, int]) -> Fraction:
-    """Exact value of a size's text at integer sizes. A double is none: it occurs only in a condition, rounded to a whole number."""
+    """Exact value of a size's text at integer sizes. Raises NapkinError for a double, which may occur only inside a condition, rounded."""
     value: int | Fraction | float = parse(text).value_in(Exact(values))
     if isinstance(value, float):
         raise NapkinError(f"cannot read the size {text!r}")
@@ -105,7 +105,7 @@ def holds(text: str, values: Mapping[str, int]) -> bool:
 
 
 def side(text: str, values: Mapping[str, int]) -> int | None:
-    """On which side of an inequality sizes lie: −1, 0 where both sides are equal, or 1. Nothing of another condition."""
+    """The sign of left − right of an inequality at ``values``: −1, 0 or 1. None for any other condition."""
     match parse(text):
         case Compare(left, "<" | "<=" | ">" | ">=", right):
             exact = Exact(values)

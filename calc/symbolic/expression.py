@@ -1,7 +1,7 @@
 """Expressions in sizes as one tree: parsed once, evaluated over any kind of values, rewritten, and written as text.
 
-A tree keeps the order of writing: SymPy folds and reorders (``2*(x + y)`` becomes ``2*x + 2*y``), so the steps of an argument cannot
-be kept in it. ``Labelled`` and ``OverLayers`` occur only in what is displayed. An ``Arithmetic`` says what the operations are:
+A tree preserves the order of writing. SymPy expands and reorders (``2*(x + y)`` becomes ``2*x + 2*y``), so it cannot represent the steps of
+a derivation. ``Labelled`` and ``OverLayers`` occur only in displayed expressions. An ``Arithmetic`` defines the operations:
 ``calc.symbolic.exact`` (integers and fractions), ``arrays``, ``arithmetic`` (questions), ``algebra`` (polynomials and SymPy).
 """
 
@@ -21,11 +21,11 @@ DEEPEST = 200  # operations inside one another
 
 
 class ExpressionError(BadInputError):
-    """A text is no expression that can be read."""
+    """The text is not a valid expression."""
 
 
 class ForeignError(ExpressionError):
-    """Python, but made of something else than numbers, names, operators and functions."""
+    """The text is Python, but contains more than numbers, names, operators and function calls."""
 
 
 # -- nodes ---------------------------------------------------------------------------------------------------------------------------
@@ -54,8 +54,8 @@ def _initializer(*setters: Callable[[Any, Any], None]) -> Callable[..., None]:
 
 @dataclass_transform(frozen_default=True)
 class _Kind(type):
-    """The class of a kind of nodes, with a slot for each annotated field. To make them by ``dataclass`` takes 25 ms, a fifth of the time
-    in which a question is answered."""
+    """Metaclass of the nodes: a slot for each annotated field. Making the classes with ``dataclass`` takes 25 ms, a fifth of the time to
+    answer a question."""
 
     slots: tuple[str, ...]
     fields: Callable[[Any], Any]
@@ -71,8 +71,8 @@ class _Kind(type):
 
 
 class _Node(metaclass=_Kind):
-    """A value that is its fields. Each kind of node calls its own operation of an arithmetic, which is several times as fast as one
-    function that asks for the kind."""
+    """An immutable node, equal to another of the same class and fields. Each class calls its own operation of an arithmetic, which is
+    several times as fast as one function that dispatches on the class."""
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name} of an expression cannot be set")
@@ -94,7 +94,7 @@ class _Node(metaclass=_Kind):
         raise arithmetic.refused(self)
 
     def holds_in(self: Any, arithmetic: Arithmetic[Any]) -> Any:
-        """Whether the condition that this is holds: a bool, or what the arithmetic compares to."""
+        """Whether this condition holds: a bool, or what the arithmetic's comparisons return."""
         raise arithmetic.refused_condition(self)
 
 
@@ -255,7 +255,7 @@ class OverLayers(_Node):
 
 
 class Labelled(_Node):
-    """``body`` with a label under a brace: where the addend comes from."""
+    """``body`` with a label under a brace, which says where the addend comes from."""
 
     body: Expression
     label: str
@@ -283,7 +283,7 @@ FUNCTIONS = ("floor", "ceiling", "Max", "Min", "Mod")
 
 @lru_cache(maxsize=1 << 16)
 def parse(text: str) -> Expression:
-    """The tree of ``text`` in Python's notation. Raises ExpressionError where it is too long, too deep, or no expression."""
+    """The tree of ``text`` in Python's notation. Raises ExpressionError if it is too long, too deep, or not an expression."""
     if len(text) > LONGEST:
         raise ExpressionError(f"cannot read an expression of {len(text):,} characters: write one of at most {LONGEST:,}")
     try:
@@ -402,8 +402,8 @@ _READERS: dict[type[ast.expr], Callable[[Any, int], Expression]] = {
 class Arithmetic(Generic[V]):
     """The operations of expressions over one kind of values; ``values`` has the value of each name.
 
-    An operation takes its node, so that a message can quote it and an operand need not be evaluated. Those that not every kind of value
-    has are refused here, and defined where there is one.
+    An operation takes its node, so that a message can quote it and an operand need not be evaluated. Operations that some kinds of values
+    lack raise ``refused`` here; subclasses define them.
     """
 
     values: Mapping[str, V]
@@ -455,16 +455,16 @@ class Arithmetic(Generic[V]):
         return not condition.holds_in(self)
 
     def refused(self, node: Expression) -> Exception:
-        """The error for what has no value in this arithmetic."""
+        """The error for a node without a value in this arithmetic."""
         return NapkinError(f"cannot read the size {text(node, spaced=True)!r}")
 
     def refused_condition(self, node: Expression) -> Exception:
-        """The error for what is no condition in this arithmetic."""
+        """The error for a node that is not a condition in this arithmetic."""
         return NapkinError(f"cannot read the condition {text(node, spaced=True)!r}")
 
 
 class PythonOperators(Arithmetic[Any]):
-    """Values that have Python's operators, symbolic sizes of torch among them."""
+    """Values with Python's operators, such as torch's symbolic sizes."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
@@ -488,7 +488,7 @@ class PythonOperators(Arithmetic[Any]):
         return node.base.value_in(self) ** node.exponent.value_in(self)
 
 
-# -- looking in, and rewriting --------------------------------------------------------------------------------------------------------
+# -- traversing and rewriting ---------------------------------------------------------------------------------------------------------
 
 
 def children(expr: Expression) -> tuple[Expression, ...]:
@@ -506,7 +506,7 @@ def children(expr: Expression) -> tuple[Expression, ...]:
 
 
 def with_children(expr: Expression, new: Sequence[Expression]) -> Expression:
-    """The same operation of other operands."""
+    """``expr`` with the operands ``new``, in the order of ``children``."""
     match expr:
         case Sum() | Product() | And() | Or():
             return type(expr)(tuple(new))
@@ -535,18 +535,19 @@ def walk(expr: Expression) -> Iterator[Expression]:
 
 
 def names(expr: Expression) -> tuple[str, ...]:
-    """The names in an expression in the order of writing, once for each mention. Names of functions are none."""
+    """The names in an expression in the order of writing, once for each mention; names of functions are excluded."""
     return tuple(node.name for node in walk(expr) if isinstance(node, Name))
 
 
 @lru_cache(maxsize=1 << 16)
 def names_in(text: str) -> frozenset[str]:
-    """The names in the expression that ``text`` is."""
+    """The names in the expression ``text``."""
     return frozenset(names(parse(text)))
 
 
 def rewritten(expr: Expression, rule: Callable[[Expression], Expression | None]) -> Expression:
-    """The expression with every part for which ``rule`` returns another one replaced by that; outer parts come first."""
+    """``expr`` with each part replaced by what ``rule`` returns for it, unless that is None; outer parts first, and replacements are not
+    rewritten."""
     new = rule(expr)
     if new is not None:
         return new
@@ -558,17 +559,17 @@ def rewritten(expr: Expression, rule: Callable[[Expression], Expression | None])
 
 
 def substitute(expr: Expression, replacements: Mapping[str, Expression]) -> Expression:
-    """The expression with names replaced by what they stand for."""
+    """``expr`` with names replaced by expressions."""
     return rewritten(expr, lambda node: replacements.get(node.name) if isinstance(node, Name) else None)
 
 
 def substituted(expression: str, replacements: Mapping[str, str]) -> str:
-    """The expression as text, with names replaced by what they stand for."""
+    """The text of ``expression`` with names replaced by expressions."""
     return text(substitute(parse(expression), {name: parse(of) for name, of in replacements.items()}), spaced=True)
 
 
 def bare(expr: Expression) -> Expression:
-    """The expression without labels around it: a label changes nothing of what is in it."""
+    """The expression without the labels around it."""
     while isinstance(expr, Labelled):
         expr = expr.body
     return expr
@@ -576,29 +577,29 @@ def bare(expr: Expression) -> Expression:
 
 # -- writing -------------------------------------------------------------------------------------------------------------------------
 
-# How tightly an operation holds its operands together, as in Python's grammar.
+# Precedences as in Python's grammar, lowest first.
 _OR, _AND, _NOT, _RELATION, _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(9)
 
 
 def text(expr: Expression, *, spaced: bool = False, grouped: bool = False) -> str:
     """The expression as one line that ``parse`` and SymPy read, without labels.
 
-    ``spaced`` sets blanks around every operator. ``grouped`` keeps brackets around what was one thing in an argument though it would not
-    fall apart, ``(a*b)/c``; what is no polynomial in it, ``floor(T / 2)``, is spaced.
+    ``spaced`` puts spaces around every operator. ``grouped`` brackets nested sums, products and quotients even where precedence does not
+    require it, ``(a*b)/c``; its non-polynomial parts, ``floor(T / 2)``, are spaced.
     """
     return (_GROUPED if grouped else _SPACED if spaced else _COMPACT).written(expr)[0]
 
 
 class _Writer:
-    """Brackets as Python's grammar needs them."""
+    """Writes the brackets that Python's grammar needs."""
 
-    left, right = _PRODUCT, _SIGN  # how tight the first factor must be, and the others
+    left, right = _PRODUCT, _SIGN  # least precedence of the first factor, and of the others
 
     def __init__(self, spaced: bool) -> None:
         self._times, self._over, self._to_the = (" * ", " / ", " ** ") if spaced else ("*", "/", "**")
 
     def written(self, expr: Expression) -> tuple[str, int]:
-        """The text, and how tightly it is held together."""
+        """(text, precedence)."""
         match expr:
             case Name(name):
                 return name, _ATOM
@@ -624,7 +625,7 @@ class _Writer:
                 return self._condition(expr)
 
     def atom(self, expr: FloorQuotient | Remainder | FunctionCall) -> tuple[str, int]:
-        """What is no polynomial."""
+        """(text, precedence) of a non-polynomial part."""
         match expr:
             case FloorQuotient(top, bottom):
                 return f"{self.inside(top, _PRODUCT)} // {self.inside(bottom, _SIGN)}", _PRODUCT
@@ -650,7 +651,7 @@ class _Writer:
                 return f"Piecewise({', '.join(pairs)})", _ATOM
 
     def inside(self, expr: Expression, least: int) -> str:
-        """In brackets where it is held together less tightly than its place needs."""
+        """The text of ``expr``, in brackets if its precedence is below ``least``."""
         written, tightness = self.written(expr)
         return written if tightness >= least else f"({written})"
 
@@ -676,18 +677,18 @@ class _Writer:
         return self._times.join([self.inside(first, self.left), *(self.inside(factor, self.right) for factor in rest)]), _PRODUCT
 
     def _base(self, base: Expression) -> str:
-        """Under an exponent: a**b**c would be a**(b**c), and -2**2 would be -(2**2)."""
+        """The text of a power's base, in brackets where needed: a**b**c would be a**(b**c), and -2**2 would be -(2**2)."""
         inner = bare(base)
         return f"({inner.value!r})" if isinstance(inner, Number) and inner.value < 0 else self.inside(base, _ATOM)
 
 
 def is_operator(name: str) -> bool:
-    """Whether what has no name but its text is written with an operator (``T // 2``), which would fall apart beside another one."""
+    """Whether the text of an atom is written with an operator (``T // 2``), so that it needs brackets beside another operator."""
     return not name.isidentifier() and not isinstance(parse(name), FunctionCall)
 
 
 class _GroupingWriter(_Writer):
-    """Brackets around everything that is a sum, a product or a quotient inside another one."""
+    """Writes brackets around every sum, product or quotient inside another one."""
 
     left = right = _POWER
 

@@ -1,7 +1,7 @@
-"""How a parameter is drawn: its law, as far as a variance needs it.
+"""Probability laws of initialized parameters: their means and variances.
 
-Bounds of a truncated normal law are absolute, as in ``torch.nn.init.trunc_normal_``: ``a=-3`` cuts at -3, not at 3 standard
-deviations. Moments of the truncated law: Johnson, Kotz and Balakrishnan 1994, Continuous Univariate Distributions 1, section 10.1.
+The bounds of a truncated normal law are absolute, as in ``torch.nn.init.trunc_normal_``: ``a=-3`` cuts at -3, not at 3 standard deviations.
+Moments of the truncated law: Johnson, Kotz and Balakrishnan 1994, Continuous Univariate Distributions 1, section 10.1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NORMAL, UNIFORM, TRUNCATED, CONSTANT, MIXED = "normal", "uniform", "truncated no
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """``text`` says how it was drawn, as a person would write it."""
+    """A law by its mean and variance. ``text`` is its usual notation."""
 
     kind: str
     mean: float
@@ -27,17 +27,17 @@ class Law:
         return self.variance + self.mean**2
 
     def scaled(self, by: float) -> Law:
-        """The law of a multiple."""
+        """The law of ``by`` times the variable."""
         if by == 1:
             return self
         return Law(self.kind, self.mean * by, self.variance * by**2, f"{_number(by)} × {self.text}")
 
     def shifted(self, by: float) -> Law:
-        """The law of what has a number added."""
+        """The law of ``by`` plus the variable."""
         return self if by == 0 else replace(self, mean=self.mean + by, text=f"{_number(by)} + {self.text}")
 
     def overwritten(self, by: Law, share: float) -> Law:
-        """The law of an element picked at random where a share of them was drawn from another law later."""
+        """The law of a random element after a ``share`` of the elements is drawn from another law, ``by``."""
         if share >= 1:
             return by
         mean = (1 - share) * self.mean + share * by.mean
@@ -58,7 +58,7 @@ def constant(value: float) -> Law:
 
 
 def truncated(mean: float, std: float, low: float, high: float) -> Law:
-    """A normal law without what lies below ``low`` or above ``high``."""
+    """A normal law truncated to [``low``, ``high``]."""
     text = f"N({_number(mean)}, {_number(std)}²) within [{_number(low)}, {_number(high)}]"
     a, b = (low - mean) / std, (high - mean) / std
     inside = _cdf(b) - _cdf(a)
@@ -68,7 +68,7 @@ def truncated(mean: float, std: float, low: float, high: float) -> Law:
 
 
 def _finite(x: float) -> float:
-    """``x`` where its product with the density is not 0 anyway."""
+    """``x``, or 0 where the density is 0 in double precision: an infinite bound times 0 would be NaN."""
     return x if abs(x) < 40 else 0.0
 
 

@@ -1,7 +1,7 @@
 """Polynomials in the sizes of a model as a table of numbers, which plain Python evaluates: no SymPy, and nothing is run as code.
 
-Hundreds of closed forms of one step share a few dozen products of sizes (B·T·d·L, …), so those stand in the table once, and
-at given sizes each is worked out once.
+Hundreds of closed forms of one step share a few dozen products of sizes (B·T·d·L, …), so the table has each product once, and each is
+evaluated once at given sizes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Monomial = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Polynomial:
-    """Σ numerator · monomial / ``over``. ``terms`` are (number of the monomial, numerator), in the order in which they are written."""
+    """Σ numerator · monomial / ``over``. ``terms`` are (index of the monomial, numerator), in the order in which they are written."""
 
     over: int
     terms: tuple[tuple[int, int], ...]
@@ -28,7 +28,8 @@ class Polynomial:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``names`` are dimensions and what is no polynomial in them (``floor(T/2)``); a monomial is (number of the name, power ≥ 1)."""
+    """``names`` are dimensions and non-polynomial parts (``floor(T/2)``); a monomial has an (index of the name, power ≥ 1) for each
+    factor."""
 
     names: tuple[str, ...]
     monomials: tuple[Monomial, ...]
@@ -42,7 +43,7 @@ class Table:
         )
 
     def added(self, polynomials: Sequence[Polynomial]) -> Polynomial:
-        """The sum of several. Numbers of monomials rise in the order in which a sum is written."""
+        """The sum of several polynomials. Monomials are indexed in the order in which a sum is written."""
         over = math.lcm(*(p.over for p in polynomials))
         total: dict[int, int] = {}
         for p in polynomials:
@@ -61,7 +62,7 @@ class Point:
         self._products: dict[int, int] = {}
 
     def __call__(self, polynomial: Polynomial) -> int:
-        """Raises where it is no integer."""
+        """The value of ``polynomial``. Raises NapkinError if it is not an integer."""
         total = sum(numerator * self._monomial(number) for number, numerator in polynomial.terms)
         if total % polynomial.over:
             value = Fraction(total, polynomial.over)

@@ -1,6 +1,6 @@
-"""Between which values an expression in sizes lies, whatever the sizes are: interval arithmetic over names of at least 1.
+"""Bounds of an expression for all sizes: interval arithmetic over names of at least 1.
 
-A size is at least 1, but a part of one may be 0 (``Mod(-T, 4)``, what pads T to a multiple of 4) or less (``floor((T - 5)/2)``).
+A size is at least 1, but a part of one may be 0 (``Mod(-T, 4)``, which pads T to a multiple of 4) or less (``floor((T - 5)/2)``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Range:
         return Range(min(corners), max(corners))
 
     def inverse(self) -> Range:
-        """Of 1/x, for x above 0."""
+        """The range of 1/x for x > 0."""
         return Range(_inverse(self.high), _inverse(self.low))
 
     def rounded(self, how: Callable[[Fraction], int]) -> Range:
@@ -51,7 +51,7 @@ def _inverse(end: _End) -> _End:
 
 
 def range_of(expr: Expression) -> Range:
-    """Bounds of ``expr`` for names that are integers of at least 1. They need not be attained: a name counts anew at each mention."""
+    """Bounds of ``expr`` for names that are integers of at least 1. They may be loose: each mention of a name varies independently."""
     return expr.value_in(_Ranges())
 
 
@@ -61,7 +61,7 @@ class _AtLeastOne(dict[str, Range]):
 
 
 class _Ranges(Arithmetic[Range]):
-    """Of what has no rule here nothing is known."""
+    """Ranges; a node without a rule here is unbounded."""
 
     values = _AtLeastOne()
 

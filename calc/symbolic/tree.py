@@ -1,6 +1,6 @@
-"""How an expression is displayed: as it was argued, with factors, order, sums over layers and labels.
+"""How an expression is displayed: as derived, with factors, order, sums over layers and labels.
 
-What is no polynomial (``floor(T / 2)``) is one ``Name`` in it, as in the ring of polynomials with which a step is compared when it is made.
+A non-polynomial part (``floor(T / 2)``) is one ``Name``, as in the polynomial ring against which each step of a derivation is checked.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from calc.symbolic.expression import (
 
 
 def parse(text: str) -> Expression:
-    """The tree of an expression as the calculus writes it. What is no polynomial (``floor(T/2)``) stays one name."""
+    """The displayed tree of an expression's text. A non-polynomial part (``floor(T/2)``) becomes one name."""
     return _displayed(expression.parse(text))
 
 
@@ -62,7 +62,7 @@ def _addends(node: Expression) -> tuple[Expression, ...]:
 
 
 def _product(factors: tuple[Expression, ...]) -> Expression:
-    """Python reads ``-12*d`` as ``(-12)*d``; a reader sees minus the product."""
+    """The product, negated as a whole if its first factor is: Python reads ``-12*d`` as ``(-12)*d``, a reader as minus ``12*d``."""
     first, *rest = factors
     return Negative(Product((first.body, *rest))) if isinstance(first, Negative) else Product(factors)
 
@@ -88,7 +88,7 @@ def is_maximum(tree: Expression) -> TypeGuard[FunctionCall]:
 
 
 def text(tree: Expression) -> str:
-    """The tree as one line that SymPy can read, grouped as it was argued; labels are left out."""
+    """The tree as one line that SymPy can read, grouped as derived, without labels."""
     return expression.text(tree, grouped=True)
 
 
@@ -98,7 +98,7 @@ def as_factor(name: str) -> str:
 
 
 def joined(terms: Iterable[tuple[Fraction, Sequence[tuple[str, int]]]]) -> str:
-    """A polynomial as SymPy would read it, ``12*L*d**2 + 13*L*d``, of coefficients and of (factor, power) as factors are written."""
+    """A polynomial's text for SymPy, ``12*L*d**2 + 13*L*d``, from its terms (coefficient, [(factor's text, power)])."""
     parts: list[str] = []
     for coefficient, powers in terms:
         number = abs(coefficient)
@@ -124,14 +124,14 @@ class _Values(dict[str, Any]):
 
 
 class _Leaves(Arithmetic[Any]):
-    """Whatever values the leaves have."""
+    """Values of whatever type the leaves have."""
 
     def __init__(self, leaf: Callable[[str], Any]) -> None:
         self.values = _Values(leaf)
 
     def quotient(self, node: Quotient) -> Any:
         top, bottom = node.top.value_in(self), node.bottom.value_in(self)
-        # Python's own quotient of two integers is no exact number.
+        # Python's own quotient of two integers is a double, not exact.
         return Fraction(top, bottom) if isinstance(top, int) and isinstance(bottom, int) else top / bottom
 
     def power(self, node: Power) -> Any:

@@ -1,7 +1,7 @@
-"""Short calculations with their steps: given numbers, and lines that each follow from what stands above, exactly.
+"""Worked calculations: inputs, and steps that each follow exactly from those before.
 
-A line is an expression in letters, its unit and the reason for it; its value is a fraction, never a rounded number. What a model
-takes is derived from its record; these say what follows from such numbers: how long, how many, how large.
+A step is an expression in variables, with its unit and the reason for it; its value is a fraction, not rounded. What a model takes is
+derived from its trace; a worked calculation says what follows from such numbers: how long, how many, how large.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Number = int | float | Fraction
 
 @dataclass(frozen=True, slots=True)
 class WorkedInput:
-    """A number that is put in: positive, in its ``unit``, with where it comes from."""
+    """An input: a positive number in ``unit``, with its source."""
 
     letter: str
     value: Fraction
@@ -30,7 +30,7 @@ class WorkedInput:
 
 @dataclass(frozen=True, slots=True)
 class WorkedStep:
-    """``letter`` = ``expr`` in letters that stand above, because of one reason. Not ``exact`` where a root was cut off."""
+    """``letter`` = ``expr`` in variables of earlier steps and inputs, for one reason. ``exact`` is False where a root was truncated."""
 
     letter: str
     expr: str
@@ -43,7 +43,7 @@ class WorkedStep:
 
 @dataclass(frozen=True, slots=True)
 class Reckoning:
-    """Given numbers and what follows from them. The last line is the answer."""
+    """A worked calculation: inputs, and steps that follow from them. The last step is the answer."""
 
     name: str
     givens: tuple[WorkedInput, ...]
@@ -63,7 +63,7 @@ class Reckoning:
 
     @property
     def values(self) -> dict[str, Fraction]:
-        """All numbers by letter."""
+        """The value of each input and step, by its variable."""
         return {**{g.letter: g.value for g in self.givens}, **{line.letter: line.value for line in self.lines}}
 
     def to_json(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Reckoning:
 
 
 def given(letter: str, value: Number, unit: str, meaning: str, source: str = "as asked") -> WorkedInput:
-    """A positive number; a float counts as the decimal that it is written as (0.1 is a tenth)."""
+    """An input. A float counts as the decimal that it prints as (0.1 is 1/10). Raises BadInputError unless the value is positive."""
     try:
         exact = Fraction(str(value)) if isinstance(value, float) else Fraction(value)
     except (ValueError, TypeError):
@@ -93,7 +93,7 @@ def given(letter: str, value: Number, unit: str, meaning: str, source: str = "as
 
 
 def reckon(name: str, givens: Sequence[WorkedInput], lines: Sequence[WorkedStep], notes: Sequence[str] = ()) -> Reckoning:
-    """The lines evaluated one after another."""
+    """The calculation with its steps evaluated in order. Raises BadInputError for a missing or repeated variable or a division by 0."""
     values: dict[str, Any] = {g.letter: g.value for g in givens}
     done: list[WorkedStep] = []
     for line in lines:

@@ -1,7 +1,7 @@
 """Any model of transformers that its ``config.json`` builds: no weights, no download, no remote code.
 
-The module is the library's own class, built as ``cls(config)``. What is added here is which of the config's numbers are
-dimensions (a table, ``calc/data/hf_fields.toml``, that names no model) and which relations between them the class needs.
+The module is the library's own class, built as ``cls(config)``. This package adds which of the config's numbers are dimensions (a table,
+``calc/data/hf_fields.toml``, that names no model) and which relations between them the class needs.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from calc.spec import Sizes, Spec
 
 # Above this, a check at full width would not fit an ordinary machine (AdamW in fp32 takes 16 bytes per parameter).
 _CHECKED_AT_FULL_WIDTH = 200_000_000
-# A narrow relative of it is to have no more, so that its run takes seconds.
+# Most parameters of a reduced model, so that its run takes seconds.
 _CHECKED_NARROW = 5_000_000
 _HEAD_WIDTH = 16
-# What a trial run of the class may take for its parameters and buffers.
+# Most bytes of parameters and buffers in a trial run of the class.
 _MOST_BYTES = 2**32
-# Own sizes with such names are made of heads: there are less of them with fewer heads.
+# Sizes whose names end so are proportional to the number of heads.
 _SHARED_BY_HEADS = ("_heads", "_size", "_width")
 
 
@@ -74,7 +74,7 @@ def spec(path: str) -> Spec:
 
 
 def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[ConfigLayout, dict[str, Dim], tuple[str, ...]]:
-    """Where the dimensions are in the config and in the configs inside it, and the dimensions with what a reader should know."""
+    """(layout of the config's fields, dimensions, notes for the reader of the report)."""
     home = home_of(config, bool({"T", "S"} & task.dims(config, None).keys()))
     own, text = (source.part(home), getattr(config, home)) if home else (source, config)
     towers = {prefix: (source.part(name), getattr(config, name), name) for prefix, name in towers_of(config, home).items()}
@@ -93,7 +93,7 @@ def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[C
 
 
 def _even_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], tried: Mapping[str, int]) -> dict[str, Dim]:
-    """The head width as a multiple of 2 where the class builds no other: half of the width are sines, half cosines."""
+    """{"k": the head width as a multiple of 2} if the class runs with no other: half of the width are sines, half cosines. Else empty."""
     k, h = dims.get("k"), dims.get("h")
     if k is None or h is None or k.multiple_of is not None or not k.tied or h.multiple_of is not None or dims["d"].multiple_of != "h":
         return {}
@@ -104,14 +104,14 @@ def _even_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[
 
 
 def _shared_width(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], tried: Mapping[str, int]) -> dict[str, Dim]:
-    """The head width as the heads' share of the model's where the class runs with no other, though its config takes one."""
+    """{"d": a multiple of h, "k": tied to d/h} if the class runs with no other head width, though its config takes one. Else empty."""
     k = dims.get("k")
     if k is None or k.tied or k.default != "d/h":
         return {}
     try:
         sizes = resolve(dims, {})
     except DimensionError:
-        return {}  # said where the sizes of the checks are made
+        return {}  # ``_check_at`` reports it
     small = dict(tried) | {name: size for name, size in _narrow(sizes, layout, dims).items() if name in dims and not dims[name].tied}
     apart = small | {"d": 2 * small["d"]}
     needs = not _runs(source, task, layout, dims, apart) and _runs(source, task, layout, dims, small)
@@ -119,7 +119,7 @@ def _shared_width(source: Source, task: Task, layout: ConfigLayout, dims: Mappin
 
 
 def _grouped_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], config: Any) -> dict[str, Dim]:
-    """Numbers of heads as multiples of the groups that a field of the config counts, where the class runs with no others."""
+    """Numbers of heads as multiples of a number of groups in the config, where the class runs with no others."""
     own = getattr(config, layout.path) if layout.path else config
     groups = {v for name, v in own.__dict__.items() if "group" in name and name not in FIELDS.groups_of_experts and is_size(v) and v > 1}
     heads = [name for name in dims if (name == "h" or name.endswith("_heads")) and not dims[name].tied and dims[name].multiple_of is None]
@@ -128,7 +128,7 @@ def _grouped_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mappi
     try:
         sizes = resolve(dims, {})
     except DimensionError:
-        return {}  # said where the sizes of the checks are made
+        return {}  # ``_check_at`` reports it
     narrow = {name: size for name, size in _narrow(sizes, layout, dims).items() if name in dims and not dims[name].tied}
 
     def runs(name: str, count: int) -> bool:
@@ -153,7 +153,7 @@ def _without_memory(source: Source, config: Any) -> Any:
 
 
 def vocabulary_of(module: Any, config: Any) -> int:
-    """What a token's number is below, where no dimension says so: the rows of the input embedding, else what the config states."""
+    """The vocabulary size where it is no dimension: the rows of the input embedding, else ``vocab_size`` of the config, else 0."""
     try:
         return int(module.get_input_embeddings().num_embeddings)
     except (AttributeError, NotImplementedError):
@@ -163,9 +163,9 @@ def vocabulary_of(module: Any, config: Any) -> int:
 def _check_at(
     source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], tried: Mapping[str, int], parameters: int
 ) -> dict[str, int]:
-    """Sizes of the real checks: a short batch at full width, or a narrow relative where full width would not fit: the narrowest that runs.
+    """Sizes of the real checks: a short batch at full width, or the narrowest reduced model that runs if full width would not fit.
 
-    Resolving the dimensions is also what finds that the config's own numbers do not divide.
+    Raises ConfigError if the config's own numbers do not divide.
     """
     try:
         sizes = resolve(dims, {})
@@ -173,7 +173,7 @@ def _check_at(
         if parameters > _CHECKED_AT_FULL_WIDTH:
             made = list(_relatives(sizes, layout, dims))
             deep = ({name: value for name, value in relative.items() if name != "L"} for relative in made[:1] if "L" in dims)
-            relatives = [small | relative for relative in (*made, *deep)]  # the last for a class that has one depth alone
+            relatives = [small | relative for relative in (*made, *deep)]  # the last for a class that runs at one depth only
             pairs = ((_smaller(source, layout, dims, relative), relative) for relative in relatives)
             tries = (sizes for smaller, relative in pairs for sizes in ([smaller] if smaller == relative else [smaller, relative]))
             fit = (sizes for sizes in tries if _runs(source, task, layout, dims, sizes))
@@ -194,7 +194,7 @@ def _reduced(parameters: int) -> str:
 
 
 def _relatives(sizes: Mapping[str, int], layout: ConfigLayout, dims: Mapping[str, Dim]) -> Iterator[dict[str, int]]:
-    """Small models of the same shape, the smallest first: of a few narrow heads, or of a few heads that are as wide as they are."""
+    """Sizes of reduced models of the same shape, the smallest first: a few narrow heads, or a few heads of full width."""
     narrow = _narrow(sizes, layout, dims)
     yield {name: value for name, value in narrow.items() if name in dims and not dims[name].tied}
     for heads in (4, 8, 16, 32):
@@ -206,7 +206,7 @@ def _relatives(sizes: Mapping[str, int], layout: ConfigLayout, dims: Mapping[str
 
 
 def _narrow(sizes: Mapping[str, int], layout: ConfigLayout, dims: Mapping[str, Dim]) -> dict[str, int]:
-    """A model of the same shape with a few narrow heads: grouped heads stay grouped, the layers keep their pattern."""
+    """Sizes of a model of the same shape with a few narrow heads: grouped heads stay grouped, the layers keep their pattern."""
     h, g = sizes.get("h", 1), sizes.get("g", sizes.get("h", 1))
     narrow_g = min(g, 2)
     narrow_h = 4 if g == h else narrow_g * min(h // g, 4)
@@ -219,11 +219,12 @@ def _narrow(sizes: Mapping[str, int], layout: ConfigLayout, dims: Mapping[str, D
 
 
 def _smaller(source: Source, layout: ConfigLayout, dims: Mapping[str, Dim], small: Mapping[str, int]) -> dict[str, int]:
-    """``small`` with fewer experts and narrow sizes of the config's own, as far as a large model is built with them."""
+    """``small`` with fewer experts and smaller sizes of the config's own, reduced one by one where the class builds with them, until at
+    most ``_CHECKED_NARROW`` parameters remain."""
     try:
         sizes, reduced = resolve(dims, small), dict(small)
         parameters = _parameters(source, layout, sizes)
-    except Exception:  # whatever the class raises of sizes that it does not have
+    except Exception:  # the class may raise anything at sizes that it does not support
         return dict(small)
     own = {name for name in dims if name not in FIELDS.dimensions} - {"B", "T", "S"} - small.keys()
     for name in (*(["E"] if "E" in dims else []), *sorted(own, key=lambda name: -sizes[name])):
@@ -231,20 +232,21 @@ def _smaller(source: Source, layout: ConfigLayout, dims: Mapping[str, Dim], smal
         if parameters <= _CHECKED_NARROW or dims[name].tied:
             continue
         if isinstance(unit, str):
-            if unit != f"{name[:-1]}h":  # else it is the width of another part of the model, which its heads share
+            if unit != f"{name[:-1]}h":  # else it is the width of another part of the model, split among its heads
                 continue
             heads = min(sizes[unit], 4)
             tried = reduced | {unit: heads, name: _HEAD_WIDTH * heads}
         else:
             least = 2 * sizes.get("e", 1) if name == "E" else 2 * _HEAD_WIDTH
             tried = reduced | {name: min(sizes[name], reduced.get(name, sizes[name]), -(-least // unit) * unit)}
-        with contextlib.suppress(Exception):  # whatever the class raises of sizes that it does not have
+        with contextlib.suppress(Exception):  # the class may raise anything at sizes that it does not support
             parameters, reduced = _parameters(source, layout, resolve(dims, tried)), tried
     return reduced
 
 
 def _runs(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], small: Mapping[str, int]) -> bool:
-    """Whether the class has a forward at these sizes: some ask that a width be a product of others, or split heads in so many groups."""
+    """Whether the class's forward runs at these sizes: some need a width that is a product of others, or a number of heads that groups
+    divide."""
     import torch
 
     try:
@@ -254,7 +256,7 @@ def _runs(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, D
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             module, config = _build(source, layout, n), source.config(layout.changes(n))
             task.predict(module, *task.inputs(n, getattr(n, "V", vocabulary_of(module, config)), config))
-    except Exception:  # whatever the class raises of sizes that it does not have
+    except Exception:  # the class may raise anything at sizes that it does not support
         return False
     return True
 
@@ -271,7 +273,7 @@ def _parameters(source: Source, layout: ConfigLayout, sizes: Mapping[str, int]) 
 
 
 def _build(source: Source, layout: ConfigLayout, n: Any) -> Any:
-    """``cls(config)`` in training mode, with the fields of its dimensions at the given sizes; the class makes the others itself."""
+    """``cls(config)`` in training mode, with the fields of its dimensions at the given sizes; the class computes the other fields."""
     config = source.config(layout.changes(n))
     with quiet(), symbolic_sizes_accepted():
         return module_class(source)(config).train()

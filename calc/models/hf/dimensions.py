@@ -16,16 +16,16 @@ from calc.models.hf.source import stored as stored_in
 from calc.models.hf.table import FIELDS, is_size
 from calc.models.hf.tasks import fixed_frames
 
-# Elements in the 16 bytes that torch's grouped matrix products want rows to be multiples of, in fp32.
+# fp32 elements in 16 bytes: torch's grouped matmuls need rows that are multiples of 16 bytes.
 _ROW = 4
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigLayout:
-    """Which fields hold which dimension, and how the layers repeat (``None``: the depth is a number).
+    """The fields of each dimension, and how the layers repeat (``None``: the depth is static).
 
-    ``path`` is where those fields are: nothing, or the name of a config inside the config. ``inner`` are the layouts of further
-    ones, whose dimensions have the name of their config before the letter (``vision_d``).
+    ``path`` is the name of the nested config with those fields; empty for the config itself. ``inner`` are the layouts of other nested
+    configs by prefix, which their dimensions have before the letter (``vision_d``).
     """
 
     fields: Mapping[str, tuple[str, ...]]
@@ -34,7 +34,7 @@ class ConfigLayout:
     inner: Mapping[str, ConfigLayout] = field(default_factory=dict)
 
     def changes(self, n: Any, prefix: str = "") -> dict[str, Any]:
-        """Fields to set for sizes ``n``, the lists of the layers among them."""
+        """{field: value} for sizes ``n``, including the lists with an entry per layer; fields of nested configs by dotted path."""
         values = {field: getattr(n, prefix + name) for name, fields in self.fields.items() if hasattr(n, prefix + name) for field in fields}
         if self.layers is not None and hasattr(n, prefix + "L"):
             values |= self.layers.stretched(getattr(n, prefix + "L"))
@@ -45,22 +45,22 @@ class ConfigLayout:
 
 
 def home_of(config: Any, tokens: bool) -> str:
-    """The config inside this one whose sizes go by the letters alone, where it is not this one: that of what reads the tokens."""
+    """The name of the nested config whose sizes have plain letters, that of the part that reads the tokens; empty for ``config`` itself."""
     try:
         text = config.get_text_config() if tokens else config
-    except ValueError:  # the library's objection to several of them
+    except ValueError:  # the library raises it if there are several
         return ""
     return next((name for name in inner_configs(config) if getattr(config, name) is text), "")
 
 
 def towers_of(config: Any, home: str) -> dict[str, str]:
-    """What the dimensions of further configs inside this one begin with, and the name of the config."""
+    """{prefix of the dimensions: name} of the other nested configs."""
     of_blocks = configs_of_blocks(config)
     return {name.removesuffix("_config") + "_": name for name in inner_configs(config) if name not in (home, *of_blocks)}
 
 
 def dims_of_tower(source: Source, layout: ConfigLayout, config: Any, prefix: str) -> dict[str, Dim]:
-    """The dimensions of a config inside another, by names that begin with ``prefix``. Its depth stays a number."""
+    """The dimensions of a nested config, their names with ``prefix``. Its depth stays static."""
     dims, _ = dims_of(source, layout, config, {})
     name = prefix.removesuffix("_").replace("_", " ")
 
@@ -100,7 +100,7 @@ def layout_of(source: Source, config: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _follows(field: str, letter: str, field_names: Mapping[str, tuple[str, ...]], source: Source, config: Any) -> bool:
-    """Whether the class fills a field in by itself, as everybody would: as many key heads as heads, heads that share the width."""
+    """Whether the class fills in a field as usual: as many key heads as heads (g = h), or heads that share the width (k = d/h)."""
     stored = stored_in(config)
     value = {name: stored[fields[0]] for name, fields in field_names.items()}
     if field not in type(config).__dataclass_fields__ or not is_size(config.__dict__.get(field)) or "h" not in value:
@@ -115,13 +115,13 @@ def _doubles(field: str, width: Sequence[str], source: Source, config: Any) -> b
     """Whether a field that the class fills in doubles with the model's width."""
     try:
         wider = source.config({name: 2 * config.__dict__[name] for name in width})
-    except Exception:  # the class's objection, of whatever type: then it is not known
+    except Exception:  # the class may raise any type: then it is unknown
         return False
     return bool(wider.__dict__.get(field) == 2 * config.__dict__[field])
 
 
 def dims_of(source: Source, layout: ConfigLayout, config: Any, inputs: Mapping[str, Dim]) -> tuple[dict[str, Dim], tuple[str, ...]]:
-    """The dimensions with what must divide what, and notes on what a reader would not expect."""
+    """The dimensions with their divisibility, and notes for the reader of the report."""
     stored = stored_in(config)
     value = {name: stored[fields[0]] for name, fields in layout.fields.items()}
     notes: list[str] = []
@@ -178,7 +178,7 @@ def _attention(source: Source, layout: ConfigLayout, config: Any, value: Mapping
 
 
 def _turning(config: Any) -> int:
-    """What the head width must be a multiple of: rotary positions turn pairs, of the whole width or of a share of it."""
+    """The divisor of the head width: rotary positions rotate pairs, of the whole width or of a share of it."""
     parameters = config.__dict__.get("rope_parameters")
     places = [config.__dict__, *(p for p in [parameters] if isinstance(p, dict))]
     shares = [place.get(name) for place in places for name in FIELDS.shares]
@@ -205,7 +205,7 @@ def _part_of(name: str, value: Mapping[str, Any]) -> str | int | None:
 
 
 def _with_aligned_rows(made: Mapping[str, Dim], value: Mapping[str, Any]) -> dict[str, Dim]:
-    """The dimensions where experts run as one grouped product, which takes rows of 16 bytes."""
+    """The dimensions with widths divisible by ``_ROW``, as the grouped matmul of the experts needs rows of 16 bytes."""
     aligned = dict(made)
     for name, dim in made.items():
         if name in ("d", "f", "k") or name.endswith(("intermediate_size", "_dim", "_rank", "hidden_size")):
@@ -215,7 +215,7 @@ def _with_aligned_rows(made: Mapping[str, Dim], value: Mapping[str, Any]) -> dic
                 now = dim.multiple_of or 1
                 aligned[name] = replace(dim, multiple_of=now if now % _ROW == 0 else now * (_ROW // 2 if now % 2 == 0 else _ROW))
     if "k" not in made and "d" in made and made["d"].multiple_of == "h" and value["h"] % _ROW == 0 and made["h"].multiple_of is None:
-        aligned["h"] = replace(made["h"], multiple_of=_ROW)  # the width is a multiple of so many heads, and so of a row
+        aligned["h"] = replace(made["h"], multiple_of=_ROW)  # the width is a multiple of the heads, and so of a row
     return aligned
 
 
@@ -227,7 +227,7 @@ def _heads_divide_width(source: Source, layout: ConfigLayout, config: Any, value
 
 
 def _in_proportion(source: Source, layout: ConfigLayout, value: Mapping[str, Any], made: Mapping[str, Dim]) -> dict[str, Dim]:
-    """Sizes that follow from the width, since the class refuses another width without them: it compares products of them with it."""
+    """Sizes tied to the width, where the class refuses another width without them: it compares products of them with it."""
     if "d" not in made or _taken(source, layout, value, ["d"]):
         return {}
     partners = [name for name in value if name in made and name not in ("d", "L", "V", "C") and _taken(source, layout, value, ["d", name])]
@@ -241,16 +241,16 @@ def _in_proportion(source: Source, layout: ConfigLayout, value: Mapping[str, Any
 
 
 def _taken(source: Source, layout: ConfigLayout, value: Mapping[str, Any], doubled: Sequence[str]) -> bool:
-    """Whether the config class takes these sizes twice as large as they are."""
+    """Whether the config class accepts these sizes doubled."""
     try:
         source.config({field: 2 * value[name] for name in doubled for field in layout.fields[name]})
-    except Exception:  # the class's objection, of whatever type, is the answer
+    except Exception:  # the class may raise any type, which is the answer
         return False
     return True
 
 
 def _follows_width(made: Mapping[str, Dim], name: str, share: Fraction) -> dict[str, Dim]:
-    """``name`` as that share of the width, which is a multiple of what the share divides it by."""
+    """``name`` tied to ``share`` of the width, and the width as a multiple of the share's denominator."""
     over, under = share.numerator, share.denominator
     part = "k" if made["d"].multiple_of == "h" and "k" in made and made["k"].tied else "d"
     width = "h*k" if part == "k" else "d"
@@ -263,7 +263,7 @@ def _follows_width(made: Mapping[str, Dim], name: str, share: Fraction) -> dict[
 
 
 def _parts_of_heads(config: Any) -> bool:
-    """Whether a head's width is several fields: a part that turns and one that does not, or one for values."""
+    """Whether several fields make up a head's width: a rotary part and one without positions, or one for values."""
     return any(name.endswith("head_dim") and is_size(value) for name, value in config.__dict__.items())
 
 
@@ -272,7 +272,7 @@ def _refuses(source: Source, layout: ConfigLayout, value: Mapping[str, Any]) -> 
     try:
         own = dict.fromkeys(layout.fields["k"], value["k"]) if "k" in value else {}
         source.config({**dict.fromkeys(layout.fields["d"], value["d"] + 1), **own})
-    except Exception:  # the class's objection, of whatever type, is the answer
+    except Exception:  # the class may raise any type, which is the answer
         return True
     return False
 
@@ -292,7 +292,8 @@ def learned_positions(config: Any) -> bool:
 
 
 def gives_way(dims: Mapping[str, Dim]) -> tuple[tuple[str, ...], ...]:
-    """Sets of dimensions to leave as numbers where the step cannot be recorded with all of them: own names first, sequence last."""
+    """Sets of dimensions to specialize, in order, if the step cannot be traced with all of them symbolic: own names first, sequence
+    last."""
     lengths = tuple(name for name in dims if name in ("T", "S", "N") or name.endswith("_positions"))
     own = tuple(name for name in dims if name not in FIELDS.dimensions and name != "B" and name not in lengths)
     widths = tuple(name for name in ("d", "h", "g", "k", "f", "E", "e") if name in dims and not dims[name].tied)

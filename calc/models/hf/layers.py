@@ -1,8 +1,8 @@
 """The pattern in which a model's layers repeat: dense and expert, sliding and full, attention and recurrent.
 
-A depth is ``before + period * n + after`` layers: a few that stand apart at the beginning or the end (or a last period cut
-short), and n repetitions of a pattern. What kind each layer is, is read off the library's own lists and off the modules
-themselves, built at the config's own depth without memory.
+A depth is ``before + period * n + after`` layers: a few that differ at the beginning or the end (or a truncated last period), and n
+repetitions of a pattern. The kind of each layer comes from the library's own lists and from the modules themselves, built at the config's
+own depth on the meta device.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _MOST_PARTS = 500_000
 
 @dataclass(frozen=True, slots=True)
 class LayerPattern:
-    """``lists`` are the config's fields with an entry per layer. Those in ``counted`` the config has as kinds of layers with how
-    often they repeat (``[[["global", "local"], 12]]``); those in ``numbered`` are the numbers of all layers. ``last`` are lists of names
-    of which some end in the depth (``stage24``) and name the last layer."""
+    """``lists`` are the config's fields with an entry per layer. The config writes those in ``counted`` as kinds of layers with repeat
+    counts (``[[["global", "local"], 12]]``); those in ``numbered`` are the indices of all layers. ``last`` are lists of names of which some
+    end in the depth (``stage24``) and name the last layer."""
 
     before: int
     period: int
@@ -52,7 +52,7 @@ class LayerPattern:
         return [entries[self._same(i, depth, len(entries))] for i in range(depth)]
 
     def _same(self, i: int, depth: int, count: int) -> int:
-        """A layer of the known depth that is like layer ``i`` of another depth."""
+        """The index, among ``count`` layers, of one of the same kind as layer ``i`` of ``depth``."""
         if i < self.before:
             return i
         if i >= depth - self.after:
@@ -60,19 +60,20 @@ class LayerPattern:
         return self.before + (i - self.before) % self.period
 
 
-# In a name that ``_names_last`` takes for that of the last layer.
+# The number at the end of a layer's name.
 _LAST = re.compile(r"\d+$")
 
 
 def _names_last(value: Any, depth: int) -> bool:
-    """Whether a list of names has the last layer's by its number, and no other layer's."""
+    """Whether the only layer number in a list of names is that of the last layer."""
     if depth == 1 or not isinstance(value, list) or not all(isinstance(v, str) for v in value):
         return False
     return {number for name in value for number in _LAST.findall(name)} == {str(depth)}
 
 
 def pattern(kinds: Sequence[Hashable]) -> tuple[int, int, int] | None:
-    """(before, period, after) of the fewest layers in all, such that the pattern between repeats at least twice and makes up half."""
+    """(before, period, after) with the smallest sum such that the period repeats at least twice and makes up half of the layers; else
+    None."""
     numbers: dict[Hashable, int] = {}
     ids = [numbers.setdefault(kind, len(numbers)) for kind in kinds]
     depth = len(ids)
@@ -93,7 +94,7 @@ def pattern(kinds: Sequence[Hashable]) -> tuple[int, int, int] | None:
 
 
 def pattern_of(source: Source, config: Any, depth: int, module: Any) -> LayerPattern | None:
-    """The pattern of the layers of ``module``, or nothing where they repeat none."""
+    """The pattern of the layers of ``module``, or None if they do not repeat."""
     own = set(type(config).__dataclass_fields__)
     stated = {name: value for name, value in config.__dict__.items() if name in own and isinstance(value, list | tuple)}
     counted = {name: entries for name, value in stated.items() if len(entries := _multiplied_out(value, depth)) == depth}
@@ -107,7 +108,7 @@ def pattern_of(source: Source, config: Any, depth: int, module: Any) -> LayerPat
 
 
 def _multiplied_out(groups: Sequence[Any], depth: int) -> tuple[Any, ...]:
-    """Kinds of layers with how often they repeat, as an entry per layer; nothing where the list is no such thing, or of more layers."""
+    """One entry per layer from kinds of layers with repeat counts; empty if the list has another form or more than ``depth`` layers."""
     entries: list[Any] = []
     for group in groups:
         match group:
@@ -119,7 +120,7 @@ def _multiplied_out(groups: Sequence[Any], depth: int) -> tuple[Any, ...]:
 
 
 def without_memory(source: Source, config: Any) -> Any:
-    """The module, with parameters that have shapes only."""
+    """The module on the meta device: parameters with shapes but no data."""
 
     with quiet(), on_meta_device(), _of_bounded_size(source.where):
         return module_class(source)(config)
@@ -127,7 +128,7 @@ def without_memory(source: Source, config: Any) -> Any:
 
 @contextmanager
 def _of_bounded_size(where: str) -> Iterator[None]:
-    """Refuses a model of more parts than any has, which would take hours to build."""
+    """Raise ConfigError for a model of more than ``_MOST_PARTS`` modules and parameters, which would take hours to build."""
     from torch.nn.modules.module import register_module_module_registration_hook, register_module_parameter_registration_hook
 
     count = itertools.count(1)
@@ -145,7 +146,7 @@ def _of_bounded_size(where: str) -> Iterator[None]:
 
 
 def _stacks(module: Any, depth: int) -> list[list[Hashable]]:
-    """Of every list of ``depth`` layers, what kind each is: its parts, their shapes and their switches."""
+    """The kinds of layers of every ModuleList of ``depth`` layers: submodule types, parameter shapes and settings."""
     import torch
 
     return [[_kind(child) for child in part] for part in module.modules() if isinstance(part, torch.nn.ModuleList) and len(part) == depth]

@@ -33,25 +33,25 @@ class Source:
 
     @cached_property
     def aliases(self) -> Mapping[str, str]:
-        """Fields of the file that the class takes for others of its own, by a table or by code: what is changed must take their place."""
+        """{field: the class's own field that it sets}, by the class's table or its code. A change of the latter must drop the former."""
         own = {f.name for f in fields(self.config_class)}
         table: Mapping[str, str] = self.config_class.attribute_map
         return {**{name: target for name in self.raw.keys() - own - table.keys() if (target := self._taken_for(name))}, **table}
 
     def _taken_for(self, name: str) -> str:
-        """The field that moves with one of the file, by trying; of none the empty string."""
+        """The class's field that doubles when the file's field ``name`` is doubled; empty if there is none."""
         value = self.raw[name]
         if not is_size(value):
             return ""
         try:
             with quiet():
                 before, after = (self.config_class(**{**self.raw, name: size}).__dict__ for size in (value, 2 * value))
-        except Exception:  # the class's objection, of whatever type: then it is not known
+        except Exception:  # the class may raise any type: then it is unknown
             return ""
         return next((field for field in before if field != name and before[field] == value and after[field] == 2 * value), "")
 
     def config(self, changes: Mapping[str, Any]) -> Any:
-        """The library's config object, with some fields of the file replaced, or of a config inside it (``text_config.d_model``).
+        """The library's config object with some fields replaced, those of nested configs by dotted path (``text_config.d_model``).
 
         Sizes may be symbolic.
         """
@@ -60,13 +60,13 @@ class Source:
         for part in parts_of(made):
             for name in ("pad_token_id", "decoder_start_token_id"):
                 if part.__dict__.get(name) is not None:
-                    part.__dict__[name] = 0  # a token of any vocabulary, whatever its size
+                    part.__dict__[name] = 0  # a valid token for any vocabulary size
             for name in _of_chance(part):
-                part.__dict__[name] = type(part.__dict__[name])(0)  # no probability, or no
+                part.__dict__[name] = type(part.__dict__[name])(0)  # probability 0, or False
         return made
 
     def part(self, name: str) -> Source:
-        """The config inside this one of that name. Where the file leaves it out, it is what the class makes of nothing."""
+        """The nested config ``name``; the class's default if the file leaves it out."""
         with quiet():
             config = getattr(self.config_class(**self.raw), name)
         stated = self.raw.get(name)
@@ -75,7 +75,7 @@ class Source:
         return Source(f"{self.where}, {name}", fields_of_part, type(config), self.architecture, config.model_type)
 
     def merged(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of the file, and in their place what is changed."""
+        """The fields of the file, with ``changes`` in their place."""
         fields = {name: value for name, value in self.raw.items() if self.aliases.get(name) not in changes}
         inner: dict[str, dict[str, Any]] = {}
         for path, value in changes.items():
@@ -87,8 +87,8 @@ class Source:
         return fields | {name: self.part(name).merged(replaced) for name, replaced in inner.items()}
 
     def given(self, config: Any) -> dict[str, int]:
-        """Fields whose integers the file or the class's defaults state, also in configs of the blocks' parts (``attn_config.n_heads``); the
-        class makes the others from these."""
+        """Integer fields that the file or the class's defaults state, also in configs of the blocks' parts (``attn_config.n_heads``); the
+        class computes the others from these."""
         stated = {self.aliases.get(name, name) for name in self.raw}
         stated |= {f.name for f in fields(self.config_class) if is_size(f.default)}
         own = {name: value for name, value in config.__dict__.items() if name in stated and is_size(value)}
@@ -97,24 +97,24 @@ class Source:
 
 
 def parts_of(config: Any) -> Iterator[Any]:
-    """The config, then the configs inside it, theirs included."""
+    """The config, then all nested configs at any depth."""
     yield config
     for name in inner_configs(config):
         yield from parts_of(getattr(config, name))
 
 
 def inner_configs(config: Any) -> list[str]:
-    """Names of the configs inside this one that are there."""
+    """Names of the nested configs that are present."""
     return [name for name in getattr(config, "sub_configs", {}) if hasattr(getattr(config, name, None), "to_diff_dict")]
 
 
 def configs_of_blocks(config: Any) -> list[str]:
-    """Names of the configs inside this one that are of a part of each block: they have no depth, and nothing that they would be fed."""
+    """Names of the nested configs of a part of each block: these have neither a depth nor inputs of their own."""
     return [name for name in inner_configs(config) if not any(n in FIELDS.of_whole_models for n in getattr(config, name).__dict__)]
 
 
 def stored(config: Any) -> dict[str, Any]:
-    """Every field by its name, those in configs of the blocks' parts too."""
+    """Every field by its name, including those in configs of the blocks' parts by dotted path."""
     inner = {name: stored(getattr(config, name)) for name in configs_of_blocks(config)}
     return {**config.__dict__, **{f"{part}.{name}": value for part, fields in inner.items() for name, value in fields.items()}}
 
@@ -128,7 +128,7 @@ def module_class(source: Source) -> Any:
 
 def file_of(path: str) -> Path:
     file = Path(path)
-    if os.path.isdir(file):  # os.path, unlike Path, says no to names that are too long to be one
+    if os.path.isdir(file):  # os.path, unlike Path, returns False for names that are too long
         file = file / "config.json"
     if not os.path.exists(file):
         raise ConfigError(f"no config at {path[:200]}: give the path of a config.json or of its folder (nothing is downloaded)")
@@ -144,7 +144,7 @@ def parse(where: str, text: bytes) -> Mapping[str, Any]:
         raw = json.loads(text)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
-    except (ValueError, RecursionError) as error:  # an encoding, a number of thousands of digits, brackets without end
+    except (ValueError, RecursionError) as error:  # a wrong encoding, a number of thousands of digits, endless nesting
         raise ConfigError(f"{where} cannot be read as JSON: {_first_line(error)}") from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{where} holds a JSON {type(raw).__name__}, not an object: give the config.json of a model")
@@ -160,7 +160,7 @@ def refuse_what_is_not_supported(where: str, raw: Mapping[str, Any]) -> None:
 
 
 def notes_on(raw: Mapping[str, Any], architecture: str) -> tuple[str, ...]:
-    """What a reader should know of fields that change nothing here."""
+    """Notes for the reader of the report on fields without effect here."""
     notes = []
     if raw.get("auto_map"):
         notes.append(f"auto_map names code beside the config, which is not run: the model is {architecture} of the library")
@@ -175,7 +175,7 @@ def notes_on(raw: Mapping[str, Any], architecture: str) -> tuple[str, ...]:
 
 
 def notes_on_chance(source: Source) -> tuple[str, ...]:
-    """What a reader should know of layers that a step would skip at random, and of inputs that it would hide."""
+    """Notes on layers that a step would skip at random and inputs that it would mask at random, both off here."""
     with quiet():
         made = source.config_class(**source.raw)
     given = {name: part.__dict__[name] for part in parts_of(made) for name in _of_chance(part)}
@@ -188,7 +188,7 @@ def notes_on_chance(source: Source) -> tuple[str, ...]:
 
 
 def notes_on_overruled(source: Source) -> tuple[str, ...]:
-    """What a reader should know of switches of the file that the library's class sets otherwise."""
+    """Notes on switches of the file that the library's class overrides."""
     with quiet():
         made = source.config_class(**source.raw).__dict__
     overruled = [
@@ -202,14 +202,14 @@ def notes_on_overruled(source: Source) -> tuple[str, ...]:
 
 
 def _of_chance(part: Any) -> list[str]:
-    """Fields by which a step of the class rests on chance."""
+    """Fields that are set and make a step of the class random."""
     return [name for name in (*FIELDS.skipped_layers, *FIELDS.hidden_inputs) if part.__dict__.get(name)]
 
 
 def refuse_bad_sizes(where: str, raw: Mapping[str, Any]) -> None:
-    """Sizes in the file are positive integers or null, and no number makes the library build or list without end.
+    """Raise ConfigError unless sizes in the file are positive integers or null, and all counts are small enough to build.
 
-    The library's own message for a bad size runs over several lines, and it has no limits.
+    The library has no such limits, and its own message for a bad size has several lines.
     """
     for entry in _entries(where, raw):
         wrong = _objection(entry)
@@ -222,7 +222,7 @@ def _objection(entry: _Entry) -> str:
     if entry.field in FIELDS.sizes and not entry.listed and value is not None and not isinstance(value, list):
         if not is_int:
             return "is not an integer"
-        none = value == 0 and entry.depth > 1  # so do configs inside others say that a part is left out
+        none = value == 0 and entry.depth > 1  # in a nested config, 0 says that a part is left out
         if not 0 < value < 2**63 and not none:
             return "is not a size: give an integer from 1 to 2**63 - 1"
     if is_int and not -(2**63) <= value < 2**63:
@@ -246,7 +246,7 @@ class _Entry:
 
 
 def _entries(where: str, raw: Mapping[str, Any]) -> Iterator[_Entry]:
-    """Every value in the file, tables and lists before what is in them. Those that are long or deep without end are refused."""
+    """Every value in the file, tables and lists before their contents. Raises ConfigError for too many entries or too deep nesting."""
     waiting = [_Entry("the file", "", raw)]
     while waiting:
         entry = waiting.pop()
@@ -284,7 +284,7 @@ def source_of(where: str, raw: Mapping[str, Any]) -> Source:
 
 
 def _as_the_library_writes_it(architecture: str) -> str:
-    """The name of the library's class, where that is written in other cases than its makers'."""
+    """The name of the library's class that differs from ``architecture`` in case only, else ``architecture``."""
     import transformers
 
     if hasattr(transformers, architecture):
@@ -293,7 +293,7 @@ def _as_the_library_writes_it(architecture: str) -> str:
 
 
 def transformers_needed() -> None:
-    """Refuse, with the command that helps, where transformers is not installed. Imports it offline."""
+    """Import transformers offline. Raises MissingExtraError, with the command to install it, if it is missing."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     try:
         import transformers  # noqa: F401  # only whether it is there
@@ -302,7 +302,7 @@ def transformers_needed() -> None:
 
 
 def construct(source: Source) -> Any:
-    """The config object of the file as it is. The class's own objections become one line."""
+    """The config object of the file as it is. Any exception of the class becomes a one-line ConfigError."""
     try:
         return source.config({})
     except Exception as error:  # the class validates in its own ways; whatever it says, this config cannot be used
@@ -311,7 +311,7 @@ def construct(source: Source) -> Any:
 
 @contextmanager
 def symbolic_sizes_accepted() -> Iterator[None]:
-    """The library's configs check the types of their fields; a symbolic integer, or a list with one, is as good as an integer."""
+    """Let the type checks of the library's configs accept a symbolic integer, or a list with one, as an integer."""
     from huggingface_hub import dataclasses as strict
 
     original = strict.type_validator
@@ -335,7 +335,7 @@ def _has_symbol(value: Any) -> bool:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """The library logs opinions on token ids and defaults that are beside the point here; one of them reads the tokens for it."""
+    """Silence the library's warnings on token ids and defaults, which do not matter here; one of them would read the tokens."""
     from transformers import PreTrainedModel
     from transformers.utils import logging
 
@@ -354,7 +354,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _last_line(error: BaseException) -> str:
-    """What a validator of the library says stands in the last line, after its own name."""
+    """The last line of an error's message: a validator of the library puts its own name before it."""
     return (str(error).strip().rpartition("\n")[2].strip() or type(error).__name__)[:200]
 
 

@@ -1,7 +1,7 @@
-"""What a model of transformers is fed, and its loss. Inputs and sizes of inputs go by the task alone, never by the model.
+"""Inputs and loss of a model of transformers. Inputs and their sizes depend on the task alone, never on the model.
 
-A task is one of the library's own kinds of classes (``hf_fields.toml`` says which lists are which). Where a class of a kind
-has no loss of its own that a table of sizes could follow, the loss is a stated simple one, and a note says so.
+A task is one of the library's own kinds of classes (``hf_fields.toml`` lists them). If a class of a kind has no loss of its own that a
+table of sizes could follow, the loss is a simple substitute, and a note says so.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from calc.errors import ConfigError
 from calc.models.hf.source import Source, clip, module_class, parts_of, quiet, symbolic_sizes_accepted
 from calc.models.hf.table import FIELDS
 
-# Where a config bounds no positions, and for what a model is tried out at.
+# Sequence lengths: of inputs where the config bounds no positions, of targets, and of trial runs.
 _LENGTH, _TARGET, _SMALL = 1024, 128, 16
 # A second of sound, and of its spectrum.
 _SAMPLES, _FRAMES = 16_000, 100
-# What is said in it has some ten letters, which is fewer than the steps that any class makes of it.
+# Letters of its transcript: fewer than the time steps that any class makes of it.
 _LETTERS = 10
 
 
@@ -29,7 +29,7 @@ _LETTERS = 10
 class Feed:
     """One tensor: ``dims`` makes its dimensions from (config, largest length), ``make`` the tensor from (sizes, vocabulary, config).
 
-    ``small`` are sizes to try it out at.
+    ``small`` gives sizes for a trial run.
     """
 
     dims: Callable[[Any, int | None], dict[str, Dim]]
@@ -39,10 +39,10 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """``feeds`` go by the arguments of ``forward``; ``same`` are further arguments for the same tensors.
+    """``feeds`` maps arguments of ``forward`` to feeds; ``same`` maps further arguments to feeds with the same tensors.
 
-    ``withheld`` are feeds that the loss is given after the outputs, and the class is not.
-    ``used`` are the arguments of a forward alone (argument → feed), ``outcome`` is what it gives. ``options`` are passed as they are.
+    ``withheld`` feeds are passed to the loss, after the outputs, and not to the class. ``used`` maps the arguments of a forward alone to
+    feeds, ``outcome`` takes its result. ``options`` are passed unchanged.
     """
 
     feeds: Mapping[str, Feed]
@@ -89,7 +89,7 @@ def _without_cache(model: Any) -> dict[str, Any]:
 
 
 def stated(config: Any, field_: str, default: Any) -> Any:
-    """A field of the config, or of the first config inside it that has one: a picture's size stands with what sees pictures."""
+    """A field of the config, or of the first nested config that has one: an image size is a field of the vision config."""
     values = (part.__dict__.get(field_) for part in parts_of(config))
     return next((value for value in values if value is not None), default)
 
@@ -171,7 +171,7 @@ def _sound(config: Any, _: int | None) -> dict[str, Dim]:
 
 
 def _stride(config: Any) -> int:
-    """How many samples a front end of convolutions makes one step of."""
+    """Samples per time step of a convolutional front end; 1 if there is none."""
     return math.prod(stated(config, "conv_stride", ()))
 
 
@@ -182,7 +182,7 @@ def _samples(n: Any, _: Any, config: Any) -> Any:
 
 
 def _fixed_spectrum(config: Any) -> tuple[int, int] | None:
-    """So many frames of so many bins, where the config states both: what is called values is a spectrum then."""
+    """(frames, bins) if the config states both: ``input_values`` are a spectrum then. Else None."""
     frames, bins = stated(config, "max_length", None), stated(config, "num_mel_bins", None)
     return (frames, bins) if frames and bins else None
 
@@ -196,7 +196,7 @@ def _frames(config: Any, _: int | None) -> dict[str, Dim]:
 
 
 def fixed_frames(config: Any) -> bool:
-    """A table of source positions over a spectrum of so many bins: two frames a position, and no fewer are taken."""
+    """Whether the config fixes the number of frames: with a table of source positions and a spectrum, two frames per position, no fewer."""
     return bool(stated(config, "max_source_positions", None) and stated(config, "num_mel_bins", None))
 
 
@@ -329,7 +329,7 @@ _MAKERS: Mapping[str, Callable[[str, Feed, frozenset[str]], Task]] = {
 
 
 def task_of(source: Source) -> Task:
-    """What the class is for, from the library's own lists of classes by model_type, the most particular list first."""
+    """The task of the class, from the library's own lists of classes by model_type, the most specific list first."""
     from transformers.models.auto import modeling_auto
 
     model_type = source.model_type
@@ -351,7 +351,7 @@ def task_of(source: Source) -> Task:
 
 
 def _task_of_kind(kind: str, cls: Any) -> Task | None:
-    """The task of a class of that kind, or nothing where its forward takes other arguments than the kind says."""
+    """The task of a class of that kind, or None if its forward takes other arguments than the kind."""
     parameters = inspect.signature(cls.forward).parameters
     feed = _OF_MAIN_INPUT.get(cls.main_input_name)
     if feed is None:
