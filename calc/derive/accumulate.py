@@ -1,5 +1,5 @@
-"""One record, folded: every operator's cost, every tensor's bytes, each under its site. The same code folds symbolic
-records (polynomials) and concrete ones (integers)."""
+"""Accumulates one trace: every operator's cost and every tensor's bytes, each by module path. The same code accumulates symbolic traces
+(polynomials) and concrete ones (integers)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from calc.units import Amount, Unit, bytes_of, item_size
 
 Read = Callable[[Size], Any]
 
-# Arguments that are sizes of their own: no tensor of the operator has them.
+# Arguments that are sizes themselves: no tensor of the operator has them.
 SIZES = ("num_head", "num_heads", "chosen", "stages")
 
 PHASES = ("forward", "backward", "optimizer")
@@ -21,10 +21,10 @@ PHASES = ("forward", "backward", "optimizer")
 
 @dataclass(frozen=True, slots=True)
 class CountedAddend:
-    """One addend of one quantity in one record.
+    """One addend of one quantity in one trace.
 
-    ``factors`` is the product as the rule states it; ``count`` its value. ``rule`` names the operator's rule or the kind
-    of tensor, ``label`` the rule's addend.
+    ``factors`` is the product as the rule states it; ``count`` its value. ``rule`` names the operator's rule or the kind of tensor,
+    ``label`` the rule's addend.
     """
 
     quantity: str
@@ -40,7 +40,7 @@ class CountedAddend:
 
 
 class Accumulator:
-    """Folds records of one graph. Costs are cached by operator and shapes, of which a step has few different ones."""
+    """Accumulates traces of one graph. Costs are cached by operator and shapes, of which a step has few different ones."""
 
     def __init__(self, read: Read, registry: Registry) -> None:
         self.read = read
@@ -101,7 +101,7 @@ class Accumulator:
             yield CountedAddend(
                 "checkpoint.bytes", names.get(index, storage.name), "checkpoint", kind, (nbytes,), Amount(nbytes, Unit.BYTE)
             )
-        if any(op.phase == "backward" for op in trace.ops):  # a model that is only used has no iteration
+        if any(op.phase == "backward" for op in trace.ops):  # a forward-only step has no iteration counter
             yield CountedAddend("checkpoint.bytes", "(iteration)", "checkpoint", "int64 iteration", (8,), Amount(self.read(8), Unit.BYTE))
 
     def _bytes(self, trace: StepTrace, quantity: str, module_path: str, rule: str, label: str, tensor: Tensor) -> CountedAddend:
@@ -115,7 +115,7 @@ class Accumulator:
     # -- operators ------------------------------------------------------------------------------------------------
 
     def work(self, trace: StepTrace) -> Iterator[CountedAddend]:
-        """What the operators of the counted step do: their FLOPs and their traffic."""
+        """FLOPs and bytes moved of the operators of the counted step."""
         for op in trace.ops:
             if op.step != 2 or op.phase not in PHASES:
                 continue
@@ -131,11 +131,11 @@ class Accumulator:
         return op_cost
 
     def key(self, op: Op) -> tuple[Any, ...]:
-        """What operators of one cost have in common: the name, numbers and the shapes of all tensors."""
+        """The cache key of an operator's cost: the name, numbers and the shapes of all tensors."""
         return op.name, _signature(op.args), _signature((("", op.outputs),))
 
     def operator(self, op: Op) -> Operator:
-        """The operator with sizes that compute, as rules see it."""
+        """The operator as rules read it, with sizes as polynomials or integers."""
         return Operator(
             op.name,
             {n: self._size(v) if n in SIZES else self._argument(v) for n, v in op.args},
@@ -173,11 +173,11 @@ class Accumulator:
             yield _flop_entry(f"{phase}.elementwise", op, term)
 
     def repeated(self, op: Op, cost: Cost) -> tuple[Term, ...]:
-        """The products that only repeat what the forward did."""
+        """The matrix multiplications that only repeat the forward (recomputation)."""
         return cost.matmul if op.node == RECOMPUTED else cost.recompute
 
     def _mask(self, op: Op, cost: Cost, trace: StepTrace) -> Any:
-        """Length of the square causal mask that the model's own call declares for this operator's products, if any."""
+        """Length of the square causal mask that the model's own call declares for this operator's matrix multiplications, if any."""
         query, key = None, None
         if cost.causal is not None:
             query, key = cost.causal
@@ -207,7 +207,8 @@ class Accumulator:
         return [(view.distinct, view.dtype) for _, view in self.operator(op).tensors()]
 
     def _default_writes(self, op: Op) -> list[tuple[Any, str]]:
-        """Results; an argument written in place is one of them, unless the operator returns nothing."""
+        """(elements, dtype) of each result. An argument written in place counts only if the operator returns nothing, since otherwise it is
+        a result."""
         mutated = [v if isinstance(v, tuple) else (v,) for n, v in op.args if n in op.mutates]
         written = op.outputs or [t for tensors in mutated for t in tensors if isinstance(t, Tensor)]
         return [(self.read(t.distinct), t.dtype) for t in written]
@@ -218,7 +219,7 @@ def _flop_entry(quantity: str, op: Op, term: Term) -> CountedAddend:
 
 
 def _credited(term: Term, length: Any) -> Term:
-    """``term`` with the T(T+1)/2 positions a causal mask leaves in place of all T·T."""
+    """``term`` with the T(T+1)/2 positions of a causal mask in place of all T·T."""
     rest = list(term.factors)
     for _ in range(2):
         rest.remove(length)

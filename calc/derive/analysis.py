@@ -1,4 +1,4 @@
-"""A graph, analysed: every quantity as a closed form in the basis symbols, before any step or text is made of it."""
+"""The analysis of a graph: every quantity as a closed form in the basis symbols, before steps or text are made of it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ PEAKS = {d.name: d.step for d in QUANTITIES.values() if d.step is not None}
 
 @dataclass(frozen=True)
 class Analysis:
-    """Groups of like addends and candidate peaks of a graph. ``algebra`` works in basis symbols, ``fold`` leaves them.
+    """Groups of equal addends and peak candidates of a graph. ``algebra`` works in basis symbols, ``fold`` substitutes the model's
+    dimensions.
 
-    ``special`` is the analysis of the graph's special case, where somebody has made it already.
+    ``special`` is the analysis of the graph's special case, where it exists already.
     """
 
     graph: Graph
@@ -43,7 +44,7 @@ class Analysis:
 
     @property
     def frame(self) -> CoverageContext:
-        """What the closed forms are made with."""
+        """What the closed forms are computed with."""
         return CoverageContext(self.graph, self.registry, self.algebra, self.fold, self.module_paths, self.interpolate)
 
     @cached_property
@@ -52,7 +53,7 @@ class Analysis:
         return {name: groups.total(members, self.algebra.constant(0)) for name, members in self.groups.items()}
 
     def certify(self, trace: StepTrace) -> int:
-        """Compare every closed form with a concrete record; returns how many agreed, or raises."""
+        """The number of closed forms that agree with a concrete trace; raises for the first that does not."""
         totals = {name: total for name, total in self.totals.items() if name not in self.graph.unknown}
         candidates = {name: (step, self.peaks[name]) for name, step in PEAKS.items() if name not in self.graph.unknown}
         trip_counts = {name: fewest([r.sizes for r in self.graph.traces], name) for name in self.graph.loops}
@@ -62,7 +63,7 @@ class Analysis:
 
 
 def analyse(graph: Graph, registry: Registry) -> Analysis:
-    """Fold every record and interpolate over the loop counts."""
+    """Accumulate every trace and interpolate over the trip counts."""
     algebra = Algebra(graph.symbols, sizes_read(graph.traces))
     module_paths = LoopIndices(graph.traces)
     interpolate = Interpolation(graph.traces, graph.loops, algebra)
@@ -103,7 +104,7 @@ def _peaks(
 
 
 def _entries(folder: Accumulator, frame: CoverageContext) -> list[list[CountedAddend]]:
-    """The addends of every record. Where an operator cannot be counted, the refusal names all of those."""
+    """The addends of every trace. Where operators cannot be counted, the refusal names all of them."""
     try:
         return [folder.entries(r) for r in frame.graph.traces]
     except NapkinError as error:
@@ -111,7 +112,7 @@ def _entries(folder: Accumulator, frame: CoverageContext) -> list[list[CountedAd
 
 
 def sizes_read(traces: Sequence[StepTrace]) -> Iterator[str]:
-    """Every size that a fold may read."""
+    """Every size that accumulation may read."""
     for trace in traces:
         for storage in trace.storages:
             yield from _written(storage.nbytes)

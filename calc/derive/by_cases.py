@@ -1,4 +1,4 @@
-"""Quantities of a step that runs otherwise at some sizes, given by cases: ``Piecewise((special, Eq(B, 1)), (general, True))``."""
+"""Quantities of a step that runs other operators at some sizes, by cases: ``Piecewise((special, Eq(B, 1)), (general, True))``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def by_cases(general: Quantity, case: Quantity, equal: Mapping[str, str]) -> Quantity:
-    """``case`` is the quantity of the special case in force, where sizes are ``equal``, at the same sizes as ``general``."""
+    """The quantity by cases. ``case`` is that of the special case in force, where sizes are ``equal``, at the same sizes as ``general``."""
     if general.text is None or case.text is None:
-        return general if general.text is None else case  # unknown in general, or at these sizes: with its reason
+        return general if general.text is None else case  # unknown in general or at these sizes, with its reason
     condition = _condition(equal)
     general_texts = {t.module_path: t for t in general.terms}
     case_texts = {t.module_path: t for t in case.terms}
@@ -31,7 +31,7 @@ def by_cases(general: Quantity, case: Quantity, equal: Mapping[str, str]) -> Qua
 
 
 def specialized_sizes(general: Mapping[str, int], sizes: Mapping[str, int], equal: Mapping[str, str]) -> dict[str, int]:
-    """The sizes that the case in force holds beside those held in general; products move along."""
+    """The sizes that are specialized in general or in the case in force; dimensions equal to a product are not."""
     return {**general, **{name: sizes[name] for name, to in equal.items() if "*" not in to}}
 
 
@@ -46,7 +46,7 @@ def _piecewise(case: str | None, general: str | None, condition: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _ByCases:
-    """Evaluates the quantity of the case that the sizes belong to."""
+    """Evaluates the quantity by the case that applies at the sizes."""
 
     general: Evaluator
     case: Evaluator

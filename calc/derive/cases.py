@@ -1,7 +1,7 @@
-"""Two derivations of one step, joined: the general one, and one for sizes at which the step runs otherwise.
+"""Two derivations of one step, joined: the general one, and one for sizes at which the step runs other operators.
 
-Quantities that the special case leaves as they are keep their closed form. The others are given by cases, and their steps
-are those of the case in force, which is the special one: it is only derived where it applies.
+Quantities with the same closed form in both keep it. The others are by cases, and their steps are those of the case in force, which is the
+special one: it is only derived where it applies.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def joined(general: Derivation, case: Derivation, special: SpecialCase) -> Deriv
 
 
 def differences(general: Derivation, case: Derivation, special: SpecialCase) -> set[str]:
-    """The quantities whose general closed form is not the one of the special case, even where that applies."""
+    """The quantities whose general closed form differs from that of the special case at sizes where the special case applies."""
     return {name for name in general if not _same(general[name], case[name], special.equal)}
 
 
 def _same(general: Quantity, case: Quantity, equal: Mapping[str, str]) -> bool:
-    """Whether the general closed form is the special one wherever the special case applies."""
+    """Whether the general closed form equals the special one wherever the special case applies."""
     if general.text is None or case.text is None:
         return general.text == case.text
     general_texts, case_texts = (tuple(c.expr for c in q.candidates) or (q.text or "",) for q in (general, case))
@@ -55,7 +55,7 @@ def _same(general: Quantity, case: Quantity, equal: Mapping[str, str]) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _same_where(general_texts: tuple[str, ...], case_texts: tuple[str, ...], equals: tuple[tuple[str, str], ...]) -> bool:
-    """The same of the candidates of a maximum. It is asked again at each sizes of the case."""
+    """The same for texts, those of all candidates of a maximum; cached, since every size of the case evaluates it."""
     equal = dict(equals)
     put = [re.sub(r"[A-Za-z_]\w*", lambda name: f"({equal.get(name[0], name[0])})", text) for text in (*general_texts, *case_texts)]
     algebra = Algebra(sorted(set(re.findall(r"[A-Za-z_]\w*", " ".join(put)))), put)

@@ -1,4 +1,4 @@
-"""Certificates: the closed forms against recordings of the same step at sizes outside their derivation."""
+"""Certificates: the closed forms against traces of the same step at sizes outside their derivation."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _noted(failures: dict[str, CertificateError], quantity: str) -> Iterator[Non
         yield
     except CertificateError as error:
         failures[error.quantity] = error
-    except NapkinError as error:  # it is no whole number there
+    except NapkinError as error:  # not an integer at these sizes
         failures[quantity] = CertificateError(quantity, str(error))
     except ZeroDivisionError:
         failures[quantity] = CertificateError(quantity, f"the closed form of {quantity} divides by a size that is 0 there")
@@ -98,7 +98,7 @@ def _never_less(algebra: Algebra, one: Poly, other: Poly, trip_counts: Mapping[s
     for coefficient, powers in algebra.terms(one - other):
         left = {name: power for name, power in powers.items() if name not in trip_counts}
         if any(not name.isidentifier() for name in left):
-            return False  # a size in a function: whether a trip count is in it is not looked into
+            return False  # a size inside a function: not checked for trip counts
         counted = math.prod((trip_counts[name] ** power for name, power in powers.items() if name in trip_counts), start=Fraction(1))
         rest = tuple(sorted(left.items()))
         sums[rest] = sums.get(rest, Fraction(0)) + coefficient * counted

@@ -39,24 +39,24 @@ def derive(
     spec: Any = None,
     analysis: Analysis | None = None,
 ) -> Derivation:
-    """Derive every quantity of a recorded step.
+    """Derive every quantity of a traced step.
 
-    ``sizes`` overrides values of dimensions (integers from 1 to 2**63 - 1). Raises ``UnknownOperatorError`` for an
-    operator without a rule and ``CertificateError`` where a closed form disagrees with the graph's certificates.
-    ``analysis`` is that of this graph, already certified, when the caller has it.
+    ``sizes`` overrides values of dimensions (integers from 1 to 2**63 - 1). Raises ``UnknownOperatorError`` for an operator without a rule
+    and ``CertificateError`` where a closed form disagrees with the graph's certificates. ``analysis`` is that of this graph, already
+    certified, when the caller has it.
     """
     traced = TracedGraph(graph, analysis or certified(graph, registry), spec)
     return Traces(_derived_at, traced).derivation(unchecked(graph, sizes or {}))
 
 
 def derived_anywhere(spec: Spec, sizes: Mapping[str, int], trace: Trace) -> Derivation:
-    """Derive every quantity of the step of ``spec``, here and at any other sizes, from what ``trace`` makes of the sizes asked for."""
+    """Derive every quantity of the step of ``spec``, here and at any other sizes, from what ``trace`` returns for the requested sizes."""
     first = trace(sizes)
     return Traces(_derived_at, first, trace, spec).derivation(unchecked(first.graph, sizes))
 
 
 def certified(graph: Graph, registry: Registry) -> Analysis:
-    """The closed forms of a graph and of its special cases, which meet every certificate."""
+    """The analysis of a graph and of its special cases, compared with every certificate."""
     analysis = analyse(graph, registry)
     for trace in graph.certificates:
         analysis.certify(trace)
@@ -74,7 +74,7 @@ def _derived_at(traced: TracedGraph, values: Mapping[str, int]) -> Derivation:
 
 
 def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any = None, in_general: bool = False) -> Derivation:
-    """The derivation of a graph apart from its special cases, at all ``values``; ``in_general`` where one of those applies."""
+    """The derivation of a graph without its special cases, at all ``values``; ``in_general`` where one of those applies."""
     maker = StepMaker(analysis, values)
     compared = sum(name not in graph.unknown for name in (*analysis.totals, *PEAKS))
     built = {q.name: q for q in (*_counted(analysis, values, maker), *_summed(analysis, values, maker), *_peaks(analysis, values, maker))}
@@ -101,8 +101,8 @@ def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, s
 
 
 def _coverage(analysis: Analysis, values: Mapping[str, int]) -> tuple[CoverageRow, ...]:
-    """The ledger of the step's operators. How often each runs is compared where the closed forms are not certified in all; a FLOP
-    count that has no closed form is left out."""
+    """The ledger of the step's operators. Where some closed forms are not certified, the number of calls is compared with a trace; FLOPs
+    without a closed form are left out."""
     unknown = analysis.graph.unknown.keys() - PEAKS.keys()
     rows = coverage.ledger(analysis.frame, analysis.groups, values).rows
     if unknown and not all(coverage.runs_as_derived(analysis.frame, trace) for trace in analysis.graph.certificates):
@@ -111,7 +111,7 @@ def _coverage(analysis: Analysis, values: Mapping[str, int]) -> tuple[CoverageRo
 
 
 def _recounted(trace: StepTrace, registry: Registry, options: Mapping[str, str]) -> dict[str, int]:
-    """Every quantity of one concrete record."""
+    """Every quantity of one concrete trace."""
     counts = {d.name: 0 for d in definitions(options) if not d.parts and d.step is None}
     counts |= {name: max(point.live for point in memory.live_points(trace, step, int)) for name, step in PEAKS.items()}
     for entry in Accumulator(int, registry).entries(trace):
@@ -140,7 +140,7 @@ class _Evaluator:
         self._analysis, self._values, self._polys = analysis, values, polys
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
-        """All sizes, those not given as the derivation has them."""
+        """All sizes; those not given are the derivation's."""
         return unchecked(_with_values(self._analysis.graph, self._values), given)
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
@@ -184,7 +184,7 @@ def _total(analysis: Analysis, name: str) -> Poly:
 
 
 def _unknown(name: str, analysis: Analysis) -> str:
-    """Why a quantity has no value, or nothing."""
+    """Why a quantity has no value, or an empty text."""
     reason = absent(name, analysis.graph.options) or analysis.graph.unknown.get(name, "")
     if reason or not name.endswith(".causal"):
         return reason
@@ -212,7 +212,7 @@ def _quantity(
 
 
 def _terms(mine: Sequence[groups.Group], analysis: Analysis, values: Mapping[str, int]) -> list[QuantityTerm]:
-    """The addends by site, and what each is made of."""
+    """The addends by module path, each with its own addends."""
     zero, terms = analysis.algebra.constant(0), []
     for module_path, here in groups.by_site(mine).items():
         poly = groups.total(here, zero)
@@ -246,7 +246,7 @@ def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> 
 
 
 def _unknown_part(definition: Definition, graph: Graph) -> str:
-    """Why a sum has no closed form: that of the first of its addends without one."""
+    """The reason of the first addend without a closed form."""
     parts = [part for name in definition.parts for part in (name, *QUANTITIES[name].parts)]
     return next((graph.unknown[part] for part in parts if part in graph.unknown), "")
 

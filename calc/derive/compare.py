@@ -1,8 +1,8 @@
-"""Two derivations beside one another: what differs of each quantity, as a closed form and term by term.
+"""Compares two derivations: the difference of each quantity, as a closed form and term by term.
 
-Sizes that both have stay symbols, and those in which they differ are put in, so that a difference says what a change does:
-``d*(32 - 8)*k`` where 8 key heads take the place of 32. Terms are matched by their place in the model. Where a step runs otherwise at
-some sizes (a batch of one), each side has the closed forms of the case that is in force at its own. Torch-free.
+Sizes that both share stay symbols; differing sizes are substituted, so that a difference shows what a change does: ``d*(32 - 8)*k`` where 8
+key heads replace 32. Terms are matched by module path. Where a step runs other operators at some sizes (a batch of one), each side has the
+closed forms of the case in force at its own sizes. Torch-free.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from calc.errors import NapkinError
 from calc.symbolic import branches
 from calc.units import Unit
 
-_LONGEST = 20_000  # characters of a closed form of which a difference is still worked out
+_LONGEST = 20_000  # characters of a closed form up to which a difference is expanded
 
 
 @dataclass(frozen=True, slots=True)
 class TermChange:
-    """One place of a model. ``None`` where one side has nothing there; ``expr`` is right less left, or ``None`` with the reason in
-    ``Change.note``."""
+    """The change of one term by module path. A side without the term is ``None``; ``expr`` is right minus left, or ``None`` with the reason
+    in ``Change.note``."""
 
     module_path: str
     left: str | None
@@ -40,8 +40,8 @@ class TermChange:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One quantity. Values are ``None`` where it is unknown on that side; ``terms`` are those that differ, the largest first; they add up
-    to the difference. ``note`` says why there is no closed form, or of which moment the terms are."""
+    """The change of one quantity. Values are ``None`` where it is unknown on that side; ``terms`` are those that differ, the largest first;
+    they add up to the difference. ``note`` says why there is no closed form, or which peak candidates the terms belong to."""
 
     quantity: str
     meaning: str
@@ -59,9 +59,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``left`` and ``right`` are how the sides are called; ``sizes`` and ``options`` are those in which they differ, ``same`` the sizes
-    that they share. ``cases`` are the equalities of sizes (``B = 1``) under which the closed forms of each side hold, where they are no
-    general ones."""
+    """``left`` and ``right`` name the sides; ``sizes`` and ``options`` are those in which they differ, ``same`` the sizes that they share.
+    ``cases`` are the equalities of sizes (``B = 1``) under which the closed forms of each side hold, unless they are general."""
 
     left: str
     right: str
@@ -73,7 +72,7 @@ class Comparison:
 
 
 def compare(left: Derivation, right: Derivation, names: tuple[str, str] = ("", "")) -> Comparison:
-    """What differs between two derivations."""
+    """The differences between two derivations; ``names`` defaults to the models' names."""
     sizes = {n: (left.sizes.get(n), right.sizes.get(n)) for n in dict.fromkeys((*left.sizes, *right.sizes))}
     differing = {n: pair for n, pair in sizes.items() if pair[0] != pair[1]}
     options = {n: (str(left.options.get(n, "–")), str(right.options.get(n, "–"))) for n in dict.fromkeys((*left.options, *right.options))}
@@ -109,14 +108,14 @@ def _in_force(quantity: Quantity | None, sizes: Mapping[str, int]) -> Quantity |
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """Differences of closed forms, each side with its own values of the sizes that differ."""
+    """Differences of closed forms, with differing sizes substituted by each side's values."""
 
     left: Mapping[str, int]
     right: Mapping[str, int]
     differing: tuple[str, ...]
 
     def difference(self, left: str | None, right: str | None) -> str | None:
-        """Right less left; ``None`` where it is too long to work out."""
+        """Right minus left; ``None`` where it is too long to expand."""
         if len(left or "") + len(right or "") > _LONGEST:
             return None
         import sympy as sp
@@ -135,7 +134,7 @@ class _Sides:
 
 def _change(name: str, left: Quantity | None, right: Quantity | None, sides: _Sides) -> Change:
     described = left or right
-    assert described is not None  # the name came from one of them
+    assert described is not None  # the name is that of one of them
     values = [None if q is None else q.value for q in (left, right)]
     if left is None or right is None or left.text is None or right.text is None:
         unknown = " and ".join(dict.fromkeys(_why(q) for q in (left, right) if q is None or q.text is None))
@@ -154,7 +153,7 @@ def _why(quantity: Quantity | None) -> str:
 
 
 def _closed(change: Change) -> Change:
-    """The change itself; terms that do not add up to it are a mistake of ours, and are not shown."""
+    """The change, verified: terms that do not add up to it raise an error."""
     if change.terms and sum(term.value for term in change.terms) != change.value:
         raise NapkinError(f"{change.quantity}: the terms of its difference do not add up to it: please report this")
     return change
@@ -164,7 +163,7 @@ Places = Mapping[str, tuple[str, int, str]]
 
 
 def _by_site(quantity: Quantity) -> Places:
-    """Expression, value and words by place; a place that comes twice is told apart by its words."""
+    """Expression, value and reason by module path; a repeated module path is distinguished by its reason."""
     terms: dict[str, tuple[str, int, str]] = {}
     for term in quantity.terms:
         place = term.module_path if term.module_path not in terms else f"{term.module_path} ({term.because})"
@@ -173,7 +172,7 @@ def _by_site(quantity: Quantity) -> Places:
 
 
 def _terms(left: Places, right: Places, sides: _Sides) -> tuple[TermChange, ...]:
-    """Of each place that differs, the largest change first."""
+    """The terms that differ, the largest change first."""
     changes = []
     for module_path in dict.fromkeys((*left, *right)):
         first, second = left.get(module_path), right.get(module_path)
@@ -186,7 +185,7 @@ def _terms(left: Places, right: Places, sides: _Sides) -> tuple[TermChange, ...]
 
 
 def _peak_change(left: Quantity, right: Quantity, sides: _Sides) -> Change:
-    """Of a maximum, the moments that are the largest here, by the role of what is alive then."""
+    """The change of a maximum, by role: of the largest candidate on each side."""
     first, second = (max(q.candidates, key=lambda c: c.value) if q.candidates else None for q in (left, right))
     if first is None or second is None:
         note = "the largest of several moments on one side only"

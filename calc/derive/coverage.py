@@ -1,7 +1,6 @@
-"""The ledger of a recorded step: which operators it runs how often, as closed forms in the loop counts, and what each adds.
+"""The ledger of a traced step: its operators with their number of calls, as closed forms in the trip counts, and their FLOPs.
 
-For a step with an operator that cannot be counted there is no analysis, but there is a ledger all the same: it says how much
-stands in the way.
+A step with an operator that cannot be counted has no analysis, but it has a ledger, which shows how much is not counted.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ FLOPS = tuple(f"flops.{phase}.{kind}" for phase in ("forward", "backward", "opti
 
 @dataclass(frozen=True, slots=True)
 class CostStatus:
-    """What is known of an operator's cost. Of one operator, some calls may be counted and others refused."""
+    """Whether an operator's cost is counted, free or refused. Of one operator, some calls may be counted and others refused."""
 
     operator: str
     kind: str
@@ -38,7 +37,7 @@ class CostStatus:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Calls of one standing in closed form, by place where they are refused; ``flops`` is ``None`` there."""
+    """Calls of one status in closed form, by module path where they are refused; ``flops`` is then ``None``."""
 
     standing: CostStatus
     runs: Poly
@@ -48,7 +47,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class CoverageContext:
-    """What closed forms of a graph are made with."""
+    """What closed forms of a graph are computed with."""
 
     graph: Graph
     registry: Registry
@@ -59,21 +58,21 @@ class CoverageContext:
 
 
 def ledger(frame: CoverageContext, groups_of: Mapping[str, Sequence[Group]], sizes: Mapping[str, int]) -> Ledger:
-    """The ledger of a step whose operators are all counted or free; ``found`` are the groups of its quantities."""
+    """The ledger of a step whose operators are all counted or free; ``groups_of`` has the groups of its quantities."""
     flops = _flops(frame, [g for name in FLOPS for g in groups_of.get(name, ())])
     counts = _counted(frame, lambda op: _stated(op, frame.registry))
     return _at(frame, [Tally(s, _poly(frame, n), flops.get(s.operator, frame.algebra.constant(0))) for s, n in counts.items()], sizes)
 
 
 def runs_as_derived(frame: CoverageContext, trace: StepTrace) -> bool:
-    """Whether ``trace`` runs each operator as often as the closed forms of the counts say."""
+    """Whether ``trace`` calls each operator as often as the closed forms of the counts say."""
     counts = _counted(frame, lambda op: _stated(op, frame.registry))
     expected = {standing.operator: frame.algebra.value(_poly(frame, number), trace.sizes) for standing, number in counts.items()}
     return expected == Counter(op.name for op in _calls(trace))
 
 
 def refused(frame: CoverageContext) -> RefusedOperatorError | None:
-    """The refusal of a step that runs what cannot be counted, with its ledger; ``None`` where every operator can be."""
+    """The error for a step with operators that cannot be counted, with its ledger; ``None`` where every operator can be."""
     folder = Accumulator(frame.algebra.parse, frame.registry)
     standings: dict[int, CostStatus] = {}
 
@@ -114,7 +113,7 @@ def _calls(trace: StepTrace) -> Iterator[Op]:
 
 
 def _counted(frame: CoverageContext, judge: Any) -> dict[CostStatus, list[int]]:
-    """Calls of each standing in every record."""
+    """Calls of each status in every trace."""
     traces = frame.graph.traces
     counts: dict[CostStatus, list[int]] = {}
     for i, trace in enumerate(traces):
@@ -131,7 +130,7 @@ def _stated(op: Op, registry: Registry) -> CostStatus:
 
 
 def _judged(op: Op, folder: Accumulator) -> CostStatus:
-    """As ``_stated``, and refused where the rule does not fit this call."""
+    """Like ``_stated``, but refused where the rule does not support this call."""
     standing = _stated(op, folder.registry)
     if standing.kind == REFUSED:
         return standing
@@ -157,7 +156,7 @@ def _flops(frame: CoverageContext, groups_here: Sequence[Group]) -> dict[str, Po
 
 
 def _places(frame: CoverageContext, folder: Accumulator, judge: Any) -> dict[CostStatus, list[tuple[str, str, Poly]]]:
-    """Site, inputs and calls of everything that is refused."""
+    """Module path, inputs and calls of every refused operator."""
     traces = frame.graph.traces
     counts: dict[tuple[CostStatus, str, str], list[int]] = {}
     for i, trace in enumerate(traces):

@@ -1,12 +1,12 @@
-"""What torch's CUDA caching allocator makes of a recorded step: a stated model on top of live bytes, not a measurement.
+"""A simulation of torch's CUDA caching allocator on a traced step: a model on top of live bytes, not a measurement.
 
-Live bytes are exact; the allocator rounds each request up, and takes memory from the device in segments that it keeps. Both are
-simulated from the births and deaths of a record at concrete sizes, with torch's own constants. What no record shows (workspace
-inside an operator, the libraries' own buffers, the CUDA context) is not in it: those that are documented stand apart in ``WORKSPACES``.
+Live bytes are exact; the allocator rounds each request up, and reserves memory of the device in segments that it caches. Both are simulated
+from the allocations and frees of a trace at concrete sizes, with torch's own constants. It excludes what no trace shows (workspace inside
+an operator, the libraries' own buffers, the CUDA context); documented workspaces are listed in ``WORKSPACES``.
 
 Source: torch ``c10/core/AllocatorConfig.h`` (the constants) and ``c10/cuda/CUDACachingAllocator.cpp`` (``round_size``,
 ``get_allocation_size``, ``get_free_block``, ``should_split``, ``free_block``), with default settings: one stream, no
-``expandable_segments``, no ``max_split_size_mb``, no ``roundup_power2_divisions``, and memory enough that nothing cached is given back.
+``expandable_segments``, no ``max_split_size_mb``, no ``roundup_power2_divisions``, and memory enough that no cached segment is released.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import Any
 from calc.errors import BadInputError
 from calc.graph.step import Size, StepTrace
 
-MIN_BLOCK = 512  # every request is rounded up to a multiple of it
-SMALL_SIZE = 1048576  # the largest request that goes to the small pool
-SMALL_SEGMENT = 2097152  # what the small pool takes from the device at once
-MIN_LARGE_ALLOC = 10485760  # requests below it share a segment of LARGE_SEGMENT
+MIN_BLOCK = 512  # bytes; every request is rounded up to a multiple of it
+SMALL_SIZE = 1048576  # bytes of the largest request in the small pool
+SMALL_SEGMENT = 2097152  # bytes of a segment of the small pool
+MIN_LARGE_ALLOC = 10485760  # bytes; smaller requests share a segment of LARGE_SEGMENT
 LARGE_SEGMENT = 20971520
-ROUND_LARGE = 2097152  # larger segments are rounded up to a multiple of it
+ROUND_LARGE = 2097152  # bytes; larger segments are rounded up to a multiple of it
 
 NOT_MEASURED = "a simulation of torch's allocator: not measured without a CUDA device"
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Memory that a library holds beside the tensors, from the first call that needs it on."""
+    """Memory that a library allocates beside the tensors, from the first call that needs it on."""
 
     what: str
     nbytes: int
@@ -47,19 +47,19 @@ WORKSPACES = (
 
 
 def workspace_of(capability: tuple[int, int]) -> int | None:
-    """Bytes of cuBLAS's workspace for one thread that calls it; ``None`` where no source is stated for a device so new."""
+    """Bytes of cuBLAS's workspace for one calling thread; ``None`` for a device newer than the stated sources."""
     if capability < (9, 0):
         return WORKSPACES[0].nbytes
     return WORKSPACES[1].nbytes if capability == (9, 0) else None
 
 
 def rounded(nbytes: int) -> int:
-    """What a request takes at least; a rest of its block that is too small to be split off counts as allocated too."""
+    """Bytes of the rounded request. If the rest of its block is too small to be split off, it counts as allocated too."""
     return max(MIN_BLOCK, -(-nbytes // MIN_BLOCK) * MIN_BLOCK) if nbytes else 0
 
 
 def segment_for(size: int) -> int:
-    """What is taken from the device for a rounded request that no cached block fits."""
+    """Bytes of the new segment for a rounded request that no cached block fits."""
     if size <= SMALL_SIZE:
         return SMALL_SEGMENT
     return LARGE_SEGMENT if size < MIN_LARGE_ALLOC else -(-size // ROUND_LARGE) * ROUND_LARGE
@@ -67,7 +67,7 @@ def segment_for(size: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class _Block:
-    """A part of a segment, with the parts beside it."""
+    """A block of a segment, with its neighbors."""
 
     size: int
     address: int
@@ -83,7 +83,7 @@ class _Block:
 
 @dataclass(slots=True)
 class Allocator:
-    """The allocator's state. Addresses only order the blocks: segments lie in the order in which they were taken."""
+    """The allocator's state. Addresses only order the blocks: segments are in order of allocation."""
 
     allocated: int = 0
     reserved: int = 0
@@ -93,7 +93,7 @@ class Allocator:
     _free: dict[bool, list[tuple[tuple[int, int], _Block]]] = field(default_factory=lambda: {True: [], False: []})
 
     def allocate(self, nbytes: int) -> _Block | None:
-        """A block for ``nbytes``: the smallest cached one that fits, else of a new segment. Nothing is allocated for 0 bytes."""
+        """A block for ``nbytes``: the smallest cached one that fits, else one of a new segment. Nothing is allocated for 0 bytes."""
         if not nbytes:
             return None
         size = rounded(nbytes)
@@ -107,7 +107,7 @@ class Allocator:
         return block
 
     def free(self, block: _Block | None) -> None:
-        """Give a block back to its pool, joined with free parts beside it."""
+        """Return a block to its pool, merged with free neighbors."""
         if block is None:
             return
         self.allocated -= block.size
@@ -119,7 +119,7 @@ class Allocator:
         self._remember(block)
 
     def open_window(self) -> None:
-        """Look for new peaks from here on, as ``reset_peak_memory_stats`` does."""
+        """Reset the peaks, as ``reset_peak_memory_stats`` does."""
         self.peak_allocated, self.peak_reserved = self.allocated, self.reserved
 
     def _cached(self, size: int, small: bool) -> _Block | None:
@@ -136,7 +136,8 @@ class Allocator:
 
     @staticmethod
     def _splits(block: _Block, size: int) -> bool:
-        """Small blocks are split whenever a rest remains, large ones where it is more than the small pool would take."""
+        """Whether a block is split: in the small pool for any usable rest, in the large pool for one larger than the small pool's
+        requests."""
         rest = block.size - size
         return rest >= MIN_BLOCK if block.small else rest > SMALL_SIZE
 
@@ -163,12 +164,12 @@ def _joined(low: _Block, high: _Block) -> _Block:
     return low
 
 
-# -- a recorded step -----------------------------------------------------------------------------------------------------------
+# -- a traced step -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """One step's peaks. ``live`` is exact, ``allocated`` and ``reserved`` what the allocator makes of it by its own rules."""
+    """Peaks of one step in bytes. ``live`` is exact, ``allocated`` and ``reserved`` are simulated."""
 
     live: int
     allocated: int
@@ -177,12 +178,12 @@ class Simulated:
 
     @property
     def rounding(self) -> int:
-        """Bytes that rounding up adds to the peak; the peak may be at another moment than that of live bytes."""
+        """Bytes that rounding adds to the peak, which may be at another instant than that of live bytes."""
         return self.allocated - self.live
 
     @property
     def cached(self) -> int:
-        """Bytes reserved beyond what was allocated at once: segments not filled, and blocks that nothing fits."""
+        """Bytes reserved beyond the peak of allocated ones: partly used segments, and blocks that fit no request."""
         return self.reserved - self.allocated
 
     def to_json(self) -> dict[str, Any]:
@@ -199,10 +200,10 @@ def _concrete(size: Size) -> int:
 def simulate(
     trace: StepTrace, step: int = 2, on_device: Mapping[int, bool] | None = None, read: Callable[[Size], int] = _concrete
 ) -> Simulated:
-    """The peaks of a step of a record, all of whose storages lie on the device but those said not to.
+    """The peaks of a step of a trace, with all storages on the device except those that ``on_device`` excludes.
 
-    ``on_device`` says of storages whether they do: an optimizer's step counters are on the CPU unless it is fused or capturable.
-    ``read`` gives the bytes of a size that is written in symbols; without it the record must be at concrete sizes.
+    ``on_device`` maps storages to whether they are on the device: an optimizer's step counters are on the CPU unless it is fused or
+    capturable. ``read`` returns the bytes of a symbolic size; without it the trace must be at concrete sizes.
     """
     start, end = trace.windows[step - 1]
     where = on_device if on_device is not None else counters_on_cpu(trace)
@@ -227,5 +228,5 @@ def simulate(
 
 
 def counters_on_cpu(trace: StepTrace) -> dict[int, bool]:
-    """The optimizers' step counters, which torch keeps on the CPU (``_get_scalar_dtype``, ``torch/optim``): one number each."""
+    """The optimizers' step counters, which torch stores on the CPU (``_get_scalar_dtype``, ``torch/optim``): one number each."""
     return {tensor.storage: False for _, key, tensor in trace.state if key == "step" and tensor.shape == ()}

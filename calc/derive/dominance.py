@@ -1,8 +1,8 @@
 """Which of several polynomials can be the largest, at some sizes of at least 1.
 
-``p ≤ q`` at all such sizes follows when ``q - p`` has no negative coefficient after each size x is written 1 + x' (and C as
-T + C', where T ≤ C is known). What is no polynomial, an atom such as ``Mod(-T, 4)``, is written as its lower bound and what it has beyond
-it; an atom without a lower bound must cancel. Coefficients stand in matrices, a polynomial a row, so that many pairs are compared at once.
+``p ≤ q`` at all such sizes follows when ``q - p`` has no negative coefficient after each size x is written 1 + x' (and C as T + C', where T
+≤ C is known). An atom such as ``Mod(-T, 4)``, which is no polynomial, is written as its lower bound plus a nonnegative rest; an atom
+without a lower bound must cancel. Coefficients are rows of a matrix, one for each polynomial, so that many pairs are compared at once.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Label = TypeVar("Label", bound=Hashable)
 
 _WEIGHTS = 16
 
-# Means are tried between so many rows at most. The time grows with the cube of their number, and in a longer list, as that of a hybrid
-# model with twelve sizes, hardly any row lies below a mean: of Bamba's 1,153 candidates at least 874 do not.
+# Means are tried between at most this many rows. The time is cubic in their number, and in a longer list, such as that of a hybrid
+# model with twelve sizes, few rows are below a mean: of Bamba's 1,153 candidates at least 874 are not.
 _MOST_WITH_MEANS = 500
 
 
 class Shift:
-    """Rewrites polynomials in sizes as polynomials in what each size has beyond its smallest value. Exact."""
+    """Rewrites polynomials in sizes as polynomials in the excess of each size over its lower bound. Exact."""
 
     def __init__(self, algebra: Algebra, bounds: Sequence[tuple[str, str]] = ()) -> None:
         self._one = algebra.constant(1)
@@ -47,7 +47,8 @@ class Shift:
                 self._shifts[names.index(high)] = self._shifts[names.index(low)] + algebra.gen(high)
 
     def __call__(self, poly: Poly) -> dict[Column, Any]:
-        """Coefficients by monomial: integers, or fractions where one is none. One whose sign is unknown is there with both signs."""
+        """Coefficients by monomial: integers, or fractions where they are not integral. A monomial of unknown sign has an entry for each
+        sign."""
         coefficients: dict[Monomial, Any] = {}
         for monomial, coefficient in poly.iterterms():
             factor = _plain(coefficient)
@@ -56,14 +57,14 @@ class Shift:
         return _with_both_signs(coefficients, self._unbounded)
 
     def unshifted(self, poly: Poly) -> dict[Column, Any]:
-        """Coefficients of ``poly`` as it is, in the same way: what may be below 0 has no known sign."""
+        """Coefficients of ``poly`` as it is, in the same form: a generator that may be negative has an unknown sign."""
         return _with_both_signs({m: _plain(c) for m, c in poly.iterterms()}, self._below_zero)
 
     def _expand(self, monomial: Monomial) -> list[tuple[Monomial, Any]]:
         terms = self._expanded.get(monomial)
         if terms is None:
             product = self._one
-            for shift, power in zip(self._shifts, monomial, strict=False):  # without names, a ring has a generator that nothing uses
+            for shift, power in zip(self._shifts, monomial, strict=False):  # a ring without names has an unused generator
                 if power:
                     product = product * shift**power
             terms = self._expanded[monomial] = [(m, _plain(c)) for m, c in product.iterterms()]
@@ -77,8 +78,8 @@ def _lowest(name: str) -> int | None:
 
 
 def _with_both_signs(coefficients: Mapping[Monomial, Any], of_any_sign: Sequence[int]) -> dict[Column, Any]:
-    """``coefficients``, and the negatives of those whose monomials have a generator that may be of any sign: where neither a coefficient
-    nor its negative is below another polynomial's, they are equal."""
+    """``coefficients``, and the negatives of those whose monomials have a generator of unknown sign: if neither a coefficient nor its
+    negative is below another polynomial's, they are equal."""
     columns: dict[Column, Any] = dict(coefficients.items())
     if of_any_sign:
         columns |= {(m, -1): -c for m, c in coefficients.items() if any(m[i] for i in of_any_sign)}
@@ -86,15 +87,15 @@ def _with_both_signs(coefficients: Mapping[Monomial, Any], of_any_sign: Sequence
 
 
 def _plain(coefficient: Any) -> Any:
-    """A ring's rational as a Python number: arithmetic on integers is many times faster."""
+    """A coefficient of a ring as a Python number: arithmetic on integers is many times faster."""
     if coefficient.denominator == 1:
         return int(coefficient.numerator)
     return Fraction(int(coefficient.numerator), int(coefficient.denominator))
 
 
 def undominated(live: Mapping[Label, Poly], shift: Shift) -> list[Label]:
-    """Labels of those that can be the largest. One is dropped when another, or a weighted mean of two others, is never below it; means are
-    left out where too many are left."""
+    """Labels of the polynomials that can be the largest. One is dropped when another, or a weighted mean of two others, is at least as
+    large everywhere; means are skipped where too many remain."""
     as_written = _matrix([shift.unshifted(poly) for poly in live.values()])
     labels = [list(live)[i] for i in sorted(_front(as_written))]  # a quick first pass, before anything is rewritten
     matrix = _matrix([shift(live[label]) for label in labels])
@@ -103,8 +104,8 @@ def undominated(live: Mapping[Label, Poly], shift: Shift) -> list[Label]:
 
 
 def _front(matrix: Matrix) -> list[int]:
-    """Rows that no other row is above in every column; of equal rows the first."""
-    # In order of falling sums nobody can be above an earlier one, so what is kept stays kept.
+    """Indices of rows that no other row bounds from above in every column; of equal rows the first."""
+    # In order of decreasing sums, no later row bounds an earlier one.
     totals = matrix.sum(axis=1)
     rows: list[int] = []
     front = matrix[:0]
@@ -116,22 +117,22 @@ def _front(matrix: Matrix) -> list[int]:
 
 
 def _without_means(candidates: Sequence[int], matrix: Matrix) -> list[int]:
-    """``candidates`` without those that lie below a mean of two others: the larger of the two is never below the mean."""
+    """``candidates`` without those that are at most a mean of two others: the larger of the two is at least the mean."""
     left = list(candidates)
     for i in reversed(candidates):
         others = matrix[[j for j in left if j != i]]
-        columns = (others < matrix[i]).any(axis=0)  # in the rest every mean is high enough
+        columns = (others < matrix[i]).any(axis=0)  # in the other columns every mean is large enough
         if _below_some_mean(matrix[i][columns], others[:, columns]):
             left.remove(i)
     return left
 
 
 def _below_some_mean(row: Matrix, others: Matrix) -> bool:
-    """Whether ``row`` is nowhere above some weighted mean of two of ``others``: where one is below it, the other must not be."""
+    """Whether ``row`` is at most some weighted mean of two of ``others`` in every column: where one is below it, the other must not be."""
     if not others.size:
         return False
     above = others >= row
-    rarest = above.sum(axis=0).argmin()  # where the fewest are high enough: one of the two is among them
+    rarest = above.sum(axis=0).argmin()  # the column with the fewest large enough rows: one of the two is among them
     for n in np.flatnonzero(above[:, rarest]):
         fitting = (above | above[n]).all(axis=1)
         fitting[n] = False
@@ -141,14 +142,15 @@ def _below_some_mean(row: Matrix, others: Matrix) -> bool:
 
 
 def _some_weight(row: Matrix, x: Matrix, mates: Matrix) -> bool:
-    """Whether w·x + (W - w)·y ≥ W·row in every column for one y of ``mates`` and one whole w from 1 to W - 1.
+    """Whether w·x + (W - w)·y ≥ W·row in every column for one y of ``mates`` and one integer w from 1 to W - 1.
 
-    Each column asks w·(x - y) ≥ W·(row - y): at least so much where x > y, at most where x < y, and nothing of w where they are equal.
+    Each column requires w·(x - y) ≥ W·(row - y): a lower bound of w where x > y, an upper bound where x < y, and neither where they are
+    equal.
     """
-    asking = (x < row) | (mates < row).any(axis=0)  # where none of them is below the row, no mean is
+    asking = (x < row) | (mates < row).any(axis=0)  # where neither is below the row, no mean is
     row, x, mates = row[asking], x[asking], mates[:, asking]
     least, most = np.ones(len(mates), dtype=row.dtype), np.full(len(mates), _WEIGHTS - 1, dtype=row.dtype)
-    for columns in _few_first(len(row)):  # most mates are out after a few
+    for columns in _few_first(len(row)):  # a few columns exclude most mates
         gain, need = x[columns] - mates[:, columns], _WEIGHTS * (row[columns] - mates[:, columns])
         more, less = gain > 0, gain < 0
         least = np.maximum(least, np.where(more, -(-need // np.where(more, gain, 1)), 1).max(axis=1))

@@ -1,4 +1,4 @@
-"""Equal addends of all records, grouped: what one instance costs, and how many there are as a function of depth."""
+"""Equal addends of all traces, grouped: the amount of one instance, and their number as a function of depth."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from calc.units import Unit
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Addends of one quantity that are alike: same site (loop indices as ``*``), rule, label and amount.
+    """Equal addends of one quantity: same module path (loop indices as ``*``), rule, label and amount.
 
-    ``each`` is one of them, ``times`` how many there are (a polynomial in the loop counts).
+    ``each`` is the amount of one, ``times`` their number (a polynomial in the trip counts).
     """
 
     quantity: str
@@ -34,7 +34,7 @@ class Group:
 
 
 def group(runs: Sequence[Sequence[CountedAddend]], module_paths: LoopIndices, interpolate: Interpolation, one: Poly) -> list[Group]:
-    """Groups of the entries of several records, in the order of the first record that has them."""
+    """Groups of the entries of several traces, in the order of the first trace that has them."""
     counts: dict[Any, list[int]] = {}
     samples: dict[Any, CountedAddend] = {}
     for i, entries in enumerate(runs):
@@ -76,7 +76,7 @@ def total(groups: Sequence[Group], zero: Poly) -> Poly:
 
 
 def by_site(groups: Sequence[Group]) -> Mapping[str, list[Group]]:
-    """The groups of each site, in order."""
+    """The groups of each module path, in order."""
     groups_by_site: dict[str, list[Group]] = {}
     for g in groups:
         groups_by_site.setdefault(g.module_path, []).append(g)

@@ -10,9 +10,9 @@ from calc.derive.cuda_allocator import Simulated
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """Live bytes by role when an operator has returned; ``op`` counts the operators of the step from 0.
+    """Live bytes by role after an operator; ``op`` counts the operators of the step from 0.
 
-    Before the first operator ``op`` is −1, and there is no phase.
+    Before the first operator ``op`` is −1, and the phase is empty.
     """
 
     op: int
@@ -71,7 +71,7 @@ class Timeline:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Roles that hold bytes at some time, in the order of their bytes at the start: what stays lies below what comes and goes."""
+        """Roles that have live bytes at some time, in the order of their bytes at the start: persistent ones are below temporary ones."""
         seen = [i for _, i in self.landmarks] + [c.high for c in self.columns]
         roles = dict.fromkeys(role for instant in seen for role, value in instant.live.items() if value)
         return tuple(sorted(roles, key=lambda role: (_ORDER.index(role) if role in _ORDER else len(_ORDER), role)))

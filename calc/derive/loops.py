@@ -1,7 +1,7 @@
-"""Loop counts: what several records at small depths say about every depth.
+"""Trip counts: interpolates traces at a few depths to every depth.
 
-A depth is a Python loop, so each record has it as a number. Every amount is a polynomial in it; the records at 3 and 4
-determine a linear one, more records a higher degree. Certificates at other depths decide whether the degree was enough.
+A depth is a Python loop, so each trace has it as a number. Every amount is a polynomial in it; the traces at 3 and 4 determine a linear
+one, more traces a higher degree. Certificates at other depths verify the degree.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from calc.symbolic.algebra import Algebra, Poly
 
 
 class Interpolation:
-    """Newton interpolation over the loop counts of ``traces``, which form a full grid, one loop after the other.
+    """Newton interpolation over the trip counts of ``traces``, which form a full grid, one loop after the other.
 
     Amounts of two depths differ in few terms, and only those are multiplied.
     """
@@ -26,7 +26,7 @@ class Interpolation:
         self._loops = [(algebra.gen(name), sorted({at[i] for at in counts})) for i, name in enumerate(loops)]
 
     def __call__(self, values: Sequence[Poly]) -> Poly:
-        """The polynomial that takes ``values``, one a record."""
+        """The polynomial with these ``values``, one for each trace."""
         if all(v == values[0] for v in values):
             return values[0]
         return self._through([values[i] for i in self._order], self._loops)
@@ -49,7 +49,7 @@ class Interpolation:
 
 
 class LoopIndices:
-    """Which numbers in module paths are loop indices: those of containers whose length differs between records."""
+    """Which numbers in module paths are loop indices: those of containers whose length differs between traces."""
 
     def __init__(self, traces: Sequence[StepTrace]) -> None:
         self._cache: dict[str, str] = {}
@@ -70,8 +70,8 @@ class LoopIndices:
         return path
 
     def place(self, module_path: str) -> tuple[str, tuple[int, ...]]:
-        """A site with all loop indices as ``*``, and those indices, the outermost first: those in names as well, of which there are
-        more in deeper records (``unit0``, ``unit1``)."""
+        """A module path with all loop indices as ``*``, and those indices, the outermost first, including numbers in names of which deeper
+        traces have more (``unit0``, ``unit1``)."""
         position = self._places.get(module_path)
         if position is None:
             parts, indices = self.general(module_path).split("."), list[int]()
@@ -92,7 +92,7 @@ class LoopIndices:
 
 
 def _split(part: str) -> tuple[str, int | None]:
-    """``"unit2"`` → ``("unit", 2)``; of what does not end in a number, or is one, there is no number."""
+    """``"unit2"`` → ``("unit", 2)``; the number is None for a name that does not end in one, or is one."""
     stem = part.rstrip("0123456789")
     return (stem, int(part[len(stem) :])) if stem and stem != part else (part, None)
 

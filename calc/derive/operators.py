@@ -1,15 +1,15 @@
-"""Every operator of the counted step with what it does and moves, those alike together: what a roofline and a prediction of time read.
+"""The FLOPs and traffic of every operator of the counted step, equal ones together: the input of a roofline and a predicted time.
 
-The folds are those of the quantities, so that FLOPs and bytes add up to ``flops.*`` and ``bytes_moved.*``. Beside the traffic of eager
-execution, where every operator reads its arguments from memory and writes its results there, stands a lower one with fusion:
+They are accumulated like the quantities, so that FLOPs and bytes add up to ``flops.*`` and ``bytes_moved.*``. In addition to the traffic
+of eager execution, where every operator reads its arguments from memory and writes its results there, there is a lower one with fusion:
 
-    Operators that make no product and whose rule states no traffic of its own, following one another within a phase (views between
-    them are no operators), run as one kernel. It reads every tensor that was there before it once, and writes once every tensor that
-    an operator after it reads or that outlives the step. All other operators move what they move in eager execution.
+    Operators without matrix multiplications whose rule states no traffic of its own, following one another within a phase (views
+    between them are no operators), run as one kernel. It reads every tensor that existed before it once, and writes once every tensor
+    that an operator after it reads or that outlives the step. All other operators move the same bytes as in eager execution.
 
-Views of one storage that are alike (same shape, same type) count as one tensor. A compiler may fuse less: this is a lower model, and
-never above the traffic of eager execution. Where two sizes are equal, a matrix and its transpose are alike and a kernel would read one
-tensor where the closed form counts two: there it is still not below what a record has.
+Equal views of one storage (same shape, same dtype) count as one tensor. A compiler may fuse less: this is a lower model, and never above
+the traffic of eager execution. Where two sizes are equal, a matrix and its transpose are equal views and a kernel would read one tensor
+where the closed form counts two: there the closed form is an upper bound of what a trace has.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ SUMMED = ("matmul", "elementwise", "recompute", "moved", "fused", "launches", "f
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One operator, or ``times`` alike ones. Counts are of one of them: FLOPs, bytes, kernels.
+    """One operator, or ``times`` equal ones. Counts are per operator: FLOPs, bytes, kernels.
 
-    ``site`` has ``*`` for the index in a loop. A view has no traffic and no kernel. ``fused_launches`` is 1 for the first of a fused run.
-    ``cold`` is the part of ``moved`` that belongs to tensors which were there before the phase and are touched in it for the first time:
-    weights, saved activations, optimizer state. Whether a cache still holds them depends on how much there is of them.
+    ``module_path`` has ``*`` for a loop index. A view has no traffic and no kernel. ``fused_launches`` is 1 for the first of a fused run.
+    ``cold`` is the part of ``moved`` for tensors that existed before the phase and are accessed in it for the first time: weights, saved
+    activations, optimizer state. Their size determines whether a cache still contains them.
     """
 
     phase: str
@@ -72,7 +72,7 @@ class Operators:
     works: tuple[Work, ...]
 
     def text(self, poly: Poly) -> str:
-        """A count of one operator, or of all alike ones, as a closed form in the model's dimensions."""
+        """A count of one operator, or of all equal ones, as a closed form in the model's dimensions."""
         return self.fold.outer.text(self.fold(poly))
 
     def total(self, field: str, phase: str) -> str:
@@ -84,20 +84,20 @@ class Operators:
         return sum((w.times * getattr(w, field) for w in self.works if w.phase == phase), start=zero)
 
     def in_force(self, values: Mapping[str, int]) -> Operators:
-        """Those of the step that runs where all dimensions have these values: of a special case recorded apart, or these."""
+        """The operators at these values of all dimensions: those of the special case in force, or these."""
         special = self.graph.special_case_at(values)
         return self if special is None else operators(special.graph, self.registry).in_force(values)
 
     def at(self, sizes: Mapping[str, int] | None = None) -> tuple[Work, ...]:
-        """The same at ``sizes`` (those not given as recorded), in integers; what does not run there is left out.
+        """The operators at ``sizes`` (those not given as traced), in integers, without those that do not run there.
 
-        Raises ``UnlikeTurnsError`` where the number of alike operators has no closed form.
+        Raises ``UnlikeTurnsError`` where the number of equal operators has no closed form.
         """
         values = resolve(self.graph, sizes or {})
         return self.in_force(values).at_all(values)
 
     def at_all(self, values: Mapping[str, int]) -> tuple[Work, ...]:
-        """The same where all dimensions are given and no special case applies."""
+        """The same for all dimensions, without special cases."""
         symbols = self.graph.as_basis().values(values)
         read = _Remembered(lambda size: self.algebra.value(size, symbols))
         works = (_evaluated(w, read) for w in self.works)
@@ -105,7 +105,7 @@ class Operators:
 
 
 def operators(graph: Graph, registry: Registry = REGISTRY) -> Operators:
-    """The operators of every record of ``graph`` and how their number grows with its loop counts, compared with its certificates."""
+    """The operators of every trace of ``graph`` with their numbers as polynomials in the trip counts, compared with its certificates."""
     algebra = Algebra(graph.symbols, sizes_read(graph.traces))
     module_paths = LoopIndices(graph.traces)
     interpolate = Interpolation(graph.traces, graph.loops, algebra)
@@ -125,7 +125,7 @@ def operators(graph: Graph, registry: Registry = REGISTRY) -> Operators:
 
 
 def of_record(graph: Graph, trace: StepTrace, registry: Registry = REGISTRY) -> tuple[Work, ...]:
-    """The operators of a concrete ``trace`` of the graph's step, those alike together, in integers."""
+    """The operators of a concrete ``trace`` of the graph's step, equal ones together, in integers."""
     numbers: dict[Any, int] = {}
     samples: dict[Any, Work] = {}
     for key, work in _recorded(trace, Accumulator(int, registry), LoopIndices(graph.traces)):
@@ -135,7 +135,7 @@ def of_record(graph: Graph, trace: StepTrace, registry: Registry = REGISTRY) -> 
 
 
 def _certify(totals: Operators, trace: StepTrace, module_paths: LoopIndices, registry: Registry) -> None:
-    """Every total is that of a concrete record at sizes outside the derivation."""
+    """Compare every total with that of a concrete trace at sizes outside the derivation."""
     here = [work for _, work in _recorded(trace, Accumulator(int, registry), module_paths)]
     for phase in PHASES:
         for field in SUMMED:
@@ -146,12 +146,12 @@ def _certify(totals: Operators, trace: StepTrace, module_paths: LoopIndices, reg
 
 
 def _coincide(sizes: Mapping[str, int]) -> bool:
-    """Whether views of different shape can have the same one at ``sizes``."""
+    """Whether views of different shape may have equal shapes at ``sizes``."""
     return len(set(sizes.values())) < len(sizes)
 
 
 class _Remembered:
-    """A polynomial's value, worked out once."""
+    """A polynomial with its cached value."""
 
     def __init__(self, value: Callable[[Any], int]) -> None:
         self._value = value
@@ -194,11 +194,11 @@ def _sized(operator: Operator, read: _Remembered) -> Operator:
     return Operator(operator.name, {n: sized(v) for n, v in operator.args.items()}, sized(operator.outputs), operator.mutates)
 
 
-# -- one record -------------------------------------------------------------------------------------------------------
+# -- one trace --------------------------------------------------------------------------------------------------------
 
 
 def _recorded(trace: StepTrace, folder: Accumulator, module_paths: LoopIndices) -> Iterator[tuple[Any, Work]]:
-    """Each operator of the counted step, with what it is alike by."""
+    """Each operator of the counted step, with the key by which equal ones are grouped."""
     mine = [op for op in trace.ops if op.step == 2 and op.phase in PHASES]
     last_read = _last_reads(mine)
     cold = _first_touches(mine, folder)
@@ -233,14 +233,15 @@ def _flops(terms: Iterable[Any]) -> Any:
 
 
 def _last_reads(ops: Sequence[Op]) -> dict[int, int]:
-    """The last operator of the step that reads each storage."""
+    """The index of the last operator of the step that reads each storage."""
     return {tensor.storage: op.index for op in ops for _, tensor in _tensors(op)}
 
 
 def _first_touches(ops: Sequence[Op], folder: Accumulator) -> dict[int, Any]:
-    """Bytes of each operator that its phase touches for the first time and did not make; in place they are read and written.
+    """Bytes of each operator's tensors that its phase accesses for the first time and did not allocate; mutated ones are read and written.
 
-    Of an operator without products whose rule states its own traffic nothing counts: which of its arguments it reads whole is not said.
+    An operator without matrix multiplications whose rule states its own traffic counts 0: the rule does not say which arguments it reads
+    whole.
     """
     bytes_by_operator: dict[int, Any] = {}
     seen: set[tuple[str, int]] = set()
@@ -264,7 +265,7 @@ def _tensors(op: Op) -> Iterator[tuple[str, Tensor]]:
 
 
 def _runs(ops: Sequence[Op], folder: Accumulator) -> Iterator[list[Op]]:
-    """Operators that run as one kernel if fused; every other one by itself. A view joins no run and ends none."""
+    """Groups of operators that run as one kernel if fused; every other operator by itself. A view joins no group and ends none."""
     run: list[Op] = []
     for op in ops:
         cost = folder.cost(op)
@@ -283,17 +284,17 @@ def _runs(ops: Sequence[Op], folder: Accumulator) -> Iterator[list[Op]]:
 
 
 def _launches(op: Op, cost: Cost, folder: Accumulator) -> bool:
-    """It is no view: a kernel runs for it."""
+    """Whether a kernel runs for the operator: it is no view."""
     return bool(cost.matmul) or folder.moved(op, cost).count != 0
 
 
 def _fuses(op: Op, cost: Cost) -> bool:
-    """It makes no product, its traffic is its arguments and results, and it has a result: what a program reads ends a kernel."""
+    """Whether the operator can be fused: no matrix multiplications, default traffic, and a result; reading a number ends a kernel."""
     return not cost.matmul and cost.reads is None and cost.writes is None and bool(op.outputs or op.mutates)
 
 
 def _fused(run: Sequence[Op], trace: StepTrace, folder: Accumulator, last_read: Mapping[int, int]) -> dict[int, Any]:
-    """Bytes of each operator of a run: a tensor's one read stands at the first that reads it, its one write at the last that writes it."""
+    """Bytes of each operator of a fused group: a tensor's read counts at its first reader, its write at its last writer."""
     end = run[-1].index
     made: set[int] = set()
     read: set[Any] = set()

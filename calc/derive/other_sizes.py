@@ -1,7 +1,7 @@
 """One step at any sizes: by the closed forms of a trace where that trace holds, by a further trace elsewhere.
 
-A step may run otherwise for a batch of one, few layers or equal sizes. Whoever asks a derivation for other sizes comes through here, so
-that nobody evaluates closed forms where they do not hold, and nobody has to ask for a further trace.
+A step may run other operators for a batch of one, few layers or equal sizes. Every evaluation of a derivation at other sizes goes through
+here, so that closed forms are only evaluated where they hold, and further traces are made as needed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TracedGraph:
-    """A graph with its closed forms, and the spec that it is of. ``certified`` is the graph with certificates at degenerate sizes too;
-    ``trace`` traces the step at given sizes alone."""
+    """A graph with its closed forms and its spec. ``certified`` returns the graph with certificates at degenerate sizes too; ``trace_at``
+    traces the step at given sizes."""
 
     graph: Graph
     analysis: Analysis
@@ -44,15 +44,15 @@ Derive = Callable[[TracedGraph, Mapping[str, int]], Derivation]
 
 
 class Traces:
-    """The traces of one model with one set of options, each once. ``trace`` makes those that are missing, ``spec`` is what it traces;
-    of a graph that was loaded without its spec there are none to make."""
+    """The traces of one model with one set of options, each made once. ``trace`` makes missing ones of ``spec``; a graph that was loaded
+    without its spec has neither."""
 
     def __init__(self, derive: Derive, first: TracedGraph, trace: Trace | None = None, spec: Spec | None = None) -> None:
         self._derive, self._traced, self._trace, self.spec = derive, [first], trace, spec
-        self._derived: list[Derivation] = []  # with evaluators of their own closed forms alone
+        self._derived: list[Derivation] = []  # whose evaluators use their own closed forms only
 
     def derivation(self, sizes: Mapping[str, int]) -> Derivation:
-        """The derivation at all ``sizes``. Raises where the model cannot have them, or no trace can be made."""
+        """The derivation at all ``sizes``. Raises where they are invalid for the model, or no trace can be made."""
         traced = self._holding(sizes)
         given = {name: size for name, size in sizes.items() if name not in _tied(traced.graph)}
         nearest = _with_traced_values(self._derive(traced, dims.resolve(dimensions(traced.graph), given)), traced)
@@ -76,7 +76,7 @@ class Traces:
         return value
 
     def _holding(self, sizes: Mapping[str, int]) -> TracedGraph:
-        """The trace that holds at ``sizes``, made now where there is none yet."""
+        """The trace that holds at ``sizes``, made now if there is none yet."""
         for traced in self._traced:
             if holds(traced.graph, sizes):
                 return traced
@@ -87,7 +87,7 @@ class Traces:
         return traced
 
     def _given(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """What to ask a trace for: not what it finds out by itself, unless somebody sets it."""
+        """The sizes to pass to a trace: without those that it infers itself, unless they are set to other values."""
         traced_dims = {dim.name: dim for dim in self._traced[0].graph.dims}
         own = {} if self.spec is None else self.spec.dimensions
         return {
@@ -99,7 +99,7 @@ class Traces:
 
 @dataclass(frozen=True)
 class OtherSizes:
-    """Other sizes than those of a derivation."""
+    """Evaluates a derivation at other sizes than its own."""
 
     traces: Traces
     traced: TracedGraph
@@ -107,7 +107,7 @@ class OtherSizes:
     _answers: dict[tuple[bool, tuple[tuple[str, int], ...]], bool] = field(default_factory=dict, repr=False, compare=False)
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
-        """All sizes: those not given as the derivation has them, defaults moved along. Sizes that the model cannot have are refused."""
+        """All sizes: those not given are the derivation's, and defaults follow. Raises ``DimensionError`` for invalid sizes."""
         try:
             return unchecked(self.derivation, given)
         except DimensionError:
@@ -121,14 +121,15 @@ class OtherSizes:
         return self._asked(self.traced.graph, sizes)
 
     def certified(self, sizes: Mapping[str, int]) -> bool:
-        """The same, after certificates at degenerate sizes where those can tell: they take less than a trace of further closed forms."""
+        """Like ``holds``, after certificates at degenerate sizes where those can decide: they take less time than a trace with new closed
+        forms."""
         if self.holds(sizes) or self.traced.certified is None:
             return self.holds(sizes)
         resolved = _resolved(self.traced.graph, sizes)
         return resolved is not None and certificates_may_answer(self.traced.graph, resolved) and self._asked(self.traced.certified(), sizes)
 
     def _asked(self, graph: Graph, sizes: Mapping[str, int]) -> bool:
-        """Whether ``graph`` holds at ``sizes``, asked once: a search asks it of each quantity."""
+        """Whether ``graph`` holds at ``sizes``, cached: a search evaluates it for each quantity."""
         key = graph is self.traced.graph, tuple(sizes.items())
         if key not in self._answers:
             in_force = self.traced.graph.special_case_at(self.derivation.sizes)
@@ -140,8 +141,8 @@ class OtherSizes:
         return self.traces.derivation(sizes)
 
     def usual(self, sizes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
-        """Those of ``free`` that are too small at all ``sizes`` for the step to run as in the derivation, at the smallest that are enough:
-        iterations of a loop, and what the step compares with a number."""
+        """Of ``free``, the dimensions that are too small at all ``sizes`` for the step to run as in the derivation, each with the smallest
+        sufficient value: trip counts, and sizes that the step compares with a number."""
         special = self.traced.graph.special_case_at(self.derivation.sizes)
         graph = self.traced.graph if special is None else special.graph
         basis, counts = graph.as_basis(), [trace.sizes for trace in graph.traces]
@@ -152,12 +153,12 @@ class OtherSizes:
         return {basis.dimension(name): raised[basis.dimension(name)] for name in changed}
 
 
-# A run with a longer sequence than this takes more than seconds.
+# A longer sequence than this takes more than seconds to run.
 _MOST_RAISED = 1024
 
 
 def _above_limits(graph: Graph, small: Mapping[str, int], own: Mapping[str, int]) -> dict[str, int]:
-    """The smallest values between ``small`` and ``own`` of the basis symbols at which ``graph`` holds, one symbol after the other; none
+    """The smallest values between ``small`` and ``own`` of the basis symbols at which ``graph`` holds, one symbol after the other; empty
     where these do not suffice."""
     basis, raised = graph.as_basis(), dict(small)
 
@@ -178,7 +179,7 @@ def _above_limits(graph: Graph, small: Mapping[str, int], own: Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class _AtAnySizes:
-    """Evaluates a quantity at any sizes: by its own closed form where that holds."""
+    """Evaluates a quantity at any sizes: by its own closed form where that holds, else by another trace."""
 
     inner: Evaluator
     name: str
@@ -200,7 +201,7 @@ class _AtAnySizes:
 
 @dataclass(frozen=True, slots=True)
 class _CountedByTrace:
-    """Evaluates a quantity that has no closed form: it is counted in a trace at the very sizes."""
+    """Evaluates a quantity without a closed form: counts it in a trace at these sizes."""
 
     name: str
     graph: Graph
@@ -220,7 +221,7 @@ class _CountedByTrace:
 
 
 def _with_traced_values(derivation: Derivation, traced: TracedGraph) -> Derivation:
-    """``derivation`` with values of the quantities that have no closed form, which its spec is traced for at the sizes themselves."""
+    """``derivation`` with values of the quantities without a closed form, counted in a trace of the spec at the same sizes."""
     reasons = {reason for graph in (traced.graph, *(s.graph for s in traced.graph.special_cases)) for reason in graph.unknown.values()}
     mine = [q for q in derivation.quantities.values() if q.text is None and q.unknown in reasons]
     trace, recount = traced.trace_at, derivation.count_trace
@@ -229,24 +230,24 @@ def _with_traced_values(derivation: Derivation, traced: TracedGraph) -> Derivati
     count = functools.cache(lambda sizes: recount(trace(dict(sizes))))
     graph = replace(traced.graph, dims=derivation.dims)
     traced_quantities = {q.name: replace(q, _evaluator=_CountedByTrace(q.name, graph, count)) for q in mine}
-    with contextlib.suppress(ModuleNotFoundError, NapkinError):  # without torch, or where the step fails there, they have no value
+    with contextlib.suppress(ModuleNotFoundError, NapkinError):  # no values without torch, or where the step fails
         traced_quantities = {name: replace(q, value=q.at()) for name, q in traced_quantities.items()}
     return replace(derivation, quantities={**derivation.quantities, **traced_quantities})
 
 
 def alone(graph: Graph, with_special: bool) -> Graph:
-    """``graph``, without its special cases where closed forms are evaluated that are not those of one."""
+    """``graph``, without its special cases where the closed forms in use are the general ones."""
     return graph if with_special else replace(graph, special_cases=())
 
 
 def holds(graph: Graph, sizes: Mapping[str, int]) -> bool:
-    """Whether the step runs at all ``sizes`` as ``graph`` has it."""
+    """Whether the step runs at all ``sizes`` as traced in ``graph``."""
     resolved = _resolved(graph, sizes)
     return resolved is not None and not graph.failed_guards(resolved)
 
 
 def _resolved(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int] | None:
-    """All dimensions of ``graph`` at all ``sizes``; None where it cannot have them."""
+    """All dimensions of ``graph`` at all ``sizes``; None where these are invalid."""
     names = {dim.name for dim in graph.dims}
     try:
         resolved = dims.resolve(dimensions(graph), {name: size for name, size in sizes.items() if name in names - _tied(graph)})

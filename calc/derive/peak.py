@@ -19,7 +19,7 @@ from calc.errors import CertificateError
 from calc.graph.step import Size, StepTrace
 from calc.symbolic.algebra import Algebra, Poly
 
-Kind = tuple[str, str, str, str]  # phase, operator, site with loop indices as *, the operators before and after
+Kind = tuple[str, str, str, str]  # phase, operator, module path with loop indices as *, the operators before and after
 Place = tuple[tuple[str, int], ...]  # for each loop around it, the outermost first: "first" or "last", and how many iterations from there
 Label = tuple[Kind, Place]
 
@@ -43,7 +43,7 @@ class PeakCandidate:
 
 
 def candidate_name(peak: PeakCandidate) -> str:
-    """A peak candidate in words: the operator that it follows, and in which iteration."""
+    """A peak candidate in words: the operator before it, and in which iteration."""
     (phase, operator, module_path, _), place = peak.label
     short = operator.removeprefix("aten.").rsplit(".", 1)[0]
     return f"{phase}, after {short} at {module_path}{''.join(_iteration(*at) for at in place)}"
@@ -87,7 +87,7 @@ def parts_at(trace: StepTrace, events: Iterable[int], read: Callable[[Size], Any
 
 # -- places ---------------------------------------------------------------------------------------------------------------
 
-# How many operators before and after one distinguish it from another of its name.
+# The numbers of operators before and after that distinguish an operator from others of its name, tried in turn.
 _BESIDE = 3
 
 At = tuple[int, ...]  # the iteration of each loop around a point, the outermost first
@@ -223,7 +223,7 @@ def _loop(runs: Sequence[_PointRun], level: int) -> _Loop:
     return _Loop(min(map(min, counts)), max((b - a for a, b in itertools.pairwise(most)), default=0))
 
 
-# -- the moments that count -------------------------------------------------------------------------------------------------
+# -- peak candidates ------------------------------------------------------------------------------------------------------------
 
 
 def peak_candidates(
@@ -257,7 +257,7 @@ def peak_candidates(
 
 
 def _dropped(iterations: Mapping[Kind, _Iterations], shift: Shift) -> tuple[set[int], set[int]]:
-    """Identities of the moments that need not be looked at, and of all that are between the ends of some loop."""
+    """Identities of the points that cannot be the only peak, and of all points between the ends of some loop."""
     dropped: set[int] = set()
     inner: set[int] = set()
     for turn in iterations.values():
@@ -273,7 +273,7 @@ _BETWEEN = "which layer between the first and the last needs most memory has no 
 
 
 def _require_deep_enough(run: Mapping[Label, LivePoint], shared: Sequence[Label], needed: set[int]) -> None:
-    """Every moment of the deepest record that is between ends and counts must have a place that means the same at every depth."""
+    """Raise unless every remaining point of the deepest trace that is between the ends of a loop is comparable at every depth."""
     covered = {id(run[label]) for label in shared}
     if any(id(point) in needed and id(point) not in covered for point in run.values()):
         raise CertificateError("memory.peak", _BETWEEN)

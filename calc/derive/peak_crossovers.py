@@ -1,7 +1,7 @@
-"""Which moment is the peak, as one size moves and the others are held: exactly, on the integers.
+"""Which peak candidate is the peak, as one size varies and the others are fixed: exactly, on the integers.
 
-Along one size every candidate is a polynomial with rational coefficients. Where two of them cross is bisected
-intervals on which their difference can change sign once only, so no crossing between two sampled sizes is missed.
+Along one size every candidate is a polynomial with rational coefficients. Crossings are isolated by bisection on intervals in which the
+difference of two candidates changes sign at most once, so none between two sampled sizes is missed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from calc.symbolic.expression import text as written
 
 FARTHEST = 2**20
 
-Univariate = tuple[int, ...]  # coefficients, that of the highest power first
+Univariate = tuple[int, ...]  # coefficients, highest power first
 
 
 @dataclass(frozen=True, slots=True)
 class Reign:
-    """From ``first`` to ``last`` the moment ``at`` is the peak. ``first`` is the smallest size of several that are searched."""
+    """The interval from ``first`` to ``last`` in which the candidate ``at`` is the peak. The first interval of a search starts at its
+    smallest size."""
 
     first: int
     last: int
@@ -39,9 +40,9 @@ class Reign:
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """What is the peak along one dimension; where that could not be searched, ``because`` says why.
+    """The peak candidates along one dimension; where it could not be searched, ``because`` says why.
 
-    ``among`` are the sizes that there are, where they are few (divisors); else all from the first to the last, in steps of ``step``.
+    ``among`` are the valid sizes, where they are few (divisors); else all from the first to the last, in steps of ``step``.
     """
 
     dim: str
@@ -52,7 +53,7 @@ class Takeover:
 
 
 def takeovers(derivation: Derivation, name: str = "memory.peak") -> tuple[Takeover, ...]:
-    """For each dimension that ``name`` depends on. Nothing where one moment is the peak at all sizes."""
+    """The crossovers along each dimension that ``name`` depends on. Empty where one candidate is the peak at all sizes."""
     quantity = derivation.quantities.get(name)
     if quantity is None or len(quantity.candidates) < 2 or quantity._evaluator is None:
         return ()
@@ -62,10 +63,10 @@ def takeovers(derivation: Derivation, name: str = "memory.peak") -> tuple[Takeov
 
 
 class _Forms:
-    """The candidates of a quantity, read once for all dimensions."""
+    """The candidates of a quantity, parsed once for all dimensions."""
 
     def __init__(self, quantity: Quantity) -> None:
-        assert quantity._evaluator is not None  # as it was compared before
+        assert quantity._evaluator is not None  # checked by the caller
         self.evaluator = quantity._evaluator
         self.at = [c.at for c in quantity.candidates]
         texts = [c.expr for c in quantity.candidates]
@@ -75,7 +76,7 @@ class _Forms:
 
 
 class _Along:
-    """A quantity along one dimension. What follows that by default moves with it; sizes that are refused lie outside."""
+    """A quantity along one dimension. Dimensions whose default depends on it follow; invalid sizes are excluded."""
 
     def __init__(self, dim: TracedDim, forms: _Forms, derivation: Derivation) -> None:
         self.dim, self._forms = dim, forms
@@ -87,7 +88,7 @@ class _Along:
 
     @property
     def matters(self) -> bool:
-        """Whether a candidate has this size in it, or one that follows it."""
+        """Whether a candidate depends on this size, or on one that follows it."""
         return any(self._depends(name) for name in self._forms.names)
 
     def _depends(self, name: str) -> bool:
@@ -97,7 +98,7 @@ class _Along:
         return text is not None and any(self._depends(n) for n in names_in(text))
 
     def _definition(self, name: str) -> str | None:
-        """What ``name`` is made of: a default that it follows, or a quotient that the record names."""
+        """The definition of ``name``: its default expression where that is in force, or a quotient named in the trace."""
         dim = self._dims.get(name)
         if dim is None:
             whole, _, part = name.partition("_per_")
@@ -107,7 +108,7 @@ class _Along:
     # -- sizes ------------------------------------------------------------------------------------------------------
 
     def sizes(self, size: int) -> dict[str, int] | None:
-        """All sizes with this one at ``size``; none where that is refused, or where the step is another one."""
+        """All sizes with this one at ``size``; None where that is invalid, or where the step runs other operators."""
         if size not in self._sizes_at:
             try:
                 sizes: dict[str, int] | None = self._forms.evaluator.sizes({self.dim.name: size})
@@ -130,7 +131,7 @@ class _Along:
         return multiple * self.step + self.dim.plus
 
     def _end(self, here: int, end: int) -> int:
-        """The last multiple from ``here`` towards ``end`` at which the closed forms stand."""
+        """The last multiple from ``here`` towards ``end`` at which the closed forms hold."""
         if self.sizes(self._size(end)) is not None:
             return end
         good, bad = here, end
@@ -154,7 +155,7 @@ class _Along:
         return Takeover(self.dim.name, tuple(self._reigns(forms, low, high)), self.step)
 
     def _divided(self) -> Iterator[int]:
-        """Sizes that must be divisible by this one: declared so, or the whole of a quotient that follows it."""
+        """Dimensions that must be divisible by this one: declared multiples, or the numerator of a quotient that follows it."""
         for dim in self._dims.values():
             if dim.multiple_of == self.dim.name and dim.name != self.dim.name:
                 yield dim.value - dim.plus
@@ -163,12 +164,12 @@ class _Along:
                     yield self._here[whole]
 
     def _one_by_one(self, whole: int) -> Takeover:
-        """Where other sizes must be divisible by this one, there are only so many."""
+        """The intervals over all valid sizes, where other sizes must be divisible by this one, so that there are only a few."""
         among = [n for n in range(1, min(whole, FARTHEST) + 1) if whole % n == 0 and self.sizes(n) is not None]
         intervals: list[Reign] = []
         for size in among:
             sizes = self.sizes(size)
-            assert sizes is not None  # those of ``among`` are not refused
+            assert sizes is not None  # ``among`` has valid sizes only
             values = self._values(sizes)
             _extend(intervals, size, size, self._forms.at[values.index(max(values))])
         return Takeover(self.dim.name, tuple(intervals), among=tuple(among))
@@ -185,7 +186,7 @@ class _Along:
         return intervals
 
     def _form(self, poly: Poly) -> Univariate:
-        """A candidate as a polynomial in the multiple, of which the size is ``step`` each; all are scaled alike."""
+        """A candidate as a polynomial in the multiple (of ``step``), all scaled by the same factor."""
         total: list[Fraction] = [Fraction(0)]
         for coefficient, powers in self._forms.algebra.terms(poly):
             term = [coefficient]
@@ -193,7 +194,7 @@ class _Along:
                 for _ in range(power):
                     term = _times(term, self.line(name))
             total = _plus(total, term)
-        # Sizes are integers and so is every count, so a common denominator exists; the same one for all keeps their order.
+        # Sizes and counts are integers, so a common denominator exists; using it for all preserves their order.
         return tuple(int(c * _SCALE) if (c * _SCALE).denominator == 1 else _refuse(c) for c in total)
 
     def line(self, name: str) -> list[Fraction]:
@@ -219,7 +220,7 @@ class _Lines(dict[str, list[Fraction]]):
 
 
 class _Polynomials(Arithmetic[list[Fraction]]):
-    """Polynomials in the multiple of its step, along a dimension."""
+    """Evaluates expressions to polynomials in the multiple along a dimension."""
 
     def __init__(self, along: _Along) -> None:
         self.values, self._along = _Lines(along), along
@@ -245,7 +246,7 @@ class _Polynomials(Arithmetic[list[Fraction]]):
 
 
 class _NoPolynomialError(NapkinError):
-    """A size along which nothing is searched, and why."""
+    """A size along which the search is impossible, and why."""
 
 
 _SCALE = math.lcm(*range(1, 33)) ** 2
@@ -256,7 +257,7 @@ def _refuse(coefficient: Fraction) -> int:
 
 
 def _extend(intervals: list[Reign], first: int, last: int, at: str) -> None:
-    """A further stretch, as part of the one before it where it is of the same moment."""
+    """Append an interval, merged with the one before it where the candidate is the same."""
     if intervals and intervals[-1].at == at:
         intervals[-1] = Reign(intervals[-1].first, last, at)
     else:
@@ -292,9 +293,9 @@ def _at(form: Univariate, x: int) -> int:
 
 
 def _cells(form: Univariate, low: int, high: int) -> list[int]:
-    """Every n for which ``form`` may change sign between n and n + 1, in order: it changes sign nowhere else from low to high.
+    """Every n for which ``form`` may change sign between n and n + 1, in order, from low to high; it changes sign nowhere else.
 
-    Between two such cells of its derivative it is monotone: there it stops being below 0 once at most, and starts being above once.
+    Between two such cells of its derivative it is monotone: there it stops being negative, and starts being positive, at most once.
     """
     if len(form) < 2 or low >= high:
         return []
@@ -309,12 +310,12 @@ def _cells(form: Univariate, low: int, high: int) -> list[int]:
 
 
 def _is(form: Univariate, side: int, x: int) -> bool:
-    """Whether ``form`` is below 0 (``side`` −1) or above it (1)."""
+    """Whether ``form`` is negative (``side`` −1) or positive (1)."""
     return side * _at(form, x) > 0
 
 
 def _last_alike(form: Univariate, side: int, a: int, b: int) -> int:
-    """The last point from ``a`` on at which ``form`` lies as at ``a``; at ``b`` it does not, and it changes once."""
+    """The last point from ``a`` on at which ``form`` has the same sign as at ``a``; it differs at ``b`` and changes once."""
     first = _is(form, side, a)
     while b - a > 1:
         middle = (a + b) // 2
@@ -323,6 +324,6 @@ def _last_alike(form: Univariate, side: int, a: int, b: int) -> int:
 
 
 def _first_above(form: Univariate, low: int, high: int) -> int:
-    """The first integer after ``low`` at which ``form`` is above 0, which at ``low`` it is not; ``high + 1`` where it is nowhere."""
+    """The first integer after ``low`` at which ``form``, not positive at ``low``, is positive; ``high + 1`` where there is none."""
     points = sorted({x for cell in _cells(form, low, high) for x in (cell, cell + 1)} | {low, high})
     return next((x for x in points if x > low and _at(form, x) > 0), high + 1)

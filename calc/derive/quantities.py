@@ -89,7 +89,7 @@ _OTHER_MEANINGS = {
 
 
 def absent(name: str, options: Mapping[str, str]) -> str:
-    """Why a step with ``options`` has no quantity ``name``, or nothing where it has. What does not run is unknown, not 0."""
+    """Why a step with ``options`` has no quantity ``name``, or an empty text where it has. What does not run is unknown, not 0."""
     mode, precision = options.get("mode", TRAIN), options.get("precision", "fp32")
     if name == "master_weights.bytes" and (precision != MASTER or mode != TRAIN):
         return f"precision {precision} keeps no copies of the weights" if mode == TRAIN else f"mode {mode} runs no optimizer step"
@@ -103,7 +103,7 @@ def absent(name: str, options: Mapping[str, str]) -> str:
 
 
 def definitions(options: Mapping[str, str]) -> tuple[Definition, ...]:
-    """All quantities, with what they mean and are made of in a step with ``options``."""
+    """All quantities of a step with ``options``, with their meanings and parts."""
     trains = options.get("mode", TRAIN) == TRAIN
     return tuple(QUANTITIES.values()) if trains else tuple(_without_gradients(d, options) for d in QUANTITIES.values())
 

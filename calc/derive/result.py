@@ -1,4 +1,4 @@
-"""The result of a derivation: quantities with their terms, and the steps that derive them. Everything that is printed reads this."""
+"""The result of a derivation: quantities with their terms, and the steps that derive them. All output is made from it."""
 
 from __future__ import annotations
 
@@ -64,23 +64,23 @@ class QuantityTerm:
     parts: tuple[tuple[str, str], ...] = ()
 
     def stands_for(self, name: str) -> bool:
-        """Whether the module path, with * for a loop index, is that of the parameter ``name``."""
+        """Whether the module path, with * for a loop index, matches the parameter ``name``."""
         parts, of = self.module_path.split("."), name.split(".")
         return len(parts) == len(of) and all(a == b or (a == "*" and b.isdecimal()) for a, b in zip(parts, of, strict=True))
 
 
-# An axis of saved tensors that are of several sizes along it.
+# The size of an axis along which the saved tensors of a row differ.
 SEVERAL = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class SavedTensor:
-    """A tensor that the backward needs, ``times`` of them, one for each layer say. The bytes of all add up to ``activations.bytes``.
+    """A tensor saved for backward, ``times`` of them, one for each layer for example. The bytes of all add up to ``activations.bytes``.
 
     ``tensor`` names the operator that computes it, ``module_path`` where it is saved, ``operator`` the one whose backward needs it, and
-    ``node`` that one's autograd node. A tensor on a storage that is counted already names that one in ``same_as`` and counts 0. A ``part``
-    of a storage keeps the whole storage alive.
-    An axis is ``SEVERAL`` where the tensors of a row differ in it, one from iteration to iteration; ``expr`` is the sum.
+    ``node`` that operator's autograd node. A tensor whose storage is counted already names the first row in ``same_as`` and counts 0. A
+    ``part`` of a storage keeps the whole storage alive. An axis is ``SEVERAL`` where it differs between the tensors of a row, for example
+    from iteration to iteration; ``expr`` is the sum.
     """
 
     tensor: str
@@ -113,13 +113,13 @@ class Evaluator(Protocol):
     """Computes a quantity at other sizes."""
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
-        """All sizes, those not given as the derivation has them; sizes that the model cannot have are refused."""
+        """All sizes; those not given are the derivation's. Raises for invalid sizes."""
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         """Whether the closed form holds at all ``sizes``; this never traces the step for another one."""
 
     def value(self, sizes: Mapping[str, int]) -> int:
-        """The quantity at all sizes, by the closed form that holds there: where that is another one, the step is traced there."""
+        """The quantity at all sizes, by the closed form that holds there; where none does yet, the step is traced there."""
 
     def expr(self) -> sp.Expr:
         """The closed form in SymPy, without parsing its text."""
@@ -129,7 +129,7 @@ class AtOtherSizes(Protocol):
     """The same step at other sizes."""
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
-        """All sizes, those not given as the derivation has them; sizes that the model cannot have are refused."""
+        """All sizes; those not given are the derivation's. Raises for invalid sizes."""
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         """Whether the derivation's closed forms hold at all ``sizes``; this never traces the step for others."""
@@ -138,7 +138,8 @@ class AtOtherSizes(Protocol):
         """The derivation at all ``sizes``."""
 
     def usual(self, sizes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
-        """Those of ``free`` too small at all ``sizes`` for the step to run as in the derivation, at the smallest that are enough."""
+        """Of ``free``, the dimensions too small at all ``sizes`` for the step to run as in the derivation, with the smallest sufficient
+        values."""
 
 
 @dataclass(frozen=True)
@@ -170,19 +171,19 @@ class Quantity:
     def at(self, **sizes: int) -> int:
         """Exact integer at the given sizes; dimensions not given keep the derivation's values.
 
-        Where the step runs otherwise (a batch of one, few layers), it is traced there, which takes seconds and torch.
+        Where the step runs other operators (a batch of one, few layers), it is traced there, which takes seconds and torch.
         """
         if self._evaluator is None:
             raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown or 'it was not derived here'}")
         every = self._evaluator.sizes(arguments.sizes(sizes))
         try:
             return require_count(self.name, self._evaluator.value(every), every)
-        except ArithmeticError as error:  # of a graph that somebody wrote: a closed form that was traced divides by no size that is 0
+        except ArithmeticError as error:  # of a hand-written graph: a traced closed form never divides by a size that is 0
             raise BadInputError(f"{self.name} has no value at these sizes ({error}): choose others") from error
 
     @property
     def reason(self) -> str:
-        """The text to print in place of a closed form that does not exist; it says whether there is a value."""
+        """The text to print in place of a missing closed form; it says whether there is a value."""
         if not self.unknown:
             return ""
         return f"unknown: {self.unknown}" if self.value is None else f"value at these sizes, no closed form: {self.unknown}"
@@ -243,25 +244,26 @@ class Derivation:
             require_count(f"FLOPs of {row.operator}", row.flops_value or 0, self.sizes)
 
     def at_sizes(self, sizes: Mapping[str, int]) -> Derivation:
-        """The derivation of the same step at other sizes; those not given are this derivation's, defaults moved along.
+        """The derivation of the same step at other sizes; those not given are this derivation's, and defaults follow.
 
-        Where the step runs otherwise than these closed forms say, it is traced there (seconds, and torch), each such case once: ask
-        this instead of evaluating closed forms at sizes at which they may not hold. Raises ``DimensionError`` for sizes that the model
-        cannot have, and where a case is missing in a graph that was loaded without its spec.
+        Where the step runs other operators than these closed forms assume, it is traced there (seconds, and torch), each such case once:
+        call this instead of evaluating closed forms at sizes at which they may not hold. Raises ``DimensionError`` for invalid sizes, and
+        where a case is missing in a graph that was loaded without its spec.
         """
         around = self._elsewhere()
         values = around.sizes(arguments.sizes(sizes))
         return self if values == self.sizes else around.at(values)
 
     def holds_at(self, sizes: Mapping[str, int]) -> bool:
-        """Whether the closed forms of this derivation hold at other sizes too; those not given are this derivation's. Never traces:
-        what looks at many sizes (a figure, a search) asks this first."""
+        """Whether the closed forms of this derivation hold at other sizes too; those not given are this derivation's. Never traces: code
+        that evaluates many sizes (a figure, a search) calls this first."""
         evaluator = next((q._evaluator for q in self.quantities.values() if q._evaluator is not None), None)
         given = arguments.sizes(sizes)
         return evaluator is not None and evaluator.holds(evaluator.sizes(given))
 
     def usual(self, sizes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
-        """Those of ``free`` too small at all ``sizes`` for the step to run as in the derivation, at the smallest that are enough."""
+        """Of ``free``, the dimensions too small at all ``sizes`` for the step to run as in the derivation, with the smallest sufficient
+        values."""
         given, names = arguments.sizes(sizes), arguments.names("free", free, "B")
         missing = [name for name in self.sizes if name not in given]
         if missing:
@@ -292,7 +294,7 @@ class Derivation:
 
     @property
     def ledger(self) -> Ledger:
-        """The operators of the step, and what they add up to."""
+        """The operators of the step, with their calls and FLOPs."""
         return Ledger(self.coverage)
 
     @cached_property

@@ -1,7 +1,7 @@
-"""What a forward keeps for its backward, tensor by tensor: which it is, what needs it, and why.
+"""The tensors saved for backward, one by one: which they are, which operator needs them, and why.
 
-The rows add up to ``activations.bytes``: they are the same storages, told apart further. A storage that is kept more than once
-counts where it is kept first; the other rows say so and count nothing.
+The rows add up to ``activations.bytes``: they split the same storages further. A storage that is saved more than once counts in its first
+row; the other rows name that one and count 0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STEP = 1  # autograd was watched in the first step
 
 @dataclass(frozen=True, slots=True)
 class _SavedRow:
-    """A kept tensor of one record, with what tells it from others. Sizes are polynomials, or ``SEVERAL``: then the row is of the sum."""
+    """A saved tensor of one trace, with what distinguishes it. Sizes are polynomials, or ``SEVERAL``: then the row is a sum."""
 
     tensor: str
     module_path: str
@@ -41,7 +41,7 @@ class _SavedRow:
 
 
 def saved_tensors(analysis: Analysis, sizes: Mapping[str, int]) -> tuple[SavedTensor, ...]:
-    """Every tensor that the backward needs, layers together, in the order in which they are first kept."""
+    """Every tensor saved for backward, layers together, in the order in which they are first saved."""
     rows = [[*_Reader(trace, analysis).rows()] for trace in analysis.graph.traces]
     places: dict[_SavedRow, list[list[int]]] = {}
     for number, every in enumerate(rows):
@@ -71,13 +71,14 @@ def saved_tensors(analysis: Analysis, sizes: Mapping[str, int]) -> tuple[SavedTe
 
 
 def _interpolated(alike: Sequence[_SavedRow], analysis: Analysis) -> _SavedRow:
-    """One tensor of all records, ``alike`` but for sizes that are read as numbers: those are interpolated."""
+    """One tensor over all traces, ``alike`` except for sizes that are read as numbers, which are interpolated."""
     shape = tuple(analysis.interpolate(sizes) for sizes in zip(*(saved_row.shape for saved_row in alike), strict=True))
     return replace(alike[0], shape=shape, each=analysis.interpolate([saved_row.each for saved_row in alike]))
 
 
 def _comes_out_below_0(together: Sequence[Sequence[_SavedRow]], analysis: Analysis, values: Mapping[str, int]) -> bool:
-    """Whether tensors of one size are fewer than none at these sizes: each iteration has a size of its own, which most records lack."""
+    """Whether the interpolated number of tensors of some size is negative at these sizes: each iteration has its own size, which most
+    traces lack."""
     counted = [
         [sum(saved_row == row for saved_row in every) for every in together] for row in {row: None for every in together for row in every}
     ]
@@ -86,7 +87,7 @@ def _comes_out_below_0(together: Sequence[Sequence[_SavedRow]], analysis: Analys
 
 
 def _of_several_sizes(together: Sequence[Sequence[_SavedRow]], saved_row: _SavedRow) -> _SavedRow:
-    """A tensor of a row of several sizes."""
+    """The row of a tensor whose sizes differ: axes that differ are ``SEVERAL``."""
     axes = zip(*(row.shape for every in together for row in every), strict=True)
     return replace(saved_row, shape=tuple(axis[0] if all(size == axis[0] for size in axis) else SEVERAL for axis in axes), several=True)
 
@@ -118,7 +119,7 @@ def _written(
 
 
 class _Reader:
-    """Reads the kept tensors of one record."""
+    """Reads the saved tensors of one trace."""
 
     def __init__(self, trace: StepTrace, analysis: Analysis) -> None:
         self.trace, self.analysis = trace, analysis
@@ -130,11 +131,11 @@ class _Reader:
                 self._ran.setdefault((op.name, op.module_path), []).append(op)
                 for place, tensor in enumerate(op.outputs):
                     self._made.setdefault(tensor.storage, (op, place))
-        # The backward's nodes by the operator they are of: MmBackward0 is that of mm.
+        # The backward's nodes by operator: MmBackward0 is that of mm.
         self._nodes = {_plain(op.node.rstrip("0123456789")): op.node for op in trace.ops if op.node}
 
     def rows(self) -> Iterator[_SavedRow]:
-        """One for each tensor that is kept, those of parameters and buffers left out: they are there anyway."""
+        """One row for each saved tensor except parameters and buffers, which are allocated anyway."""
         first: dict[int, str] = {}
         before: dict[tuple[int, str, str], int] = {}
         for saved in self.trace.saved:
@@ -173,9 +174,9 @@ class _Reader:
         return self.analysis.module_paths.place(module_path)[0]
 
     def _argument(self, saved: Saved, before: int) -> str:
-        """What the tensor is to the operator that needs it: the name of an argument, or the place of a result.
+        """The tensor's role in the operator that needs it: the name of an argument, or the position of a result.
 
-        Autograd says neither. Of several that may be meant, each is taken in turn: ``before`` of them are.
+        Autograd has neither. Several candidates are taken in turn: ``before`` of them are used already.
         """
         ran = self._ran.get((saved.op, saved.module_path), ())
         matches = [place for op in ran for place in _places(op, saved.tensor)]
@@ -184,7 +185,7 @@ class _Reader:
         return likely[min(before, len(likely) - 1)] if likely else ""
 
     def _name(self, tensor: Tensor) -> str:
-        """Which tensor it is, by what made its storage."""
+        """A name of the tensor, by the operator that allocated its storage."""
         storage = self.trace.storages[tensor.storage]
         if storage.role == "input":
             return "model input"
@@ -194,14 +195,14 @@ class _Reader:
 
 
 def made_by(op: Op, place: int, general: Callable[[str], str]) -> str:
-    """A tensor by the operator that made it: which of its results it is, and where."""
+    """A name of a tensor by its operator: which result, and at which module path."""
     names = _table().get(_base(op.name), {}).get("names", ())
     which = f"{names[place]} of " if place < len(names) and len(op.outputs) > 1 else ""
     return f"{which}{_base(op.name).strip('_')} at {general(op.module_path)}"
 
 
 def _places(op: Op, tensor: Tensor) -> list[str]:
-    """Arguments and results of ``op`` that are this tensor: those in this very shape, if any is."""
+    """Arguments and results of ``op`` on the tensor's storage: those with the same shape, if any."""
     given = [(name, value) for name, values in op.args for value in (values if isinstance(values, tuple) else (values,))]
     candidates = [*given, *((f"result {place}", value) for place, value in enumerate(op.outputs))]
     mine = [(place, value) for place, value in candidates if isinstance(value, Tensor) and value.storage == tensor.storage]
@@ -209,7 +210,7 @@ def _places(op: Op, tensor: Tensor) -> list[str]:
 
 
 def _base(operator: str) -> str:
-    """``aten.relu_.default`` → ``relu``; what is no operator of ATen keeps its name."""
+    """``aten.relu_.default`` → ``relu``; names outside of ATen are unchanged."""
     if not operator.startswith("aten."):
         return operator
     name = operator.removeprefix("aten.").split(".")[0]

@@ -1,7 +1,7 @@
-"""The arithmetic of a step along one size: products by the power of it with which they grow, elementwise arithmetic beside them.
+"""The FLOPs of a step along one size: matrix multiplications by the power of it with which they grow, and elementwise arithmetic.
 
-A closed form is a sum of terms, so each of its products grows with a power of a size that can be read off. The parts are worked out term by
-term at other sizes and must add up to what the derivation itself gives there.
+A closed form is a sum of terms, so the power of a size in each matrix multiplication can be read off. The parts are evaluated term by term
+at other sizes and must add up to the derivation's own value there.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from calc.symbolic.expression import text as written
 PRODUCTS = ("flops.forward.matmul", "flops.backward.matmul", "flops.optimizer.matmul")
 ELEMENTWISE = ("flops.forward.elementwise", "flops.backward.elementwise", "flops.optimizer.elementwise")
 TOTAL = "flops.step.total"
-AROUND = 4  # doublings and halvings about the size at hand
-FARTHEST = 12  # doublings beyond it, where the largest part changes out there
+AROUND = 4  # doublings and halvings around the derivation's size
+FARTHEST = 12  # further doublings, if the crossover is there
 FEWEST = 3  # sizes that make a curve
 
 Terms = list[tuple[Fraction, dict[str, int]]]
@@ -66,9 +66,9 @@ class ScalingPoint:
 class FlopsByPart:
     """A step's FLOPs by part along ``dim``, which is ``here`` in the derivation. ``because`` says why there are no ``points``.
 
-    From ``crossover`` on, products of the highest power are at least all others; ``None`` where that is nowhere, or not known exactly.
-    ``module_paths`` are where they run. ``raised`` are limits of the size (positions that a model has) which go up with it where it would
-    exceed them; at sizes that are ``refused`` the closed forms do not hold.
+    From ``crossover`` on, matrix multiplications of the highest power are at least all others; ``None`` where that is nowhere, or not known
+    exactly. ``module_paths`` are where they run. ``raised`` are limits of the size (a model's maximum positions) which are raised with it
+    where it would exceed them; at the ``refused`` sizes the closed forms do not hold.
     """
 
     dim: str = ""
@@ -82,18 +82,18 @@ class FlopsByPart:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What there is anything of: products by falling power, then elementwise arithmetic."""
+        """The nonzero parts: matrix multiplications by decreasing power, then elementwise arithmetic."""
         some = {part for point in self.points for part, value in point.values.items() if value}
         return (*sorted((p for p in some if p is not None), reverse=True), *([None] if None in some else []))
 
     @property
     def at_hand(self) -> ScalingPoint:
-        """The point of the derivation's own size."""
+        """The point at the derivation's own size."""
         return next(point for point in self.points if point.size == self.here)
 
 
 def by_power(derivation: Derivation) -> FlopsByPart:
-    """Along T where products grow with it, else along the first size that some grow with the square of, else along B."""
+    """FLOPs along T where matrix multiplications grow with it, else along the first size in which some are quadratic, else along B."""
     free = [dim.name for dim in derivation.dims if not dim.tied and dim.name not in derivation.specialized]
     read: Read = {}
     because = ""
@@ -109,7 +109,7 @@ def by_power(derivation: Derivation) -> FlopsByPart:
 
 
 def _stated(derivation: Derivation, names: Iterable[str]) -> list[Quantity]:
-    """Those that the step has. What is not stated at all must be nothing, or the parts will not add up to the total."""
+    """Those quantities that the step has. Raises for one without a closed form, since the parts would not add up to the total."""
     quantities = [derivation.quantities[n] for n in names if n in derivation.quantities and not absent(n, derivation.options)]
     for quantity in quantities:
         if quantity.text is None or quantity._evaluator is None:
@@ -118,7 +118,7 @@ def _stated(derivation: Derivation, names: Iterable[str]) -> list[Quantity]:
 
 
 class _Line:
-    """A derivation along one of its sizes. ``highest`` is the largest power of it with which a product grows."""
+    """A derivation along one of its sizes. ``highest`` is the largest power of it in a matrix multiplication."""
 
     def __init__(self, derivation: Derivation, name: str, read: Read) -> None:
         self.derivation, self.name, self._read = derivation, name, read
@@ -155,12 +155,12 @@ class _Line:
         return FlopsByPart(self.name, here, points, crossover, self._sites(), raised, tuple(refused))
 
     def _larger(self, point: ScalingPoint) -> bool:
-        """Whether products of the highest power are at least the others there; a limit that went up may have moved those."""
+        """Whether matrix multiplications of the highest power are at least the others there; a raised limit may have changed those."""
         products = {part: value for part, value in point.values.items() if part is not None}
         return 2 * products[self.highest] >= sum(products.values())
 
     def _drawn(self, here: int, crossover: int | None) -> list[int]:
-        """Halvings and doublings of the size at hand, each a multiple of what it must be one of, and the crossover."""
+        """The sizes of the curve: halvings and doublings of the derivation's size, multiples of its declared divisor, and the crossover."""
         unit = self._unit
         up = AROUND
         while crossover is not None and here * 2**up < crossover and up < FARTHEST:
@@ -177,7 +177,7 @@ class _Line:
 
     @property
     def _limit(self) -> str:
-        """The size that bounds this one, where it is one by itself."""
+        """The free dimension that bounds this one, or an empty text."""
         limit = self._dims[self.name].at_most
         return limit if limit in self._dims and not self._dims[limit].tied else ""
 
@@ -207,7 +207,7 @@ class _Line:
         return ScalingPoint(size, values)
 
     def _sites(self) -> tuple[str, ...]:
-        """Where products of the highest power run."""
+        """The module paths of matrix multiplications of the highest power."""
         module_paths: dict[str, None] = {}
         for quantity in self._products:
             for term in quantity.terms:
@@ -244,11 +244,11 @@ class _Line:
             raise NapkinError(f"{name} is no size of this derivation") from None
 
     def _power(self, powers: Mapping[str, int]) -> int:
-        """With which power of the size a term grows."""
+        """The power of the size in a term."""
         return sum(power * self.growth(name) for name, power in powers.items())
 
     def growth(self, name: str) -> int:
-        """With which power a size, or what stands for one, grows. What follows the size by default grows with it."""
+        """The power of the size in a dimension or named quotient. Dimensions whose default depends on the size grow with it."""
         if name == self.name:
             return 1
         if name not in self._powers:
@@ -268,10 +268,9 @@ class _Line:
     # -- where the highest power is the larger -------------------------------------------------------------------------
 
     def _crossover(self) -> int | None:
-        """The first size from which products of the highest power are at least the others together.
+        """The first size from which matrix multiplications of the highest power are at least the others together.
 
-        Exact where every term is a power of the size times what does not move with it and no power's sum is negative: then the two
-        sides cross once.
+        Exact where every term is a power of the size times constants and no power's sum is negative: then the two sides cross once.
         """
         if self.highest < 2:
             return None
@@ -300,7 +299,7 @@ class _Line:
         return bool(fast * size**self.highest >= sum(value * size**power for power, value in slow.items()))
 
     def _fractions_at(self, size: Fraction) -> dict[str, int | Fraction]:
-        """All sizes with this one at ``size``, and what follows it along with it, whole or not."""
+        """All sizes with this one at ``size``, and those that follow it, integral or not."""
         values: dict[str, int | Fraction] = {n: v for n, v in self.derivation.sizes.items() if not self.growth(n)} | {self.name: size}
         moving = [n for n in self._dims if n not in values]
         while moving:
@@ -322,7 +321,7 @@ class _Growths(dict[str, int]):
 
 
 class _Growth(Arithmetic[int]):
-    """With which power of the size of a line an expression grows."""
+    """Evaluates an expression to the power with which it grows along a line."""
 
     def __init__(self, line: _Line) -> None:
         self.values, self._line = _Growths(line), line
@@ -360,13 +359,13 @@ class _Growth(Arithmetic[int]):
         return self._still(node)
 
     def _still(self, node: Expression) -> int:
-        """Zero for what has no power of the size in it; refuses anything else."""
+        """Zero for an expression without the size; raises for any other."""
         if any(self._line.moves(name) for name in names(node)):
             raise NapkinError(f"{written(node, spaced=True)[:60]} grows with no power of {self._line.name}")
         return 0
 
 
 def _quotient(name: str) -> str:
-    """``d_per_h`` as ``d/h``: a quotient that a recording named."""
+    """``d_per_h`` as ``d/h``: a quotient named in the trace."""
     whole, _, part = name.partition("_per_")
     return f"{whole}/{part}" if part and name.isidentifier() else name

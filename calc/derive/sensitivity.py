@@ -1,4 +1,4 @@
-"""What a derived number is made of, what moves it, and where one part overtakes another."""
+"""The composition of a derived number, its dependence on sizes, and where one part exceeds another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST_SHARES = 5
 
 @dataclass(frozen=True, slots=True)
 class AddendShare:
-    """One addend of a quantity and its part of the whole."""
+    """One addend of a quantity and its share of the total."""
 
     module_path: str
     expr: str
@@ -27,7 +27,7 @@ class AddendShare:
 
 @dataclass(frozen=True, slots=True)
 class Doubling:
-    """How a quantity grows when one dimension doubles, with what follows it by default. ``factor`` is ``None`` where it cannot double."""
+    """The factor by which a quantity grows when one dimension doubles and defaults follow. ``None`` where it cannot double."""
 
     dim: str
     factor: Fraction | None
@@ -46,7 +46,7 @@ class Crossover:
 
 
 def shares(quantity: Quantity) -> tuple[AddendShare, ...]:
-    """The largest addends of ``quantity`` by site, largest first."""
+    """The largest addends of ``quantity`` by module path, largest first."""
     if not quantity.value:
         return ()
     terms = [(t.module_path, t.expr, t.value) for t in quantity.terms] or _roles(quantity)
@@ -55,13 +55,13 @@ def shares(quantity: Quantity) -> tuple[AddendShare, ...]:
 
 
 def _roles(quantity: Quantity) -> list[tuple[str, str, int]]:
-    """Of a peak, what is live at its largest moment, by role."""
+    """The parts of a peak by role, at its largest candidate."""
     here = next((c for c in quantity.candidates if c.value == quantity.value), None)
     return [(role, expr, here.part_values[role]) for role, expr in here.parts.items()] if here is not None else []
 
 
 def doublings(derivation: Derivation, name: str) -> tuple[Doubling, ...]:
-    """What doubling each free dimension of quantity ``name`` does to it."""
+    """The effect of doubling each free dimension on quantity ``name``."""
     quantity = derivation[name]
     if quantity.text is None or not quantity.value:
         return ()
@@ -85,7 +85,7 @@ def doublings(derivation: Derivation, name: str) -> tuple[Doubling, ...]:
 
 
 def _may_be_traced(derivation: Derivation, dim: str) -> bool:
-    """Whether a further trace is worth its time: twice a batch of one, or what alone makes the derivation a special case."""
+    """Whether doubling justifies a further trace: twice a batch of one, or a size that alone makes the derivation a special case."""
     return dim in derivation.specialized and (dim == "B" or len(derivation.specialized) == 1)
 
 
@@ -108,7 +108,7 @@ def crossover(derivation: Derivation, name: str, dim: str = "T") -> Crossover | 
         poly, value = algebra.constant(coefficient), Fraction(coefficient)
         for n, power in powers.items():
             poly *= algebra.gen(n) ** power
-            value *= values[n] ** power  # one addend alone may be no integer: of L layers, L/3 - 2/3 attend
+            value *= values[n] ** power  # one addend alone may not be integral: of L layers, L/3 - 2/3 attend
         by_degree.setdefault(powers.get(dim, 0), []).append((algebra.text(poly), value))
     if set(by_degree) != {1, 2}:
         return None

@@ -1,7 +1,6 @@
-"""Steps: how each closed form is reached, from single operators through modules and layers to the total.
+"""Steps: the derivation of each closed form, from single operators through modules and layers to the total.
 
-A step is made together with its check: its two sides are compared as polynomials, so a step that does not hold cannot
-be made.
+A step is made together with its check: its two sides are compared as polynomials, so an incorrect step cannot be made.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def _monomial(coefficient: Fraction, powers: Mapping[str, int]) -> Expression:
 
 @dataclass
 class StepMaker:
-    """Makes the steps of one derivation. Polynomials given to it are in basis symbols; steps show the model's dimensions."""
+    """Makes the steps of one derivation. Its polynomials are in basis symbols; steps show the model's dimensions."""
 
     analysis: Analysis
     sizes: Mapping[str, int]
@@ -95,7 +94,7 @@ class StepMaker:
 
     @cached_property
     def _size(self) -> Callable[[str], Any]:
-        """What a name in a formula is at the sizes of the derivation."""
+        """The value of a name in a formula at the sizes of the derivation."""
         outer = self.analysis.fold.outer
         values = {**self.analysis.graph.as_basis().values(self.sizes), **self.sizes}
         return cache(lambda name: self.sizes[name] if name in self.sizes else outer.value(outer.gen(name), values))
@@ -137,7 +136,7 @@ class StepMaker:
         return result
 
     def _children(self, prefix: str) -> Poly:
-        """Number of children of a looped container, in the loop counts."""
+        """Number of children of a looped container, in the trip counts."""
         count = self._counts.get(prefix)
         if count is None:
             count = self._counts[prefix] = self._counted_children(prefix)
@@ -156,7 +155,7 @@ class StepMaker:
         return self.analysis.interpolate(counts)
 
     def _parts(self, quantity: str, node: _ModuleNode) -> list[_Part]:
-        """What a module's own operators and each of its parts contribute, every one with its steps."""
+        """The contributions of a module's own operators and of each submodule, with their steps."""
         parts: list[_Part] = []
         for name, child in node.children.items():
             if child is None:
@@ -185,7 +184,7 @@ class StepMaker:
         return _Part(node.path, shown, total)
 
     def _loose(self, quantity: str, g: Group) -> _Part:
-        """A group whose number is no multiple of its module's: it runs in some layers only, or at every turn of a loop."""
+        """A group whose number is no multiple of its module's: it runs in some layers only, or in every iteration of a loop."""
         outer, operator = self.analysis.fold.outer, g.rule.startswith("aten.")
         number = tree(outer, self.analysis.fold(g.times))
         before = Labelled(Product((number, *self._factors(g.factors))), _label(g))
@@ -246,7 +245,7 @@ class StepMaker:
         self._sum(quantity, quantity, "sum", [_Part(n, tree(outer, self.analysis.fold(p)), p) for n, p in parts], because)
 
     def peak(self, quantity: str, peaks: Sequence[PeakCandidate]) -> None:
-        """Each candidate moment from its parts, then their maximum."""
+        """Each peak candidate from its parts, then their maximum."""
         outer = self.analysis.fold.outer
         sums: list[Expression] = []
         for peak in peaks:
@@ -268,7 +267,7 @@ class StepMaker:
             self._append(quantity, f"{quantity}: the largest moment", "maximum", display.maximum(sums), collected, because, check, ())
 
     def _at_random_points(self, before: Expression, after: Expression) -> StepCheck:
-        """Both sides evaluated exactly at five random sizes: ``Max`` is no polynomial."""
+        """Evaluate both sides exactly at five random sizes: ``Max`` is no polynomial."""
         points = [*itertools.islice(self._random_points(), _POINTS)]
         for at in points:
             if display.value(before, at.__getitem__) != display.value(after, at.__getitem__):
@@ -276,7 +275,7 @@ class StepMaker:
         return StepCheck("random points", f"holds at {len(points)} random exact points")
 
     def _random_points(self) -> Iterator[dict[str, int]]:
-        """Random sizes at which every size of the step is defined: none is divided by ``floor(T / w)`` where w exceeds T."""
+        """Random sizes at which every expression of the step is defined: no division by ``floor(T / w)`` where w exceeds T."""
         generator = random.Random(0)
         basis = self.analysis.graph.as_basis()
         outer = self.analysis.fold.outer
@@ -287,7 +286,7 @@ class StepMaker:
                 yield {name: outer.value(outer.gen(name), point) for name in outer.names}
 
 
-# Random sizes at which a maximum is evaluated as it is written and as it is printed.
+# Number of random sizes at which a maximum is compared before and after collecting terms.
 _POINTS, _MOST_DRAWN = 5, 1000
 
 _REASONS = {
@@ -304,14 +303,14 @@ def _statement(rule: Rule) -> str:
 
 
 def _argument(rule: Rule) -> str:
-    """What the operator computes, of which shapes, and why that takes what is counted."""
+    """What the operator computes, with which shapes, and why it has this count."""
     shapes = f", with {rule.shapes.rstrip('.')}" if rule.shapes else ""
     return f"{rule.statement}{shapes}{f' ({rule.convention})' if rule.convention else ''}: {rule.source}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A partial sum: its name for the label, how it is shown, its polynomial in basis symbols."""
+    """A partial sum: its name for the label, its displayed expression, its polynomial in basis symbols."""
 
     name: str
     shown: Expression
@@ -320,9 +319,9 @@ class _Part:
 
 @dataclass
 class _ModuleNode:
-    """A place in the module tree, with the groups that belong to it.
+    """A node of the module tree, with its groups.
 
-    ``children`` are in the order in which they first run; ``""`` stands for the module's own operators.
+    ``children`` are in the order in which they first run; ``""`` is the module's own operators.
     """
 
     path: str
@@ -338,7 +337,7 @@ class _ModuleNode:
         for part in module_path.split("."):
             path = f"{node.path}.{part}" if node.path else part
             child = node.children.setdefault(part, _ModuleNode(path))
-            assert child is not None  # only the empty name stands for own operators
+            assert child is not None  # only the empty name is for own operators
             node = child
         return node
 

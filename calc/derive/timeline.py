@@ -25,13 +25,13 @@ _WHERE = "memory.peak"
 
 
 def timeline(analysis: Analysis, sizes: Mapping[str, int], trace: StepTrace | None = None) -> Timeline:
-    """Live bytes over the step at ``sizes``, by a ``trace`` at these very sizes or by the deepest one there is."""
+    """Live bytes over the step at ``sizes``, by a ``trace`` at these sizes or by the deepest trace of the derivation."""
     values = analysis.graph.as_basis().values(sizes)
     if trace is not None:
         return _timeline(analysis, values, trace)
     longer = unrolled(analysis.graph, analysis.module_paths, values, _reading(analysis, values))
     if longer is not None:
-        with contextlib.suppress(CertificateError):  # it does not hold the derived peak: it is not that of these sizes
+        with contextlib.suppress(CertificateError):  # its peak is not the derived one: it is of other sizes
             return _timeline(analysis, values, longer)
     deepest = analysis.graph.traces[-1]
     fewer = {name: deepest.sizes[name] for name in analysis.graph.loops if deepest.sizes[name] != values[name]}
@@ -62,13 +62,13 @@ def _timeline(analysis: Analysis, at_values: Mapping[str, int], trace: StepTrace
 
 
 def _allocated(trace: StepTrace, read: Callable[[Size], int], options: Mapping[str, str]) -> tuple[Simulated, ...]:
-    """The first step and the steady one, by the CUDA allocator's rules. A fused optimizer keeps its counters on the device."""
+    """The first step and the steady one, simulated by the CUDA allocator. A fused optimizer's step counters are on the device."""
     everything: dict[int, bool] | None = {} if options.get("implementation") == "fused" else None
     return tuple(simulate(trace, step, everything, read) for step in (1, _STEP))
 
 
 def _reading(analysis: Analysis, at_values: Mapping[str, int]) -> Callable[[Size], int]:
-    """Sizes of a record as integers; of few different ones, each is worked out once."""
+    """Evaluates sizes of a trace to integers, cached, since few differ."""
     values: dict[Size, int] = {}
 
     def read(size: Size) -> int:
@@ -88,7 +88,7 @@ def _first(trace: StepTrace) -> int:
 
 
 def _after(events: Iterable[Event], live: dict[str, int], trace: StepTrace, read: Callable[[Size], int]) -> dict[str, int]:
-    """``live`` with those births and deaths; what a role no longer holds is left out."""
+    """``live`` after those allocations and frees, without roles that have no live bytes."""
     for event in events:
         storage = trace.storages[event.storage]
         live[storage.role] = live.get(storage.role, 0) + event.change * read(storage.nbytes)
@@ -96,7 +96,7 @@ def _after(events: Iterable[Event], live: dict[str, int], trace: StepTrace, read
 
 
 def _instants(trace: StepTrace, read: Callable[[Size], int]) -> Iterator[Instant]:
-    """What is alive before the step, and after each operator that makes or frees anything."""
+    """Live bytes before the step, and after each operator that allocates or frees."""
     start, end = trace.windows[_STEP - 1]
     live = _after(trace.events[:start], {}, trace, read)
     first = _first(trace)
@@ -112,7 +112,7 @@ def _instants(trace: StepTrace, read: Callable[[Size], int]) -> Iterator[Instant
 
 
 def _landmarks(instants: Sequence[Instant]) -> Iterator[tuple[str, Instant]]:
-    """Before the step, the highest and the last instant of each phase."""
+    """The instant before the step, and the highest and the last instant of each phase."""
     yield "before the step", instants[0]
     for phase in dict.fromkeys(i.phase for i in instants[1:]):
         mine = [i for i in instants[1:] if i.phase == phase]
@@ -130,7 +130,7 @@ def _named(phase: str) -> str:
 
 
 def _phases(trace: StepTrace) -> Iterator[tuple[str, int, int]]:
-    """Stretches of one phase: its name, its first and its last operator in the step."""
+    """Consecutive operators of one phase: its name, its first and its last operator in the step."""
     first = _first(trace)
     mine = (op for op in trace.ops if op.step == _STEP)
     for phase, together in groupby(mine, key=_phase):
@@ -143,7 +143,7 @@ def _phase(op: Op) -> str:
 
 
 def _columns(instants: Sequence[Instant], phases: Sequence[tuple[str, int, int]]) -> Iterator[Column]:
-    """The step in at most some 160 columns, each with its highest instant, so that no column hides one."""
+    """The step in about 160 columns at most, each with its highest instant, so that no column hides a peak."""
     operators = phases[-1][2] + 1 if phases else 0
     width = max(1, -(-operators // _COLUMNS))
     waiting = list(reversed(instants[1:]))
@@ -154,16 +154,16 @@ def _columns(instants: Sequence[Instant], phases: Sequence[tuple[str, int, int]]
             mine = []
             while waiting and waiting[-1].op <= stop:
                 mine.append(waiting.pop())
-            # Where nothing is made or freed, what was alive before still is.
+            # Without allocations and frees, live bytes are unchanged.
             yield Column(start, stop, phase, max(mine, key=lambda i: i.total) if mine else level)
             level = mine[-1] if mine else level
 
 
-# -- what is alive ----------------------------------------------------------------------------------------------------
+# -- live storages ----------------------------------------------------------------------------------------------------
 
 
 def _alive(trace: StepTrace, peak: Instant, read: Callable[[Size], int], analysis: Analysis) -> tuple[Alive, ...]:
-    """The storages at the peak, those alike together, the largest first."""
+    """The storages at the peak, equal ones together, the largest first."""
     alive = _storages_at(trace, peak, read)
     names = _Names(trace, analysis)
     counts: dict[tuple[str, str, int], int] = {}
@@ -192,7 +192,7 @@ def _storages_at(trace: StepTrace, peak: Instant, read: Callable[[Size], int]) -
 
 
 class _Names:
-    """What a storage is called: what it belongs to, else what made it."""
+    """The name of a storage: its owner, else the operator that allocated it."""
 
     def __init__(self, trace: StepTrace, analysis: Analysis) -> None:
         self._record, self._general = trace, analysis.module_paths.general

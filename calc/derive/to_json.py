@@ -1,7 +1,7 @@
 """The ``"schema": 1`` document of a derivation: plain data that any JSON reader takes without losing a digit.
 
-Integers beyond 2**53 are strings, because most readers keep numbers as doubles. What is unknown is ``null`` with its
-reason, never 0. Keys stand in a fixed order, so equal derivations give equal bytes.
+Integers beyond 2**53 are strings, because most readers store numbers as doubles. Unknown values are ``null`` with a reason, never 0. Keys
+have a fixed order, so equal derivations give equal bytes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ SCHEMA = 1
 def to_json(
     derivation: Derivation, checks: Any = None, comparisons: Sequence[RuleComparison] | None = None, live: Timeline | None = None
 ) -> dict[str, Any]:
-    """Everything that was derived, with the verdicts of ``checks`` (a check report), the comparisons and the live bytes over the step
-    where there are any."""
+    """Everything that was derived, with the results of ``checks`` (a check report), the comparisons and the live bytes over the step, where
+    available."""
     document: dict[str, Any] = {
         **values_document(derivation),
         **({"exchanged": list(checks.exchanged)} if checks is not None else {}),
@@ -53,7 +53,7 @@ def to_json(
 
 
 def values_document(derivation: Derivation) -> dict[str, Any]:
-    """The quantities alone, with what they stand for."""
+    """The quantities alone, with their meanings."""
     return {
         "schema": SCHEMA,
         "model": {"name": derivation.model, "source": derivation.source},
@@ -67,7 +67,7 @@ def values_document(derivation: Derivation) -> dict[str, Any]:
 
 
 def specialized_document(derivation: Derivation) -> dict[str, Any]:
-    """The dimensions that no closed form has: the value that everything is derived at, and why."""
+    """The dimensions that no closed form contains: the value at which everything is derived, and why."""
     sizes = derivation.sizes
     return {name: {"value": number(sizes[name]), "because": why} for name, why in derivation.specialization_reasons.items()}
 
@@ -85,7 +85,7 @@ def used_symbols(derivation: Derivation) -> set[str]:
 
 
 def dims_document(derivation: Derivation) -> dict[str, Any]:
-    """The dimensions that the quantities are written in, with the tied ones."""
+    """The dimensions in which the quantities are written, and the tied ones."""
     used = used_symbols(derivation)
     entries: dict[str, Any] = {}
     for dim in derivation.dims:
@@ -97,7 +97,7 @@ def dims_document(derivation: Derivation) -> dict[str, Any]:
 
 
 def quantity_document(quantity: Quantity) -> dict[str, Any]:
-    """One quantity: its closed form, value, terms and moments."""
+    """One quantity: its closed form, value, terms and peak candidates."""
     entry: dict[str, Any] = {
         "expr": quantity.text,
         "value": number(quantity.value),
@@ -139,7 +139,7 @@ def _saved(tensor: SavedTensor) -> dict[str, Any]:
 
 
 def _takeover(crossover: Takeover) -> dict[str, Any]:
-    """Where along one size the peak is at which moment."""
+    """The peak candidates along one size, by interval."""
     return {
         "dim": crossover.dim,
         "reigns": [{"from": number(r.first), "to": number(r.last), "at": r.at} for r in crossover.reigns],
@@ -149,7 +149,7 @@ def _takeover(crossover: Takeover) -> dict[str, Any]:
 
 
 def timeline(line: Timeline) -> dict[str, Any]:
-    """Live bytes over the step: by column the highest instant, in the order of ``roles``."""
+    """Live bytes over the step: the highest instant of each column, in the order of ``roles``."""
     return {
         "sizes": {name: number(size) for name, size in line.sizes.items()},
         "fewer": {name: number(count) for name, count in line.fewer.items()},
@@ -167,7 +167,7 @@ def timeline(line: Timeline) -> dict[str, Any]:
 
 
 def _allocator(line: Timeline) -> dict[str, Any] | None:
-    """What the CUDA allocator would make of the steps, and what libraries may hold beside; never a measurement."""
+    """The simulated peaks of the CUDA allocator, and workspaces of libraries; never a measurement."""
     if not line.allocated:
         return None
     steps = ({key: number(value) for key, value in asdict(step).items()} for step in line.allocated)
@@ -206,7 +206,7 @@ def _step(step: Step) -> dict[str, Any]:
 
 
 def verdict(item: Any) -> dict[str, Any]:
-    """One verdict of a check as plain data."""
+    """One result of a check as plain data."""
     return {
         "quantity": item.quantity,
         "derived": number(item.derived),
@@ -241,7 +241,7 @@ def _comparison(comparison: RuleComparison) -> dict[str, Any]:
 
 
 def ledger_document(model: str, options: Mapping[str, str], sizes: Mapping[str, int], ledger: Ledger, because: str = "") -> dict[str, Any]:
-    """The ledger of a step alone, which also a refused one has: ``because`` is then the refusal."""
+    """The ledger of a step alone, which a refused step has too: ``because`` is then the error."""
     return {
         "schema": SCHEMA,
         "model": {"name": model},
@@ -254,7 +254,7 @@ def ledger_document(model: str, options: Mapping[str, str], sizes: Mapping[str, 
 
 
 def coverage(ledger: Ledger) -> dict[str, Any]:
-    """The ledger of operators. Shares are exact fractions, as text; ``null`` where the whole is not known or is 0."""
+    """The ledger of operators. Shares are exact fractions, as text; ``null`` where the total is unknown or 0."""
     return {
         "coverage": [_coverage(row, ledger) for row in ledger.rows],
         "coverage_summary": {kind: _kind(ledger.of(kind), ledger) for kind in KINDS},
@@ -277,7 +277,7 @@ def _coverage(row: CoverageRow, ledger: Ledger) -> dict[str, Any]:
 
 
 def _kind(rows: Sequence[CoverageRow], ledger: Ledger) -> dict[str, Any]:
-    """What the rows of one kind add up to; FLOPs are ``null`` where one of them is not known."""
+    """The totals of one kind of rows; FLOPs are ``null`` where one of them is unknown."""
     flops = [row.flops_value for row in rows]
     return {
         "operators": len({row.operator for row in rows}),

@@ -1,8 +1,8 @@
 """Unrolls a trace to more layers than were traced: an iteration in its middle is repeated.
 
-Tracing every layer of a deep model takes as long as all traces of its derivation together, and all layers are alike. That repeating an
-iteration is right is verified: the deepest trace must follow, to the last event and storage, from unrolling the one before it. Where it
-does not, there is no unrolled trace, and the step has to be traced at that depth.
+Tracing every layer of a deep model takes as long as all traces of its derivation together, and all layers are equal. Repeating an iteration
+is verified: unrolling the second-deepest trace must reproduce the deepest one, to the last event and storage. Where it does not, there is
+no unrolled trace, and the step must be traced at that depth.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from calc.derive.loops import LoopIndices
 from calc.graph.step import Event, Graph, Op, Size, StepTrace, Storage, Tensor
 
-# How many iterations before the last ones are tried in turn: the last, and the one beside it, may differ from the others.
+# How many iterations before the last one to repeat, tried in turn: the last and its neighbor may differ from the others.
 _TRIES = 3
 
 
@@ -48,7 +48,7 @@ def unrolled(graph: Graph, module_paths: LoopIndices, sizes: Mapping[str, int], 
 
 
 class _IrregularError(Exception):
-    """An iteration runs other operators than the one beside it."""
+    """An iteration runs other operators than its neighbor."""
 
 
 def _alike(made: StepTrace, run: StepTrace, read: Callable[[Size], int]) -> bool:
@@ -68,7 +68,7 @@ def _events(trace: StepTrace, read: Callable[[Size], int]) -> list[tuple[int, in
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An iteration: ``group`` 0 is the one that is repeated, −1 the one before it."""
+    """An iteration: ``group`` 0 is the repeated one, −1 the one before it."""
 
     container: str
     group: int
@@ -90,13 +90,13 @@ class _Stretch:
     items: Sequence[_Item]
 
 
-Copy = tuple[int, int]  # a storage of the record, and which copy of its iteration it belongs to
+Copy = tuple[int, int]  # a storage of the base trace, and the copy of its iteration
 
 
 @dataclass
 class _Unrolling:
-    """Builds a trace in which the iteration ``last`` from the end is repeated ``further`` times. ``layers`` says how many children of each
-    container are one iteration."""
+    """Builds a trace in which the iteration ``last`` from the end is repeated ``further`` times. ``layers`` has the number of children per
+    iteration of each container."""
 
     base: StepTrace
     module_paths: LoopIndices
@@ -121,7 +121,7 @@ class _Unrolling:
     # -- where things belong --------------------------------------------------------------------------------------
 
     def _numbered(self, module_path: str) -> tuple[str, int, str] | None:
-        """A path as container, number and what follows, where it lies in one of the containers."""
+        """A path as container, number and rest, if it is in one of the containers."""
         parts = module_path.split(".")
         for i, part in enumerate(parts):
             if part.isdigit() and ".".join(parts[:i]) in self.layers:
@@ -137,8 +137,8 @@ class _Unrolling:
         return self._placed[module_path]
 
     def _places_of_ops(self) -> list[_Place | None]:
-        """Where each operator belongs: by its path, and between two of one iteration, or of neighbours, to the one that comes next (what
-        is done outside of modules at the start of each)."""
+        """The iteration of each operator: by its module path; between two of one iteration, or of neighbors, that of the next one
+        (operators outside of modules at the start of an iteration)."""
         places = [self._place(op.module_path) for op in self.base.ops]
         placed = [i for i, place in enumerate(places) if place is not None]
         for before, after in itertools.pairwise(placed):
@@ -157,14 +157,14 @@ class _Unrolling:
         return self._places[op] if 0 <= op < len(self._places) else None
 
     def _homes_of_storages(self) -> list[_Place | None]:
-        """Where each storage is born: in an iteration, or for one by its name."""
+        """The iteration in which each storage is allocated: by its operator, else by its name."""
         homes: list[_Place | None] = [None] * len(self.base.storages)
         for event in self.base.events:
             if event.change > 0:
                 homes[event.storage] = self._place_of_op(event.op) or self._place(self.base.storages[event.storage].name)
         return homes
 
-    # -- order ----------------------------------------------------------------------------------------------------
+    # -- order ---------------------------------------------------------------------------------------------------------
 
     def _stretches(self) -> list[_Stretch]:
         edges = {edge for window in self.base.windows for edge in window}
@@ -183,7 +183,7 @@ class _Unrolling:
         return [_Stretch(at, [item for _, item in items]) for (at, _), items in grouped]
 
     def _written(self) -> Iterator[tuple[_Stretch, int]]:
-        """Every stretch, in the order of the longer record, with the copy that it is of: the backward goes through layers from the last."""
+        """Every stretch with its copy, in the order of the unrolled trace: the backward goes through layers from the last."""
         stretches = self._stretches()
         for i, stretch in enumerate(stretches):
             copies = range(self.further + 1) if stretch.at is not None and stretch.at.group == 0 else range(1)
@@ -193,11 +193,11 @@ class _Unrolling:
     # -- storages -------------------------------------------------------------------------------------------------
 
     def _meant(self, storage: int, at: _Place | None, copy: int) -> Copy:
-        """Which storage of the longer record is meant by one that ``copy`` of the iteration ``at`` has to do with."""
+        """The storage of the unrolled trace that corresponds to ``storage`` in ``copy`` of the iteration ``at``."""
         home = self._homes[storage]
         if home is None:
             if at is not None and at.group == 0:
-                raise _IrregularError  # it would happen to one storage several times
+                raise _IrregularError  # one storage would get the event several times
             return storage, 0
         if at is None or at == home:
             return storage, copy if home.group == 0 else 0
@@ -211,18 +211,18 @@ class _Unrolling:
         return self._like(storage, group if group < 0 else group - self.further), 0
 
     def _like(self, storage: int, group: int) -> int:
-        """The storage of an iteration that is what ``storage`` is in its own."""
+        """The storage that corresponds to ``storage`` in the iteration ``group``."""
         home = self._homes[storage]
-        assert home is not None  # asked of what has one
+        assert home is not None  # the caller checks this
         mine, theirs = self._members[home], self._members.get(replace(home, group=group), [])
         if len(mine) != len(theirs):
             raise _IrregularError
         return theirs[mine.index(storage)] if mine is not theirs else storage
 
-    # -- the longer record ----------------------------------------------------------------------------------------
+    # -- the unrolled trace ----------------------------------------------------------------------------------------------
 
     def _site(self, module_path: str, copy: int) -> str:
-        """A path with the number that its layer has in the longer record."""
+        """A module path with its layer's number in the unrolled trace."""
         numbered, place = self._numbered(module_path), self._place(module_path)
         if numbered is None or place is None or place.group < 0:
             return module_path
@@ -257,12 +257,12 @@ class _Unrolling:
         return self._with_names(replace(self.base, ops=written, events=tuple(events), storages=tuple(storages), windows=windows), new)
 
     def _op(self, index: int, op: Op, copy: int, new: Mapping[Copy, int]) -> Op:
-        """An operator with its results, which say what a storage born there is called."""
+        """An operator with its results, which name the storages that it allocates."""
         outputs = tuple(replace(t, storage=new.get((t.storage, copy), -1)) for t in op.outputs)
         return replace(op, index=index, module_path=self._site(op.module_path, copy), args=(), outputs=outputs)
 
     def _with_names(self, trace: StepTrace, new: Mapping[Copy, int]) -> StepTrace:
-        """The record with what its tensors are called."""
+        """The trace with the names of its tensors."""
 
         def copies(name: str, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
             for copy in range(self.further + 1):
@@ -283,7 +283,7 @@ class _Unrolling:
 
 
 def _ascends(stretches: Sequence[_Stretch], index: int) -> bool:
-    """Whether the iterations around a stretch come up from the first to the last."""
+    """Whether the iterations around a stretch are in ascending order."""
     at = stretches[index].at
     if at is None:
         return True

@@ -23,14 +23,15 @@ from calc.trace.tracer import TracedRuns, Tracer, bounded_by, no_closed_form, si
 
 Progress = Callable[[str], None]
 
-# Sizes up to this are certified at themselves: of larger ones, what depends on sizes and constants alone takes long to evaluate.
+# Larger sizes are not certified at themselves: evaluating what depends on sizes and constants alone would take too long.
 _MOST_EVALUATED = 2**18
 
 
 def attempt(plan: TracePlan, traces: TracedRuns | None = None, progress: Progress = lambda _: None) -> Graph | Refusal:
-    """The graph of the training step, traced with symbolic sizes as ``plan`` says, without certificates; or why that does not suffice.
+    """The graph of the training step, traced with symbolic sizes according to ``plan``, without certificates; or the reason why the plan
+    does not suffice.
 
-    ``traces`` keeps what was traced for this spec and special case, so that a deeper plan does not trace the same again.
+    ``traces`` caches the traces of this spec and special case, so that a deeper plan reuses them.
     """
     return Tracer(plan, {} if traces is None else traces, progress).graph()
 
@@ -48,16 +49,17 @@ def flipped_guards(spec: Spec, graph: Graph, sizes: Mapping[str, int], equal: Ma
 
 
 def rounded_share_error(spec: Spec, graph: Graph, known: TracedRuns) -> RoundedShareError | None:
-    """What to say where the step is no polynomial in the trip count of a loop, and a share of these, rounded, was read as a number."""
+    """The error for a step that is no polynomial in a trip count, where one of the ``rounded_shares`` of that trip count was read as a
+    number."""
     read = next((share for run in known.values() for share in run.rounded_shares), None)
     return None if read is None else RoundedShareError(no_closed_form(spec, read, graph.as_basis()), read.divided or ())
 
 
 def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) -> list[list[dict[str, int]]]:
-    """For each certificate of ``graph``, the values of the basis symbols at which to trace it, the preferred ones first.
+    """For each certificate of ``graph``, the values of the basis symbols at which to trace it, preferred values first.
 
-    They are the ``sizes`` themselves, numbers with many divisors, or other primes than the hints, at further trip counts. Where guards fail
-    at all of these, values near the ``sizes`` come second.
+    These are the ``sizes`` themselves, numbers with many divisors, or primes other than the hints, at larger trip counts. If guards fail at
+    all of these, values near ``sizes`` follow.
     """
     basis = graph.as_basis()
     at = functools.partial(
@@ -69,7 +71,7 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) 
     )
     certificates, requested = [], basis.values(sizes)
     for number, counts in enumerate(trip_counts.certified_counts(attempt, graph.loops)):
-        # The last is for guards with a constant, such as more than 25 rows.
+        # The last is for guards that compare with a constant, such as more than 25 rows.
         shifts = (*(number + 1 + 3 * i for i in range(3)), -2 - number)
         sets = [at(hint_set=number + 1), *(at(shift=shift) for shift in shifts)]
         if number or max(requested.values(), default=0) <= _MOST_EVALUATED:
@@ -82,7 +84,7 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) 
 
 
 def _near_to(graph: Graph, at: Mapping[str, int], sizes: Mapping[str, int], by: int) -> dict[str, int]:
-    """``at``, with the symbols of guards that fail there moved to ``by`` from the requested ``sizes``."""
+    """``at``, with each symbol of a guard that fails there set to its requested value plus ``by``."""
     moved_to, requested = dict(at), graph.as_basis().values(sizes)
     moved: set[str] = set()
     while True:
@@ -95,18 +97,18 @@ def _near_to(graph: Graph, at: Mapping[str, int], sizes: Mapping[str, int], by: 
 
 
 def _count_flipped(graph: Graph, at: Mapping[str, int]) -> int:
-    """How many guards fail at ``at``."""
+    """The number of guards that fail at ``at``."""
     return sum(not c.holds_at(at) for c in graph.guards if not c.opaque)
 
 
 def concrete_trace(spec: Spec, graph: Graph, values: Mapping[str, int]) -> StepTrace:
-    """One more concrete record of the step of ``graph``, at the given values of its basis symbols."""
+    """A concrete trace of the step of ``graph``, at the given values of its basis symbols."""
     return trace_step(spec, StepSizes(graph.as_basis(), {}, values), Options(**graph.options), graph.mutates_tracked).trace
 
 
 def trace_at(
     spec: Spec, specialized: Mapping[str, int], sizes: Mapping[str, int], observed: Mapping[str, Sequence[int]], options: Options
 ) -> StepTrace:
-    """A concrete record at ``sizes`` in which the sizes that data decide come one after the other as a real run ``observed`` them."""
+    """A concrete trace at ``sizes``, whose data-dependent sizes take in order the values that a real run ``observed``."""
     basis = basis_of(spec.dimensions, {name: str(value) for name, value in specialized.items()})
     return trace_step(spec, StepSizes(basis, {}, basis.values(sizes), observed=observed), options).trace

@@ -1,7 +1,7 @@
 """Traces the forward of a training step as a program: values with their identity, in symbolic sizes.
 
 The recorder of training steps follows storages and holds no reference to a tensor. The recorder here holds every tensor until the forward
-is over, so that one tensor is one value; it records no memory.
+returns, so that each tensor is one value; it traces no memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST_ELEMENTS = 4096
 
 
 class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's modes are untyped
-    """Records one forward: set ``phase`` to ``"forward"`` around it."""
+    """Traces one forward: set ``phase`` to ``"forward"`` around it."""
 
     def __init__(self, env: SizeEnv | None) -> None:
         super().__init__(Repeats(env), {})
@@ -50,13 +50,14 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
 
     @contextlib.contextmanager
     def copying(self) -> Iterator[None]:
-        """Nothing else: what is read out of data is a number in the equations, and not any will do."""
+        """Context in which nothing is traced. Unlike in a step, a number read out of data is part of the equations, so it is not replaced
+        by an arbitrary one."""
         with self.unrecorded():
             yield
 
     @contextlib.contextmanager
     def hand_written(self) -> Iterator[None]:
-        """Context in which a forward of ``torch.autograd.Function`` is noted by its name: it has a backward of its own."""
+        """Context in which the forward of a ``torch.autograd.Function`` is noted with the name of its class: it has its own backward."""
         apply = torch.autograd.Function.__dict__["apply"]
 
         def noted(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -66,11 +67,11 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
             finally:
                 self.written_by_hand = before
 
-        torch.autograd.Function.apply = classmethod(noted)  # type: ignore[assignment, method-assign]  # put back below
+        torch.autograd.Function.apply = classmethod(noted)  # type: ignore[assignment, method-assign]  # restored below
         try:
             yield
         finally:
-            torch.autograd.Function.apply = apply  # type: ignore[method-assign]  # as it was
+            torch.autograd.Function.apply = apply  # type: ignore[method-assign]  # restored
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         out = super().__torch_dispatch__(func, types, args, kwargs)
@@ -79,7 +80,7 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
         return out
 
     def value(self, tensor: torch.Tensor) -> int:
-        """The index of a tensor's value. One that nothing has made is a constant of the model's code."""
+        """The index of a tensor's value. A tensor that no traced operator computed is a constant of the model's code."""
         index = self._of.get(id(tensor))
         if index is not None:
             return index
@@ -88,7 +89,7 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
         return self.literal(tensor, tensor if not isinstance(tensor, FakeTensor) else getattr(tensor, "constant", None))
 
     def note(self, tensor: torch.Tensor) -> int:
-        """Give ``tensor`` a value of its own."""
+        """Assign a new value to ``tensor``."""
         index = len(self.made)
         size = self.size
         shape = tuple(size(s) for s in tensor.shape)
@@ -135,7 +136,7 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
         self.instructions.append(made)
 
     def _output(self, tensor: torch.Tensor, overwritten: bool) -> int:
-        """A result has a value of its own; what is written over in place keeps its tensor, and has a new value."""
+        """Assign a new value to a result. An in-place operator keeps the tensor and assigns a new value to it."""
         if overwritten or id(tensor) not in self._of:
             return self.note(tensor)
         return self._of[id(tensor)]
@@ -157,7 +158,7 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
         return str(value).removeprefix("torch.")
 
     def _number(self, value: float) -> float | ComputedNumber:
-        """A number that torch computed from sizes comes as what it is at the hints; the question about it says what it is made of."""
+        """A number that torch computed from sizes is represented by its value at the hints; this recovers the expression in sizes."""
         env = self.repeats.env
         if env is None:
             return value
@@ -171,7 +172,7 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
 
 
 def _made_of(number: float) -> list[tuple[str, float]]:
-    """What kernels make of a scale before they multiply by it, with the power that it is."""
+    """What kernels compute from a scale before they multiply by it, with its exponent."""
     if number <= 0:
         return [("1", number)]
     return [("1", number), ("1/2", math.sqrt(number)), ("-1", 1 / number), ("-1/2", 1 / math.sqrt(number)), ("-1/2", math.sqrt(1 / number))]
@@ -182,7 +183,7 @@ _QUOTIENTS = ("IntTrueDiv", "FloatTrueDiv")
 
 
 def number_text(expr: Any, names: Mapping[Any, str]) -> str:
-    """A number made of sizes as text: names, numbers, + * / ** and sqrt, exp, log."""
+    """A number computed from sizes as text: names, numbers, + * / ** and sqrt, exp, log."""
     if expr.is_Symbol:
         return names.get(expr, str(expr))
     if expr.is_Rational:
@@ -212,11 +213,11 @@ def number_text(expr: Any, names: Mapping[Any, str]) -> str:
 
 
 def trace_program(spec: Spec, sizes: Mapping[str, int], options: Options, doubles: bool = True) -> Program:
-    """The forward of ``spec`` with symbols for sizes, but for depths and what else the model reads as numbers, which are numbers as
-    in ``sizes``. Where it cannot be recorded so, every size is a number.
+    """The forward of ``spec`` in symbolic sizes. Depths, and other sizes that the model reads as numbers, are the numbers in ``sizes``;
+    where tracing with symbols fails, every size is a number.
 
-    ``doubles``: numbers are made in float64, as in the run that equations are compared with; else in the formats of a real step.
-    Raises ``TraceError`` where the forward cannot be recorded at all.
+    ``doubles``: tensors are float64, as in the run that equations are compared with; else they have the dtypes of a real step. Raises
+    ``TraceError`` where the forward cannot be traced at all.
     """
     basis = basis_of(spec.dimensions)
     values = basis.values(sizes)
@@ -238,9 +239,9 @@ def trace_program(spec: Spec, sizes: Mapping[str, int], options: Options, double
 
 
 def _same_numbers(program: Program, other: Program) -> bool:
-    """Whether two recordings, at different hints, have the same numbers in them: what is made of sizes must say so."""
+    """Whether two traces, at different hints, contain the same numbers: a number that depends on sizes must be an expression in them."""
     if [i.name for i in program.instructions] != [i.name for i in other.instructions]:
-        return True  # another case of the model, which its conditions tell apart
+        return True  # another case of the model, which its guards distinguish
     pairs = zip(program.instructions, other.instructions, strict=True)
     return all(_numbers(one.args) == _numbers(two.args) for one, two in pairs)
 

@@ -1,8 +1,8 @@
-"""Functions that remember their results (``functools.lru_cache``), and tables in which a model's files do, as a trace meets them.
+"""Isolates function caches (``functools.lru_cache``), and tables in which a model's files cache results, from one trace to the next.
 
-What they remember must not pass from one trace to another: a size is a symbol of its own trace, a tensor a fake one, and a real run has
-neither. Sizes are told apart by their expressions here, not by a hash. Only where a result holds tensors does it matter which calls share
-one: there, sizes that are not the same expression are compared, which is a guard.
+Cached results must not pass from one trace to another: a size is a symbol of its own trace, a tensor a fake one, and a real run has
+neither. Sizes are compared by their expressions here, not by a hash. Only where a result contains tensors does it matter which calls share
+one: there, sizes with different expressions are compared, which is a guard.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
 
 @contextlib.contextmanager
 def bypassing_caches() -> Iterator[None]:
-    """Context in which a model's functions remember the calls of this trace, and after which neither they nor its tables hold a tensor or
-    a size of it: a real run would meet it under a number, and another trace a tensor that is none of its own."""
+    """Context in which a model's functions cache only the calls of this trace. Afterwards neither they nor its tables contain its tensors
+    or sizes: a real run would look them up by a number, and another trace would get a foreign tensor."""
     FILES.names()
     with _of_this_trace(), restored(FILES.tables, _of_a_trace):
         yield
@@ -54,7 +54,8 @@ def _of_a_trace(value: Any) -> bool:
 
 
 class _Remembering:
-    """What one function gave in this trace: for calls with symbolic sizes everything, for others the calls whose result holds tensors."""
+    """The cached results of one function in this trace: of all calls with symbolic sizes, and of other calls whose result contains
+    tensors."""
 
     def __init__(self, original: Any) -> None:
         self._original = original
@@ -80,7 +81,7 @@ class _Remembering:
         computed = self._original.cache_info().misses
         result = self._original(*args, **kwargs)
         if tensors_in(result):
-            if not self._with_tensors and self._original.cache_info().misses == computed:  # from before this trace
+            if not self._with_tensors and self._original.cache_info().misses == computed:  # cached before this trace
                 self._original.cache_clear()
                 result = self._original(*args, **kwargs)
             self._with_tensors.append(((args, kwargs), result))
@@ -98,7 +99,7 @@ class _Remembering:
 
 
 def _key(arguments: _Arguments) -> Any:
-    """What tells a call with symbolic sizes from others; nothing where there is none among its arguments."""
+    """The cache key of a call with symbolic sizes; None where no argument contains one."""
     args, kwargs = arguments
     values = (args, tuple(kwargs.items()))
     return _token(values) if _has_sizes(values) else None

@@ -31,8 +31,8 @@ def graph_guards(runs: Sequence[TracedRun], trip_counts: Collection[str], dims: 
 
 
 def _as_in_every_run(guard: Guard, run: TracedRun, runs: Sequence[TracedRun], trip_counts: Collection[str]) -> Guard:
-    """The guard with trip counts divided out, if every run has it with its own trip count: at trip count 3
-    ``(3*k)//g == 1`` and at 4 ``(4*k)//g == 1`` are both ``k == 1``. ``B//g == 1`` and ``g//10 == 0``, without one, stay."""
+    """The guard with trip counts divided out, if every run has it with its own trip count: at trip count 3 ``(3*k)//g == 1`` and at 4
+    ``(4*k)//g == 1`` are both ``k == 1``. ``B//g == 1`` and ``g//10 == 0``, which have no trip count, remain."""
     divided = run.divided.get(guard.expr)
     if divided is not None and all(_divides_itself(divided, other, trip_counts) for other in runs):
         return divided
@@ -64,12 +64,12 @@ def _equals_at_any_trip_count(expr: str, divided: Guard, run: TracedRun, trip_co
 
 
 def _own(count: int) -> re.Pattern[str]:
-    """A trip count in the text of a guard."""
+    """The trip count in the text of a guard."""
     return re.compile(rf"\b{count}\b")
 
 
 def of_values(runs: Sequence[TracedRun], trip_counts: Collection[str]) -> list[Guard]:
-    """Guards that sizes equal those of the runs, where values were read out of tensors that depend on sizes in an unknown way."""
+    """Guards that sizes equal those of the runs, where the step read values of tensors that depend on sizes in an unknown way."""
     guards: dict[str, Guard] = {}
     for run in runs:
         hints = run.repeats.env.hint_of if run.repeats.env is not None else {}
@@ -78,7 +78,7 @@ def of_values(runs: Sequence[TracedRun], trip_counts: Collection[str]) -> list[G
             if expr:
                 guards.setdefault(expr, Guard(expr, True, line, opaque=True))
         for line, names in run.number_reads.items():
-            # A dictionary may lack a symbol that it has as a number, and a Python function may compute anything from one.
+            # A dictionary may lack a symbol that it contains as a number, and a Python function may compute anything from one.
             expr = " and ".join(f"{name} == 0" for name in sorted(names - {*trip_counts}))
             if expr:
                 guards.setdefault(expr, Guard(expr, True, line, opaque=True))
@@ -91,15 +91,15 @@ def _at_none(names: Collection[str]) -> str:
 
 
 def of_numbers(kept: Sequence[Guard], runs: Sequence[TracedRun], trip_counts: Mapping[str, str]) -> list[Guard]:
-    """Guards for sizes without a proof, so that each value of them is traced: those rounded from doubles, and those read as
-    numbers that are no trip counts, since a larger value runs no more operators."""
+    """Guards for sizes without a proof, so that each of their values is traced: sizes rounded from doubles, and sizes read as numbers that
+    are no trip counts, since a larger value runs no more operators."""
     places = {_at_none({*names_in(c.expr)} - {*trip_counts}): c.where for c in kept if _of_doubles(c)}
     places |= {_at_none([name]): where for name, where in trip_counts.items() if _is_width(name, runs)}
     return [Guard(expr, True, where, opaque=True) for expr, where in places.items() if expr]
 
 
 def _of_doubles(guard: Guard) -> bool:
-    """Whether this is what a double is rounded to. A comparison of doubles is a question like others."""
+    """Whether the guard equates a size with a rounded double. A comparison of two doubles is an ordinary guard."""
     return any(f"{function}(" in guard.expr for function in DOUBLES) and " == " in guard.expr and guard.outcome
 
 
@@ -112,7 +112,7 @@ def _is_width(name: str, runs: Sequence[TracedRun]) -> bool:
 
 
 def _is_bound(guard: Guard, run: TracedRun, dims: Mapping[str, Dim]) -> bool:
-    """Whether the guard only states a dimension's bound where the bound is a number: ``e <= 5`` in a run of 5 experts."""
+    """Whether the guard only states a dimension's bound that is a number: ``e <= 5`` in a run with 5 experts."""
     match = re.fullmatch(r"(\w+) <= (\d+)", guard.expr)
     if match is None or not guard.outcome or match[1] not in dims:
         return False
@@ -120,8 +120,8 @@ def _is_bound(guard: Guard, run: TracedRun, dims: Mapping[str, Dim]) -> bool:
 
 
 def _is_of_one_trip_count(guard: Guard, run: TracedRun, runs: Sequence[TracedRun], trip_counts: Collection[str]) -> bool:
-    """Whether the trip count of this run alone makes the guard true, and that of another run does not: as when torch compares the length
-    of a sequence with the number of its parts. Certificates verify what holds between the traced trip counts."""
+    """Whether the guard is true only at the trip count of this run, as where torch compares the length of a sequence with the number of its
+    parts. Certificates verify what holds between the traced trip counts."""
     names = {*names_in(guard.expr)}
     if not names & {*trip_counts}:
         return False
@@ -141,7 +141,7 @@ def _is_of_one_trip_count(guard: Guard, run: TracedRun, runs: Sequence[TracedRun
 
 
 def _has_every_trip_count(guard: Guard, asked: Sequence[tuple[set[str], Mapping[str, int]]], trip_counts: Collection[str]) -> bool:
-    """Whether every run has this guard with its own trip count in it, as torch has where it splits a sequence: no branch of the model.
+    """Whether every run has this guard with its own trip count in it, as where torch splits a sequence: the model does not branch on it.
     ``asked`` has the guards and the trip counts of each run."""
     for name in {*names_in(guard.expr)} & {*trip_counts}:
         for exprs, sizes in asked:
@@ -155,7 +155,7 @@ def _has_every_trip_count(guard: Guard, asked: Sequence[tuple[set[str], Mapping[
 def branches(
     guards: Sequence[Guard], runs: Sequence[TracedRun], trip_counts: Collection[str], basis: Basis, dims: Mapping[str, Dim]
 ) -> list[Assumption]:
-    """Guards that evaluate otherwise at some sizes of at least 2 within their bounds: the model, or torch, branches on them."""
+    """Guards whose outcome differs at some sizes of at least 2 within their bounds: the model, or torch, branches on them."""
     generator = random.Random(0)
     tried = [{name: generator.randint(2, 10 ** generator.randint(1, 5)) for name in basis.symbols} for _ in range(40)]
     points = [_within_bounds(at, basis, dims) for at in tried]
@@ -173,7 +173,7 @@ def _within_bounds(at: Mapping[str, int], basis: Basis, dims: Mapping[str, Dim])
 
 
 def _in_dimensions(guard: Guard, basis: Basis) -> str:
-    """The guard as a true statement, with quotients that are no dimension written out: ``2*(k/2) <= 256``."""
+    """The guard as a true statement, with quotients that are no dimension written as expressions: ``2*(k/2) <= 256``."""
     text = guard.expr
     for name, quotient in basis.hidden.items():
         text = re.sub(rf"\b{name}\b", f"({quotient})", text)
@@ -184,8 +184,8 @@ def _in_dimensions(guard: Guard, basis: Basis) -> str:
 
 
 def of_zeros(kept: Sequence[Guard], runs: Sequence[TracedRun], symbols: Sequence[str]) -> list[Guard]:
-    """Guards that sizes of tensors are not 0, where some sizes may make them 0 and no guard in ``kept`` excludes that: closed forms count
-    n - 1 operations for a reduction, and bytes for an expanded tensor, which a tensor without elements does not have."""
+    """Guards that sizes of tensors are not 0, where a size may be 0 and no guard in ``kept`` excludes it. Closed forms count n - 1
+    operations for a reduction, and bytes for an expanded tensor; a tensor without elements has neither."""
     guards: list[Guard] = []
     for run in runs:
         at = {**(run.repeats.env.hint_of if run.repeats.env is not None else {}), **run.trace.sizes}
@@ -213,7 +213,7 @@ class _SymbolsFromOne(dict[str, Fraction | float]):
 
 
 class _Least(Arithmetic[Fraction | float]):
-    """A lower bound of a size, where every symbol in it is at least 1; minus infinity where its form gives none."""
+    """Computes a lower bound of a size, where every symbol is at least 1; minus infinity where the form of the expression gives none."""
 
     values = _SymbolsFromOne()
 
@@ -262,7 +262,7 @@ class _Least(Arithmetic[Fraction | float]):
 
 def _may_be_zero(text: str, asked: Sequence[Guard], symbols: Sequence[str]) -> bool:
     """Whether a size may be 0 where every guard holds; tested with each subset of its symbols at 1 and the others random. A negative value
-    means 0 at sizes in between."""
+    implies that it is 0 at sizes in between."""
     names, generator = [*dict.fromkeys(names_in(text))], random.Random(0)
     for ones in itertools.product((True, False), repeat=len(names)):
         for largest in (2, 3, 5, 10, 100, 10**6):
@@ -278,5 +278,5 @@ def _may_be_zero(text: str, asked: Sequence[Guard], symbols: Sequence[str]) -> b
 
 
 def of_depths(counts: Mapping[str, Sequence[int]]) -> list[Guard]:
-    """Guards that exclude trip counts below the traced ones: with few iterations there is none between the first and the last."""
+    """Guards that exclude trip counts below the traced ones: few iterations have none between the first and the last."""
     return [Guard(f"{name} != {few}", True, _COUNTS) for name, recorded in counts.items() for few in range(1, min(recorded))]

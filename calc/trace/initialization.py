@@ -1,7 +1,8 @@
-"""The distribution from which a module initializes each parameter, read off the calls of its constructor and initializers.
+"""The distribution from which a module initializes each parameter, read from the calls of its constructor and initializers.
 
-Every operator that makes or fills a tensor while the module is built is intercepted with its numbers; the last one that fills a storage
-gives the distribution of its parameter. ``trunc_normal_`` draws until every value is inside its bounds, so its call is intercepted.
+Every operator that creates or fills a tensor while the module is built is intercepted with its arguments; the last one that fills a storage
+determines the distribution of its parameter. ``trunc_normal_`` resamples until every value is within its bounds, so its call is
+intercepted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from calc.trace.function_caches import bypassing_caches
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A parameter's shape, and its law; ``law`` is ``None`` where what made it has no law here, and ``made_by`` names that."""
+    """A parameter's shape and distribution; ``law`` is ``None`` where the operator ``made_by`` has no known distribution."""
 
     shape: tuple[int, ...]
     law: Law | None
@@ -31,10 +32,10 @@ class Drawn:
 
 
 def drawn(spec: Spec, sizes: Mapping[str, int]) -> tuple[dict[str, Drawn], dict[str, Drawn]]:
-    """Each parameter by name and each input by position, at those sizes of the free dimensions.
+    """Each parameter by name and each input by position, at these sizes of the free dimensions.
 
-    The module is built of fake tensors: what is drawn into them has a law, and takes no memory. One whose constructor reads what it
-    drew is built for real. A tensor of whole numbers is drawn from no law here.
+    The module is built of fake tensors, which take no memory. One whose constructor reads sampled values is built of real tensors. Integer
+    tensors have no distribution here.
     """
     n = Sizes(**spec.sizes(dict(sizes)))
     try:
@@ -53,7 +54,7 @@ def _built(spec: Spec, n: Sizes, mode: AbstractContextManager[Any]) -> tuple[dic
 
 
 class _LawWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
-    """Remembers, for each storage, the law of its elements. Storages are held, so that no address comes twice."""
+    """Maps each storage to the distribution of its elements. It holds references to storages, so that no address is reused."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch's own
@@ -110,7 +111,7 @@ class _LawWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's 
         return change[bare](number) if bare in change and (bare, number) != ("div", 0.0) else None
 
     def tell(self, tensor: Tensor, law: Law | str) -> None:
-        """What was drawn into a tensor, which may be a part of its storage."""
+        """Set the distribution of a tensor, which may be a part of its storage."""
         key, whole = _key(tensor), tensor.untyped_storage().nbytes() // max(tensor.element_size(), 1)
         self.held.append(tensor.untyped_storage())
         before = self.laws.get(key)
@@ -154,7 +155,7 @@ _MADE: dict[str, Callable[[Any, Mapping[str, Any]], Law]] = {
 
 @contextmanager
 def _truncated_told(watch: _LawWatch) -> Iterator[None]:
-    """``trunc_normal_`` tells its law instead of drawing: which numbers come out is of no interest here."""
+    """``trunc_normal_`` reports its distribution instead of sampling: the values are not needed."""
     real = torch.nn.init._no_grad_trunc_normal_
 
     def told(tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any = None) -> Tensor:

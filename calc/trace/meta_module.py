@@ -11,7 +11,7 @@ from calc.spec import Sizes, Spec
 
 
 def bare(spec: Spec, sizes: Mapping[str, int]) -> nn.Module:
-    """The module at all sizes, on torch's meta device."""
+    """The module at these sizes, on torch's meta device."""
     with on_meta_device():
         module: nn.Module = spec.build(Sizes(**sizes))
     return module

@@ -17,7 +17,7 @@ from calc.trace.symbolic_sizes import SizeEnv
 
 @contextlib.contextmanager
 def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
-    """Turns whatever the model raises into one line that says where."""
+    """Context that converts any exception of the model to one line with the source line that raised it."""
     try:
         yield
     except KeyboardInterrupt:
@@ -46,13 +46,13 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
         raise SizesError(f"{spec.name} raised {type(error).__name__} at {where}: {said}{out}{new}") from None
 
 
-# What is raised where a size does not divide another: sizes that are symbols divide only those that are declared to be multiples of them.
+# Raised where a size does not divide another: a symbolic size is divisible only by its declared divisors.
 _DIVIDES = re.compile(r"divisib|\bdivide|is invalid for input of size|split_with_sizes expects")
 _MULTIPLES = '; declare what a size must be a multiple of: "d": Dim(64, multiple_of="h"), or multiple_of=8'
 
 
 def _first_words(error: BaseException) -> str:
-    """The first line of a message, with the next one where it only announces that."""
+    """The first line of a message, with the next one where the first only introduces it."""
     lines = [line.strip() for line in text_of(error).splitlines()] or ["no message"]
     return " ".join(lines[: 2 if lines[0].endswith(":") else 1])[:200]
 

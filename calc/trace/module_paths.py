@@ -32,7 +32,7 @@ class ModulePath:
         return bool(self._stack)
 
     def watch(self, module: nn.Module) -> _PathWatch:
-        """Context in which forwards of ``module`` and its parts move the path. A shared part keeps its first name."""
+        """Context in which forwards of ``module`` and its submodules set the module path. A shared submodule uses its first name."""
         for name, part in module.named_modules():
             self._names.setdefault(id(part), name or TOP)
             if getattr(part.forward, "runs_again", False):
@@ -40,13 +40,13 @@ class ModulePath:
         return _PathWatch(self)
 
     def recomputed_part(self, module_path: str) -> str:
-        """The part around ``module_path`` that the backward runs again, where the option of checkpointing chose one: its own operators run
-        in no call of a module then."""
+        """The submodule around ``module_path`` that the backward recomputes, where the activation checkpointing option selects one: its own
+        operators then run outside of any module call."""
         return next((name for name in self._recomputed if module_path == name or module_path.startswith(f"{name}.")), module_path)
 
     @contextlib.contextmanager
     def within(self, part: str) -> Iterator[None]:
-        """Context that stands for a part of the running module that is no module itself: a layer of an LSTM."""
+        """Context for a part of the running module that is not itself a module: a layer of an LSTM."""
         above = self.current
         self._stack.append(part if above == TOP else f"{above}.{part}")
         try:

@@ -17,7 +17,7 @@ from calc.trace import step, trace_at
 from calc.trace.function_caches import bypassing_caches
 from calc.trace.model_errors import refusing
 
-# A run is for an error message: no more parameters and elements of inputs than take a moment.
+# A run only improves an error message, so parameters and input elements are limited to what runs in a moment.
 _MOST_PARAMETERS, _MOST_ELEMENTS = 20_000_000, 2_000_000
 
 _OF_SIZES = (
@@ -28,10 +28,9 @@ _OF_VALUES = "with plain numbers for sizes too, so it needs values, which a trac
 
 
 def told(spec: Spec, asked: Mapping[str, int], options: Options, error: SizesError) -> SizesError:
-    """``error`` with whose it is: the module's own, in its own words, or one that only symbolic tracing brings about.
+    """``error``, attributed: either the module raises it as well on real tensors (with its own message), or only symbolic tracing does.
 
-    The module runs at the sizes ``asked`` for, or at those that the spec names for checks. Where both are too large for that, ``error`` is
-    as it was.
+    The module runs at the ``asked`` sizes, or at the check sizes of the spec. Where both are too large, ``error`` is returned unchanged.
     """
     if not str(error).startswith(f"{spec.name} raised "):
         return error
@@ -66,7 +65,7 @@ def _to_check(spec: Spec, asked: Mapping[str, int]) -> dict[str, int] | None:
 
 
 def _is_small(spec: Spec, sizes: Mapping[str, int]) -> bool:
-    """Whether a run takes no time worth naming. What cannot be built without memory is run only at the sizes for checks."""
+    """Whether a run takes negligible time. A module that cannot be built on the meta device is run only at the check sizes."""
     try:
         quiet, same_random = contextlib.redirect_stdout(sys.stderr), torch.random.fork_rng(devices=[])
         with FakeTensorMode(allow_non_fake_inputs=True), bypassing_caches(), quiet, same_random:
@@ -75,13 +74,13 @@ def _is_small(spec: Spec, sizes: Mapping[str, int]) -> bool:
             elements = sum(t.numel() for t in spec.inputs(n) if isinstance(t, torch.Tensor))
     except KeyboardInterrupt:
         raise
-    except BaseException:  # of any type; the step that is recorded says it
+    except BaseException:  # of any type; the traced step reports it
         return all(sizes[name] == value for name, value in spec.check_at.items()) and bool(spec.check_at)
     return bool(parameters <= _MOST_PARAMETERS and elements <= _MOST_ELEMENTS)
 
 
 def _raised(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinError | None:
-    """What the module raises in a forward and, where it is trained, in the rest of the step; nothing where it runs."""
+    """The exception that the module raises in a forward and, if it is trained, in the rest of the step; None if it runs."""
     try:
         with refusing(spec, None), contextlib.redirect_stdout(sys.stderr), torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)

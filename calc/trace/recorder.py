@@ -1,7 +1,7 @@
-"""Records every operator that a training step dispatches, and every allocation and free of a storage.
+"""Traces every operator that a training step dispatches, and every allocation and free of a storage.
 
-The recorder is a dispatch mode above torch's fake tensors: it sees ATen operators as a real step runs them, with symbolic sizes. It
-holds no reference to any tensor, so lifetimes are those of the step itself.
+The recorder is a dispatch mode above torch's fake tensors: it sees ATen operators as a real step runs them, with symbolic sizes. It holds
+no reference to any tensor, so lifetimes are those of the step itself.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _ZEROS, _NUMBERED = torch.ops.aten.new_zeros.default, torch.ops.aten.arange.star
 _STRIDED = torch.ops.aten.as_strided.default
 _LIFT = torch.ops.aten.lift_fresh.default
 _DEVICE = torch.ops.prim.device.default
-# Of the operators that are recorded in place of another, those whose values sizes decide.
+# Of the operators that replace another one in the trace, those whose values depend on sizes only.
 _MAKING = {
     str(made): made for made in (torch.ops.aten.linspace.default, torch.ops.aten.fft_fftfreq.default, torch.ops.aten.fft_rfftfreq.default)
 }
-# Torch's own code asks these for plain numbers. It may then branch on them without anybody seeing it (in which order to multiply).
+# Torch's own code reads these as plain numbers, and may branch on them without a guard (the order of multiplications).
 _AS_NUMBERS = frozenset({torch.ops.aten.size.default, torch.ops.aten.stride.default, torch.ops.aten.storage_offset.default})
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
-    """Records one process's steps. Set ``phase`` and ``step`` before each part of a step; ``phase = ""`` records nothing."""
+    """Traces the steps of one process. Set ``phase`` and ``step`` before each part of a step; ``phase = ""`` traces nothing."""
 
     def __init__(self, repeats: Repeats, unbacked: Mapping[str, Any], observed: Mapping[str, Sequence[int]] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # as above
@@ -67,7 +67,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.mutates_tracked = False
         self.exchanged: set[str] = set()
         self._view_result: torch.Tensor | None = None
-        self._zeros_count: Any = 0  # elements of the zeros made last: a gradient of a strided view is laid out in them
+        self._zeros_count: Any = 0  # elements of the last zeros: the storage of a gradient of a strided view
         self.owner: dict[int, str] = {}
         self.maker: dict[int, str] = {}
         self.alive: set[int] = set()
@@ -80,21 +80,21 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Whether torch is to wrap each dispatch, so that torch.compile leaves it alone: nothing is compiled here, and it takes time."""
+        """Whether torch must wrap each dispatch to exclude it from torch.compile: nothing is compiled here, and the wrapper takes time."""
         return False
 
     # -- operators ------------------------------------------------------------------------------------------------
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         if func is _DEVICE and type(args[0]) is FakeTensor:
-            return args[0].fake_device  # torch's own code asks for it as often as for all else together
+            return args[0].fake_device  # torch reads this attribute as often as all others together
         kwargs = kwargs or {}
         if self._view_result is not None and func is _STRIDED:
             return self._view_result
         if func.namespace != "aten":
             return func(*args, **kwargs)
         if torch.is_inference_mode_enabled() and _is_composite(func):
-            # Inference mode leaves out the dispatch that takes such operators apart before they come here.
+            # Inference mode skips the dispatch key that decomposes such operators before they arrive here.
             with self:
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
         if func is _NUMBERED and type(current_node()).__name__ == NUMBERING:
@@ -118,7 +118,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         if self._symbolic:
             affine_indices.follow(func, args, kwargs, out)
         if func is _LIFT:
-            # A constant written in Python. Its fake twin keeps the real one alive, which a real run does not have.
+            # A constant written in Python. Its fake tensor keeps the real one alive, which does not happen in a real run.
             self.tensor(out, OPTIMIZER if self.phase in _OF_OPTIMIZERS else self.path.current)
         elif self.phase:
             self._record(func, args, kwargs, out)
@@ -126,7 +126,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         return out
 
     def _follow(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
-        """Know the values of ``out`` where sizes and constants decide them: those of the function that is recorded in place of ``func``."""
+        """Propagate the values of ``out`` where sizes and constants determine them: those of the operator that replaces ``func`` in the
+        trace."""
         meant = _MAKING.get(self.renamed[0]) if self.renamed else None
         if meant is None or self.renamed is None:
             self.constants.follow(func, args, kwargs, out)
@@ -134,11 +135,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             self.constants.follow(meant, (), {**dict(self.renamed[1]), "dtype": out.dtype}, out)
 
     def _mutates_tracked(self, func: Any, args: tuple[Any, ...]) -> bool:
-        """Whether autograd takes part in an operator in place. The optimizer works without it."""
+        """Whether an in-place operator runs under autograd. The optimizer runs without it."""
         return torch.is_grad_enabled() and bool(self._schema(func)[2]) and any(t.requires_grad for t in tensors_in(args))
 
     def _unbacked_result(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:
-        """``(True, result)`` of an operator whose size data decide, or that asks for a value which no data decide."""
+        """``(True, result)`` of an operator with a data-dependent result size, or that reads a value which does not depend on data; else
+        ``(False, None)``."""
         answered, answer = affine_indices.answer(func, args) if self._symbolic else (False, None)
         if not answered:
             answered, answer = self.unbacked.answer(func, args)
@@ -149,7 +151,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         node = current_node() if self.phase == "backward" else None
         name, given = self.renamed or (operator, [*zip(names, args, strict=False), *kwargs.items()])
         if not tensors_in(out) and not tensors_in([value for _, value in given]):
-            return  # it works with element types or numbers alone (``promote_types``)
+            return  # it takes dtypes or numbers only (``promote_types``)
         written = tuple((n, self._value(v)) for n, v in given)
         chosen = self.unbacked.chosen(func, args, kwargs)
         if chosen is not None:
@@ -179,7 +181,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     @contextlib.contextmanager
     def recorded_as(self, name: str, arguments: Mapping[str, Any]) -> Iterator[None]:
-        """Context in which operators are recorded as ``name`` with those arguments: for one that torch cannot run symbolically."""
+        """Context in which operators are traced as ``name`` with those arguments: for an operator that torch cannot run symbolically."""
         self.renamed = (name, list(arguments.items()))
         try:
             yield
@@ -188,7 +190,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     @contextlib.contextmanager
     def unrecorded(self) -> Iterator[None]:
-        """Context in which torch would run no operators: it looks into the memory of a tensor."""
+        """Context for what torch does without operators: reading the memory of a tensor."""
         phase, self.phase = self.phase, ""
         try:
             yield
@@ -203,7 +205,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     @contextlib.contextmanager
     def returning_view(self, result: torch.Tensor) -> Iterator[None]:
-        """Context in which ``as_strided`` gives ``result``, of which the record holds already where it comes from."""
+        """Context in which ``as_strided`` returns ``result``, whose origin the trace already contains."""
         self._view_result = result
         try:
             yield
@@ -216,7 +218,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         return RECOMPUTED if torch.is_grad_enabled() else type(node).__name__
 
     def _schema(self, func: Any) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-        """Name of an operator, names of its arguments, and of those that it writes over."""
+        """Name of an operator, names of its arguments, and names of those that it mutates."""
         schema = self._schemas.get(func)
         if schema is None:
             names = tuple(a.name for a in func._schema.arguments)
@@ -241,15 +243,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
     def _module_path_of(self, operator: str, node: Any, values: tuple[tuple[str, Any], ...]) -> tuple[str, int | None]:
         if self.phase == "forward":
             module_path = self.path.current
-            # The autograd node of the operator in flight has just been numbered, so it is the last number given out. One in place
-            # first copies what its backward needs: the copy comes with both nodes.
+            # The autograd node of the running operator has just been numbered, so it has the latest number. An in-place operator
+            # first copies what its backward needs: the copy shares both nodes.
             last = last_node_number()
             for number in {last, *range(self._numbered + 1, last)}:
                 self.sources.setdefault(number, (module_path, operator, self.call))
             self._numbered = last
             return module_path, self.call
         if self.phase == "backward":
-            # Autograd runs a node without gradients, unless it is to run parts of the forward again (checkpointing).
+            # Autograd runs a node with gradients disabled, unless it recomputes parts of the forward (activation checkpointing).
             if node is None or not torch.is_grad_enabled():
                 return self._backward_module_path(node)
             module_path = self.path.current if self.path.inside else self.path.recomputed_part(self._backward_module_path(node)[0])
@@ -262,7 +264,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         return TOP, None
 
     def where(self) -> str:
-        """What is being done, for a question or an error that comes from no line of a user."""
+        """What the step is doing, for a guard or an error without a user's source line."""
         node = current_node()
         if self.phase == "backward" and node is not None:
             module_path, op, _ = self.sources.get(node._sequence_nr(), (self._backward_module_path(node)[0], type(node).__name__, None))
@@ -284,7 +286,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
     # -- storages -------------------------------------------------------------------------------------------------
 
     def tensor(self, value: torch.Tensor, module_path: str) -> Tensor:
-        """What a record says of a tensor: storage, shape, dtype, distinct elements."""
+        """The trace entry of a tensor: storage, shape, dtype, distinct elements."""
         storage, strides = self.storage(value, module_path), value.stride()
         form = (storage, value.dtype, *map(in_key, value.shape), *map(in_key, strides))
         described = self._tensors.get(form)
@@ -295,7 +297,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         return described
 
     def storage(self, value: torch.Tensor, module_path: str = "") -> int:
-        """Index of a tensor's storage; a storage seen for the first time is born now."""
+        """Index of a tensor's storage; a new storage is noted as allocated now."""
         if value.layout is not torch.strided:
             raise TraceError(
                 f"a sparse tensor comes up in {self.where()}: how many elements it holds depends on the data, so no closed form follows;"
@@ -317,7 +319,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         return index
 
     def knows(self, value: torch.Tensor) -> bool:
-        """Whether an operator has shown this tensor's storage. States of random generators, say, are made without one."""
+        """Whether an operator has used this tensor's storage. States of random generators, for example, are created without one."""
         return value.untyped_storage()._cdata in self._refs
 
     def _die(self, key: int, index: int, _: Any) -> None:
@@ -332,12 +334,12 @@ def _plain(value: Any) -> Any:
 
 @functools.cache
 def _is_composite(func: Any) -> bool:
-    """Whether torch runs ``func`` by other operators, and no kernel of its own."""
+    """Whether torch decomposes ``func`` into other operators, without a kernel of its own."""
     return bool(has_kernel(func.name(), _COMPOSITE))
 
 
 def last_node_number() -> int:
-    """Number of the autograd node made last."""
+    """Sequence number of the latest autograd node."""
     return int(next_node_number()) - 1
 
 
@@ -353,7 +355,7 @@ def tensors_in(out: Any) -> list[torch.Tensor]:
 
 
 def _is_zero(size: Any) -> bool:
-    """Whether a size or stride is 0 in every run; nothing is asked of a symbol."""
+    """Whether a size or stride is the number 0; a symbolic one is not compared, so no guard arises."""
     return type(size) is int and size == 0
 
 

@@ -29,7 +29,7 @@ _CHECKPOINT_FILE = torch.utils.checkpoint.__file__  # it saves arguments without
 
 
 class _Held:
-    """What a saved-tensor hook hands to autograd in place of the tensor: alive exactly as long as autograd holds it."""
+    """What a saved-tensor hook returns to autograd in place of the tensor: alive exactly as long as autograd references it."""
 
     __slots__ = ("__weakref__", "tensor")
 
@@ -38,7 +38,8 @@ class _Held:
 
 
 class SavedTensors:
-    """Watches one forward: ``watching`` around it, ``returned`` after it, ``dropped`` when its graph is, ``found`` at the very end."""
+    """Watches one forward: ``watching`` around it, ``returned`` after it, ``dropped`` when its graph is freed, ``saved`` at the very
+    end."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -54,19 +55,19 @@ class SavedTensors:
             yield
 
     def _pack(self, value: torch.Tensor) -> _Held:
-        # Detached, since a saved result that kept its graph would keep itself alive; unrecorded, since no real step does it.
+        # Detached, since a saved result that references its graph would keep itself alive; unrecorded, since no real step does it.
         recorder = self._recorder
         phase, recorder.phase = recorder.phase, ""
         specialized = _Held(value.detach())
         recorder.phase = phase
         module_path = recorder.path.current
-        # The operator that the node is of may not have run yet: it is looked up by the node's number when the forward has returned.
+        # The operator of the node may not have run yet: its node number is looked up when the forward has returned.
         function = _CHECKPOINT if _saving() == _CHECKPOINT_FILE else None
         self._packed.append((weakref.ref(specialized), recorder.tensor(value, module_path), module_path, function, last_node_number()))
         return specialized
 
     def returned(self, loss: torch.Tensor) -> None:
-        """The forward has returned: what hooks and contexts hold is known, the rest that is alive stays open."""
+        """Call after the forward: tensors saved by hooks and contexts are noted; other live ones remain candidates."""
         recorder, functions = self._recorder, _handwritten(loss.grad_fn)
         names = {number: _name(node) for number, node in functions.items()}
         for ref, tensor, module_path, function, number in self._packed:
@@ -84,14 +85,14 @@ class SavedTensors:
         self._open = self._recorder.alive - self._before - known - {self._recorder.storage(loss)}
 
     def dropped(self) -> None:
-        """The step is over and its graph is gone: what went with it, the graph held."""
+        """Call after the step, when its graph is freed: candidates that were freed with it were saved by the graph."""
         gone = self._open - self._recorder.alive
         self._saved += [self._by_closure(index) for index in sorted(gone)]
         self._open -= gone
 
     def saved(self) -> tuple[Saved, ...]:
-        """Everything that was kept. What lives in a circle of references goes when those are looked for, after the last step:
-        no earlier, since a run that does not look for them keeps it. What the module itself kept and replaced is not autograd's."""
+        """All saved tensors. Reference cycles are collected only after the last step, since a run without garbage collection keeps them.
+        Tensors that the module itself held and replaced are not autograd's."""
         waiting = self._open & self._recorder.alive
         if waiting:
             gc.collect()
@@ -104,7 +105,7 @@ class SavedTensors:
 
 
 def _saving() -> str:
-    """The file whose code saves a tensor now: torch 2.11's checkpoint does it by a function of its own, others by a hook."""
+    """The file whose code is saving a tensor: the checkpoint of torch 2.11 uses its own function, other versions a hook."""
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_code.co_filename == _FUNCTION_FILE:
         frame = frame.f_back
@@ -112,7 +113,7 @@ def _saving() -> str:
 
 
 def _handwritten(root: Any) -> dict[int, Any]:
-    """The nodes of hand-written functions in a graph, by their number."""
+    """The nodes of hand-written functions in a graph, by node number."""
     seen: set[Any] = set()
     waiting, nodes = [root], {}
     while waiting:
@@ -127,7 +128,7 @@ def _handwritten(root: Any) -> dict[int, Any]:
 
 
 def _name(node: Any) -> str | None:
-    """Name of the hand-written function that a node is of."""
+    """Name of the hand-written function of a node."""
     cls = getattr(node, "_forward_cls", None)
     if cls is None:
         return None

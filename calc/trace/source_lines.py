@@ -21,18 +21,18 @@ _elsewhere: list[Elsewhere] = []
 
 
 def user_line() -> str:
-    """``file:line: source`` of who asked; where torch asks by itself, in a backward say, what it was doing."""
+    """``file:line: source`` of the user's code that is running; inside torch (in a backward, for example), a description of what runs."""
     return _innermost(traceback.walk_stack(sys._getframe(1))) or elsewhere()
 
 
 def raising_line(error: BaseException) -> str:
-    """``file:line: source`` of what raised ``error``."""
+    """``file:line: source`` of the code that raised ``error``."""
     return _innermost(reversed(list(traceback.walk_tb(error.__traceback__)))) or elsewhere()
 
 
 @contextlib.contextmanager
 def doing(what: Elsewhere) -> Iterator[None]:
-    """Context in which ``what`` says what is being done when nobody's line is on the stack."""
+    """Context in which ``what`` describes the running work when the stack has no line of a user."""
     _elsewhere.append(what)
     try:
         yield
@@ -45,11 +45,11 @@ def elsewhere() -> str:
 
 
 def _innermost(frames: Iterable[tuple[FrameType, int]]) -> str:
-    """The line of the first of ``frames``, innermost first, that is a user's."""
+    """The first user's line in ``frames``, innermost first."""
     for frame, line in frames:
         file = frame.f_code.co_filename
         if file.endswith("/calc/trace/step.py"):
-            return ""  # what lies outside only called us
+            return ""  # the outer frames only called us
         if not is_foreign(file):
             return f"{_short(file)}:{line}: {linecache.getline(file, line).strip()[:80]}"
     return ""
@@ -57,7 +57,7 @@ def _innermost(frames: Iterable[tuple[FrameType, int]]) -> str:
 
 @functools.cache
 def is_foreign(path: str) -> bool:
-    """Whether a file is torch's, Python's or this package's own recording, not one that a user wrote or chose."""
+    """Whether a file belongs to torch, Python or this package's tracing, rather than to code that a user wrote or chose."""
     if any(part in path for part in _OURS):
         return True
     return path.startswith(_STANDARD_LIBRARY) and _INSTALLED not in path

@@ -75,9 +75,9 @@ class TracedRun:
 class StepSizes:
     """The sizes of one run, by the symbols of ``basis``.
 
-    ``hints`` has the hint of each symbol, ``fixed`` those that are plain integers in this run (trip counts; all of them in a concrete
-    run). The ``trip_counts`` among these are sizes beside: they stay symbols, which are read as these numbers. ``met`` has the
-    data-dependent sizes, one for each time, where they are not the same every time.
+    ``hints`` has the hint of each symbol, ``fixed`` those that are plain integers in this run (trip counts; all of them in a concrete run).
+    Those ``trip_counts`` that are sizes as well remain symbols, which are read as these numbers. ``observed`` has the data-dependent sizes
+    by place, one for each occurrence, where they differ between occurrences.
     """
 
     basis: Basis
@@ -94,7 +94,7 @@ class StepSizes:
 
 
 def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: bool = True, like: Repeats | None = None) -> TracedRun:
-    """The trace of two training steps of ``spec``, of which the second is the one that counts.
+    """The trace of two training steps of ``spec``, of which the second is counted.
 
     ``mutates_tracked`` is that of other traces of the step: without it, views are made as torch makes them, which is faster; a step that
     mutates a tracked tensor after all is traced once more. ``like`` caches results of an earlier run of it.
@@ -106,7 +106,7 @@ def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: boo
     sizes = Sizes(**{name: parse(text).value_in(PythonOperators(values)) for name, text in basis.define.items()})
     unbacked = {dim.unbacked_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.unbacked_at}
     recorder = Recorder(repeats, unbacked, at.observed)
-    # What the model prints is talk, and stdout is for data.
+    # Redirects what the model prints: stdout is for data.
     with (
         contextlib.redirect_stdout(sys.stderr),
         doing(recorder.where),
@@ -130,21 +130,21 @@ def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: boo
     return TracedRun(trace, guards, divided, constants.constant_reads, asked, repeats, readers, rewritten, by_value, exchanged, shares)
 
 
-# What is read where a number is read out of data: something else in the recordings that certify the symbolic ones.
+# The value of each number read out of data: certificates use another one than symbolic traces.
 _READ = (0.7390851332151607, 1234.5)
 
 
 @contextlib.contextmanager
 def _fake(env: SizeEnv | None) -> Iterator[None]:
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
-    # Torch's cache of fake results pays off for plain sizes; keys made of symbols cost more than they save.
+    # Torch's cache of fake results helps with plain sizes; keys made of symbols cost more than they save.
     mode.cache_enabled = env is None
     arithmetic = env.arithmetic if env is not None else {}
     with (
         mode,
         hide_tracing.unrecognised(),
         _convolving(env),
-        preserving_order(),  # before any of it is remembered
+        preserving_order(),  # before anything is cached
         caching_sizes(arithmetic),
         refusing_torch_reads(env),
         symbolic_numbers(),
@@ -166,7 +166,7 @@ def _convolving(env: SizeEnv | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """No garbage collection: it would free tensors in reference cycles at times that depend on Napkin's own work."""
+    """Disables garbage collection: it would free tensors in reference cycles at times that depend on Napkin's own work."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -178,7 +178,8 @@ def _no_collection() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silences torch's log of operators that raise under fake tensors: some are tried on purpose, the others become errors of Napkin."""
+    """Silences torch's log of operators that raise under fake tensors: some are attempted on purpose, the others become errors of
+    Napkin."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -210,7 +211,7 @@ class _StepRun:
         self.read = _READ[False]
 
     def reading(self, certifying: bool) -> contextlib.AbstractContextManager[None]:
-        """Context in which the optimizer and the model may read numbers out of data, if they use them in arithmetic only."""
+        """Context in which the optimizer and the model may read numbers out of data, if they only use them in arithmetic."""
         self.read = _READ[certifying]
         if self.optimizer is None:
             return contextlib.nullcontext()
@@ -231,7 +232,7 @@ class _StepRun:
         persistent = tuple(sorted({recorder.storage(t) for t in tensors_in(self.module.state_dict())}))
         masters = tuple((n, recorder.tensor(p, n)) for n, p in self.masters.named()) if self.masters.copied else ()
         recorder.owner.update({t.storage: n for n, t in masters})
-        self._state()  # some optimizers make their state when they are built: it is alive before the first step
+        self._state()  # some optimizers create their state when they are built: it is allocated before the first step
         with (
             recorder.path.watch(self.module),
             hide_tracing.calls_noted(self._noted, recorder.size),
@@ -269,7 +270,7 @@ class _StepRun:
         if self.optimizer is None:
             return ()
         names = {id(p): name for name, p in self.masters.named()}
-        # A class may keep lists of tensors for a parameter, and keep some for none in particular.
+        # A class may store lists of tensors for a parameter, and tensors for no particular parameter.
         kept = [(names.get(id(key), OPTIMIZER), part) for key, part in self.optimizer.state.items()]
         return tuple(
             (name, str(key), self.recorder.tensor(tensor, name))
@@ -294,7 +295,7 @@ class _StepRun:
         recorder.step = number
         start = len(recorder.events)
         for turn in range(int(self.options.accumulation)):
-            # Hooks may change lifetimes by a hair, so they watch the first forward and leave those that count alone.
+            # Hooks may change lifetimes slightly, so they watch the first forward and not the counted one.
             with self._model_reads():
                 loss = self._training_forward(watched=number == 1 and turn == 0)
                 self._backward(loss)
@@ -325,7 +326,7 @@ class _StepRun:
         self._note_gradients()
 
     def _loss(self) -> torch.Tensor:
-        """The loss of one micro-batch, divided by their number in a step."""
+        """The loss of one micro-batch, divided by the number of micro-batches per step."""
         with precision.autocast(self.options.precision):
             loss = _loss(self.spec, self.module, self.inputs)
         return loss if self.options.accumulation == "1" else loss / int(self.options.accumulation)
@@ -370,7 +371,7 @@ class _StepRun:
             recorder.call = None
 
     def _roles(self, parameters: Any, buffers: Any, inputs: Any, state: Any) -> dict[int, str]:
-        """Role of each storage; where a storage has several, the first of this order."""
+        """Role of each storage; of several roles, the first in this order."""
         roles: dict[int, str] = dict.fromkeys(self.activation_storages, "activation")
         roles.update(dict.fromkeys(self.gradient_storages, "gradient"))
         roles.update({t.storage: "optimizer state" for _, _, t in state})
@@ -381,8 +382,8 @@ class _StepRun:
 
 
 def _deaths_in_order(events: Sequence[Event], windows: Sequence[tuple[int, int]]) -> Iterator[Event]:
-    """``events``, with storages that are freed together in the order of their allocation: autocast frees its casts by their addresses,
-    which differ from run to run."""
+    """``events``, with storages that are freed together in allocation order: autocast frees its casts in the order of addresses, which
+    differs between runs."""
     bounds = sorted({bound for window in windows for bound in window})
     numbered = enumerate(events)
     for (change, *_), group in itertools.groupby(numbered, lambda each: (each[1].change, each[1].op, bisect.bisect(bounds, each[0]))):

@@ -1,8 +1,8 @@
 """Symbolic sizes: torch's ``SymInt`` over SymPy, with a ``ShapeEnv`` that evaluates guards at the hints.
 
 Torch's own ``ShapeEnv`` reasons over value ranges and may silently specialize a symbol. ``SizeEnv`` evaluates every guard at the hints and
-records it as an assumption of the derivation. It never specializes: a size that is read as a number (``range(n)``, ``int(n)``) raises
-``SpecializationError`` with the line that read it. Only trip counts may be read, as polynomials: they have their number in this run.
+notes it as an assumption of the derivation. It never specializes: a size that is read as a number (``range(n)``, ``int(n)``) raises
+``SpecializationError`` with the line that read it. Only trip counts, and polynomials in them, may be read: each has one value in a run.
 """
 
 from __future__ import annotations
@@ -44,15 +44,14 @@ def hints(
     near: Near | None = None,
     following: Callable[[int], int] = sp.nextprime,
 ) -> dict[str, int]:
-    """Distinct primes for the symbols, in the order of their values at ``sizes``, so comparisons come out alike.
+    """Distinct primes for the symbols, in the order of their values at ``sizes``, so that comparisons have the same outcome.
 
-    They are small, but no smaller than the constants that models cut off or pad by (a kernel of 7, a patch of 16), as far
-    as the sizes asked for allow. ``hint_set`` gives further sets, for certificates: no symbol has the same prime twice. ``shift``
-    gives further ones that stay small, so many primes along (back, if negative). Those ``bounded`` by a trip count, or by a
-    number, are no larger. With ``products``, a symbol is also larger than each dimension made of smaller ones (f than d = h*k), and
-    than those ``products`` of dimensions that are smaller (d than g*k). The symbols of ``near``, and all that are smaller, are as near to
-    their values as distinct primes can be, or as distinct numbers can: torch takes equal ones for one symbol, and 1 for none. Instead of
-    primes they are what ``following`` gives.
+    They are small, but no smaller than constants in models (a kernel of 7, a patch of 16), as far as the requested sizes allow.
+    ``hint_set`` selects further sets, for certificates: no symbol has the same prime twice. ``shift`` moves the hints by that many primes
+    (down, if negative). Symbols ``bounded`` by a trip count or a number are no larger than it. With ``products``, a symbol also exceeds
+    each smaller dimension that is a product (f exceeds d = h*k), and each smaller one of ``products`` (d exceeds g*k). The symbols of
+    ``near``, and all smaller ones, are as near to their values as distinct primes, or distinct numbers, allow: torch specializes equal
+    hints to one symbol, and 1 to a number. ``following`` gives the next hint; by default it is the next prime.
     """
     values = basis.values(sizes)
     bounded = bounded or {}
@@ -61,7 +60,7 @@ def hints(
     start = _SMALLEST
     for _ in range(abs(shift)):
         start = int(sp.nextprime(start) if shift > 0 else sp.prevprime(start))
-    # A size that data decide is at most what it is chosen from, which it may equal at these sizes.
+    # An unbacked size is at most its upper bound, and may equal it at these sizes.
     for name in sorted(values, key=lambda n: (values[n], n not in basis.unbacked)):
         if name in bounded:
             continue  # set below
@@ -83,7 +82,7 @@ _FACTORS = (2, 3, 5, 7)
 
 
 def next_composite(n: int) -> int:
-    """The next number that is divisible by three of 2, 3, 5 and 7. Code that rounds differently at multiples shows at no prime."""
+    """The next number that is divisible by three of 2, 3, 5 and 7, for code that rounds differently at multiples than at primes."""
     while True:
         n += 1
         if sum(n % factor == 0 for factor in _FACTORS) >= 3:
@@ -91,7 +90,7 @@ def next_composite(n: int) -> int:
 
 
 def _made_of(basis: Basis, products: Sequence[str], known: Mapping[str, int], below: int, values: Mapping[str, int]) -> list[int]:
-    """What the dimensions and ``products`` made of the ``known`` symbols are, of those that are really smaller than ``below``."""
+    """The values of dimensions and ``products`` that consist of ``known`` symbols and are smaller than ``below`` at the sizes."""
     factors = ([f"({basis.define[name]})" for name in product.split("*")] for product in products)
     texts = [text for text in (*basis.define.values(), *map("*".join, factors)) if set(names_in(text)) <= known.keys()]
     return [int(evaluate_text(text, known)) for text in texts if evaluate_text(text, values) < below]
@@ -103,13 +102,13 @@ _SIZE_TEXT = re.compile(r"\b(?:floor|ceiling|Max|Min|Mod)\b|\b[A-Za-z_]\w*\b(?!\
 # A guard may also compare doubles computed from sizes.
 _GUARD_TEXT = re.compile(rf"\b(?:float|int|round|sqrt|log2)\b|\d\.\d|\de[+-]?\d|%|{_SIZE_TEXT.pattern}")
 
-# Evaluated expressions of sizes: value, and the line that evaluated them.
+# Evaluated expressions of sizes, each with its value and the line that evaluated it.
 Questions = Mapping[Any, tuple[Any, str]]
 
 _runs = itertools.count()
 
 
-# From where torch's own code, after 2.13, reads the sizes of a tensor as numbers (TensorImpl::sizes); before, it dispatches aten.size.
+# Where torch's C++ code, after 2.13, reads the sizes of a tensor as numbers (TensorImpl::sizes); earlier it dispatches aten.size.
 _OF_TENSORS = "SymbolicShapeMeta.cpp"
 # Methods of a symbolic double that give a plain number.
 _TO_PLAIN = frozenset({"__float__", "__hash__", "as_integer_ratio", "hex", "is_integer"})
@@ -125,8 +124,8 @@ def read_by_torch() -> ReadByTorchError:
 
 @contextlib.contextmanager
 def refusing_torch_reads(env: SizeEnv | None) -> Iterator[None]:
-    """Context in which a step is refused if torch's C++ code reads sizes as numbers, except in autograd nodes whose results do not depend
-    on them. Lines that read a double computed from sizes are noted in ``env``."""
+    """Context that refuses a step if torch's C++ code reads sizes as numbers, except in autograd nodes whose results do not depend on them.
+    Lines that read a double computed from sizes are noted in ``env``."""
     if env is None:
         yield
         return
@@ -147,9 +146,9 @@ def refusing_torch_reads(env: SizeEnv | None) -> Iterator[None]:
 
 
 def _is_read_outside_torch(frame: FrameType | None) -> bool:
-    """Whether Python code outside torch converts a symbolic double to a plain one. Torch itself makes only scales and bounds of it."""
+    """Whether Python code outside torch converts a symbolic double to a plain one. Torch itself only computes scales and bounds from it."""
     if frame is None or frame.f_code.co_name not in _TO_PLAIN:
-        return False  # an operator takes it as a scalar
+        return False  # an operator takes it as a scalar argument
     while frame is not None and frame.f_code.co_filename == torch.__file__:
         frame = frame.f_back
     return frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] != "torch"
@@ -191,11 +190,11 @@ class SizeEnv(ShapeEnv):
     # -- runs -----------------------------------------------------------------------------------------------------
 
     def matches(self, hint_of: Mapping[str, int], trip_counts: Collection[str]) -> bool:
-        """Whether a run with these symbols can have the ones that are here. Turns that may be read are other numbers in every run."""
+        """Whether a run with these symbols can use this environment. Readable trip counts differ in every run."""
         return not trip_counts and not self.trip_counts and self.hint_of == hint_of
 
     def begin_run(self) -> None:
-        """Start a run: forget the guards of the run before."""
+        """Start a run: clear the guards of the previous run."""
         self.answers: dict[Any, tuple[Any, str]] = {}
         self._guards_by_expr: dict[Any, Guard | None] = {}
         self.number_reads: dict[str, frozenset[str]] = {}
@@ -203,8 +202,8 @@ class SizeEnv(ShapeEnv):
         self._hash = hash((SizeEnv, next(_runs)))
 
     def hash_of_sizes(self, size: torch.SymInt) -> int:
-        """The hash of all sizes in this run, so that no dictionary has a result of another run for them. Notes the line that hashes one:
-        the entry that it finds may depend on the sizes."""
+        """The hash of all sizes in this run, so that no dictionary returns a result of another run for them. Notes the line that hashes a
+        size: the entry that it finds may depend on the size."""
         self.note_number_read(size.node.expr)
         return self._hash
 
@@ -264,14 +263,14 @@ class SizeEnv(ShapeEnv):
         )
 
     def assume(self, question: Any) -> None:
-        """Record a guard that is true at the hints. Raises ``SpecializationError`` where it cannot be written as text."""
+        """Note a guard that is true at the hints. Raises ``SpecializationError`` where it cannot be written as text."""
         if _guard_text(question, self.names) is None:
             raise self._specialization_error(question.lhs)
         self._answer(question, as_number=False)
 
     @contextlib.contextmanager
     def collecting_answers(self) -> Iterator[dict[Any, tuple[Any, str]]]:
-        """Context that yields a dictionary of what is evaluated inside, including what was evaluated before."""
+        """Context that yields a dictionary of the expressions evaluated inside, including those evaluated before."""
         outer, self._collected = self._collected, {}
         try:
             yield self._collected
@@ -279,13 +278,13 @@ class SizeEnv(ShapeEnv):
             self._collected = outer
 
     def add_answers(self, questions: Questions) -> None:
-        """Record ``questions`` of an earlier run that this run evaluates as well."""
+        """Note those ``questions`` of an earlier run that this run evaluates as well."""
         for expr, entry in questions.items():
             self.answers.setdefault(expr, entry)
 
     @contextlib.contextmanager
     def unrecorded(self) -> Iterator[None]:
-        """Context in which expressions are evaluated and not recorded: Napkin evaluates them, not the step."""
+        """Context in which evaluated expressions are not noted: Napkin evaluates them, not the step."""
         self._unrecorded = self._unrecorded_answers
         try:
             yield
@@ -293,8 +292,8 @@ class SizeEnv(ShapeEnv):
             self._unrecorded = None
 
     def _is_nearly_constant(self, expr: Any) -> bool:
-        """Whether an integer expression has one value at most sizes, as the number of chunks of a quarter each is 4 except for few
-        elements. It is then replaced by that value under a guard."""
+        """Whether an integer expression has one value at most sizes: the number of chunks of a quarter each is 4 except for few elements.
+        It is then replaced by that value under a guard."""
         generator = random.Random(0)
         points = [{s: sp.Integer(generator.randint(2, 10**6)) for s in self._at} for _ in range(8)]
         return all(expr.xreplace(at) == expr.xreplace(self._at) for at in points)
@@ -304,12 +303,12 @@ class SizeEnv(ShapeEnv):
         name = min(names - {*self.trip_counts} or names)
         where = user_line()
         counts = len(expr.free_symbols) == 1 and _is_polynomial(expr)
-        self.text(expr)  # raises where it is no function of sizes
+        self.text(expr)  # raises where it is not a function of sizes
         said = f"the size {_write(expr, self.names)} was read as one number at {where}"
         return SpecializationError(name, where, said, counts, self._pairs(expr) if expr.atoms(FloorDiv) else None)
 
     def _pairs(self, expr: Any) -> list[tuple[str, str | int]]:
-        """(dimension, divisor) of the rounded quotients in ``expr``: where it is a multiple, nothing is rounded."""
+        """(dimension, divisor) of each rounded quotient in ``expr``: where the dimension is a multiple, rounding changes nothing."""
         pairs: list[tuple[str, str | int]] = []
         for whole, part in (call.args for call in sorted(expr.atoms(FloorDiv), key=str)):
             if part.is_Integer or part in self.names:
@@ -336,8 +335,9 @@ class SizeEnv(ShapeEnv):
         return [guard for guard in self._guards_by_expr.values() if guard is not None]
 
     def divided(self) -> dict[str, Guard]:
-        """Of ``conditions``, by their text, those in which something is divided by a trip count, with these as the numbers that they are
-        in this run; without text where that settles them. The loop's own length is such a number too: ``(3*k)//g`` is k in 3 iterations."""
+        """Those guards of this run, by their text, in which something is divided by a trip count, with trip counts replaced by their values
+        in this run; without a text where that makes them true. The trip count of the loop itself is replaced too: ``(3*k)//g`` is k in 3
+        iterations."""
         self.size_guards()
         guards = {}
         for expr, (answer, line) in self.answers.items():
@@ -352,7 +352,7 @@ class SizeEnv(ShapeEnv):
     # -- writing sizes --------------------------------------------------------------------------------------------
 
     def size(self, value: Any) -> int | str:
-        """A size as traces hold it: an ``int``, or the text of its expression in the basis symbols."""
+        """A size as traces store it: an ``int``, or the text of its expression in the basis symbols."""
         if isinstance(value, int):
             return value
         return self.text(value.node.expr)
@@ -375,8 +375,8 @@ class SizeEnv(ShapeEnv):
         return written
 
     def _divided(self, expr: sp.Expr) -> sp.Expr:
-        """``expr`` with trip counts as their numbers in this run inside divisions: a size that is a multiple of a trip count may be
-        divided by the number that was read of it (groups of channels)."""
+        """``expr`` with trip counts inside divisions replaced by their values in this run: a size that is a multiple of a trip count may be
+        divided by the number that was read (groups of channels)."""
         numbers = {s: self._at[s] for s, name in self.names.items() if name in self.trip_counts}
         if not numbers or not expr.free_symbols & numbers.keys():
             return expr
@@ -399,8 +399,8 @@ def _is_polynomial(expr: Any) -> bool:
 
 
 _RELATIONS = {"Equality": "==", "Unequality": "!=", "StrictLessThan": "<", "LessThan": "<=", "StrictGreaterThan": ">", "GreaterThan": ">="}
-# Steps of autograd that read sizes as numbers, and of which no other operator and no other size hangs on that. One reads how many
-# elements to number, and the recorder numbers as many as there are symbols for; the other divides by a count of elements
+# Autograd nodes that read sizes as numbers without effect on other operators or sizes. One reads the number of elements
+# to enumerate, and the recorder enumerates as many as there are symbols for; the other divides by a number of elements
 # (as_strided_backward and batchnorm_double_backward in torch/csrc/autograd/FunctionsManual.cpp).
 NUMBERING, DIVIDING = "AsStridedBackward0", "NativeBatchNormBackwardBackward0"
 _DIVISIONS = {"FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod"}
@@ -448,7 +448,7 @@ def _quotient(numerator: Any, denominator: Any) -> sp.Expr | None:
     return None
 
 
-# ``-(-n // k)``, Python's rounding up, as a function of its own: the terms of ``n`` keep their signs.
+# ``-(-n // k)``, Python's idiom for rounding up, as a separate function: the terms of ``n`` keep their signs.
 _CEILING = sp.Function("CeilDiv", integer=True)
 
 
@@ -463,7 +463,7 @@ def _is_below_nought(e: Any) -> bool:
     return all(term.could_extract_minus_sign() for term in sp.Add.make_args(e))
 
 
-# Doubles computed from sizes, as ``calc.symbolic.exact`` evaluates them: by Python's arithmetic, in the order of the step.
+# Doubles computed from sizes, as ``calc.symbolic.exact`` evaluates them: with Python's arithmetic, in the order of the step.
 _OF_DOUBLES = {
     "ToFloat": "float", "TruncToInt": "int", "FloorToInt": "floor", "CeilToInt": "ceiling", "RoundToInt": "round",
     "OpaqueUnaryFn_sqrt": "sqrt", "OpaqueUnaryFn_log2": "log2",
@@ -511,7 +511,7 @@ def _size_text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
 
 @functools.lru_cache(maxsize=65536)
 def _whole_quotient(numerator: Any, denominator: Any) -> sp.Expr | None:
-    """The quotient if it is a polynomial with integer coefficients, as s where a view splits s**2 into s and the rest; else None."""
+    """The quotient if it is a polynomial with integer coefficients, such as s where a view splits s**2 into s and the rest; else None."""
     if not denominator.free_symbols <= numerator.free_symbols or not numerator.free_symbols:
         return None
     quotient = sp.cancel(numerator / denominator)
@@ -534,9 +534,9 @@ def _max_of_sizes(e: Any, args: list[str], kind: str) -> str:
 
 
 def never_below_one(e: Any) -> bool:
-    """Whether an expression is at least 1 at all sizes of at least 1: it is at 1 everywhere, and decreases with no size."""
+    """Whether an expression is at least 1 at all sizes of at least 1: its value at 1 is, and it decreases with no size."""
     e = _rounded_up(_simplified(e))
-    e = e.xreplace({call: sp.S.One for call in e.atoms(_CEILING) if all(map(never_below_one, call.args))})  # each is at least that
+    e = e.xreplace({call: sp.S.One for call in e.atoms(_CEILING) if all(map(never_below_one, call.args))})  # each ceiling is at least 1
     if any(part.could_extract_minus_sign() and not part.is_number for added in e.atoms(sp.Add) for part in added.args):
         return False
     for call in e.atoms(sp.Function):

@@ -27,18 +27,18 @@ TracedRuns = dict[tuple[tuple[str, int], ...], TracedRun]
 
 # Each trip count doubles the number of traces.
 _MOST_LOOPS = 3
-# What a step fails with where one size exceeds another, a trip count.
+# The error of a step where one size exceeds another, a trip count.
 _MAY_EXCEED = (TraceError, SizesError)
 # No loop is traced with fewer iterations.
 _MOST_BOUNDED = 3
-# Trip counts of a run that tells them from other numbers.
+# Trip counts of a run that distinguishes them from other numbers.
 _OTHER_COUNTS = (5, 7, 11)
 
 
 class Tracer:
     """Traces the step of ``plan.spec`` at each combination of trip counts.
 
-    ``traces`` keeps what was traced for this spec and special case, so that a deeper plan does not trace the same again.
+    ``traces`` caches the traces of this spec and special case, so that a deeper plan reuses them.
     """
 
     def __init__(self, plan: TracePlan, traces: TracedRuns, progress: Progress) -> None:
@@ -48,7 +48,7 @@ class Tracer:
         self.loops = [*(name for pinned in self.spec.pinned for name in names_in(self.basis.define[pinned])), *self.trip_count_reads]
 
     def graph(self) -> Graph | Refusal:
-        """The graph of the step, or why the plan does not suffice."""
+        """The graph of the step, or the reason why the plan does not suffice."""
         runs = []
         for counts in itertools.product(*trip_counts.traced_counts(self.plan.attempt, self.loops).values()):
             run = self._run(dict(zip(self.loops, counts, strict=True)))
@@ -60,7 +60,7 @@ class Tracer:
     # -- runs ------------------------------------------------------------------------------------------------------------------
 
     def _run(self, fixed: Mapping[str, int]) -> TracedRun | Refusal:
-        """The trace with those symbols fixed, made now unless it was made before."""
+        """The trace with those symbols fixed, cached."""
         key = tuple(fixed.items())
         if key not in self.traces:
             at = ", ".join(f"{n} = {v}" for n, v in fixed.items())
@@ -81,14 +81,14 @@ class Tracer:
         return StepSizes(self.basis, hint_of, fixed, tuple(self.trip_count_reads))
 
     def _failure(self, at: StepSizes) -> NapkinError | None:
-        """What a trace at these sizes raises, if anything."""
+        """The error of a trace at these sizes, if any."""
         run = outcome_of(lambda: trace_step(self.spec, at, self.plan.options))
         return run.error if isinstance(run, Refusal) else None
 
     # -- what a failure tells ----------------------------------------------------------------------------------------------------
 
     def _explained(self, error: NapkinError, fixed: Mapping[str, int]) -> Refusal:
-        """Why a run with these trip counts failed, with what it tells of the model's dimensions."""
+        """Why a run with these trip counts failed, with what the failure implies about the model's dimensions."""
         if isinstance(error, SpecializationError):
             return self._read_as_number(error)
         if isinstance(error, UnbackedSizeError):
@@ -99,7 +99,7 @@ class Tracer:
         return Refusal(error, self._bound(error) if type(error) in _MAY_EXCEED else None)
 
     def _read_as_number(self, specialization: SpecializationError) -> Refusal:
-        """A dimension that is read as a number is a trip count, unless it may be specialized instead, or cannot be one."""
+        """A dimension that is read as a number is a trip count, unless the plan may specialize it, or it cannot be one."""
         spec, name = self.spec, self.basis.dimension(specialization.dimension)
         if any(name in names for names in spec.gives_way) and not (specialization.counts and name in spec.walked):
             return Refusal(SpecializationError(name, specialization.where, str(specialization)))
@@ -111,7 +111,7 @@ class Tracer:
                 else RoundedShareError(said, specialization.divided)
             )
         if self.plan.options.every > 1 and name not in (*spec.pinned, *spec.walked):
-            # It may count the blocks of which only some are recomputed: so many patterns, as any depth is then.
+            # It may count blocks of which only every n-th is recomputed: like any depth, it then counts such patterns.
             patterned = replace(spec, pinned=(*spec.pinned, name))
             return Refusal(
                 specialization, Inferred(patterned, f"{name} is read as a number at {specialization.where}: taking it as so many patterns")
@@ -121,8 +121,8 @@ class Tracer:
         return Refusal(specialization, TripCount(specialization.dimension, specialization.where, why))
 
     def _at_any_count(self, undecided: UnbackedSizeError, fixed: Mapping[str, int]) -> NapkinError:
-        """``undecided`` with the trip counts that are numbers in this run told from other numbers, by a run at other counts; or what that
-        raises instead."""
+        """``undecided`` with trip counts that are numbers in this run distinguished from other numbers, by a run at other trip counts; or
+        the error of that run."""
         if not fixed:
             return undecided
         others = dict(zip(fixed, _OTHER_COUNTS, strict=False))
@@ -134,8 +134,8 @@ class Tracer:
         return size or SpecializationError([*fixed][-1], undecided.where, said)
 
     def _bound(self, error: NapkinError) -> Inferred | None:
-        """The bound of a dimension where the step fails for no other reason than that it exceeds a trip count, which is small here: as a
-        router that chooses more experts than there are."""
+        """The bound of a dimension where the step fails only because the dimension exceeds a trip count, which is small here, as where a
+        router chooses more experts than there are."""
         spec, sizes, dims = self.spec, self.plan.sizes, self.spec.dimensions
         fixed = {name: counts[0] for name, counts in trip_counts.traced_counts(self.plan.attempt, self.loops).items()}
         may = [
@@ -144,7 +144,7 @@ class Tracer:
             if name not in self.loops and name in dims and loop in dims and not dims[name].at_most and sizes[name] <= sizes[loop]
         ]
         if not may or self._failure(StepSizes(self.basis, hints(self.basis, sizes), fixed)) is None:
-            return None  # it is at other counts that it fails
+            return None  # the failure is at other trip counts
         for loop, name in may:
             bounded = StepSizes(self.basis, hints(self.basis, sizes, bounded={name: _MOST_BOUNDED}), fixed)
             other = self._failure(bounded)
@@ -190,7 +190,7 @@ def _dim_record(name: str, dim: Dim, size: int) -> TracedDim:
 
 
 def _specialized(plan: TracePlan) -> list[Assumption]:
-    """What stays a number, together where it does so for one reason."""
+    """The dimensions that remain numbers, grouped by reason."""
     together: dict[str, list[str]] = {}
     for name, why in plan.numbers.items():
         together.setdefault(why, []).append(f"{name} = {plan.sizes[name]}")
@@ -206,14 +206,15 @@ def no_closed_form(spec: Spec, error: SpecializationError, basis: Basis) -> str:
 
 
 def _place(error: NapkinError) -> str:
-    """The line that an error names: the same line says something else for other hints. Of an error without one, what it says."""
+    """The line that an error names: the rest of the message depends on the hints. For an error without a line, its message."""
     return line_in(str(error)) or str(error)
 
 
 def _with_counts(
     undecided: UnbackedSizeError, other: UnbackedSizeError, fixed: Mapping[str, int], others: Mapping[str, int]
 ) -> UnbackedSizeError | None:
-    """The size that two runs at different trip counts met at one place, with these counts by name; nothing where they differ otherwise."""
+    """The unbacked size that two runs at different trip counts met at one place, with these trip counts as names; None where they differ
+    otherwise."""
     if other.place != undecided.place or len(other.shape) != len(undecided.shape) or len(other.ways) != len(undecided.ways):
         return None
     shape = tuple(_named(a, b, fixed, others) for a, b in zip(undecided.shape, other.shape, strict=True))
@@ -224,14 +225,14 @@ def _with_counts(
 
 
 def _named(size: int | str, other: int | str, fixed: Mapping[str, int], others: Mapping[str, int]) -> int | str | None:
-    """A size that two runs at different loop counts have: the same, or one of the counts; nothing where it is neither."""
+    """A size that two runs at different trip counts have: the same number, or the name of a trip count; None where it is neither."""
     if size == other:
         return size
     return next((name for name in fixed if size == fixed[name] and other == others[name]), None)
 
 
 def bounded_by(dims: Mapping[str, Any], loops: Sequence[str], basis: Basis) -> dict[str, int]:
-    """Dimensions that are at most a loop count, or one that is a number here, each with what it may be at most."""
+    """Dimensions that are at most a trip count, or at most one that is a number here, each with its bound."""
     limits = {}
     for name, dim in dims.items():
         limit = basis.define.get(dim.at_most or "", "")
@@ -240,12 +241,12 @@ def bounded_by(dims: Mapping[str, Any], loops: Sequence[str], basis: Basis) -> d
     return limits
 
 
-# Muon multiplies a matrix from its shorter side, so which of two widths is larger must come out as at the sizes asked for.
+# Muon multiplies a matrix from its shorter side, so which of two widths is larger must be as at the requested sizes.
 _BY_SIDES = ("muon",)
 
 
 def sides(dims: Mapping[str, Dim | TracedDim], optimizer: str) -> tuple[str, ...] | None:
-    """Widths that are products of dimensions: where a default says that k is d/h, so many heads of that width, of either kind."""
+    """Widths that are products of dimensions: where k defaults to d/h, ``h*k``, and ``g*k`` where h is a multiple of g."""
     if optimizer not in _BY_SIDES:
         return None
     products = []
@@ -259,7 +260,7 @@ def sides(dims: Mapping[str, Dim | TracedDim], optimizer: str) -> tuple[str, ...
 
 
 def _provenance() -> dict[str, str]:
-    """Versions of what the recording depends on: of transformers only where the model uses it."""
+    """Versions of what the trace depends on: that of transformers only where the model uses it."""
     versions = {**torch_version(), "python": platform.python_version()}
     if "transformers" in sys.modules:
         versions["transformers"] = sys.modules["transformers"].__version__

@@ -1,7 +1,7 @@
-"""Published rules of thumb beside the exact count of this model: how far off, by which steps, and where in size they hold.
+"""Published rules of thumb compared with the exact count of this model: the error, the steps between the two, and the valid range of sizes.
 
-A rule is an expression in the model's own dimensions. What separates it from the exact count is their difference as
-polynomials, so the differences listed add up to the error without a rest.
+A rule is an expression in the model's own dimensions. The listed differences to the exact count are polynomials that add up to the error
+exactly.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from calc.symbolic import branches
 
 @dataclass(frozen=True, slots=True)
 class RuleComparison:
-    """One rule of thumb against this model; where it does not apply, ``reason`` says why and nothing else is known.
+    """One rule of thumb compared with this model; where it does not apply, ``reason`` says why and all else is empty.
 
-    ``steps`` lead from the rule to the exact count; ``differences`` are the corrections among them, with their sign turned.
+    ``steps`` lead from the rule to the exact count; ``differences`` are the corrections among them, with opposite sign.
     """
 
     rule: RuleOfThumb
@@ -41,12 +41,12 @@ class RuleComparison:
 
     @property
     def ratio(self) -> Fraction | None:
-        """Rule over exact count: 1 is right."""
+        """Rule ÷ exact count: 1 is exact."""
         return Fraction(self.value, self.exact) if self.value is not None and self.exact else None
 
 
 def compare(derivation: Derivation, rules: Sequence[RuleOfThumb] = RULES) -> tuple[RuleComparison, ...]:
-    """Every rule of thumb against the exact count of ``derivation``."""
+    """Compare every rule of thumb with the exact count of ``derivation``."""
     return tuple(_compare(rule, derivation) for rule in rules)
 
 

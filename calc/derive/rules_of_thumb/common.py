@@ -1,5 +1,5 @@
-"""Expressions that were written apart as polynomials that can be subtracted from each other: ties and defaults that hold
-(``f = 4*d``, ``k = d/h``) are put in, so that equal amounts are written alike."""
+"""Converts expressions from different sources to polynomials that can be subtracted: tied dimensions and defaults in force (``f = 4*d``,
+``k = d/h``) are substituted, so that equal amounts are written alike."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from calc.symbolic.expression import Expression, substituted
 
 
 class Common:
-    """Polynomials of texts in one ring, in the dimensions that nothing else determines."""
+    """Converts texts to polynomials in one ring, in the independent dimensions."""
 
     def __init__(self, derivation: Derivation, texts: Iterable[str]) -> None:
         self._sizes = derivation.sizes
@@ -31,7 +31,8 @@ class Common:
 
     @staticmethod
     def fixed_to_one(derivation: Derivation) -> list[str]:
-        """Sizes of 1 that a special case in force holds: its closed forms no longer show them, so nothing else may."""
+        """Sizes that a special case in force specializes to 1: its closed forms no longer contain them, so all else must be written without
+        them."""
         return [name for name, size in derivation.specialized.items() if size == 1]
 
     def __call__(self, text: str) -> Poly:
@@ -50,7 +51,7 @@ class Common:
         return self.algebra.value(poly, {**self._basis.values(self._sizes), **self._sizes})
 
     def require_equal(self, before: Expression, after: Expression, what: str) -> None:
-        """Refuse to state what does not hold. Compared in the basis, where h·k and d are one thing."""
+        """Raise unless both sides are equal. They are compared in the basis, where h·k and d are the same."""
         if display.value(before, self._in_basis) != display.value(after, self._in_basis):
             raise NapkinError(f"internal error: {what} does not hold; please report it")
 
@@ -59,7 +60,7 @@ class Common:
 
 
 def _tied_basis(derivation: Derivation) -> Basis:
-    """The basis in which a default that holds is a tie. ``k = d/h`` can be one only where d is declared a multiple of h."""
+    """The basis in which defaults in force are ties. ``k = d/h`` can be one only where d is declared a multiple of h."""
     table = dimensions(derivation)
     dims = {name: dim if dim.tied else replace(dim, default=derivation.sizes[name]) for name, dim in table.items()}
     for name, dim in table.items():

@@ -1,7 +1,7 @@
-"""What separates a rule of thumb from the exact count, as steps that lead from the one to the other.
+"""The difference between a rule of thumb and the exact count, as steps from the one to the other.
 
-Both are polynomials in the same dimensions, so their difference is split without a rest: first the gradients that autograd
-does not compute, then monomial by monomial what the rule leaves out, adds or counts otherwise.
+Both are polynomials in the same dimensions, so their difference is split exactly: first the gradients that autograd does not compute, then
+monomial by monomial what the rule omits, adds or counts differently.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Key = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something on which rule and exact count disagree. ``value`` is what it adds to rule − exact."""
+    """One difference between rule and exact count. ``value`` is its share of rule − exact."""
 
     expr: str
     value: int
@@ -39,7 +39,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class _Correction:
-    """What must be added to the rule: ``poly``, shown first as ``before``."""
+    """What must be added to the rule: ``poly``, first shown as ``before``."""
 
     kind: str
     title: str
@@ -53,7 +53,7 @@ class _Correction:
 def explained(expr: str, exact: ExactCount, derivation: Derivation) -> tuple[tuple[Difference, ...], tuple[Step, ...]]:
     """The differences between a rule, written as ``expr``, and the exact count, and the steps from the one to the other.
 
-    Where a term is no polynomial even with ties put in, there are none: the error stands, its split does not.
+    Where a term is no polynomial even after substituting ties, there are none: the error is exact, but it is not split.
     """
     try:
         bridge = _Bridge(expr, exact, derivation)
@@ -86,7 +86,7 @@ class _Bridge:
     def _found(self) -> Iterator[_Correction]:
         skipped = list(self._skipped())
         yield from skipped
-        # As if every product had both of its gradients: what is left then has other reasons.
+        # As if every matrix multiplication had both gradients: the remaining differences have other reasons.
         whole = [*self._polys, *((self._like(c.module_paths[0]), -c.poly) for c in skipped)]
         monomials = _by_monomial([(a, p) for a, p in whole], self._monomials)
         counted = dict(self._monomials(self._rule))
@@ -108,14 +108,14 @@ class _Bridge:
                 yield self._dropped(what, parts)
 
     def _kind_of(self, addend: Addend) -> str:
-        """What is dropped together: products of one place, tensors of one description."""
+        """The key by which omitted terms are grouped: matrix multiplications by module path, tensors by description."""
         return addend.module_path if self._exact.rule.unit is Unit.FLOP else addend.what
 
     def _skipped(self) -> Iterator[_Correction]:
-        """Gradients that autograd does not compute: a site's backward is then short of twice its forward.
+        """Gradients that autograd does not compute: the backward of a module path is then less than twice its forward.
 
-        A product has one gradient product for each of its two factors, so what is missing is that of a factor nobody needs
-        the gradient of, such as the model's input.
+        A matrix multiplication has one gradient multiplication for each of its two factors, so the missing one is that of a factor whose
+        gradient is not needed, such as the model's input.
         """
         forward = self._by_site(lambda a: a.quantity == "flops.forward.matmul")
         backward = self._by_site(lambda a: a.quantity.startswith("flops.backward"))
@@ -184,7 +184,7 @@ class _Bridge:
         return _Correction(kind, title, before, poly, self._common.value(poly), tuple(module_paths)[:NAMED], because)
 
     def _shortened(self, corrections: list[_Correction]) -> list[_Correction]:
-        """Largest first; beyond a number that one reads, the smallest together."""
+        """Corrections by decreasing size, with those beyond ``LISTED`` merged into one."""
         corrections.sort(key=lambda c: (-abs(c.value), self._common.text(c.poly)))
         if len(corrections) <= LISTED:
             return corrections
@@ -197,7 +197,7 @@ class _Bridge:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def steps(self) -> Iterator[Step]:
-        """The rule, the exact count, each correction, and that they account for all of it."""
+        """The rule, the exact count, each correction, and the proof that they account for all of it."""
         rule = self._exact.rule
         ones = "".join(f"; here {name} = 1" for name in self._common.fixed_to_one(self._derivation))
         put_in = f"{rule.statement}; {rule.letters}{ones}{self._replaced(self._expr)}"
@@ -214,7 +214,7 @@ class _Bridge:
         yield self._step(number, "from the rule to the exact count", "corrected sum", _sum(corrected), self._total, because)
 
     def _replaced(self, *texts: str) -> str:
-        """The sizes of ``texts`` that a default determines, with what they are replaced by, as words: ``; with f = 4·d``."""
+        """The sizes in ``texts`` that are replaced by their defaults, in words: ``; with f = 4·d``."""
         ones = self._common.fixed_to_one(self._derivation)
         names = dict.fromkeys(name for text in texts for name in re.findall(r"[^\W\d]\w*", text) if name in self._derivation.sizes)
         texts_by_name = {name: self._common.text(self._common(name)) for name in names if name not in ones}
@@ -272,7 +272,7 @@ def _by_monomial(
 
 
 def _left(addends: Sequence[tuple[Addend, Fraction]]) -> list[Addend]:
-    """Those whose coefficients do not cancel: what is counted and taken away again has no part in a difference."""
+    """Addends without those whose coefficients cancel, which have no part in a difference."""
     net: dict[tuple[str, str], Fraction] = {}
     for a, coefficient in addends:
         net[a.module_path, a.what] = net.get((a.module_path, a.what), Fraction(0)) + coefficient
@@ -288,6 +288,6 @@ def _negative(shown: Expression) -> Expression:
 
 
 def _some(names: Sequence[str]) -> str:
-    """The first of some names or reasons, and how many more there are."""
+    """The first of several names or reasons, and how many more there are."""
     more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

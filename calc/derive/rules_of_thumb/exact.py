@@ -1,4 +1,4 @@
-"""What a rule of thumb stands for, exactly: a signed sum of derived quantities, with its addends by site."""
+"""The exact count that a rule of thumb approximates: a signed sum of derived quantities, with its addends by module path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARAMETER_BYTES = "parameters.bytes"
 
 @dataclass(frozen=True, slots=True)
 class Addend:
-    """One addend of an exact count, its sign in ``expr``: what it is, and where."""
+    """One addend of an exact count, with its sign in ``expr``, its description and module path."""
 
     quantity: str
     module_path: str
@@ -26,7 +26,7 @@ class Addend:
 
 
 def inapplicable(rule: RuleOfThumb, derivation: Derivation) -> str:
-    """Why ``rule`` says nothing about this model, or nothing if it does."""
+    """Why ``rule`` does not apply to this model, or an empty text if it does."""
     absent = [name for name in rule.needs if name not in derivation.sizes]
     if absent:
         return f"does not apply: it is stated in {', '.join(rule.needs)}, and this model has no {', '.join(absent)}"
@@ -37,7 +37,7 @@ def inapplicable(rule: RuleOfThumb, derivation: Derivation) -> str:
 
 
 def incomparable(rule: RuleOfThumb, derivation: Derivation) -> str:
-    """Why the exact count is not known, or nothing if it is."""
+    """Why the exact count is unknown, or an empty text if it is known."""
     for _, name in rule.exact:
         if name == PARAMETER_BYTES and name not in derivation.quantities:
             if not _parameter_bytes(derivation):
@@ -59,14 +59,14 @@ def is_stated(derivation: Derivation, name: str) -> bool:
 
 
 def written(rule: RuleOfThumb, derivation: Derivation, parameters: str | None = None) -> str:
-    """The rule with the parameter count, or the given part of it, in the place of N."""
+    """The rule with N replaced by the parameter count, or by the given part of it."""
     if parameters is None:
         parameters = derivation["parameters"].text if "{N}" in rule.expr else ""
     return rule.expr.replace("{N}", parameters or "0")
 
 
 def _other_formats(rule: RuleOfThumb, derivation: Derivation, name: str) -> list[str]:
-    """Formats of the tensors counted in bytes that are not the rule's: a tensor's description begins with its own."""
+    """Dtypes of the tensors counted in bytes other than the rule's: a tensor's description begins with its dtype."""
     if not rule.format or derivation[name].unit is not Unit.BYTE:
         return []
     formats = dict.fromkeys(what.split(" ", 1)[0] for term in derivation[name].terms for what, _ in _parts(term))
@@ -78,7 +78,7 @@ def _parts(term: QuantityTerm) -> tuple[tuple[str, str], ...]:
 
 
 def _parameter_bytes(derivation: Derivation) -> str:
-    """Bytes of the parameters as the peak counts them: every candidate holds them whole."""
+    """Bytes of the parameters as the peak counts them: every candidate contains all parameters."""
     candidates = derivation["memory.peak"].candidates if "memory.peak" in derivation.quantities else ()
     return candidates[0].parts.get("parameter", "") if candidates else ""
 
@@ -94,14 +94,14 @@ class ExactCount:
         self._parameters = _parameter_bytes(derivation) if len(self._parts) < len(rule.exact) else ""
 
     def at(self, sizes: Mapping[str, int]) -> int:
-        """The integer at other sizes; refused where the step runs otherwise: a range is searched at many."""
+        """The integer at other sizes; raises where the closed forms do not hold, since a search over a range must not trace each size."""
         if sizes and not self._derivation.holds_at(sizes):
             raise NapkinError("the step runs otherwise at these sizes")
         total = sum(sign * self._derivation[name].at(**sizes) for sign, name in self._parts)
         if self._parameters:
             total += int(branches.value(self._parameters, {**self._derivation.sizes, **sizes}))
         elements = Fraction(total, self.size)
-        assert elements.denominator == 1  # a tensor holds whole elements
+        assert elements.denominator == 1  # a tensor has an integral number of elements
         return int(elements)
 
     def quantities(self) -> list[tuple[int, str, str]]:
@@ -110,7 +110,7 @@ class ExactCount:
         return [*counted, *([(1, PARAMETER_BYTES, self._parameters)] if self._parameters else [])]
 
     def addends(self) -> Iterator[Addend]:
-        """The addends in the rule's unit. A quantity that lists none is one addend of its own."""
+        """The addends in the rule's unit. A quantity without terms is a single addend."""
         for sign, name in self._parts:
             quantity = self._derivation[name]
             whole = QuantityTerm(name, quantity.text or "0", quantity.value or 0, quantity.meaning)

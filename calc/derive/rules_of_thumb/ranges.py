@@ -1,4 +1,4 @@
-"""Where in size a rule of thumb is near the exact count: one dimension moved, with what follows it by default."""
+"""The sizes at which a rule of thumb is near the exact count: one dimension varies, and defaults that depend on it follow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FARTHEST = 2**20
 
 @dataclass(frozen=True, slots=True)
 class ValidRanges:
-    """Where along one dimension the rule is within 5 %, the other dimensions held. ``ranges`` may be empty."""
+    """The ranges along one dimension in which the rule is within 5 %, the other dimensions fixed. ``ranges`` may be empty."""
 
     dim: str
     ranges: tuple[tuple[int, int], ...]
@@ -30,7 +30,7 @@ class ValidRanges:
 
 
 def scanned(expr: str, exact: ExactCount, derivation: Derivation) -> list[str]:
-    """Dimensions worth moving: those that occur, are free, and that no other dimension must be divisible by."""
+    """Dimensions to vary: free ones in the expressions that no other dimension must be divisible by."""
     texts = [expr, *(term.expr for term in exact.addends())]
     occur = {name for text in texts for name in names_in(text)}
     divisors = {dim.multiple_of for dim in derivation.dims}
@@ -63,7 +63,7 @@ def within(name: str, expr: str, exact: ExactCount, derivation: Derivation) -> V
 
 
 def _accepted(near: _Memo, here: int, low: int, high: int) -> tuple[int, int]:
-    """The part of ``low … high`` around ``here`` at which the derivation stands; at its ends the step may be another one."""
+    """The part of ``low … high`` around ``here`` at which the closed forms hold; at its ends the step may run other operators."""
     ends = []
     for end in (min(low, here), max(high, here)):
         good, bad = here, end
@@ -77,15 +77,15 @@ def _accepted(near: _Memo, here: int, low: int, high: int) -> tuple[int, int]:
 
 
 def _moved(dims: Mapping[str, Dim], name: str, size: int, derivation: Derivation) -> dict[str, int]:
-    """All sizes with ``name`` moved and the rest held, except what follows it (``f = 4*d``)."""
+    """All sizes with ``name`` at ``size``, the others fixed except those that follow it (``f = 4*d``)."""
     sizes = {d.name: d.value for d in derivation.dims if isinstance(dims[d.name].default, int)}
     return dims_.resolve(dims, {**sizes, name: size})
 
 
 def _is_near(sizes: Mapping[str, int], dims: Mapping[str, Dim], expr: str, exact: ExactCount, derivation: Derivation) -> bool:
-    """The rule may be written in dimensions that are tied to others; a quantity is asked at those that can be set.
+    """Whether the rule is within 5 % at ``sizes``. The rule may use tied dimensions; quantities are evaluated at the free ones.
 
-    Sizes at which the closed forms do not hold are refused: a search traces the step at none of them.
+    Raises ``DimensionError`` at sizes where the closed forms do not hold: a search never traces the step.
     """
     free = {name: size for name, size in sizes.items() if not dims[name].tied}
     if derivation.other_sizes is not None and not derivation.holds_at(free):
@@ -95,7 +95,7 @@ def _is_near(sizes: Mapping[str, int], dims: Mapping[str, Dim], expr: str, exact
 
 
 def _bisect(near: Callable[[int], bool], a: int, b: int) -> int:
-    """The last point from ``a`` on that agrees with ``a``; ``b`` does not."""
+    """The last point from ``a`` on with the same outcome as ``a``; that of ``b`` differs."""
     while b - a > 1:
         middle = (a + b) // 2
         a, b = (middle, b) if near(middle) == near(a) else (a, middle)
@@ -103,8 +103,8 @@ def _bisect(near: Callable[[int], bool], a: int, b: int) -> int:
 
 
 class _Memo:
-    """A predicate on sizes, evaluated once per size. At a size that the derivation refuses (B = 1, where the step is another one), the
-    value at the next size is taken."""
+    """A predicate on sizes, cached. At a size where it raises (B = 1, where the step runs other operators), it returns the value at the
+    next size."""
 
     def __init__(self, predicate: Callable[[int], bool]) -> None:
         self._predicate = predicate

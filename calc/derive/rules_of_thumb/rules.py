@@ -1,6 +1,6 @@
-"""Published rules of thumb, as expressions in a model's own dimensions, each with its source and what it takes for granted.
+"""Published rules of thumb, as expressions in a model's own dimensions, each with its source and assumptions.
 
-A rule knows no model: it says in which dimensions it is stated, and applies to every model that has them.
+A rule knows no model: it names the dimensions that it is stated in, and applies to every model that has them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from calc.units import Unit
 class RuleOfThumb:
     """A rule of thumb. ``{N}`` in ``expr`` is the parameter count.
 
-    It applies where a model has the dimensions it ``needs`` and is ``without`` those it does not know.
-    ``exact`` lists the derived quantities it stands for, each with its sign; ``outside`` those it leaves out by intent.
-    ``format`` is set where the rule counts elements: bytes are then divided by its size, if all of them are of this format.
+    It applies where a model has the dimensions it ``needs`` and none of ``without``. ``exact`` lists the derived quantities that it
+    approximates, each with its sign; ``outside`` those that it omits on purpose. ``format`` is the dtype of a rule that counts elements:
+    bytes are then divided by its size, if all tensors have this dtype.
     """
 
     name: str

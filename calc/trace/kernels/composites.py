@@ -19,7 +19,8 @@ aten = torch.ops.aten
 
 
 def _grid_backward(grad: torch.Tensor, size: Sequence[Any], align_corners: bool) -> torch.Tensor:
-    """``affine_grid_generator_backward`` (aten/src/ATen/native/AffineGridGenerator.cpp): the points of a grid meet their gradients.
+    """``affine_grid_generator_backward`` (aten/src/ATen/native/AffineGridGenerator.cpp): multiplies the base grid by the gradient of the
+    grid.
 
     Shapes: grad (N, H, W, 2) → (N, 2, 3); with a depth (N, D, H, W, 3) → (N, 3, 4).
     """
@@ -27,7 +28,7 @@ def _grid_backward(grad: torch.Tensor, size: Sequence[Any], align_corners: bool)
     axes = len(places)
     base = grad.new_empty((count, *places, axes + 1))
     for i, steps in enumerate(reversed(places)):
-        base.select(-1, i).copy_(_along(_from_minus_one(grad, steps, align_corners), i))  # kept no longer than that
+        base.select(-1, i).copy_(_along(_from_minus_one(grad, steps, align_corners), i))  # freed here, as in C++
     base.select(-1, axes).fill_(1)
     points = 1
     for place in places:
@@ -50,7 +51,7 @@ def _from_minus_one(like: torch.Tensor, steps: Any, align_corners: bool) -> torc
 
 
 def _kron(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """``kron`` (aten/src/ATen/native/LinearAlgebra.cpp): every axis of one beside that of the other, multiplied."""
+    """``kron`` (aten/src/ATen/native/LinearAlgebra.cpp): the axes of both operands are interleaved, then multiplied."""
     axes = max(one.dim(), other.dim())
     first, second = ([*[1] * (axes - x.dim()), *x.shape] for x in (one, other))
     left = aten._unsafe_view(one, [size for a in first for size in (a, 1)])
@@ -60,7 +61,7 @@ def _kron(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 
 def _take_along(x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> torch.Tensor:
-    """``take_along_dim`` (aten/src/ATen/native/TensorAdvancedIndexing.cpp): the other axes are broadcast, then gathered."""
+    """``take_along_dim`` (aten/src/ATen/native/TensorAdvancedIndexing.cpp): broadcasts all axes but ``dim``, then gathers."""
     if dim is None:
         return x.view(-1).gather(0, indices.view(-1))
     dim %= x.dim()
@@ -72,7 +73,7 @@ def _take_along(x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) 
 
 
 class OperatorNames(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
-    """The operators that run inside."""
+    """Collects the names of the operators that run inside."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # as above
@@ -85,7 +86,7 @@ class OperatorNames(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torc
 
 @functools.cache
 def _wraps() -> bool:
-    """Whether this torch lets ``take_along_dim`` count places from the end, which some releases do not."""
+    """Whether ``take_along_dim`` of this torch version accepts negative indices; some releases do not."""
     with no_modes(), OperatorNames() as seen:
         torch.take_along_dim(torch.zeros(2), torch.zeros(1, dtype=torch.int64), 0)
     return "aten.remainder.Scalar" in seen.names
@@ -102,9 +103,9 @@ def _stft(
     return_complex: bool | None = None,
     align_to_window: bool | None = None,
 ) -> torch.Tensor:
-    """``stft`` (aten/src/ATen/native/SpectralOps.cpp): windows side by side, each times the window's weights, transformed.
+    """``stft`` (aten/src/ATen/native/SpectralOps.cpp): overlapping frames, multiplied by the window, Fourier transformed.
 
-    Shapes: x (B, N) or (N) → (B, frequencies, frames), with pairs for complex numbers where these are not asked for.
+    Shapes: x (B, N) or (N) → (B, frequencies, frames), with a last axis of (real, imaginary) pairs unless complex results are requested.
     """
     hop, width = n_fft // 4 if hop_length is None else hop_length, n_fft if win_length is None else win_length
     rows = x.unsqueeze(0) if x.dim() == 1 else x
@@ -142,7 +143,7 @@ _KERNELS: dict[str, Callable[..., Any]] = {
 @contextlib.contextmanager
 def of_symbols() -> Iterator[None]:
     """Context in which these operators run on symbolic sizes."""
-    _wraps()  # asked of torch's own, so before ours stands in
+    _wraps()  # calls torch's own function, before the override is installed
     library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]  # untyped in torch
     for name, kernel in _KERNELS.items():
         library.impl(name, kernel, "AutogradCPU")  # type: ignore[no-untyped-call]  # as above

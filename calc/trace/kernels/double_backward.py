@@ -17,7 +17,7 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """The arguments of ``aten.convolution`` beside its tensors."""
+    """The arguments of ``aten.convolution`` other than its tensors."""
 
     stride: list[Any]
     padding: list[Any]
@@ -48,7 +48,7 @@ def double_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Any, Any, Any]:
-    """(gradient of the output's gradient, gradient of the input, gradient of the weight); what is not asked for is nothing."""
+    """(ggO, the gradient of the output gradient; gradient of the input; gradient of the weight); None for those not in ``output_mask``."""
     how = _How(_each(stride, x), _each(padding, x), _each(dilation, x), transposed, _each(output_padding, x), groups)
     ggo = _of_output(how, ggi, ggw, ggb, go, weight, x)
     gw = _of_weight(how, ggi, go, weight) if output_mask[1] and ggi is not None else None
@@ -74,7 +74,7 @@ def _of_output(how: _How, ggi: Any, ggw: Any, ggb: Any, go: torch.Tensor, weight
 
 
 def _of_weight(how: _How, ggi: torch.Tensor, go: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """ggI and dy, convolved over the batch: stride and dilation change places."""
+    """The gradient of the weight: ggI convolved with dy over the batch, with stride and dilation exchanged."""
     one = replace(how, stride=how.dilation, dilation=how.stride, transposed=False, groups=1)
     got, ggit = go.transpose(0, 1), ggi.transpose(0, 1)
     pairs = [(_part(ggit, how.groups, g), _part(got, how.groups, g)) for g in range(how.groups)] if how.groups != 1 else [(ggit, got)]
@@ -84,7 +84,7 @@ def _of_weight(how: _How, ggi: torch.Tensor, go: torch.Tensor, weight: torch.Ten
 
 
 def _of_input(how: _How, ggw: torch.Tensor, go: torch.Tensor, weight: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """dy convolved with ggw the other way."""
+    """The gradient of the input: the transposed convolution of dy with ggw."""
     if how.transposed:
         return _narrowed(replace(how, transposed=False).of(go, ggw), x.shape)
     output_padding = list(how.output_padding)

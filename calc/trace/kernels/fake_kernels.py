@@ -1,7 +1,7 @@
 """Runs operators on fake tensors and returns the bytes that real CPU kernels allocate.
 
-A fake kernel allocates what its result's shape says. The real kernels listed here allocate another amount. The test suite compares
-the storages of every operator that has a rule with those of the real kernel, so the list is complete for them.
+A fake kernel allocates what its result's shape implies. The real kernels listed here allocate another amount. The test suite compares the
+storages of every operator that has a rule with those of the real kernel, so the list is complete for them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from calc.trace.kernels.results import RESULTS
 _NO_REDUCTION = 0
 _MEAN = 1
 
-# These reduce their loss in the buffer that held it element by element: the scalar keeps that whole storage.
+# These reduce their loss in the buffer of the elementwise losses: the scalar keeps that whole storage alive.
 _REDUCE_IN_PLACE = frozenset(
     {
         torch.ops.aten.mse_loss.default,
@@ -31,8 +31,8 @@ _REDUCE_IN_PLACE = frozenset(
 
 
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``func`` on fake tensors. Where its own code wants plain numbers for sizes, torch's Python decomposition runs
-    instead: it gives the same result, and the record holds ``func`` either way."""
+    """The result of ``func`` on fake tensors. Where its own code requires plain numbers for sizes, torch's Python decomposition runs
+    instead: it gives the same result, and the trace contains ``func`` either way."""
     if _only_writes(func, args):
         return args[0]
     if func is torch.ops.aten._grouped_mm.default:
@@ -40,13 +40,13 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if func is torch.ops.aten.linalg_solve_triangular.default:
         return _solved(*args, **kwargs)
     if func is torch.ops.aten.where.self and args[0].dtype is torch.uint8:
-        args = (args[0].bool(), *args[1:])  # the real kernel takes bytes for truths, the fake one does not
+        args = (args[0].bool(), *args[1:])  # the real kernel accepts uint8 masks, the fake one does not
     out = _in_own_format(func, args, _run(func, args, kwargs))
     explicit = kwargs.get("memory_format") not in (None, torch.preserve_format)
     return out if explicit else laid_out(func, args, out)
 
 
-# By their fake kernels these have the format that both arguments are promoted to; the real ones have that of this argument.
+# Their fake kernels return the promoted dtype of both arguments; the real ones return the dtype of this argument.
 _IN_FORMAT_OF = {
     torch.ops.aten.mse_loss_backward.default: 1,
     torch.ops.aten.smooth_l1_loss_backward.default: 1,
@@ -57,7 +57,7 @@ _IN_FORMAT_OF = {
 
 
 def _in_own_format(func: Any, args: tuple[Any, ...], out: Any) -> Any:
-    """``out`` in the number format that the real kernel gives it, as where a loss in bf16 has a target in fp32."""
+    """``out`` in the dtype that the real kernel returns, as where a loss in bf16 has a target in fp32."""
     place = _IN_FORMAT_OF.get(func)
     if place is None or out.dtype == args[place].dtype:
         return out
@@ -77,12 +77,12 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _solved(a: torch.Tensor, b: torch.Tensor, *, left: bool = True, **_: Any) -> torch.Tensor:
-    """A X = B solved for X, column after column, as LAPACK leaves it. Torch's fake kernel wants plain sizes."""
+    """The solution X of A X = B in column-major order, as LAPACK returns it. Torch's fake kernel requires plain sizes."""
     *batch, rows, columns = (*a.shape[:-2], *b.shape[-2:])
     return b.new_empty((*batch, columns, rows)).transpose(-2, -1)
 
 
-# In place, element by element: the result is the first argument. Optimizers run little else.
+# In-place elementwise operators, whose result is the first argument: most operators of an optimizer.
 _IN_PLACE = frozenset(
     {
         torch.ops.aten.add_.Tensor,
@@ -95,7 +95,7 @@ _IN_PLACE = frozenset(
 
 
 def _only_writes(func: Any, args: tuple[Any, ...]) -> bool:
-    """Whether ``func`` overwrites its first argument with tensors of the same shape, so that there is nothing to find out."""
+    """Whether ``func`` overwrites its first argument with tensors of the same shape, so that its result need not be inferred."""
     if func not in _IN_PLACE:
         return False
     others = [a for a in args[1:] if isinstance(a, torch.Tensor) and a.dim() > 0]
@@ -103,7 +103,7 @@ def _only_writes(func: Any, args: tuple[Any, ...]) -> bool:
 
 
 def storage_bytes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
-    """Bytes of the storage behind the result of ``func`` where its shape misleads, else ``None``."""
+    """Bytes of the storage of the result of ``func`` where they differ from what its shape implies, else ``None``."""
     if func not in _REDUCE_IN_PLACE:
         return None
     names = [a.name for a in func._schema.arguments]

@@ -1,7 +1,7 @@
-"""Fourier transforms on fake tensors: the strides of their results, and the lengths that they transform.
+"""Fourier transforms on fake tensors: the strides of their results, and the transform lengths.
 
-Torch's own fake kernels need plain numbers for sizes. The real ones leave the transformed axes innermost, in the order that they had in
-memory. Of a real signal, only half of the spectrum is stored, so only the signal has the length.
+Torch's own fake kernels need plain numbers for sizes. The real ones leave the transformed axes innermost, in their order in memory. Of a
+real signal, only half of the spectrum is stored, so only the signal has the full length.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TRANSFORMS = frozenset({_C2C, _R2C, _C2R})
 
 
 def lengths(args: tuple[Any, ...], out: Tensor) -> list[Any]:
-    """Length of the lines along each axis that is transformed, in the order in which the call names the axes."""
+    """Transform length of each transformed axis, in the order in which the call names the axes."""
     signal = out if args[0].is_complex() and not out.is_complex() else args[0]
     return [signal.shape[axis] for axis in args[1]]
 
@@ -30,7 +30,7 @@ def complex_to_complex(x: Tensor, dim: Sequence[int], *_: Any) -> Tensor:
 
 
 def real_to_complex(x: Tensor, dim: Sequence[int], _: int, onesided: bool) -> Tensor:
-    """``_fft_r2c``. The axis of which half may be left out is transformed first, and lies innermost."""
+    """``_fft_r2c``. The axis that may be halved (``onesided``) is transformed first, and is innermost."""
     shape = list(x.shape)
     if onesided:
         shape[dim[-1]] = shape[dim[-1]] // 2 + 1
@@ -38,7 +38,7 @@ def real_to_complex(x: Tensor, dim: Sequence[int], _: int, onesided: bool) -> Te
 
 
 def complex_to_real(y: Tensor, dim: Sequence[int], _: int, last_dim_size: Any) -> Tensor:
-    """``_fft_c2r``. The axis that is completed is transformed last; before it, the others are, into a tensor of their own."""
+    """``_fft_c2r``. The halved axis is transformed last; the other axes are transformed before it, into a separate tensor."""
     before = complex_to_complex(y, dim[:-1]) if len(dim) > 1 else y
     shape = list(y.shape)
     shape[dim[-1]] = last_dim_size
@@ -46,7 +46,7 @@ def complex_to_real(y: Tensor, dim: Sequence[int], _: int, last_dim_size: Any) -
 
 
 def _result(x: Tensor, shape: Sequence[Any], innermost: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """An empty tensor of ``shape`` whose axes lie in memory as those of ``x``, but those transformed after all others."""
+    """An empty tensor of ``shape`` whose axes have the memory order of those of ``x``, with the transformed axes innermost."""
     if not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]  # untyped in torch
         return x.new_empty(shape, dtype=dtype)
     order = [*_outermost_first(x, [axis for axis in range(x.dim()) if axis not in innermost]), *innermost]
@@ -55,7 +55,7 @@ def _result(x: Tensor, shape: Sequence[Any], innermost: Sequence[int], dtype: to
 
 
 def _outermost_first(x: Tensor, axes: Sequence[int]) -> list[int]:
-    """Axes by falling strides. What is asked of symbolic strides holds at all sizes where they fall already."""
+    """Axes by decreasing stride. Where symbolic strides are already in that order, the comparisons hold at all sizes."""
     ordered: list[int] = []
     for axis in axes:
         place = len(ordered)

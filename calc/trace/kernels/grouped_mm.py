@@ -9,11 +9,11 @@ import torch
 from calc.errors import TraceError
 from calc.trace.source_lines import user_line
 
-_ALIGNMENT = 16  # bytes between rows, asked by torch's kernels (aten/src/ATen/native/GroupedMMUtils.h)
+_ALIGNMENT = 16  # bytes; torch's kernels require this alignment of rows (aten/src/ATen/native/GroupedMMUtils.h)
 
 
 def grouped_mm(a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor | None = None, bias: Any = None, out_dtype: Any = None) -> torch.Tensor:
-    """Result of ``aten._grouped_mm``: rows as long as the alignment asks, like the real kernel's.
+    """Result of ``aten._grouped_mm``, with rows padded to the alignment, as in the real kernel.
 
     Shapes: (M, K) x (E, K, N) → (M, N); (M, K) x (K, N) → (E, M, N); (E, M, K) x (K, N) → (M, N); (E, M, K) x (E, K, N) → (E, M, N).
     """
@@ -21,7 +21,7 @@ def grouped_mm(a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor | None = Non
         _require_aligned_rows(matrix)
     size: list[Any]
     if a.dim() == 2 and b.dim() == 2:
-        assert offs is not None  # torch has checked it
+        assert offs is not None  # torch has checked this
         size = [offs.shape[0], a.shape[0], b.shape[1]]
     elif a.dim() == 2:
         size = [a.shape[0], b.shape[-1]]

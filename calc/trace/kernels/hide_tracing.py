@@ -28,9 +28,10 @@ _INITIALISERS = tuple(n for n in dir(nn.init) if n.endswith("_") and not n.start
 
 @contextlib.contextmanager
 def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
-    """Set attributes of ``owner`` for the time of a block. A partial function takes the name of what it replaces: libraries ask for it.
+    """Context in which attributes of ``owner`` are replaced. A partial function takes the name of the function that it replaces: libraries
+    read it.
 
-    What ``owner`` inherits is inherited again afterwards.
+    Afterwards, attributes that ``owner`` inherited are inherited again.
     """
     own = {name: vars(owner)[name] for name in attributes if name in vars(owner)}
     for name, value in attributes.items():
@@ -49,7 +50,7 @@ def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def building() -> Iterator[None]:
-    """Context for building a module from symbolic sizes: no initialisation."""
+    """Context for building a module from symbolic sizes: no initialization."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(nn.init, **dict.fromkeys(_INITIALISERS, _leave_as_it_is)))
         stack.enter_context(replaced(nn.init, _calculate_fan_in_and_fan_out=lambda tensor: (1, 1)))
@@ -60,7 +61,7 @@ def building() -> Iterator[None]:
 
 
 def _kept_by_libraries() -> list[dict[str, Any]]:
-    """Tables in which a library keeps the initializers that it imported."""
+    """Tables in which a library stores the initializers that it imported."""
     module = sys.modules.get("transformers.initialization")
     return [] if module is None else [module.TORCH_INIT_FUNCTIONS]
 
@@ -76,7 +77,7 @@ def _emptied(functions: dict[str, Any]) -> Iterator[None]:
 
 
 def _copied(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
-    """A deep copy, as ``nn.TransformerEncoder`` makes of its layer. Torch's own asks a leaf's storage for its address."""
+    """A deep copy, as ``nn.TransformerEncoder`` makes of its layer. Torch's own reads the address of a leaf's storage."""
     if id(tensor) not in memo:
         copy = tensor.detach().clone()
         is_parameter = isinstance(tensor, nn.Parameter)
@@ -86,8 +87,8 @@ def _copied(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
 
 
 def _converted(module: nn.Module, change: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
-    """``module.to(torch.bfloat16)`` and the like, as torch changes real parameters: the same objects, with other data. Of fake ones it
-    swaps the objects, which what the recording keeps of them forbids."""
+    """``module.to(torch.bfloat16)`` and the like, as torch converts real parameters: the same objects, with new data. For fake parameters
+    torch would swap the objects, which the references in the trace do not allow."""
     for part in module.children() if recurse else ():
         part._apply(change)  # type: ignore[no-untyped-call]  # untyped in torch
     for parameter in module._parameters.values():
@@ -107,8 +108,8 @@ def _leave_as_it_is(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
 
 @contextlib.contextmanager
 def unrecognised() -> Iterator[None]:
-    """Context in which ``isinstance(x, torch._subclasses.FakeTensor)``, asked by a library, is false, clipping gradients takes
-    whole lists of them, and ``module.to`` converts them, as it does real ones."""
+    """Context in which a library's ``isinstance(x, torch._subclasses.FakeTensor)`` is false, gradient clipping uses foreach operators, and
+    ``module.to`` converts parameters in place, as for real tensors."""
     kinds = [torch.Tensor, subclasses.FakeTensor]
     with (
         replaced(subclasses, FakeTensor=_NeverFake),
@@ -120,8 +121,8 @@ def unrecognised() -> Iterator[None]:
 
 @contextlib.contextmanager
 def any_kernel(aside: Callable[[], Any]) -> Iterator[None]:
-    """Context in which what torch asks about sizes to choose the fastest kernel of a convolution is asked ``aside``: which of them
-    runs changes neither the operator nor the layout of its result."""
+    """Context in which the guards of torch's choice of a convolution kernel are evaluated ``aside``: the choice changes neither the
+    operator nor the layout of its result."""
     select = core._select_conv_backend
 
     def chosen(*args: Any, **kwargs: Any) -> Any:

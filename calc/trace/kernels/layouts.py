@@ -1,6 +1,6 @@
 """The strides of results of real CPU kernels, where torch's fake kernels return different ones.
 
-They differ only for inputs that are transposed or channels-last; the next operator may then have to copy its input, or not. The test
+They differ only for inputs that are transposed or channels-last; whether the next operator copies its input may depend on them. The test
 suite compares the strides of every operator that has a rule: contiguous, transposed and channels-last.
 """
 
@@ -15,7 +15,7 @@ from calc.platform.torch_private import VERSION, suggest_memory_format
 
 aten = torch.ops.aten
 
-# The result is plain, whatever the input.
+# The result is contiguous, whatever the input.
 _PLAIN = frozenset(
     {
         aten.native_layer_norm_backward.default,
@@ -41,7 +41,7 @@ _PLAIN = frozenset(
         aten.baddbmm.default,
     }
 )
-# The result is laid out as torch's iterator lays out one of all tensor arguments together.
+# The result has the layout that ``TensorIterator`` gives for all tensor arguments together.
 _ITERATED = frozenset(
     {
         aten.logit_backward.default,
@@ -60,16 +60,16 @@ _ITERATED = frozenset(
         aten.native_dropout_backward.default,
     }
 )
-# The result is laid out as that argument.
+# The result has the layout of that argument.
 _LIKE = {
     aten.binary_cross_entropy.default: 0,
     aten.binary_cross_entropy_backward.default: 1,
     aten.rrelu_with_noise_backward.default: 2,
     aten.hardtanh.default: 0,
 }
-# Of the versions tried, 2.11 alone keeps the strides of an input without gaps, those of axes of length 1 too.
+# Of the tested versions, only 2.11 preserves the strides of a dense input, including those of axes of length 1.
 _KEPT_WHERE_DENSE = frozenset({aten.leaky_relu.default} if VERSION < (2, 12) else ())
-# The result has its channels last where that argument has, and is plain otherwise.
+# The result is channels-last where that argument is, and contiguous otherwise.
 _LIKE_IMAGES = {
     aten.native_batch_norm.default: 0,
     aten.native_batch_norm_backward.default: 1,
@@ -86,20 +86,20 @@ _LIKE_IMAGES = {
     aten.replication_pad3d_backward.default: 1,
 }
 
-# Results after the first are statistics, for which torch's own decomposition has the input's format.
+# Results after the first are statistics; torch's own decomposition returns them in the input's dtype.
 _WITH_STATISTICS = (aten.native_batch_norm.default, aten.native_layer_norm.default, aten.native_group_norm.default)
 
 
 def laid_out(func: Any, args: tuple[Any, ...], out: Any) -> Any:
-    """The result of ``func`` in the layout that a real run gives it."""
+    """The result of ``func`` in the layout of the real kernel's result."""
     if func in _CORRECTED:
         out = _CORRECTED[func](args, out)
     if func in _WITH_STATISTICS:
         out = (out[0], *_in_the_format_of_parameters(args, out[1:]))
     if func is aten.native_group_norm_backward.default and out[0] is not None:
-        out = (out[0].to(args[1].dtype), *out[1:])  # torch's decomposition leaves it in the format of the weight
+        out = (out[0].to(args[1].dtype), *out[1:])  # torch's decomposition returns it in the weight's dtype
     if func in _PLAIN:
-        # Where it has several results, those of a gradient's sums are plain as well; what has no elements has no layout.
+        # Where there are several results, the bias and weight gradients are contiguous as well; an empty tensor has no layout.
         return _each(out, lambda t: t.new_empty(t.shape))
     if func in _LIKE and out.dim():
         return _alike(args[_LIKE[func]])
@@ -120,25 +120,26 @@ def laid_out(func: Any, args: tuple[Any, ...], out: Any) -> Any:
 
 
 def _batch_norm_gradients(args: tuple[Any, ...], out: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Torch's decomposition gives the input's gradient whether it is asked for or not."""
+    """The gradients without that of the input if it is not requested; torch's decomposition always returns it."""
     return out if args[-1][0] else (None, *out[1:])
 
 
 def _convolution_gradients(args: tuple[Any, ...], out: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The kernel that gives the bias's gradient gives the weight's with it, asked for or not."""
+    """The gradients with that of the weight wherever that of the bias is requested, as the real kernel computes both together."""
     _, of_weight, of_bias = args[-1]
     return (out[0], torch.empty_like(args[2]), out[2]) if of_bias and not of_weight else out
 
 
 def _dropped(args: tuple[Any, ...], _: Any) -> tuple[Any, ...]:
-    """What is left and its mask. Of an expanded tensor torch's fake kernel keeps the strides."""
+    """The result of dropout and its mask. For an expanded input, torch's fake kernel keeps the strides of the input."""
     left, mask = _alike(args[0]), _alike(args[0], torch.bool)
     multiplied = aten.mul.Tensor
     return (_iterated(multiplied, (args[0], mask), left) if _of_an_iterator(multiplied, left) else left), mask
 
 
 def _viewed(args: tuple[Any, ...], out: torch.Tensor) -> torch.Tensor:
-    """``computeStride`` of ATen counts the stride of an axis of length 1 from the axis to its right; the fake kernel keeps an old one."""
+    """The view with the strides of ATen's ``computeStride``: that of an axis of length 1 follows from the axis to its right, while the fake
+    kernel keeps the previous one."""
     if args[0].dim() == 0 or not any(map(_is_one, out.shape)):
         return out
     strides = [*out.stride()]
@@ -148,7 +149,7 @@ def _viewed(args: tuple[Any, ...], out: torch.Tensor) -> torch.Tensor:
     return out.as_strided(out.shape, strides)
 
 
-# Results that real kernels give, asked for or not, or not as the fake ones do.
+# Results that real kernels return although they are not requested, or that differ from those of the fake kernels.
 _CORRECTED: dict[Any, Callable[[tuple[Any, ...], Any], Any]] = {
     aten.native_batch_norm_backward.default: _batch_norm_gradients,
     aten.convolution_backward.default: _convolution_gradients,
@@ -160,8 +161,8 @@ _CORRECTED: dict[Any, Callable[[tuple[Any, ...], Any], Any]] = {
 
 # -- axes of length 1 ------------------------------------------------------------------------------------------------------
 #
-# Their strides move nothing, but an image counts as one with its channels last by the strides of all its axes, and what comes next
-# copies it then, or does not.
+# Their strides move nothing, but an image counts as channels-last by the strides of all its axes, and the next operator copies
+# its input or not accordingly.
 
 
 def _is_one(size: Any) -> bool:
@@ -169,31 +170,33 @@ def _is_one(size: Any) -> bool:
 
 
 def _of_an_iterator(func: Any, out: Any) -> bool:
-    """Whether torch's iterator lays out this result, and an axis of length 1 may have another stride there than in the fake kernel."""
+    """Whether ``TensorIterator`` lays out this result, and an axis of length 1 may have another stride than in the fake kernel."""
     by_element = torch.Tag.pointwise in func.tags or func in _SWAPPED
     if not by_element or func in _COPIED or func in _EMPTY_LIKE or func._schema.is_mutable or not isinstance(out, torch.Tensor):
         return False
     return out.dim() > 2 and any(map(_is_one, out.shape))
 
 
-# By element, but what they give is a copy of the first argument, written in place.
+# Elementwise, but their result is a copy of the first argument, written in place.
 _COPIED = frozenset({aten.clone.default, aten._to_copy.default, aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.copy.default})
 _EMPTY_LIKE = frozenset(getattr(aten, f"{name}_like").default for name in ("empty", "zeros", "ones", "full", "rand", "randn"))
-# With the second operand first.
+# These pass their second operand first.
 _SWAPPED = frozenset({aten.rsub.Tensor, aten.rsub.Scalar, aten.threshold_backward.default})
-# Others that are given a number make a tensor of it, which is none of the result's shape.
+# Other operators with a scalar argument convert it to a tensor, which does not have the result's shape.
 _WITH_A_NUMBER = frozenset({aten.lerp.Scalar, aten.pow.Tensor_Scalar})
 
 
 def _alike(x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """``empty_like`` of ATen, which keeps every stride of what is dense; the fake kernel makes what is contiguous plain."""
+    """``empty_like`` of ATen, which preserves every stride of a dense tensor; the fake kernel normalizes the strides of a contiguous
+    one."""
     if any(map(_is_one, x.shape)) and aten.is_non_overlapping_and_dense.default(x):
         return torch.empty_strided(x.shape, x.stride(), dtype=dtype or x.dtype, device=x.device)
     return torch.empty_like(x, dtype=dtype)
 
 
 def _kept_where_dense(x: torch.Tensor) -> torch.Tensor:
-    """``TensorIteratorBase::fast_set_up`` of ATen for one operand: plain or channels last where it counts as that, else as it is."""
+    """``TensorIteratorBase::fast_set_up`` of ATen for one operand: contiguous or channels-last where it counts as such, else the operand's
+    strides."""
     last = {4: (torch.channels_last,), 5: (torch.channels_last_3d,)}
     formats = (torch.contiguous_format, *last.get(x.dim(), ()))
     form = next((form for form in formats if x.is_contiguous(memory_format=form)), None)
@@ -201,8 +204,8 @@ def _kept_where_dense(x: torch.Tensor) -> torch.Tensor:
 
 
 def _iterated(func: Any, args: tuple[Any, ...], out: torch.Tensor) -> torch.Tensor:
-    """``TensorIteratorBase`` of ATen: plain, with channels last or as the operands where these are so alike, else by the order of the
-    operands' strides."""
+    """``TensorIteratorBase`` of ATen: contiguous, channels-last, or the operands' strides where all operands agree, else strides in the
+    order of the operands' strides."""
     operands = [a for a in args if isinstance(a, torch.Tensor)]
     operands = operands[::-1] if func in _SWAPPED else operands
     numbers = any(str(s.type) == "Tensor" and not isinstance(a, torch.Tensor) for s, a in zip(func._schema.arguments, args, strict=False))
@@ -233,7 +236,7 @@ def _steps(operand: torch.Tensor, shape: Sequence[Any]) -> list[Any]:
 
 
 def _inner_first(operands: Sequence[Sequence[Any]], shape: Sequence[Any]) -> list[int]:
-    """The axes, that of the smallest strides first, by insertion as ``reorder_dimensions`` does it."""
+    """The axes by increasing stride, by insertion sort as in ``reorder_dimensions``."""
     order = [*reversed(range(len(shape)))]
     for i in range(1, len(order)):
         at = i
@@ -260,7 +263,7 @@ def _swapped(operands: Sequence[Sequence[Any]], shape: Sequence[Any], one: int, 
 
 
 def _widened(func: Any, args: tuple[Any, ...], out: Any) -> bool:
-    """Whether torch's decomposition made a plain fp32 copy of an expanded operand of two bytes, and the layout followed the copy."""
+    """Whether torch's decomposition made a contiguous fp32 copy of an expanded bf16 or fp16 operand, and the layout followed the copy."""
     return (
         isinstance(out, torch.Tensor)
         and out.dtype in (torch.bfloat16, torch.float16)
@@ -272,7 +275,7 @@ def _widened(func: Any, args: tuple[Any, ...], out: Any) -> bool:
 
 
 def _in_the_format_of_parameters(args: tuple[Any, ...], kept: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The statistics that a norm keeps: fp32 where its input has two bytes and a parameter or running statistic has four."""
+    """The statistics saved by a norm: fp32 where its input is bf16 or fp16 and a parameter or running statistic is fp32."""
     full = any(isinstance(a, torch.Tensor) and a.dtype is torch.float32 for a in args[1:5])
     return [t.to(torch.float32) for t in kept] if full and args[0].dtype in (torch.bfloat16, torch.float16) else list(kept)
 

@@ -17,7 +17,7 @@ _KEEPS_SYMBOLS = (2, 12)
 
 @contextlib.contextmanager
 def by_symbols() -> Iterator[None]:
-    """Context in which ``matmul`` is taken apart by symbolic sizes, whatever the version."""
+    """Context in which ``matmul`` is decomposed in symbolic sizes, whatever the version."""
     if VERSION >= _KEEPS_SYMBOLS:
         yield
         return

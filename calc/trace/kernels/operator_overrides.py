@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 aten = torch.ops.aten
 _SMALL = 1024
-_ITEM = torch.Tensor.item  # as torch has it, whatever takes its place in a trace
+_ITEM = torch.Tensor.item  # torch's own, whatever replaces it during a trace
 _INTERPOLATIONS: dict[tuple[str, int], Any] = {
     ("nearest", 1): aten.upsample_nearest1d.default,
     ("nearest", 2): aten.upsample_nearest2d.default,
@@ -81,9 +81,9 @@ class _Path(Exception):
 
 
 class _Orders:
-    """The package opt_einsum, as ``torch.einsum`` asks it in which order to contract three operands or more. With symbolic sizes the order
-    is found as with numbers: what its search compares are guards, so it is that of the sizes at hand. The report of costs that follows the
-    search takes numbers alone, and torch does not look at it."""
+    """The package opt_einsum, as ``torch.einsum`` calls it for the contraction order of three or more operands. With symbolic sizes the
+    search runs as with numbers: its comparisons are guards, so the order is that at the hints. The cost report after the search needs
+    plain numbers; torch does not use it, so it is skipped."""
 
     def __init__(self, package: Any) -> None:
         self._package = package
@@ -91,7 +91,7 @@ class _Orders:
     def contract_path(self, equation: str, *operands: torch.Tensor, optimize: str) -> tuple[Any, ...]:
         search = self._package.paths.get_path_fn(optimize)
 
-        class FixedOrder(self._package.paths.PathOptimizer):  # type: ignore[misc,name-defined]  # its base is known when it is asked
+        class FixedOrder(self._package.paths.PathOptimizer):  # type: ignore[misc,name-defined]  # the base is known at run time
             def __call__(self, *given: Any) -> Any:
                 raise _Path(search(*given))
 
@@ -133,8 +133,8 @@ def _linspace(
 
 
 def _copied(original: Callable[..., torch.Tensor], copying: Callable[[], Any], data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """``torch.tensor`` of numbers, doubles made of sizes and tensors of one number among them: each of these is read, and known if its
-    value is."""
+    """``torch.tensor`` of a list with numbers, doubles computed from sizes and one-element tensors: each element is read, and its value is
+    propagated if known."""
     if isinstance(data, torch.Tensor):
         return original(data, *args, **kwargs)
     parts = [*_numbers_in(data)]
@@ -152,7 +152,7 @@ def _copied(original: Callable[..., torch.Tensor], copying: Callable[[], Any], d
 
 
 def _listed(recorder: Recorder) -> Callable[[FakeTensor], Any]:
-    """``tensor.tolist``, which of a real tensor runs no operators: it looks into the memory."""
+    """``tensor.tolist``. On a real tensor it runs no operators: it reads the memory."""
     original = FakeTensor.tolist
 
     def tolist(self: FakeTensor) -> Any:
@@ -184,7 +184,7 @@ def _type_of(number: Any) -> torch.dtype:
 
 
 def _max_pool1d(original: Callable[..., torch.Tensor], input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """With a gradient torch keeps the positions, by the very operators of ``max_pool1d_with_indices``."""
+    """``max_pool1d``. With a gradient, torch saves the indices, by the operators of ``max_pool1d_with_indices``."""
     if not any(isinstance(size, torch.SymInt) for size in input.shape):
         return original(input, *args, **kwargs)
     result: torch.Tensor = torch.max_pool1d_with_indices(input, *args, **kwargs)[0]
@@ -201,7 +201,8 @@ def _interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> torch.Tensor:
-    """The operator that torch would run: its own way there takes plain numbers. A scale of 2 or 0.5 is exact, one of 0.1 is not."""
+    """The operator that torch would run: ``torch.nn.functional.interpolate`` itself needs plain numbers. A scale of 2 or 0.5 is exact, one
+    of 0.1 is not."""
     scaled = (
         _scaled(input.shape[2:], scale_factor) if size is None else size if isinstance(size, list | tuple) else (size,) * (input.dim() - 2)
     )
@@ -213,7 +214,7 @@ def _interpolate(
 
 
 def _scaled(sizes: Sequence[Any], scale_factor: Any) -> list[Any] | None:
-    """The sizes times their factors, rounded down; nothing where a factor is no small fraction."""
+    """The sizes times their factors, rounded down; None where a factor is not a small fraction."""
     factors = scale_factor if isinstance(scale_factor, list | tuple) else (scale_factor,) * len(sizes)
     exact = [Fraction(f) for f in factors]
     if any(f.denominator > _SMALL for f in exact):
@@ -223,7 +224,7 @@ def _scaled(sizes: Sequence[Any], scale_factor: Any) -> list[Any] | None:
 
 
 class _MaskedSelect(torch.autograd.Function):
-    """What torch keeps and runs: its own backward asks for sizes as plain numbers."""
+    """``masked_select`` with the saved tensors and operators of torch: torch's own backward needs sizes as plain numbers."""
 
     @staticmethod
     def forward(ctx: Any, choose: Callable[..., torch.Tensor], x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -248,7 +249,7 @@ def _masked_select(
 
 
 def _method(function: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` as a method of tensors: a partial function is none."""
+    """``function`` as a method of tensors: a partial function does not bind."""
 
     def method(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         return function(original, self, *args, **kwargs)
@@ -257,9 +258,9 @@ def _method(function: Callable[..., Any], original: Callable[..., Any]) -> Calla
 
 
 def _picked(picking: Callable[[], Any]) -> dict[str, Any]:
-    """Indexing, where an index that is one number in a tensor is read: it picks one of several parts of one size. For fake tensors
-    alone: a ``torch.Tensor`` that once had a ``__getitem__`` of its own is a sequence to torch from then on, and ``torch.tensor`` of
-    tensors without axes asks these for their length."""
+    """Indexing, where an index that is a one-element tensor is read: it selects one of several parts of equal size. It is only installed on
+    fake tensors: once ``torch.Tensor`` has had its own ``__getitem__``, torch takes it for a sequence, and ``torch.tensor`` of
+    zero-dimensional tensors calls their ``len``."""
     take, put = torch.Tensor.__getitem__, torch.Tensor.__setitem__
 
     def getitem(self: torch.Tensor, index: Any) -> Any:
@@ -285,7 +286,7 @@ def _picks(index: Any) -> bool:
 
 @functools.cache
 def _reads_once(one_hot: Callable[..., torch.Tensor]) -> bool:
-    """Whether this torch finds the least and the greatest class in one pass, as releases after 2.11 do."""
+    """Whether this torch version computes the least and the greatest class in one pass, as releases after 2.11 do."""
     with no_modes(), OperatorNames() as seen:
         one_hot(torch.zeros(1, dtype=torch.int64), 1)
     return "aten.aminmax.default" in seen.names
@@ -294,7 +295,7 @@ def _reads_once(one_hot: Callable[..., torch.Tensor]) -> bool:
 def _one_hot(
     original: Callable[..., torch.Tensor], picking: Callable[[], Any], tensor: torch.Tensor, num_classes: Any = -1
 ) -> torch.Tensor:
-    """The operators that torch runs: its own function takes a plain number of classes, and reads values to check them."""
+    """``one_hot`` by the operators that torch runs: its own function needs a plain number of classes, and reads values to check them."""
     if isinstance(num_classes, int) and num_classes == -1:
         return original(tensor)
     once = _reads_once(original)

@@ -26,7 +26,7 @@ Hidden = Any  # the state of a layer: a tensor, or for an LSTM (hidden, cell)
 
 @contextlib.contextmanager
 def sized() -> Iterator[None]:
-    """Context in which recurrent layers accept symbolic widths. They initialise themselves by a width's root, which is not used."""
+    """Context in which recurrent layers accept symbolic widths. Their initialization takes the root of a width, which is not used."""
     layers = nn.modules.rnn
     with replaced(layers.RNNBase, reset_parameters=_nothing), replaced(layers.RNNCellBase, reset_parameters=_nothing):
         yield
@@ -41,7 +41,7 @@ def _nothing(_: nn.Module) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Weights:
-    """Of one layer in one direction; an LSTM may project its state."""
+    """The weights of one layer in one direction; an LSTM may project its state."""
 
     of_input: Tensor
     of_hidden: Tensor
@@ -59,7 +59,7 @@ class _Weights:
 Within = Callable[[str], contextlib.AbstractContextManager[None]]
 Part = Callable[[str], contextlib.AbstractContextManager[None]]
 
-# A cell: (what the input gives, or how to get it; state; weights) → state.
+# A cell: (the input projection, or a function that computes it; state; weights) → state.
 Cell = Callable[[Callable[[], Tensor], Hidden, _Weights], Hidden]
 
 
@@ -144,7 +144,7 @@ def _shown(state: Hidden) -> Tensor:
 
 
 def _packed_forth(cell: Cell, x: Tensor, batches: Sequence[Any], state: Hidden, weights: _Weights) -> tuple[Tensor, Hidden]:
-    """One direction over a packed sequence: each step has the rows that are not at their end yet."""
+    """One direction over a packed sequence: each time step has the rows that have not ended."""
     given = weights.from_input(x)
     shown, ended, at, before = [], [], 0, batches[0]
     for rows in batches:
@@ -159,7 +159,7 @@ def _packed_forth(cell: Cell, x: Tensor, batches: Sequence[Any], state: Hidden, 
 
 
 def _packed_back(cell: Cell, x: Tensor, batches: Sequence[Any], first: Hidden, weights: _Weights) -> tuple[Tensor, Hidden]:
-    """The other direction: it begins with the longest rows, and others join them."""
+    """The reverse direction over a packed sequence: it starts with the longest rows, and shorter ones join."""
     given = weights.from_input(x)
     shown, at, before = [], x.shape[0], batches[-1]
     state = _rows(first, 0, before)
@@ -176,7 +176,7 @@ def _packed_back(cell: Cell, x: Tensor, batches: Sequence[Any], first: Hidden, w
 def _packed(
     batches: Sequence[Any], part: Part, cell: Cell, x: Tensor, states: Sequence[Hidden], weights: Sequence[_Weights]
 ) -> tuple[Tensor, list[Hidden]]:
-    """A layer over a packed sequence that has so many rows in each step, in one direction or in both."""
+    """A layer over a packed sequence with ``batches`` rows per time step, in one direction or both."""
     with part(""):
         y, forth = _packed_forth(cell, x, batches, states[0], weights[0])
     if len(weights) == 1:
@@ -193,7 +193,8 @@ def _part(within: Within, number: int, way: str) -> contextlib.AbstractContextMa
 def _stacked(
     within: Within, cell: Cell, x: Tensor, states: Sequence[Hidden], weights: Sequence[_Weights], dropout: float, ways: int, batches: Any
 ) -> tuple[Tensor, list[Hidden]]:
-    """One layer after another, called as torch calls their weights: l0, l0_reverse, l1, … ``batches`` are those of a packed sequence."""
+    """All layers in order, with weights named as in torch: l0, l0_reverse, l1, … ``batches`` has the rows per time step of a packed
+    sequence."""
     final = []
     run = functools.partial(_packed, batches) if batches is not None else _both_ways if ways == 2 else _one_way
     for at in range(0, len(weights), ways):
@@ -211,8 +212,8 @@ def _gathered(flat: Sequence[Tensor], biased: bool, projected: bool = False) -> 
 
 
 def _unpacked(first: Any, second: Any, options: tuple[Any, ...]) -> tuple[list[Any] | None, Any, Any, tuple[Any, ...]]:
-    """Rows in each step, state, weights and options of a call that is given the state and the weights, or of a packed sequence the rows,
-    the state and the weights."""
+    """Rows per time step, state, weights and options of a call with state and weights, or for a packed sequence with rows, state and
+    weights."""
     if isinstance(first, Tensor) and isinstance(options[0], list | tuple):
         return each_of(first), second, options[0], (*options[1:], False)
     return None, first, second, options
@@ -225,7 +226,7 @@ def _lstm(within: Within, exchanged: Callable[[str], None]) -> Callable[..., Any
         x = x.transpose(0, 1) if batch_first else x
         hidden, cell = given
         projected = hidden.shape[2] != cell.shape[2]
-        if not projected and batches is None:  # oneDNN has neither projections nor packed sequences
+        if not projected and batches is None:  # oneDNN supports neither projections nor packed sequences
             exchanged("lstm")
         states = list(zip(hidden.unbind(0), cell.unbind(0), strict=True))
         weights = _gathered(flat, biased, projected)
@@ -237,7 +238,7 @@ def _lstm(within: Within, exchanged: Callable[[str], None]) -> Callable[..., Any
 
 
 def _plain(within: Within, cell: Cell) -> Callable[..., Any]:
-    """A layer whose state is one tensor."""
+    """A layer whose state is one tensor (RNN, GRU)."""
 
     def layer(x: Tensor, hidden: Any, flat: Any, *options: Any) -> Any:
         batches, hidden, flat, options = _unpacked(hidden, flat, options)
@@ -263,7 +264,7 @@ def _alone(cell: Cell) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def cell_by_cell(within: Within, exchanged: Callable[[str], None]) -> Iterator[None]:
-    """Context in which torch's recurrent layers and cells run as written here. ``within(part)`` names the layers in the record;
+    """Context in which torch's recurrent layers and cells run as written here. ``within(part)`` names the layers in the trace;
     ``exchanged(key)`` notes that torch would run another kernel."""
     functions: Any = foreign_functions
     kinds: dict[str, Cell] = {"gru": _gru_cell, "rnn_tanh": _simple_cell(torch.tanh), "rnn_relu": _simple_cell(torch.relu)}

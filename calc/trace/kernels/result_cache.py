@@ -26,7 +26,7 @@ _NEVER = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """One result: a new tensor, row after row where it is ``dense``, or a view at ``offset`` of the argument with index ``of``."""
+    """One result: a new tensor, contiguous where it is ``dense``, or a view at ``offset`` of the argument with index ``of``."""
 
     shape: tuple[Any, ...]
     stride: tuple[Any, ...]
@@ -50,15 +50,15 @@ _CPU = torch.device("cpu")
 
 
 def _faked(made: torch.Tensor, mode: Any) -> FakeTensor:
-    """``FakeTensor(mode, made, _CPU)``. The constructor makes the first of a run; those after it are given what that one was, in a
-    third of the time."""
+    """``FakeTensor(mode, made, _CPU)``. The constructor builds the first tensor of a run; later ones copy its attributes, in a third of the
+    time."""
     new = getattr(mode, "napkin_new", None)
     if new is None:
         first = FakeTensor(mode, made, _CPU)
         mode.napkin_new = dict(first.__dict__)
         return first
     fake: FakeTensor = torch.Tensor._make_subclass(FakeTensor, made, False, dispatch_device=True, device_for_backend_keys=_CPU)
-    # What becomes of a read of its address.
+    # What a read of its address does.
     (warn_on_address if mode._allow_unsafe_data_ptr_access else throw_on_address)(fake)
     fake.__dict__.update(new)
     return fake
@@ -66,7 +66,7 @@ def _faked(made: torch.Tensor, mode: Any) -> FakeTensor:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What an operator returns: its first argument (in place), a tensor, or several; with the ``questions`` that it asks of sizes."""
+    """What an operator returns: its first argument (in place), a tensor, or several; with the guards that it evaluates (``questions``)."""
 
     forms: tuple[_Form, ...]
     kind: type | None
@@ -82,7 +82,7 @@ class _Plan:
 
 
 class Repeats:
-    """Descriptions of results seen in one run, or in several that have their symbols in common."""
+    """Descriptions of results of one run, or of several runs with the same symbols."""
 
     def __init__(self, env: SizeEnv | None) -> None:
         self.env = env
@@ -91,7 +91,7 @@ class Repeats:
 
     @classmethod
     def begun(cls, hint_of: Mapping[str, int], trip_counts: Collection[str], like: Repeats | None) -> Repeats:
-        """Those of a run that starts now, in which each question counts that it asks itself: ``like`` where its symbols are the same."""
+        """The cache for a new run: ``like`` where its symbols are the same. Each run counts only the guards that it evaluates itself."""
         if like is None or like.env is None or not like.env.matches(hint_of, trip_counts):
             return cls(SizeEnv(hint_of, trip_counts) if hint_of else None)
         like._used = set()
@@ -99,7 +99,7 @@ class Repeats:
         return like
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], compute: Callable[..., Any]) -> Any:
-        """``compute(func, args, kwargs)``, or its like from what it gave for arguments of the same kind."""
+        """``compute(func, args, kwargs)``, or a result made from the description of an earlier call with equal keys."""
         first = _first_tensor(args)
         if first is None or (key := _key(func, args, kwargs)) is None:
             return compute(func, args, kwargs)
@@ -112,7 +112,7 @@ class Repeats:
         plan = self._plans[key]
         if plan is None:
             return compute(func, args, kwargs)
-        if self.env is not None and key not in self._used:  # worked out in an earlier run
+        if self.env is not None and key not in self._used:  # computed in an earlier run
             self._used.add(key)
             self.env.add_answers(plan.questions)
         return plan.make(args, first.fake_mode)
@@ -122,7 +122,7 @@ class Repeats:
 
 
 def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What decides the form of the results, or nothing where that is not known."""
+    """The cache key: everything that determines the form of the results. None where that is unknown."""
     if _by_values(func) and not _takes_rows(func, args):
         return None
     try:
@@ -135,17 +135,18 @@ def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 @functools.cache
 def _by_values(func: Any) -> bool:
-    """Whether the results of ``func`` may look otherwise by what is in its arguments."""
+    """Whether the form of the results of ``func`` may depend on the values of its arguments."""
     return not _NEVER.isdisjoint(func.tags)
 
 
 def _takes_rows(func: Any, args: tuple[Any, ...]) -> bool:
-    """Whether this takes the elements at given places: as many as there are places, which a mask would leave to data."""
+    """Whether this indexes by integers: the result has as many elements as there are indices, while a mask makes the size
+    data-dependent."""
     return func is _INDEX and all(index is None or index.dtype not in _MASKS for index in args[1])
 
 
 class _Unknown(Exception):
-    """An argument whose kind is not described here."""
+    """An argument of a kind that the key does not support."""
 
 
 def _token(value: Any) -> Any:
@@ -153,7 +154,7 @@ def _token(value: Any) -> Any:
         if value.layout is not torch.strided or value.dtype.is_complex:
             raise _Unknown
         if value.is_inference() != torch.is_inference_mode_enabled():
-            raise _Unknown  # a view of a parameter is an ordinary tensor in inference mode too, which nothing made here would be
+            raise _Unknown  # in inference mode a view of a parameter is an ordinary tensor too, which a result made here would not be
         offset = value.storage_offset()
         return (tuple(map(in_key, value.shape)), tuple(map(in_key, value.stride())), value.dtype, in_key(offset))
     if isinstance(value, torch.Tensor):
@@ -166,12 +167,12 @@ def _token(value: Any) -> Any:
 
 
 def in_key(size: Any) -> Any:
-    """What tells a size from others and can be looked up: the number, or the expression of a symbolic one."""
+    """A hashable key of a size: the number, or the expression of a symbolic size."""
     return size if type(size) is int else size.node._expr
 
 
 def _first_tensor(args: tuple[Any, ...]) -> FakeTensor | None:
-    """Of the arguments, or of a list among them."""
+    """The first tensor of the arguments, or of a list among them."""
     inside = (t for a in args for t in (a if isinstance(a, list | tuple) else (a,)))
     return next((t for t in inside if type(t) is FakeTensor), None)
 
@@ -207,7 +208,7 @@ def _form(out: torch.Tensor, args: tuple[Any, ...]) -> _Form | None:
 
 
 def _agrees(plan: _Plan, args: tuple[Any, ...], outs: list[torch.Tensor]) -> bool:
-    """Whether what the plan makes is what torch made, down to the storage; results must not share one among themselves."""
+    """Whether the plan reproduces torch's results, including their storages; results must not share a storage with each other."""
     made = plan.make(args, outs[0].fake_mode)  # type: ignore[attr-defined]  # they are fake tensors
     several = [made] if isinstance(made, torch.Tensor) else made
     own = [o.untyped_storage()._cdata for o, form in zip(outs, plan.forms, strict=True) if form.of is None]

@@ -17,7 +17,7 @@ from calc.trace.values import sequence_lengths
 def _columns(
     x: torch.Tensor, kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
 ) -> torch.Tensor:
-    """``im2col``: a column for every position of the kernel."""
+    """``im2col``: (…, C, H, W) → (…, C·kernel elements, positions)."""
     sizes = zip(x.shape[-2:], kernel, dilation, padding, stride, strict=True)
     positions = [_floor(size + 2 * p - d * (k - 1) - 1, s) + 1 for size, k, d, p, s in sizes]
     return x.new_empty((*x.shape[:-3], x.shape[-3] * math.prod(kernel), math.prod(positions)))
@@ -28,20 +28,20 @@ def _floor(size: Any, stride: int) -> Any:
 
 
 def _image(x: torch.Tensor, output_size: Sequence[Any], kernel: Sequence[int], *_: Any) -> torch.Tensor:
-    """``col2im``: the columns put back. The real kernel begins with a storage of the columns' size, and never shrinks it."""
+    """``col2im``: the inverse of ``im2col``. The real kernel begins with a storage of the columns' size, and never shrinks it."""
     shape = (*x.shape[:-2], x.shape[-2] // math.prod(kernel), *output_size)
     return _in_storage(x, x.numel(), shape) if x.numel() > math.prod(shape) else x.new_empty(shape)
 
 
 def _in_storage(like: torch.Tensor, elements: Any, shape: Sequence[Any]) -> torch.Tensor:
-    """A tensor of ``shape`` at the beginning of a storage of more elements."""
+    """A tensor of ``shape`` at the beginning of a storage with ``elements`` elements."""
     strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
     return like.new_empty((elements,)).as_strided(shape, strides)
 
 
 def _bags(*args: Any, **kwargs: Any) -> Any:
-    """``_embedding_bag``, with or without a gradient: which index is of which bag takes one place more than there are indices,
-    and how large the bags are as many places as there are offsets, with the end of the last bag where that is one."""
+    """``_embedding_bag``, with or without a gradient. The storage of ``offset2bag`` has one element more than there are indices, and that
+    of ``bag_size`` as many as ``offsets``, including the last offset."""
     y, bags, sizes, largest = torch.ops.aten._embedding_bag.default(*args, **kwargs)
     if bags.shape[0] != 0:
         bags = _in_storage(bags, bags.shape[0] + 1, bags.shape)
@@ -49,7 +49,7 @@ def _bags(*args: Any, **kwargs: Any) -> Any:
 
 
 def _bags_alone(*args: Any, **kwargs: Any) -> Any:
-    """``_embedding_bag_forward_only``, which makes as many bags as there are offsets of what no backward asks for."""
+    """``_embedding_bag_forward_only``, which allocates outputs that only a backward needs with as many elements as ``offsets``."""
     y, bags, sizes, largest = _bags(*args, **kwargs)
     given = {**dict(zip(_BAG_ARGUMENTS, args, strict=False)), **kwargs}
     if given.get("mode", 0) == 0 and given.get("include_last_offset", False):
@@ -58,11 +58,11 @@ def _bags_alone(*args: Any, **kwargs: Any) -> Any:
 
 
 def _least_squares(a: torch.Tensor, b: torch.Tensor, rcond: Any = None, *, driver: str | None = None) -> Any:
-    """``linalg_lstsq`` by the driver that is the default of CPUs: no residuals and no singular values (torch has no fake kernel)."""
+    """``linalg_lstsq`` with the default driver on CPUs: no residuals and no singular values (torch has no fake kernel)."""
     if driver not in (None, "gelsy"):
         raise TraceError(f"torch.linalg.lstsq(driver={driver!r}) has no fake kernel in torch: use driver='gelsy'")
     batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])  # type: ignore[no-untyped-call]  # untyped in torch
-    rows = torch.sym_max(a.shape[-2], a.shape[-1])  # type: ignore[no-untyped-call]  # what is solved for takes the place of what was given
+    rows = torch.sym_max(a.shape[-2], a.shape[-1])  # type: ignore[no-untyped-call]  # the solution overwrites the right-hand side
     solution = _columns_first(b.new_empty((*batch, rows, b.shape[-1])))[..., : a.shape[-1], :]
     return solution, b.new_empty((0,)), a.new_empty(batch, dtype=torch.int64), b.new_empty((0,))
 
@@ -79,7 +79,7 @@ def _resized_back(dy: torch.Tensor, output_size: Sequence[Any], input_size: Sequ
 
 
 def _laid_out(like: torch.Tensor, shape: Sequence[Any]) -> torch.Tensor:
-    """Interpolation keeps the order of channels and places in memory."""
+    """An empty tensor of ``shape`` in the memory format of ``like``: interpolation preserves it."""
     return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=suggest_memory_format(like))
 
 
@@ -92,17 +92,17 @@ def _complex(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _grid(theta: torch.Tensor, size: Sequence[Any], _: bool) -> torch.Tensor:
-    """``affine_grid_generator``: a point for every place of an image of that size."""
+    """``affine_grid_generator``: (N, H, W, 2), or (N, D, H, W, 3), one point per pixel of an image of that size."""
     return theta.new_empty((size[0], *size[2:], len(size) - 2))
 
 
 def _window(length: Any, periodic: bool = True, *_: Any, dtype: torch.dtype | None = None, **__: Any) -> torch.Tensor:
-    """A periodic window is one that is longer by one, without its end."""
+    """A window. A periodic window is a symmetric one with one element more, without its last element."""
     return torch.empty((length + 1 if periodic else length,), dtype=dtype)[:length]
 
 
 def _padded(x: torch.Tensor, pad: Sequence[Any], *_: Any) -> torch.Tensor:
-    """``constant_pad_nd``. Where it only cuts off, the rest is copied in the order that it has in memory."""
+    """``constant_pad_nd``. With negative padding only, the remaining part is copied with its strides."""
     shape = list(x.shape)
     for i in range(len(pad) // 2):
         shape[-1 - i] = shape[-1 - i] + pad[2 * i] + pad[2 * i + 1]
@@ -117,7 +117,7 @@ def _blocks(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def _columns_first(b: torch.Tensor) -> torch.Tensor:
-    """Laid out column after column, as LAPACK leaves it."""
+    """A tensor like ``b`` in column-major order, as LAPACK returns it."""
     return b.mT.new_empty(b.mT.shape).mT
 
 
@@ -131,7 +131,7 @@ def _summed(
     sums: Sequence[int],
     _: int = 1,
 ) -> torch.Tensor:
-    """``_trilinear``: each tensor with the axes that it lacks, the product without those that are summed."""
+    """``_trilinear``: each tensor is expanded by its missing axes; the product is summed over ``sums``."""
     shapes = []
     for tensor, axes in ((a, a1), (b, b1), (c, c1)):
         for axis in axes:
@@ -142,7 +142,7 @@ def _summed(
 
 
 def _conjugate(x: Any) -> torch.Tensor:
-    """A number of Python's becomes a tensor, whose conjugate is a view like any other: what comes next copies it."""
+    """The conjugate as a view, which the next operator copies. A Python number is first converted to a tensor."""
     tensor = x if isinstance(x, torch.Tensor) else torch.empty((), dtype=torch.complex128)
     conjugate: torch.Tensor = torch.ops.aten._conj.default(tensor)
     return conjugate
@@ -152,14 +152,15 @@ _MARGINS = (torch.ops.aten.multi_margin_loss_backward.default, torch.ops.aten.mu
 
 
 def _interpolations(ending: str) -> list[Any]:
-    """The operators of every kind of interpolation, those ending in ``ending``."""
+    """All interpolation operators whose name ends in ``ending``."""
     kinds = [f"{kind}{n}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)]
     kinds += ["upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"]
     return [getattr(torch.ops.aten, kind + ending).default for kind in kinds]
 
 
 def _whole_storage(x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    """Putting a part into a copy of ``x``: the real kernels copy all of the storage that ``x`` is a view of, unless it repeats elements."""
+    """Scatters a part into a copy of ``x``: the real kernels copy the whole storage that ``x`` is a view of, unless ``x`` repeats
+    elements."""
     if any(isinstance(stride, int) and stride == 0 for stride in x.stride()):
         return x.new_empty(x.shape)
     elements = x.untyped_storage().nbytes() // x.element_size()
@@ -171,11 +172,11 @@ def _alike(tensors: Sequence[torch.Tensor], *_: Any, **__: Any) -> list[torch.Te
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """Works in place."""
+    """An in-place operator without a result."""
 
 
 def _on_lists(ending: str) -> list[Any]:
-    """The operators of optimizers on lists of floating tensors."""
+    """The foreach operators of optimizers on lists of floating-point tensors."""
     names = "add sub mul div pow addcdiv addcmul lerp maximum minimum clamp_min clamp_max abs neg exp sqrt rsqrt reciprocal sign"
     names += " acos asin atan ceil cos cosh erf erfc expm1 floor frac lgamma log log10 log1p log2 round sigmoid sin sinh tan tanh trunc"
     packets = [getattr(torch.ops.aten, f"_foreach_{name}{ending}") for name in names.split()]

@@ -1,9 +1,9 @@
-"""Views of fake tensors that autograd takes again as it does those of real ones.
+"""Views of fake tensors that autograd regenerates as it does views of real ones.
 
-After an operator in place on a view (``nn.ReLU(inplace=True)`` behind a linear layer of three axes), autograd finds anew how each
-view of the base comes from it. For real tensors that is one ``as_strided``, whose backward copies the gradient into a storage of
-the base's form. Tensors with a Python dispatch, as fake ones are, would do their views again instead, which copies nothing
-(``as_view`` in torch/csrc/autograd/VariableTypeUtils.h). So views are made here by what torch does for ``as_strided``.
+After an in-place operator on a view (``nn.ReLU(inplace=True)`` after a linear layer with three axes), autograd regenerates each view of the
+base. For real tensors it uses one ``as_strided``, whose backward copies the gradient into a storage of the base's shape. For tensors with a
+Python dispatch, such as fake ones, it would replay the view operators instead, which copies nothing (``as_view`` in
+torch/csrc/autograd/VariableTypeUtils.h). So views are made here with torch's implementation of ``as_strided``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from calc.trace.kernels.replacement import replaced
 
 aten = torch.ops.aten
 
-# Views of one result and of their argument's format, which are what one as_strided can say.
+# Views of one result with their argument's dtype, which a single as_strided can express.
 _VIEWS = (
     aten.view.default,
     aten._reshape_alias.default,
@@ -42,8 +42,8 @@ _VIEWS = (
 
 @contextlib.contextmanager
 def aliasing_views(shown: Callable[[torch.Tensor], Any]) -> Iterator[None]:
-    """Context in which views are for autograd what those of real tensors are. ``shown(result)`` is a context in which the next
-    ``as_strided`` gives ``result``, unrecorded."""
+    """Context in which autograd treats views like those of real tensors. ``shown(result)`` is a context in which the next ``as_strided``
+    returns ``result`` and is not traced."""
     kernels = {view: functools.partial(_view, view, shown) for view in _VIEWS}
     with replaced(kernels, "ADInplaceOrView", with_keyset=True):
         yield
@@ -52,7 +52,7 @@ def aliasing_views(shown: Callable[[torch.Tensor], Any]) -> Iterator[None]:
 def _view(view: Any, shown: Callable[[torch.Tensor], Any], keys: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     with BelowAutograd():
         result: torch.Tensor = view.redispatch(keys & after_autograd, x, *args, **kwargs)
-    # A base of another format (complex numbers seen as pairs) is not reached by strides: the view is of the tensor itself then.
+    # Strides cannot reach a base of another dtype (complex numbers as pairs): the view is then of the tensor itself.
     base = x._base if x._is_view() and x._base is not None and x._base.dtype == x.dtype else x
     with shown(result):
         taken: torch.Tensor = aten.as_strided.default.redispatch(

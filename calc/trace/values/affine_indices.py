@@ -37,12 +37,12 @@ _READ = torch.ops.aten._local_scalar_dense.default
 
 
 def answer(func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
-    """``(True, value)`` where ``func`` reads a tensor's one element and that is known: a number made of sizes, as the length of a sequence
-    that is not padded, or a truth. Where that depends on sizes, this asks about them."""
+    """``(True, value)`` where ``func`` reads a one-element tensor whose value is known at all sizes: a size expression, such as the length
+    of an unpadded sequence, or a truth value; else ``(False, None)``. A truth value that depends on sizes is evaluated as a guard."""
     elements = elements_of(args[0]) if func is _READ and args[0].dtype in (*WHOLE, torch.uint8) else None
     if elements is None or isinstance(elements, Triangle):
         return False, None
-    if args[0].dtype is torch.uint8:  # bytes are known where they are 0 or 1
+    if args[0].dtype is torch.uint8:  # uint8 elements are known only if they are 0 or 1
         return (True, elements.first) if isinstance(elements, AffineIndex) and elements.first in (0, 1) else (False, None)
     if args[0].dtype is not torch.bool:
         return (True, elements.first) if isinstance(elements, AffineIndex) else (False, None)
@@ -52,7 +52,7 @@ def answer(func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
 
 
 def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
-    """Note what ``out`` is known to be, where that follows."""
+    """Note the elements of ``out``, where they follow from those of the arguments."""
     name = name_of(func)
     if name in (*_TAKING_APART, "sort"):
         of_all = _plain(args[0])
@@ -68,13 +68,13 @@ def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
 
 
 def _axis(given: Mapping[str, Any], dims: int) -> int:
-    """The axis that an operator is about, counted from the last."""
+    """The axis that an operator acts on, counted from the last (-1)."""
     dim = given.get("dim", 0)
     return int(dim if dim < 0 else dim - dims)
 
 
 def _rising(first: Any, step: int, axis: int, length: Any) -> AffineIndex:
-    """An affine index; a number if it has one element or equal ones."""
+    """An affine index; a constant one if it has one element or equal ones."""
     return AffineIndex(first, step, axis, length) if step and not same(length, 1) else AffineIndex(first)
 
 
@@ -118,14 +118,14 @@ def _filled(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Triang
 
 @element_rule("clone", "detach", "alias", "lift_fresh", "expand")
 def _kept(given: Mapping[str, Any], out: torch.Tensor) -> Elements | None:
-    """What is expanded along an axis is a number there."""
+    """The same elements. An axis of length 1 that is expanded holds one repeated element, so the index is unchanged."""
     elements = elements_of(given["self"])
     return elements if not isinstance(elements, Triangle) or is_square_of(given["self"], out) else None
 
 
 @element_rule("_to_copy")
 def _cast(given: Mapping[str, Any], out: torch.Tensor) -> Elements | None:
-    """In another format, numbers stay what they are where it holds them: zero and one in each, all in the longest."""
+    """Elements after a cast, where the dtype represents them: 0 and 1 in every dtype, all integers in int64."""
     elements, source = elements_of(given["self"]), given["self"].dtype
     if isinstance(elements, Triangle) and out.dtype is torch.bool:
         return Triangle(elements.diagonal, int(elements.above != 0), int(elements.below != 0))
@@ -133,13 +133,13 @@ def _cast(given: Mapping[str, Any], out: torch.Tensor) -> Elements | None:
         return elements if out.dtype.is_floating_point or {elements.above, elements.below} <= {0, 1} else None
     if out.dtype is source or not isinstance(elements, AffineIndex):
         return elements if out.dtype is source else None
-    positions = source in WHOLE and out.dtype is torch.int32  # of elements in memory, and lengths
+    positions = source in WHOLE and out.dtype is torch.int32  # indices and lengths fit in int32
     return elements if is_zero_or_one(elements) or out.dtype is torch.int64 or positions else None
 
 
 @element_rule("unsqueeze", "squeeze", "view", "_unsafe_view", "_reshape_alias")
 def _shaped(given: Mapping[str, Any], out: torch.Tensor) -> Elements | None:
-    """Axes of one element come and go. (A view may also be of the same bytes in another format.)"""
+    """Axes of length 1 are added or removed. (A view may also reinterpret the bytes in another dtype.)"""
     elements = elements_of(given["self"]) if out.dtype is given["self"].dtype else None
     if isinstance(elements, Triangle):
         return None
@@ -150,7 +150,7 @@ def _shaped(given: Mapping[str, Any], out: torch.Tensor) -> Elements | None:
 
 
 def _moved(index: AffineIndex, before: torch.Tensor, after: torch.Tensor) -> AffineIndex | None:
-    """``index`` along the axis of ``after`` that is the one of ``before``: None where axes behind it are joined or split."""
+    """``index`` along the axis of ``after`` that corresponds to its axis of ``before``: None where axes after it are merged or split."""
     if not index.step:
         return index
     here, there = ([axis for axis in range(-1, -1 - t.dim(), -1) if not same(t.shape[axis], 1)] for t in (before, after))
@@ -161,7 +161,7 @@ def _moved(index: AffineIndex, before: torch.Tensor, after: torch.Tensor) -> Aff
 
 @element_rule("permute", "transpose", "t", "flip", "roll", "index_select", "index", "gather")
 def _moved_about(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
-    """Elements that are all the same are so in other places."""
+    """Equal elements remain equal in any order."""
     index = _plain(given["self"])
     return index if index is not None and not index.step else None
 
@@ -198,7 +198,7 @@ def _picked(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
 
 @element_rule("cat")
 def _joined(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
-    """Pieces of which each goes on where the one before it ends."""
+    """The concatenation of pieces, where each continues the one before it."""
     axis = _axis(given, out.dim())
     pieces = [
         (piece, t.shape[axis]) for t in given["tensors"] if (piece := _plain(t)) is not None and (not piece.step or piece.axis == axis)
@@ -245,7 +245,7 @@ def _product(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
 
 @element_rule("floor_divide", "div")
 def _quotient(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
-    """Of equal elements, rounded down: what a length is after a layer that takes every other place."""
+    """The floor quotient of constant elements, such as a length after a layer with stride 2."""
     left, right = _plain(given["self"]), _plain(given["other"])
     if left is None or right is None or left.step or right.step or given.get("rounding_mode", "floor") != "floor" or same(right.first, 0):
         return None
@@ -262,7 +262,7 @@ def _added_up(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None
 
 @element_rule("sum")
 def _summed(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
-    """Of equal elements: as often as there are."""
+    """The sum of equal elements: the element times their number."""
     index, source = _plain(given["self"]), given["self"]
     if index is None or index.step or out.dtype is torch.bool:
         return None
@@ -307,7 +307,7 @@ def _comparing(relation: str) -> Callable[[Mapping[str, Any], torch.Tensor], Ele
 
 
 def _told(index: AffineIndex, relation: str, other: Any) -> AffineIndex | ComparedElements:
-    """Truths about a number are themselves numbers."""
+    """The comparison of an index with a number. If both are plain numbers, the result is 0 or 1."""
     if not index.step and isinstance(index.first, int) and isinstance(other, int):
         return AffineIndex(int(RELATIONS[relation](index.first, other)))
     return ComparedElements(index, relation, other)
@@ -327,7 +327,7 @@ def _everywhere(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Co
 
 
 def _of_all(given: Mapping[str, Any], largest_decides: Sequence[str]) -> AffineIndex | ComparedElements | None:
-    """The truth about the element that decides: if any is greater, the largest is; if all are, the least is."""
+    """``any`` or ``all`` by the one element that determines it: if any element is greater, the largest is; if all are, the least is."""
     truth = elements_of(given["self"])
     if truth is None or "dim" in given or not _has_elements(given["self"]):
         return None
@@ -348,5 +348,5 @@ def _of_all(given: Mapping[str, Any], largest_decides: Sequence[str]) -> AffineI
 
 
 def _has_elements(value: torch.Tensor) -> bool:
-    """Asked where some sizes would leave none."""
+    """Whether the tensor has elements; a guard where it has none at some sizes."""
     return all(size >= 1 if isinstance(size, int) else never_below_one(size.node.expr) or bool(size >= 1) for size in value.shape)

@@ -1,6 +1,6 @@
-"""The truth value that a data-dependent check must have for the step to go on: an ``assert``, or an ``if`` that only raises.
+"""The truth value that a data-dependent check must have for the step to continue: an ``assert``, or an ``if`` that only raises.
 
-A step that ends without an error has passed all of them, whatever the data are, so such a check does not split the step into two.
+A step that ends without an error has passed all of them, whatever the data are, so such a check does not split the step into two cases.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from types import FrameType
 from calc.trace.source_lines import is_foreign
 
 _Place = tuple[int | None, int | None, int | None, int | None]
-# Calls that give what the tensor says; of others nobody knows what they make of it.
+# Calls that return the tensor's truth value; the result of any other call is unknown.
 _GIVING = ("all", "any", "is_nonzero", "item", "bool")
 
 
 def required() -> bool | None:
-    """The truth that the check at the innermost line of a user's needs, or nothing where that line is no check."""
+    """The truth value that the check at the innermost user line needs, or None where that line is no check."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_foreign(frame.f_code.co_filename):
         frame = frame.f_back
@@ -28,13 +28,13 @@ def required() -> bool | None:
         return None
     places, at = [*frame.f_code.co_positions()], frame.f_lasti // 2
     truths = _required_in(frame.f_code.co_filename)
-    # A jump on what a call gives has the place of something else: the instruction before it is the call.
+    # A jump on the result of a call has another position: the instruction before it is the call.
     return next((truths[place] for place in (places[at - 1], places[at]) if place in truths), None)
 
 
 @functools.cache
 def _required_in(file: str) -> dict[_Place, bool]:
-    """The truths that the checks of a file need, by the places of their expressions."""
+    """The truth values that the checks of a file need, by the positions of their expressions."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):  # no source
@@ -49,11 +49,11 @@ def _required_in(file: str) -> dict[_Place, bool]:
 
 
 def _needed(test: ast.expr, truth: bool) -> Iterator[tuple[_Place, bool]]:
-    """The truths of the parts of a ``test`` that must be ``truth``, where only one way leads there."""
+    """The truth values that parts of ``test`` must have for it to be ``truth``, where there is only one way."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         yield from _needed(test.operand, not truth)
     elif isinstance(test, ast.BoolOp):
-        # Of the other kind, what stands last is read only where no part before it has led there.
+        # Of ``and`` that must be false, or ``or`` that must be true, only the last operand is determined, once evaluated.
         for part in test.values if isinstance(test.op, ast.And) is truth else test.values[-1:]:
             yield from _needed(part, truth)
     elif not isinstance(test, ast.Call) or _name(test.func) in _GIVING:

@@ -25,12 +25,12 @@ from calc.trace.values.elements import (
 
 
 def _of_upper(number: Any, diagonal: int) -> Triangle:
-    """What ``triu`` leaves of ``number`` everywhere."""
+    """``triu`` of a matrix with ``number`` everywhere."""
     return Triangle(diagonal, number, 0)
 
 
 def _of_lower(number: Any, diagonal: int) -> Triangle:
-    """What ``tril`` leaves of it."""
+    """``tril`` of a matrix with ``number`` everywhere."""
     return Triangle(diagonal + 1, 0, number)
 
 
@@ -74,7 +74,7 @@ def _masked(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Triang
 
 
 def _of_both(one: Triangle, other: Triangle, make: Callable[[Any, Any], Any]) -> Triangle | None:
-    """What ``make`` gives element by element, where both change at the same diagonal."""
+    """``make`` applied elementwise, where both triangles have the same diagonal or one is constant."""
     if one.diagonal != other.diagonal and not one.is_one_number and not other.is_one_number:
         return None
     diagonal = other.diagonal if one.is_one_number else one.diagonal
@@ -84,7 +84,7 @@ def _of_both(one: Triangle, other: Triangle, make: Callable[[Any, Any], Any]) ->
 def by_triangles(
     one: tuple[Any, Any], other: tuple[Any, Any], out: torch.Tensor, make: Callable[[Any, Any], Any]
 ) -> AffineIndex | Triangle | None:
-    """What ``make`` gives of two values, each with what is known of it, where both are triangles or numbers."""
+    """``make`` applied elementwise to two (value, facts) pairs, where both are triangles or constants."""
     first, second = _as_triangle(one[1]), _as_triangle(other[1])
     if first is None or second is None:
         return None
@@ -95,7 +95,7 @@ def by_triangles(
 
 
 def _as_triangle(fact: Elements | None) -> Triangle | None:
-    """A number everywhere is a triangle of equal halves."""
+    """The fact as a triangle; a constant matrix is one with equal halves."""
     if isinstance(fact, AffineIndex):
         return Triangle(0, fact.first, fact.first) if not fact.step and isinstance(fact.first, int) else None
     return fact if isinstance(fact, Triangle) else None
@@ -106,5 +106,5 @@ def _number(fact: Triangle) -> AffineIndex | Triangle:
 
 
 def is_square_of(value: torch.Tensor, out: torch.Tensor) -> bool:
-    """Whether the last two axes are those of ``out``: none of them is spread."""
+    """Whether the last two axes of ``value`` are those of ``out``, so that neither is broadcast."""
     return value.dim() >= 2 and all(same(value.shape[axis], out.shape[axis]) for axis in (-1, -2))

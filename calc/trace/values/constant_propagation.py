@@ -47,7 +47,7 @@ class ConstantPropagation:
 
     @contextlib.contextmanager
     def copying(self) -> Iterator[None]:
-        """Context in which values are read only to be copied into another tensor: no branch depends on them yet."""
+        """Context in which values are only read to be copied into another tensor: no branch depends on them yet."""
         self.only_copied = True
         try:
             yield
@@ -73,7 +73,7 @@ class ConstantPropagation:
         made_of = self._made_of(args)
         if made_of:
             self.value_reads[user_line()] = made_of | self.value_reads.get(user_line(), made_of)
-        # An optimizer's step counter is read for each parameter: one number a step, not a branch, so not an assumption.
+        # An optimizer reads its step counter for each parameter: one number per step, not a branch, so not an assumption.
         elif isinstance(value, bool) or func is not torch.ops.aten._local_scalar_dense.default:
             self.constant_reads[user_line()] = str(value), "it depends on constants only; evaluated for real"
         return True, value
@@ -101,7 +101,7 @@ class ConstantPropagation:
         if func in _ASKS:
             return
         sizes: tuple[Any, ...] = ()
-        if func._schema.name in _FILLING and not has_constant_values(args[0]):  # it uses the sizes of its first argument, not the values
+        if func._schema.name in _FILLING and not has_constant_values(args[0]):  # uses the sizes of its first argument, not the values
             sizes, args = tuple(args[0].shape), (self._blank(args[0]), *args[1:])
         if _is_arbitrary(func) or not _all_constant(args) or not _all_constant(kwargs.values()):
             for tensor in overwritten(func, args, kwargs):

@@ -90,8 +90,8 @@ _fact_rule = registering(_FACT_RULES)
 
 
 def fact_of(value: Any, name: str = "napkin_known", writes: int = 0) -> Any:
-    """The fact about a fake tensor's values that was noted under ``name``, or None: a write through any view invalidates it.
-    With ``writes``, the fact that held so many writes ago."""
+    """The fact noted under ``name`` about a fake tensor's values, or None: a write through any view invalidates it. ``writes`` returns the
+    fact from that many writes ago."""
     fact, of = getattr(value, name, (None, None))
     return fact if fact is not None and of == contents(value, writes) else None
 
@@ -106,8 +106,8 @@ def note(out: Any, fact: Any, name: str = "napkin_known") -> None:
 
 
 def contents(tensor: torch.Tensor, writes: int = 0) -> tuple[int, int]:
-    """A key for the current contents of ``tensor``: it changes when the storage is written or replaced (``.data =``). With ``writes``, the
-    key of so many writes ago."""
+    """A key for the current contents of ``tensor``: it changes when the storage is written or replaced (``.data =``). ``writes`` gives the
+    key from that many writes ago."""
     return tensor.untyped_storage()._cdata, writes_to(tensor) - writes
 
 
@@ -135,7 +135,7 @@ def name_of(func: Any) -> str:
 
 
 def given_to(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by their names; those at their defaults are left out."""
+    """The arguments of a call by name, without those at their defaults."""
     return {**{a.name: v for a, v in zip(func._schema.arguments, args, strict=False)}, **kwargs}
 
 
@@ -158,7 +158,7 @@ _numbers = itertools.count(1)
 
 
 def mark_picked(part: torch.Tensor) -> None:
-    """Note that ``part`` is a part of a tensor at a data-dependent position: no other part is assumed to be equal."""
+    """Note that ``part`` is selected at a data-dependent position: it is not assumed to equal any other part."""
     part.napkin_pick = next(_numbers)  # type: ignore[attr-defined]  # ours, as above
 
 
@@ -208,13 +208,13 @@ def places_in(value: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _keeps(fact: Any, dtype: torch.dtype) -> bool:
-    """Whether values of which ``known`` holds are the same as elements of that type."""
+    """Whether values with the fact ``known`` are unchanged by a cast to that dtype."""
     if isinstance(fact, Below):
         return dtype in (torch.int32, torch.int64)
     return isinstance(fact, OneIn) or dtype.is_floating_point
 
 
-# -- where such values come from ------------------------------------------------------------------------------------------
+# -- sources of facts ---------------------------------------------------------------------------------------------------------
 
 
 @_fact_rule("topk", "sort")
@@ -279,7 +279,7 @@ def _summed(given: Mapping[str, Any], out: Any) -> None:
         note(out, replace(within, axis=within.axis - left))
 
 
-# -- questions about them -------------------------------------------------------------------------------------------------
+# -- comparisons ------------------------------------------------------------------------------------------------------------
 
 
 @_fact_rule("eq")
@@ -301,7 +301,8 @@ def _true(given: Mapping[str, Any], out: Any) -> None:
 
 @_fact_rule("_is_all_true")
 def _checked(given: Mapping[str, Any], out: Any) -> None:
-    """Torch's own validation of arguments (of a distribution, say), which raises where it fails: a step that runs has passed it."""
+    """Checks of torch's own argument validation (of a distribution, for example), which raise if they fail: a step that runs has passed
+    them."""
     note(out, ALWAYS)
 
 

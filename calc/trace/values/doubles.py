@@ -24,16 +24,16 @@ _ROUNDINGS = {"trunc": TruncToInt, "floor": FloorToInt, "ceil": CeilToInt, "roun
 
 _BY_TORCH = {how: getattr(torch.SymFloat, f"__{how}__") for how in _ROUNDINGS}
 
-# A fraction of a double is looked for among those with smaller denominators first.
+# A double is approximated by the fraction with the smallest of these denominator bounds.
 _DENOMINATORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 32, 64, 100, 128, 1000, 10_000, 10**6)
-# Numerators below this leave eight of a double's 53 bits to spare, so that no rounding reaches the next whole number.
+# Numerators below this leave eight of a double's 53 bits to spare, so that no rounding reaches the next integer.
 _PROVED_BELOW = 2**45
-# A constant that is this near to its fraction makes the double of a whole product that product: half the gap to the double below.
+# A constant this near to its fraction gives the exact double of an integral product: half the gap to the next lower double.
 _NEAR = Fraction(1, 2**54)
 
 
 class _Operation(sp.Function):  # type: ignore[misc]  # SymPy has no types
-    """Two doubles combined. SymPy would put factors and terms together, and round otherwise than Python does."""
+    """Two doubles combined. SymPy would collect factors and terms, and round differently from Python."""
 
     is_real = True
     nargs = 2
@@ -69,7 +69,7 @@ _OF_NODES = {"add": Plus, "sub": Minus, "mul": Times, "mod": Rest}
 
 @contextlib.contextmanager
 def preserving_order() -> Iterator[None]:
-    """Context in which arithmetic on doubles made of sizes is kept as it is written."""
+    """Context in which arithmetic on doubles computed from sizes keeps its order."""
     methods: dict[str, Any] = {f"_{name}": _combining(kind, getattr(SymNode, f"_{name}")) for name, kind in _OF_NODES.items()}
     negated = SymNode._neg  # type: ignore[attr-defined]  # torch makes these methods by name
 
@@ -125,7 +125,8 @@ def _divided_down(a: Any, b: Any) -> Any:
 
 
 def rounded(value: torch.SymFloat, how: str, *digits: Any) -> Any:
-    """The size that a number made of sizes is rounded to; a plain number, under the condition that it is that, where it is no quotient."""
+    """The size that a double computed from sizes is rounded to. Where the double is no quotient of sizes, a plain number under the guard
+    that the size equals it."""
     env, expr = value.node.shape_env, value.node.expr
     if not isinstance(env, SizeEnv):
         return _BY_TORCH[how](value, *digits)
@@ -137,7 +138,7 @@ def rounded(value: torch.SymFloat, how: str, *digits: Any) -> Any:
         env.assume(sp.Eq(double, at, evaluate=False))
         return at
     whole = _whole(*fraction, how)
-    if _is_proved(expr) and not any(map(_may_be_negative, fraction)):  # rounded towards nought is neither down nor up
+    if _is_proved(expr) and not any(map(_may_be_negative, fraction)):  # rounding towards zero is neither floor nor ceiling
         env.assume(sp.Lt(sp.expand(_bound(expr)[0]), _PROVED_BELOW, evaluate=False))
     else:
         whole += at - env.at_hints(whole)
@@ -148,7 +149,7 @@ def rounded(value: torch.SymFloat, how: str, *digits: Any) -> Any:
 def _whole(numerator: Any, denominator: Any, how: str) -> Any:
     if how == "round" and denominator.is_Integer and denominator % 2:
         return _quotient(2 * numerator + denominator, 2 * denominator)
-    if how == "round":  # a half goes to the even side: up to x there are ⌈(2x - 1)/4⌉ odd numbers and ⌊(2x + 1)/4⌋ even ones, but for 0
+    if how == "round":  # half to even: up to x there are ⌈(2x - 1)/4⌉ odd numbers and ⌊(2x + 1)/4⌋ even ones, without 0
         half = sp.Rational(1, 2) if denominator.is_Integer else 1
         odd = (2 * numerator - denominator) * half + (4 * half * denominator - 1)
         return _quotient(odd, 4 * half * denominator) + _quotient((2 * numerator + denominator) * half, 4 * half * denominator)
@@ -160,7 +161,8 @@ def _quotient(numerator: Any, denominator: Any) -> Any:
 
 
 def _fraction(expr: Any) -> tuple[Any, Any] | None:
-    """A number made of sizes as numerator and denominator, with its constants as the fractions they stand for; or nothing."""
+    """A double computed from sizes as numerator and denominator, with each constant replaced by its simplest fraction; None where it is no
+    quotient."""
     whole: dict[Any, Any] = {}
     exact = _exact(expr, whole)
     if exact is None:
@@ -171,7 +173,7 @@ def _fraction(expr: Any) -> tuple[Any, Any] | None:
 
 
 def _exact(e: Any, whole: dict[Any, Any]) -> Any:
-    """``whole`` takes what is rounded to a size inside of it, which is one letter here."""
+    """``e`` with exact fractions as constants. ``whole`` collects the size expressions inside, each replaced by one symbol."""
     if e.is_Float:
         simple = _simplest(float(e))
         return sp.Rational(simple.numerator, simple.denominator)
@@ -194,7 +196,7 @@ _EXACTLY: dict[str, Callable[..., Any]] = {
 
 
 def _outermost(e: Any) -> Iterator[Any]:
-    """Functions in an expression of sizes that are not inside of another one."""
+    """Functions in an expression of sizes that are not inside another one."""
     if isinstance(e, sp.Function):
         yield e
     else:
@@ -214,10 +216,10 @@ def _simplest(number: float) -> Fraction:
 
 
 def _is_proved(e: Any) -> bool:
-    """Whether the double of ``e`` is rounded to the size that the fraction is rounded to, wherever numerators are below the bound.
+    """Whether the double of ``e`` is rounded to the same size as the exact fraction, wherever numerators are below the bound.
 
-    It is if all but the last operation are exact, and the last divides, or multiplies by a constant so near its fraction that a whole
-    product stays one; what is not whole is further from the next whole number than a double is from what it stands for.
+    This holds if all but the last operation are exact, and the last one divides, or multiplies by a constant so near its fraction that an
+    integral product stays integral; any other value is further from the next integer than the rounding error.
     """
     while _is_scaling(e):
         e = e.args[0] if not e.args[0].is_Float else e.args[1]
@@ -254,7 +256,7 @@ def _is_power_of_two(number: float) -> bool:
 
 
 def _is_dyadic(e: Any) -> bool:
-    """Whether a number is computed without any rounding: of whole numbers and of constants of few bits."""
+    """Whether a number is computed without any rounding: from integers and constants with few bits."""
     if e.is_Float:
         return abs(float(e).as_integer_ratio()[0]) < 2**12 and float(e).as_integer_ratio()[1] < 2**12
     if e.is_integer:
@@ -268,7 +270,7 @@ def _is_dyadic(e: Any) -> bool:
 
 
 def _bound(e: Any) -> tuple[Any, int]:
-    """What the numerator of ``e``, and that of every number on the way to it, cannot exceed; over which denominator."""
+    """(bound of the numerator of ``e`` and of all intermediate numerators, denominator)."""
     if e.is_Float:
         simple = _simplest(float(e))
         return max(abs(simple.numerator), 1), simple.denominator

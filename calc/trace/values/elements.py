@@ -1,7 +1,7 @@
 """Facts about a tensor's elements that hold at all sizes: an affine index, a comparison with one, or a triangular matrix.
 
 Constant propagation has the elements at the hint sizes only. The facts here hold at all sizes, so a branch on them is a guard on sizes or
-always the same. ``affine_indices`` and ``causal_masks`` have the rules that propagate it.
+always has the same outcome. ``affine_indices`` and ``causal_masks`` have the rules that propagate them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Symbolic sizes as the integers that Python code takes them for.
 
-``isinstance(size, int)`` is true wherever a model's code, a library of its, or a layer of torch asks: a size that is taken for something
-else leads into another branch, or to an error. Only torch's symbolic machinery must see its own classes. A size can also be formatted,
-hashed, and taken apart by ``divmod``.
+``isinstance(size, int)`` is true in a model's code, in the libraries that it calls, and in torch's layers: otherwise a size would take
+another branch, or raise an error. Only torch's symbolic machinery must see its own classes. A size can also be formatted, hashed, and
+passed to ``divmod``.
 
-A hash cannot be a function of a symbol's value, and a table may hold numbers beside sizes. All sizes of a trace have one hash, so two of
-them in a table are compared, which is a guard; whether a number in the table equals the size is only known at the sizes of each trace, so
-the line that hashes is kept with those that read values (``SizeEnv.by_value``).
+A hash cannot be a function of a symbol's value, and a table may contain numbers as well as sizes. All sizes of a trace have one hash, so
+two of them in a table are compared, which is a guard. Whether a number in the table equals the size is only known at the hints of each
+trace, so the line that hashes is noted with those that read values (``SizeEnv.number_reads``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from calc.trace.kernels.hide_tracing import replaced
 from calc.trace.symbolic_sizes import SizeEnv
 
 _PYTHON_TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
-# Layers and optimizers are written for integers; the rest of torch tells sizes from integers by their classes, and so does this package.
+# Layers and optimizers are written for integers; the rest of torch distinguishes sizes from integers by class, as does this package.
 _WRITTEN_FOR_INTEGERS = ("torch.nn.", "torch.optim.", "torch.distributions.", "torch.backends.", "calc.models.")
 _TELLS_APART = ("torch", "sympy", "calc")
 _OF_ABSTRACT_CLASSES = ("abc", "typing", "numbers")
@@ -54,7 +54,7 @@ def like_integers() -> Iterator[None]:
     }
     added = [name for name in methods if not hasattr(torch.SymInt, name)]
     for name in added:
-        setattr(torch.SymInt, name, None)  # to be replaced, and put back
+        setattr(torch.SymInt, name, None)  # to be replaced and restored
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(replaced(torch.SymInt, **methods))
@@ -68,8 +68,8 @@ def like_integers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _instances_of(kind: type, python_type: type) -> Iterator[None]:
-    """Context in which objects of ``kind`` say that they are of ``python_type``, which is what ``isinstance`` goes by where the types
-    differ. A class cannot be told so by assignment, which would change the class of the class."""
+    """Context in which ``isinstance`` takes objects of ``kind`` for ``python_type``: it reads ``__class__`` where the types differ.
+    Assigning that attribute would change the class of ``kind`` itself."""
     (attributes,) = gc.get_referents(kind.__dict__)
     attributes["__class__"] = property(functools.partial(_class, kind, python_type))
     _forget_looked_up(kind)
@@ -81,7 +81,7 @@ def _instances_of(kind: type, python_type: type) -> Iterator[None]:
 
 
 def _forget_looked_up(kind: type) -> None:
-    """Make Python look up the attributes of ``kind`` anew: it remembers them until one is assigned."""
+    """Invalidate Python's attribute cache of ``kind``, by assigning an attribute."""
     kind.__doc__ = kind.__doc__
 
 
@@ -102,7 +102,7 @@ def _itself(size: Any) -> Any:
 
 
 def _rounded(size: torch.SymInt, digits: int | None = None) -> Any:
-    """To tens or hundreds, the size is read as a number."""
+    """``round(size)``. Rounding to tens or hundreds reads the size as a number."""
     return size if digits is None or digits >= 0 else builtins.round(builtins.int(size), digits)
 
 
@@ -114,7 +114,7 @@ def _hash(size: torch.SymInt) -> int:
 
 
 class _Text(str):
-    """A size as text: its expression. A name or a message made of it reads no number; who measures it or compares it does."""
+    """A size as text: its expression. Using it in a name or a message reads no number; measuring or comparing it does."""
 
     def __new__(cls, text: str, read: Callable[[], None]) -> _Text:
         made = super().__new__(cls, text)
@@ -137,7 +137,7 @@ class _Text(str):
 
 
 def _formatted(size: torch.SymInt, _: str) -> str:
-    """Whatever the form."""
+    """``format(size)``, whatever the format specification."""
     return str(size)
 
 

@@ -1,10 +1,10 @@
 """Scalars that are read out of tensors and only used in arithmetic or logged: a norm that scales an update, a loss in a log.
 
-They affect no size unless a branch or a size depends on them. In a traced step, ``.item()`` of a data-dependent floating tensor returns a
-number that cannot be compared, truncated or used as a truth value: each of these is refused, by name. In the file of the optimizer's
-class, ``max`` and ``min`` of such a number and a bound may return either: the traces that make the closed forms take the number, those
-that certify them take the bound, so a bound that costs less (a multiplication by 1 costs none) is noticed. The two also read different
-numbers, and disagree where one escapes through a function of Python's own.
+They affect no size unless a branch or a size depends on them. In a traced step, ``.item()`` of a data-dependent floating-point tensor
+returns a number that cannot be compared, truncated or used as a truth value: each of these raises an error that names it. In the file of
+the optimizer's class, ``max`` and ``min`` of such a number and a bound may return either: the traces for the closed forms take the number,
+certificates take the bound, so a bound that costs less (a multiplication by 1 costs none) is noticed. The two also read different numbers,
+so they disagree where one escapes through one of Python's own functions.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from calc.trace.source_lines import user_line
 from calc.trace.values.constant_propagation import has_constant_values
 
 _LARGEST = ("max", "min")
-# Who is stepping now, where an optimizer is.
+# The optimizer that is stepping, if any.
 _stepping: list[str] = []
 
 
 class ScalarRead(float):
-    """A value read out of data. What is calculated with it is another, whatever the other number."""
+    """A floating-point value read out of data. Arithmetic with it returns a scalar of the same kind."""
 
     def _again(self, *_: Any) -> ScalarRead:
         return ScalarRead(float.__float__(self))
@@ -52,15 +52,15 @@ Asking = Callable[[float, str], AbstractContextManager[None]]
 
 
 def in_model(reading: Asking, value: float) -> AbstractContextManager[None]:
-    """Context in which a model and its loss read ``value`` wherever they read a floating number out of data. ``reading(value, who)`` is a
-    context in which the operator that reads one is answered so."""
+    """Context in which a model and its loss read ``value`` wherever they read a floating-point number out of data. ``reading(value, who)``
+    is the context of the operator that reads it."""
     return _items(reading, value)
 
 
 @contextlib.contextmanager
 def numbers_only(optimizer: Any, reading: Asking, value: float, bounded: bool) -> Iterator[None]:
-    """Context in which ``optimizer.step()`` reads ``value`` wherever it reads a number out of data. ``reading`` is that
-    of ``in_model``. ``bounded``: the larger or smaller of it and a bound is the bound."""
+    """Context in which ``optimizer.step()`` reads ``value`` wherever it reads a number out of data. ``reading`` is that of ``in_model``.
+    ``bounded``: ``max`` and ``min`` of such a number and a bound return the bound."""
     step = optimizer.step
     own = vars(optimizer).get("step")
 
@@ -96,7 +96,7 @@ def _items(reading: Asking, value: float, who: str = "") -> AbstractContextManag
 
 @contextlib.contextmanager
 def _largest(kind: type, bounded: bool) -> Iterator[None]:
-    """``max`` and ``min`` as the files of the optimizer's classes see them."""
+    """Context in which the files of the optimizer's classes see other ``max`` and ``min``."""
     own = [(names, {n: names[n] for n in _LARGEST if n in names}) for names in _files(kind)]
     for names, old in own:
         names.update({n: _of_readings(old.get(n, getattr(builtins, n)), bounded) for n in _LARGEST})
@@ -110,7 +110,7 @@ def _largest(kind: type, bounded: bool) -> Iterator[None]:
 
 
 def _files(kind: type) -> list[dict[str, Any]]:
-    """The names that the methods of a class see, and those of the optimizers that it extends."""
+    """The global names that the methods of a class see, and those of the optimizers that it extends."""
     functions = [
         inspect.unwrap(f) for c in kind.__mro__ if c not in (object, torch.optim.Optimizer) for f in vars(c).values() if callable(f)
     ]

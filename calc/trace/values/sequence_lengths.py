@@ -1,8 +1,8 @@
-"""Lengths of sequences in a tensor, where torch's C++ reads them out of memory: packed sequences, and the loss of paths (CTC).
+"""Lengths of sequences in a tensor, where torch's C++ reads them from memory: packed sequences, and the CTC loss.
 
-Where all rows are of one length, a size, or the lengths are constants, they are known here: as *runs*, pairs of a number and how many
-places in succession hold it. What torch does with them is then written out, operator by operator. A packed sequence has the rows of each
-time step after those of the step before. Lengths that are data have no closed form.
+Where all rows have one length (a size), or the lengths are constants, they are known here as *runs*: pairs of a number and how many
+consecutive elements equal it. What torch computes from them is then written out, operator by operator. A packed sequence has the rows of
+each time step after those of the step before. Lengths that are data have no closed form.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Runs = Sequence[tuple[Any, Any]]
 
 @contextlib.contextmanager
 def written_out() -> Iterator[None]:
-    """Context in which what reads lengths works on symbolic sizes."""
+    """Context in which functions that read lengths run on symbolic sizes."""
     functions: Any = foreign_functions
     loss = functools.partial(_mean_of_paths, torch.ctc_loss)
     with replaced(functions, _pack_padded_sequence=_pack, _pad_packed_sequence=_pad), replaced(torch, ctc_loss=loss):
@@ -40,7 +40,7 @@ def written_out() -> Iterator[None]:
 
 
 def runs_of(lengths: Tensor) -> Runs:
-    """The numbers in a tensor of one axis. Raises ``DataDependentError`` where neither sizes nor constants alone decide them."""
+    """The runs of a one-dimensional tensor. Raises ``DataDependentError`` unless sizes or constants alone determine it."""
     elements = elements_of(lengths)
     if isinstance(elements, AffineIndex) and not elements.step:
         return [(elements.first, lengths.shape[0])]
@@ -56,7 +56,7 @@ def runs_of(lengths: Tensor) -> Runs:
 
 
 def each_of(lengths: Tensor) -> list[Any]:
-    """The numbers one by one, which takes how many there are as a number."""
+    """The numbers one by one; reads the number of elements as a number."""
     return [number for number, count in runs_of(lengths) for _ in range(int(count))]
 
 
@@ -66,7 +66,7 @@ def largest_of(lengths: Tensor) -> Any:
 
 
 def _transposed(runs: Runs) -> Runs:
-    """Of lengths that fall, how many rows each time step has; of such numbers of rows, the lengths."""
+    """From decreasing lengths, the number of rows at each time step; from these numbers, the lengths."""
     result, rows, before = [], sum(count for _, count in runs), 0
     for length, count in reversed(runs):
         result.append((rows, length - before))
@@ -75,7 +75,7 @@ def _transposed(runs: Runs) -> Runs:
 
 
 def _note(out: Tensor, runs: Runs) -> Tensor:
-    """``out``, of which it is known now that it has the numbers of ``runs``."""
+    """``out``, noting that its elements are those of ``runs``."""
     if len(runs) == 1:
         note_elements(out, AffineIndex(runs[0][0]))
     if all(type(number) is int for run in runs for number in run):
@@ -88,7 +88,7 @@ def _note(out: Tensor, runs: Runs) -> Tensor:
 
 
 def packed(x: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
-    """The results of ``_pack_padded_sequence``, which copies what is no padding."""
+    """The results of ``_pack_padded_sequence``, which copies all elements but the padding."""
     runs = runs_of(lengths)
     if any(before[0] < after[0] for before, after in itertools.pairwise(runs)):
         raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True")
@@ -98,7 +98,7 @@ def packed(x: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tenso
 
 
 class _Packing(torch.autograd.Function):
-    """What torch keeps and runs: its own backward reads how many rows there are out of memory."""
+    """``_pack_padded_sequence`` with the saved tensors and operators of torch: torch's own backward reads the batch sizes from memory."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
@@ -129,7 +129,7 @@ def _pack(x: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor
 
 
 def _pad(data: Tensor, batches: Tensor, batch_first: bool, padding_value: float, total_length: Any) -> tuple[Tensor, Tensor]:
-    """Its operators are those that torch runs: each number of rows is put in its place at once."""
+    """``_pad_packed_sequence``, by the operators that torch runs: one copy for each run of time steps with equal batch size."""
     runs = runs_of(batches)
     shape = (total_length, runs[0][0], *data.shape[1:])
     whole = torch.full(shape, padding_value, dtype=data.dtype, device=data.device)
@@ -143,7 +143,7 @@ def _pad(data: Tensor, batches: Tensor, batch_first: bool, padding_value: float,
     return whole.transpose(0, 1) if batch_first else whole, lengths
 
 
-# -- the loss of paths --------------------------------------------------------------------------------------------------------
+# -- CTC loss -----------------------------------------------------------------------------------------------------------------
 
 _NONE, _MEAN = 0, 1
 
@@ -158,7 +158,7 @@ def _mean_of_paths(
     reduction: int = _MEAN,
     zero_infinity: bool = False,
 ) -> Tensor:
-    """``torch.ctc_loss``. Of lengths in a list torch makes a tensor, to divide by, by writing into its memory: its operators are here."""
+    """``torch.ctc_loss``. For lengths in a list, torch makes the tensor to divide by directly in memory: its operators are here."""
     if isinstance(target_lengths, Tensor) or reduction != _MEAN:
         return original(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
     rows = log_probs if log_probs.dim() == 3 else log_probs.unsqueeze(1)
@@ -167,12 +167,13 @@ def _mean_of_paths(
 
 
 def ctc_loss(log_probs: Tensor, targets: Tensor, _: Tensor, target_lengths: Tensor, *__: Any) -> tuple[Tensor, Tensor]:
-    """``_ctc_loss``: a loss for each row, and the logarithms of its paths' probabilities, with blanks around all letters of the longest."""
+    """``_ctc_loss``: (B,) losses and (B, T, 2·S + 1) log-probabilities of the paths, for a longest target of S labels with blanks around
+    them."""
     return _paths(log_probs, largest_of(target_lengths))
 
 
 def ctc_loss_of_numbers(log_probs: Tensor, targets: Tensor, _: Any, target_lengths: Sequence[int], *__: Any) -> tuple[Tensor, Tensor]:
-    """The same with lengths that are numbers."""
+    """``_ctc_loss`` with lengths that are numbers."""
     return _paths(log_probs, max(target_lengths))
 
 

@@ -31,8 +31,8 @@ _ELEMENT_TYPE = re.compile(r"(?:\bdtype\s*=\s*|\.(?:to|type|view)\((?:[^()\n]*,)
 
 
 class _LooksLike(type):
-    """A type in whose place a model's files see another: what ``isinstance`` and comparisons of types say of it stays the same, and sizes
-    are of it too."""
+    """The metaclass of types that replace Python's in a model's files: ``isinstance`` and comparisons of types behave as before, and accept
+    sizes as well."""
 
     stands_for: type
     symbolic: tuple[type, ...] = ()
@@ -73,7 +73,7 @@ class _Float(metaclass=_LooksLike):
 
     def __new__(cls, value: Any = 0.0) -> Any:
         if isinstance(value, torch.Tensor) and value.is_floating_point():
-            return value.item()  # which stays the number that it is said to be
+            return value.item()  # a size or a ``ScalarRead``, which a plain float would lose
         return _symbolic_float(value) if _is_symbolic(value) else builtins.float(value)
 
 
@@ -169,11 +169,11 @@ def _is_symbolic(x: Any) -> bool:
 
 
 _MATH = _Math("math")
-# What a model's files see in place of a function of Python's, by whatever name: the table goes by identity, since a module holds anything.
+# The replacements of Python's functions in a model's files, under whatever name: the table goes by identity, since any object may be there.
 _INSTEAD: dict[int, Any] = {id(math): _MATH} | {
     id(getattr(math, name)): getattr(_MATH, name) for name in vars(_Math) if not name.startswith("_") and hasattr(math, name)
 }
-# NumPy asks an object that it does not know for a method of the function's name. Torch's sizes have none of these.
+# NumPy calls a method with the function's name on an object that it does not support. Torch's sizes have none of these.
 _AS_METHODS = [(kind, name) for kind in (torch.SymInt, torch.SymFloat) for name in ("sqrt", "log", "log2")]
 
 
@@ -191,7 +191,7 @@ class _Range(metaclass=_LooksLike):
 
 
 def _common_divisor(one: Any, other: Any) -> Any:
-    """The greatest common divisor of two sizes, where it is one at all sizes: what is left of them has none, or is 1."""
+    """The greatest common divisor of two sizes, where it is the same at all sizes: the cofactors are coprime, or one is 1."""
     size = one if isinstance(one, torch.SymInt) else other
     if not isinstance(size, torch.SymInt):
         return math.gcd(one, other)
@@ -204,7 +204,7 @@ def _common_divisor(one: Any, other: Any) -> Any:
 
 
 def _whole_root(size: Any) -> Any:
-    """The root of a size that is a square, or nothing."""
+    """The root of a size that is a square, or None."""
     if not isinstance(size, torch.SymInt):
         return None
     root = sp.sqrt(sp.factor(size.node.expr))
@@ -234,7 +234,7 @@ _OF_TORCH: Mapping[ModuleType, tuple[str, ...]] = {
 }
 _MISSING = object()
 for _name, _kind in _BUILTINS.items():
-    _kind.__name__ = _name  # as ``type(x).__name__`` says it
+    _kind.__name__ = _name  # what ``type(x).__name__`` returns
 
 
 @contextlib.contextmanager
@@ -254,11 +254,11 @@ def symbolic_numbers() -> Iterator[None]:
         names[name] = stands_in
     for names in modules:
         if names.get("type", _MISSING) is None:
-            names["type"] = _Type(names)  # of the types that the file sees by now
+            names["type"] = _Type(names)  # of the types that the file sees now
     for kind, name in _AS_METHODS:
         setattr(kind, name, getattr(_MATH, name))
     power = torch.SymInt.__rpow__
-    torch.SymInt.__rpow__ = _power_of_a_number  # type: ignore[method-assign]  # put back below
+    torch.SymInt.__rpow__ = _power_of_a_number  # type: ignore[method-assign]  # restored below
     try:
         with replaced(operator, index=_index):
             yield
@@ -268,19 +268,19 @@ def symbolic_numbers() -> Iterator[None]:
                 names.pop(name, None)
             else:
                 names[name] = old
-        torch.SymInt.__rpow__ = power  # type: ignore[method-assign]  # as it was
+        torch.SymInt.__rpow__ = power  # type: ignore[method-assign]  # restored
         for kind, name in _AS_METHODS:
             delattr(kind, name)
 
 
 def _power_of_a_number(exponent: torch.SymInt, base: Any) -> Any:
-    """``2 ** size`` grows beyond any polynomial: the size is read as a number."""
+    """``2 ** size`` exceeds any polynomial: the size is read as a number."""
     return base ** builtins.int(exponent)
 
 
 @functools.cache
 def _element_types(file: str) -> frozenset[str]:
-    """Which of ``int`` and ``float`` a file hands to torch as an element type: torch takes Python's own there and nothing else."""
+    """Which of ``int`` and ``float`` a file passes to torch as a dtype: torch accepts only Python's own there."""
     try:
         source = Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError:  # a module without its source
@@ -289,10 +289,10 @@ def _element_types(file: str) -> frozenset[str]:
 
 
 def _from_python(loaded: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], str, Any]]:
-    """The functions of Python that ``loaded`` files have by names of their own (``from math import sqrt``)."""
+    """Functions of Python that ``loaded`` files import under their own names (``from math import sqrt``)."""
     if _NAMED[0] is not loaded:
         _NAMED[:] = loaded, [(names, name, value) for names in loaded for name, value in [*names.items()] if id(value) in _INSTEAD]
     return [(names, name, value) for names, name, value in _NAMED[1] if names.get(name) is value]
 
 
-_NAMED: list[Any] = [None, []]  # of so many files the names were gone through last
+_NAMED: list[Any] = [None, []]  # number of files scanned last, and the names in them

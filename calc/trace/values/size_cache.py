@@ -16,7 +16,7 @@ _BINARY = ("add", "sub", "mul", "mod", "int_floordiv", "eq", "ne", "gt", "lt", "
 
 @contextlib.contextmanager
 def caching_sizes(known: dict[Any, SymNode]) -> Iterator[None]:
-    """Context in which arithmetic on symbolic sizes is ``known`` from then on. Sizes keep no history, so equal operands are equal."""
+    """Context in which arithmetic on symbolic sizes is cached in ``known``. Sizes have no history, so equal operands give equal results."""
     methods = {f"_{name}": _once(name, getattr(SymNode, f"_{name}"), known) for name in _BINARY if hasattr(SymNode, f"_{name}")}
     # A size's expression never changes here: no symbol is ever replaced by another.
     with replaced(SymNode, expr=property(lambda node: node._expr), **methods):

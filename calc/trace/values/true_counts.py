@@ -1,7 +1,7 @@
 """The number of true elements of a mask where sizes determine it: one in each row of one-hot labels, all but a diagonal.
 
-Such a size is not data-dependent. The counts are stored on fake tensors of zeros and ones; any write that is not handled here
-invalidates them.
+Such a size is not data-dependent. The counts are stored on fake tensors of zeros and ones; any write that is not handled here invalidates
+them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from calc.trace.values.data_dependence import contents, fact_of, given_to, name_
 
 _COUNT, _DISTINCT = "napkin_count", "napkin_distinct"
 
-# The same elements in another place or format. Of these, those of a diagonal or a part are not.
+# Operators whose result has the same elements in another place or dtype. Those that select a diagonal or a part are not among them.
 _SAME = frozenset(
     """view _unsafe_view _reshape_alias permute transpose t unsqueeze squeeze clone detach alias lift_fresh flip roll _to_copy
     contiguous""".split()  # noqa: SIM905  # names of operators
@@ -26,12 +26,12 @@ _count_rule = registering(_MAKING)
 
 
 def count_of(mask: torch.Tensor) -> Any:
-    """How many elements of ``mask`` are 1, the others being 0; nothing where data decide it."""
+    """The number of elements of ``mask`` that are 1, where the others are 0; None where it is data-dependent."""
     return fact_of(mask, _COUNT)
 
 
 def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
-    """Note what follows for the result of ``func``. Comes after the writes of ``func`` were counted."""
+    """Note the count of the result of ``func``. Call it after the writes of ``func`` are counted."""
     name = name_of(func)
     if name in _MAKING:
         _MAKING[name](given_to(func, args, kwargs), out)
@@ -47,7 +47,7 @@ def _note(out: Any, count: Any) -> None:
 
 
 def _is(value: Any, number: int) -> bool:
-    """Whether a number is that one, also where a tensor that Python wrote holds it."""
+    """Whether ``value`` equals ``number``; it may be a constant tensor."""
     if isinstance(value, torch.Tensor):
         constant = getattr(value, "napkin_shadow", None)
         real = constant[0] if constant is not None else getattr(value, "constant", None)
@@ -92,7 +92,7 @@ def _order(given: Mapping[str, Any], out: Any) -> None:
     note(out, given.get("dim", -1) % out.dim() if out.dim() else "all", _DISTINCT)
 
 
-# -- questions about them ---------------------------------------------------------------------------------------------
+# -- comparisons --------------------------------------------------------------------------------------------------------------
 
 
 @_count_rule("eq")
@@ -125,7 +125,8 @@ def _others(given: Mapping[str, Any], out: Any) -> None:
 
 
 def _before(given: Mapping[str, Any], out: Any) -> Any:
-    """The count of what ``out`` is a copy of, or was until the operator that wrote it over."""
+    """The count of ``self`` before the operator: of the tensor that ``out`` is a copy of, or of ``out`` itself before it was written in
+    place."""
     source = given["self"]
     return fact_of(source, _COUNT, writes=1) if source is out or contents(source) == contents(out) else count_of(source)
 

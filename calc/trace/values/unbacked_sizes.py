@@ -60,7 +60,8 @@ class UnbackedSizes:
 
     @contextlib.contextmanager
     def picking(self) -> Iterator[None]:
-        """Context in which a value read from data only selects one of several equal parts, or is only checked: any value will do."""
+        """Context in which a value read from data only selects one of several equal parts, or is only checked: any value may be
+        returned."""
         before, self._only_picking = self._only_picking, True
         try:
             yield
@@ -90,7 +91,7 @@ class UnbackedSizes:
         """``(True, value)`` where ``func`` reads a value that does not depend on data; else ``(False, None)``."""
         if func not in _ASKS or has_constant_values(args[0]):
             return False, None
-        if self._constants.only_copied:  # any will do
+        if self._constants.only_copied:  # any value may be returned
             return True, args[0].dtype.is_floating_point * 0.5
         if self._number is not None:
             return True, self._number
@@ -120,12 +121,12 @@ class UnbackedSizes:
         return True, make(self, *args, **kwargs)
 
     def chosen(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """The number of elements that the masks of an ``index_put`` select; None without a mask, or where none determines a size."""
+        """The number of elements that the masks of an ``index_put`` select; None without a mask, or where the mask determines no size."""
         masks = _masks(args[1]) if func in _PUTS else []
         return self.count(masks[0]) if masks and not _fills(*args, **kwargs) else None
 
     def count(self, x: torch.Tensor, what: str = "true") -> Any:
-        """The number of true elements of ``x``, or of different ones (``what``). The same values have the same count."""
+        """The number of true elements of ``x``, or of distinct ones (``what``). Equal contents give the same count."""
         constant = count_of(x) if what == "true" else None
         if constant is not None:
             self.of_constants = self._constants.has_count(x, constant, _COUNTS[what])
@@ -134,7 +135,7 @@ class UnbackedSizes:
         if constant is not None:
             return constant
         if self._building() and self._constants.symbols_of((x,)):
-            raise self.refused("how many elements are chosen", x)  # the structure of a module depends on no data
+            raise self.refused("how many elements are chosen", x)  # the structure of a module must not depend on data
         layout = (*x.shape, *x.stride(), x.storage_offset())
         key = (what, self._storage(x), writes_to(x), getattr(x, "napkin_pick", 0), *map(self._write, layout))
         place = user_place() if self._observed else ""
@@ -176,14 +177,14 @@ class UnbackedSizes:
         return self._sizes[match]
 
     def _passed_before(self, place: str) -> str | None:
-        """The place in the forward that recomputation in the backward reaches again: the callers of that part are not on the stack then."""
+        """The place in the forward that recomputation in the backward repeats: its callers are then not on the stack."""
         if current_node() is None:
             return None
         places = [candidate for candidate in self._sizes if candidate.startswith(f"{place} < ")]
         return places[0] if len(places) == 1 else None
 
     def _expected(self, x: torch.Tensor, what: str) -> tuple[tuple[int | str, ...], Fraction]:
-        """The expected selection: one of so many elements, times a share; a share of 0 where nothing is known."""
+        """The expected number of selected elements: one in the product of ``ways``, times a share; a share of 0 where it is unknown."""
         odds = fact_of(x)
         if what != "true" or not isinstance(odds, OneIn):
             return (), Fraction(0)
@@ -202,7 +203,7 @@ def _masks(indices: Any) -> list[torch.Tensor]:
 
 
 def _fills(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool = False, *_: Any, **__: Any) -> bool:
-    """Whether one number is written where one mask is true: torch then fills by mask and computes no positions."""
+    """Whether one scalar is written where one mask is true: torch then uses ``masked_fill`` and computes no indices."""
     return not accumulate and values.dim() == 0 and len([i for i in indices if i is not None]) == len(_masks(indices)) == 1
 
 
@@ -211,7 +212,7 @@ def _nonzero(choices: UnbackedSizes, mask: torch.Tensor) -> torch.Tensor:
 
 
 def _masked_select(choices: UnbackedSizes, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """A mask that is broadcast along further axes selects once for each index of them."""
+    """``masked_select``. A mask that is broadcast along further axes selects once for each index of them."""
     whole = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]  # untyped in torch
     own = (*[1] * (len(whole) - mask.dim()), *mask.shape)
     times = [size for size, mine in zip(whole, own, strict=True) if isinstance(mine, int) and mine == 1]
@@ -219,7 +220,8 @@ def _masked_select(choices: UnbackedSizes, x: torch.Tensor, mask: torch.Tensor) 
 
 
 def _index(choices: UnbackedSizes, x: torch.Tensor, indices: Any) -> Any:
-    """A mask is replaced by the positions that it selects; several masks select equally many, since their positions are paired."""
+    """Indexing with masks, each replaced by the indices that it selects; several masks select equally many, since their indices are
+    paired."""
     positions: list[Any] = []
     chosen = choices.count(_masks(indices)[0])
     for index in indices:
@@ -239,7 +241,7 @@ def _unique(choices: UnbackedSizes, x: torch.Tensor, sorted: bool = True, return
 def _unique_consecutive(
     choices: UnbackedSizes, x: torch.Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """The real kernel allocates room for all elements, and the results are views of it."""
+    """``unique_consecutive``. The real kernel allocates room for all elements, and the results are views of it."""
     if dim is not None:
         raise choices.refused("unique_consecutive along one axis", x)
     count = choices.count(x, "different runs")
@@ -251,7 +253,7 @@ def _unique_consecutive(
 def _unique_dim(
     choices: UnbackedSizes, x: torch.Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> Any:
-    """Only for constants. The real kernel returns all three results, whatever is requested."""
+    """``unique_dim``, for constants only. The real kernel returns all three results, whatever is requested."""
     count = choices.constant_count(x, lambda real: len(real.unique(dim=dim).movedim(dim, 0)))  # type: ignore[no-untyped-call]  # as above
     if count is None:
         raise choices.refused("unique along one axis", x)
