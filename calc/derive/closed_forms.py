@@ -101,8 +101,8 @@ def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, s
 
 
 def _coverage(analysis: Analysis, values: Mapping[str, int]) -> tuple[CoverageRow, ...]:
-    """The ledger of the step's operators. Where some closed forms are not certified, the number of calls is compared with a trace; FLOPs
-    without a closed form are left out."""
+    """The ledger of the step's operators. Where some quantities are unknown, it is empty unless the certificates run each operator as often
+    as its closed form says. FLOPs without a closed form are ``None``."""
     unknown = analysis.graph.unknown.keys() - PEAKS.keys()
     rows = coverage.ledger(analysis.frame, analysis.groups, values).rows
     if unknown and not all(coverage.runs_as_derived(analysis.frame, trace) for trace in analysis.graph.certificates):

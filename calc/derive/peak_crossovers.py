@@ -155,7 +155,8 @@ class _Along:
         return Takeover(self.dim.name, tuple(self._reigns(forms, low, high)), self.step)
 
     def _divided(self) -> Iterator[int]:
-        """Dimensions that must be divisible by this one: declared multiples, or the numerator of a quotient that follows it."""
+        """Values of the dimensions that must be divisible by this one: declared multiples, or the numerator of a quotient that follows
+        it."""
         for dim in self._dims.values():
             if dim.multiple_of == self.dim.name and dim.name != self.dim.name:
                 yield dim.value - dim.plus

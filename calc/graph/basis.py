@@ -1,7 +1,7 @@
-"""From a model's dimensions to the free symbols a trace runs on, and back.
+"""Converts a model's dimensions to the free symbols of a trace, and back.
 
-A model that needs ``d`` divisible by ``h`` is traced with ``d = h*k``: every size is then a polynomial and no guard on
-divisibility remains. Afterwards ``h*k`` is written ``d`` again (*folding*). Torch-free.
+A model that needs ``d`` divisible by ``h`` is traced with ``d = h*k``: every size is then a polynomial and no guard on divisibility
+remains. Afterwards ``d`` is substituted for ``h*k`` (a *fold*). Torch-free.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from calc.symbolic.expression import text as written
 
 
 def in_dimensions(text: str, basis: Basis) -> str:
-    """An expression in basis symbols, with quotients that are no dimension written as such."""
+    """An expression in basis symbols, with quotients that are no dimension written as quotients."""
     return str(sp.cancel(to_sympy(substituted(text, basis.hidden))))
 
 
 def basis_of(dims: Mapping[str, Dim], equal: Mapping[str, str] | None = None) -> Basis:
-    """The basis of a model's dimensions. ``equal`` adds ties of one regime (``{"g": "h"}``, ``{"B": "1"}`` or ``{"d": "h*k"}``)."""
+    """The basis of a model's dimensions. ``equal`` adds the ties of a special case (``{"g": "h"}``, ``{"B": "1"}`` or ``{"d": "h*k"}``)."""
     equal = equal or {}
     define: dict[str, str] = {}
     symbols: list[str] = []
@@ -111,7 +111,7 @@ def _require_multiple(dims: Mapping[str, Dim], name: str, whole: str, part: int 
 
 
 def with_quotients(text: str, basis: Basis) -> str:
-    """``text`` with the symbol of a quotient that is no dimension in place of ``S / P``."""
+    """``text`` with each quotient ``S / P`` that is no dimension replaced by its symbol."""
     if "/" not in text or not basis.hidden:
         return text
     symbols = {parse(of): Name(symbol) for symbol, of in basis.hidden.items()}
@@ -119,7 +119,7 @@ def with_quotients(text: str, basis: Basis) -> str:
 
 
 def _with_number(fold: Fold, basis: Basis) -> Fold:
-    """The fold with its part as a number, where this basis fixes that dimension to one."""
+    """The fold with its part as a number, where this basis fixes that dimension to a number."""
     if isinstance(fold.part, str) and basis.define[fold.part].isdigit():
         return replace(fold, part=int(basis.define[fold.part]))
     return fold
@@ -139,7 +139,7 @@ class Folding:
         self._cache: dict[Any, Poly] = {}
 
     def in_basis(self, name: str) -> str:
-        """What a symbol or an atom of ``outer`` is called in ``inner``."""
+        """The name in ``inner`` of a symbol or an atom of ``outer``."""
         return self._unfolded.get(name, name)
 
     def __call__(self, poly: Poly) -> Poly:
@@ -183,7 +183,8 @@ class Folding:
 
 
 def _written(name: str, basis: Basis, algebra: Algebra) -> str:
-    """A symbol or an atom of ``algebra`` in the model's dimensions: a quotient that is none as such, sizes inside an atom folded."""
+    """A symbol or an atom of ``algebra`` in the model's dimensions: a quotient that is no dimension as a quotient, with sizes inside an
+    atom substituted too."""
     quotients = {fold.quotient: fold for fold in basis.folds}
     if name in quotients:
         return name if name in basis.define or isinstance(quotients[name].part, int) else basis.hidden[name]

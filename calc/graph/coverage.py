@@ -1,6 +1,7 @@
-"""The ledger of a step's operators: counted, free or refused, each with its calls and FLOPs, so that what is not counted is a number.
+"""The ledger of a step's operators: counted, free or refused, each with its calls and FLOPs, so that the part that is not counted is a
+number.
 
-A derivation that is accepted has nothing refused in it. The ledger of one that is not says which operators stand in the way.
+A successful derivation has no refused operators. The ledger of a refused one names the operators that prevent it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ KINDS = (COUNTED, FREE, REFUSED)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a refused operator runs: its site (loop indices as ``*``), its inputs in the model's dimensions, and how often."""
+    """Where a refused operator runs: its module path (loop indices as ``*``), its inputs in the model's dimensions, and its number of
+    calls."""
 
     module_path: str
     inputs: str
@@ -26,10 +28,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class CoverageRow:
-    """One operator of the step: how often it runs, whether it is counted, free or refused and why, and the FLOPs it adds.
+    """One operator of the step: its number of calls, whether it is counted, free or refused and why, and its FLOPs.
 
-    ``flops`` is a closed form like ``runs``; ``None`` where it is not known. ``unstated`` marks an operator that has no rule at
-    all, apart from one whose rule does not fit the call. ``places`` are those of a refused operator.
+    ``flops`` is a closed form like ``runs``; ``None`` where it is unknown. ``unstated`` marks an operator without any rule, as opposed to
+    one whose rule does not support the call. ``places`` are those of a refused operator.
     """
 
     operator: str
@@ -45,7 +47,7 @@ class CoverageRow:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """All rows, and what they add up to."""
+    """All rows, with their totals."""
 
     rows: tuple[CoverageRow, ...]
 
@@ -54,7 +56,7 @@ class Ledger:
 
     @property
     def accepted(self) -> bool:
-        """Whether every operator is counted or stated free."""
+        """Whether every operator is counted or free."""
         return not self.of(REFUSED)
 
     @property
@@ -63,7 +65,7 @@ class Ledger:
 
     @property
     def flops(self) -> int | None:
-        """FLOPs of the step: unknown while an operator is refused."""
+        """FLOPs of the step; None while an operator is refused."""
         counts = [row.flops_value for row in self.rows]
         return sum(n for n in counts if n is not None) if None not in counts else None
 
@@ -71,22 +73,22 @@ class Ledger:
         return sum(row.value for row in self.of(kind))
 
     def share_of_calls(self, *rows: CoverageRow) -> Fraction | None:
-        """The part of all calls that ``rows`` make; a step without calls has no parts."""
+        """The fraction of all calls in ``rows``; None for a step without calls."""
         return Fraction(sum(row.value for row in rows), self.calls) if self.calls else None
 
     def share_of_flops(self, *rows: CoverageRow) -> Fraction | None:
-        """The part of all FLOPs, where these are known and not 0."""
+        """The fraction of all FLOPs, where these are known and not 0."""
         counts = [row.flops_value for row in rows]
         if not self.flops or None in counts:
             return None
         return Fraction(sum(n for n in counts if n is not None), self.flops)
 
 
-# -- a refusal in words ------------------------------------------------------------------------------------------------
+# -- error message ---------------------------------------------------------------------------------------------------------
 
 
 def refusal(ledger: Ledger, operators: Iterable[str]) -> str:
-    """One line on everything that is refused: each operator, where, with which shapes, how often, and what to do."""
+    """One line about all refused operators: which, where, with which shapes, how often, and what to do."""
     unstated = [row for row in ledger.of(REFUSED) if row.unstated]
     unfit = [row for row in ledger.of(REFUSED) if not row.unstated]
     words = [*_unstated(unstated), *(f"{row.because} ({_places(row)})." for row in unfit)]
@@ -103,7 +105,7 @@ def _unstated(rows: list[CoverageRow]) -> Iterator[str]:
 
 
 def _places(row: CoverageRow) -> str:
-    """The first place in full, the others as a number: the ledger has them all."""
+    """The first place in full, and the number of the others, which the ledger lists."""
     first, others = row.places[0], row.places[1:]
     words = f"at {first.module_path or 'the top level'}, inputs: {first.inputs or 'none'}, {times(first.runs, first.value)}"
     if not others:

@@ -1,11 +1,11 @@
 """Every place where another kernel is traced or measured than the one that torch runs by default, as one table.
 
-Reports and checks say in their first lines what was exchanged and by how much the default step differs, from this table alone. What
-changes which kernel runs stands in the files of ``made_in``; a test finds such places by themselves and compares. Torch-free.
+Reports and checks state in their first lines what was exchanged and by how much the default step differs, from this table alone. The code
+that exchanges a kernel is in the files of ``made_in``; a test finds such code independently and compares. Torch-free.
 
-Not in the table, since nothing that is counted differs: oneDNN's convolutions and matrix products (the same operators, saved tensors and
-results), ``nn.GRU`` and ``nn.RNN`` (torch runs them cell by cell on a CPU), ``max_pool1d`` (with a gradient torch runs the operator with
-positions itself), and kernels that an option asks for (``attention="math"``).
+Not in the table, since no counted quantity differs: oneDNN's convolutions and matrix multiplications (the same operators, saved tensors and
+results), ``nn.GRU`` and ``nn.RNN`` (torch runs them cell by cell on a CPU), ``max_pool1d`` (with a gradient torch itself runs the operator
+with indices), and kernels that an option selects (``attention="math"``).
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from dataclasses import dataclass
 
 from calc.graph.step import Assumption
 
-# What the default step is measured for beside, in words.
+# The quantities in which the default step is measured too, as verbs.
 _MEASURED = {"activations.bytes": "saves", "memory.peak": "holds at its peak"}
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What torch runs ``by_default`` for some part of a model, and what runs ``instead``. ``traced``: in every number of that part, derived
-    and measured; otherwise in the one run that counts FLOPs of matrix products. ``made_in`` are the files that make the exchange."""
+    """A kernel that torch runs ``by_default`` for some part of a model, and what runs ``instead``. ``traced``: in all derived and measured
+    numbers of that part; otherwise only in the run that counts FLOPs of matrix multiplications. ``made_in`` are the files that exchange
+    it."""
 
     key: str
     of: str
@@ -34,7 +35,7 @@ class Exchange:
 
     @property
     def assumption(self) -> Assumption:
-        """What a graph says of it; ``in_force`` finds it there."""
+        """The assumption of a graph with this exchange, by which ``in_force`` detects it."""
         return Assumption(f"{self.of} runs {self.instead}", f"not {self.by_default}: {self.because}")
 
 
@@ -72,25 +73,25 @@ EXCHANGES: Mapping[str, Exchange] = {exchange.key: exchange for exchange in _ALL
 
 @dataclass(frozen=True, slots=True)
 class ExchangeDifference:
-    """What one quantity is in the step as torch runs it by default, and in the step with the exchange, in bytes."""
+    """One quantity in bytes: in the step as torch runs it by default, and in the step with the exchange."""
 
     quantity: str
     by_default: int
     here: int
 
 
-# What a check found: each exchange that it met, with the quantities in which the default step was measured beside.
+# The exchanges that a check met, each with the quantities in which the default step was measured too.
 Found = Mapping[str, tuple[ExchangeDifference, ...]]
 
 
 def in_force(assumptions: Iterable[Assumption]) -> list[Exchange]:
-    """The exchanges that a graph or a derivation rests on."""
+    """The exchanges that a graph or a derivation assumes."""
     stated = {a.expr for a in assumptions}
     return [exchange for exchange in _ALL if exchange.assumption.expr in stated]
 
 
 def headlines(assumptions: Iterable[Assumption], difference: Found | None = None, at: str = "") -> Iterator[str]:
-    """A sentence or two for each exchange of a derivation, and for each that its check ``found``, at the sizes ``at``."""
+    """One or two sentences for each exchange of a derivation, and for each in ``difference``, which a check at the sizes ``at`` met."""
     derived = {exchange.key for exchange in in_force(assumptions)}
     for exchange in _ALL:
         if exchange.traced and (exchange.key in derived or exchange.key in (difference or {})):

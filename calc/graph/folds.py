@@ -1,4 +1,4 @@
-"""What a basis is: a model's dimensions in the free symbols a trace ran on, and values of the one at values of the other. SymPy-free."""
+"""The basis: a model's dimensions in the free symbols of a trace, and the values of each given values of the other. SymPy-free."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from calc.symbolic.exact import evaluate_text
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """``whole = part * quotient + plus``: in a result, ``part*quotient`` is written ``whole``. ``part`` may be an integer, and
-    is one where ``plus`` is not 0."""
+    """``whole = part * quotient + plus``: ``whole`` is substituted for ``part*quotient`` in a result. ``part`` may be an integer, and is
+    one where ``plus`` is not 0."""
 
     whole: str
     part: str | int
@@ -21,8 +21,8 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """``symbols`` are free; ``define`` writes each dimension in them; ``folds`` are in the order to apply them. Those of ``decided``
-    are decided by data, so that each is at most a product of others."""
+    """``symbols`` are free; ``define`` writes each dimension in them; ``folds`` are in order of application. Those of ``unbacked`` are
+    data-dependent, so each is at most a product of others."""
 
     symbols: tuple[str, ...]
     define: Mapping[str, str]
@@ -42,12 +42,12 @@ class Basis:
         return {name: int(evaluate_text(text, values)) for name, text in self.define.items()}
 
     def dimension(self, symbol: str) -> str:
-        """The dimension that a symbol is, or is a quotient of."""
+        """The dimension that equals a symbol, or whose quotient the symbol is."""
         return symbol if symbol in self.define else next((f.whole for f in self.folds if f.quotient == symbol), symbol)
 
     @property
     def hidden(self) -> dict[str, str]:
-        """Quotients that are no dimension of the model, with the expression they stand for, with blanks around the operators."""
+        """Quotients that are no dimension of the model, each with its expression, with spaces around operators."""
         return {f.quotient: _quotient(f) for f in self.folds if f.quotient not in self.define}
 
 

@@ -1,7 +1,7 @@
-"""The forward of a training step as a program: which values there are, and which operator makes each from which.
+"""The forward of a training step as a program: its values, and the operator that computes each from others.
 
-The record of a step (``graph``) knows storages, for memory. Equations need more: which elements of a storage a value is, and
-in which version. Plain data, without torch. Sizes are an ``int`` or the text of an expression in the basis symbols.
+The trace of a step (``Graph``) has storages, for memory. Equations need more: which elements of a storage a value is, and in which version.
+Plain data, without torch. Sizes are an ``int`` or the text of an expression in the basis symbols.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from calc.graph.step import Guard, Size
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One tensor: where its elements lie in its storage, and how often that had been written over when it was made."""
+    """One tensor: where its elements are in its storage, and how often that had been written when the value was computed."""
 
     index: int
     shape: tuple[Size, ...]
@@ -43,7 +43,8 @@ class ComputedNumber:
 
 @dataclass(frozen=True, slots=True)
 class ProgramLeaf:
-    """A value that no operator makes. ``data`` are the numbers of a literal, ``below`` the size that an input's numbers are below."""
+    """A value that no operator computes. ``data`` are the numbers of a literal, ``below`` is an exclusive upper bound of an input's
+    integers."""
 
     value: int
     role: str
@@ -54,10 +55,10 @@ class ProgramLeaf:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One executed ATen operator. ``args`` hold ``Ref``, ``ComputedNumber``, numbers, text, ``None`` and tuples of these.
+    """One executed ATen operator. ``args`` contain ``Ref``, ``ComputedNumber``, numbers, text, ``None`` and tuples of these.
 
-    ``outputs`` has the index of each result, in order. ``graded`` is false where the model asked for no gradients (``no_grad``).
-    ``function`` is the class of a hand-written autograd function that runs it.
+    ``outputs`` has the index of each result, in order. ``graded`` is false where the model disabled gradients (``no_grad``). ``function``
+    is the class of a hand-written autograd function that runs it.
     """
 
     index: int
@@ -73,7 +74,7 @@ class Instruction:
 @dataclass(frozen=True, slots=True)
 class Program:
     """A forward. ``define`` writes the model's dimensions in the basis symbols, ``fixed`` are those that are numbers in it, ``hints``
-    values of the others at which every condition came out as recorded. ``folds`` are (whole, part, quotient): whole = part·quotient."""
+    values of the others at which every guard had the traced outcome. ``folds`` are (whole, part, quotient): whole = part·quotient."""
 
     model: str
     symbols: tuple[str, ...]
@@ -88,7 +89,7 @@ class Program:
     guards: tuple[Guard, ...] = ()
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
-    # Names by which a parameter's storage goes elsewhere in the module: tied weights.
+    # Other names of a parameter's storage in the module: tied weights.
     tied: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # Bytes of every storage that a value lies in.
+    # Bytes of every storage with a value.
     nbytes: Mapping[int, Size] = field(default_factory=dict)

@@ -34,7 +34,7 @@ class TracedDim:
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """A condition on sizes, or a value read out of a tensor, that the traced step assumes."""
+    """A guard on sizes, or a value read out of a tensor, that the traced step assumes."""
 
     expr: str
     because: str
@@ -127,9 +127,9 @@ class HasGuards(HasDims, Protocol):
 
 
 def resolve(recorded: HasGuards, given: Mapping[str, int]) -> dict[str, int]:
-    """Values of all dimensions, those in ``given`` overridden; a dimension that equals its default expression follows it.
+    """Values of all dimensions, with ``given`` ones replaced; a dimension that equals its default expression follows it.
 
-    Raises ``DimensionError`` for sizes at which a guard fails, or that the model cannot have.
+    Raises ``DimensionError`` for sizes at which a guard fails, and for invalid sizes.
     """
     values = unchecked(recorded, given)
     if recorded.failed_guards(values):
@@ -148,7 +148,7 @@ def not_traced(recorded: HasGuards, values: Mapping[str, int]) -> DimensionError
 
 
 def unchecked(recorded: HasDims, given: Mapping[str, int]) -> dict[str, int]:
-    """As ``resolve``, without checking guards. Raises ``DimensionError`` for sizes that the model cannot have."""
+    """Like ``resolve``, without checking guards. Raises ``DimensionError`` for invalid sizes."""
     return dims.resolve(dimensions(recorded), given)
 
 

@@ -19,7 +19,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """Symbols that are compared with numbers: their hints must lie near the sizes asked for. ``exactly``: at them, primes or not."""
+    """Symbols that are compared with numbers: their hints must be near the requested sizes. ``exactly``: equal to them, whether prime or
+    not."""
 
     symbols: frozenset[str]
     exactly: bool = False
@@ -36,7 +37,7 @@ class TripCount:
 
 @dataclass(frozen=True, slots=True)
 class Shallow:
-    """The closed form of ``quantity`` fails a certificate; the trip counts of ``attempt`` may tell more."""
+    """The closed form of ``quantity`` fails a certificate; more trip counts, those of ``attempt``, may determine it."""
 
     quantity: str
     attempt: int
@@ -44,7 +45,7 @@ class Shallow:
 
 @dataclass(frozen=True, slots=True)
 class Inferred:
-    """``spec`` has what was inferred of the model's dimensions; ``reason`` says what is new in it."""
+    """``spec`` contains what was inferred about the model's dimensions; ``reason`` says what is new in it."""
 
     spec: Spec
     reason: str
@@ -52,9 +53,9 @@ class Inferred:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a plan does not suffice: ``error`` is for the user if no other does, ``evidence`` is what tracing learned for another plan.
+    """Why a plan does not suffice: ``error`` is reported if no other plan does, ``evidence`` is what tracing inferred for another plan.
 
-    ``of_case``: the step was traced for sizes in general, and it is a special case of the sizes asked for that fails.
+    ``of_case``: the step was traced in general, but the special case at the requested sizes fails.
     """
 
     error: NapkinError
@@ -63,14 +64,14 @@ class Refusal:
 
     @property
     def ends_search(self) -> bool:
-        """Whether no other special case can do better: the model itself is refused, or more is known of its dimensions."""
+        """Whether no other special case can succeed: the model itself is refused, or more was inferred about its dimensions."""
         return not isinstance(self.error, TraceError) or isinstance(self.evidence, Inferred)
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
     """A level of the depth-first search for divisors: ``left`` are further divisors of ``spec`` to try, since it failed with ``failure``;
-    ``later`` are specs with one that failed alike at other sizes."""
+    ``later`` are specs with one more divisor that failed in the same way at other sizes."""
 
     spec: Spec
     failure: NapkinError
@@ -80,7 +81,8 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class DivisorSearch:
-    """Where the search for divisors is: ``trying`` is the spec with those that are tried, the ``tries``-th; no levels, no search."""
+    """The state of the search for divisors: ``trying`` is the spec of the current attempt, the ``tries``-th. Without levels there is no
+    search."""
 
     levels: tuple[Level, ...] = ()
     trying: Spec | None = None
@@ -92,11 +94,11 @@ class TracePlan:
     """How a step is traced.
 
     ``spec`` is the model with its data-dependent sizes, bounds and divisors, as far as they are inferred; ``given`` is the model without
-    them. Quantities without closed form are unknown in both. ``sizes`` are the values of dimensions: they choose the order of the hints.
+    them. Quantities without closed form are unknown in both. ``sizes`` are the values of dimensions: they determine the order of the hints.
 
     A dimension that is read as a number is a trip count: ``trip_counts`` has its symbol with the line. The higher ``attempt`` is, the more
-    iterations are traced; ``failed`` are quantities whose closed forms failed a certificate at fewer. ``specialized`` names dimensions
-    that stay numbers, at their sizes, each with the reason.
+    iterations are traced; ``failed`` are quantities whose closed forms failed a certificate at fewer. ``specialized`` names dimensions that
+    stay numbers, at their sizes, each with the reason.
 
     ``equal`` fixes dimensions to 1 or to another one, for a special case. ``near`` are symbols to trace near the sizes.
 
@@ -120,12 +122,12 @@ class TracePlan:
 
     @property
     def numbers(self) -> dict[str, str]:
-        """The specialized dimensions that ``equal`` does not fix anyway, each with the reason."""
+        """The specialized dimensions that ``equal`` does not fix, each with the reason."""
         return {name: why for name, why in self.specialized.items() if name not in self.equal}
 
     @property
     def fixed(self) -> dict[str, str]:
-        """What stands for each dimension that has no symbol of its own: a number, or another dimension."""
+        """The replacement of each dimension that has no symbol of its own: a number, or another dimension."""
         return {**{name: str(self.sizes[name]) for name in self.numbers}, **self.equal}
 
     @property
@@ -134,11 +136,11 @@ class TracePlan:
         return [*(self.before.history if self.before else ()), self]
 
     def specializing(self, specialized: Mapping[str, str], reason: str) -> TracePlan:
-        """The plan with these dimensions as numbers, traced from the fewest iterations on."""
+        """The plan with these dimensions specialized, starting from the fewest iterations."""
         return replace(self, attempt=0, trip_counts={}, failed=(), specialized=specialized, reason=reason)
 
     def of(self, spec: Spec, reason: str) -> TracePlan:
-        """The plan for ``spec``, of which nothing is specialized."""
+        """The initial plan for ``spec``, with nothing specialized."""
         return replace(self.specializing({}, reason), spec=spec)
 
 
@@ -147,7 +149,7 @@ Progress = Callable[[str], None]
 
 
 def outcome_of(attempt: Callable[[], T | Refusal]) -> T | Refusal:
-    """What ``attempt`` returns; an error for the user that it raises is a refusal. The one place that turns exceptions into outcomes."""
+    """The result of ``attempt``; a ``NapkinError`` that it raises becomes a refusal. Only this function converts exceptions to outcomes."""
     try:
         return attempt()
     except NapkinError as error:
@@ -157,15 +159,15 @@ def outcome_of(attempt: Callable[[], T | Refusal]) -> T | Refusal:
 def refined(
     plan: TracePlan, attempt: Callable[[TracePlan], T | Refusal], refinements: Sequence[Refinement], progress: Progress
 ) -> tuple[T | Refusal, TracePlan]:
-    """What ``attempt`` makes of ``plan``, or of the first plan refined from it that suffices; with that plan, which has the history.
+    """The result of ``attempt`` for ``plan``, or for the first refined plan that suffices, with that plan, which has the history.
 
-    A plan that is refused is refined by the first of ``refinements`` that applies. Where none does, or one refuses, that is the outcome.
+    A refused plan is refined by the first of ``refinements`` that applies. Where none does, or one refuses, the refusal is the outcome.
     """
     while isinstance(outcome := outcome_of(functools.partial(attempt, plan)), Refusal):
         better = next((better for refine in refinements if (better := refine(plan, outcome)) is not None), outcome)
         if isinstance(better, Refusal):
             return better, plan
-        outcome.error.with_traceback(None).__context__ = None  # its frames hold what was traced
+        outcome.error.with_traceback(None).__context__ = None  # its frames reference traces
         plan = replace(better, before=plan, refusal=outcome)
         progress(plan.reason)
     return outcome, plan
@@ -179,8 +181,8 @@ def simplified(
     costs: Callable[[T], int],
     progress: Progress,
 ) -> tuple[T, TracePlan]:
-    """``traced`` by ``plan``, or what simpler plans make that cost no more: each of ``ways`` gives those to try, of which the first is
-    taken that suffices."""
+    """``traced`` with ``plan``, or the result of a simpler plan that costs no more: each of ``ways`` yields plans to try, and the first
+    that suffices replaces ``plan``."""
     for way in ways:
         for simpler in way(plan):
             progress(simpler.reason)

@@ -1,6 +1,6 @@
-"""A graph from untrusted JSON data. Data that is no graph is refused with the path of the first wrong value.
+"""Reads a graph from untrusted JSON data. Invalid data raises an error with the path of the first wrong value.
 
-Sizes and guards are parsed; only arithmetic in the graph's own symbols passes, and the work to evaluate it is bounded. No text is ever
+Sizes and guards are parsed; only arithmetic in the graph's own symbols is accepted, and the work to evaluate it is bounded. No text is ever
 run as code.
 """
 
@@ -59,11 +59,11 @@ from calc.symbolic.expression import names as names_of
 # Real graphs have expressions of a few hundred characters, a dozen levels and a dozen terms, in powers of 2.
 LENGTH, DEPTH, TERMS, BITS, POWER = 4000, 60, 500, 20_000, 64
 DIMS, SPECIAL, NESTED = 1000, 8, 8
-STEPS = 2  # of which a record is
+STEPS = 2  # steps per trace
 
 
 def graph(data: Any) -> Graph:
-    """The graph of ``data``, as ``serialize`` writes it."""
+    """The graph of ``data``, as written by ``serialize``."""
     return _graph(data, 0)
 
 
@@ -77,7 +77,7 @@ def _name(value: Any) -> str:
 
 
 def _expression(names: Collection[str]) -> Read[str]:
-    """The text of a size in ``names``. What was read once is let through at once."""
+    """Reads the text of a size in ``names``; texts that were read before are not checked twice."""
     seen: set[str] = set()
 
     def read(value: Any) -> str:
@@ -92,13 +92,13 @@ def _expression(names: Collection[str]) -> Read[str]:
 
 
 def _size(names: Collection[str]) -> Read[Size]:
-    """A size: a number, or its text."""
+    """Reads a size: a number, or its text."""
     number, expression = whole(0), _expression(names)
-    seen: set[Size] = set()  # nearly all of a graph's sizes are a few, so they are judged once
+    seen: set[Size] = set()  # a graph has few different sizes, so each is checked once
 
     def read(value: Any) -> Size:
         if type(value) in (int, str) and value in seen:
-            return value  # type: ignore[no-any-return]  # it is one of those
+            return value  # type: ignore[no-any-return]  # an int or a str
         size = expression(value) if type(value) is str else number(value)
         seen.add(size)
         return size
@@ -107,7 +107,7 @@ def _size(names: Collection[str]) -> Read[Size]:
 
 
 def _question(names: Collection[str]) -> Read[str]:
-    """The text of a condition on sizes in ``names``."""
+    """Reads the text of a guard in ``names``."""
 
     def read(value: Any) -> str:
         if type(value) is not str:
@@ -119,7 +119,7 @@ def _question(names: Collection[str]) -> Read[str]:
 
 
 def _tree(text: str, names: Collection[str], asks: bool) -> Expression:
-    """A text as an expression in ``names``, if it may be arithmetic at all: in a string or behind a backslash the parser would warn."""
+    """The expression of a text in ``names``. Quotes and backslashes are rejected first, since the parser would warn about them."""
     if len(text) > LENGTH or set(text) & set("'\"\\#\n\r\0"):
         refuse(text, "an expression")
     try:
@@ -141,7 +141,7 @@ def _levels(tree: Expression) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Weight:
-    """How many terms an expression has at most, how many bits its value, and whether it is a double."""
+    """Upper bounds of an expression's number of terms and of its value's bits, and whether it is a double."""
 
     terms: int
     bits: int
@@ -154,7 +154,7 @@ class _SizeWeights(dict[str, _Weight]):
 
 
 class _Weigher(Arithmetic[_Weight]):
-    """The work that the expression ``text`` takes, which is bounded. Only one that ``asks`` has doubles in it."""
+    """Bounds the work to evaluate the expression ``text``. Only guards (``asks``) may contain doubles."""
 
     values = _SizeWeights()
 
@@ -295,14 +295,14 @@ def _dim(value: Any, names: Collection[str]) -> TracedDim:
 
 
 def _options(data: Any) -> dict[str, str]:
-    """Options by name; those that do not exist are refused as they are elsewhere."""
+    """Options by name; unknown ones raise the usual error."""
     options = part(data, "options", mapping(text, text))
     made(**options)
     return options
 
 
 def _records(data: Any, key: str, symbols: Collection[str], concrete: bool) -> tuple[StepTrace, ...]:
-    """Records, of which there is one at least; in a certificate every symbol is a number."""
+    """At least one trace; in a certificate every symbol is a number."""
     size: Read[Size] = whole(0) if concrete else _size(symbols)
     traces = part(data, key, each(lambda trace: _record(trace, symbols, size)))
     if not traces:
@@ -358,7 +358,7 @@ def _record(data: Any, symbols: Collection[str], size: Read[Size]) -> StepTrace:
 
 
 def _listed(table: Sequence[T]) -> Read[T]:
-    """What an index of a table stands for."""
+    """The table entry with an index."""
     index = whole(0, len(table))
 
     def read(value: Any) -> T:
@@ -368,7 +368,8 @@ def _listed(table: Sequence[T]) -> Read[T]:
 
 
 def _argument(tensor: Read[Tensor], symbols: Collection[str]) -> Read[Any]:
-    """An operator's argument: a tensor, a number, a text, nothing, or a list of these. A text may be a size, of which powers are work."""
+    """An operator's argument: a tensor, a number, a text, null, or a list of these. A text may be a size, so the work of its powers is
+    bounded."""
     power = _expression(symbols)
 
     def read(value: Any, depth: int = 0) -> Any:

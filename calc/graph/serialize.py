@@ -27,7 +27,7 @@ def dumps(graph: Graph) -> str:
 
 
 def loads(text: str, where: str = "the text") -> Graph:
-    """The graph of ``dumps``; anything else is refused in one line, with its place (``records[0].ops[3][4]``) and what is expected
+    """The graph of ``dumps``; any other text raises a one-line error with the place (``records[0].ops[3][4]``) and what is expected
     there."""
     if not isinstance(text, str):
         raise BadInputError(f"{where} is {type(text).__name__}, not text: give a graph as calc.graph.serialize.dumps writes it")
@@ -44,7 +44,7 @@ def loads(text: str, where: str = "the text") -> Graph:
         graph = reading.graph(data)
     except (Wrong, BadInputError) as error:
         raise BadInputError(f"{where} is a damaged graph: {error}: trace the model again") from None
-    # What is of the right form may still be another number than was recorded: nothing is derived from that.
+    # Well-formed content may still have other numbers than the trace: nothing is derived from a graph whose digest differs.
     if not _as_saved(text, data, data.get("sha256")):
         raise BadInputError(f"{where} is a graph that was changed after it was saved: trace the model again")
     return graph
@@ -63,7 +63,7 @@ def _digest(body: str) -> str:
 
 
 def _as_saved(text: str, data: dict[str, Any], digest: object) -> bool:
-    """Whether the content is the one that was saved: the text as it is, or the same data set otherwise (indented, say)."""
+    """Whether the content is the saved one: the same text, or the same data in another JSON format (indented, for example)."""
     head = _head(str(digest))
     if text.startswith(head) and _digest("{" + text[len(head) :]) == digest:
         return True
@@ -71,7 +71,7 @@ def _as_saved(text: str, data: dict[str, Any], digest: object) -> bool:
 
 
 def save(graph: Graph, path: str | Path) -> None:
-    """Write the graph to a file, whole or not at all."""
+    """Write the graph to a file, atomically."""
     if not isinstance(graph, Graph):
         raise BadInputError(f"graph is {type(graph).__name__}: give a graph, as calc.trace returns it")
     files.write(files.Output(_path(path), dumps(graph)), what="the graph")
@@ -129,7 +129,7 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
 
 
 def _dim_to_json(dim: TracedDim) -> dict[str, Any]:
-    """A dimension by its fields; files have had the key ``decided_at`` before the field was called ``unbacked_at``."""
+    """A dimension by its fields; the field ``unbacked_at`` has the key ``decided_at`` in files, for compatibility."""
     return {"decided_at" if name == "unbacked_at" else name: value for name, value in asdict(dim).items()}
 
 

@@ -1,7 +1,7 @@
 """Size specialization: sizes at which a step may run other operators than in the trace: a batch of 1, few layers, equal sizes.
 
-The guards of a graph say where. The functions here choose the sizes of certificates, the dimensions that a special case fixes, and the
-dimensions to specialize where a guard fails. Torch-free.
+The guards of a graph determine these sizes. The functions here choose the sizes of certificates, the dimensions that a special case fixes,
+and the dimensions to specialize where a guard fails. Torch-free.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def degenerate(graph: Graph) -> list[dict[str, int]]:
     """Values of the basis symbols at which guards may fail: few iterations of a loop, a batch of 1, all sizes equal, one element chosen
     by each mask."""
     counts = {name: fewest(_counts(graph), name) for name in graph.loops}
-    certified = {**graph.certificates[0].sizes, **counts}  # no more iterations than a closed form needs: each is traced
+    certified = {**graph.certificates[0].sizes, **counts}  # no more iterations than a closed form needs, since each is traced
     most = max(counts.values(), default=0)
     few_turns = [{**certified, **dict.fromkeys(graph.loops, few)} for few in range(most - 1, 0, -1)]
     batch_of_one = {**certified, **({"B": 1} if "B" in graph.symbols else {})}
@@ -66,8 +66,8 @@ def _within_bounds(graph: Graph, at: Mapping[str, int]) -> dict[str, int]:
 
 
 def requested_values(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
-    """The requested values, with at most the fewest traced iterations of each loop; before them, where fewer are requested, with exactly
-    the fewest traced: few iterations may be a special case where the other sizes are none. A size that is read as a number but is no
+    """The requested values, with at most the fewest traced iterations of each loop. If fewer are requested, values with exactly the fewest
+    traced come first: few iterations may be a special case where the other sizes are none. A size that is read as a number but is no
     trip count keeps its requested value."""
     requested = graph.as_basis().values(values)
     widths = {name for c in graph.guards if c.opaque for name in names_in(c.expr)}
@@ -78,8 +78,8 @@ def requested_values(graph: Graph, values: Mapping[str, int]) -> list[dict[str, 
 
 
 def without_ones(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
-    """The requested values with another number in place of each 1, where the requested ones did not suffice: the other guards that fail
-    there (a vocabulary larger than a token id) are then certified for every batch."""
+    """The requested values with another number in place of each 1, for use where the requested ones did not suffice: the other guards that
+    fail there (a vocabulary larger than a token id) are then certified for every batch."""
     at = requested_values(graph, values)[0]
     ones = [name for name, value in at.items() if value == 1 and name not in graph.loops]
     if not ones or not graph.failed_guards(values):
@@ -97,8 +97,8 @@ def partly_answering(graph: Graph, values: Mapping[str, int]) -> list[dict[str, 
 
 
 def with_requested_comparisons(graph: Graph, values: Mapping[str, int], names: Collection[str]) -> list[dict[str, int]]:
-    """The values of a certificate with the requested ones for the basis symbols ``names``: they show whether anything depends on what these
-    symbols are compared with."""
+    """The values of a certificate with the requested ones for the basis symbols ``names``: they show whether a quantity depends on the
+    numbers that these symbols are compared with."""
     requested = graph.as_basis().values(values)
     turns = {name: fewest(_counts(graph), name) for name in graph.loops}
     return [{**graph.certificates[0].sizes, **turns, **{name: requested[name] for name in names if requested[name] > 1}}]
@@ -110,7 +110,8 @@ def _is_failed(graph: Graph, loop: str, values: Mapping[str, int], turns: int) -
 
 def special_case_candidates(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard]) -> list[dict[str, str]]:
     """Candidates for a special case that covers ``values``, each as dimension → what it equals: few iterations, sizes of 1, equal sizes.
-    First only dimensions of the ``changed`` guards, then all; at last few iterations that are no special case at other sizes."""
+    Those with dimensions of the ``changed`` guards only come first, then those with all; last, few iterations that are no special case
+    at other sizes."""
     basis = graph.as_basis()
     turns = basis.values(values)
     shallow = [name for name in graph.loops if turns[name] < fewest(_counts(graph), name)]
@@ -124,7 +125,7 @@ def special_case_candidates(graph: Graph, values: Mapping[str, int], changed: Se
 
 
 def _fixed(graph: Graph, name: str, turns: int, values: Mapping[str, int]) -> tuple[str, str]:
-    """A trip count with what it equals: so many times another dimension, where it is a multiple of that."""
+    """A trip count with what it equals: a multiple of another dimension, where it is divisible by that; else its value."""
     part = next(dim.multiple_of for dim in graph.dims if dim.name == name)
     if isinstance(part, str) and values[name] == turns * values[part]:
         return name, part if turns == 1 else f"{turns}*{part}"
@@ -164,8 +165,8 @@ def _equal_sizes(graph: Graph, values: Mapping[str, int], names: Sequence[str]) 
 
 
 def _leads(whole: Mapping[str, int | str | None], equal_to: Mapping[str, str], name: str, to: str) -> bool:
-    """Whether, of two equal dimensions, the earlier one is tied to the later: a multiple is tied to its divisor, which it is once; and a
-    dimension that is no multiple is tied to one that is a multiple of a third."""
+    """Whether, of two equal dimensions, the earlier one is tied to the later: a dimension is tied to its divisor, and one that is no
+    multiple to one that is a multiple of a third."""
     if name in (_end(equal_to, part) for part in _divisors(whole, to)):
         return True
     third = isinstance(whole.get(name), str) and to in whole and not isinstance(whole[to], str)

@@ -51,9 +51,10 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a composite function (scaled dot product attention): what it declares that its decomposition no longer says.
+    """A call of a composite function (scaled dot product attention), with arguments that its decomposition no longer contains.
 
-    ``query`` and ``key`` are the lengths of the two sequences."""
+    ``query`` and ``key`` are the lengths of the two sequences.
+    """
 
     function: str
     causal: bool
@@ -86,7 +87,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A tensor saved for backward: autograd holds it when the forward returns. ``op`` is the operator whose backward needs it."""
+    """A tensor saved for backward: autograd references it when the forward returns. ``op`` is the operator whose backward needs it."""
 
     tensor: Tensor
     module_path: str

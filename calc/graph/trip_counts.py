@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 Counts = tuple[int, ...]
 
-# Trip counts tried one after the other: of the only loop ...
+# Trip counts by attempt: of the only loop ...
 _ALONE: tuple[Counts, ...] = ((3, 4), (5, 6), (7, 8), (3, 4, 5), (3, 4, 5, 6))
 # ... and those of the outermost loop and of the others.
 _NESTED: tuple[tuple[Counts, Counts], ...] = (
@@ -52,7 +52,7 @@ def next_attempt(attempt: int, loops: Sequence[str], degree: bool) -> int | None
 
 
 def attempt_of(loops: Sequence[str], traces: Sequence[Mapping[str, int]]) -> int:
-    """The first attempt with the trip counts of ``records``; 0 where there is no loop."""
+    """The first attempt whose trip counts are those of ``traces``; 0 where there is no loop."""
     met = {name: tuple(sorted({sizes[name] for sizes in traces})) for name in loops}
     tried = range(len(_ALONE if len(loops) < 2 else _NESTED))
     return next((attempt for attempt in tried if traced_counts(attempt, loops) == met), 0)
