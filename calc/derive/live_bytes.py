@@ -56,7 +56,7 @@ class Timeline:
 
     ``landmarks`` are named instants in order; ``columns`` cover all ``operators`` of the step; ``alive`` are the storages of ``peak``, the
     largest first. ``allocated`` are the peaks of the first step and of the second as the CUDA allocator would round them; none where the
-    depth is not the one asked for.
+    depth is not the requested one.
     """
 
     sizes: Mapping[str, int]

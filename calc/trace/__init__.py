@@ -1,7 +1,7 @@
 """``nn.Module`` → graph, by symbolic execution of the real training step.
 
-Imports torch, the vocabulary, ``platform``, ``experiment``, ``symbolic`` and ``graph``; no rule and nothing that derives. Start with
-``step`` (one run), ``recorder`` (what a run records) and ``tracer`` (runs at several trip counts become a graph).
+Imports torch, the vocabulary, ``platform``, ``experiment``, ``symbolic`` and ``graph``; no rules and no derivation. Start with ``step``
+(one run), ``recorder`` (the trace of a run) and ``tracer`` (runs at several trip counts become a graph).
 """
 
 from __future__ import annotations

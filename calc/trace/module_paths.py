@@ -15,7 +15,7 @@ OPTIMIZER = "(optimizer)"
 
 
 class ModulePath:
-    """The stack of running modules, kept by torch's global forward hooks."""
+    """The stack of running modules, maintained by torch's global forward hooks."""
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}

@@ -2,7 +2,8 @@
 
 Torch's own ``ShapeEnv`` reasons over value ranges and may silently specialize a symbol. ``SizeEnv`` evaluates every guard at the hints and
 notes it as an assumption of the derivation. It never specializes: a size that is read as a number (``range(n)``, ``int(n)``) raises
-``SpecializationError`` with the line that read it. Only trip counts, and polynomials in them, may be read: each has one value in a run.
+``SpecializationError`` with the line that read it. Only trip counts may be read, and polynomials in them: their values are numbers in each
+run.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Tracer:
         run = outcome_of(lambda: trace_step(self.spec, at, self.plan.options))
         return run.error if isinstance(run, Refusal) else None
 
-    # -- what a failure tells ----------------------------------------------------------------------------------------------------
+    # -- what a failure implies ------------------------------------------------------------------------------------------------
 
     def _explained(self, error: NapkinError, fixed: Mapping[str, int]) -> Refusal:
         """Why a run with these trip counts failed, with what the failure implies about the model's dimensions."""

@@ -84,7 +84,7 @@ def _parameter_bytes(derivation: Derivation) -> str:
 
 
 class ExactCount:
-    """The signed sum of derived quantities that a rule stands for, in the rule's unit."""
+    """The signed sum of derived quantities that a rule approximates, in the rule's unit."""
 
     def __init__(self, rule: RuleOfThumb, derivation: Derivation) -> None:
         self._derivation = derivation

@@ -28,7 +28,8 @@ def _floor(size: Any, stride: int) -> Any:
 
 
 def _image(x: torch.Tensor, output_size: Sequence[Any], kernel: Sequence[int], *_: Any) -> torch.Tensor:
-    """``col2im``: the inverse of ``im2col``. The real kernel begins with a storage of the columns' size, and never shrinks it."""
+    """``col2im``: sums the columns back into images, the adjoint of ``im2col``. The real kernel begins with a storage of the columns' size,
+    and never shrinks it."""
     shape = (*x.shape[:-2], x.shape[-2] // math.prod(kernel), *output_size)
     return _in_storage(x, x.numel(), shape) if x.numel() > math.prod(shape) else x.new_empty(shape)
 

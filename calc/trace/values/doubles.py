@@ -1,4 +1,4 @@
-"""Doubles computed from sizes as Python computes them: each operation is recorded in order until the double is rounded to a size.
+"""Doubles computed from sizes as Python computes them: each operation is noted in order until the double is rounded to a size.
 
 A rounded double is written as the fraction that a reader expects, ``floor(8*d/3)`` for ``int(d * (8/3))``, where rounding provably cannot
 change the result. Otherwise their equality is a guard, evaluated at every size by computing the double.

@@ -73,7 +73,7 @@ class _Float(metaclass=_LooksLike):
 
     def __new__(cls, value: Any = 0.0) -> Any:
         if isinstance(value, torch.Tensor) and value.is_floating_point():
-            return value.item()  # a size or a ``ScalarRead``, which a plain float would lose
+            return value.item()  # may be a ``ScalarRead``, which ``builtins.float`` would convert
         return _symbolic_float(value) if _is_symbolic(value) else builtins.float(value)
 
 
@@ -191,7 +191,7 @@ class _Range(metaclass=_LooksLike):
 
 
 def _common_divisor(one: Any, other: Any) -> Any:
-    """The greatest common divisor of two sizes, where it is the same at all sizes: the cofactors are coprime, or one is 1."""
+    """The greatest common divisor of two sizes, where it has one form at all sizes: one cofactor is 1, or both are numbers."""
     size = one if isinstance(one, torch.SymInt) else other
     if not isinstance(size, torch.SymInt):
         return math.gcd(one, other)
@@ -295,4 +295,4 @@ def _from_python(loaded: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any],
     return [(names, name, value) for names, name, value in _NAMED[1] if names.get(name) is value]
 
 
-_NAMED: list[Any] = [None, []]  # number of files scanned last, and the names in them
+_NAMED: list[Any] = [None, []]  # the list of files scanned last, and the names in them

@@ -1,7 +1,7 @@
 """Data-dependent (unbacked) sizes: how many elements a mask selects, how many tokens a router sends to an expert.
 
-Each is a dimension of its own, identified by the source lines that lead to it. A trace that meets one without a dimension stops and
-reports its upper bound and expected value; tracing starts again with the dimension declared.
+Each is a dimension of its own, identified by the source lines that lead to it. A trace that meets one without a dimension stops and reports
+its upper bound and expected value; tracing restarts with the dimension declared.
 """
 
 from __future__ import annotations
