@@ -122,8 +122,7 @@ class Spec:
         return dims_.resolve(self.dimensions, given or {})
 
     def sizes_from(self, values: Mapping[str, int], given: Mapping[str, int]) -> dict[str, int]:
-        """Values of all dimensions: ``given``, else those of ``values``; sizes that equal their default expression follow the new
-        values."""
+        """Values of all dimensions: ``given``, else those of ``values``; sizes equal to their default expression follow the new values."""
         own = {name: size for name, size in values.items() if name in self.dims}
         free = {name: size for name, size in own.items() if not dims_.follows(self.dimensions[name], size, own)}
         return self.sizes({**free, **given})

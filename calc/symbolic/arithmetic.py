@@ -1,5 +1,4 @@
-"""Evaluate expressions with roots exactly, and solve them for one of their variables. Without SymPy, so that questions are answered at
-once.
+"""Evaluate expressions with roots exactly, and solve them for one of their variables. Without SymPy, whose import is slow.
 
 Values are fractions. An irrational root is truncated to 42 digits and marked as inexact. An expression is solved for a variable that occurs
 in it once, or in a quotient of two sums linear in it; other cases have no solution here.
@@ -92,8 +91,8 @@ def evaluate(expression: str, values: Mapping[str, Fraction]) -> Fraction:
 
 @lru_cache(maxsize=1024)  # an answer needs the same powers many times
 def power(base: Fraction, exponent: Fraction) -> tuple[Fraction, bool]:
-    """(``base**exponent`` for base ≥ 0, whether it is exact). An inexact value is truncated to 42 digits: it is low by less than 10⁻⁴¹ of
-    itself."""
+    """(``base**exponent`` for base ≥ 0, whether it is exact). An inexact value is truncated to 42 digits: its relative error is below
+    10⁻⁴¹."""
     if exponent < 0:
         base, exponent = 1 / base, -exponent
     k = exponent.denominator
@@ -169,8 +168,7 @@ def tidy(node: Expression) -> Expression:
 
 @lru_cache(maxsize=1024)  # the equations of an answer are tried for each of its variables
 def isolated(expression: str, variable: str, left: str) -> tuple[str, ...]:
-    """The expressions for ``variable`` that solve ``left`` = ``expression``: one, or one for each argument of a Max; empty if no rule
-    solves it.
+    """The expressions for ``variable`` that solve ``left`` = ``expression``: one, or one per argument of a Max or Min; () if none.
 
     >>> isolated("C/(86400*u*n*P)", "n", "t")
     ('C/(86400*t*u*P)',)
@@ -351,7 +349,7 @@ def _free(form: _Linear) -> bool:
 
 
 def _added(one: _Linear, second: _Linear) -> _Linear | None:
-    """The sum of two forms; None where it would be quadratic in x."""
+    """The sum of two forms; None where its numerator or denominator would be quadratic in x."""
     if one[2] != _ZERO:
         one, second = second, one
     if one[2] != _ZERO:

@@ -26,7 +26,7 @@ def equalities_at(texts: Iterable[str], sizes: Mapping[str, int]) -> tuple[str, 
 
 
 def _chosen(text: str, sizes: Mapping[str, int]) -> tuple[str, list[Expression]]:
-    """The form that holds at ``sizes``, and the conditions that selected it."""
+    """(the form that holds at ``sizes``, the conditions that selected it). Raises NapkinError if no case holds."""
     if "Piecewise" not in text:
         return text, []
     conditions: list[Expression] = []

@@ -245,8 +245,7 @@ def _smaller(source: Source, layout: ConfigLayout, dims: Mapping[str, Dim], smal
 
 
 def _runs(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], small: Mapping[str, int]) -> bool:
-    """Whether the class's forward runs at these sizes: some need a width that is a product of others, or a number of heads that groups
-    divide."""
+    """Whether the class's forward runs at these sizes: some need a width that is a product of others, or heads that groups divide."""
     import torch
 
     try:

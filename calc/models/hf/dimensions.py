@@ -292,8 +292,7 @@ def learned_positions(config: Any) -> bool:
 
 
 def gives_way(dims: Mapping[str, Dim]) -> tuple[tuple[str, ...], ...]:
-    """Sets of dimensions to specialize, in order, if the step cannot be traced with all of them symbolic: own names first, sequence
-    last."""
+    """Sets of dimensions to specialize, in order, if the step cannot be traced with all symbolic: own names first, sequence last."""
     lengths = tuple(name for name in dims if name in ("T", "S", "N") or name.endswith("_positions"))
     own = tuple(name for name in dims if name not in FIELDS.dimensions and name != "B" and name not in lengths)
     widths = tuple(name for name in ("d", "h", "g", "k", "f", "E", "e") if name in dims and not dims[name].tied)

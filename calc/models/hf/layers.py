@@ -72,7 +72,7 @@ def _names_last(value: Any, depth: int) -> bool:
 
 
 def pattern(kinds: Sequence[Hashable]) -> tuple[int, int, int] | None:
-    """(before, period, after) with the smallest sum such that the period repeats at least twice and makes up half of the layers; else
+    """(before, period, after) with the smallest sum such that the period repeats at least twice and makes up half of the layers, or
     None."""
     numbers: dict[Hashable, int] = {}
     ids = [numbers.setdefault(kind, len(numbers)) for kind in kinds]

@@ -144,7 +144,7 @@ def parse(where: str, text: bytes) -> Mapping[str, Any]:
         raw = json.loads(text)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
-    except (ValueError, RecursionError) as error:  # a wrong encoding, a number of thousands of digits, endless nesting
+    except (ValueError, RecursionError) as error:  # a wrong encoding, a number of thousands of digits, too deep nesting
         raise ConfigError(f"{where} cannot be read as JSON: {_first_line(error)}") from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{where} holds a JSON {type(raw).__name__}, not an object: give the config.json of a model")
