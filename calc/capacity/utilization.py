@@ -1,4 +1,4 @@
-"""The share of a peak that timed work reached, for what has a device at hand: the question ``mfu`` in Python's own values. Torch-free."""
+"""The share of a peak that timed work reached, as a Python function: the question ``mfu`` for a given device. Torch-free."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ from calc.symbolic.worked import Reckoning
 def utilization(
     flops: int | Fraction, seconds: float | Fraction, peak: int | Fraction, dtype: str, device: Accelerator | None = None
 ) -> Reckoning:
-    """FLOP/s achieved over the dense peak of that format, of ``device`` where it is known. More than 1 is refused, with what it means."""
+    """Achieved FLOP/s over the dense peak of the dtype, for ``device`` if known. A share above 1 is refused with an explanation."""
     of = None if device is None else Device(device, dtype, said=True, sparse=False)
     return answered(question("mfu"), {"flops": flops, "seconds": seconds, "peak": Fraction(peak), "dtype": dtype}, device=of).reckoning

@@ -46,7 +46,7 @@ class Bound:
 
     @property
     def keeps_below(self) -> bool:
-        """Whether the limit is kept from below. What is on it keeps to the side away from the next one."""
+        """Whether valid answers lie below the limit. An answer exactly on the limit counts with the side away from the next value."""
         return self.here < self.limit or self.there > self.limit
 
 
@@ -58,15 +58,15 @@ class Thumb:
     value: Fraction
 
     def off(self, exact: Fraction) -> Fraction:
-        """How far the rule is off, as a share of the exact answer."""
+        """The error of the rule of thumb: rule ÷ exact − 1."""
         return (self.value - exact) / exact
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``expr`` gives the answer in the variables of ``inputs``; None if it was computed by search. ``unrounded`` is before rounding.
+    """``expr`` gives the answer in the variables of ``inputs``; None if a search computed it. ``unrounded`` is the value before rounding.
 
-    ``also`` are figures that belong to the answer, ``beside`` the steps to them that are none of the answer's.
+    ``also`` are additional results; ``beside`` are their steps, which the answer does not use.
     """
 
     question: str
@@ -91,7 +91,7 @@ class Answer:
     source: str
 
     def __getitem__(self, name: str) -> Fraction:
-        """The value of a letter, or of a number that was put in by its key."""
+        """The value of a variable, or of an input by its key."""
         values = self.reckoning.values | {line.letter: line.value for line in self.beside}
         if name in values:
             return values[name]

@@ -1,4 +1,4 @@
-"""The batch beyond which more examples a step save few steps."""
+"""The critical batch size: beyond it, more examples per step save few steps."""
 
 from __future__ import annotations
 

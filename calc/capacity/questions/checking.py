@@ -16,7 +16,7 @@ from calc.hardware.accelerators import DEFAULT_DTYPE
 from calc.symbolic.exact import holds
 from calc.symbolic.expression import names_in
 
-# Parameters of a model and tokens of a training are not as few as this; what is left out then is a suffix.
+# Fewer parameters or training tokens than this are implausible: the user probably left out a unit suffix.
 _SMALL = 10**4
 _LARGE = {"N": "B", "D": "T"}
 
@@ -32,7 +32,7 @@ def require_all_used(problem: Problem, system: System, everything: System) -> No
     for step, equation in reversed((*system.steps, *everything.steps)):
         needed |= {equation.letter, *names_in(equation.expr)} if step.letter in needed else set()
     if all(step.letter != problem.wanted.letter for step, _ in system.steps):
-        needed |= part  # a search looks at everything
+        needed |= part  # a search uses every input
     inner = {e.letter for e in problem.equations}
     settled = [name for name in problem.given.letters if name in inner and name in needed and name != problem.wanted.letter]
     if settled:
@@ -75,13 +75,13 @@ def _beyond(problem: Problem, letter: Letter, values: Mapping[str, Fraction]) ->
 
 
 def say(problem: Problem, value: Fraction) -> None:
-    """Add notes on the specifications of the device and on defaults, and flag a GB that may have been a GiB."""
+    """Add notes on the device specifications and on defaults; flag a GB that may have been a GiB."""
     if problem.device is not None:
         problem.notes += devices.notes(problem.device, problem.used_of_device)
     for choice, chosen in problem.choices:
         if choice.key not in problem.given.choices:
             problem.notes.append(f"{choice.key} = {chosen}, as nothing was said: {choice.because}")
-        of_model = problem.given.model and choice.key in OPTIONS  # whose own step has what a table leaves out
+        of_model = problem.given.model and choice.key in OPTIONS  # the model's own traced step includes what a table leaves out
         problem.notes += [choice.notes[chosen]] if chosen in choice.notes and not of_model else []
     for name, got in problem.given.letters.items():
         power = "kMGTPE".find(got.suffix[0]) + 1 if len(got.suffix) == 2 and got.suffix[1] == "B" else 0
@@ -104,7 +104,8 @@ def flag_beyond(problem: Problem, value: Fraction) -> None:
 
 
 def flag_experts(problem: Problem, value: Fraction) -> None:
-    """Flag that sequences of one batch may need different experts: then more weights are read than for one sequence, the lower bound."""
+    """Flag that the sequences of one batch may use different experts: more weights are then read than for one sequence (the lower bound).
+    """
     read = next((x for x in problem.question.letters if x.model == "weights_read"), None)
     if problem.model is None or read is None or not problem.model.in_use.weights(problem.model.format).partial:
         return
@@ -159,7 +160,7 @@ def _flag_other_memory(problem: Problem) -> None:
 
 
 def short(value: Fraction) -> str:
-    """A number in a sentence: six digits, whole numbers up to 15 digits in full."""
+    """A number for a sentence: six digits; whole numbers up to 15 digits in full."""
     if value.denominator == 1 and abs(value) < 10**15:
         return f"{int(value):,}"
     return f"{float(value):.6g}"

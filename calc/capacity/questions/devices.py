@@ -30,7 +30,7 @@ class Device:
 
 
 def device(given: Mapping[str, str]) -> Device | None:
-    """The device that ``gpu`` names, with its dense peak in ``dtype``, by default bf16."""
+    """The device named by ``gpu``, with its dense peak in ``dtype`` (default bf16)."""
     if "gpu" not in given:
         for word in ("sparse", "hardware"):
             if word in given:
@@ -59,7 +59,7 @@ def _named(name: str, file: str | None) -> Accelerator:
 
 
 def of_device(from_: Device, letter: Letter) -> tuple[Fraction, str, str]:
-    """The value that a device supplies for a variable, its meaning and its source."""
+    """The value that a device supplies for a variable, with its meaning and its source."""
     entry = from_.accelerator
     match letter.device:
         case "peak":
@@ -86,11 +86,11 @@ def _there(value: int | None, entry: Accelerator, what: str, letter: Letter) -> 
     return Fraction(value)
 
 
-# -- what is said about a rate or a memory --------------------------------------------------------------------------------------------
+# -- notes and errors on a rate or a memory -------------------------------------------------------------------------------------------
 
 
 def notes(from_: Device, used: set[str]) -> list[str]:
-    """Notes on the specifications that were ``used``, by kind."""
+    """Notes on the specifications in ``used``, by kind."""
     said = []
     if "peak" in used and not from_.said:
         said.append(f"no number format was named: the rate is that of dense {from_.dtype} products; another one is dtype=…")
@@ -116,7 +116,7 @@ def _dollars(amount: Fraction) -> str:
 
 
 def wrongly_dense(peak: Fraction, dtype: str, of: Accelerator | None) -> str:
-    """Why a typed peak cannot be dense in ``dtype``: it is the rate of a device with sparsity. Empty if it is not."""
+    """Why a given peak cannot be dense in ``dtype``: it equals the rate of a device with sparsity. Empty otherwise."""
     accelerators = (of,) if of is not None else tuple(available().values())
     if any(dtype in a.peaks and _about(peak, a.peaks[dtype].dense) for a in accelerators):
         return ""
@@ -132,7 +132,7 @@ def wrongly_dense(peak: Fraction, dtype: str, of: Accelerator | None) -> str:
 
 
 def other_peak(peak: Fraction, dtype: str, of: Accelerator) -> str:
-    """The note on a typed peak that differs from that of the device in ``dtype``."""
+    """A note if a given peak differs from that of the device in ``dtype``."""
     if dtype not in of.peaks or _about(peak, of.peaks[dtype].dense):
         return ""
     said = f"peak = {_tera(peak)} is not what {of.name} does in {dtype}, {_tera(of.peaks[dtype].dense)} dense"
@@ -153,7 +153,7 @@ _EARLY = "the time was taken before the device had finished, or fewer FLOPs ran"
 
 
 def above_peak(rate: Fraction, dtype: str, of: Accelerator | None) -> str:
-    """The error for a measured rate above the peak in ``dtype``: the dtypes whose peak allows it, if the device is given."""
+    """The error for a measured rate above the peak in ``dtype``: names the dtypes whose peak allows it, if the device is given."""
     if of is None:
         return (
             f"no device outruns its peak, so the peak is not that of {dtype}, {_EARLY};"

@@ -1,4 +1,4 @@
-"""What a training costs: device hours, money, energy."""
+"""The cost of a training run: device hours, money, energy."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from calc.symbolic.expression import Expression, names_in, parse, substitute, te
 from calc.symbolic.worked import Reckoning, WorkedStep
 from calc.symbolic.worked import WorkedInput as Put
 
-_ENDLESS = 10**12  # as good as without end, for a count
+_ENDLESS = 10**12  # practically infinite, for a count
 
 
 def ask(name: str, /, *, progress: Progress = lambda _: None, **given: Typed) -> Answer:
@@ -125,7 +125,7 @@ class EquationSolver(Problem):
         return next((x for x in given if x == self.question.limit and self.wanted.letter == self.question.answer), *given[:1] or ("",))
 
     def _allowed(self, values: Mapping[str, Fraction]) -> bool:
-        """Whether the mandatory conditions hold."""
+        """Whether the values satisfy the mandatory conditions."""
         conditions = (c.holds for c in self.question.conditions if c.refuse and names_in(c.holds) <= values.keys())
         return all(holds(text, values) for text in conditions)  # type: ignore[arg-type]  # fractions compare as integers do
 
@@ -148,7 +148,7 @@ class EquationSolver(Problem):
         )
 
     def _never(self, goal: str) -> str:
-        """Why no number is large enough; empty if one may be."""
+        """Why no number is large enough; empty if one might be."""
         here, there, limit = self._goal_at(goal, 1), self._goal_at(goal, _ENDLESS), self.question.letter(goal)
         if here is None or there is None or there <= self.values[goal] or there > here:
             return ""
@@ -197,7 +197,7 @@ class EquationSolver(Problem):
         return Fraction(whole), self._bound(goal, whole, further)
 
     def _whole_parts(self, whole: int) -> tuple[int, int]:
-        """The answer rounded down to a multiple (a width of its heads), and the next multiple (0: none)."""
+        """The answer rounded down to a multiple (e.g. a width to a multiple of its heads), and the next multiple (0: none)."""
         x, answer = self.wanted, self.question.letter(self.question.answer)
         if x is answer and x.multiple_of in self.values:
             part, of = int(self.values[x.multiple_of]), self.question.letter(x.multiple_of)
@@ -213,7 +213,7 @@ class EquationSolver(Problem):
         return below, above
 
     def _side(self, real: Fraction) -> str:
-        """The side on which the goal holds: at most the given devices or steps, at least the given tokens."""
+        """The side on which valid answers lie: at most the given devices or steps, at least the given tokens."""
         goal = self.question.letter(self._goal()).whole if self._goal() in self.values else ""
         there = self._goal_at(self._goal(), math.ceil(real)) if goal and self.wanted.letter != self.question.answer else None
         if there is None:
@@ -308,7 +308,7 @@ class EquationSolver(Problem):
         return tuple(Put(i.letter, i.value, _plain(i.unit), i.meaning, i.source) for i in self.inputs if isinstance(i.value, Fraction))
 
     def _rows(self, values: Mapping[str, Fraction]) -> tuple[FurtherResult, ...]:
-        """The rows of the table, if all of its variables have values."""
+        """The rows of the table; empty unless all of its variables have values."""
         if self.question.table is None or not {e.letter for e in self.question.equations} | self._leaves() <= values.keys():
             return ()
         return tuple(self.question.table(values, self.model))
@@ -323,5 +323,5 @@ class EquationSolver(Problem):
 
 
 def _plain(unit: str) -> str:
-    """A unit as shown: a share has none."""
+    """A unit as shown: empty for a share."""
     return "1" if unit == "share" else unit

@@ -12,13 +12,13 @@ from calc.errors import BadInputError
 
 DEVICE_KEYS = ("gpu", "dtype", "sparse", "hardware")
 _WORDS_OF_SIZES = {"batch": "B", "sequence": "T", "layers": "L", "width": "d", "vocabulary": "V"}
-# Words for a key that are not spelt like it. A node is several devices: their number is asked for.
+# Words for keys whose name differs. A node is several devices: the key gives their number.
 _OTHER_WORDS = {
     "nodes": "gpus", "gpu-count": "gpus", "num-gpus": "gpus", "n-gpus": "gpus", "batch-size": "batch", "seq-len": "sequence",
     "sequence-length": "sequence", "utilization": "mfu", "num-layers": "layers", "num-heads": "heads", "hidden-size": "width",
 }  # fmt: skip
-WORDS_OF_LAYOUT = ("micro", "batch")  # sequences of a micro-batch, and of a step, all devices together, as napkin shard has them
-# Of what a device has: less than this is no device's, but a number whose unit was left out; and how it is written.
+WORDS_OF_LAYOUT = ("micro", "batch")  # sequences per micro-batch, and per step over all devices, as in napkin shard
+# Smallest plausible value of each device specification (a smaller one lacks its unit), and how to write it.
 _LEAST = {
     "memory": (10**6, "less than one layer of a model takes: write 80GB or 80GiB"),
     "peak": (10**9, "less than any device does: write 989.5TFLOP/s"),
@@ -101,7 +101,7 @@ def _solved_for(question: Question, names: Mapping[str, Letter], value: str) -> 
 
 
 def _size_or_key(given: QuestionInputs, question: Question, written: str, value: Typed) -> None:
-    """Add a size of the model; a value with a unit is a misspelled key."""
+    """Add a size of the model; a value with a unit is treated as a misspelled key and refused."""
     key = written.replace("_", "-")
     of_layout = question.laid and key in WORDS_OF_LAYOUT
     try:

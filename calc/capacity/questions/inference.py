@@ -1,4 +1,4 @@
-"""Using a model: time of the prompt, time of each token, tokens per second, and how many sequences there is room for."""
+"""Inference: time of the prompt, time per token, tokens per second, and the number of sequences that fit in memory."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ TURNING_BATCH = Question(
 
 
 def _formats(values: Values, model: QuestionModel | None) -> Sequence[FurtherResult]:
-    """Every format: bytes, and tokens per second of one sequence, caches left out."""
+    """One row per number format: bytes, and tokens per second of one sequence, without caches."""
     rows = []
     for name, (text, words) in WEIGHT_BYTES.items():
         said = words

@@ -24,7 +24,7 @@ from calc.symbolic.worked import Reckoning, WorkedStep
 if TYPE_CHECKING:
     from calc.capacity.sharding import Account, ShardedModel, State
 
-_POWERS = 25  # of 2, up to which data ranks are tried
+_POWERS = 25  # largest exponent of 2 tried as a number of data ranks
 _RANKS = {"t": "tensor", "p": "pipeline", "n": "data"}
 _RECIPE = ("precision", "optimizer")
 _OWN = ("napkin shard MODEL has every other choice of a layout",)
@@ -32,7 +32,7 @@ _OWN = ("napkin shard MODEL has every other choice of a layout",)
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """A training step to shard: ``batch`` sequences on all devices; if 0, ``micro_batches`` of ``micro`` on each rank."""
+    """A training step to shard: ``batch`` sequences over all devices; if 0, ``micro_batches`` of ``micro`` sequences per rank."""
 
     model: ShardedModel
     state: State
@@ -42,7 +42,7 @@ class Steps:
     batch: int
 
     def at(self, ranks: Mapping[str, int]) -> Account:
-        """The account on these ranks; raises BadInputError if the model does not divide so."""
+        """The account on these ranks. Raises BadInputError if a condition on the layout fails."""
         from calc.capacity.sharding import Layout, account
 
         batch = self.batch or ranks["n"] * self.micro * self.micro_batches
@@ -50,7 +50,7 @@ class Steps:
         return account(self.model, layout, self.state)
 
     def tried(self, ranks: Mapping[str, int], letter: str) -> Iterator[tuple[int, Account]]:
-        """Each allowed number of ranks of one kind with its account, ascending: for data ranks powers of 2 or divisors of the batch."""
+        """Each allowed number of ranks of one kind with its account, ascending. Data ranks are powers of 2 or divisors of the batch."""
         most = self.model.values.get("L" if letter == "p" else "h", 1)
         data = divisors(self.batch // self.micro) if self.batch else (2**power for power in range(_POWERS))
         for number in data if letter == "n" else range(1, most + 1):
@@ -66,7 +66,7 @@ class LayoutSolver(EquationSolver):
 
     @property
     def choices(self) -> tuple[tuple[QuestionChoice, str], ...]:
-        """All choices, without their notes: the account includes what the notes say is left out."""
+        """All choices, without their notes: the account includes what the notes list as left out."""
         return tuple((replace(c, notes={}), self.given.choices.get(c.key, c.default)) for c in self.question.choices)
 
     def answer(self) -> Answer:
@@ -85,7 +85,7 @@ class LayoutSolver(EquationSolver):
             bound = Bound("memory", "bytes", self.values["M"], Fraction(steps.at(layout).memory), fewer, Fraction(there))
         return self._answered(steps.at(layout), layout, bound)
 
-    # -- what is given -------------------------------------------------------------------------------------------------------------
+    # -- inputs --------------------------------------------------------------------------------------------------------------------
 
     def _ranks(self) -> tuple[dict[str, int], int]:
         allowed = {"M", "k", "l", "G", *_RANKS}
@@ -100,7 +100,7 @@ class LayoutSolver(EquationSolver):
         return ranks, int(self.values.get("k", 1))
 
     def _divide(self, ranks: dict[str, int]) -> None:
-        """So many devices are so many data ranks."""
+        """Set the number of data ranks to the number of devices."""
         among, devices = ranks["t"] * ranks["p"], int(self.values["G"])
         if self.wanted.letter != "M" or ("n" in self.values and ranks["n"] * among != devices):
             raise BadInputError(f"devices = {devices} leaves nothing to solve for, or is not data*tensor*pipeline: leave it out")
@@ -122,24 +122,24 @@ class LayoutSolver(EquationSolver):
         self.notes.append(f"activations of micro-batches of {micro} are in it (micro=… changes that), and what ZeRO gathers for a moment")
         return Steps(model, state, int(chosen["zero"]), micro, micro_batches, batch)
 
-    # -- the least number that fits ------------------------------------------------------------------------------------------------
+    # -- the smallest number that fits ---------------------------------------------------------------------------------------------
 
     def _least(self, steps: Steps, ranks: Mapping[str, int]) -> tuple[int, tuple[int, int] | None]:
-        """The fewest ranks that fit, and the next fewer with its memory in bytes."""
+        """The fewest ranks that fit, and the next smaller number with its memory in bytes."""
         limit, before = self.values["M"], None
         for number, worked in steps.tried(ranks, self.wanted.letter):
             if worked.memory <= limit:
-                gaps = self.wanted.letter == "n" and not steps.batch  # powers of 2 are tried, and numbers between them are possible
+                gaps = self.wanted.letter == "n" and not steps.batch  # the search tries powers of 2 only; numbers in between are possible
                 return self._between(steps, ranks, before, number) if gaps and before else (number, before)
             before = (number, worked.memory)
-        assert before is not None  # one rank is tried
+        assert before is not None  # the search always tries one rank
         raise BadInputError(
             f"no number of {self.wanted.meaning} is enough: with {before[0]:,} a device needs {before[1]:,} bytes,"
             f" and memory = {short(limit)} bytes is given"
         )
 
     def _between(self, steps: Steps, ranks: Mapping[str, int], before: tuple[int, int], number: int) -> tuple[int, tuple[int, int]]:
-        """Memory falls with the number of data ranks: the first that fits, between one that does not and one that does."""
+        """Bisect between a number that does not fit and one that does: memory falls as data ranks increase."""
         while number - before[0] > 1:
             middle = (before[0] + number) // 2
             memory = steps.at({**ranks, "n": middle}).memory
@@ -172,7 +172,7 @@ class LayoutSolver(EquationSolver):
         )
 
     def _by_rule(self, worked: Account, ranks: Mapping[str, int]) -> Thumb | None:
-        """Even division of the state alone, of as many parameters as the model has."""
+        """The rule of thumb: the state alone, divided evenly, for the model's number of parameters."""
         from calc.capacity.sharding import Layout, account
 
         whole = account(worked.model, Layout(), worked.state).fullest.reckoning["N"]

@@ -1,4 +1,4 @@
-"""Where one thing overtakes another: attention the matrices, arithmetic the memory, computing the communication; and 6·N·D reality."""
+"""Crossover points: attention and the other matmuls, arithmetic and memory, compute and communication; and 6·N·D against exact counts."""
 
 from __future__ import annotations
 

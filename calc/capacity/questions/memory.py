@@ -1,4 +1,4 @@
-"""What fits: the largest model, batch, sequence, depth or width for a memory, and what a device has room for."""
+"""What fits: the largest model, batch, sequence, depth or width for a given memory, and what a device can hold."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ PRECISION = QuestionChoice(
 
 
 def _values_kept(state: str) -> int | None:
-    """Values that an optimizer keeps for each parameter; None if that depends on shapes."""
+    """Number of values that an optimizer stores per parameter; None if that depends on shapes."""
     match = re.fullmatch(r"(?:(\d+)\*)?s\*n(?: \+ \d+)?|0", state)
     if match is None:
         return None
@@ -158,7 +158,7 @@ WEIGHT_BYTES = {
 
 
 def _room(values: Values, _: QuestionModel | None) -> Sequence[FurtherResult]:
-    """Rows of the largest model for each precision of inference and training."""
+    """The largest model for each precision of inference and training, as rows."""
     memory = values["A"]
     rows = [
         FurtherResult(f"use, weights in {name}", Fraction(int(memory / _number(text))), "parameters", words)

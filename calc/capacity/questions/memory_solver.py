@@ -27,7 +27,8 @@ _MOST = 2**40
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The largest size that fits, its peak and that of the next size in bytes; ``capped`` names a limit other than memory."""
+    """The largest size that fits, its peak and that of the next size in bytes; ``capped`` names a limit other than memory, if one applies.
+    """
 
     size: int
     peak: int
@@ -44,7 +45,7 @@ class Fit:
 
 
 def filled(model: QuestionModel, dim: str, memory: Fraction) -> Fit:
-    """The largest ``dim`` at which the model's step needs at most ``memory`` bytes, all devices together."""
+    """The largest ``dim`` at which the model's step needs at most ``memory`` bytes over all devices."""
     record = model.dimension(dim)
     if record.tied:
         raise BadInputError(f"{dim} cannot be set in {model.name[:40]}: it follows from others")
@@ -98,7 +99,7 @@ class MemorySolver(EquationSolver):
 
     @property
     def choices(self) -> tuple[tuple[QuestionChoice, str], ...]:
-        """All of them: the step is derived for what was chosen."""
+        """All choices: the step is derived with the chosen options."""
         return tuple((c, self.chosen[c.key]) for c in self.question.choices)
 
     def from_model(self) -> None:
@@ -141,13 +142,13 @@ class MemorySolver(EquationSolver):
             Reckoning(self.question.name, (*puts, Put("n", devices, "devices", "devices", "as asked")), tuple(lines)),
             expr=None if fill.size else f"({fill.form})/n",
             bound=bound,
-            thumb=None if fill.capped else self._by_rule(sizes),  # which knows of memory only
+            thumb=None if fill.capped else self._by_rule(sizes),  # its message is about memory only
             also=(FurtherResult("peak of live bytes of the step", Fraction(fill.peak), "bytes", lines[0].because),),
             notes=("the peak of one process that has all the memory: what sharding gathers for a moment is not in it",),
         )
 
     def _by_rule(self, sizes: Mapping[str, int]) -> Thumb | None:
-        """The answer of the equations at the sizes of the model; None if a size is missing."""
+        """The answer of the equations at the model's sizes; None if a size is missing."""
         names = [name for name in SIZES if name in sizes and name != self.wanted.letter]
         at = {**self.values, **{name: Fraction(sizes[name]) for name in names}}
         if self.wanted.letter not in ("L", "d"):

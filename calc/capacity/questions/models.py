@@ -25,7 +25,7 @@ Progress = Callable[[str], None]
 
 _MODEL_FLOPS = ((1, "flops.forward.matmul"), (1, "flops.backward.matmul"), (-1, "flops.backward.recompute"))
 _FORWARD = ((1, "flops.forward.matmul"),)
-_LENGTH = 128  # of the shortest sequence at which a closed form is looked at, to tell what grows with its square
+_LENGTH = 128  # shortest sequence length at which the fit evaluates a closed form, to separate the terms quadratic in T
 
 
 @dataclass(slots=True)
@@ -60,8 +60,7 @@ class QuestionModel:
         return self._derivation[quantity].at(**sizes)
 
     def peak(self, **changed: int) -> tuple[int, str, str]:
-        """Peak of live bytes of a step, the polynomial that is the largest there (the number itself where there is none), and where it is
-        from."""
+        """Peak of live bytes of a step, the polynomial that attains it (the number itself if there is none), and its source."""
         sizes = {**self.sizes, **changed}
         stands = self._form is not None and self._form.covers(sizes)
         peak = (self._form.derivation(sizes) if stands else self._derivation.at_sizes(sizes))["memory.peak"]
@@ -79,7 +78,7 @@ class QuestionModel:
 
     @property
     def spec(self) -> Spec:
-        """The model as ``calc.models.load`` has it, which imports torch."""
+        """The model from ``calc.models.load``, which imports torch."""
         if self._spec is None:
             from calc.models.load import load
 
@@ -125,7 +124,7 @@ class QuestionModel:
             self._derived = derive(self.spec, self.sizes, options=made(**(self.options or {})), progress=self.progress)
         return self._derived
 
-    # -- what questions ask for ------------------------------------------------------------------------------------------------------
+    # -- values that questions use ---------------------------------------------------------------------------------------------------
 
     def gives(self, what: str) -> tuple[Fraction, str, str]:
         """The value of one of ``_GIVEN``, its meaning and its source."""
@@ -204,7 +203,7 @@ class QuestionModel:
         return Fraction(self.in_use.flops), "FLOPs of the forward of one token, without those before it"
 
     def cache_values(self) -> tuple[Fraction, str]:
-        """Cached values per token, from the layers of the model; a run at small sizes must keep the same number."""
+        """Cached values per token, from the layers of the model; a real run at small sizes must cache the same number."""
         from calc.memory.inference import measured_cache
 
         spec = self.spec
@@ -225,7 +224,7 @@ def _of(index: int, signed: tuple[tuple[int, str], ...], meaning: str) -> Callab
 
 def _size(name: str, meaning: str) -> Callable[[QuestionModel], tuple[Fraction, str]]:
     def size(model: QuestionModel) -> tuple[Fraction, str]:
-        model.dimension(name)  # or it is refused
+        model.dimension(name)  # or the model is refused
         return Fraction(model.all_sizes()[name]), meaning
 
     return size
@@ -262,5 +261,5 @@ _GIVEN: dict[str, Callable[[QuestionModel], tuple[Fraction, str]]] = {
 def described(
     name: str, sizes: Mapping[str, int], progress: Progress, options: Mapping[str, str] | None = None, weights_in: str = "bf16"
 ) -> QuestionModel:
-    """The model of that name, as ``calc.models.load`` takes it; where it is used, its weights are in the format ``weights_in``."""
+    """The model of that name, as ``calc.models.load`` takes it; for inference, its weights are in the format ``weights_in``."""
     return QuestionModel(name, dict(sizes), options, progress, weights_in)

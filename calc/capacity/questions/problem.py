@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from calc.capacity.questions.models import QuestionModel
 
 Progress = Callable[[str], None]
-OPTIONS = ("precision", "optimizer")  # choices that a model's step is recorded with
-FORMAT = "weights"  # the choice that a model's weights are in while it is used
+OPTIONS = ("precision", "optimizer")  # choices that set options of the traced step
+FORMAT = "weights"  # the choice that sets the format of the weights in inference
 SIZES = ("B", "T", "L", "d", "h", "V")
 
 
@@ -45,7 +45,7 @@ class Problem:
     # -- the system ----------------------------------------------------------------------------------------------------------------
 
     def _equations(self, *, exact: bool) -> tuple[Equation, ...]:
-        """Equations of the question and its choices; those of a model replace a rule of thumb."""
+        """Active equations of the question and its choices; a model's exact equations replace a rule of thumb."""
         equations: dict[str, Equation] = {}
         for choice in self.question.choices:
             equations |= {e.letter: e for e in choice.options[self.given.choices.get(choice.key, choice.default)]}
@@ -53,7 +53,7 @@ class Problem:
         if exact and self._counts_exactly():
             equations |= {e.letter: e for e in self.question.with_model}
         constant = {name for name, e in equations.items() if not names_in(e.expr)}
-        while True:  # what follows from constants alone gives way to what is given
+        while True:  # inputs replace values that follow from constants alone
             more = {name for name, e in equations.items() if names_in(e.expr) <= constant} - constant
             if not more:
                 break
@@ -82,7 +82,7 @@ class Problem:
 
     @property
     def part(self) -> set[str]:
-        """Variables on which the answer or an additional result may depend, up to those with a value."""
+        """Variables that the answer or an additional result may depend on, stopping at those with a value."""
         groups = [{e.letter, *names_in(e.expr)} for e in self.equations]
         letters: set[str] = {self.wanted.letter, *self.question.also}
         while True:
@@ -136,7 +136,7 @@ class Problem:
             raise BadInputError(f"gpu={name} has no part in this: what it would give is given, or asked for; leave it out")
 
     def defaults(self) -> None:
-        """Add the default of each variable on which the answer depends and that nothing else determines."""
+        """Add defaults: of each variable that the answer depends on and nothing else determines."""
         for letter in self.question.letters:
             if all(self._reached(x) for x in (self.wanted.letter, *self.question.also)):
                 return

@@ -20,12 +20,12 @@ Values = Mapping[str, Fraction]
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """One variable. ``key`` is its name on the command line, where the letter itself serves as well, and ``also``.
+    """One variable. The command line accepts ``key``, the letter itself, or a name in ``also``.
 
-    ``whole``: rounded "up" or "down", to the side on which what was asked still holds. ``default`` is taken where nothing else gives it,
-    and is an assumption, because of ``because``; a ``firm`` one also where something else would lead to it. ``device`` and ``model`` name
-    what a device or a model gives for it. ``multiple_of`` is a letter that divides it: as an answer it is rounded down to a
-    multiple.
+    ``whole``: the direction of rounding, "up" or "down", in which the answer stays valid. ``default`` is used if nothing else gives a
+    value; it is listed as an assumption with the reason ``because``; a ``firm`` default is used even if equations determine the value. ``device`` and
+    ``model`` name the property that a device or a model supplies. ``multiple_of``: a variable that divides this one; an answer is rounded
+    down to a multiple of it.
     """
 
     letter: str
@@ -57,7 +57,7 @@ class Equation:
 
 @dataclass(frozen=True, slots=True)
 class QuestionChoice:
-    """One of several ways to fill in a part of the system: a number format, an optimizer, a law. The first one is the default."""
+    """Alternatives that complete a part of the system: a number format, an optimizer, a scaling law. The first one is the default."""
 
     key: str
     meaning: str
@@ -72,7 +72,7 @@ class QuestionChoice:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A relation that the values must satisfy, and the error or the flag if they do not."""
+    """A relation that the values must satisfy, and the error or flag otherwise."""
 
     holds: str
     otherwise: str
@@ -83,9 +83,9 @@ class Requirement:
 class Question:
     """``answer`` is the variable it solves for by default. ``limit`` bounds a rounded answer.
 
-    ``with_model`` replaces the equations of its letters where a model is given: exact counts in place of a rule of thumb.
-    ``fills``: with a model, the peak of its own step is put in the place of the equations; ``laid``: its account of a layout. ``table``
-    makes further rows from all values, and from the model where one is given; ``also`` are letters that belong to the answer.
+    ``with_model`` replaces the equations of its variables if a model is given: exact counts instead of a rule of thumb. ``fills``: with a
+    model, the peak of its own step replaces the equations; ``laid``: the account of its layout replaces them. ``table`` makes additional
+    rows from all values, and from the model if one is given; ``also`` are variables shown with the answer.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""All questions by name, each with the file of its family: one family is imported to answer one question."""
+"""All questions by name, each with the file of its family; answering a question imports only that family."""
 
 from __future__ import annotations
 

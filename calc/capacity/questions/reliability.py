@@ -1,4 +1,4 @@
-"""How often to save a training that fails now and then."""
+"""How often to save a training run that fails at random times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run beside known ones and beside thresholds of laws, from ``calc/data/known_runs.toml``."""
+"""Compares a training run with published runs and legal thresholds, from ``calc/data/known_runs.toml``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def published_runs() -> dict[str, list[dict[str, Any]]]:
 
 
 def compute(run: dict[str, Any]) -> Fraction:
-    """FLOPs of a run: as printed, else 6·N·D with the parameters that a token meets."""
+    """FLOPs of a run: as published, else 6·N·D with the parameters active per token."""
     if "flops" in run:
         return Fraction(run["flops"])
     return 6 * Fraction(str(run["parameters"])) * Fraction(str(run["tokens"]))
@@ -43,7 +43,7 @@ def _compared(values: Values, _: QuestionModel | None) -> Sequence[FurtherResult
         )
     for line in published_runs()["threshold"]:
         share = values["C"] / Fraction(line["flops"])
-        side = "passed" if share > 1 else "not passed"  # each of them is on more than so many
+        side = "passed" if share > 1 else "not passed"  # each law applies above its threshold
         rows.append(FurtherResult(f"of {line['name']}", share, "1", f"{side}: {line['flops']} FLOP; {line['status']}; {line['source']}"))
     return rows
 

@@ -1,4 +1,4 @@
-"""Scaling laws: the parameters and tokens that make the most of a budget of FLOPs, and the loss that they lead to."""
+"""Scaling laws: the optimal parameters and tokens for a budget of FLOPs, and the resulting loss."""
 
 from __future__ import annotations
 

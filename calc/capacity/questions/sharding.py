@@ -1,7 +1,7 @@
-"""A training step on several devices: state on each, bytes that each sends, time on its links, the bubble of a pipeline.
+"""A training step on several devices: state per device, bytes that each sends, time on its links, the bubble of a pipeline.
 
-By a number of parameters, or by letters, with even division and what is outside of the layers left out; a model that is named is laid out
-exactly (``calc.capacity.questions.layout_solver``), by the account that ``napkin shard`` shows in full.
+From a number of parameters, or from a model's dimensions, assuming even division and only the layers. A named model is laid out exactly
+(``calc.capacity.questions.layout_solver``), by the account that ``napkin shard`` shows in full.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ STAGE = QuestionChoice(
         "3": "one layer or two, whole for a moment, and the gradients of one come on top",
     },
 )
-# The recipe that ZeRO divides: first, so that it is what is taken where none is named.
+# The recipe of the ZeRO paper comes first, so that it is the default.
 _MIXED = replace(
     PRECISION,
     options={name: PRECISION.options[name] for name in ("bf16-master", *(n for n in PRECISION.options if n != "bf16-master"))},

@@ -1,6 +1,6 @@
 """Solves a system of equations for one variable: by evaluation, by rearrangement, else by a certified search.
 
-Every value from a rearrangement is substituted into the original equation and dropped if it does not satisfy it.
+A value from a rearrangement is substituted into the original equation and rejected if it does not satisfy it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from calc.symbolic.arithmetic import Fractions, isolated
 from calc.symbolic.expression import names_in, parse, substitute, text
 from calc.symbolic.worked import WorkedStep
 
-# A root is cut after 40 digits; after a few of them and a power this many still agree.
+# Roots are truncated to 40 digits; after several roots and a power, this many digits still agree.
 _SAME = Fraction(1, 10**30)
-_BITS = 128  # of a number that is searched for
+_BITS = 128  # of a number found by bisection
 _LARGEST = 10**60
 
 
@@ -36,7 +36,7 @@ class System:
         return cls(tuple(equations), dict(values), [], set())
 
     def reach(self, wanted: str) -> bool:
-        """Solve equations with one unknown until ``wanted`` has a value or none is left."""
+        """Solve equations with one unknown until ``wanted`` has a value or no such equation is left. Returns whether it has one."""
         waiting = list(self.equations)
         while wanted not in self.values:
             ready = next((e for e in waiting if self._step(e)), None)
@@ -77,7 +77,9 @@ class System:
         return same(computed, self.values[equation.letter])
 
     def through(self, wanted: str) -> bool:
-        """Substitute equations until ``wanted`` is the only unknown of one with a value, and rearrange that."""
+        """Substitute equations until ``wanted`` is the only unknown of an equation with a value, then rearrange that. Returns whether it
+        worked.
+        """
         for equation in self.equations:
             if equation.letter in self.values:
                 whole = self._inlined(equation, wanted)
@@ -95,7 +97,7 @@ class System:
         return Equation(equation.letter, text(tree), equation.because)
 
     def lines(self, wanted: Iterable[str], meanings: Mapping[str, tuple[str, str]]) -> tuple[WorkedStep, ...]:
-        """The steps on which the ``wanted`` variables depend, with unit and meaning of each."""
+        """The steps that the ``wanted`` variables depend on, each with unit and meaning."""
         needed, steps = set(wanted), []
         for equation, _ in reversed(self.steps):
             if equation.letter in needed:
@@ -108,7 +110,7 @@ class System:
 
 
 def same(a: Fraction, b: Fraction) -> bool:
-    """Whether two numbers are equal up to the precision of roots."""
+    """Whether two numbers are equal up to the precision of truncated roots."""
     return a == b or abs(a - b) <= _SAME * max(abs(a), abs(b))
 
 
@@ -122,7 +124,7 @@ def value_of(equations: Sequence[Equation], values: Mapping[str, Fraction], want
 
 
 def to_safe_side(value: Fraction, side: str) -> tuple[int, bool]:
-    """A whole number from ``value``, and whether digits of a double were taken for it: 1023.9999999999999 is 1024, read again."""
+    """``value`` rounded to a whole number, and whether a rounding error of a double was corrected: 1023.9999999999999 becomes 1024."""
     near = round(value)
     if near >= 1 and value != near and abs(value - near) <= min(Fraction(1, 10**14) * value, Fraction(1, 10**6)):
         return near, True
@@ -158,10 +160,10 @@ def searched(
     whole: str,
     allowed: Callable[[Mapping[str, Fraction]], bool] = lambda _: True,
 ) -> Crossing | None:
-    """``wanted`` by bisection, for a monotonic ``goal``; None if the goal is not crossed.
+    """``wanted`` by bisection, for a monotonic ``goal``; None if no crossing exists.
 
-    A whole number is the last (or, rounded up, the first) that satisfies the goal; another number has 128 bits. Equations
-    hold only where the values are ``allowed``.
+    A whole number is the last one (rounded up: the first one) that satisfies the goal; any other has 128 bits. Equations apply only at
+    ``allowed`` values.
     """
     limit = values[goal]
     others = {name: value for name, value in values.items() if name != goal}
@@ -186,7 +188,7 @@ def searched(
 
 
 def _bisected(at: Goal, low: Fraction, high: Fraction, limit: Fraction, grows: bool, whole: str) -> Crossing | None:
-    """The crossing between ``low`` and ``high``, which lie on different sides of the limit."""
+    """The crossing between ``low`` and ``high``, which lie on opposite sides of the limit."""
 
     def below(x: Fraction) -> bool:
         value = at(x)
@@ -198,7 +200,7 @@ def _bisected(at: Goal, low: Fraction, high: Fraction, limit: Fraction, grows: b
         low, high = (middle, high) if below(middle) else (low, middle)
     if below(high):
         low, high = high, high + 1
-    # ``low`` is the last at which the goal is not passed.
+    # Invariant: ``low`` does not pass the goal.
     if whole == "up" and at(low) != limit:
         low, high = high, low
     here, there = at(low), at(high)

@@ -1,4 +1,4 @@
-"""How long a training takes, how many devices a deadline needs, how many tokens or parameters a time allows."""
+"""How long training takes, how many devices a deadline needs, how many tokens or parameters fit in a given time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a device's peak a run reaches: from FLOPs and seconds, from tokens per second, in the conventions of the papers."""
+"""Utilization (MFU and HFU): the share of a device's peak that a run reaches, from FLOPs and seconds or from tokens per second."""
 
 from __future__ import annotations
 

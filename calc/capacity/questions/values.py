@@ -1,4 +1,4 @@
-"""Numbers as people type them, exactly: ``70e9``, ``15T``, ``80GB``, ``80GiB``, ``30days``, ``50%``, ``3.35TB/s``."""
+"""Parses numbers with unit suffixes exactly: ``70e9``, ``15T``, ``80GB``, ``80GiB``, ``30days``, ``50%``, ``3.35TB/s``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LONGEST = 400
 _RANGE = f"from 1e-{_LARGEST_EXPONENT} to 1e{_LARGEST_EXPONENT}"
 
 
-# For each dimension what may stand behind a number, as a multiple of its first unit.
+# Unit suffixes by dimension, each as a multiple of the dimension's first unit.
 _SUFFIXES = {name: {**words, **TYPED.get(name, {})} for name, words in WORDS.items()}
 
-# The unit that a number without a suffix is in, by the unit of the letter: its dimension, and how many of the first unit it is.
+# For each unit of a variable: its dimension, and how many of the dimension's first unit it is. A number without a suffix is in this unit.
 UNITS: dict[str, tuple[str, Fraction]] = {
     "s": ("time", Fraction(1)), "h": ("time", Fraction(3600)), "days": ("time", Fraction(86400)),
     "bytes": ("memory", Fraction(1)), "bytes/s": ("bandwidth", Fraction(1)),
@@ -30,13 +30,13 @@ UNITS: dict[str, tuple[str, Fraction]] = {
 
 
 def dimension(unit: str) -> tuple[str, Fraction]:
-    """What a unit measures; a unit that is not in the table counts things (parameters, devices, layers)."""
+    """The dimension of a unit and its factor; a unit outside the table counts things (parameters, devices, layers)."""
     return UNITS.get(unit, ("count", Fraction(1)))
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedValue:
-    """A positive number in the unit of its variable, and the typed suffix."""
+    """A positive number in the unit of its variable, with the suffix as typed."""
 
     value: Fraction
     suffix: str = ""
@@ -66,7 +66,7 @@ def _meant(typed: ParsedValue) -> str:
 
 
 def _text(name: str, typed: int | float | Fraction) -> str:
-    """A float counts as the decimal that it is written as: 0.1 is a tenth."""
+    """A float counts as its shortest decimal text: 0.1 is exactly one tenth."""
     if isinstance(typed, bool) or not isinstance(typed, int | float | Fraction):
         raise BadInputError(f"{name} = {_clip(typed)} is no number")
     if isinstance(typed, int) and typed.bit_length() > 4 * _LONGEST // 2:
@@ -154,7 +154,7 @@ def _examples(kind: str) -> str:
 
 
 def _clip(typed: object) -> str:
-    """A typed text as a message shows it. Huge integers have no digits to show: Python refuses to write them."""
+    """A typed text, shortened for a message. Huge integers show no digits: Python refuses to convert them."""
     if isinstance(typed, int) and typed.bit_length() > 1000:
         return f"a number of {typed.bit_length()} bits"
     text = str(typed)

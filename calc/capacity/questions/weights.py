@@ -1,8 +1,7 @@
-"""A model's weights in use: their bytes in a number format, and what of them has to be read for one token.
+"""A model's weights in inference: their bytes in a number format, and how many of them one token reads.
 
-Bytes are those of ``napkin inference``. What a token reads follows from the recorded forward: rows of a table that is looked up are next
-to nothing, and where a module multiplies a token with less than all of its weights, as experts do, only that share is read.
-Deriving needs torch.
+Bytes are those of ``napkin inference``. The reads of a token follow from the traced forward: rows of a looked-up table count as zero, and
+where a module multiplies a token by only part of its weights, as experts do, only that share counts. Deriving needs torch.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _LOOKUPS = ("aten.embedding.default", "aten.index.Tensor", "aten.index_select.de
 
 @dataclass(frozen=True, slots=True)
 class WeightRead:
-    """``kept`` bytes of one place, of which a token reads a ``share``."""
+    """The weights of one parameter term: ``kept`` bytes, of which a token reads a ``share``."""
 
     site: str
     kept: int
@@ -31,7 +30,7 @@ class WeightRead:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """All weights in one number format, place by place."""
+    """All weights in one number format, by parameter term."""
 
     places: tuple[WeightRead, ...]
 
@@ -42,18 +41,20 @@ class Weights:
 
     @property
     def partial(self) -> tuple[WeightRead, ...]:
-        """Places of which a token reads only a part: the experts."""
+        """Terms of which a token reads only a part: the experts."""
         return tuple(place for place in self.places if 0 < place.share < 1)
 
     def read(self, tokens: int | Fraction = 1) -> Fraction:
-        """Bytes that ``tokens`` read at most, each of them experts that no other reads; those of one token are the least for any number."""
+        """Upper bound on the bytes that ``tokens`` read: no two share an expert. The bytes of one token are the lower bound for any number.
+        """
         return sum((place.kept * min(Fraction(1), place.share * tokens) for place in self.places), start=Fraction(0))
 
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """The forward of a model in inference mode: its weights in any number format, and FLOPs of one token without any before it, which
-    ``one_token`` is the derivation of."""
+    """The forward of a model in inference mode: its weights in any number format, and the FLOPs of one token without earlier tokens,
+    derived in ``one_token``.
+    """
 
     graph: Graph
     derivation: Derivation
@@ -70,7 +71,7 @@ class InUse:
 
     @property
     def flops(self) -> int:
-        """FLOPs of all matmuls of a forward of one token."""
+        """Matmul FLOPs of the forward of one token."""
         return int(sum(self._products().values()))
 
     def _products(self) -> dict[str, Fraction]:
@@ -81,7 +82,7 @@ class InUse:
         return flops
 
     def _shares(self) -> dict[str, Fraction]:
-        """The share of the weights of each module that a token reads: each weight used costs 2 FLOP."""
+        """The share of each term's weights that a token reads: each weight used costs 2 FLOP."""
         terms = {term.module_path: term.value for term in self.derivation["parameters"].terms}
         products, matrices, tables = self._products(), set(self._places(_is_matrix)), set(self._places(self._is_table()))
         elements: dict[str, Fraction] = {}
@@ -96,14 +97,14 @@ class InUse:
         return shares
 
     def _places(self, which: Callable[[Any], bool]) -> Iterator[str]:
-        """Terms of parameters all of whose recorded tensors are such."""
+        """Module paths of the parameter terms whose traced tensors all satisfy ``which``."""
         for term in self.derivation["parameters"].terms:
             tensors = [tensor for name, tensor in self.graph.traces[0].parameters if term.stands_for(name)]
             if tensors and all(map(which, tensors)):
                 yield term.module_path
 
     def _is_table(self) -> Callable[[Any], bool]:
-        """Whether a tensor is only looked up: a tied head also multiplies its table."""
+        """A predicate: whether a tensor is only looked up. A tied head also multiplies its table, so it does not qualify."""
         used: dict[int, set[str]] = {}
         for op in self.graph.traces[0].ops:
             for storage in _storages(value for _, value in op.args):
@@ -112,7 +113,7 @@ class InUse:
 
 
 def in_use(name: str, sizes: Mapping[str, int], progress: Progress) -> InUse:
-    """The model ``name`` in inference mode; weights do not depend on batch and length, which keep their defaults."""
+    """The model ``name`` in inference mode. Weights do not depend on batch and length, which stay at their defaults."""
     from calc.models.load import load
     from calc.options import Options
     from calc.pipeline.pipeline import derive, graph_at

@@ -1,7 +1,7 @@
-"""Training steps on several devices: what each holds and sends, how long a step takes at least, and the best layout. Torch-free.
+"""Training steps on several devices: memory and traffic of each, a lower bound of the step time, and the best layout. Torch-free.
 
-Everything is an expression in the model's letters and the layout's. A description of the model is published formulas (``decoder``) or read
-off a derivation (``model_of``); ``account`` works one layout out in exact fractions, ``search`` all of them as arrays.
+Everything is an expression in the variables of the model and the layout. A model comes from published formulas (``decoder``) or from a
+derivation (``model_of``); ``account`` evaluates one layout in exact fractions, ``search`` evaluates all of them as arrays.
 """
 
 from __future__ import annotations

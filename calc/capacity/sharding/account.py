@@ -1,7 +1,7 @@
 """The account of one layout of one model: memory by kind, traffic by collective, time against peak and links. Exact fractions throughout.
 
-Every stage of a pipeline that differs is a calculation of its own with its lines; the step follows from the slowest. What a bound of
-time takes for granted stands in its notes. Torch-free.
+Each pipeline stage that differs has its own worked calculation; the step time follows from the slowest stage. The notes list the
+assumptions behind a time bound. Torch-free.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Stage:
 
     @property
     def at_once(self) -> int:
-        """Bytes that are there together for certain: state, and what is kept when a forward ends; and at the loss, what it has beside.
+        """Lower bound on the bytes allocated at once: state and the tensors saved when a forward ends; at the loss, its temporaries too.
 
-        A layer that runs again does so later. The loss of interleaved stages need not be when they keep the most.
+        A recomputed layer allocates later. In interleaved stages the loss need not coincide with the most saved tensors.
         """
         lasting = sum(size for kind, size in self.kinds.items() if kind not in _PASSING)
         values = self.reckoning.values
@@ -86,7 +86,7 @@ class Account:
 
     @property
     def fullest(self) -> Stage:
-        """The stage whose devices need most memory; of equal ones the first."""
+        """The stage whose devices need the most memory; the first of equal ones."""
         return max(self.stages, key=lambda stage: stage.total)
 
     @property
@@ -95,7 +95,7 @@ class Account:
 
     @property
     def fit(self) -> str:
-        """Whether it fits the machine. The total is a bound from above, so that between it and what is there for certain nobody knows."""
+        """Whether the layout fits the machine. The total is an upper bound and ``at_once`` a lower one; between the two it is unknown."""
         if self.machine is None:
             return ""
         room = self.machine.memory
@@ -182,7 +182,7 @@ def _givens(model: ShardedModel, layout: Layout, state: State) -> tuple[WorkedIn
 
 
 def worked(name: str, givens: Sequence[WorkedInput], lines: Sequence[WorkedStep], notes: Sequence[str] = ()) -> Reckoning:
-    """The lines one after another, where they round up and take remainders."""
+    """The steps evaluated in order, with their roundings and remainders."""
     values: dict[str, Any] = {g.letter: _plain(g.value) for g in givens}
     done = []
     for line in lines:
@@ -195,7 +195,7 @@ def worked(name: str, givens: Sequence[WorkedInput], lines: Sequence[WorkedStep]
 
 
 def _plain(value: Fraction) -> int | Fraction:
-    """Whole numbers as ``int``, which are several times as fast."""
+    """Whole numbers as ``int``, which is several times faster."""
     return int(value) if value.denominator == 1 else value
 
 

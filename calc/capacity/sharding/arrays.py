@@ -1,6 +1,6 @@
-"""Expressions of one layout, for many layouts at once: the same text on arrays of doubles.
+"""Evaluates the expressions of one layout for many layouts at once: the same text on arrays of doubles.
 
-What is best by them is worked out again in fractions, so rounding decides nothing.
+The best candidates are then evaluated exactly in fractions, so rounding decides nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 
 def holds(text: str, values: Mapping[str, Any]) -> Array:
-    """A boolean array: where the condition holds."""
+    """A boolean array: where the condition is true."""
     mask: Array = parse(text).holds_in(Doubles(values))
     return mask
 
@@ -63,7 +63,7 @@ def _variables(text: str) -> tuple[str, ...]:
 class Sheet:
     """Evaluates expressions of many choices over the same arrays; common ones are evaluated once.
 
-    A line is the same as another if its expression is and every letter in it stands for the same.
+    Two steps are the same if their expressions match and every variable in them has the same meaning.
     """
 
     def __init__(self, given: Mapping[str, Any]) -> None:
@@ -72,7 +72,7 @@ class Sheet:
         self._numbers = {name: number for number, name in enumerate(given)}
 
     def work(self, lines: Sequence[WorkedStep], given: Mapping[str, tuple[int, Any]] | None = None) -> dict[str, tuple[int, Any]]:
-        """Each line's number and value by its letter. ``given`` are further letters, from lines worked out before."""
+        """The number and value of each step by its variable. ``given`` are additional variables, from steps evaluated before."""
         worked = {name: (number, self._given[name]) for name, number in self._numbers.items()} | dict(given or {})
         for line in lines:
             names = _variables(line.expr)

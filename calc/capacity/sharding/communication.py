@@ -1,11 +1,11 @@
-"""Bytes that a device sends in a step, by collective, and the time they take on the link that they cross.
+"""Bytes that a device sends per step, by collective, and the time they take on their link.
 
-An all-reduce of S bytes among n ranks sends 2(n - 1)/n S from each, an all-gather or reduce-scatter to or from S bytes (n - 1)/n S, an
-all-to-all the same (ring, which no algorithm beats in bytes). A group of ranks that fits a node uses the links of the node, any other one
-the network. Latency is left out. Bytes of all of these are compared with those between real ranks, but for a table on two stages (Ce).
-Sources: Thakur et al. 2005 (collectives); Rajbhandari et al. 2020 (arXiv 1910.02054), section 7; Shoeybi et al. 2019 (arXiv 1909.08053),
-section 3; Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2; Narayanan et al. 2021 (arXiv 2104.04473), section 3; Liu et al. 2023
-(arXiv 2310.01889); Lepikhin et al. 2020 (arXiv 2006.16668).
+An all-reduce of S bytes among n ranks sends 2(n - 1)/n S from each; an all-gather or reduce-scatter to or from S bytes sends (n - 1)/n S,
+and so does an all-to-all (ring, optimal in bytes). A group of ranks that fits a node uses the links of the node, any other one the network.
+Latency is not included. Tests compare the bytes of all of these with real ranks, except a table on two stages (Ce). Sources: Thakur et al.
+2005 (collectives); Rajbhandari et al. 2020 (arXiv 1910.02054), section 7; Shoeybi et al. 2019 (arXiv 1909.08053), section 3; Korthikanti et
+al. 2022 (arXiv 2205.05198), section 4.2; Narayanan et al. 2021 (arXiv 2104.04473), section 3; Liu et al. 2023 (arXiv 2310.01889); Lepikhin
+et al. 2020 (arXiv 2006.16668).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from calc.capacity.sharding.parts import INNER, ONLY, LayoutChoice, elements, pa
 from calc.symbolic.worked import WorkedStep
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND = "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "point to point"
-_FP32 = 4  # bytes: gradients that are added up on the way round
+_FP32 = 4  # bytes: gradients summed around the ring
 _ROUNDS = {ALL_REDUCE: "2*", ALL_GATHER: "", REDUCE_SCATTER: "", ALL_TO_ALL: ""}
 
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """One kind of traffic of a device: ``payload`` bytes of a step are what the collectives are of, ``sent`` what leaves the device.
+    """One kind of traffic of a device: the collectives of a step transfer ``payload`` bytes, of which the device sends ``sent``.
 
-    ``over`` are the ranks among which, ``axis`` the kind of parallelism, ``once``: in a step, else with every micro-batch.
+    ``over`` is the number of ranks in a group, ``axis`` the kind of parallelism; ``once`` per step, else per micro-batch.
     """
 
     letter: str
@@ -46,7 +46,7 @@ class Collective:
 
 
 def collectives(model: ShardedModel, choice: LayoutChoice, stage: str) -> tuple[Collective, ...]:
-    """All traffic of a device of this stage. Expressions rest on the lines of ``memory`` (l, Nl, Sl, …) and on Y, the stream."""
+    """All traffic of a device of this stage. Expressions use the steps of ``memory`` (l, Nl, Sl, …) and Y, the stream."""
     traffic: list[Collective] = []
     if not model.only_data:
         for group in (_tensor, _context, _expert, _pipeline):
@@ -55,12 +55,12 @@ def collectives(model: ShardedModel, choice: LayoutChoice, stage: str) -> tuple[
 
 
 def stream(model: ShardedModel, choice: LayoutChoice) -> WorkedStep:
-    """The bytes that pass from layer to layer, of which most traffic is a multiple."""
+    """The bytes that pass from layer to layer (Y); most traffic is a multiple of them."""
     return WorkedStep("Y", passed(model, choice), "bytes", "stream of a micro-batch", "one tensor passes from a layer to the next")
 
 
 def _tensor(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Collective]:
-    """Two all-reduces of a layer forward and two backward; divided along the sequence, each is a gathering and a scattering."""
+    """Two all-reduces per layer forward and two backward; with sequence parallelism each is an all-gather and a reduce-scatter."""
     if not choice.has("t"):
         return []
     recomputed = 1 if choice.checkpointing == BLOCK else 0
@@ -92,7 +92,7 @@ def _tensor(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Colle
 
 
 def _whole_vectors(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Collective]:
-    """Norms and such are whole on each tensor rank, each of which has seen its part of the stream only."""
+    """Each tensor rank has whole norms and biases but only its part of the stream, so their gradients are all-reduced."""
     groups = {name: [t for t in tensors if t.divided == WHOLE] for name, tensors in groups_of(model, choice, stage).items()}
     parts = [product("l", elements(groups[name], choice)) for name in ("l", "e") if groups.get(name)]
     parts += [elements(groups["o"], choice)] if groups.get("o") else []
@@ -109,10 +109,10 @@ def _beside(ends: int) -> str:
 
 
 def _context(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Collective]:
-    """Keys and values go round (ring attention), or are gathered; backward they do so again, and their gradients go back.
+    """Keys and values circulate (ring attention) or are gathered, again in the backward; their gradients are returned.
 
-    A ring's gradients are summed from rank to rank, in fp32 as torch's context parallelism has them by default, and ring-flash-attention
-    (github.com/zhuzilin/ring-flash-attention) too.
+    A ring sums gradients from rank to rank in fp32, the default of torch's context parallelism and of ring-flash-attention
+    (github.com/zhuzilin/ring-flash-attention).
     """
     if not choice.has("c"):
         return []
@@ -131,12 +131,12 @@ def _context(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Coll
 
 
 def _runs(choice: LayoutChoice) -> int:
-    """How often a layer's exchange runs: forward, backward, and forward again where the layer does."""
+    """How often a layer's exchange runs: forward, backward, and once more if the layer is recomputed."""
     return 3 if choice.checkpointing == BLOCK else 2
 
 
 def _expert(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Collective]:
-    """Rows go to their experts and back, forward and backward: balanced, so that each rank gets as many as it sends."""
+    """Tokens go to their experts and back, forward and backward; balanced, so that each rank receives as many as it sends."""
     if not choice.has("x"):
         return []
     divided = choice.has("t") and choice.sequence != OFF
@@ -146,7 +146,7 @@ def _expert(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Colle
 
 
 def _pipeline(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Collective]:
-    """Each piece sends its result on, and the gradient of its argument back."""
+    """Each model chunk sends its output to the next one, and the gradient of its input back."""
     if stage == ONLY:
         return []
     pieces = "v" if choice.interleaved else "1"
@@ -167,7 +167,7 @@ def _pipeline(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Col
 
 
 def _data(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Collective]:
-    """Gradients are added up among the ranks that have the same weights; ZeRO scatters them and gathers weights."""
+    """Ranks with the same weights all-reduce their gradients; ZeRO reduce-scatters them and all-gathers weights."""
     traffic: list[Collective] = []
     groups = [("d", choice.ranks("n", "c", "x"), False)]
     if model.has_experts and not model.only_data:
@@ -199,7 +199,7 @@ def _of_group(model: ShardedModel, choice: LayoutChoice, stage: str, letter: str
     scattered = Collective(f"D{letter}", REDUCE_SCATTER, "data", over, product("m", "q", padded), "gradients, with every micro-batch")
     if choice.zero == 2:
         return [scattered, Collective(f"G{letter}", ALL_GATHER, "data", over, product("w", padded), "weights, once a step", once=True)]
-    if model.only_data and not model.items:  # a number of parameters: all of it counts as layers, as the paper has it
+    if model.only_data and not model.items:  # a model given by its number of parameters: all of it counts as layers, as in the paper
         twice, why = f"2*{at_ends}", "weights, forward and backward"
     else:
         twice = total(part for part in (f"2*l*{in_layer}" if in_layer else "", at_ends) if part)
@@ -212,7 +212,7 @@ def _ranks(over: str) -> str:
 
 
 def extent(axis: str, choice: LayoutChoice) -> str:
-    """How many neighbouring devices a group of this kind spans, ranks placed in the order tensor, expert, context, data, pipeline."""
+    """How many adjacent devices a group of this kind spans, with ranks placed in the order tensor, expert, context, data, pipeline."""
     letters = {"tensor": ("t",), "expert": ("t", "x"), "context": ("t", "x", "c"), "data": ("t", "x", "c", "n")}.get(axis)
     if letters is None:
         return product("2", choice.ranks("t", "x", "c", "n"))

@@ -1,4 +1,4 @@
-"""Which layouts are possible at all: each condition an expression in the letters of model and layout, and the line that refuses it."""
+"""Which layouts are valid: each condition is an expression in the variables of model and layout, with its error message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from calc.symbolic.exact import holds
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """``expr`` must hold. ``otherwise`` says what is wrong and what helps, with ``{letters}`` for their values."""
+    """``expr`` must hold. ``otherwise`` is the error message: what is wrong and what helps, with ``{letters}`` for values."""
 
     expr: str
     because: str
@@ -73,14 +73,14 @@ def conditions(model: ShardedModel, sequence: bool) -> tuple[Constraint, ...]:
 
 
 def require_devices(layout: Layout, devices: int | None) -> None:
-    """The ranks of all kinds must multiply to the devices, where it is said how many there are."""
+    """Refuse a layout whose ranks do not multiply to ``devices``, if that is given."""
     if devices is not None and layout.devices != devices:
         said = "*".join(f"{name} {getattr(layout, name)}" for name in ("data", "tensor", "pipeline", "context", "expert"))
         raise BadInputError(f"{said} = {layout.devices} is not devices = {devices}: the ranks of all kinds multiply to the devices")
 
 
 def require(model: ShardedModel, layout: Layout) -> tuple[Constraint, ...]:
-    """The conditions that hold of this layout; the first that does not is the refusal."""
+    """The conditions that the layout satisfies. Raises with the message of the first that it does not."""
     _require_kinds(model, layout)
     values = {**model.values, **layout.letters}
     required = conditions(model, layout.sequence != "off")
@@ -91,7 +91,7 @@ def require(model: ShardedModel, layout: Layout) -> tuple[Constraint, ...]:
 
 
 def _require_kinds(model: ShardedModel, layout: Layout) -> None:
-    """Kinds of parallelism that this model cannot have, whatever the numbers."""
+    """Refuse kinds of parallelism that this model cannot use at any size."""
     apart = [name for name in ("tensor", "pipeline", "context", "expert") if getattr(layout, name) > 1]
     if layout.checkpointing != "none":
         apart.append("checkpointing")

@@ -1,8 +1,8 @@
-"""A model as it is divided, read off its derivation: parameter tensors off the polynomial of its parameters, kept tensors one by one.
+"""Reads a model for sharding off its derivation: parameter tensors from the parameter polynomial, saved tensors one by one.
 
-A model is a decoder if every monomial of its parameters is one that a decoder has: then it is known which side of which matrix is
-divided. If one is not, the model is divided by its batch and its state only, and the monomial is the reason. What the backward keeps is
-then taken whole. Needs no torch: the derivation has been made.
+A model is a decoder if a decoder has every monomial of its parameters; the divided side of each matrix is then known. Otherwise only batch
+and state are divided, the first other monomial is the reason, and saved tensors count whole. Needs no torch: it reads a finished
+derivation.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Monomials = dict[str, Fraction]
 
 
 def model_of(derivation: Derivation, own: Sequence[ShardedTensor] = ()) -> ShardedModel:
-    """The model of a derivation. ``own`` are the module's tensors as they are: all there is where no decoder is recognised."""
+    """The model of a derivation. ``own`` are the module's tensors; only they are used if the model is not recognized as a decoder."""
     read, because = _decoder_tensors(derivation)
     items, unkept = _items(derivation) if not because else ((), "")
     because = because or unkept
@@ -53,7 +53,7 @@ def model_of(derivation: Derivation, own: Sequence[ShardedTensor] = ()) -> Shard
     values = {} if because else {name: size for name, size in derivation.sizes.items() if name in (*_LETTERS, "T")}
     tensors, moments = tuple(own), moments_of(derivation, values)
     if not because and not any(moment.where == LAYER for moment in moments):
-        moments = ()  # a stage without the loss would seem to have none
+        moments = ()  # with moments at the loss only, stages without the loss would seem to have none
     if because:
         read, items, tied = (), (_all_kept(derivation),), False
         own = [_counted_out(tensor, derivation.sizes.get("L", 1)) for tensor in own]
@@ -75,17 +75,17 @@ def model_of(derivation: Derivation, own: Sequence[ShardedTensor] = ()) -> Shard
 
 
 def _at_one_end(moments: Iterable[TransientBytes]) -> tuple[TransientBytes, ...]:
-    """Of a model that is not divided into layers: all that is no step of the optimizer belongs to one place."""
+    """Moments of a model that is not divided into layers: all except optimizer steps are at one place."""
     return tuple(moment if moment.where == STEPS else replace(moment, where=LAST) for moment in moments)
 
 
 def _counted_out(tensor: ShardedTensor, layers: int) -> ShardedTensor:
-    """A tensor of every layer as so many tensors of the whole."""
+    """A tensor that every layer has, as ``times`` · layers tensors outside the layers."""
     return replace(tensor, where=FIRST, times=tensor.times * layers) if tensor.where == LAYER else tensor
 
 
 def _all_kept(derivation: Derivation) -> Item:
-    """Activations as a number for each batch: letters of any model may be those of a layout."""
+    """Bytes saved for backward, in B alone: other variables of any model may clash with those of a layout."""
     sizes = {name: size for name, size in derivation.sizes.items() if name != "B"}
     text = at_hand(derivation["activations.bytes"].text or "0", derivation.sizes)
     numbers = re.sub(r"[A-Za-z_]\w*", lambda match: str(sizes.get(match[0], match[0])), text)
@@ -96,7 +96,8 @@ def _all_kept(derivation: Derivation) -> Item:
 
 
 def _monomials(text: str) -> Monomials:
-    """``2*d*f*L + d`` as ``{"L*d*f": 2, "d": 1}``: letters in order, powers written out. A vector in every second layer is a half."""
+    """``2*d*f*L + d`` as ``{"L*d*f": 2, "d": 1}``: variables in order, powers as factors. A vector in every second layer has coefficient ½.
+    """
     algebra = Algebra(sorted(set(re.findall(r"[A-Za-z_]\w*", text))), [text])
     coefficients: Monomials = {}
     for coefficient, powers in algebra.terms(algebra.parse(text)):
@@ -138,7 +139,7 @@ def _is_whole(tensors: Iterable[ShardedTensor], text: str, derivation: Derivatio
 
 
 def _of_heads(left: Monomials, derivation: Derivation) -> list[ShardedTensor] | str:
-    """Queries, keys, values and the projection behind them, with their biases. ``L*d*d`` is all four where heads make up the width."""
+    """Queries, keys, values and output projection, with their biases. ``L*d*d`` counts all four if d = h·k."""
     keys = "g*k" if "g" in derivation.sizes and "L*d*g*k" in left else "h*k"
     if left.pop("L*d*d", 0) == 4:
         biases = _biases_of_heads(left, derivation)
@@ -160,7 +161,7 @@ def _of_heads(left: Monomials, derivation: Derivation) -> list[ShardedTensor] | 
 
 
 def _biases_of_heads(left: Monomials, derivation: Derivation) -> int:
-    """Where d = h k: of the vectors of width d, those at attention's matrices; three of four are divided as the heads are."""
+    """For d = h·k: how many biases of width d the attention matrices have per layer. Three of four are divided like the heads."""
     terms = [(term.module_path.rpartition(".")[0], _monomials(term.expr)) for term in derivation["parameters"].terms]
     modules = {module for module, monomials in terms if "L*d*d" in monomials}
     beside = sum(monomials.get("L*d", Fraction(0)) for module, monomials in terms if module in modules)
@@ -201,7 +202,7 @@ def _of_ends(left: Monomials) -> list[ShardedTensor] | str:
 
 
 def _of_vectors(left: Monomials) -> list[ShardedTensor]:
-    """Norms and the biases of products whose result is whole on each rank."""
+    """Norms, and biases of matmuls whose result is whole on each rank."""
     tensors = []
     for name, rows, where in (("L*d", "d", LAYER), ("L*k", "k", LAYER), ("d", "d", LAST)):
         times = left.pop(name, 0)
@@ -211,11 +212,12 @@ def _of_vectors(left: Monomials) -> list[ShardedTensor]:
     return tensors
 
 
-# -- what the backward keeps ------------------------------------------------------------------------------------------------
+# -- saved for backward --------------------------------------------------------------------------------------------------------
 
 
 def _items(derivation: Derivation) -> tuple[tuple[Item, ...], str]:
-    """Every kept tensor once, of a layer or of an end; they add up to the activations derived, or it says that they do not."""
+    """Every saved tensor once, in a layer or at an end, and an empty text; or the reason why they do not add up to the derived activations.
+    """
     if derivation.options["precision"] not in _ELEMENT:
         return (), f"precision {derivation.options['precision']} keeps casts of weights among its activations: use bf16 or fp32"
     if derivation.options.get("checkpointing", "none") != "none":
@@ -226,7 +228,7 @@ def _items(derivation: Derivation) -> tuple[tuple[Item, ...], str]:
     items = []
     for number, tensor in enumerate(counted):
         if tensor.times == "1" and tensor.module_path in layers:
-            continue  # the first layer's own: it has what all others are counted for
+            continue  # the first layer's own tensor: another one, with factor L - 1, counts for every layer
         items.append(_item(tensor, _where(tensor, number < first_layer, derivation), derivation))
     if any(set(re.findall(r"[A-Za-z_]\w*", item.expr)) - {*_LETTERS, "B", "T"} for item in items) or not _adds_up(items, derivation):
         return (), "what its backward keeps does not come apart by layer"
@@ -249,7 +251,9 @@ def _item(tensor: SavedTensor, where: str, derivation: Derivation) -> Item:
 
 
 def _is_table(tensor: SavedTensor, derivation: Derivation) -> bool:
-    """Whether a tensor has no sequences, only positions: angles that all layers share. With one sequence only a head width tells."""
+    """Whether a tensor has positions but no sequences, like rotary angles shared by all layers. If B = 1, only a head width tells them
+    apart.
+    """
     letters = _letters(tensor)
     return letters <= {"T", "k"} and ("B" not in derivation.specialized or letters != {"T"})
 
@@ -259,7 +263,7 @@ def _letters(tensor: SavedTensor) -> set[str]:
 
 
 def _under(tensor: SavedTensor, derivation: Derivation) -> str:
-    """Along what a kept tensor is divided, by the letters of its shape."""
+    """How a saved tensor is divided, by the variables of its shape."""
     letters = _letters(tensor)
     if letters & _HEADS_AND_WIDTHS:
         return DIVIDED
@@ -271,7 +275,7 @@ def _under(tensor: SavedTensor, derivation: Derivation) -> str:
         return GATHERED
     if "d" in letters and any(f".{name}." in tensor.operator for name in _PRODUCTS):
         made_at = tensor.tensor.rpartition(" at ")[2]
-        # Heads put together again for the projection behind them: made by the module that holds the projection.
+        # Merged heads, the input of the output projection: made by the module that contains the projection.
         merged = any(d.name == "k" and d.tied for d in derivation.dims) and tensor.module_path.rpartition(".")[0] == made_at
         return DIVIDED if merged and made_at else GATHERED
     return STREAM

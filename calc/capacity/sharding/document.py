@@ -1,4 +1,4 @@
-"""A layout, or the best of all, as the ``"schema": 1`` document: plain data, fractions as text, what is unknown null with its reason."""
+"""A layout, or the best of all, as the ``"schema": 1`` document: plain data; fractions are text, unknown values are null with a reason."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def of_search(search: Ranking) -> dict[str, Any]:
 
 def _short(one: Account) -> dict[str, Any]:
     step = one.step
-    assert step is not None  # a search has a machine
+    assert step is not None  # a search always has a machine
     return {
         "layout": one.layout.to_json(),
         "memory": number(one.memory),

@@ -1,7 +1,7 @@
-"""How a training step is laid out over devices: the ranks of each kind, and the choices that go with them. Torch-free.
+"""The layout of a training step over devices: the ranks of each kind of parallelism, and the options that go with them. Torch-free.
 
-Ranks are placed innermost first: tensor, expert, context, data, pipeline. Ranks of one data-parallel replica of the experts are
-``data * context``; all other weights are the same on ``data * context * expert`` ranks.
+Ranks are placed innermost first: tensor, expert, context, data, pipeline. ``data * context`` ranks share the weights of an expert; ``data *
+context * expert`` ranks share all other weights.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from calc.errors import BadInputError
 from calc.platform.arguments import shown
 
-# What sequence parallelism does with the input of a product that all tensor ranks need whole.
+# How sequence parallelism treats the input of a matmul that all tensor ranks need whole.
 OFF, KEPT, AGAIN = "off", "kept", "again"
 SEQUENCE = {
     OFF: "tensor ranks each keep the whole stream between products",
@@ -46,10 +46,10 @@ LARGEST = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Ranks by kind, and how the step runs on them. ``batch`` sequences of a step; left out, each replica has one micro-batch.
+    """Ranks by kind, and options of the step. ``batch``: sequences per step over all devices; by default each replica has one micro-batch.
 
-    ``zero`` is the stage of ZeRO: 1 divides optimizer state and master weights among data ranks, 2 gradients too, 3 weights too.
-    ``rank`` is whose part of what ZeRO divides is counted: of the ranks that share, the first ones are the fullest.
+    ``zero`` is the ZeRO stage: 1 divides optimizer state and master weights among data ranks, 2 gradients too, 3 weights too. ``rank``
+    selects the rank whose ZeRO shard is counted: the first ranks have the largest shards.
     """
 
     data: int = 1
@@ -90,7 +90,7 @@ class Layout:
 
     @property
     def letters(self) -> dict[str, int]:
-        """The numbers of the layout by their letters in expressions."""
+        """The numbers of the layout by variable."""
         return {letter: getattr(self, name) for name, letter in LETTERS.items()}
 
     @property
@@ -105,7 +105,7 @@ class Layout:
 
     @property
     def words(self) -> str:
-        """The layout as key=value text, without defaults."""
+        """The layout as key=value text, without default values."""
         default = {f.name: f.default for f in fields(self)}
         return " ".join(f"{name}={value}" for name, value in asdict(self).items() if value != default[name])
 
@@ -120,7 +120,7 @@ def layout_of(given: Mapping[str, int | str]) -> Layout:
 
 
 def require_devices_at_most(devices: int) -> int:
-    """The devices of a search, of which there can be no more than of one kind of ranks."""
+    """Refuse a search over more devices than one kind of parallelism may have ranks."""
     if not 1 <= devices <= LARGEST:
         raise BadInputError(f"devices = {_clipped(devices)} is no count of devices: give an integer from 1 to 10**9")
     return devices

@@ -1,9 +1,9 @@
-"""Bytes on a device of each stage, by kind: weights, gradients, optimizer state, copies, activations, and what is gathered for a moment.
+"""Bytes on a device of each stage, by kind: weights, gradients, optimizer state, copies, activations, and temporaries.
 
-The device is the fullest of its stage: the first tensor rank, and the first of the ranks among which ZeRO divides. Pieces of a share
-are filled up to one size, as FSDP2 does with the rows of every tensor, so all ranks allocate the same for weights and gradients.
-Sources: Rajbhandari et al. 2020 (arXiv 1910.02054), section 5; Shoeybi et al. 2019 (arXiv 1909.08053), section 3; Korthikanti et al. 2022
-(arXiv 2205.05198), section 4; Narayanan et al. 2021 (arXiv 2104.04473), section 2.2.
+The device is the fullest of its stage: the first tensor rank, and the first of the ranks among which ZeRO divides. Shards are padded to one
+size, as FSDP2 pads the rows of every tensor, so all ranks allocate the same for weights and gradients. Sources: Rajbhandari et al. 2020
+(arXiv 1910.02054), section 5; Shoeybi et al. 2019 (arXiv 1909.08053), section 3; Korthikanti et al. 2022 (arXiv 2205.05198), section 4;
+Narayanan et al. 2021 (arXiv 2104.04473), section 2.2.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def shares(choice: LayoutChoice) -> bool:
 
 
 def memory(model: ShardedModel, choice: LayoutChoice, stage: str, state: State) -> tuple[WorkedStep, ...]:
-    """The lines of one stage. The last is the total; those of ``KINDS`` that are there add up to it."""
+    """The steps for one stage. The last is the total, the sum of those of ``KINDS`` that are present."""
     persistent = (*_parameters(model, choice, stage), *_state(model, choice, stage, state))
     transient = _transient(model, choice, stage)
     activations = _activations(model, choice, stage)
@@ -92,7 +92,7 @@ _OF_RANK = {WHOLE_RANK: "a rank", FILLED: "a rank's share", EXACT: "the share of
 
 
 def _counted(model: ShardedModel, choice: LayoutChoice, stage: str, letter: str, how: str = WHOLE_RANK) -> list[WorkedStep]:
-    """Elements of a layer, of its experts, of what is outside of layers, and of all."""
+    """Elements of a layer, of its experts, outside the layers, and of all."""
     why = {FILLED: _CUT, EXACT: "without the filling: the last ranks have fewer rows, or none"}.get(how, _DIVIDED)
     what = _OF_RANK[how]
     groups = groups_of(model, choice, stage)
@@ -152,8 +152,8 @@ def _divided(by: str) -> str:
 
 
 def _transient(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[WorkedStep]:
-    """What stages 2 and 3 hold whole for a moment, layer by layer; all of a model without layers is one unit."""
-    if not shares(choice) or choice.zero < 2 or not model.items:  # without items, what the parts of a model are is not known
+    """Bytes that ZeRO stages 2 and 3 hold whole temporarily, layer by layer. A model without layers is one unit."""
+    if not shares(choice) or choice.zero < 2 or not model.items:  # without items, the parts of the model are unknown
         return []
     groups = groups_of(model, choice, stage)
     layer = total(f"N{name}" for name in ("l", "e") if name in groups)
@@ -226,7 +226,7 @@ def _every(item: Item) -> bool:
 
 
 def _at_the_end(choice: LayoutChoice, stage: str, letter: str, less: str) -> str:
-    """What the piece at an end of the model has more, and less, than others, at the fuller of two moments."""
+    """Activations at an end of the model: what its chunk has beyond other chunks minus what it lacks, at the fuller of two moments."""
     candidates = [product(number, f"{letter} - {less}" if less else letter) for number in at_the_end(choice, stage)]
     return f"Max({', '.join(candidates)})" if len(candidates) > 1 else candidates[0]
 

@@ -1,7 +1,7 @@
-"""What sharding needs to know of a model: its parameter tensors, what its backward keeps, and along which side each is divided.
+"""The description of a model for sharding: its parameter tensors, the tensors saved for backward, and how each is divided.
 
-All of it is expressions in the model's letters (``calc.dimensions``), so that one description serves every layout. A decoder is given by
-its letters, by published formulas; or read off a derivation (``calc.capacity.sharding.derived``), exact for that module. Torch-free.
+Everything is an expression in the model's variables (``calc.dimensions``), so one description serves every layout. A decoder comes from its
+dimensions by published formulas, or from a derivation (``calc.capacity.sharding.derived``), exact for that module. Torch-free.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from calc.errors import BadInputError
 
-# Where a tensor or an item is: in every layer, before the first one, behind the last one, on every stage.
+# Location of a tensor or item: in every layer, before the first one, after the last one, on every stage.
 LAYER, FIRST, LAST, EVERY = "layer", "first", "last", "every"
-STEPS = "steps"  # and at the end of a step, when the optimizer runs
-# Along which side tensor parallelism divides a matrix of (rows, rest): columns of the product, its sums, key/value heads, the vocabulary.
+STEPS = "steps"  # or at the end of a step, in the optimizer
+# Which side of a (rows, rest) matrix tensor parallelism divides: output features, input features, key/value heads, the vocabulary.
 WHOLE, ROWS, REST, HEADS, VOCABULARY = "", "rows", "rest", "heads", "vocabulary"
-# What happens to a kept tensor under tensor and sequence parallelism.
+# How tensor and sequence parallelism treat a saved tensor.
 DIVIDED, STREAM, GATHERED, SAME = "divided", "stream", "gathered", "same"
 
 
@@ -36,7 +36,7 @@ class ShardedTensor:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Bytes that the backward of ``B`` sequences of ``T`` tokens needs, in one layer or once. ``scores`` grow as T squared."""
+    """Bytes saved for backward for ``B`` sequences of ``T`` tokens, in one layer or once. ``scores`` grow with T squared."""
 
     what: str
     expr: str
@@ -48,10 +48,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class TransientBytes:
-    """Bytes that are there for a moment only, beside what is kept: ``parts`` are ``(expression, how it is divided)``, and add up.
+    """Temporary bytes beside the saved tensors: ``parts`` are ``(expression, how it is divided)``; they add up.
 
-    ``where``: in a layer, at an end, or as the optimizer ``STEPS``, when nothing is kept any more. ``beside_all``: all that is kept is
-    there for certain, as it is at the loss.
+    ``where``: in a layer, at an end, or in the optimizer (``STEPS``), when no saved tensor is left. ``beside_all``: all saved tensors are
+    certainly allocated at that moment, as at the loss.
     """
 
     what: str
@@ -62,12 +62,12 @@ class TransientBytes:
 
 @dataclass(frozen=True, slots=True)
 class ShardedModel:
-    """A model as it is divided. ``only_data`` says why nothing but its batch and its state can be, where that is so.
+    """A model as sharding divides it. ``only_data`` is the reason why only its batch and its state can be divided; empty otherwise.
 
-    ``own`` are the module's tensors as they are, which count where none is divided by columns.
-    ``attention`` is ``fused`` (no scores are kept, and their product runs again) or ``math``; ``tied``: one table serves both ends.
-    ``moments`` are what comes and goes, of which the largest counts; without any it is not known. ``stepped``: bytes that the optimizer has
-    for a moment, of each parameter beside its gradient, and of each element of the largest tensor; left out, they follow from the state.
+    ``own`` are the module's tensors, used if no kind of parallelism splits a tensor. ``attention`` is ``fused`` (scores are recomputed, not
+    saved) or ``math``; ``tied``: embedding and head share one table. ``moments`` are temporaries, of which the largest counts; if empty,
+    temporaries are unknown. ``stepped``: temporary bytes of the optimizer, per parameter beside its gradient and per element of the largest
+    tensor; by default they follow from the state.
     """
 
     name: str
@@ -96,8 +96,9 @@ _KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198), section 4"
 def decoder(
     sizes: Mapping[str, int], *, gated: bool = True, bias: bool = False, tied: bool = False, dropout: bool = False, attention: str = "fused"
 ) -> ShardedModel:
-    """A decoder of pre-norm blocks from its letters: L, d, h, V, T, and where they differ from the usual g, k, f; C with learned positions;
-    E and e with experts. What its backward keeps is the published account, in 2-byte numbers."""
+    """A decoder of pre-norm blocks from its dimensions: L, d, h, V, T; optionally g, k, f; C with learned positions; E and e with experts.
+    The bytes saved for backward follow the published account, with 2-byte numbers.
+    """
     values = _completed(sizes, gated)
     tensors = (*_attention(bias), *_norms(bias), *_feed_forward(values, gated, bias), *_ends(values, bias, tied))
     items = (*_kept_by_attention(attention, dropout), *_kept_by_feed_forward(values, gated, dropout), *_kept_at_ends(dropout, bias))
@@ -109,7 +110,7 @@ def decoder(
 
 
 def _completed(sizes: Mapping[str, int], gated: bool) -> dict[str, int]:
-    """Letters that follow from others where they are not given: g = h, k = d/h, f = 4 d or its gated equal in FLOPs, 8 d/3."""
+    """All dimensions, with defaults g = h, k = d/h, f = 4·d; a gated f must be given. Raises BadInputError if one is missing or invalid."""
     missing = [f"{letter} ({word})" for letter, word in _LETTERS.items() if letter not in sizes]
     if missing:
         raise BadInputError(f"a decoder by its letters needs {', '.join(missing)}: give them, or name a model")
@@ -168,7 +169,7 @@ def _ends(values: Mapping[str, int], bias: bool, tied: bool) -> list[ShardedTens
     return tensors
 
 
-# -- what the backward keeps: bytes in 2-byte numbers -------------------------------------------------------------------------
+# -- saved for backward: bytes with 2-byte numbers -----------------------------------------------------------------------------
 
 _MATH = "math"
 
@@ -228,14 +229,14 @@ def _kept_at_ends(dropout: bool, bias: bool) -> list[Item]:
     return items
 
 
-# -- what is there for a moment ---------------------------------------------------------------------------------------------------
+# -- temporaries -------------------------------------------------------------------------------------------------------------------
 
 
 def _moments(values: Mapping[str, int], gated: bool, attention: str, dropout: bool) -> tuple[TransientBytes, ...]:
-    """Gradients of what is kept, which the backward makes one after another, in 2-byte numbers; those of the loss in fp32.
+    """Temporaries of the backward: gradients of the saved tensors, one after another, with 2-byte numbers; those of the loss in fp32.
 
-    Source: torch's ``cross_entropy``, whose backward holds the gradient of the log-probabilities while it makes that of the logits, a new
-    tensor each; and the chain rule, by which an operator's backward holds the gradients of its result and of its arguments.
+    Source: torch's ``cross_entropy``, whose backward needs the gradient of the log-probabilities to make that of the logits, a new tensor
+    each; and the chain rule: an operator's backward needs the gradients of its result and of its arguments.
     """
     times = "*e" if "E" in values else ""
     stream = f"2*B*T*d{times}"

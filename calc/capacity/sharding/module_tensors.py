@@ -1,4 +1,4 @@
-"""A module's own parameter tensors, built without memory: their rows are what FSDP2 cuts. Needs torch when it is asked."""
+"""A module's own parameter tensors, built without memory; FSDP2 shards their rows. The functions import torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from calc.spec import Spec
 
 
 def own_tensors(spec: Spec, sizes: Mapping[str, int]) -> tuple[ShardedTensor, ...]:
-    """The parameter tensors, grouped by name pattern and shape; those that occur L times belong to the layers."""
+    """The parameter tensors, grouped by name pattern and shape; a tensor that occurs L times belongs to the layers."""
     from calc.trace.meta_module import bare
 
     parameters = bare(spec, sizes).named_parameters()

@@ -1,7 +1,7 @@
-"""Expressions of what one device of a layout has of a model: its tensors, its share of them, the layers of its stage.
+"""Expressions for the part of a model on one device of a layout: its tensors, its shards of them, the layers of its stage.
 
-Letters: n data, t tensor, p pipeline, c context, x expert ranks; v pieces of a stage, m micro-batches of b sequences, B sequences of a
-step. Kinds that divide nothing (1 rank) are left out of the expressions, so that these stay readable; a search leaves in those it varies.
+Variables: n data, t tensor, p pipeline, c context, x expert ranks; v chunks per stage, m micro-batches of b sequences, B sequences per
+step. A single layout omits kinds with 1 rank, which keeps expressions short; a search keeps the variables that it varies.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ from calc.capacity.sharding.model import (
     ShardedTensor,
 )
 
-# Stages of a pipeline that differ: the first, one in the middle (the second), the last; or the one there is.
+# Distinct stages of a pipeline: the first, an inner one (the second), the last; or the only one.
 INNER, ONLY = "inner", "only"
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutChoice:
-    """What decides which expressions hold: all that is no number in them. ``axes`` are the letters of kinds that divide something."""
+    """The choices that select the expressions: everything that is not a number. ``axes`` are the variables of kinds with more than one
+    rank.
+    """
 
     axes: frozenset[str]
     zero: int
@@ -56,12 +58,12 @@ class LayoutChoice:
         return letter in self.axes
 
     def over(self, *letters: str) -> str:
-        """``/(n*c)`` of those letters that divide something."""
+        """``/(n*c)`` for those variables that are axes; empty if none is."""
         dividing = [letter for letter in letters if letter in self.axes]
         return "" if not dividing else f"/{dividing[0]}" if len(dividing) == 1 else f"/({'*'.join(dividing)})"
 
     def ranks(self, *letters: str) -> str:
-        """``n*c`` of those letters that divide something, ``1`` without any."""
+        """``n*c`` for those variables that are axes; ``1`` if none is."""
         return "*".join(letter for letter in letters if letter in self.axes) or "1"
 
 
@@ -75,7 +77,7 @@ def total(parts: Iterable[str]) -> str:
     return " + ".join(parts) or "0"
 
 
-@lru_cache(maxsize=65536)  # a search writes the same few thousand products again and again
+@lru_cache(maxsize=65536)  # a search repeats the same few thousand products
 def product(*factors: str) -> str:
     """The text of a product without factors of 1; sums get brackets."""
     terms = [f"({f})" if re.search(r" [+-] ", _flat(f)) else f for f in factors if f != "1"]
@@ -113,12 +115,12 @@ def local(tensor: ShardedTensor, choice: LayoutChoice) -> tuple[str, str]:
 
 
 def sharers(tensor: ShardedTensor, choice: LayoutChoice) -> str:
-    """Among how many ranks ZeRO divides a tensor: all that have the same one."""
+    """The number of ranks that share a tensor, among which ZeRO divides it."""
     return choice.ranks("n", "c") if tensor.experts else choice.ranks("n", "c", "x")
 
 
 def times(tensor: ShardedTensor, choice: LayoutChoice) -> str:
-    """How many of a tensor a rank has, in a layer or once."""
+    """Number of copies of a tensor on a rank, per layer or once."""
     return product(str(tensor.times), f"E{choice.over('x')}" if tensor.experts else "1")
 
 
@@ -126,8 +128,9 @@ WHOLE_RANK, FILLED, EXACT = "whole", "filled", "exact"
 
 
 def elements(tensors: Iterable[ShardedTensor], choice: LayoutChoice, how: str = WHOLE_RANK) -> str:
-    """Elements on a rank, or of ZeRO's part, for which each tensor's rows are cut into equal pieces: ``FILLED``, as every rank allocates
-    it, or ``EXACT``, without the filling, of rank r of those that share."""
+    """Elements on a rank, or in a ZeRO shard, for which each tensor's rows are cut into equal pieces: ``FILLED`` with the padding that
+    every rank allocates, ``EXACT`` without padding, on rank r of those that share.
+    """
     return total(_elements(tensor, choice, how) for tensor in tensors)
 
 
@@ -142,7 +145,7 @@ def _elements(tensor: ShardedTensor, choice: LayoutChoice, how: str) -> str:
 
 
 def parameters(model: ShardedModel, choice: LayoutChoice) -> tuple[ShardedTensor, ...]:
-    """The tensors that are counted: the module's own where they stay whole, else a decoder's matrices, each by itself."""
+    """The tensors that are counted: the module's own if no rank splits them, else a decoder's matrices, each separately."""
     return model.own if model.own and choice.only_data else model.tensors
 
 
@@ -151,7 +154,7 @@ def in_layers(tensors: Iterable[ShardedTensor], experts: bool) -> list[ShardedTe
 
 
 def outside(tensors: Iterable[ShardedTensor], stage: str, tied: bool) -> list[ShardedTensor]:
-    """Tensors of a stage that belong to no layer. A table that serves both ends is there once where both are on one stage."""
+    """Tensors of a stage outside the layers. A tied table counts once if both ends are on one stage."""
     at = {FIRST: (FIRST,), LAST: (LAST,), ONLY: (FIRST, LAST)}.get(stage, ())
     return [t for t in tensors if t.where in at and not (tied and stage == ONLY and t.what == "head")]
 
@@ -160,24 +163,24 @@ def outside(tensors: Iterable[ShardedTensor], stage: str, tied: bool) -> list[Sh
 
 
 def slots(choice: LayoutChoice) -> str:
-    """Layers of a stage in the middle."""
+    """Layers of an inner stage."""
     return "(L + 2*Min(1, Mod(L, p*v)))/p" if choice.uneven else "L/p"
 
 
 def fewer(choice: LayoutChoice) -> str:
-    """By how many layers the first and the last stage are shorter."""
+    """How many layers fewer the first and the last stage have."""
     return "Min(1, Mod(L, p*v))" if choice.uneven else "0"
 
 
 def layers(choice: LayoutChoice, stage: str) -> str:
-    """Layers of a stage. Where L does not divide, L + 2 does: the ends then count as layers, and the first and last stage have one less."""
+    """Layers of a stage. If L is not divisible, L + 2 is: the ends then count as layers, and the first and last stage have one fewer."""
     if stage == ONLY:
         return "L"
     return slots(choice) if stage == INNER or not choice.uneven else f"{slots(choice)} - {fewer(choice)}"
 
 
 def pieces(choice: LayoutChoice, stage: str) -> str:
-    """Micro-batches that a stage holds at once, once for each of its pieces (1F1B).
+    """Micro-batches whose activations a stage holds at once, per model chunk (1F1B).
 
     Stage i of p holds p - i of the m. Interleaved, it holds 2(p - i - 1) + (v - 1)p + 1 of its v m pieces.
     Source: Narayanan et al. 2021 (arXiv 2104.04473), section 2.2; Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.3.
@@ -190,9 +193,9 @@ def pieces(choice: LayoutChoice, stage: str) -> str:
 
 
 def at_the_end(choice: LayoutChoice, stage: str) -> tuple[str, ...]:
-    """Micro-batches in the piece that holds the embedding (on the first stage) or the head (on the last), while a stage holds the most.
+    """Micro-batches in the chunk with the embedding (first stage) or the head (last stage) at the stage's peak.
 
-    Interleaved there are two such moments, one micro-batch apart. Which of them is the fuller one matters where that piece is shorter.
+    Interleaved stages have two such peak candidates, one micro-batch apart. Which is larger depends on whether that chunk is shorter.
     """
     if stage == FIRST and choice.interleaved:
         return ("Min(m, 2*p - 1)", "Min(m, 2*p)") if choice.uneven else ("Min(m, 2*p)",)
@@ -202,7 +205,7 @@ def at_the_end(choice: LayoutChoice, stage: str) -> tuple[str, ...]:
 
 
 def layers_in_flight(choice: LayoutChoice, stage: str) -> str:
-    """Layers whose activations a stage holds at once, each for one micro-batch; those that an end has fewer are not yet taken off."""
+    """Layers whose activations a stage holds at once, each for one micro-batch; the fewer layers of an end chunk are not subtracted yet."""
     if stage == ONLY:
         return "L"
     return product(pieces(choice, stage), f"{slots(choice)}/v" if choice.interleaved else slots(choice))
@@ -217,12 +220,12 @@ def on_rank(item: Item, choice: LayoutChoice) -> str:
 
 
 def of_rank(expr: str, under: str, choice: LayoutChoice) -> str:
-    """Bytes of one micro-batch on a rank, ``expr`` being those of all of it, divided as ``under`` says."""
+    """Bytes of one micro-batch on a rank. ``expr`` is the undivided number of bytes, ``under`` says how they are divided."""
     text = re.sub(r"\bB\b", "b", expr)
     if choice.has("c"):
         text = re.sub(r"\bT\b", "(T/c)", text)
     if choice.has("t") and _is_divided(under, choice):
-        among = "Min(t, g)" if under == DIVIDED and re.search(r"\bg\b", text) else "t"  # more ranks than key heads have one each
+        among = "Min(t, g)" if under == DIVIDED and re.search(r"\bg\b", text) else "t"  # with more ranks than key heads, each rank has one
         text = f"({text})/{among}" if " " in text else f"{text}/{among}"
     if choice.has("t") and under == DIVIDED and re.search(r"\bV\b", text):
         text = re.sub(r"\bV/t$", "ceiling(V/t)", text)
@@ -234,16 +237,16 @@ def _is_divided(under: str, choice: LayoutChoice) -> bool:
 
 
 def saved_items(model: ShardedModel, choice: LayoutChoice) -> list[Item]:
-    """Items of a layer that stay from the forward to the backward."""
+    """Items of a layer that stay allocated from the forward to the backward."""
     return [item for item in model.items if item.where == LAYER and not (choice.checkpointing == "attention" and item.scores)]
 
 
 def beside_layers(model: ShardedModel, stage: str) -> list[Item]:
-    """Items of a stage that belong to no layer."""
+    """Items of a stage outside the layers."""
     at = {FIRST: (FIRST,), LAST: (LAST,), ONLY: (FIRST, LAST)}.get(stage, ())
     return [item for item in model.items if item.where in (*at, EVERY)]
 
 
 def passed(model: ShardedModel, choice: LayoutChoice) -> str:
-    """Bytes of the stream between two layers, of one micro-batch, whole on each tensor rank."""
+    """Bytes of the activations passed between two layers, for one micro-batch, whole on each tensor rank."""
     return f"{model.element}*b*{'(T/c)' if choice.has('c') else 'T'}*d"

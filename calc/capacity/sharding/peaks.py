@@ -1,6 +1,6 @@
-"""What a step has for a moment, read off the candidates of its derived peak: what of each is neither state, nor gradient, nor kept.
+"""Temporaries of a step, from the candidates of its derived peak: the bytes that are neither state, nor gradients, nor saved tensors.
 
-``calc.capacity.sharding.temporaries`` adds the largest of them to all that is kept. Needs no torch: the derivation has been made.
+``calc.capacity.sharding.temporaries`` adds the largest of them to all saved tensors. Needs no torch: it reads a finished derivation.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from calc.symbolic.algebra import Algebra
 from calc.symbolic.branches import at_hand
 from calc.symbolic.exact import evaluate_text
 
-_STATE = frozenset({"parameter", "master weight", "optimizer state", "gradient", "buffer"})  # which have lines of their own, or a note
+_STATE = frozenset({"parameter", "master weight", "optimizer state", "gradient", "buffer"})  # which have steps of their own, or a note
 _SIDES = frozenset("hgfV")
 Parts = dict[str, int]
 
 
 def moments_of(derivation: Derivation, letters: Iterable[str]) -> tuple[TransientBytes, ...]:
-    """The moments in ``letters`` and the batch; other sizes are numbers. None where the peak, or what is kept, is unknown."""
+    """The moments as expressions in ``letters`` and B; other sizes are numbers. Empty if the peak or the saved bytes are unknown."""
     saved, variables = derivation["activations.bytes"].text, {*letters, "B"}
     parts_at: dict[tuple[str, str], Parts] = {}
     full: set[str] = set()
     for candidate in derivation["memory.peak"].candidates if saved is not None else ():
         for text in candidate.parts.values():
             if any("B" in _names(name) for name in _atoms(text, derivation)):
-                return ()  # a number of a batch that is no product of it: another batch has another
+                return ()  # the factor depends on B otherwise than as a product, so it would be wrong at another batch
         parts_at[candidate.at, _where(candidate.at, derivation)] = _beside(candidate, saved or "0", derivation, variables)
         full |= {candidate.at} if _has_all(candidate, derivation) else set()
     most = {at: parts for at, parts in parts_at.items() if not _is_less(*at, parts, parts_at)}
@@ -43,9 +43,9 @@ def _has_all(candidate: Candidate, derivation: Derivation) -> bool:
 
 
 def stepped_of(derivation: Derivation, own: Iterable[ShardedTensor]) -> tuple[int, int] | None:
-    """Bytes that the optimizer has for a moment: of each parameter beside its gradient, and of each element of the largest tensor.
+    """Temporary bytes of the optimizer: per parameter beside its gradient, and per element of the largest tensor.
 
-    Unknown where no moment of the optimizer can be the peak of one device: on a stage without a loss it still may be.
+    None if no peak candidate is in the optimizer; on a stage without a loss it might still be the peak.
     """
     number, gradients = derivation["parameters"].value or 1, derivation["gradients.bytes"].value or 0
     largest = max((int(t.rows) * int(t.rest) for t in own), default=number)
@@ -65,7 +65,7 @@ def _site(at: str) -> str:
 
 
 def _where(at: str, derivation: Derivation) -> str:
-    """In a layer if its site is of several; before the layers if a parameter there is; else behind them."""
+    """In a layer if the module path has a ``*``; before the layers if a parameter there comes before them; else after them."""
     if _steps(at):
         return STEPS
     site = _site(at)
@@ -77,16 +77,16 @@ def _where(at: str, derivation: Derivation) -> str:
 
 
 def _beside(candidate: Candidate, saved: str, derivation: Derivation, variables: Iterable[str]) -> Parts:
-    """Bytes of a moment by product of letters: temporaries, and what of all else is more than all that is kept.
+    """Bytes of a moment by product of variables: temporaries, plus whatever else exceeds all saved tensors.
 
-    State and gradients have lines of their own. As the optimizer steps nothing is kept, and what is left then counts.
+    State and gradients have steps of their own. In the optimizer no tensor is saved for backward, so everything left counts.
     """
     temporary = "temporary"
     left = " + ".join(f"({text})" for role, text in candidate.parts.items() if role not in {*_STATE, temporary}) or "0"
     if _steps(candidate.at):
         return _products(left, derivation, variables)
     beyond = f"{at_hand(left, derivation.sizes)} - ({at_hand(saved, derivation.sizes)})"
-    if "L" in variables:  # there is one layer at least, and what it keeps covers as much
+    if "L" in variables:  # with at least one layer, its saved tensors cover as much
         beyond = re.sub(r"\bL\b", "(L + 1)", beyond)
     more = _products(beyond, derivation, variables)
     parts = _products(candidate.parts.get(temporary, "0"), derivation, variables)
@@ -94,7 +94,7 @@ def _beside(candidate: Candidate, saved: str, derivation: Derivation, variables:
 
 
 def _products(text: str, derivation: Derivation, variables: Iterable[str]) -> Parts:
-    """Coefficients, rounded up, by product of known letters. Products with a minus are left out: the sum is a bound from above."""
+    """Coefficients, rounded up, by product of known variables. Negative terms are dropped: the sum is an upper bound."""
     sizes = derivation.sizes
     chosen = at_hand(text, sizes)
     algebra = Algebra(sorted(_names(chosen)), [chosen])
@@ -106,7 +106,7 @@ def _products(text: str, derivation: Derivation, variables: Iterable[str]) -> Pa
                 letters += [name] * power
             else:
                 number *= evaluate_text(name, sizes) ** power
-        key = "*".join(sorted(letters, key=lambda letter: (letter == "V", letter)))  # the side that is rounded up stands last
+        key = "*".join(sorted(letters, key=lambda letter: (letter == "V", letter)))  # the side that is rounded up comes last
         coefficients[key] = coefficients.get(key, Fraction(0)) + number
     return {key: ceil(number) for key, number in coefficients.items() if number > 0}
 
@@ -116,14 +116,14 @@ def _names(text: str) -> set[str]:
 
 
 def _atoms(text: str, derivation: Derivation) -> list[str]:
-    """The factors of an expression that are not variables: ``floor(T/2)``."""
+    """The factors of an expression that are not variables, e.g. ``floor(T/2)``."""
     chosen = at_hand(text, derivation.sizes)
     return [name for name in Algebra(sorted(_names(chosen)), [chosen]).names if not name.isidentifier()]
 
 
 def _is_less(what: str, where: str, parts: Parts, parts_at: Mapping[tuple[str, str], Parts]) -> bool:
-    """Whether another moment of the same place has as much of everything; of equal ones the first stays."""
-    before = True  # as long as the other stands before this one
+    """Whether another moment of the same location has at least as much of everything; of equal ones the first stays."""
+    before = True  # until the loop reaches this moment itself
     for (operator, at), more in parts_at.items():
         before &= (operator, at) != (what, where)
         enough = at == where and operator != what and all(more.get(name, 0) >= number for name, number in parts.items())
@@ -133,7 +133,7 @@ def _is_less(what: str, where: str, parts: Parts, parts_at: Mapping[tuple[str, s
 
 
 def _moment(what: str, where: str, parts: Parts, full: bool) -> TransientBytes:
-    """A moment that has what is kept, and nothing that is counted whole where ranks might divide it, is there for certain."""
+    """The moment as data. It is certain if all saved tensors are allocated then and ranks divide every part that has variables."""
     each = [("*".join([str(number), *([name] if name else [])]), name) for name, number in parts.items()]
     certain = where == LAST and all(not name or _SIDES & set(name.split("*")) for name in parts)
     return TransientBytes(

@@ -1,6 +1,6 @@
 """Reads a sharding request of ``key=value`` pairs: model, layout, machine. A named model is derived, which needs torch.
 
-Words that are no word of a layout, a machine or a recipe are sizes of the model, by its letters.
+Keys that belong to no layout, machine or recipe are sizes of the model, by variable.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RECIPE = ("precision", "optimizer", "attention")
 _SHAPE = ("gated", "bias", "tied", "dropout")
 _OTHER = ("devices", "parameters", "fewer")
 WORDS = (*_COUNTS, *_KINDS, *_MACHINE, *_RECIPE, *_SHAPE, *_OTHER)
-_SEVERAL = 2  # closed forms may have a case of their own for one sequence; a search is about any number of them
+_SEVERAL = 2  # closed forms may have a special case at B = 1; a search needs those for any B
 _DECODER = ("L", "d", "h", "g", "k", "f", "V", "T", "C", "E", "e")
 
 
@@ -82,13 +82,13 @@ def _limits(given: Mapping[str, int | str], devices: int, fewer: bool) -> Limits
 
 
 def read_model(name: str | None, words: Words, batch: int, progress: Progress) -> tuple[ShardedModel, State]:
-    """A model in words, for ``batch`` sequences at a time, and what a recipe keeps of its parameters."""
+    """The model in ``words``, for ``batch`` sequences at a time, and the bytes per parameter of its recipe."""
     setup = _asked(name, words, batch, 1, progress)
     return setup.model, setup.state
 
 
 def _asked(name: str | None, words: Words, batch: int, devices: int, progress: Progress) -> ShardingRequest:
-    """``batch``: sequences at a time, for which a model that is named is derived."""
+    """The parsed request. ``batch``: sequences at a time, the size at which a named model is derived."""
     machine = _machine(words, devices)
     precision = words.get("precision", "bf16-master")
     state = state_of(precision, words.get("optimizer", "adamw"))
@@ -133,7 +133,7 @@ def _by_letters(words: Words) -> ShardedModel:
 
 
 def _named(name: str, words: Words, precision: str, batch: int, progress: Progress) -> ShardedModel:
-    """Derived at the given sizes: exact tensors and what the module's own backward keeps."""
+    """The model derived at the given sizes: exact tensors, and the module's own tensors saved for backward."""
     import calc
     from calc.capacity.sharding.derived import model_of
     from calc.capacity.sharding.module_tensors import own_buffers, own_tensors
@@ -203,7 +203,7 @@ def _count(words: Words, word: str) -> int:
 
 
 def _small(words: Words, word: str) -> int:
-    """A stage or a rank, which may be 0."""
+    """A stage or a rank; 0 is allowed."""
     text = words[word].strip()
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise BadInputError(f"{word} = {text[:40]} is no whole number from 0 on")

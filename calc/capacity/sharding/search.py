@@ -1,6 +1,6 @@
-"""The best layout of a model on so many devices: all of them by arrays, the first ones again in fractions, and why others lose.
+"""The best layout of a model on a number of devices: arrays evaluate all layouts, fractions the first ones; with why the others lose.
 
-The winner is the fastest that fits, of equally fast ones the one that needs least memory; what is equal in both stands in a fixed order.
+The winner is the fastest layout that fits; of equally fast ones the one with least memory; then a fixed order decides.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from calc.capacity.sharding.timing import Machine
 from calc.errors import BadInputError
 
 _RECHECKED = 24
-_SORTED = 20_000  # of the fastest, in which the runners-up are looked for
+_SORTED = 20_000  # number of fastest layouts among which runners-up are searched
 _DIGITS = 12  # layouts whose times differ by less are compared exactly
 
 
@@ -36,7 +36,7 @@ class Loser:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The winner, the front of time and memory (and cost) with it, and those that lose; ``counted`` layouts are valid, ``fitting`` fit."""
+    """The winner, the Pareto front of time and memory (and cost), and the losers; ``counted`` layouts are valid, ``fitting`` fit."""
 
     winner: Account
     front: tuple[Account, ...]
@@ -48,7 +48,7 @@ class Ranking:
 
 
 def search(model: ShardedModel, limits: Limits, state: State, machine: Machine, *, runners: int = 5, front: int = 12) -> Ranking:
-    """The fastest layout that fits, with the runners-up. Raises BadInputError if none fits, with the smallest."""
+    """The fastest layout that fits, with the runners-up. If none fits, raises BadInputError that names the smallest."""
     layouts = table(model, limits, state, machine)
     if not len(layouts):
         raise BadInputError(_no_layout(layouts, limits))
@@ -57,7 +57,7 @@ def search(model: ShardedModel, limits: Limits, state: State, machine: Machine, 
         raise BadInputError(_nothing_fits(model, layouts, limits, state, machine))
     fitting = _order(layouts, np.flatnonzero(fits))
     best = _exact(model, layouts, _near(layouts, fitting), limits, state, machine)
-    best.sort(key=lambda a: (_seconds(a), a.memory))  # stable: what is equal stays in the order of the arrays
+    best.sort(key=lambda a: (_seconds(a), a.memory))  # stable: equal layouts stay in the order of the arrays
     faster = _order(layouts, np.flatnonzero(~fits & (layouts.seconds < float(_seconds(best[0])))))
     larger = _exact(model, layouts, faster[:1], limits, state, machine)
     on_front = _exact(model, layouts, _front(layouts, fits)[:front], limits, state, machine)
@@ -68,7 +68,7 @@ def search(model: ShardedModel, limits: Limits, state: State, machine: Machine, 
 
 
 def _seconds(account: Account) -> Fraction:
-    assert account.step is not None  # a search has a machine
+    assert account.step is not None  # a search always has a machine
     return account.step["step"]
 
 
@@ -99,7 +99,7 @@ def _near(layouts: LayoutTable, fitting: Array) -> Array:
 
 
 def _order(layouts: LayoutTable, rows: Array) -> Array:
-    """The fastest of the rows, from the first: of equal times the one with less memory, then fewer devices, then the simpler layout."""
+    """The fastest rows in order; for equal times the one with less memory, then fewer devices, then the simpler layout."""
     if len(rows) > _SORTED:
         limit = np.partition(layouts.seconds[rows], _SORTED)[_SORTED]
         rows = rows[layouts.seconds[rows] <= limit]
@@ -109,7 +109,7 @@ def _order(layouts: LayoutTable, rows: Array) -> Array:
 
 
 def _front(layouts: LayoutTable, fits: Array) -> list[int]:
-    """Rows that no other is better than in one of time, memory and devices times time without being worse in another."""
+    """The Pareto front: rows that no other row improves in time, memory or devices · time without being worse in another."""
     rows = np.flatnonzero(fits)
     candidates: list[int] = []
     for used in np.unique(layouts.devices[rows]):
@@ -128,7 +128,7 @@ _PARTS = {"Tt": "tensor traffic", "Tx": "expert traffic", "tk": "context traffic
 
 def parts_of_step(account: Account) -> dict[str, Fraction]:
     """Seconds of a step of the slowest stage, by cause. They add up to the step."""
-    assert account.step is not None  # a search has a machine
+    assert account.step is not None  # a search always has a machine
     slowest = max(account.stages, key=lambda stage: stage.reckoning["ts"]).reckoning
     parts = {"work": slowest["m"] * slowest["tc"]}
     parts |= {words: slowest[letter] for letter, words in _PARTS.items() if letter in slowest.values}
@@ -138,7 +138,7 @@ def parts_of_step(account: Account) -> dict[str, Fraction]:
 
 
 def _why(winner: Account, loser: Account) -> str:
-    """What the loser spends most of its longer time on."""
+    """The main cause of the loser's longer time."""
     mine, theirs = parts_of_step(winner), parts_of_step(loser)
     more = {name: theirs.get(name, Fraction(0)) - mine.get(name, Fraction(0)) for name in {**mine, **theirs}}
     longer = _seconds(loser) - _seconds(winner)
@@ -169,7 +169,7 @@ def _others(layouts: LayoutTable, rows: Array, winner: Layout, number: int) -> l
 
 
 def _no_layout(layouts: LayoutTable, limits: Limits) -> str:
-    """The error message when no layout is valid: the condition that refuses most."""
+    """The error message if no layout is valid: the condition that refuses the most."""
     if not layouts.tried:
         given = ", ".join(f"{NAMES[letter]} = {number}" for letter, number in limits.fixed)
         return (

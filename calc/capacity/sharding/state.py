@@ -1,4 +1,4 @@
-"""Bytes of a parameter by kind, from the names of a recipe and an optimizer: what a rank multiplies its elements with. Torch-free."""
+"""Bytes per parameter by kind, from the names of a recipe and an optimizer; multiplied by the elements on a rank. Torch-free."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FORMATS = {"fp32": (4, 4, 0), "bf16-autocast": (4, 4, 0), "fp16-autocast": (4, 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Bytes that are kept of a parameter, and ``counter`` bytes of a parameter tensor beside. ``source`` says of which recipe."""
+    """Bytes stored per parameter, and ``counter`` bytes per parameter tensor. ``source`` names the recipe."""
 
     weights: int
     gradients: int
@@ -25,7 +25,7 @@ class State:
 
 
 def state_of(precision: str = MASTER, optimizer: str = "adamw") -> State:
-    """What a recipe keeps, as ``calc.options`` states it and tests hold against real optimizers."""
+    """The bytes of a recipe, from ``calc.options``; tests compare them with real optimizers."""
     made(precision=precision, optimizer=optimizer)
     if precision not in _FORMATS or optimizer not in KNOWN:
         raise BadInputError(f"{precision} with {optimizer} has no table of bytes: use {', '.join(PRECISIONS)} and a named optimizer")

@@ -1,6 +1,6 @@
-"""Every valid layout of a model on so many devices, evaluated as arrays by the very expressions that explain one of them.
+"""Every valid layout of a model on a number of devices, evaluated as arrays by the same expressions that explain a single layout.
 
-Numbers (ranks, micro-batch, pieces) are arrays; what decides which expressions hold (stage of ZeRO, what is recomputed, …) is enumerated.
+Numbers (ranks, micro-batch, chunks) are arrays; choices that select expressions (ZeRO stage, recomputation, …) are enumerated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAMES = dict(zip(_NUMBERS, ("data", "tensor", "pipeline", "context", "expert", "
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is searched. ``fewer``: also layouts of fewer devices than there are, if they divide them."""
+    """The search space. ``fewer``: also layouts of fewer devices, if their number divides ``devices``."""
 
     devices: int
     batch: int
@@ -48,9 +48,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class LayoutTable:
-    """All valid layouts. Numbers by letter, and ``choice``, the place in ``choices``; bytes of the fullest device, seconds of a step.
+    """All valid layouts: numbers by variable, ``choice`` as an index into ``choices``, bytes of the fullest device, seconds per step.
 
-    ``tried`` combinations of numbers there were, of which ``refused`` says how many fail by which condition.
+    ``tried`` is the number of combinations, ``refused`` how many of them each condition refuses.
     """
 
     numbers: Mapping[str, Array]
@@ -97,7 +97,7 @@ def table(model: ShardedModel, limits: Limits, state: State, machine: Machine) -
 
 
 def _kept(part: Any) -> Any:
-    """Without rows that a choice is not possible for."""
+    """Without the rows for which the choice is invalid."""
     numbers, choice, memory_, seconds, valid = part
     return ({letter: array[valid] for letter, array in numbers.items()}, choice[valid], memory_[valid], seconds[valid])
 
@@ -106,10 +106,10 @@ def _kept(part: Any) -> Any:
 
 
 def _grid(model: ShardedModel, limits: Limits) -> tuple[dict[str, Array], dict[str, int], int]:
-    """All combinations of numbers for which every condition holds; by condition, how many it refuses; and how many were tried.
+    """All valid combinations of numbers; how many each condition refuses; and how many were tried.
 
-    Conditions that pieces have no part in are asked before there are pieces, those on stages and pieces once for each pair: of millions of
-    combinations, few are ever made.
+    Conditions without chunks are checked before chunks are enumerated, those on stages and chunks once per pair: of millions of
+    combinations, few are created.
     """
     fixed = dict(limits.fixed)
     pieces = [fixed["v"]] if "v" in fixed else sorted({*_divisors(model.values["L"]), *_divisors(model.values["L"] + 2)})
@@ -144,7 +144,7 @@ def _grid(model: ShardedModel, limits: Limits) -> tuple[dict[str, Array], dict[s
 def _without_pieces(
     ranks: Array, micros: Array, required: Sequence[Constraint], model: ShardedModel, limits: Limits, refused: dict[str, int], pieces: int
 ) -> Array:
-    """Ranks with each micro-batch where the conditions hold. What fails one would fail it with each of the ``pieces``."""
+    """Ranks with each micro-batch where the conditions hold. A failing row counts ``pieces`` times, once per number of chunks."""
     there = np.ones((len(ranks), len(micros)), dtype=bool)
     grid = {**{letter: ranks[:, column, None] for column, letter in enumerate(_NUMBERS[:5])}, "b": micros[None]}
     for condition in required:
@@ -158,7 +158,7 @@ def _without_pieces(
 def _with_pieces(
     valid: Array, pieces: Array, required: Sequence[Constraint], model: ShardedModel, limits: Limits, refused: dict[str, int]
 ) -> Iterator[Array]:
-    """The same with each number of pieces, before the micro-batch, where the conditions on stages and pieces hold; not too many at once."""
+    """The rows with each number of chunks, inserted before the micro-batch, where the conditions on stages and chunks hold; in batches."""
     stages, stage = np.unique(valid[:, 2], return_inverse=True)
     there = np.ones((len(stages), len(pieces)), dtype=bool)
     several = np.bincount(stage, minlength=len(stages))[:, None]
@@ -171,7 +171,7 @@ def _with_pieces(
         part = valid[start : start + rows]
         row, column = np.nonzero(there[stage[start : start + rows]])
         made = np.column_stack([part[row, :5], pieces[column], part[row, 5]])
-        # As a walk over ranks, then pieces, then micro-batches has them: of layouts that are equal in all, the first one stands.
+        # The order of nested loops over ranks, chunks, micro-batches: of completely equal layouts the first one wins.
         same = np.cumsum(np.r_[False, np.any(np.diff(part[:, :5], axis=0) != 0, axis=1)]) if len(part) else np.zeros(0)
         yield made[np.lexsort((made[:, 6], made[:, 5], same[row]))]
 
@@ -183,7 +183,7 @@ def _holds(
     return np.broadcast_to(holds(condition.expr, values), grid["n"].shape if shape is None else shape)
 
 
-# What is searched at most: ways to divide the devices, these with every micro-batch, combinations made of them, and valid ones.
+# Limits of the search: divisions into ranks, these times micro-batches, combinations created, and valid layouts.
 MOST_RANKS, _MOST_TRIED, _MOST_MADE, _MOST_VALID = 1_000_000, 200_000_000, 50_000_000, 250_000
 _AT_ONCE = 2**21
 
@@ -212,7 +212,7 @@ def _ranks(model: ShardedModel, limits: Limits) -> Iterator[tuple[int, int, int,
 
 
 def _number_of_ranks(model: ShardedModel, limits: Limits) -> int:
-    """How many of these there are at most: counted by what is left to divide, not one by one."""
+    """An upper bound on the number of those, counted by the remaining factor instead of one by one."""
     fixed = dict(limits.fixed)
 
     @cache
@@ -225,7 +225,7 @@ def _number_of_ranks(model: ShardedModel, limits: Limits) -> int:
 
 
 def _kinds(model: ShardedModel, letter: str, rest: int) -> Sequence[int]:
-    """Numbers of ranks of a kind among the ``rest`` of the devices."""
+    """Possible numbers of ranks of a kind among the remaining ``rest`` devices."""
     there = {"c": model.attention == "fused", "x": model.has_experts}.get(letter, True)
     return _divisors(rest) if there else [1]
 
@@ -245,7 +245,7 @@ def _divisors(number: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Structure:
-    """Which kinds divide anything, as far as expressions differ by it."""
+    """Which kinds of parallelism divide anything, as far as expressions depend on it."""
 
     stages: tuple[str, ...]
     interleaved: bool
@@ -267,7 +267,7 @@ def _structures(grid: Mapping[str, Array]) -> Iterator[tuple[Array, _Structure]]
 def _evaluated(
     model: ShardedModel, limits: Limits, state: State, machine: Machine, numbers: Mapping[str, Array], structure: _Structure
 ) -> Iterator[tuple[tuple[int, str, str, str], Array, Array, Array]]:
-    """For each choice its name, bytes, seconds, and where it is possible."""
+    """For each choice: its name, bytes, seconds, and where it is valid."""
     given = _given(model, limits, state, machine, numbers)
     sheet = Sheet(given)
     for zero, checkpointing, sequence, exchange in _choices(model, limits, structure):

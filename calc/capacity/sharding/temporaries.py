@@ -1,7 +1,7 @@
-"""Lines of what a device has for a moment beside all that it keeps: gradients of activations, those of the loss first, and the optimizer's.
+"""Steps for a device's temporaries: gradients of activations, the largest at the loss, and the optimizer's.
 
-Every moment counts as if all of what is kept were there with it, so that the sum is a bound from above: none of the moments of a step has
-more. What a moment has of the vocabulary, of heads and of the feed-forward is divided among tensor ranks, all else counts whole.
+Every moment counts as if all saved tensors were allocated then, so the sum is an upper bound. Tensor ranks divide the parts that depend on
+the vocabulary, heads or feed-forward width; all else counts whole.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from calc.capacity.sharding.state import State
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.worked import WorkedStep
 
-AT_LOSS = "Xa"  # beside all that is kept
+AT_LOSS = "Xa"  # beside all saved tensors
 _FOUND = (
     ("Xl", LAYER, False, "of a layer's backward"),
     ("Xf", FIRST, False, "at the embedding"),
@@ -25,7 +25,8 @@ _FOUND = (
 
 
 def temporaries(model: ShardedModel, choice: LayoutChoice, stage: str, state: State, share: bool) -> list[WorkedStep]:
-    """The most that is there for a moment on a stage. ``share``: ZeRO has the optimizer step a part of the parameters."""
+    """Steps for the largest temporaries on a stage; empty if unknown. ``share``: with ZeRO, the optimizer steps a shard of the parameters.
+    """
     if not model.moments:
         return []
     lines = []
@@ -46,7 +47,8 @@ def _is_on(where: str, stage: str) -> bool:
 
 
 def _bytes(moment: TransientBytes, choice: LayoutChoice, stage: str) -> str:
-    """What waits for the head's other gradient in a layer (``d*V``) is on the stage of the head only."""
+    """Bytes of a moment on a stage. The gradient of a tied head (``d*V``), allocated during layers, exists only on the stage of the head.
+    """
     headless = moment.where == LAYER and stage not in (ONLY, LAST)
     return total(of_rank(expr, under, choice) for expr, under in moment.parts if not (headless and "V" in expr.split("*")))
 
@@ -60,12 +62,12 @@ def _named(moments: Iterable[TransientBytes]) -> str:
 
 
 def _stepping(model: ShardedModel, choice: LayoutChoice, stage: str, state: State, share: bool) -> WorkedStep:
-    """Gradients cast to the format of the master weights, and what is made of the largest tensor: fp32 under a root, and a quotient."""
+    """Temporaries of the optimizer: gradients cast to the format of the master weights, and temporaries of the largest tensor."""
     each, of_largest = model.stepped or (max(0, state.master - state.gradients), 2 * (state.master or state.weights))
     how = FILLED if share else WHOLE_RANK
     whole = parameters(model, choice)
     at = whole if model.only_data else [t for t in whole if t.where == LAYER or t in outside(whole, stage, model.tied)]
-    alone = [replace(tensor, times=1) for tensor in at] if model.own else at  # a decoder's may be one in the module: gate and up
+    alone = [replace(tensor, times=1) for tensor in at] if model.own else at  # a decoder's entry may combine several tensors of the module, e.g. gate and up
     sizes = dict.fromkeys(elements([tensor], choice, how) for tensor in _largest_of(alone, model.values))
     parts = [product(str(each), "S" if share else "N")] if each else []
     parts += [product(str(of_largest), _largest(list(sizes)))] if of_largest and sizes else []
@@ -75,7 +77,7 @@ def _stepping(model: ShardedModel, choice: LayoutChoice, stage: str, state: Stat
 
 
 def _largest_of(tensors: Iterable[ShardedTensor], values: Mapping[str, int]) -> list[ShardedTensor]:
-    """Without tensors that have neither more rows nor more in a row than another that is divided the same way."""
+    """The tensors that are not smaller, in both rows and row length, than another one divided the same way."""
     sides = {t: (evaluate_text(t.rows, values), t.times * evaluate_text(t.rest, values)) for t in tensors}
     largest: list[ShardedTensor] = []
     for tensor, (rows, rest) in sorted(sides.items(), key=lambda of: of[1], reverse=True):

@@ -1,8 +1,8 @@
-"""Time of a step from FLOPs over peak and bytes over bandwidth: a bound from below, never a forecast.
+"""Step time from FLOPs over peak and bytes over bandwidth: a lower bound, not a forecast.
 
-Products run at a given share of the dense peak. Traffic of tensor, expert and pipeline ranks is waited for; a ring of keys and values
-passes while the attention of the last block is worked out; gradients and gathered weights pass while others are worked out.
-Sources: Narayanan et al. 2021 (arXiv 2104.04473), section 2.2, for the bubble; Liu et al. 2023 (arXiv 2310.01889) for the ring.
+Matmuls run at a given share of the dense peak. Traffic of tensor, expert and pipeline ranks is exposed; a ring of keys and values overlaps
+with the attention of the previous block; gradients and gathered weights overlap with other computation. Sources: Narayanan et al. 2021
+(arXiv 2104.04473), section 2.2, for the bubble; Liu et al. 2023 (arXiv 2310.01889) for the ring.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _ASKED = "as asked"
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Rates of a device and its links. ``node`` devices share the links of a node; ``price`` is USD for a device and hour, 0: unknown."""
+    """Rates of a device and its links. ``node`` devices share the links of a node; ``price`` is in USD per device and hour, 0 if unknown.
+    """
 
     name: str
     memory: int
@@ -69,8 +70,9 @@ def machine_of(
     device: Accelerator, *, dtype: str = "bf16", efficiency: Fraction | None = None, node: int | None = None, memory: int | None = None,
     link: Fraction | None = None, network: Fraction | None = None, price: Fraction | None = None, devices: int | None = None,
 ) -> Machine:  # fmt: skip
-    """The rates of an accelerator as published, each of which may be given instead, with where it is from. So many ``devices`` as a node
-    has need no network."""
+    """The published rates of an accelerator, each with its source; arguments override them. If one node holds all ``devices``, no network
+    is needed.
+    """
     share, in_node = Fraction(1) if efficiency is None else efficiency, _NODE if node is None else node
     if not 0 < share <= 1:
         raise BadInputError(f"efficiency = {share} is no share of a peak: give a number above 0, at most 1")
@@ -96,7 +98,7 @@ def machine_of(
 
 
 def _bandwidth(axis: str, choice: LayoutChoice) -> str:
-    """The links of a node where a group of ranks fits one, else the network."""
+    """The links of a node if a group of ranks fits one, else the network."""
     return f"Wi + (Wn - Wi)*Min(1, floor(R/({extent(axis, choice)})))"
 
 
@@ -104,7 +106,7 @@ _AXES = {"tensor": "t", "context": "k", "expert": "x", "pipeline": "p", "data": 
 
 
 def time_lines(model: ShardedModel, choice: LayoutChoice, stage: str, traffic: Sequence[Collective]) -> list[WorkedStep]:
-    """A stage's FLOPs of a micro-batch, and its time of a step without the bubble (ts) and of its data traffic (td)."""
+    """Steps of a stage: its FLOPs per micro-batch, its time per step without the bubble (ts), and the time of its data traffic (td)."""
     lines = _flops(model, choice, stage)
     for axis, letter in _AXES.items():
         of = [c.letter for c in traffic if c.axis == axis]
@@ -169,12 +171,12 @@ def _at(stage: str) -> tuple[str, ...]:
 
 
 def _per_token(tensors: Iterable[ShardedTensor], choice: LayoutChoice) -> str:
-    """Elements of the matrices that a token is multiplied with, on a rank; of experts, those of one."""
+    """Elements of the matrices that multiply a token on a rank; of experts, only those of one."""
     return total(product(str(tensor.times), *local(tensor, choice)) for tensor in tensors if tensor.per_token)
 
 
 def step_lines(choice: LayoutChoice, stages: int, machine: Machine) -> list[WorkedStep]:
-    """The time of a step from the slowest stage: micro-batches one after another, the bubble at both ends."""
+    """The step time from the slowest stage: micro-batches in sequence, plus the bubble at both ends."""
     numbers = range(1, stages + 1)
     slowest = "t1" if stages == 1 else f"Max({', '.join(f't{n}' for n in numbers)})"
     data = "d1" if stages == 1 else f"Max({', '.join(f'd{n}' for n in numbers)})"
