@@ -1,5 +1,5 @@
-"""``trace``, ``derive`` and ``check`` as users call them: traces as deep as the certificates demand, special cases where they are met.
+"""``trace``, ``derive`` and ``check`` as users call them: traces as deep as the certificates require, special cases where needed.
 
-Imports ``graph``, ``trace``, ``derive`` and ``measure`` (torch inside functions). Start with ``pipeline``, then ``check``;
-``precomputed`` has the closed forms that travel with the package, ``sweep`` evaluates quantities over many sizes.
+Imports ``graph``, ``trace``, ``derive`` and ``measure`` (torch inside functions). Start with ``pipeline``, then ``check``; ``precomputed``
+has the bundled closed forms, ``sweep`` evaluates quantities over many sizes.
 """

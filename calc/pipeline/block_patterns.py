@@ -1,7 +1,7 @@
-"""Depths of a model of which only every so many blocks are recomputed in the backward.
+"""Depths of a model in which only one of every so many blocks is recomputed in the backward.
 
-Such a model repeats a pattern of ``every`` blocks, so its depth is a number of patterns and a rest: ``L = 2 n`` or ``L = 2 n + 1``
-with ``block/2``. Which of the two, the depth asked for says; the closed forms are of that kind of depth alone. Torch-free.
+Such a model repeats a pattern of ``every`` blocks, so its depth is a number of patterns plus a remainder: ``L = 2 n`` or ``L = 2 n + 1``
+with ``block/2``. The requested depth selects the remainder; the closed forms hold only for depths with that remainder. Torch-free.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from calc.spec import Spec
 
 
 def in_patterns(spec: Spec, sizes: Mapping[str, int], options: Options) -> Spec:
-    """``spec`` with the depths that ``options`` leave it, where ``sizes`` are asked for."""
+    """``spec`` with the depths that ``options`` allow, for the requested ``sizes``."""
     if options.every == 1 or not options.trains:
         return spec
     dims = spec.dimensions
@@ -32,8 +32,9 @@ def in_patterns(spec: Spec, sizes: Mapping[str, int], options: Options) -> Spec:
 
 
 def _in_pattern(spec: Spec, name: str, dim: Dim, value: int, every: int) -> Dim:
-    """``dim`` as so many patterns, where it is ``value``: those of the model itself and those of ``every`` blocks meet in their common
-    multiple."""
+    """``dim`` as a number of patterns with the remainder of ``value``; the model's own pattern and ``every`` blocks combine in their common
+    multiple.
+    """
     if isinstance(dim.multiple_of, str):
         raise SpecError(f"{spec.name}: {name} is a multiple of {dim.multiple_of}, so it is no number of patterns of {every} blocks")
     period = dim.multiple_of or 1
@@ -52,7 +53,7 @@ def _fits(value: int, together: int, plus: int) -> bool:
 
 
 def _fitting(dim: Dim, value: int) -> int:
-    """The smallest size of this kind from ``value`` on."""
+    """The smallest size ≥ ``value`` that is valid for this dimension."""
     assert isinstance(dim.multiple_of, int)
     patterns = max(1, -((dim.plus - value) // dim.multiple_of))
     return dim.plus + patterns * dim.multiple_of

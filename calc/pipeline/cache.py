@@ -1,7 +1,7 @@
 """Traces on disk, so that a model is traced once and not by every command. Torch-free.
 
-An entry is used only if it is a graph as it was saved, of this very model with these options and versions; anything else is deleted and
-made again. What is no regular file was not made here: it is neither read nor replaced.
+An entry is used only if it is an intact graph of this model with these options and versions; any other is deleted and re-created. A path
+that is not a regular file is neither read nor replaced.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _ENTRY = files.Kind(2**31)
 
 
 class Cache:
-    """A trace on disk, keyed by the model's content, the options and the versions. The general one is not keyed by sizes; ``case`` is the
-    special case of another."""
+    """A trace on disk, keyed by the model's content, the options and the versions. The general trace has no sizes in its key; ``case``
+    names the special case of any other.
+    """
 
     def __init__(self, spec: Spec, options: Options, used: bool, case: str = "") -> None:
         self._path: Path | None = None
@@ -40,7 +41,7 @@ class Cache:
 
     def read(self, progress: Callable[[str], None]) -> Graph | None:
         """The graph of the entry; ``None`` if there is none, or a damaged one, which is deleted with a message."""
-        if self._path is None or not os.path.isfile(self._path):  # a pipe would be waited for
+        if self._path is None or not os.path.isfile(self._path):  # opening a pipe would block
             return None
         try:
             key, _, text = _ENTRY.read_text(self._path).partition("\n")
@@ -61,13 +62,13 @@ class Cache:
     def write(self, graph: Graph) -> None:
         if self._path is None or (os.path.lexists(self._path) and not os.path.isfile(self._path)):
             return
-        with contextlib.suppress(OSError, BadInputError):  # a cache that cannot be written is no reason to fail
+        with contextlib.suppress(OSError, BadInputError):  # a cache that cannot be written is not an error
             self._path.parent.mkdir(parents=True, exist_ok=True)
             files.write(files.Output(self._path, f"{self._key}\n{serialize.dumps(graph)}"))
 
 
 def _root() -> Path | None:
-    """The folder of the cache; none for a user who has no home."""
+    """The folder of the cache; None for a user without a home directory."""
     if os.environ.get("NAPKIN_CACHE"):
         return Path(os.environ["NAPKIN_CACHE"])
     try:
@@ -78,7 +79,7 @@ def _root() -> Path | None:
 
 @functools.cache
 def _versions() -> tuple[str, ...]:
-    """Versions of the libraries that a trace depends on, and a digest of what this package's own files say, without importing torch."""
+    """Versions of the libraries that a trace depends on, and a digest of this package's code, without importing torch."""
     from importlib import metadata
 
     from calc.pipeline.precomputed import code_here

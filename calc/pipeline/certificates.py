@@ -1,7 +1,7 @@
-"""Certificates: further concrete records with which closed forms agree, so that guards are known not to matter there.
+"""Certificates: additional concrete traces that agree with the closed forms, which prove that the guards do not matter at those sizes.
 
-A derivation is certified at the sizes asked for. Few iterations, a batch of 1 and the like are certified once they are asked for, or
-where a graph is kept without its spec.
+A derivation is certified at the requested sizes. Degenerate sizes (few iterations, a batch of 1) are certified when requested, or when a
+graph is stored without its spec.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Progress = Callable[[str], None]
 
 
 def analysed(graph: Graph) -> Analysis:
-    """The closed forms of a graph, by the package's rules."""
+    """The closed forms of a graph, by the registered rules."""
     from calc.derive.analysis import analyse
     from calc.rules import families  # noqa: F401  # registers the rules
 
@@ -32,7 +32,7 @@ def analysed(graph: Graph) -> Analysis:
 
 
 def with_certificate(spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int], progress: Progress) -> Graph | Refusal:
-    """The graph with a further concrete record, if its closed forms agree with that."""
+    """The graph with one more concrete trace, if its closed forms agree with that trace; else the refusal."""
     progress("tracing a certificate at " + ", ".join(f"{n} = {v}" for n, v in at.items()))
     return outcome_of(lambda: _certified(spec, graph, analysis, at))
 
@@ -48,7 +48,7 @@ def _certified(spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, in
 def with_one_certificate(
     spec: Spec, graph: Graph, analysis: Analysis, any_of: Sequence[Mapping[str, int]], progress: Progress
 ) -> Graph | Refusal:
-    """The graph with one certificate more, at the first of the sizes with which its closed forms agree; else why the last fails."""
+    """The graph with one more certificate, at the first of the sizes where its closed forms agree; else why the last one fails."""
     for at in any_of:
         outcome = with_certificate(spec, graph, analysis, at, progress)
         if isinstance(outcome, Graph) or not isinstance(outcome.error, CertificateError):
@@ -57,17 +57,17 @@ def with_one_certificate(
 
 
 def probed(spec: Spec, graph: Graph, analysis: Analysis, probes: Sequence[Mapping[str, int]], progress: Progress) -> Graph:
-    """The graph with further certificates: at those of ``probes`` that tell something and with which its closed forms agree."""
+    """The graph with more certificates: at those of ``probes`` that add information and where its closed forms agree."""
     failed: list[Guard] = []
     for at in probes:
         if any(not c.holds_at(at) for c in failed) or all(_is_told(c, at, graph) for c in graph.guards):
-            continue  # what made an earlier one differ holds here too
+            continue  # the reason that an earlier probe failed applies here too
         outcome = with_certificate(spec, graph, analysis, at, progress)
         if isinstance(outcome, Graph):
             graph = outcome
         elif isinstance(outcome.error, TraceError | SpecError):
-            # Some models cannot even be built there, or have nothing to recompute.
-            # Conditions that change there and at no certificate stay unmet.
+            # Some models cannot be built at these sizes, or have nothing to recompute there.
+            # Guards that flip there and at no certificate stay unmet.
             failed += [c for c in graph.guards if not c.opaque and not _is_told(c, at, graph)]
         else:
             raise outcome.error
@@ -79,7 +79,7 @@ def _is_told(condition: Guard, at: Mapping[str, int], graph: Graph) -> bool:
 
 
 def where_degenerate(spec: Spec, graph: Graph, analysis: Analysis | None, progress: Progress) -> Graph:
-    """The graph, and its special cases, certified at degenerate sizes too."""
+    """The graph and its special cases, also certified at degenerate sizes."""
     analysis = analysis or analysed(graph)
     certified = probed(spec, graph, analysis, degenerate(graph), progress)
     cases = (replace(s, graph=where_degenerate(spec, s.graph, analysis.special, progress)) for s in graph.special_cases)

@@ -1,8 +1,8 @@
-"""Derived against measured: the same step run for real, and every quantity of the derivation judged by it.
+"""Derived against measured: runs the same step for real and compares it with every quantity of the derivation.
 
-Integers are compared as integers; any difference fails. Where torch has no instrument of its own (the products inside
-fused attention) the verdict is "proved": the same products were counted one by one, and the rest is stated. What could
-not be measured is said to be so and never counts as passed. Importing this module does not import torch.
+Integers are compared as integers; any difference fails. Where torch has no instrument (matmuls inside fused attention) the verdict is
+"proved": the same matmuls were counted one by one, and the rest is stated. What could not be measured is reported as such and never counts
+as passed. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OPERATORS = "operators"
 
 _FUSED = ("scaled_dot_product_flash", "scaled_dot_product_efficient")
 
-# Which measured numbers add up to a total. Totals have no instrument of their own.
+# Measured numbers that add up to each total. Totals have no instrument of their own.
 _PARTS: dict[str, tuple[str, ...]] = {
     f"flops.{phase}.total": (f"flops.{phase}.matmul", f"flops.{phase}.elementwise") for phase in ("forward", "backward", "optimizer")
 }
@@ -36,20 +36,21 @@ _PARTS["flops.step.total"] = tuple(part for parts in tuple(_PARTS.values()) for 
 
 
 def _parts(name: str, options: Mapping[str, str]) -> list[str]:
-    """What a total is made of in a step with ``options``: only what it runs."""
+    """The parts of a total in a step with ``options``: only those that the step runs."""
     return [part for part in _PARTS.get(name, ()) if not absent(part, options)]
 
 
 _RECOMPUTE = "flops.backward.recompute"
 
-# Quantities that hold the products which fused attention's backward repeats.
+# Quantities that include the matmuls that fused attention's backward recomputes.
 _REPEATING = ("flops.backward.matmul", "flops.backward.total", "flops.step.total")
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All verdicts of one check, with the sizes and the software that it ran on. ``because`` says why at these sizes, ``exchanged`` where
-    torch runs other kernels by default, and by how much the default step differs."""
+    """All verdicts of one check, with its sizes and software versions. ``because`` is the reason for these sizes; ``exchanged`` lists where
+    torch runs other kernels by default, and by how much the default step differs.
+    """
 
     model: str
     sizes: Mapping[str, int]
@@ -89,7 +90,7 @@ class Report:
         raise BadInputError(f"{quantity!r} was not checked: there are {', '.join(v.quantity for v in self.verdicts)}")
 
     def lines(self) -> list[str]:
-        """The tally, what was exchanged, why at these sizes, then a line for each verdict."""
+        """The tally, exchanged kernels, the reason for these sizes, then one line per verdict."""
         at = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
         why = [f"these sizes: {self.because}"] if self.because else []
         return [f"{self.model} at {at}: {self.tally}", *self.exchanged, *why, *map(str, self.verdicts)]
@@ -101,7 +102,7 @@ class Report:
 def check(derivation: Derivation, *, device: str = "cpu", progress: Callable[[str], None] | None = None, **sizes: int) -> Report:
     """Run the derived step for real at ``sizes`` and compare every quantity.
 
-    Sizes not given are those the spec names for checks, then the derivation's own.
+    Sizes not given are the spec's sizes for checks, then those of the derivation.
     """
     spec = derivation.spec
     if not isinstance(spec, Spec):
@@ -128,23 +129,23 @@ def check(derivation: Derivation, *, device: str = "cpu", progress: Callable[[st
 
 
 def _other_closed_forms(derivation: Derivation, there: Derivation) -> str:
-    """What to say where the step runs otherwise at the sizes of the check: other closed forms are checked there."""
+    """A note if the step at the check's sizes has other closed forms: the check then covers those."""
     same = all(_closed_form(derivation[name]) == _closed_form(there[name]) for name in derivation)
     return "" if same else "; there the step runs otherwise than at the sizes of the derivation, so what is checked was derived at these"
 
 
 def _closed_form(quantity: Quantity) -> object:
-    """Candidates of a peak are in the order of their values."""
+    """The closed form for comparison; candidates of a peak are ordered by their values."""
     return {candidate.expr for candidate in quantity.candidates} or quantity.text
 
 
 def _recounted(derivation: Derivation, at: Mapping[str, int], measurement: Measurement) -> Mapping[str, int]:
-    """The quantities of a record, counted by the same rules, in which masks choose as many as in the real run's second step."""
+    """Quantities of a trace, counted by the same rules, whose masks select as many elements as in the second step of the real run."""
     from calc.trace import trace_at
 
     assert isinstance(derivation.spec, Spec)
     assert derivation.count_trace is not None
-    # Both steps of the record run as the one that counts: what is saved is seen in the first.
+    # Both steps of the trace use the second step's counts: saved tensors are observed in the first.
     met = {place: 2 * counts for place, counts in measurement.unbacked_sizes.items()}
     return derivation.count_trace(trace_at(derivation.spec, derivation.specialized, at, met, _options(derivation)))
 
@@ -168,17 +169,17 @@ def _options(derivation: Derivation) -> Options:
 def compare(
     derivation: Derivation, derived: Mapping[str, int | None], measurement: Measurement, open_: Mapping[str, str] | None = None
 ) -> Report:
-    """The verdicts of a measurement on the numbers derived for its sizes. ``open_`` says why a derived quantity has no number there."""
+    """Verdicts of a measurement on the numbers derived for its sizes. ``open_`` explains why a derived quantity has no number there."""
     open_ = open_ or {}
     at = ", ".join(f"{name}={value}" for name, value in measurement.sizes.items())
     covered = [row.operator for row in derivation.coverage]
     fused = bool(_fused({*covered, *measurement.operators}))
-    # What the backward runs again is seen by the counter; what a fused kernel repeats inside is not.
+    # The counter sees recomputed operators, but not recomputation inside a fused kernel.
     repeated = (derived.get(_RECOMPUTE) or 0) - measurement.recompute if fused else 0
     verdicts = [
         _judge(name, derived[name], derivation[name].unknown or open_.get(name, ""), measurement, repeated if name in _REPEATING else 0)
         for name in derivation
-        if not absent(name, derivation.options)  # nothing that does not run is open
+        if not absent(name, derivation.options)  # an operator that does not run needs no number
     ]
     return Report(
         model=derivation.model,
@@ -191,7 +192,7 @@ def compare(
 
 
 def _judge(name: str, derived: int | None, unknown: str, measurement: Measurement, inside: int) -> Verdict[int]:
-    """``inside``: FLOPs that a fused kernel repeats, where the quantity holds them."""
+    """The verdict on one quantity. ``inside``: FLOPs recomputed inside a fused kernel, if the quantity includes them."""
     if derived is None:
         return Verdict(name, None, None, "", NOT_MEASURED, 0, f"not derived: {unknown}")
     parts = [name] if name in measurement.readings else _parts(name, measurement.options)
@@ -239,7 +240,7 @@ def _judge_operators(executed: Iterable[str], covered: Iterable[str]) -> Verdict
 
 
 def _is_registered(operator: str) -> bool:
-    """Whether an operator has a rule or a reason to be free: the record may have taken one apart that the run did not."""
+    """Whether an operator has a rule or a reason to be free: the trace may decompose an operator that the run executes whole."""
     from calc.rules import families  # noqa: F401  importing it fills the registry
     from calc.rules.registry import REGISTRY
 

@@ -1,4 +1,4 @@
-"""Sizes at which a check runs the step for real, and why there: a step of billions of parameters is checked on a small relative."""
+"""Selects the sizes of a check's real run, with the reason: a step with billions of parameters is checked on a small version."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from calc.spec import Spec
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """All sizes of the run, and a sentence on why it takes these."""
+    """All sizes of the run, and a sentence with the reason."""
 
     sizes: Mapping[str, int]
     because: str
 
 
 def chosen(derivation: Derivation, spec: Spec, given: Mapping[str, int]) -> Chosen:
-    """Sizes given; else those of the special case in force (a batch of one); else those that the spec checks at; else the derivation's.
+    """The given sizes; else those of the active special case (e.g. B = 1); else the spec's sizes for checks; else those of the derivation.
 
-    Where Napkin made the spec's sizes for checks small, layers are as many as the usual case takes, and only what is no larger is kept
-    of the special case. A size that the derivation has by default moves with the sizes it is made of (f = 4*d when d is set).
+    Where Napkin reduced the spec's sizes for checks, the number of layers is that of the general case, and only sizes of the special case
+    that are no larger are used. A default size follows the sizes in its expression (f = 4*d when d is set).
     """
     fixed = {
         n: v

@@ -1,4 +1,4 @@
-"""One attempt at closed forms: a trace by a plan, with certificates; and whether more iterations can help where one fails."""
+"""One attempt at closed forms: a trace by a plan, with certificates; and whether more iterations can help if one fails."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
-# How often counts are tried of a loop that may stay a number just as well.
+# How many trip counts are tried for a loop whose size may also be specialized.
 _TRIES_OF_WALKED = 2
 
 
 class Attempts:
-    """Attempts at closed forms by one plan after the other. Those that differ in trip counts alone trace nothing twice."""
+    """Attempts at closed forms, one plan after another. Plans that differ only in trip counts share traces."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -43,7 +43,7 @@ class Attempts:
         self._traces: TracedRuns = {}
 
     def __call__(self, plan: TracePlan) -> tuple[Graph, Analysis] | Refusal:
-        """The graph by ``plan`` with its certificates and closed forms, or why that does not suffice."""
+        """The graph by ``plan`` with its certificates and closed forms, or the refusal."""
         from calc.trace import attempt, certificate_sizes
 
         first = replace(plan, attempt=0, trip_counts={}, failed=())
@@ -65,13 +65,13 @@ class Attempts:
         return certified, analysis
 
     def _judged(self, plan: TracePlan, graph: Graph, analysis: Analysis | None, raised: NapkinError) -> Refusal:
-        """What to say of closed forms that fail, or at which trip counts to try again."""
+        """The refusal for closed forms that fail; it may name trip counts to try next."""
         from calc.derive.analysis import PEAKS
         from calc.trace import rounded_share_error
 
         if not isinstance(raised, CertificateError):
             return Refusal(raised)
-        # A value from a trace at any sizes would be that of a number which the trace made up.
+        # A value from a trace at arbitrary sizes would depend on a number that the trace invented.
         error, spec = raised.without_values() if graph.reads_tensor_values else raised, plan.spec
         other_path = _other_path(spec, graph, error.sizes) if error.sizes and not graph.loops else None
         if other_path is not None:
@@ -81,7 +81,7 @@ class Attempts:
             return Refusal(divided)
         again = plan.failed[-1:] == (error.quantity,)
         if not graph.loops or (again and not graph.trip_count_reads) or _whatever_the_depth(spec, graph, analysis, error, self._progress):
-            read = [c for c in graph.guards if " < " not in c.expr]  # a closed form that rests on numbers of its own may be wrong
+            read = [c for c in graph.guards if " < " not in c.expr]  # a closed form specialized to particular numbers may be wrong
             return Refusal(divided or by_values(spec, read) or error)
         attempt = trip_counts.next_attempt(plan.attempt, graph.loops, degree=error.quantity not in PEAKS)
         if attempt is None or (last_of_walked and spec.walked and graph.trip_count_reads):
@@ -90,7 +90,7 @@ class Attempts:
 
 
 def attempt_of(graph: Graph) -> int:
-    """The attempt whose trip counts told enough: a case of the same step is likely to need no fewer."""
+    """The attempt whose trip counts sufficed: a special case of the same step probably needs as many."""
     return trip_counts.attempt_of(graph.loops, [record.sizes for record in graph.traces])
 
 
@@ -102,13 +102,16 @@ _BY_VALUES = (
 
 
 def by_values(spec: Spec, conditions: Sequence[Guard]) -> SizesError | None:
-    """What to say of a step that is another one at other sizes, where values that it reads decide so. No multiple mends that."""
+    """The error for a step whose path depends on tensor values, which differ at other sizes. No divisor fixes that. None if no guard is
+    opaque.
+    """
     return next((OtherPathError(_BY_VALUES.format(spec.name, c.where), divides=False) for c in conditions if c.opaque), None)
 
 
 def _other_path(spec: Spec, graph: Graph, at: Mapping[str, int]) -> SizesError | None:
-    """What to say where the step takes another path ``at`` these values of the basis symbols, which were the best there are for a
-    certificate: closed forms that hold at no other sizes cannot be certified, and the sizes that choose the path are numbers."""
+    """The error if the step takes another path ``at`` these values of the basis symbols, the best choice for a certificate: closed forms
+    that hold at no other sizes cannot be certified, and the sizes that select the path must be numbers.
+    """
     c = next((c for c in graph.guards if not c.opaque and not c.holds_at(at)), None)
     if c is None:
         return None
@@ -117,7 +120,7 @@ def _other_path(spec: Spec, graph: Graph, at: Mapping[str, int]) -> SizesError |
 
 
 def _whatever_the_depth(spec: Spec, graph: Graph, analysis: Analysis | None, error: CertificateError, progress: Progress) -> bool:
-    """Whether a closed form that failed a certificate fails at a depth it was traced at too: then deeper traces are in vain."""
+    """Whether a closed form that failed a certificate also fails at a traced depth: then deeper traces cannot help."""
     from calc.derive.analysis import PEAKS
 
     if analysis is None or not error.sizes or error.quantity in PEAKS:
@@ -131,8 +134,9 @@ def _whatever_the_depth(spec: Spec, graph: Graph, analysis: Analysis | None, err
 
 
 def _no_polynomial(spec: Spec, graph: Graph, failure: CertificateError) -> TraceError:
-    """What to say of a step that is no polynomial in its trip counts: the trip count that was met last is named. A size that is read as a
-    number and counts no iterations may be specialized."""
+    """The error for a step that is not a polynomial in its trip counts; names the last trip count read. A size that is read as a number and
+    counts no iterations may be specialized.
+    """
     widths: Collection[str] = {name for c in graph.guards if c.opaque for name in names_in(c.expr)}
     for name, where in reversed([*graph.trip_count_reads.items()]):
         said = (
@@ -147,20 +151,22 @@ def _no_polynomial(spec: Spec, graph: Graph, failure: CertificateError) -> Trace
 
 
 def _of(failure: CertificateError, error: TraceError) -> TraceError:
-    """``error``, which tells of the quantities of ``failure`` as well."""
+    """``error`` with the failed quantities of ``failure``."""
     error.failures = failure.failures
     return error
 
 
 def tells_no_peak(error: CertificateError) -> bool:
-    """Whether it says that a peak has no closed form. Of a wrong closed form the sizes are known."""
+    """Whether the error says that a peak has no closed form. An error about a wrong closed form has sizes."""
     from calc.derive.analysis import PEAKS
 
     return error.quantity in PEAKS and not error.sizes
 
 
 def own_error(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinError | None:
-    """What the step raises at the very sizes asked for, or nothing. A data-dependent size is not in the way of another trace."""
+    """The error that the step raises at exactly the requested sizes, or None. A data-dependent size does not count: another trace can
+    handle it.
+    """
     from calc.trace import trace_at
 
     record = outcome_of(lambda: trace_at(spec, {}, spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, sizes)), {}, options))

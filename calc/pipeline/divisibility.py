@@ -1,10 +1,9 @@
-"""Sizes that must be multiples of something, inferred where a model does not say so: it runs at its own sizes and not at others.
+"""Infers divisors that a model does not declare: sizes that must be multiples of something for the step to run.
 
-Symbols divide only what is declared to be a multiple of them. Where the step raises with symbols in place of sizes, and runs at the
-sizes asked for, a size that these allow (an image of 32 that is halved twice is a multiple of 4) is taken for such a multiple, and the
-step is traced again; the assumption says so. A size that is split among others may have to be a multiple once more: a width of which
-each head rotates pairs is one of twice the heads. Where no multiple is enough, sizes are specialized, and that is said as well.
-Torch-free.
+Symbols divide only what is declared to be a multiple of them. If the step raises with symbols but runs at the requested sizes, Napkin
+declares a size a multiple of a divisor that the requested sizes have (an image of 32 halved twice is a multiple of 4), traces the step once
+more, and lists the assumption. A size may need a second divisor: a width whose heads each rotate pairs is a multiple of twice the heads. If
+no divisor helps, sizes are specialized, which the assumptions list as well. Torch-free.
 """
 
 from __future__ import annotations
@@ -21,20 +20,21 @@ from calc.spec import Spec
 
 _POWERS = (2, 4, 8, 16, 32, 64)
 _DIVISION = re.compile(r"([A-Za-z_]\w*)\)* *//? *\(*(\w+)")
-# How often tracing with a further multiple is tried.
+# Maximum number of further divisors to try.
 _MOST_TRIED = 40
-# A batch is divided by nothing.
+# Never used as a divisor: the batch.
 _NEVER_DIVIDES = ("B",)
 
 
 def first_search(spec: Spec, sizes: Mapping[str, int], failure: SizesError) -> DivisorSearch:
-    """The search for divisors of ``sizes`` with which ``spec`` is traced, which without any failed with ``failure``."""
+    """The search for divisors of ``sizes``, for a ``spec`` that failed with ``failure`` without any."""
     return DivisorSearch((_level(spec, sizes, failure),))
 
 
 def with_next_divisor(plan: TracePlan, search: DivisorSearch, sizes: Mapping[str, int], error: NapkinError | None) -> TracePlan | None:
-    """The plan with the next divisor to try, once the last one was refused with ``error``; None where none is left, or too many were
-    tried. The search goes deeper where the step fails at another place, or of another cause, than without that divisor."""
+    """The plan with the next divisor to try, after the last one was refused with ``error``; None if none is left or too many were tried.
+    The search descends if the step fails at another line, or for another reason, than without that divisor.
+    """
     levels = search.levels
     if search.trying is not None and isinstance(error, SizesError):
         top, text = levels[-1], str(error)
@@ -60,7 +60,7 @@ def _level(spec: Spec, sizes: Mapping[str, int], failure: NapkinError) -> Level:
 
 
 def with_less(plan: TracePlan, name: str) -> Iterator[TracePlan]:
-    """Plans with less said of the dimension ``name`` than was inferred by ``plan``, the least first."""
+    """Plans that declare less about the dimension ``name`` than ``plan`` inferred, the least first."""
     search, given = plan.search, plan.given
     if search is None or search.trying is None or given is None:
         return
@@ -78,7 +78,8 @@ def inferred(search: DivisorSearch) -> list[str]:
 
 
 def _smaller(given: Spec, spec: Spec, name: str) -> Iterator[Spec]:
-    """``spec`` with less said of ``name``: no more than ``given`` says, unless it is the only multiple inferred; then its divisors."""
+    """``spec`` with less declared about ``name``: only what ``given`` declares, unless it is the only inferred multiple; then its divisors.
+    """
     dim, before = spec.dimensions[name], given.dimensions.get(name)
     others = {n: d for n, d in spec.dimensions.items() if d.because and n != name}
     if others and not any(str(d.default).startswith(f"{name}/") for d in others.values()):
@@ -92,7 +93,7 @@ def _smaller(given: Spec, spec: Spec, name: str) -> Iterator[Spec]:
 
 
 def candidates(spec: Spec, sizes: Mapping[str, int], failure: NapkinError) -> Iterator[Inferred]:
-    """``spec`` with one more size declared a multiple: first what ``failure`` divides, then what else it names, by what it names too."""
+    """``spec`` with one more size declared a multiple: first those that ``failure`` divides, then others it names, then all."""
     for name, part in _pairs(spec, failure):
         dim = spec.dimensions[name]
         if dim.tied or dim.plus or dim.unbacked_at:
@@ -103,7 +104,7 @@ def candidates(spec: Spec, sizes: Mapping[str, int], failure: NapkinError) -> It
 
 
 def _pairs(spec: Spec, failure: NapkinError) -> Iterable[tuple[str, int | str]]:
-    """Dimensions that may have to be multiples, with of what."""
+    """Pairs of a dimension and its possible divisor."""
     if isinstance(failure, RoundedShareError):
         divided = [(_dimension(spec, name), part if isinstance(part, int) else _dimension(spec, part)) for name, part in failure.pairs]
         return [(name, part) for name, part in divided if name and part]
@@ -116,7 +117,7 @@ def _pairs(spec: Spec, failure: NapkinError) -> Iterable[tuple[str, int | str]]:
 
 
 def _divided(spec: Spec, error: str) -> list[tuple[str, int | str]]:
-    """Sizes that ``error`` has divided and rounded, with what they are divided by: ``(S - P)//P`` would be exact for multiples of P."""
+    """Sizes that ``error`` divided and rounded, with their divisors: ``(S - P)//P`` would be exact for multiples of P."""
     quotients: list[tuple[str, str]] = []
     for whole, part in _DIVISION.findall(_said(error)):
         quotients += [(name, part) for name in _named(spec, error)] if whole == part else [(_dimension(spec, whole), part)]
@@ -124,12 +125,12 @@ def _divided(spec: Spec, error: str) -> list[tuple[str, int | str]]:
 
 
 def _dimension(spec: Spec, symbol: str) -> str:
-    """The dimension that a symbol is, or is a quotient of; of none the empty string."""
+    """The dimension that a symbol is, or is a quotient of; empty if none."""
     return next((name for name in spec.dims if symbol == name or symbol.startswith(f"{name}_per_")), "")
 
 
 def _finer(spec: Spec, sizes: Mapping[str, int], name: str, part: int | str) -> dict[str, Dim]:
-    """``name`` as a multiple of ``part`` too, where that says more than is declared and ``sizes`` allow it; else nothing."""
+    """``name`` as a multiple of ``part`` too, if that adds to the declaration and ``sizes`` satisfy it; else empty."""
     dim = spec.dimensions[name]
     if isinstance(part, int) and isinstance(dim.multiple_of, str):
         quotient, declared = _quotient(spec, name, dim.multiple_of)
@@ -143,19 +144,19 @@ def _finer(spec: Spec, sizes: Mapping[str, int], name: str, part: int | str) -> 
 
 
 def _is_made_of(spec: Spec, name: int | str | None, part: str) -> bool:
-    """Whether a dimension is another, or a multiple of it, or of what is one."""
+    """Whether ``name`` is ``part``, or is declared a multiple of it, directly or through other dimensions."""
     return name == part or (isinstance(name, str) and _is_made_of(spec, spec.dimensions[name].multiple_of, part))
 
 
 def _split(spec: Spec, name: str, dim: Dim, other: str) -> dict[str, Dim]:
-    """``name`` as a multiple of ``other``; what it was a multiple of is a part of the quotient from then on."""
+    """``name`` as a multiple of ``other``; its previous divisor becomes a divisor of the quotient."""
     quotient, declared = _quotient(spec, name, other)
     rest = {quotient: replace(declared, multiple_of=dim.multiple_of)} if dim.multiple_of else {}
     return {name: replace(dim, multiple_of=other), **rest}
 
 
 def _quotient(spec: Spec, whole: str, part: str) -> tuple[str, Dim]:
-    """The dimension that is tied to ``whole/part``; a new one where the model names none."""
+    """The dimension defined as ``whole/part``; a new one if the model has none."""
     dims = spec.dimensions
     of = f"{whole}/{part}"
     name = next((n for n, d in dims.items() if d.tied and str(d.default).replace(" ", "") == of), f"{whole}_per_{part}")
@@ -163,14 +164,14 @@ def _quotient(spec: Spec, whole: str, part: str) -> tuple[str, Dim]:
 
 
 def as_numbers(spec: Spec, error: str) -> Spec:
-    """``spec`` that lets its sizes stay numbers one after the other: first what ``error`` divides by, then what else it names."""
+    """``spec`` whose sizes may be specialized one at a time: first the divisors in ``error``, then others it names, then the rest."""
     names = dict.fromkeys((*_named(spec, error), *spec.dims))
     order = sorted(names, key=lambda name: (name in _NEVER_DIVIDES, not re.search(rf"// *{name}\b", error)))
     return replace(spec, gives_way=tuple((name,) for name in order if not spec.dimensions[name].tied))
 
 
 def _said(error: str) -> str:
-    """What an error says after the place that it names, without advice of ours, which names sizes of its own."""
+    """The text of an error without its location and without Napkin's advice, which names other sizes."""
     return error.partition("; declare what")[0].partition(": ")[2]
 
 
@@ -184,7 +185,7 @@ def _named(spec: Spec, error: str) -> list[str]:
 
 
 def _says_more(dim: Dim, part: int) -> bool:
-    """Whether being a multiple of ``part`` says more than is declared."""
+    """Whether being a multiple of ``part`` adds to the declaration."""
     declared = dim.multiple_of
     return declared is None or (isinstance(declared, int) and part > declared and part % declared == 0)
 
@@ -197,5 +198,5 @@ def _declared(spec: Spec, multiples: Mapping[str, Dim], error: str) -> Inferred:
 
 
 def _situation(spec: Spec, error: str) -> tuple[str, tuple[str, ...]]:
-    """The line that an error names, and what it says but for sizes."""
+    """The line that an error names, and its words without sizes."""
     return line_in(error), tuple(word for word in _words(error) if not word.isdigit() and not _dimension(spec, word))

@@ -1,4 +1,4 @@
-"""Sizes to sweep, as somebody writes them: lists, ranges, columns of a table. Numbers of points are counted before any is made."""
+"""Parses the sizes of a sweep: lists, ranges, columns of a table. Counts the points before any is created."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fractions import Fraction
 from calc.dimensions import LARGEST, check_size
 from calc.errors import BadInputError
 
-MOST = 20_000_000  # points, unless somebody asks for more
+MOST = 20_000_000  # default limit on the number of points
 _MOST_OF_ONE = 10_000_000
 _NUMBER = re.compile(r"(\d{1,20})(?:\.(\d{1,9}))?(?:e(\d{1,2}))?(Ki|Mi|k|M|G)?")
 _SCALE = {None: 1, "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20}

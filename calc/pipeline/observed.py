@@ -1,7 +1,7 @@
-"""Derived numbers at the sizes that data decided in a real run.
+"""Derived numbers at the data-dependent sizes of a real run.
 
-Where such a size came out the same each time it was met, every quantity is taken there. Where it did not (each expert had its
-own number of tokens), a quantity that is linear in it is exact at the mean, and of others nothing can be said.
+If such a size had the same value every time, every quantity is evaluated there. If it varied (each expert had its own number of tokens), a
+quantity linear in it is exact at the mean; others have no number.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from calc.errors import DimensionError, NapkinError
 
 Counts = Mapping[str, tuple[int, ...]]
 
-# A sum of n elements is n - 1 additions, and reads its result's place in memory only if there is one.
+# A sum of n elements costs n - 1 additions and reads its result's memory only if n ≥ 1.
 _FROM_ONE = ("elementwise", "total", "bytes_moved")
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Numbers by quantity; ``open_`` says of those without one why."""
+    """Numbers by quantity; ``open_`` gives the reason for each quantity without one."""
 
     numbers: Mapping[str, int | None]
     open_: Mapping[str, str]
@@ -33,11 +33,11 @@ class Observed:
 def at_observed(
     derivation: Derivation, sizes: Mapping[str, int], decided: Counts, first: Counts, recount: Callable[[], Mapping[str, int]]
 ) -> Observed:
-    """Every quantity at ``sizes`` (all of them), with the sizes that data decide as they came out: place in the code → one each time.
+    """Every quantity at ``sizes`` (all of them) and at the observed data-dependent sizes: location in the code → one value per occurrence.
 
-    ``decided`` are those of the second step, which is the one that counts, ``first`` those of the step before. ``recount`` counts a
-    recording in which each size comes out as it did: a mean says the same only if every time counts alike, as it does not where the
-    first of several layers needs no gradient for its input.
+    ``decided`` are those of the second step, which counts; ``first`` those of the step before. ``recount`` counts a trace with every size
+    as observed: a mean is valid only if all occurrences cost the same, which fails e.g. if the first of several layers needs no gradient
+    for its input.
     """
     both = {step: _Met.of(derivation, sizes, counts) for step, counts in ((1, first), (2, decided))}
     recounted = functools.cache(lambda: _or_error(recount))
@@ -56,7 +56,7 @@ def at_observed(
 
 @dataclass(frozen=True, slots=True)
 class _Met:
-    """What one step met: the sizes that were the same throughout, and those that varied."""
+    """The sizes observed in one step: those that were constant, and those that varied."""
 
     constant: Mapping[str, int]
     varied: Counts
@@ -75,7 +75,7 @@ class _Met:
             except DimensionError:
                 if quantity.candidates:
                     raise
-        # Also where the step was never recorded with so few: the recount says whether it runs alike.
+        # Also valid if the step was never traced at such small sizes: the recount checks whether it runs the same.
         value = _at_means(quantity, self.constant, self.varied)
         recounted = recount()
         if isinstance(recounted, NapkinError):
@@ -103,7 +103,7 @@ def _free(derivation: Derivation, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def _at_means(quantity: Quantity, constant: Mapping[str, int], varied: Counts) -> int:
-    """The quantity where its every addend holds at most one of the sizes that varied, and that once."""
+    """The quantity at the mean sizes, valid if every addend contains at most one varying size, to the first power."""
     if quantity.candidates:
         raise _Undecided(f"{_came_out(varied)}, and a maximum is not that of means")
     symbols = {str(symbol): symbol for symbol in quantity.expr.free_symbols}

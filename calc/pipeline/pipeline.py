@@ -1,5 +1,4 @@
-"""``trace`` and ``derive`` as users call them: a step is traced by a ``TracePlan`` that is refined until its closed forms hold, through a
-cache."""
+"""``trace`` and ``derive`` as users call them: a cached trace by a ``TracePlan``, which is refined until the closed forms hold."""
 
 from __future__ import annotations
 
@@ -40,18 +39,18 @@ def _silent(_: str) -> None:
 
 @dataclass(frozen=True)
 class _Run:
-    """How a spec is traced. ``made`` keeps in memory what was traced, by dimensions and case: other sizes need the general graph again."""
+    """How a spec is traced. ``made`` holds traces in memory, by dimensions and case: other sizes reuse the general graph."""
 
     options: Options
     cache: bool
     progress: Progress
     made: dict[tuple[str, str], _Made] = field(default_factory=dict)
-    read: list[Cache] = field(default_factory=list)  # entries of the cache that graphs were taken from
+    read: list[Cache] = field(default_factory=list)  # cache entries that graphs were read from
 
     def cached(
         self, spec: Spec, case: str, make: Callable[[], _Made | Refusal], usable: Callable[[Graph], bool] = lambda _: True
     ) -> _Made | Refusal:
-        """What ``make`` traces, from memory or the cache where it is there already. ``case`` names the special case that it is of."""
+        """The result of ``make``, from memory or the cache if it is there. ``case`` names the special case that it traces."""
         key = repr(spec.dimensions), case
         if key in self.made and usable(self.made[key][0]):
             return self.made[key]
@@ -69,7 +68,7 @@ class _Run:
         return made
 
     def discards(self) -> bool:
-        """Whether graphs were taken from the cache, which are forgotten, there and here, so that they are traced anew."""
+        """Discard graphs read from the cache, on disk and in memory, so that they are traced once more. Returns whether there were any."""
         if not self.read:
             return False
         for store in self.read:
@@ -94,9 +93,9 @@ def trace(
     cache: bool = True,
     progress: Progress = _silent,
 ) -> Graph:
-    """The graph of one training step of ``spec``, with certificates that its closed forms meet, for a batch of 1 and few iterations too.
+    """The graph of one training step of ``spec``, with certificates for its closed forms, also at a batch of 1 and few iterations.
 
-    ``sizes`` sets dimensions (integers ≥ 1); the others keep the spec's defaults. Needs torch, unless the cache has it.
+    ``sizes`` sets dimensions (integers ≥ 1); the others have the spec's defaults. Needs torch, unless the trace is cached.
     """
     run = _Run(options or Options(), cache, progress)
     planned = traced(spec, sizes, run)
@@ -104,12 +103,12 @@ def trace(
 
 
 def graph_at(spec: Spec, sizes: Mapping[str, int] | None, options: Options, *, cache: bool = True, progress: Progress = _silent) -> Graph:
-    """The graph that holds at ``sizes``, without the certificates at further ones that ``trace`` makes."""
+    """The graph that holds at ``sizes``, without ``trace``'s certificates at further sizes."""
     return graphs(spec, options, cache=cache, progress=progress)(sizes or {})
 
 
 def graphs(spec: Spec, options: Options, *, cache: bool = True, progress: Progress = _silent) -> Callable[[Mapping[str, int]], Graph]:
-    """What gives ``graph_at`` of any sizes, and traces what several of them need once."""
+    """A function that returns ``graph_at`` of any sizes and reuses common traces."""
     run = _Run(options, cache, progress)
     return lambda sizes: traced(spec, sizes, run).graph
 
@@ -123,9 +122,9 @@ def derive(
     cache: bool = True,
     progress: Progress = _silent,
 ) -> Derivation:
-    """Every quantity of the step with its steps, from a graph (torch-free) or from a spec (traced first).
+    """Every quantity of the step with its worked steps, from a graph (torch-free) or from a spec (traced first).
 
-    A derivation from a spec can be asked for any other sizes: the step is traced there where it runs otherwise (``at_sizes``).
+    A derivation from a spec can be evaluated at any other sizes: if the step runs otherwise there, it is traced there (``at_sizes``).
     """
     from calc.derive.closed_forms import derive as derive_graph
     from calc.derive.closed_forms import derived_anywhere
@@ -137,18 +136,19 @@ def derive(
         raise BadInputError(f"derive needs a graph or a spec, not {type(source).__name__}")
     try:
         return derive_graph(source, sizes, registry)
-    except _UNFIT as error:  # of a graph that was traced here, a fault of ours: it is the cause that a traceback shows
+    except _UNFIT as error:  # for a graph traced here it is a bug of Napkin; the traceback shows the cause
         said = f"{type(error).__name__}: {str(error)[:60]}"
         raise BadInputError(f"the graph of {source.model[:60]} does not fit together ({said}): trace the model again") from error
 
 
-# What a graph raises that has the form of one and that no step gives: an operator with a shape too few, say.
+# Raised by a well-formed graph that no real step produces, e.g. an operator with a missing shape.
 _UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 def _believed(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registry) -> TracedGraph:
-    """``_with_closed_forms``. Where graphs of the cache do not fit together, or their closed forms fail a certificate, they are not what
-    was written there: the step is traced anew."""
+    """``_with_closed_forms``, but if cached graphs are inconsistent or their closed forms fail a certificate, the cache is corrupt: the
+    step is traced once more.
+    """
     try:
         return _with_closed_forms(spec, sizes, run, registry)
     except (CertificateError, *_UNFIT):
@@ -176,14 +176,14 @@ def _with_closed_forms(spec: Spec, sizes: Mapping[str, int], run: _Run, registry
 
 
 def _recorded_at(spec: Spec, options: Options, sizes: Mapping[str, int]) -> StepTrace:
-    """A trace of the step at these very sizes, all of them numbers."""
+    """A trace of the step at exactly these sizes, all of them numbers."""
     from calc.trace import trace_at
 
     return trace_at(spec, {}, sizes, {}, options)
 
 
 def _where_degenerate(run: _Run, graph: Graph, analysis: Analysis | None, spec: Spec) -> Graph:
-    """The graph certified at degenerate sizes too, cached apart, so that no answer depends on earlier ones."""
+    """The graph also certified at degenerate sizes, cached separately, so that no answer depends on earlier ones."""
     store = Cache(spec, run.options, run.cache, f"where degenerate: {_certified_at(graph)}")
     wider = store.read(run.progress)
     if wider is None or replace(wider, certificates=(), special_cases=(), dims=()) != replace(
@@ -191,27 +191,27 @@ def _where_degenerate(run: _Run, graph: Graph, analysis: Analysis | None, spec: 
     ):
         try:
             wider = where_degenerate(unbacked_sizes.with_traced_dimensions(spec, graph), graph, analysis, run.progress)
-        except ModuleNotFoundError:  # without torch, a graph from the cache stands where it was certified before
+        except ModuleNotFoundError:  # without torch, a cached graph keeps the certificates that it has
             return graph
         store.write(wider)
     return replace(wider, dims=graph.dims)
 
 
 def _certified_at(graph: Graph) -> str:
-    """What tells a graph from others of its spec: the sizes that were met so far."""
+    """A key that distinguishes graphs of one spec: the sizes certified so far."""
     cases = ", ".join(f"{dict(case.equal)}: {_certified_at(case.graph)}" for case in graph.special_cases)
     return f"{dict(graph.specialized)} {[dict(record.sizes) for record in graph.certificates]} {{{cases}}}"
 
 
-# A step of more operators is not traced once more for its live bytes: a loop over positions, say.
+# Longer steps are not traced once more for their live bytes, e.g. a loop over positions.
 _MOST_REPLAYED = 40_000
 
 
 def timeline(derivation: Derivation, *, progress: Progress = _silent) -> Timeline:
-    """Live bytes over the step of a derivation, operator by operator. Where its records do not tell what a further iteration adds, the step
-    is recorded once more at its sizes, which takes torch.
+    """Live bytes over the step of a derivation, operator by operator. If its traces do not show the effect of one more iteration, the step
+    is traced once more at its sizes, which needs torch.
 
-    Of a derivation from a graph alone, or of a very long step, they may be those of the deepest record there is, and then say so.
+    For a derivation from a graph alone, or of a very long step, they may be those of the deepest trace; the result then says so.
     """
     if derivation.replay is None:
         raise BadInputError(f"{derivation.model} was not derived from a record here: derive it with calc.derive")
@@ -227,7 +227,7 @@ def timeline(derivation: Derivation, *, progress: Progress = _silent) -> Timelin
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A graph, its closed forms where they are derived already, the spec that it is of, and the plan that it was traced by."""
+    """A graph, its closed forms if already derived, its spec, and the plan that traced it."""
 
     graph: Graph
     analysis: Analysis | None
@@ -236,7 +236,7 @@ class Planned:
 
 
 def traced(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> Planned:
-    """The graph that holds at ``sizes``. What the model raises is said to be its own, or that of tracing."""
+    """The graph that holds at ``sizes``. Errors state whether the model raised them or tracing did."""
     once = Attempts(run.progress)
 
     def attempt(plan: TracePlan) -> Planned | Refusal:
@@ -256,7 +256,7 @@ def traced(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> Planned:
 
 
 def _said(spec: Spec, plan: TracePlan, error: NapkinError) -> NapkinError:
-    """What to tell of a step that no plan traces."""
+    """The error for a step that no plan can trace."""
     if isinstance(error, RefusedOperatorError) and error.at is not None:
         return error.at(in_patterns(plan.spec, plan.sizes, plan.options).sizes(plan.sizes))
     if not isinstance(error, SizesError):
@@ -267,13 +267,14 @@ def _said(spec: Spec, plan: TracePlan, error: NapkinError) -> NapkinError:
 
 
 def _taken_for_granted(traced: Planned) -> int:
-    """In how many sizes a graph is no closed form, or one of its own."""
+    """The number of specialized sizes and special cases of a graph."""
     return len(traced.graph.specialized) + len(traced.graph.loops) + len(traced.graph.special_cases)
 
 
 def _attempt(plan: TracePlan, run: _Run, once: Attempts) -> Planned | Refusal:
-    """The graph by ``plan``: the general one, which depends on the spec alone, so that it is the same whatever was asked before; and the
-    special case of these sizes, where it does not hold."""
+    """The graph by ``plan``: the general one, which depends on the spec alone, so that earlier calls do not change it; and the special case
+    of these sizes, if the general graph does not hold there.
+    """
     spec, sizes = in_patterns(plan.spec, plan.sizes, plan.options), plan.sizes
     made = run.cached(spec, "", lambda: _general(plan, spec, run, once), lambda graph: _fits(spec, graph, sizes))
     if isinstance(made, Refusal):
@@ -292,13 +293,14 @@ def _attempt(plan: TracePlan, run: _Run, once: Attempts) -> Planned | Refusal:
 
 
 def _fits(spec: Spec, graph: Graph, sizes: Mapping[str, int]) -> bool:
-    """Whether ``sizes`` are the multiples that were inferred for others of which ``graph`` was traced."""
+    """Whether ``sizes`` are multiples of the divisors that were inferred when ``graph`` was traced at other sizes."""
     return not isinstance(outcome_of(lambda: unbacked_sizes.with_traced_dimensions(spec, graph).sizes(sizes)), Refusal)
 
 
 def _general(plan: TracePlan, spec: Spec, run: _Run, once: Attempts) -> _Made | Refusal:
-    """The graph at the spec's own sizes; those that are specialized have the values asked for. Dimensions that were specialized before
-    another turned out to be at fault are symbols again, where they can be."""
+    """The graph at the spec's own sizes; specialized dimensions have the requested values. Dimensions specialized before the actual cause
+    was found become symbols, where possible.
+    """
     asked = spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, plan.sizes))
     first = trip_counts.first_attempt(max((dim.plus for dim in spec.dimensions.values() if dim.multiple_of == 1), default=0))
 
@@ -322,7 +324,7 @@ def _as_symbols(plan: TracePlan, names: Sequence[str]) -> list[TracePlan]:
 
 
 def _special_case(graph: Graph, analysis: Callable[[], Analysis], plan: TracePlan, progress: Progress) -> _Made | Refusal:
-    """The graph that holds at the sizes of ``plan`` too, where the general one is not known to."""
+    """The graph that also holds at the sizes of ``plan``, where the general one is not certified."""
     values = plan.sizes
     more = {name: (values[name], why) for name, why in trip_counts_to_specialize(plan.spec, graph, values).items()}
     specialized = {**graph.specialized, **more}

@@ -1,4 +1,4 @@
-"""The refinements of a ``TracePlan``, in the order in which they are tried: each answers one kind of refusal. Torch-free at load."""
+"""The refinements of a ``TracePlan``, in the order in which they are tried: each handles one kind of refusal. Torch-free at load."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from calc.spec import Spec
 
 
 def trip_count(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
-    """A size that is read as a number counts iterations."""
+    """Treat a size that is read as a number as a trip count."""
     read = refusal.evidence
     if not isinstance(read, TripCount):
         return None
@@ -34,7 +34,7 @@ def trip_count(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 
 
 def more_iterations(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
-    """A closed form that fails a certificate comes from more iterations."""
+    """Trace more iterations after a closed form fails a certificate."""
     shallow = refusal.evidence
     if not isinstance(shallow, Shallow):
         return None
@@ -43,13 +43,13 @@ def more_iterations(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 
 
 def inferred_dimension(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
-    """A data-dependent size becomes a dimension; a dimension is at most a trip count; layers come in patterns."""
+    """Make a data-dependent size a dimension, bound a dimension by a trip count, or group layers in patterns."""
     more = refusal.evidence
     return plan.of(more.spec, more.reason) if isinstance(more, Inferred) else None
 
 
 def specialized_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
-    """A dimension without closed form that the spec lets be specialized is a number."""
+    """Specialize a dimension without a closed form, if the spec allows it."""
     error = refusal.error
     if refusal.of_case or not isinstance(error, TraceError) or isinstance(error, DataDependentError):
         return None
@@ -58,9 +58,9 @@ def specialized_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 
 
 def divisor(plan: TracePlan, refusal: Refusal) -> TracePlan | Refusal | None:
-    """A size is a multiple of another or of a number, if the sizes asked for are; where no divisor helps, sizes are specialized.
+    """Declare a size a multiple of another or of a number, if the requested sizes are; if no divisor helps, specialize sizes.
 
-    Refuses where the step fails at the very sizes asked for: that is what to say.
+    Returns the step's own error as a refusal if it fails at exactly the requested sizes.
     """
     given, search, error = plan.given or plan.spec, plan.search, refusal.error
     if search is None:
@@ -83,7 +83,7 @@ def divisor(plan: TracePlan, refusal: Refusal) -> TracePlan | Refusal | None:
 
 
 def unknown_quantities(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
-    """Quantities that have no closed form become unknown; the others are derived without them."""
+    """Mark quantities without a closed form as unknown and derive the others without them."""
     error, given = refusal.error, plan.given or plan.spec
     failures = error.failures if isinstance(error, TraceError) else {}
     if not failures.keys() - given.unknown.keys() or _NEVER_UNKNOWN in failures:
@@ -92,7 +92,7 @@ def unknown_quantities(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 
 
 def specializable_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
-    """A dimension in which the whole step has no closed form may be specialized, though the spec does not say so."""
+    """Allow specializing a dimension in which the whole step has no closed form, even if the spec does not."""
     error, given = refusal.error, plan.given or plan.spec
     if not isinstance(error, SpecializationError) or not _may_be_specialized(given, error.dimension):
         return None
@@ -104,18 +104,18 @@ ITERATIONS = (trip_count, more_iterations)
 AT_ONE_SPEC = (*ITERATIONS, inferred_dimension, specialized_size)
 REFINEMENTS = (*AT_ONE_SPEC, divisor, unknown_quantities, specializable_size)
 
-# Where the parameters differ, another model was built than the one that was traced.
+# If the number of parameters differs, the built model is not the traced one.
 _NEVER_UNKNOWN = "parameters"
 _WITHOUT = "tracing the step without"
 
 
 def as_numbers(names: Collection[str]) -> str:
-    """``names`` with what is done: they become numbers."""
+    """``names`` with the statement that they become numbers."""
     return f"{', '.join(names)}: taking {'it as a number' if len(names) == 1 else 'them as numbers'}"
 
 
 def _anew(plan: TracePlan, given: Spec, reason: str) -> TracePlan:
-    """The plan for another ``given`` model, without anything inferred."""
+    """The plan for another ``given`` model, without inferred divisors."""
     return replace(plan.of(given, reason), given=given, search=None)
 
 
@@ -124,7 +124,7 @@ def _asked(plan: TracePlan, spec: Spec) -> dict[str, int]:
 
 
 def _may_be_specialized(spec: Spec, name: str) -> bool:
-    """Whether a dimension may become a number and is not one yet."""
+    """Whether a dimension may be specialized and is not listed for it yet."""
     return name in spec.dims and not spec.dimensions[name].tied and all(name not in names for names in spec.gives_way)
 
 
@@ -132,16 +132,18 @@ def _may_be_specialized(spec: Spec, name: str) -> bool:
 
 
 def _is_own_fault(own: NapkinError | None, failure: NapkinError) -> bool:
-    """Whether the step fails at the very sizes asked for, with ``own``, as no divisor mends. What was raised at the same line is told
-    better in symbols."""
+    """Whether the step fails at exactly the requested sizes, with ``own``, so that no divisor helps. For an error at the same line, the
+    message with symbols is clearer.
+    """
     if isinstance(own, SizesError) and (isinstance(failure, OtherPathError) or line_in(str(own)) != line_in(str(failure))):
         return True
     return isinstance(failure, ReadByTorchError)
 
 
 def _may_lack_a_divisor(failure: SizesError, of_case: bool) -> bool:
-    """Whether a size that divides another may mend ``failure``. Where the step was traced for sizes in general, a case of these sizes that
-    raises lacks none."""
+    """Whether a divisor may fix ``failure``. If the step was traced for general sizes, an error in a special case is not due to a missing
+    one.
+    """
     if isinstance(failure, OtherPathError):
         return failure.divides
     return type(failure) is not SizesError or not of_case
@@ -151,7 +153,7 @@ def _may_lack_a_divisor(failure: SizesError, of_case: bool) -> bool:
 
 
 def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError) -> dict[str, str]:
-    """Further dimensions to specialize after ``error``, each with the reason: the one it names, else the next set of those that may."""
+    """Further dimensions to specialize after ``error``, each with the reason: the one it names, else the next allowed set."""
     why = str(error).removeprefix(f"{spec.name} ").removeprefix(f"{spec.name}: ").partition("; declare what")[0]
     why = f"under symbolic tracing it {why}" if why.startswith("raised ") else why
     if isinstance(error, NoPeakError) and error.dimension not in specialized:
@@ -173,7 +175,7 @@ _NO_PEAK = "read as a number at {}, and the peak of live bytes has no closed for
 
 
 def _with_quotients(spec: Spec, names: Sequence[str]) -> list[str]:
-    """``names``, with those tied to them: a number divided by a symbol is no size."""
+    """``names`` with the dimensions tied to them: a number divided by a symbol is not a size."""
     dims, more = spec.dimensions, list(names)
     for name in more:
         more += [n for n, d in dims.items() if d.at_most == name and n not in more and n not in ("T", "S")]
@@ -184,8 +186,9 @@ def _with_quotients(spec: Spec, names: Sequence[str]) -> list[str]:
 
 
 def specialized_too_soon(plan: TracePlan) -> list[list[str]]:
-    """Dimensions that may be symbols after all, since another was at fault that is a number by now: what failed at one line failed there
-    again without them, or they count iterations and others were specialized later."""
+    """Dimensions that may become symbols, because a dimension specialized later was the cause: the same line failed without them, or they
+    are trip counts and others were specialized later.
+    """
     steps = [(after, after.before, after.refusal) for after in plan.history if after.spec == plan.spec]
     taken = [
         ([name for name in after.specialized if name not in before.specialized], refusal.error)

@@ -1,6 +1,6 @@
-"""Sizes at which the general graph is not known to hold: certified there, or traced apart as a special case.
+"""Sizes at which the general graph may not hold: it is certified there, or they are traced separately as a special case.
 
-A step may run otherwise where some sizes are 1 or equal, where a size is near a number that it is compared with, or at few iterations.
+A step may run otherwise if some sizes are 1 or equal, if a size is near a number that it is compared with, or at few iterations.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ _Case = tuple[dict[str, str], Near | None]
 
 
 def completed(plan: TracePlan, graph: Graph, analysis: Analysis, progress: Progress) -> tuple[Graph, Analysis] | Refusal:
-    """A graph that holds at the sizes of ``plan`` too, where the general ``graph`` is not known to: certified there, or with that case
-    traced apart. Of the plan, only spec, sizes and options count."""
+    """A graph that also holds at the sizes of ``plan``, where ``graph`` is not known to: certified there, or with a separately traced
+    special case. Uses only the spec, sizes and options of the plan.
+    """
     return _Completion(plan, graph, analysis, progress).completed()
 
 
 def at_sizes(plan: TracePlan, general: Graph, progress: Progress) -> tuple[Graph, Analysis] | Refusal:
-    """The graph traced anew where a specialized dimension has another value."""
+    """The graph traced once more, with other values of the specialized dimensions."""
     specialized = {name: why for name, (_, why) in general.specialized.items()}
     outcome = _traced(replace(plan, attempt=attempt_of(general), specialized=specialized), progress)
     if isinstance(outcome, Refusal) or not outcome[0].failed_guards(plan.sizes):
@@ -50,12 +51,12 @@ def at_sizes(plan: TracePlan, general: Graph, progress: Progress) -> tuple[Graph
 
 
 def _traced(plan: TracePlan, progress: Progress) -> tuple[Graph, Analysis] | Refusal:
-    """The graph of one special case, at as many iterations as its closed forms need."""
+    """The graph of one special case, with as many iterations as its closed forms need."""
     return refined(plan, Attempts(progress), ITERATIONS, progress)[0]
 
 
 class _Completion:
-    """One graph, on its way to one that holds at ``sizes``."""
+    """Completes one graph to one that holds at ``sizes``."""
 
     def __init__(self, plan: TracePlan, graph: Graph, analysis: Analysis, progress: Progress) -> None:
         self.plan, self.graph, self.analysis, self.progress = plan, graph, analysis, progress
@@ -99,7 +100,7 @@ class _Completion:
         return at_sizes(self.plan, replace(self.graph, specialized=at_these), self.progress)
 
     def _first(self, cases: Iterable[_Case], changed: Guard) -> tuple[Graph, Analysis] | Refusal:
-        """The graph with the first of ``cases`` that is traced; why the last is not, if none is."""
+        """The graph with the first of ``cases`` that can be traced; if none can, why the last cannot."""
         for equal, near in cases:
             outcome = outcome_of(functools.partial(self._apart, equal, changed, near))
             if not isinstance(outcome, Refusal) or outcome.ends_search:
@@ -107,8 +108,9 @@ class _Completion:
         return outcome
 
     def _repeated(self, changed: Sequence[Guard]) -> list[Guard]:
-        """``changed`` guards on what is larger and what divides that a case of 1 or equal sizes would answer as in general again: symbols
-        of that case are as small as ever, and primes."""
+        """The ``changed`` comparisons and divisibility guards that a case of 1 or equal sizes would not change: its symbols are as small as
+        in general, and primes.
+        """
         from calc.trace import flipped_guards
 
         equal = special_case_candidates(self.graph, self.sizes, changed)[-1]
@@ -117,8 +119,9 @@ class _Completion:
         return [c for c in again if _symbols_of([c], self.graph)]
 
     def _near_foreseen(self, repeated: Sequence[Guard], equal: Mapping[str, str]) -> Near | None:
-        """Where to trace the case of ``equal`` dimensions: near the sizes asked for, where comparisons with numbers come out as asked.
-        What must divide is no such case."""
+        """Where to trace the case of ``equal`` dimensions: near the requested sizes, if comparisons with numbers then match them. None if a
+        guard is about divisibility.
+        """
         from calc.trace import flipped_guards
 
         if not repeated or any(c.divides for c in repeated):
@@ -129,9 +132,10 @@ class _Completion:
         return min(zip(ways, answered, strict=True), key=lambda way: sum(c.compares for c in way[1]))[0]
 
     def _nearer(self, more: Collection[str], attempts: Sequence[dict[str, str]]) -> tuple[Graph, Analysis] | Refusal:
-        """The graph with the case traced apart with symbols near the sizes asked for, where what the step compares them with is a number
-        between those and the usual ones. What must divide is no such case: it is a multiple. ``more`` are further symbols that are
-        compared with numbers, ``attempts`` the dimensions to fix, in turn."""
+        """The special case traced with symbols near the requested sizes, if the step compares them with a number between those and the
+        usual symbols. Does not apply to divisibility guards. ``more`` are further symbols compared with numbers; ``attempts`` are the
+        dimensions to fix, in turn.
+        """
         changed = self.graph.failed_guards(self.sizes)
         refusal = Refusal(_another_path(self.spec, self.graph, changed))
         if (not more and any(c.divides for c in changed)) or own_error(self.spec, self.sizes, self.plan.options):
@@ -141,10 +145,10 @@ class _Completion:
         return self._first([(equal, Near(compared, exactly)) for exactly in (False, True) for equal in attempts], changed[0])
 
     def _apart(self, equal: Mapping[str, str], changed: Guard, near: Near | None) -> tuple[Graph, Analysis] | Refusal:
-        """The graph with the case where ``equal`` dimensions are 1 or equal, traced apart; nothing equal: the case itself."""
+        """The graph with the separately traced case where ``equal`` dimensions are 1 or equal; if ``equal`` is empty, the case itself."""
         spec, graph, sizes = self.spec, self.graph, self.sizes
         if not equal and sizes == spec.sizes() and near is None:
-            return Refusal(_another_path(spec, graph, graph.failed_guards(sizes)))  # these are the sizes that it was traced for
+            return Refusal(_another_path(spec, graph, graph.failed_guards(sizes)))  # the general graph was traced at these sizes
         at = " and ".join(f"{name} = {to}" for name, to in equal.items())
         self.progress(f"the step runs otherwise where {at}: tracing that special case" if at else "tracing the step at these sizes")
         specialized = {name: why for name, (_, why) in graph.specialized.items() if name not in equal}
@@ -154,7 +158,7 @@ class _Completion:
             return outcome
         case, inner = outcome
         case = probed(spec, case, inner, requested_values(case, sizes), self.progress)
-        if not all(_about_iterations(condition, graph) for condition in case.failed_guards(sizes)):  # these may be met below
+        if not all(_about_iterations(condition, graph) for condition in case.failed_guards(sizes)):  # these may be certified below
             return Refusal(_another_path(spec, graph, case.failed_guards(sizes)))
         case = probed(spec, case, inner, partly_answering(case, sizes), self.progress)
         if case.failed_guards(sizes):
@@ -167,7 +171,7 @@ class _Completion:
 
 
 def _symbols_of(conditions: Sequence[Guard], graph: Graph) -> set[str]:
-    """The symbols that guards are about, other than trip counts."""
+    """The symbols in guards, without trip counts."""
     return {name for c in conditions for name in names_in(c.expr)} & {*graph.symbols} - {*graph.loops}
 
 
@@ -176,7 +180,7 @@ def _about_iterations(condition: Guard, graph: Graph) -> bool:
 
 
 def _another_path(spec: Spec, graph: Graph, unmet: Sequence[Guard]) -> TraceError:
-    """What to say of ``unmet`` guards: other sizes may help where one is about more than iterations."""
+    """The error for ``unmet`` guards; suggests other sizes if one of them is about more than iterations."""
     of_sizes = [condition for condition in unmet if not _about_iterations(condition, graph)]
     condition = (of_sizes or unmet)[0]
     said = (

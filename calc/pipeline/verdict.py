@@ -1,4 +1,4 @@
-"""The verdict on a value that was both derived and measured: every comparison of the two routes ends in one. Torch-free."""
+"""The verdict on a quantity that is both derived and measured: every comparison of the two routes yields one. Torch-free."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Value = TypeVar("Value", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Verdict(Generic[Value]):
-    """A derived value beside a measured one; either is ``None`` where there is none, and ``because`` says why.
+    """A derived value and a measured one; ``None`` if there is none, with the reason in ``because``.
 
-    ``verdict`` is one of ``VERDICTS``: "proved" where torch has no instrument for all of the quantity. ``tolerance`` is the largest
-    difference that passes, in the quantity's unit: 0 for every integer. A text is a description of several numbers. ``sizes`` are those of
-    the run, where a comparison has several.
+    ``verdict`` is one of ``VERDICTS``: "proved" if torch has no instrument for the whole quantity. ``tolerance`` is the largest difference
+    that passes, in the quantity's unit: 0 for every integer. A text value describes several numbers. ``sizes`` are those of the run, if a
+    comparison has several.
     """
 
     quantity: str
@@ -35,12 +35,12 @@ class Verdict(Generic[Value]):
 
     @property
     def passed(self) -> bool:
-        """Whether both agree. What was not measured neither passes nor fails."""
+        """Whether both values agree. An unmeasured value neither passes nor fails."""
         return self.verdict in PASSED
 
     @property
     def failed(self) -> bool:
-        """Whether both are known and differ."""
+        """Whether both values exist and differ."""
         return self.verdict == FAILED
 
     def __str__(self) -> str:
@@ -52,8 +52,9 @@ class Verdict(Generic[Value]):
 def judged(
     quantity: str, derived: Value | None, measured: Value | None, instrument: str = "", *, tolerance: float = 0, because: str = ""
 ) -> Verdict[Value]:
-    """The verdict on two values: exact where they are equal, within where they are no further apart than ``tolerance``, else failed; not
-    measured where one is missing."""
+    """The verdict on two values: exact if equal, within if they differ by at most ``tolerance``, else failed; not measured if one is
+    missing.
+    """
     if derived is None or measured is None:
         word = NOT_MEASURED
     elif derived == measured:

@@ -98,7 +98,7 @@ def _flat(text: str) -> str:
 
 
 def local(tensor: ShardedTensor, choice: LayoutChoice) -> tuple[str, str]:
-    """Rows and rest of a tensor on a tensor rank: the first, which has most where a vocabulary does not divide."""
+    """Rows and rest of a tensor on the first tensor rank, which has the most if the vocabulary does not divide evenly."""
     rows, rest = tensor.rows, tensor.rest
     if not choice.has("t"):
         return rows, rest
