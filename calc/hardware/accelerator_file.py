@@ -1,6 +1,6 @@
-"""Reads entries of accelerators from TOML, and refuses in one line what cannot be one: the catalogue's own file and a user's alike.
+"""Reads accelerator entries from TOML, the catalogue and user files alike, and refuses invalid ones in one line.
 
-Every key is known and of its kind, every rate positive, a sparse rate never below its dense one. Decimals keep the digits that are written.
+Every key must be known and of its type, every rate positive, a sparse rate at least the dense one. Decimals keep their digits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from calc.platform import files
 from calc.platform.reading import Read, Wrong, each, flag, mapping, optional, part, refuse, short, table, text, whole
 
 _TERA = 10**12
-_LARGEST = 10**18  # of any amount: a device of 10**18 bytes, bytes/s or TFLOP/s is a slip of the pen
+_LARGEST = 10**18  # upper limit of any amount: a device of 10**18 bytes, bytes/s or TFLOP/s is a typing error
 _FILE = files.Kind(10**6, "the accelerators of")
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 _FORMAT = re.compile(r"[a-z][a-z0-9_]{0,23}")
@@ -36,7 +36,7 @@ def read(path: Path) -> dict[str, Accelerator]:
 
 
 def parse(text: str, where: str) -> dict[str, Accelerator]:
-    """The entries of ``text``, by id; ``where`` names the file in refusals."""
+    """The entries of ``text``, by id; ``where`` names the file in error messages."""
     try:
         entries = tomllib.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError, ArithmeticError) as error:
@@ -112,7 +112,7 @@ def _amount(unit: str) -> Read[Fraction]:
 
 
 def _reported(entry: Any) -> int | None:
-    """What the driver shows: near the marketed size, which is a low reading (the same number of GiB is 7 % more)."""
+    """Memory that the driver reports: at least near the marketed size in decimal GB (as many GiB would be 7 % more)."""
     reported, marketed = optional(entry, "memory_reported", _whole("bytes")), part(entry, "memory", _whole("bytes"))
     if reported is not None and not 9 * marketed <= 10 * reported <= 12 * marketed:
         raise Wrong(f"has memory_reported = {reported}, which is not near memory = {marketed}: both are bytes of one device")

@@ -16,7 +16,7 @@ from pathlib import Path
 from calc.errors import BadInputError
 
 DEFAULT_DTYPE = "bf16"
-"""What a rate is of where nobody says: dense products in this format. An answer that rests on it says so."""
+"""The number format of a rate by default: dense matmuls in it. An answer that uses the default says so."""
 
 VARIABLE = "NAPKIN_HARDWARE"
 
@@ -46,7 +46,7 @@ class Price:
 
     @property
     def assumption(self) -> str:
-        """What must stand beside a number that rests on this price."""
+        """The note to show with any number that uses this price."""
         return f"ASSUMPTION of {self.as_of}, on demand ({self.basis})" if self.basis else f"ASSUMPTION of {self.as_of}"
 
 
@@ -110,7 +110,7 @@ def _text() -> str:
 
 @cache
 def entry(name: str) -> Accelerator | None:
-    """One accelerator of the catalogue, without reading the others: a short question asks for one of dozens."""
+    """One accelerator of the catalogue, without reading the others."""
     from calc.hardware.accelerator_file import parse
 
     if "\n" in name or f"\n[{name}]\n" not in _text():
@@ -136,7 +136,7 @@ def available(file: str | Path | None = None) -> Mapping[str, Accelerator]:
 
 
 def accelerator(name: str, file: str | Path | None = None) -> Accelerator:
-    """The accelerator of that id; a user's entries are looked at only for what the catalogue does not have."""
+    """The accelerator of that id; reads a user's entries only if the catalogue does not have it."""
     built_in = entry(name) if file is None else None
     if built_in is not None:
         return built_in
@@ -152,5 +152,5 @@ def accelerator(name: str, file: str | Path | None = None) -> Accelerator:
 
 
 def of_device(device_name: str, file: str | Path | None = None) -> Accelerator | None:
-    """The entry of what a driver calls ``device_name``; none where no entry has that very name, since near names are other devices."""
+    """The entry for the driver's name ``device_name``; None unless it matches exactly, since similar names are other devices."""
     return next((entry for entry in available(file).values() if device_name in entry.device_names), None)

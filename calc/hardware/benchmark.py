@@ -1,4 +1,4 @@
-"""How something is timed: how often, and in which of its ways. Plain data, for those who ask and those who measure. Torch-free."""
+"""How a benchmark runs: how often, and in which variants. Plain data for callers and for the measuring code. Torch-free."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from calc.errors import BadInputError
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """How often: ``warm_up`` runs that do not count, then at least ``count`` that do, until they took ``seconds`` together, but never
-    more than ``most``."""
+    """Repetitions: ``warm_up`` untimed runs, then at least ``count`` timed ones until they took ``seconds`` together, at most ``most``."""
 
     warm_up: int = 3
     count: int = 5
@@ -27,8 +26,7 @@ STEPS = Repeat(warm_up=3, count=5, seconds=1.0)
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How a step is timed: how often, whether fp32 products are in tf32, whether torch compiles the model, whether each
-    module is timed."""
+    """How a step is timed: repetitions, whether fp32 matmuls use tf32, whether torch compiles the model, whether each module is timed."""
 
     repeat: Repeat = STEPS
     tf32: bool = False

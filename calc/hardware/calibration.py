@@ -1,6 +1,6 @@
-"""What a machine did when it was calibrated: single operators timed at many sizes, as plain data, JSON in and out. Torch-free.
+"""A calibration of a machine: single operators timed at many sizes, as plain data, to and from JSON. Torch-free.
 
-A calibration times primitive operators only, never a model. Each point has all its repetitions; nothing in it is fitted.
+A calibration times primitive operators only, never a model. Each point has all its repetitions; nothing is fitted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from calc.platform.reading import Read, Wrong, at, each, mapping, one_of, part, 
 
 KIND = "calibration"
 
-# Points that are no operator: what the program itself takes for each operator, and memory that is touched for the first time.
+# Points that are not operators: the program's overhead per operator, and memory that is touched for the first time.
 VIEW = "view"
 FORWARD = "operator of a module, recorded by autograd"
 BACKWARD = "node of autograd, backward"
@@ -41,9 +41,9 @@ _FILE = files.Kind(64 * 2**20, "a calibration from", "make one with napkin calib
 
 @dataclass(frozen=True, slots=True)
 class CalibrationPoint:
-    """One operator at one size. ``sizes`` are what its time depends on (m, k, n of a product; bytes of a copy).
+    """One operator at one size. ``sizes`` are those that its time depends on (m, k, n of a matmul; bytes of a copy).
 
-    ``nanoseconds`` are all repetitions in order, each of ``calls`` calls. FLOPs are of products, bytes those that it reads and writes.
+    ``nanoseconds`` are all repetitions in order, each of ``calls`` calls. FLOPs are those of matmuls, bytes those read and written.
     """
 
     what: str
@@ -61,7 +61,7 @@ class CalibrationPoint:
 
     @property
     def spread(self) -> Fraction:
-        """The distance of the quartiles, as a share of the median."""
+        """The interquartile range as a share of the median."""
         times = Timings(self.nanoseconds, self.calls)
         low, high = times.quartiles
         return (high - low) / times.median
@@ -91,7 +91,7 @@ class CalibrationPoint:
 
 @dataclass(frozen=True)
 class Calibration:
-    """All points of one machine. ``machine`` says what and when it was, ``clock`` what the time was taken with."""
+    """All points of one machine. ``machine`` describes the machine and the date, ``clock`` the timer."""
 
     machine: Mapping[str, Any]
     clock: str
@@ -115,7 +115,7 @@ class Calibration:
         return {key: tuple(points) for key, points in points_of.items()}
 
     def peaks(self) -> dict[str, Fraction]:
-        """The highest FLOP/s of any product that was measured, by dtype; on some machines it is a convolution."""
+        """The highest measured FLOP/s of any matmul or convolution, by dtype."""
         rates: dict[str, Fraction] = {}
         for point in self.points:
             if point.flops:
@@ -123,7 +123,7 @@ class Calibration:
         return rates
 
     def bandwidth(self) -> Fraction:
-        """Bytes/s of the largest copy, which no cache holds."""
+        """Bytes/s of the largest copy, which fits in no cache."""
         return max(self.by_what[COPY, "float32"], key=lambda p: p.bytes).bandwidth
 
     def launch(self) -> Fraction:
@@ -131,7 +131,7 @@ class Calibration:
         return self.by_what[LAUNCH, "float32"][0].seconds
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data. What is read off the points stands beside them, and is not read back."""
+        """Plain data. Values derived from the points are included but not read back."""
         return {
             "schema": SCHEMA,
             "kind": KIND,
@@ -145,7 +145,7 @@ class Calibration:
 
 
 def read(path: Path) -> Calibration:
-    """A calibration from a file; what is none is refused in one line."""
+    """The calibration in a file. Raises one line for a file that is not one."""
     try:
         document = json.loads(_FILE.read_text(path))
     except (ValueError, RecursionError) as error:
@@ -157,7 +157,7 @@ def read(path: Path) -> Calibration:
 
 
 def from_json(document: Any) -> Calibration:
-    """The calibration of plain data, as ``to_json`` gives it. Raises ``Wrong``."""
+    """The calibration from plain data as ``to_json`` writes it. Raises ``Wrong``."""
     part(document, "kind", one_of((KIND,), "the kind"))
     part(document, "schema", one_of((SCHEMA,), "the schema that this reads"))
     calibration = Calibration(part(document, "machine", _machine), part(document, "clock", _SHORT), part(document, "points", each(_point)))
@@ -197,7 +197,7 @@ def _count(least: int) -> Read[int]:
 
 
 def _require_plain(value: Any, depth: int = 0) -> None:
-    """Facts of a machine are shown and written again: nothing in them that JSON cannot carry."""
+    """Machine facts are displayed and rewritten, so they must be plain JSON values."""
     inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
     if depth > 5 or (isinstance(value, float) and not math.isfinite(value)):
         raise Wrong("is no plain data of finite numbers")
@@ -206,7 +206,7 @@ def _require_plain(value: Any, depth: int = 0) -> None:
 
 
 def _require_readable(what: str, points: Sequence[CalibrationPoint]) -> None:
-    """Points of one operator can be read between: products by the same sizes, others by their bytes, of which no two are alike."""
+    """Points of one operator must allow interpolation: matmuls by the same size names, others by distinct numbers of bytes."""
     if all(p.flops for p in points):
         if len({frozenset(p.sizes) for p in points}) != 1 or not points[0].sizes:
             raise Wrong(f"has points of {what} with other sizes than each other, or with none")

@@ -1,4 +1,4 @@
-"""Repetitions of one thing that was timed, and what is read off them, exactly. Plain data. Torch-free."""
+"""Repetitions of one timed operation and their exact statistics. Plain data. Torch-free."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BILLION = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Every repetition of one thing, in order, in nanoseconds; each made ``calls`` calls. ``warm_up`` are those that do not count."""
+    """All repetitions of one operation, in order, in nanoseconds, each of ``calls`` calls. ``warm_up`` are the untimed ones."""
 
     nanoseconds: tuple[int, ...]
     calls: int = 1
@@ -24,7 +24,7 @@ class Timings:
 
     @property
     def quartiles(self) -> tuple[Fraction, Fraction]:
-        """Between them lies the middle half of the repetitions."""
+        """The first and third quartiles, in nanoseconds of one call."""
         return self.quantile(Fraction(1, 4)), self.quantile(Fraction(3, 4))
 
     @property
@@ -41,7 +41,7 @@ class Timings:
         return self.median / BILLION
 
     def quantile(self, share: Fraction) -> Fraction:
-        """By straight lines between the ordered repetitions, the least at 0 and the most at 1 (Hyndman and Fan 1996, definition 7)."""
+        """Linear interpolation between the ordered repetitions, minimum at 0 and maximum at 1 (Hyndman and Fan 1996, definition 7)."""
         ordered = sorted(self.nanoseconds)
         place = share * (len(ordered) - 1)
         below = place.numerator // place.denominator
@@ -49,7 +49,7 @@ class Timings:
         return (ordered[below] + (place - below) * (ordered[above] - ordered[below])) / self.calls
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: all repetitions, and what is read off them in seconds."""
+        """Plain data: all repetitions, and their statistics in seconds."""
         low, high = self.quartiles
         numbers = {"median": self.median, "lower_quartile": low, "upper_quartile": high, "least": self.least, "most": self.most}
         seconds = {name: float(value / BILLION) for name, value in numbers.items()}

@@ -1,7 +1,7 @@
-"""What kind of cache each layer of a model has, and the sizes that it is made of: from the model's own config, by field, by no name.
+"""The kind of cache of each layer and its sizes, from the fields of the model's config, never from its name.
 
-A kind is the library's own word for it; the fields mean the same wherever they occur. Nothing here is believed without a run
-(``calc.memory.inference.checked``): a class that reads its fields otherwise fails there.
+Kinds have the library's own names; a field has the same meaning in every config. A run confirms every cache
+(``calc.memory.inference.checked``): a class that interprets its fields differently fails there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOTHING = "dummy"
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """So many layers that keep the same. ``count`` and ``positions`` are expressions, ``each`` are elements per position and sequence."""
+    """Layers with equal caches. ``count`` and ``positions`` are expressions; ``each`` are elements per position and sequence."""
 
     kind: str
     count: str
@@ -74,7 +74,7 @@ def _built(spec: Spec, sizes: Mapping[str, int]) -> Any:
 
 
 def _kinds(module: Any) -> Counter[tuple[str, int]]:
-    """How often each kind occurs, with its window: what the library's own cache is built from."""
+    """The number of layers of each kind with its window: the input of the library's own cache."""
     try:
         from transformers.cache_utils import get_layer_types_and_kwargs
     except ImportError:
@@ -104,7 +104,7 @@ def _layers(spec: Spec, config: Any, kind: str, window: int, count: str) -> Laye
         raise BadInputError(f"{spec.name}: layers of the kind {kind!r} keep what is not stated here, so their cache is refused")
     positions, seen = "T", "of every token"
     if kind in _SLIDING:
-        # The library keeps what the next token will still see beside itself: a window of w less one.
+        # The library caches what the next token will see besides itself: a window of w minus one.
         positions, seen = f"Min(T, {window - 1})", f"of the last {window - 1} tokens: a window of {window} less the token that looks"
     if {"kv_lora_rank", "qk_rope_head_dim"} <= spec.dims.keys():
         latent = f"one latent vector for keys and values and one rotary key, shared by all heads, {seen}"

@@ -1,7 +1,7 @@
-"""Bytes of the files that tensors are written to: safetensors exactly, ``torch.save`` exactly around its pickle.
+"""Bytes of checkpoint files: safetensors exactly, ``torch.save`` exactly except for its pickle.
 
-``checkpoint.bytes`` is the payload, a closed form. What a file adds depends on the names and on how many digits offsets have, so
-it is counted at concrete sizes, from a record of the step at them. Torch-free: a file is described, never written.
+``checkpoint.bytes`` is the payload, a closed form. The overhead of a file depends on names and on the digits of offsets, so it is counted
+at concrete sizes, from a trace there. Torch-free: a file is described, never written.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from calc.errors import BadInputError
 from calc.graph.step import Size, StepTrace, Tensor
 from calc.units import item_size
 
-# In the order in which the library lays formats out, the last first: larger items before smaller, so that all stay aligned.
+# The library's order of dtypes, last first: larger items before smaller ones, so that all stay aligned.
 _FORMATS = {
     "bool": "BOOL", "uint8": "U8", "int8": "I8", "float8_e5m2": "F8_E5M2", "float8_e4m3fn": "F8_E4M3", "float8_e8m0fnu": "F8_E8M0",
     "float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ", "int16": "I16", "uint16": "U16", "float16": "F16",
@@ -40,7 +40,7 @@ class FileTensor:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A file's size by parts: ``payload`` are the tensors, ``overhead`` all the rest. ``because`` says what that is."""
+    """A file's size by parts: ``payload`` are the tensors, ``overhead`` is everything else, explained in ``because``."""
 
     kind: str
     payload: int
@@ -128,9 +128,9 @@ def _zip64(nbytes: int, offset: int) -> int:
 
 
 def entries_of(record: StepTrace) -> tuple[FileTensor, ...]:
-    """Model, optimizer state, fp32 copies and iteration of a record at concrete sizes, each storage under one name.
+    """Model, optimizer state, fp32 copies and iteration of a trace at concrete sizes, each storage under one name.
 
-    Tied weights go by their first name. The library for safetensors refuses tensors that share memory and differ; so does this.
+    Tied weights use their first name. Raises for tensors that share memory and differ, as the safetensors library does.
     """
     persistent = set(record.persistent)
     named = [(f"model.{name}", t) for name, t in (*record.parameters, *record.buffers) if t.storage in persistent]

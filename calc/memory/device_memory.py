@@ -1,7 +1,7 @@
-"""Memory of measured steps on a CUDA device beside what was predicted of them: the allocator's peaks, and the largest batch that fits.
+"""Measured memory of steps on a CUDA device against predictions: the allocator's peaks, and the largest batch that fits.
 
-The prediction is the CUDA allocator's rules on the recorded step, with the workspaces that libraries take, at the very sizes; it is
-made before the run and nothing of it is adjusted afterwards. Importing this module does not import torch.
+The prediction applies the CUDA allocator's rules to the traced step at the same sizes and adds the libraries' workspaces; it is made before
+the run and never adjusted. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
-# Threads that call cuBLAS in a training step, each with a workspace of its own: the program's, and autograd's for the device.
+# Threads that call cuBLAS in a training step, each with its own workspace: the main thread and autograd's device thread.
 CALLERS = 2
 
 
@@ -52,7 +52,7 @@ class PredictedMemory:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What was predicted of a step, and what was read. ``first`` is in the latter where the module was new."""
+    """The prediction and the measurement of a step. In the measurement, ``first`` is set if the module was new."""
 
     predicted: PredictedMemory
     measured: CudaMemory
@@ -68,7 +68,7 @@ class Memory:
 
 
 def off(predicted: int | None, measured: int | None) -> Fraction | None:
-    """How far a prediction lies from what was measured, as a share of the latter."""
+    """Error of a prediction relative to the measurement."""
     return None if predicted is None or not measured else Fraction(predicted - measured, measured)
 
 
@@ -89,12 +89,12 @@ def on_device(prediction: PredictedMemory, capability: tuple[int, int]) -> Predi
 
 
 def largest_expected(derivation: Derivation, room: int, capability: tuple[int, int], progress: Progress = lambda _: None) -> int | None:
-    """The largest B whose predicted peak is within ``room`` bytes: from the closed form of live bytes, then down to where rounding and
-    workspaces fit as well. ``None`` where workspaces are not known or B is no dimension."""
+    """The largest B whose predicted peak is at most ``room`` bytes: from the closed form of live bytes, reduced until rounding and
+    workspaces fit. ``None`` if workspaces are unknown or B is no dimension."""
     if "B" not in derivation.sizes or workspace_of(capability) is None:
         return None
     free = {name: value for name, value in derivation.sizes.items() if not derivation.spec.dimensions[name].tied}
-    beside = 0  # what a prediction has beyond live bytes: nearly the same at any B, so one or two rounds do
+    beside = 0  # the excess of a prediction over live bytes hardly depends on B, so one or two iterations suffice
     while room > beside:
         size = largest(derivation, "B", room - beside)
         if not size:

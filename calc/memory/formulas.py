@@ -1,7 +1,7 @@
-"""Published formulas as data: an expression in named letters, its unit, how far it may be off, and where it is from.
+"""Published formulas as data: an expression in named variables, its unit, its error, and its source.
 
-They say what no record of a step can: how often to save, or what a recipe that torch does not run here would keep. What can be
-derived is derived; these stand beside it, with their source.
+They cover what a trace cannot show: how often to save, or the state of a recipe that torch does not run here. Everything else is derived;
+these are listed beside it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Formula:
         return parse(self.text).value_in(SympyFunctions(symbols, {"sqrt": sp.sqrt, "exp": sp.exp}))
 
     def at(self, **values: float) -> float:
-        """Its value; every letter is needed, and positive."""
+        """The value; every variable must be given, and positive."""
         unknown, missing = sorted(values.keys() - self.letters.keys()), sorted(self.letters.keys() - values.keys())
         if unknown or missing:
             raise BadInputError(f"{self.name} needs {', '.join(self.letters)}: {', '.join(unknown or missing)} is not among what was given")

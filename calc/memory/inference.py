@@ -1,9 +1,8 @@
-"""What a model takes while it is used: its weights in a number format, and the keys and values it keeps of every token.
+"""Memory of inference: weights in a number format, and cached keys and values.
 
-Weights come from the recorded forward, parameter by parameter; what a cache holds comes from the model's own sizes and from the
-library's own statement of what kind each layer is. A cache is accepted only when a run gives the same integers at sizes that
-have not been used to find it (``checked``), so a layer that keeps something else is refused, by name.
-Importing this module does not import torch.
+Weights come from the traced forward, parameter by parameter; cache sizes come from the model's dimensions and the library's kind of each
+layer. A cache is accepted only if a run gives the same integers at other sizes (``checked``); a layer that caches anything else is refused
+by name. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class WeightFormat:
-    """How weights are kept. ``group``: so many elements of a row share a scale; 0: a whole row; None: the whole tensor, or nothing.
+    """A storage format of weights. ``group``: number of elements in a row that share a scale; 0: a whole row; None: the whole tensor, or no
+    scales.
 
-    A format with scales is that of matrices that are multiplied; tables that are looked up, norms and biases stay in bf16, as
-    libraries leave them.
+    Formats with scales apply to matrices in matmuls; looked-up tables, norms and biases stay in bf16, as in libraries.
     """
 
     bits: int
@@ -69,7 +68,7 @@ _KEPT = 2  # bytes of what stays in bf16
 
 @dataclass(frozen=True, slots=True)
 class InferenceTerm:
-    """One addend: ``expr`` in the model's dimensions, its value at the sizes asked for, and why it is so."""
+    """One addend: ``expr`` in the model's dimensions, its value at the requested sizes, and the reason."""
 
     what: str
     expr: str
@@ -89,7 +88,7 @@ class ByteSum:
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """What using the model takes at ``sizes``. ``cache`` is ``None`` where there is none to speak of, and ``unknown`` says why."""
+    """Memory of inference at ``sizes``. ``cache`` is ``None`` without a confirmed cache, with the reason in ``unknown``."""
 
     model: str
     source: str
@@ -101,7 +100,7 @@ class Inference:
 
     @property
     def total(self) -> int | None:
-        """Weights and cache; what operators hold while they run is not in it (``memory.peak`` with mode infer is)."""
+        """Bytes of weights and cache; excludes operator temporaries (``memory.peak`` with mode infer includes them)."""
         return None if self.cache is None else self.weights.value + self.cache.value
 
 
@@ -177,7 +176,7 @@ def _folded(text: str, basis: Basis) -> str:
 
 
 def _looked_up(graph: Graph) -> set[str]:
-    """Parameters that an embedding reads rows of. One that is also multiplied (a tied head) stays as it is for that."""
+    """Parameters whose rows an embedding reads. A table that is also multiplied (a tied head) keeps the format of a matrix."""
     record = graph.traces[0]
     read = {dict(op.args)["weight"].storage for op in record.ops if op.name == "aten.embedding.default"}
     return {name for name, tensor in record.parameters if tensor.storage in read}
@@ -205,7 +204,7 @@ def _amount(name: str, lines: Sequence[InferenceTerm]) -> ByteSum:
 
 
 def _text(expr: sp.Expr) -> str:
-    """As the calculus reads it: SymPy writes what it reads, but for the case of a function's name."""
+    """The expression in Napkin's syntax: SymPy's own, except for the case of function names."""
     return str(expr)
 
 
@@ -264,9 +263,9 @@ _LONGEST_RUN = 8192  # tokens of a real run of a narrow model: a second or two
 
 
 def checked(spec: Spec, layers: Sequence[Layers], at: Mapping[str, int]) -> list[Verdict[int]]:
-    """A real run at the spec's small sizes, and one without memory at those asked for, beyond the longest window.
+    """Verdicts of a real run at the spec's small sizes, and of a run without memory at the requested ones, beyond the longest window.
 
-    A class that reads numbers out of its tensors cannot run without memory: then a narrow one runs for real beyond the window.
+    A class that reads numbers from its tensors cannot run without memory: a narrow model then runs for real beyond the window.
     """
     from calc.measure.cache import cache_elements
 
@@ -281,7 +280,7 @@ def checked(spec: Spec, layers: Sequence[Layers], at: Mapping[str, int]) -> list
 
 
 def _lengthened(spec: Spec, sizes: Mapping[str, int], length: int) -> dict[str, int]:
-    """The sizes with three sequences of that length, or of their own where no table of positions is so long."""
+    """The sizes with three sequences of that length, or of the model's own length if its table of positions is shorter."""
     try:
         return spec.sizes({**sizes, "B": 3, "T": length})
     except BadInputError:

@@ -1,7 +1,7 @@
-"""Bytes per parameter of a training step's state, term by term, as a derivation has them: the rule of thumb with its remainder.
+"""Bytes per parameter of the state of a training step, term by term, from a derivation: the rule of thumb with its remainder.
 
-Weights, copies, gradients and optimizer state of a derivation, each divided by the number of parameters. What does not divide
-(an optimizer's step counters, a parameter that no gradient reaches) is left over, and is named with its bytes.
+Weights, copies, gradients and optimizer state of a derivation, each divided by the number of parameters. The remainder (an optimizer's step
+counters, a parameter without a gradient) is listed with its bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TERMS = {
 
 @dataclass(frozen=True, slots=True)
 class RecipeTerm:
-    """``whole`` bytes for each of the parameters and ``rest`` bytes beside: together the quantity, exactly."""
+    """``whole`` bytes per parameter plus ``rest`` bytes: together exactly the quantity."""
 
     quantity: str
     what: str
@@ -69,7 +69,7 @@ class PerParameter:
         return {**head, "per_parameter": self.whole, "rest": self.rest, "terms": terms}
 
 
-# What each stage of ZeRO divides among the devices, beside what the one before it divides.
+# What each ZeRO stage divides among the devices, in addition to the stage before it.
 _DIVIDED = (
     (),
     ("optimizer_state.bytes", "master_weights.bytes"),
@@ -79,10 +79,10 @@ _DIVIDED = (
 
 
 def sharded(recipe: PerParameter, devices: int, stage: int) -> Fraction:
-    """Bytes per parameter and device of the state under a stage of ZeRO (0: each device has all of it), by the rule of thumb.
+    """Bytes per parameter and device of the state under a ZeRO stage (0: each device has all of it), by the rule of thumb.
 
-    Stated, not run: no step on several devices is recorded. What is gathered for a moment, and the filling that makes parts of one
-    size, are not in it. Source: Rajbhandari et al. 2020, ZeRO (arXiv 1910.02054), section 5 and figure 1.
+    Published formula, not a run: no step on several devices is traced. Excludes temporarily gathered tensors and padding. Source:
+    Rajbhandari et al. 2020, ZeRO (arXiv 1910.02054), section 5 and figure 1.
     """
     if devices < 1 or not 0 <= stage < len(_DIVIDED):
         raise BadInputError(f"stage {stage} on {devices} devices: stages are 0 to {len(_DIVIDED) - 1}, on at least one device")
@@ -91,7 +91,7 @@ def sharded(recipe: PerParameter, devices: int, stage: int) -> Fraction:
 
 
 def per_parameter(derivation: Derivation, sizes: Mapping[str, int] | None = None) -> PerParameter:
-    """What one parameter costs in a derivation's step, at its own sizes or at those given."""
+    """Bytes per parameter in a derivation's step, at its own sizes or at those given."""
     at = dict(sizes or {})
     count = derivation["parameters"].at(**at)
     terms = tuple(_term(derivation, name, count, at) for name in TERMS if derivation[name].text is not None)
@@ -102,7 +102,7 @@ def per_parameter(derivation: Derivation, sizes: Mapping[str, int] | None = None
 
 
 def _term(derivation: Derivation, name: str, count: int, at: Mapping[str, int]) -> RecipeTerm:
-    """Rounded, not cut off: a parameter without a gradient leaves a negative remainder rather than a byte too few for all."""
+    """Rounds to nearest: a parameter without a gradient then leaves a negative remainder, not one byte too few for all parameters."""
     nbytes = derivation[name].at(**at)
     whole = (2 * nbytes + count) // (2 * count)
     rest = nbytes - whole * count

@@ -1,7 +1,7 @@
-"""Bytes per parameter of every recipe of number formats, beside one another: derived where a step is recorded, stated where none is.
+"""Bytes per parameter of every precision recipe, compared: derived if the step can be traced, else from published formulas.
 
-What a recipe keeps is read off a derivation of its own. Recipes in fp8, which torch does not run here, are published
-formulas with their source; they are never mixed with what was derived. Importing this module does not import torch.
+Each derived recipe has its own derivation. fp8 recipes, which torch does not run here, are published formulas with their source; they are
+never mixed with derived numbers. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from calc.options import PRECISIONS
 
 @dataclass(frozen=True, slots=True)
 class Recipes:
-    """Every recipe of one model and optimizer. ``refused`` says of the others why; ``devices`` is how many share the state, if any do."""
+    """All recipes of one model and optimizer. ``refused`` has the reasons of the others; ``devices`` share the state, if any do."""
 
     model: str
     optimizer: str

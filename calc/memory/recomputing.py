@@ -1,8 +1,8 @@
 """Chooses activation checkpointing under a memory limit: the choice that fits and recomputes the least.
 
-Made of derivations of the same step, one for each choice, so what a choice saves and repeats is the difference of two closed
-forms. The choice changes where the limit is a peak: each is taken from its own peak on, up to the lowest peak of those that run
-less again. Torch-free.
+Each choice has its own derivation of the same step, so its savings and its recomputation are differences of two closed forms. The best
+choice changes where the limit equals a peak: each is best from its own peak up to the lowest peak of the choices that recompute less.
+Torch-free.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _LARGEST = 2**40
 class CheckpointingChoice:
     """One activation checkpointing choice at the sizes of its derivation; ``refused`` says why it has no values.
 
-    ``saved`` and ``repeated`` are closed forms against ``none``: bytes of activations less, FLOP of the step more. It is the one to
-    take for limits ``taken_from`` up to below ``taken_below`` (``None``: for all from there on); where ``taken_from`` is ``None``,
-    for no limit. ``most`` is the largest batch of it under the limit, where one was given.
+    ``saved`` and ``repeated`` are closed forms relative to ``none``: bytes of activations saved, FLOPs added to the step. It is the best
+    choice for limits from ``taken_from`` to below ``taken_below`` (``None``: no upper end); never if ``taken_from`` is ``None``. ``most``
+    is its largest batch under the limit, if one was given.
     """
 
     checkpointing: str
@@ -49,7 +49,7 @@ class CheckpointingChoice:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointingComparison:
-    """Every choice of one step, those that run less again first. ``taken`` is the one for ``limit``, if any fits."""
+    """Every choice of one step, those that recompute less first. ``taken`` is the best one under ``limit``, if any fits."""
 
     model: str
     sizes: Mapping[str, int]
@@ -59,7 +59,7 @@ class CheckpointingComparison:
 
 
 def compared(derivations: Mapping[str, Derivation], refused: Mapping[str, str], limit: int | None = None) -> CheckpointingComparison:
-    """The choices of ``derivations``, by their checkpointing, at the sizes that all of them stand at; ``none`` must be among them."""
+    """The choices of ``derivations`` by checkpointing name, at their common sizes; ``none`` must be among them."""
     if NONE not in derivations:
         raise BadInputError(f"nothing to compare with: the step without checkpointing is refused ({refused.get(NONE, 'not derived')})")
     plain = derivations[NONE]
@@ -103,25 +103,25 @@ def _flops(derivation: Derivation) -> int:
 
 
 def _difference(more: Derivation, less: Derivation, quantity: str) -> str:
-    """The difference of two closed forms, each of the case that holds at its sizes."""
+    """The difference of two closed forms, each in the case that holds at its sizes."""
     minuend, subtrahend = (to_sympy(at_hand(side[quantity].text or "0", side.sizes)) for side in (more, less))
     return str(sp.factor_terms(sp.expand(minuend - subtrahend)))
 
 
 def largest(derivation: Derivation, dim: str, limit: int) -> int | None:
-    """The largest size of ``dim`` whose peak is within ``limit``, 0 where none is: a peak only grows with a size. ``None`` where the
-    closed form is refused on the way."""
+    """The largest size of ``dim`` whose peak is at most ``limit``, 0 if none is: a peak only grows with a size. ``None`` if the closed form
+    is refused during the search."""
     peak = derivation["memory.peak"]
 
     def fits(size: int) -> bool:
         if (
             size > 1 and dim not in derivation.specialized and not derivation.holds_at({dim: size})
-        ):  # one size more is traced where it must be
+        ):  # the next size is traced if necessary
             raise NapkinError("the step runs otherwise there")
         return peak.at(**{dim: size}) <= limit
 
     try:
-        low, high = 0, 2  # a batch of 1 may be a case of its own, so it is asked for last
+        low, high = 0, 2  # a batch of 1 may be a special case, so it is tried last
         while high < _LARGEST and fits(high):
             low, high = high, 2 * high
         while high - low > 1:

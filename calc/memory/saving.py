@@ -1,7 +1,7 @@
 """Bytes of a checkpoint on disk and whether training resumes from it: derived exactly, then written and resumed in a real run.
 
-The sizes of files at the sizes asked for are counted from a record; the real files and the resumed run are made at the spec's small
-sizes. Importing this module does not import torch.
+File sizes at the requested sizes are counted from a trace; the real files and the resumed run use the spec's small sizes. Importing this
+module does not import torch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """A checkpoint at ``sizes``, and what came of one at ``run_at``."""
+    """A checkpoint at ``sizes``, and the results of a real one at ``run_at``."""
 
     model: str
     sizes: Mapping[str, int]
@@ -49,7 +49,7 @@ class Saving:
 
 
 def interval(save: float, failure: float) -> Interval:
-    """Young's interval between checkpoints, and the share of time that is lost with it."""
+    """Young's checkpoint interval, and the share of time lost with it."""
     every = SAVING_INTERVAL.at(delta=save, M=failure)
     return Interval(save, failure, every, TIME_LOST.at(tau=every, delta=save, M=failure))
 

@@ -33,8 +33,7 @@ def in_patterns(spec: Spec, sizes: Mapping[str, int], options: Options) -> Spec:
 
 def _in_pattern(spec: Spec, name: str, dim: Dim, value: int, every: int) -> Dim:
     """``dim`` as a number of patterns with the remainder of ``value``; the model's own pattern and ``every`` blocks combine in their common
-    multiple.
-    """
+    multiple."""
     if isinstance(dim.multiple_of, str):
         raise SpecError(f"{spec.name}: {name} is a multiple of {dim.multiple_of}, so it is no number of patterns of {every} blocks")
     period = dim.multiple_of or 1

@@ -25,8 +25,7 @@ _ENTRY = files.Kind(2**31)
 
 class Cache:
     """A trace on disk, keyed by the model's content, the options and the versions. The general trace has no sizes in its key; ``case``
-    names the special case of any other.
-    """
+    names the special case of any other."""
 
     def __init__(self, spec: Spec, options: Options, used: bool, case: str = "") -> None:
         self._path: Path | None = None

@@ -49,8 +49,7 @@ _REPEATING = ("flops.backward.matmul", "flops.backward.total", "flops.step.total
 @dataclass(frozen=True, slots=True)
 class Report:
     """All verdicts of one check, with its sizes and software versions. ``because`` is the reason for these sizes; ``exchanged`` lists where
-    torch runs other kernels by default, and by how much the default step differs.
-    """
+    torch runs other kernels by default, and by how much the default step differs."""
 
     model: str
     sizes: Mapping[str, int]

@@ -103,15 +103,13 @@ _BY_VALUES = (
 
 def by_values(spec: Spec, conditions: Sequence[Guard]) -> SizesError | None:
     """The error for a step whose path depends on tensor values, which differ at other sizes. No divisor fixes that. None if no guard is
-    opaque.
-    """
+    opaque."""
     return next((OtherPathError(_BY_VALUES.format(spec.name, c.where), divides=False) for c in conditions if c.opaque), None)
 
 
 def _other_path(spec: Spec, graph: Graph, at: Mapping[str, int]) -> SizesError | None:
     """The error if the step takes another path ``at`` these values of the basis symbols, the best choice for a certificate: closed forms
-    that hold at no other sizes cannot be certified, and the sizes that select the path must be numbers.
-    """
+    that hold at no other sizes cannot be certified, and the sizes that select the path must be numbers."""
     c = next((c for c in graph.guards if not c.opaque and not c.holds_at(at)), None)
     if c is None:
         return None
@@ -135,8 +133,7 @@ def _whatever_the_depth(spec: Spec, graph: Graph, analysis: Analysis | None, err
 
 def _no_polynomial(spec: Spec, graph: Graph, failure: CertificateError) -> TraceError:
     """The error for a step that is not a polynomial in its trip counts; names the last trip count read. A size that is read as a number and
-    counts no iterations may be specialized.
-    """
+    counts no iterations may be specialized."""
     widths: Collection[str] = {name for c in graph.guards if c.opaque for name in names_in(c.expr)}
     for name, where in reversed([*graph.trip_count_reads.items()]):
         said = (
@@ -165,8 +162,7 @@ def tells_no_peak(error: CertificateError) -> bool:
 
 def own_error(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinError | None:
     """The error that the step raises at exactly the requested sizes, or None. A data-dependent size does not count: another trace can
-    handle it.
-    """
+    handle it."""
     from calc.trace import trace_at
 
     record = outcome_of(lambda: trace_at(spec, {}, spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, sizes)), {}, options))

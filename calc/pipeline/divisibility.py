@@ -33,8 +33,7 @@ def first_search(spec: Spec, sizes: Mapping[str, int], failure: SizesError) -> D
 
 def with_next_divisor(plan: TracePlan, search: DivisorSearch, sizes: Mapping[str, int], error: NapkinError | None) -> TracePlan | None:
     """The plan with the next divisor to try, after the last one was refused with ``error``; None if none is left or too many were tried.
-    The search descends if the step fails at another line, or for another reason, than without that divisor.
-    """
+    The search descends if the step fails at another line, or for another reason, than without that divisor."""
     levels = search.levels
     if search.trying is not None and isinstance(error, SizesError):
         top, text = levels[-1], str(error)

@@ -147,8 +147,7 @@ _UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, Recursio
 
 def _believed(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registry) -> TracedGraph:
     """``_with_closed_forms``, but if cached graphs are inconsistent or their closed forms fail a certificate, the cache is corrupt: the
-    step is traced once more.
-    """
+    step is traced once more."""
     try:
         return _with_closed_forms(spec, sizes, run, registry)
     except (CertificateError, *_UNFIT):
@@ -267,14 +266,13 @@ def _said(spec: Spec, plan: TracePlan, error: NapkinError) -> NapkinError:
 
 
 def _taken_for_granted(traced: Planned) -> int:
-    """The number of specialized sizes and special cases of a graph."""
+    """The number of specialized sizes, loops and special cases of a graph."""
     return len(traced.graph.specialized) + len(traced.graph.loops) + len(traced.graph.special_cases)
 
 
 def _attempt(plan: TracePlan, run: _Run, once: Attempts) -> Planned | Refusal:
     """The graph by ``plan``: the general one, which depends on the spec alone, so that earlier calls do not change it; and the special case
-    of these sizes, if the general graph does not hold there.
-    """
+    of these sizes, if the general graph does not hold there."""
     spec, sizes = in_patterns(plan.spec, plan.sizes, plan.options), plan.sizes
     made = run.cached(spec, "", lambda: _general(plan, spec, run, once), lambda graph: _fits(spec, graph, sizes))
     if isinstance(made, Refusal):
@@ -299,8 +297,7 @@ def _fits(spec: Spec, graph: Graph, sizes: Mapping[str, int]) -> bool:
 
 def _general(plan: TracePlan, spec: Spec, run: _Run, once: Attempts) -> _Made | Refusal:
     """The graph at the spec's own sizes; specialized dimensions have the requested values. Dimensions specialized before the actual cause
-    was found become symbols, where possible.
-    """
+    was found become symbols, where possible."""
     asked = spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, plan.sizes))
     first = trip_counts.first_attempt(max((dim.plus for dim in spec.dimensions.values() if dim.multiple_of == 1), default=0))
 

@@ -133,8 +133,7 @@ def _may_be_specialized(spec: Spec, name: str) -> bool:
 
 def _is_own_fault(own: NapkinError | None, failure: NapkinError) -> bool:
     """Whether the step fails at exactly the requested sizes, with ``own``, so that no divisor helps. For an error at the same line, the
-    message with symbols is clearer.
-    """
+    message with symbols is clearer."""
     if isinstance(own, SizesError) and (isinstance(failure, OtherPathError) or line_in(str(own)) != line_in(str(failure))):
         return True
     return isinstance(failure, ReadByTorchError)
@@ -142,8 +141,7 @@ def _is_own_fault(own: NapkinError | None, failure: NapkinError) -> bool:
 
 def _may_lack_a_divisor(failure: SizesError, of_case: bool) -> bool:
     """Whether a divisor may fix ``failure``. If the step was traced for general sizes, an error in a special case is not due to a missing
-    one.
-    """
+    one."""
     if isinstance(failure, OtherPathError):
         return failure.divides
     return type(failure) is not SizesError or not of_case
@@ -187,8 +185,7 @@ def _with_quotients(spec: Spec, names: Sequence[str]) -> list[str]:
 
 def specialized_too_soon(plan: TracePlan) -> list[list[str]]:
     """Dimensions that may become symbols, because a dimension specialized later was the cause: the same line failed without them, or they
-    are trip counts and others were specialized later.
-    """
+    are trip counts and others were specialized later."""
     steps = [(after, after.before, after.refusal) for after in plan.history if after.spec == plan.spec]
     taken = [
         ([name for name in after.specialized if name not in before.specialized], refusal.error)

@@ -36,8 +36,7 @@ _Case = tuple[dict[str, str], Near | None]
 
 def completed(plan: TracePlan, graph: Graph, analysis: Analysis, progress: Progress) -> tuple[Graph, Analysis] | Refusal:
     """A graph that also holds at the sizes of ``plan``, where ``graph`` is not known to: certified there, or with a separately traced
-    special case. Uses only the spec, sizes and options of the plan.
-    """
+    special case. Uses only the spec, sizes and options of the plan."""
     return _Completion(plan, graph, analysis, progress).completed()
 
 
@@ -79,7 +78,7 @@ class _Completion:
         self.graph = probed(self.spec, self.graph, self.analysis, probes, self.progress)
 
     def _special(self, changed: Sequence[Guard], repeated: Sequence[Guard]) -> tuple[Graph, Analysis] | Refusal:
-        """The graph with the first special case of these sizes that is traced, or with specialized dimensions where none is."""
+        """The graph with the first special case of these sizes that can be traced, or with specialized dimensions if none can."""
         attempts = special_case_candidates(self.graph, self.sizes, changed)
         specialized = dimensions_to_specialize(self.spec, self.graph, changed, self.sizes) if any(c.divides for c in repeated) else {}
         if not specialized:
@@ -109,8 +108,7 @@ class _Completion:
 
     def _repeated(self, changed: Sequence[Guard]) -> list[Guard]:
         """The ``changed`` comparisons and divisibility guards that a case of 1 or equal sizes would not change: its symbols are as small as
-        in general, and primes.
-        """
+        in general, and primes."""
         from calc.trace import flipped_guards
 
         equal = special_case_candidates(self.graph, self.sizes, changed)[-1]
@@ -120,8 +118,7 @@ class _Completion:
 
     def _near_foreseen(self, repeated: Sequence[Guard], equal: Mapping[str, str]) -> Near | None:
         """Where to trace the case of ``equal`` dimensions: near the requested sizes, if comparisons with numbers then match them. None if a
-        guard is about divisibility.
-        """
+        guard is about divisibility."""
         from calc.trace import flipped_guards
 
         if not repeated or any(c.divides for c in repeated):
@@ -134,8 +131,7 @@ class _Completion:
     def _nearer(self, more: Collection[str], attempts: Sequence[dict[str, str]]) -> tuple[Graph, Analysis] | Refusal:
         """The special case traced with symbols near the requested sizes, if the step compares them with a number between those and the
         usual symbols. Does not apply to divisibility guards. ``more`` are further symbols compared with numbers; ``attempts`` are the
-        dimensions to fix, in turn.
-        """
+        dimensions to fix, in turn."""
         changed = self.graph.failed_guards(self.sizes)
         refusal = Refusal(_another_path(self.spec, self.graph, changed))
         if (not more and any(c.divides for c in changed)) or own_error(self.spec, self.sizes, self.plan.options):

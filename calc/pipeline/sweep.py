@@ -37,12 +37,12 @@ from calc.symbolic.expression import Quotient, parse
 if TYPE_CHECKING:
     from calc.derive.result import Derivation
 
-# Points worked out together: so many that Python's own work on them is little, so few that the processor keeps them at hand.
+# Points evaluated together: enough to amortize Python's overhead, few enough to stay in the processor's cache.
 CHUNK = 1 << 17
 _OF_LISTS = 1 << 15
-# Cases of a step that are traced for one sweep, half a minute each for a large model.
+# Limit on the special cases that one sweep traces, half a minute each for a large model.
 CASES = 12
-# Points at which a quantity without a closed form is traced, a second or more each.
+# Limit on the points at which a quantity without a closed form is traced, a second or more each.
 TRACED = 1000
 
 Trace = Callable[[Mapping[str, int]], Stored]
@@ -51,7 +51,7 @@ Count = Callable[[str, Mapping[str, int]], int]
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Points without a value: how many, the first of them, and why. ``possible``: the model can have these sizes."""
+    """Points without a value: how many, the first of them, and why. ``possible``: the sizes are valid for the model."""
 
     points: int
     first: Mapping[str, int]
@@ -61,10 +61,10 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """``axes`` are the sizes that were given: those of a grid span it, those of a list (``listed``) go together.
+    """``axes`` are the given sizes: they span a grid, or form a list of points (``listed``).
 
-    ``values`` are arrays of the shape of the grid, of integers of 64 bits or, where those do not hold them, of Python's. ``valid`` says
-    where they stand; ``None``: everywhere.
+    ``values`` are arrays in the grid's shape, of 64-bit integers, or of Python integers if those overflow. ``valid`` says where they are
+    defined; ``None``: everywhere.
     """
 
     axes: Mapping[str, Array]
@@ -79,7 +79,7 @@ class Sweep:
         return next(iter(self.values.values())).size
 
     def rows(self) -> Iterator[tuple[tuple[int, ...], tuple[int | None, ...]]]:
-        """Each point: its sizes, and the values in the order of ``values``; ``None`` where there is none."""
+        """Each point: its sizes, and its values in the order of ``values``; ``None`` for a missing one."""
         columns = [np.ravel(array) for array in self.values.values()]
         valid = None if self.valid is None else np.ravel(self.valid)
         lists = [axis.tolist() for axis in self.axes.values()]
@@ -100,7 +100,7 @@ def of_model(
     cache: bool = True,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Sweep:
-    """The quantities of a model, as ``calc.load`` names it, at every point. Where its step runs otherwise than in general it is traced."""
+    """The quantities of a model, as ``calc.load`` names it, at every point. Special cases are traced."""
     form = form_of(name, options.to_json(), anew=not cache, progress=progress)
     elsewhere = functools.cache(lambda: forms_elsewhere(form, cache=cache, progress=progress))
 
@@ -134,11 +134,11 @@ def sweep(
     cases: int = CASES,
     count: Count | None = None,
 ) -> Sweep:
-    """The quantities of a form at every point. ``given`` sizes span a grid, or go together point by point where they are ``listed``.
+    """The quantities of a form at every point. ``given`` sizes span a grid, or are combined point by point if ``listed``.
 
-    Sizes not given are the model's own, or follow from those given. More than ``most`` points are refused. ``trace`` gives the form that
-    holds at sizes at which ``form`` does not, and is asked for at most ``cases`` of them; without it such points have no value. ``count``
-    gives the value of a quantity without a closed form at given sizes; without it such a quantity is refused.
+    Sizes not given are the model's defaults, or follow from those given. More than ``most`` points are refused. ``trace`` returns the form
+    that holds at sizes where ``form`` does not, and runs at most ``cases`` times; without it such points have no value. ``count`` returns
+    the value of a quantity without a closed form at given sizes; without it such a quantity is refused.
     """
     wanted = {name: form.quantity(name) for name in dict.fromkeys(quantities)}
     if not wanted:
@@ -153,11 +153,11 @@ def sweep(
     valid, otherwise = grid.gaps(_unmet(form, mesh) if with_forms else [], possible)
     values = {name: _evaluated(_require_known(quantity), mesh, shape, valid) for name, quantity in with_forms.items()}
     if trace is not None and otherwise:
-        assert valid is not None  # there are points at which the form does not hold
+        assert valid is not None  # at some points the form does not hold
         left = np.broadcast_to(True if possible is None else possible, shape) & ~valid
         otherwise = _by_cases(grid, values, valid, left, trace, cases, count)
     for name in [name for name in wanted if name not in with_forms]:
-        assert count is not None  # all quantities were taken for known without it
+        assert count is not None  # without it, all quantities were checked to be known
         values[name], valid, failed = _counted(grid, name, np.ones(shape, dtype=bool) if valid is None else valid, count)
         otherwise += failed
     units = {name: str(q.definition.unit) for name, q in wanted.items()}
@@ -165,7 +165,7 @@ def sweep(
 
 
 def _counted(grid: _Grid, name: str, where: Array, count: Count) -> tuple[Array, Array, tuple[Gap, ...]]:
-    """The values of a quantity without a closed form at the points ``where``, at which of them there is one, and the gaps."""
+    """The values of a quantity without a closed form at the points ``where``, a mask of those that have one, and the gaps."""
     there = where.copy()
     points = int(np.count_nonzero(there))
     if points > TRACED:
@@ -175,7 +175,7 @@ def _counted(grid: _Grid, name: str, where: Array, count: Count) -> tuple[Array,
         try:
             values[index] = count(name, grid.sizes(index))
         except (UnknownQuantityError, NegativeCountError):
-            raise  # at every size: nothing counts it; or an error of ours
+            raise  # every size fails: no rule counts it, or Napkin has a bug
         except NapkinError as error:
             why, there[index] = str(error), False
             before = failed.get(why, Gap(0, grid.sizes(index), why, possible=True))
@@ -186,8 +186,8 @@ def _counted(grid: _Grid, name: str, where: Array, count: Count) -> tuple[Array,
 def _by_cases(
     grid: _Grid, values: dict[str, Array], valid: Array, left: Array, trace: Trace, most: int, count: Count | None
 ) -> tuple[Gap, ...]:
-    """Fills in ``values``, and where they are ``valid``, at the points ``left``: by the form that holds at the first of these, everywhere
-    where it holds, until there is none or ``most`` forms were made. What is left has no value."""
+    """Fills in ``values`` and ``valid`` at the points ``left``: takes the form at the first of these, evaluates it everywhere it holds, and
+    repeats until none is left or ``most`` forms were made. Remaining points have no value."""
     gaps: list[Gap] = []
     for _ in range(most):
         if not np.any(left):
@@ -209,7 +209,7 @@ def _by_cases(
                 else:
                     arrays[name] = _evaluated(_require_known(quantity), mesh, grid.shape, covered)
         except NegativeCountError:
-            raise  # an error of ours, and no gap
+            raise  # a bug of Napkin, not a gap
         except NapkinError as error:
             gaps.append(Gap(1, grid.sizes(first), str(error), possible=True))
             left = left.copy()
@@ -253,7 +253,7 @@ def _axes(form: Stored, given: Mapping[str, Sequence[int]], listed: bool) -> dic
     table = dimensions(form)
     for name in given:
         if name not in table or table[name].tied:
-            dims.resolve(table, {name: 1})  # which says why not
+            dims.resolve(table, {name: 1})  # it explains the error
     axes = {name: _axis(name, sizes) for name, sizes in given.items()}
     _require_equal_lengths(axes, listed)
     return axes
@@ -264,10 +264,10 @@ def _axis(name: str, sizes: Sequence[int]) -> Array:
         raise BadInputError(f"{as_given(name[:40], sizes)}: give a list of its sizes, e.g. [1, 2, 4]")
     if not sizes if isinstance(sizes, range) else not len(sizes):
         raise BadInputError(f"{name} has no sizes: give at least one")
-    if isinstance(sizes, range) and not sizes[: MOST + 1][-1] == sizes[-1]:  # of which there may be more than a length can say
+    if isinstance(sizes, range) and not sizes[: MOST + 1][-1] == sizes[-1]:  # there may be more than len() can return
         raise BadInputError(f"{name[:40]} has more than {MOST:,} sizes: give fewer")
     axis = np.asarray(sizes)
-    if axis.ndim != 1 or axis.dtype.kind not in "iu":  # one by one: millions of plain integers need not be
+    if axis.ndim != 1 or axis.dtype.kind not in "iu":  # one by one, to avoid millions of Python integers
         return np.asarray([dims.check_size(name, size) for size in sizes], dtype=np.int64)
     for size in (axis.min(), axis.max()):
         dims.check_size(name, int(size))
@@ -300,8 +300,8 @@ class _Grid:
         return {name: int(axis[index[0] if self.listed else index[i]]) for i, (name, axis) in enumerate(self.axes.items())}
 
     def gaps(self, trouble: Trouble, among: Array | None = None) -> tuple[Array | None, tuple[Gap, ...]]:
-        """Of the points ``among`` (all, if none are given) those without trouble, or ``None`` for all points of the grid; and what stands
-        at the others: of several reasons at a point, the first."""
+        """The mask of the points ``among`` (default: all) without trouble, or ``None`` if that is every point of the grid; and the gaps at
+        the others: of several reasons at a point, the first."""
         bad, gaps = None if among is None else ~among, []
         for here, why in trouble:
             if not np.any(here):
@@ -384,11 +384,11 @@ def _symbols(basis: Basis, mesh: Mapping[str, Array]) -> dict[str, Array]:
     return {name: arrays[name] for name in basis.symbols} | written
 
 
-# -- where the closed forms stand -----------------------------------------------------------------------------------------
+# -- where the closed forms hold --------------------------------------------------------------------------------------------
 
 
 def _unmet(form: Stored, mesh: Mapping[str, Array]) -> Trouble:
-    """Where the step may run otherwise than as it was recorded. At a special case, its own conditions count."""
+    """Where the step may run otherwise than traced. In a special case, its own guards count."""
     there: Array = np.zeros((), dtype=bool)
     trouble = Trouble()
     for case in form.cases:
@@ -418,7 +418,7 @@ def _changed(form: Stored, mesh: Mapping[str, Array]) -> Iterator[tuple[Array, s
 
 
 def _certified(condition: Guard, certified: Sequence[Mapping[str, int]], symbols: Mapping[str, Array]) -> Array:
-    """Where some certificate tells what runs, the answer of the condition being another than the recorded one there."""
+    """Where a certificate determines the path although the guard's outcome differs from the traced one."""
     mask: Array = np.zeros((), dtype=bool)
     if condition.opaque:
         names = names_in(condition.expr)
@@ -451,7 +451,7 @@ def _evaluated(quantity: StoredQuantity, mesh: Mapping[str, Array], shape: tuple
 
 
 def _require_counts(name: str, values: Array, mesh: Mapping[str, Array], valid: Array | bool) -> None:
-    """Refuses a count below 0 at a ``valid`` point."""
+    """Refuse a count below 0 at a ``valid`` point."""
     below = (values < 0) & valid
     if np.any(below):
         first = np.unravel_index(int(np.argmax(below)), below.shape)
@@ -460,7 +460,7 @@ def _require_counts(name: str, values: Array, mesh: Mapping[str, Array], valid: 
 
 
 def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """Parts of a mesh of at most so many points that they stay at hand."""
+    """Blocks of a mesh, each small enough for the processor's cache."""
     most = _OF_LISTS if len(shape) == 1 else CHUNK
     inner, size = len(shape), 1
     while inner and size * shape[inner - 1] <= most:
@@ -476,14 +476,15 @@ def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
 
 
 def _cut(array: Array, block: tuple[slice, ...], directions: int) -> Array:
-    """The part of a mesh array in a block: along directions in which it does not change it is whole."""
+    """A block of a mesh array; directions in which it is constant stay whole."""
     if array.ndim < directions:
         return array
     return array[tuple(s if n > 1 else slice(None) for s, n in zip(block, array.shape, strict=True))]
 
 
 def _at(quantity: StoredQuantity, mesh: Mapping[str, Array], valid: Array | bool) -> Array:
-    """The quantity on a part of the mesh, by cases where the step runs otherwise. Where it is not ``valid`` it may be any number."""
+    """The quantity on a block of the mesh, by special case where the step runs otherwise. Points that are not ``valid`` may have any value.
+    """
     form = quantity.form
     special = None
     for case in form.cases:

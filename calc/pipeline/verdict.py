@@ -53,8 +53,7 @@ def judged(
     quantity: str, derived: Value | None, measured: Value | None, instrument: str = "", *, tolerance: float = 0, because: str = ""
 ) -> Verdict[Value]:
     """The verdict on two values: exact if equal, within if they differ by at most ``tolerance``, else failed; not measured if one is
-    missing.
-    """
+    missing."""
     if derived is None or measured is None:
         word = NOT_MEASURED
     elif derived == measured:

@@ -78,8 +78,7 @@ class System:
 
     def through(self, wanted: str) -> bool:
         """Substitute equations until ``wanted`` is the only unknown of an equation with a value, then rearrange that. Returns whether it
-        worked.
-        """
+        worked."""
         for equation in self.equations:
             if equation.letter in self.values:
                 whole = self._inlined(equation, wanted)

@@ -53,8 +53,7 @@ class Weights:
 @dataclass(frozen=True, slots=True)
 class InUse:
     """The forward of a model in inference mode: its weights in any number format, and the FLOPs of one token without earlier tokens,
-    derived in ``one_token``.
-    """
+    derived in ``one_token``."""
 
     graph: Graph
     derivation: Derivation

@@ -252,8 +252,7 @@ def _item(tensor: SavedTensor, where: str, derivation: Derivation) -> Item:
 
 def _is_table(tensor: SavedTensor, derivation: Derivation) -> bool:
     """Whether a tensor has positions but no sequences, like rotary angles shared by all layers. If B = 1, only a head width tells them
-    apart.
-    """
+    apart."""
     letters = _letters(tensor)
     return letters <= {"T", "k"} and ("B" not in derivation.specialized or letters != {"T"})
 

@@ -97,8 +97,7 @@ def decoder(
     sizes: Mapping[str, int], *, gated: bool = True, bias: bool = False, tied: bool = False, dropout: bool = False, attention: str = "fused"
 ) -> ShardedModel:
     """A decoder of pre-norm blocks from its dimensions: L, d, h, V, T; optionally g, k, f; C with learned positions; E and e with experts.
-    The bytes saved for backward follow the published account, with 2-byte numbers.
-    """
+    The bytes saved for backward follow the published account, with 2-byte numbers."""
     values = _completed(sizes, gated)
     tensors = (*_attention(bias), *_norms(bias), *_feed_forward(values, gated, bias), *_ends(values, bias, tied))
     items = (*_kept_by_attention(attention, dropout), *_kept_by_feed_forward(values, gated, dropout), *_kept_at_ends(dropout, bias))

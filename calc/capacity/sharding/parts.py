@@ -36,8 +36,7 @@ INNER, ONLY = "inner", "only"
 @dataclass(frozen=True, slots=True)
 class LayoutChoice:
     """The choices that select the expressions: everything that is not a number. ``axes`` are the variables of kinds with more than one
-    rank.
-    """
+    rank."""
 
     axes: frozenset[str]
     zero: int
@@ -129,8 +128,7 @@ WHOLE_RANK, FILLED, EXACT = "whole", "filled", "exact"
 
 def elements(tensors: Iterable[ShardedTensor], choice: LayoutChoice, how: str = WHOLE_RANK) -> str:
     """Elements on a rank, or in a ZeRO shard, for which each tensor's rows are cut into equal pieces: ``FILLED`` with the padding that
-    every rank allocates, ``EXACT`` without padding, on rank r of those that share.
-    """
+    every rank allocates, ``EXACT`` without padding, on rank r of those that share."""
     return total(_elements(tensor, choice, how) for tensor in tensors)
 
 

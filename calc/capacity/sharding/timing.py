@@ -71,8 +71,7 @@ def machine_of(
     link: Fraction | None = None, network: Fraction | None = None, price: Fraction | None = None, devices: int | None = None,
 ) -> Machine:  # fmt: skip
     """The published rates of an accelerator, each with its source; arguments override them. If one node holds all ``devices``, no network
-    is needed.
-    """
+    is needed."""
     share, in_node = Fraction(1) if efficiency is None else efficiency, _NODE if node is None else node
     if not 0 < share <= 1:
         raise BadInputError(f"efficiency = {share} is no share of a peak: give a number above 0, at most 1")

@@ -27,9 +27,10 @@ SCHEMA = 1
 
 
 def stored(name: str, options: Mapping[str, str] | None = None) -> Stored | None:
-    """The stored form of a model as ``calc.models.load`` names it, for ``options`` as ``Options.to_json`` gives them (none: the defaults).
+    """The stored form of a model as ``calc.models.load`` names it, for ``options`` as ``Options.to_json`` gives them (default: the
+    defaults).
 
-    ``None`` where there is none, or none that holds here: ``why_not`` says which.
+    ``None`` if there is none that is valid here; ``why_not`` gives the reason.
     """
     return None if why_not(name, options) else _read(_entry(name, options)["file"])
 
@@ -37,7 +38,7 @@ def stored(name: str, options: Mapping[str, str] | None = None) -> Stored | None
 def form_of(
     name: str, options: Mapping[str, str] | None = None, *, anew: bool = False, progress: Callable[[str], None] = lambda _: None
 ) -> Stored:
-    """The form of any model that ``calc.models.load`` knows: the stored one, else one derived now, which takes torch and SymPy."""
+    """The form of any model that ``calc.models.load`` loads: the stored one, else one derived now, which needs torch and SymPy."""
     form = None if anew else stored(name, options)
     if form is not None:
         return form
@@ -50,7 +51,7 @@ def form_of(
 def forms_elsewhere(
     form: Stored, *, cache: bool = True, progress: Callable[[str], None] = lambda _: None
 ) -> Callable[[Mapping[str, int]], Stored]:
-    """What gives the form of the same model that holds at other sizes: it is traced there, which takes torch and SymPy."""
+    """A function that returns the form of the same model at other sizes: it traces the model there, which needs torch and SymPy."""
     from calc.options import made as chosen
     from calc.pipeline.precomputed.writing import made_elsewhere
 
@@ -59,7 +60,7 @@ def forms_elsewhere(
 
 
 def why_not(name: str, options: Mapping[str, str] | None = None) -> str:
-    """Why there is no stored form to use, or nothing."""
+    """Why no stored form can be used; empty if one can."""
     entry = _entry(name, options)
     if not entry:
         return f"no closed forms of {name[:60]} are stored" + (" for these options" if _entry(name, None) else "")
@@ -75,7 +76,7 @@ def names() -> tuple[str, ...]:
 
 
 def _entry(name: str, options: Mapping[str, str] | None) -> dict[str, Any]:
-    """The line of the index, or an empty one. Without options, a model's first form is the one of the defaults."""
+    """The entry of the index, empty if there is none. Without options, a model's first form is the one for the defaults."""
     entries = (e for e in _index()["forms"] if e["name"] == name and (options is None or e["options"] == dict(options)))
     return next(entries, {})
 
@@ -84,7 +85,7 @@ def _entry(name: str, options: Mapping[str, str] | None) -> dict[str, Any]:
 def _index() -> dict[str, Any]:
     try:
         index: dict[str, Any] = json.loads((FOLDER / INDEX).read_text(encoding="utf-8"))
-    except FileNotFoundError:  # before they are first made
+    except FileNotFoundError:  # before the first build
         return {"schema": SCHEMA, "sources": [], "code": "", "forms": []}
     return index
 
@@ -97,7 +98,7 @@ def _here() -> str:
 
 @cache
 def _says_the_same(name: str, rules: tuple[str, ...], made_by: str) -> bool:
-    """Whether the files that derive a model say what they said, though not byte for byte."""
+    """Whether the files that derive a model have the same meaning, though not the same bytes."""
     from calc.pipeline.precomputed import code
 
     return code.combined(code.meanings(code.sources_of(name, rules)).values()) == made_by
@@ -105,7 +106,7 @@ def _says_the_same(name: str, rules: tuple[str, ...], made_by: str) -> bool:
 
 @cache
 def code_here() -> str:
-    """A digest of what the code that derives says; a second's work where its files are not those of the index."""
+    """A digest of the meaning of the deriving code; takes a second if the files differ from those of the index."""
     index = _index()
     if index["forms"] and all(entry["sha256"] == _here() for entry in index["forms"]):
         return str(index["code"])

@@ -20,10 +20,10 @@ from pathlib import Path
 from calc.models.catalogue import CATALOGUE
 from calc.pipeline.precomputed.produced import ROOT
 
-# Files that begin a derivation, beside the models.
+# Files where a derivation starts, besides the models.
 BEGINNINGS = ("models/load.py", "pipeline/pipeline.py", "rules/families.py")
-# What measures, checks, shows and asks has no part in what is derived, though a result can be asked for it. How forms are written has none
-# either: a form says by its schema how it is read.
+# Code that measures, checks, displays or answers questions does not affect derivations, though a result can call it. Nor does the
+# writer of forms: a form states its schema.
 APART = (
     *("measure/", "notebook/", "capacity/questions/", "pipeline/check.py", "pipeline/observed.py", "pipeline/precomputed/"),
     *("derive/compare.py", "derive/to_json.py", "derive/peak_crossovers.py"),
@@ -31,7 +31,7 @@ APART = (
 # Tables that a trace or a derivation reads.
 TABLES = ("data/checkpointing.toml", "data/hf_fields.toml", "data/kept.toml")
 
-# Of the rules, what every derivation imports.
+# The rules that every derivation imports.
 _COMMON = ("__init__", "families", "registry")
 
 _PACKAGE = "calc"
@@ -54,12 +54,12 @@ def sources_of(name: str, rules: Iterable[str]) -> list[str]:
 
 
 def meanings(files: Iterable[str]) -> dict[str, str]:
-    """A digest of what each file says, by its path in this package. A file of words alone, as that of a package, says nothing."""
+    """A digest of the meaning of each file, by its path in this package. Files without statements are left out."""
     return {file: _meaning(ROOT / file) for file in files if not file.endswith(".py") or _says_something(ROOT / file)}
 
 
 def combined(digests: Iterable[str]) -> str:
-    """One digest of several, whatever their order."""
+    """One digest of several, independent of their order."""
     return _digest(*sorted(digests))
 
 
@@ -96,7 +96,7 @@ def _reached(beginnings: Iterable[Path], skipped: Collection[Path] = ()) -> set[
 
 @functools.cache
 def _imported(file: Path) -> tuple[Path, ...]:
-    """Files of this package that one imports, at load or later."""
+    """The files of this package that a file imports, at load or later."""
     nodes = [node for node in ast.walk(_parsed(file)) if isinstance(node, ast.ImportFrom) and _ours(node)]
     names = [name for node in nodes for name in (node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names))]
     return tuple(path for name in names if name != _PACKAGE for path in _files(name))
@@ -112,7 +112,7 @@ def _files(module: str) -> Iterator[Path]:
     yield from (path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file())
 
 
-# -- what they say ------------------------------------------------------------------------------------------------------------
+# -- the meaning of files ----------------------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -143,7 +143,7 @@ def _said(file: Path) -> tuple[str, ...]:
 
 
 class _Bare(ast.NodeTransformer):
-    """Takes out docstrings and imports from this package. A statement stays in the place of each, so that others keep theirs."""
+    """Removes docstrings and imports from this package. A statement takes the place of each, so that the others keep theirs."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         return ast.Pass() if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else node
@@ -153,14 +153,14 @@ class _Bare(ast.NodeTransformer):
 
 
 def _binding(node: ast.ImportFrom) -> str:
-    """What an import from this package binds: names, each with the definition behind it."""
+    """What an import from this package binds: names, each with the definition that it refers to."""
     return "\n".join(f"{alias.asname or alias.name} = {_definition(node.module or '', alias.name)}" for alias in node.names)
 
 
 @functools.cache
 def _definition(module: str, name: str) -> str:
-    """A digest of the statement that defines ``name`` in ``module`` or where that imports it from. A module is its name: what it says
-    counts by itself."""
+    """A digest of the statement that defines ``name`` in ``module``, or where that module imports it from. A module counts as its name: its
+    contents have their own digest."""
     if any(_files(f"{module}.{name}")):
         return name
     for file in _files(module):

@@ -1,6 +1,6 @@
-"""A derivation that was made before and kept as data: its closed forms, evaluated by plain integers, without torch or SymPy.
+"""A stored derivation: its closed forms, evaluated with plain integers, without torch or SymPy.
 
-A form says for which sizes it holds. At others the step may run otherwise: there the model is derived anew, which takes torch.
+A form states at which sizes it holds. At others the step may run otherwise: the model is then derived there, which needs torch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredMoment:
-    """One moment at which memory may peak; its live bytes by role add up to ``polynomial``."""
+    """One candidate moment of the memory peak; its live bytes by role add up to ``polynomial``."""
 
     at: str
     polynomial: Polynomial
@@ -32,7 +32,7 @@ class StoredMoment:
 
 
 class StoredQuantity:
-    """A quantity of a stored form: a polynomial, or the largest of several moments. ``unknown`` holds the reason where there is none."""
+    """A quantity of a stored form: a polynomial, or the maximum of several moments. ``unknown`` is the reason if there is none."""
 
     def __init__(self, definition: Definition, form: Stored, entry: Mapping[str, Any]) -> None:
         polynomials = form.table.polynomials
@@ -47,12 +47,12 @@ class StoredQuantity:
         return self.definition.name
 
     def at(self, **sizes: int) -> int:
-        """The exact integer; dimensions not given are the model's own. Where the form does not hold, the model is derived there."""
+        """The exact integer; dimensions not given have the model's defaults. Where the form does not hold, the model is derived."""
         every = self.sizes(sizes)
         return require_count(self.name, self.value(every), every)
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
-        """All sizes, those not given as the model has them. Sizes that the model cannot have are refused."""
+        """All sizes, with the model's defaults for those not given. Refuses invalid sizes."""
         return unchecked(self.form, given)
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
@@ -72,12 +72,12 @@ class StoredQuantity:
 
     @property
     def polynomials(self) -> tuple[Polynomial, ...]:
-        """What the quantity is the largest of in general: one polynomial, of a peak one for each moment, of an unknown quantity none."""
+        """The polynomials whose maximum the quantity is in general: one; for a peak, one per moment; for an unknown quantity, none."""
         return tuple(m.polynomial for m in self.moments) if self.moments else () if self.whole is None else (self.whole,)
 
     @cached_property
     def expr_text(self) -> str:
-        """The closed form as SymPy reads it; of a peak, moments stand in the order of a derivation at the model's own sizes."""
+        """The closed form in SymPy's syntax; for a peak, moments are ordered as in a derivation at the model's own sizes."""
         self._require_known()
         return self.form.derived(self.name, self.form.sizes({})).text or ""
 
@@ -94,7 +94,7 @@ class StoredQuantity:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The form at sizes where the step runs otherwise: ``equal`` says which are 1 or equal there.
+    """The form at sizes where the step runs otherwise: ``equal`` lists the sizes that are 1 or equal.
 
     Quantities that are not among the ``differing`` are as in general.
     """
@@ -105,10 +105,10 @@ class Case:
 
 
 class Stored:
-    """A stored derivation, as its file holds it: its closed forms, and for which sizes they stand.
+    """A stored derivation, as in its file: its closed forms, and the sizes at which they hold.
 
-    ``basis``, ``conditions``, ``certified`` and ``held`` are those of the recording. ``versions`` are the libraries' that it is of.
-    ``calls`` are the operators of a step by kind and how often they run, ``thumbs`` the rules of thumb that apply to the model.
+    ``basis``, ``conditions``, ``certified`` and ``held`` are those of the trace; ``versions`` are those of the libraries. ``calls`` are the
+    operators of a step by kind with their counts, ``thumbs`` the rules of thumb that apply to the model.
     """
 
     def __init__(self, data: Mapping[str, Any]) -> None:
@@ -132,14 +132,14 @@ class Stored:
         self._entries: Mapping[str, Any] = data["quantities"]
 
     def failed_guards(self, sizes: Mapping[str, int]) -> list[Guard]:
-        """Conditions of the recording that come out otherwise at all ``sizes``."""
+        """Guards of the trace that have another outcome at these (complete) ``sizes``."""
         case = self.case_at(sizes)
         if case is not None:
             return case.form.failed_guards(sizes)
         return failed_guards(sizes, self.specialized, self.basis, self.guards, self.certified)
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
-        """All sizes. Those that the model cannot have are refused."""
+        """All sizes. Refuses invalid sizes."""
         return unchecked(self, given)
 
     @cached_property
@@ -152,7 +152,7 @@ class Stored:
         return derive(calc.load(self.name), options=made(**self.options))
 
     def covers(self, given: Mapping[str, int]) -> bool:
-        """Whether the form stands for these sizes: at others the model has to be derived anew. Impossible sizes are refused."""
+        """Whether the form holds at these sizes; at others the model must be derived. Refuses invalid sizes."""
         return not self.failed_guards(unchecked(self, given))
 
     def case_at(self, sizes: Mapping[str, int]) -> Case | None:
@@ -180,15 +180,15 @@ class Stored:
         return match
 
     def calls_at(self, sizes: Mapping[str, int]) -> list[tuple[str, int, int]]:
-        """(kind, operators, how often they run) of a step at all ``sizes``. Every operator is counted or free, else there were no form."""
+        """(kind, operators, number of runs) of a step at all ``sizes``. Every operator is counted or free, otherwise no form exists."""
         case, point = self.case_at(sizes), self.point(sizes)
         if case is not None:
             return case.form.calls_at(sizes)
         return [(kind, operators, point(polynomial)) for kind, (operators, polynomial) in self.calls.items()]
 
     def derivation(self, given: Mapping[str, int]) -> Derivation:
-        """The derivation at these sizes as far as it is stored: every quantity with its addends and moments, and no steps. Where the form
-        does not hold, the model is derived there."""
+        """The derivation at these sizes as far as it is stored: every quantity with its addends and moments, without worked steps. Where
+        the form does not hold, the model is derived."""
         from calc.derive.by_cases import specialized_sizes
         from calc.derive.result import Derivation
 
@@ -246,7 +246,8 @@ class Stored:
 
 
 def table_of(data: Mapping[str, Any]) -> Table:
-    """The polynomials of a form. Of a monomial a file has [name, power, name, power, …], of a polynomial [over, monomial, numerator, …]."""
+    """The polynomials of a form. A file stores a monomial as [name, power, name, power, …], a polynomial as [over, monomial, numerator, …].
+    """
     return Table(
         tuple(data["names"]),
         tuple(tuple(zip(m[::2], m[1::2], strict=True)) for m in data["monomials"]),

@@ -35,7 +35,7 @@ class StoredModel:
 
 
 def wanted() -> list[StoredModel]:
-    """Every built-in model and every configuration that travels with the package; the large language models also as they are used."""
+    """Every built-in model and every bundled configuration; the large language models also in inference mode."""
     names = [*CATALOGUE, *(f"transformers:{name}" for name in configs())]
     used = ("gpt2", "llama3-8b", "llama3-70b", "mixtral")
     return [*(StoredModel(name, Options()) for name in names), *(StoredModel(name, Options(mode="infer")) for name in used)]
@@ -47,7 +47,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--all", action="store_true", help="derive those too whose code has not changed in what it means")
     arguments = parser.parse_args(words)
     FOLDER.mkdir(exist_ok=True)
-    # Taken before anything of it is run: if a file changes meanwhile, what is written is of the code that was loaded, and is noticed.
+    # Computed before any of it runs: if a file changes meanwhile, the entry describes the loaded code, and the change is detected.
     sources = code.sources()
     here = Here(tuple(sources), digest(sources), code.meanings(sources))
     for one in wanted():
@@ -58,19 +58,19 @@ def main(words: Sequence[str] | None = None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """The code that derives: its files, the digest of their bytes, and what each of them says."""
+    """The deriving code: its files, the digest of their bytes, and the meaning of each."""
 
     sources: tuple[str, ...]
     sha256: str
     meanings: Mapping[str, str]
 
     def code(self, name: str, rules: Sequence[str]) -> str:
-        """A digest of what those files say that the derivation of one model runs."""
+        """A digest of the meaning of the files that the derivation of one model runs."""
         return code.combined(self.meanings[file] for file in code.sources_of(name, rules) if file in self.meanings)
 
 
 def _brought_up_to_date(one: StoredModel, before: dict[str, Any], here: Here) -> dict[str, Any]:
-    """The line of the index of a form, which is derived unless the line ``before`` still says the same."""
+    """The index entry of a form, derived unless the entry ``before`` is still valid."""
     if "rules" in before and (FOLDER / one.file).exists():
         line = _line(one, before["rules"], here)
         if {**before, "sha256": ""} == {**line, "sha256": ""}:
@@ -84,7 +84,7 @@ def _brought_up_to_date(one: StoredModel, before: dict[str, Any], here: Here) ->
 
 
 def _write_index(line: dict[str, Any], here: Here) -> None:
-    """The index with one line brought up to date, whatever another process has written to it meanwhile."""
+    """Replace one entry of the index, whatever another process wrote to it meanwhile."""
     lines = {entry["file"]: entry for entry in _kept()} | {line["file"]: line}
     ordered = [lines[one.file] for one in wanted() if one.file in lines]
     everything = code.combined(here.meanings.values())
@@ -92,7 +92,7 @@ def _write_index(line: dict[str, Any], here: Here) -> None:
 
 
 def _kept() -> list[dict[str, Any]]:
-    """The lines of forms that are there."""
+    """The index entries of existing forms."""
     index = FOLDER / INDEX
     return [*json.loads(index.read_text(encoding="utf-8"))["forms"]] if index.exists() else []
 
@@ -104,7 +104,7 @@ def _line(one: StoredModel, rules: Sequence[str], here: Here) -> dict[str, Any]:
 
 
 def _write(path: Path, text: str) -> None:
-    """The file, whole or not at all."""
+    """Write the file completely or not at all."""
     partial = path.with_name(f"{path.name}.partial")
     partial.write_text(text + "\n", encoding="utf-8")
     partial.replace(path)

@@ -1,6 +1,6 @@
-"""What a stored form was made with: a digest of the code and tables that produced it, and the versions of the libraries recorded.
+"""The provenance of a stored form: a digest of the code and tables that produced it, and the versions of its libraries.
 
-Read at every start, so it asks the files themselves and not the machinery of packages, which takes longer than the answer.
+Runs at every start, so it reads files directly: Python's package metadata would take longer than the answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def digest(sources: Iterable[str]) -> str:
 
 
 def differing(versions: Mapping[str, str]) -> str:
-    """The libraries among ``versions`` that are installed here in another one, in words; nothing where all agree or are absent."""
+    """The libraries among ``versions`` that are installed here in another version, as text; empty if all agree or are absent."""
     installed = dict(_installed())
     recorded = [f"{name} {version}" for name, version in versions.items() if _public(installed.get(name, version)) != _public(version)]
     here = [f"{name} {installed[name]}" for name, version in versions.items() if _public(installed.get(name, version)) != _public(version)]
@@ -50,5 +50,5 @@ def _installed() -> Iterator[tuple[str, str]]:
 
 
 def _public(version: str) -> str:
-    """Without the build: 2.13.0+cpu and 2.13.0+cu130 run the same operators under a recording."""
+    """The version without its build: 2.13.0+cpu and 2.13.0+cu130 run the same operators in a trace."""
     return version.partition("+")[0]

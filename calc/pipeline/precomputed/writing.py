@@ -1,7 +1,7 @@
-"""A derivation as a stored form: what ``calc.pipeline.precomputed`` reads without torch or SymPy is written here, with both.
+"""Writes a derivation as a stored form, which ``calc.pipeline.precomputed`` reads without torch or SymPy; writing needs both.
 
-Every number that a form will give comes from the table that is written here, so each is compared with the derivation before it is
-used: the texts of all closed forms, and the values at the model's own sizes.
+Every number of a form comes from the table written here, so each is first compared with the derivation: the texts of all closed forms, and
+the values at the model's own sizes.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def made(name: str, options: Options, *, cache: bool = True, progress: Callable[
 def made_with_rules(
     name: str, options: Options, *, cache: bool = True, progress: Callable[[str], None] = lambda _: None
 ) -> tuple[dict[str, Any], list[str]]:
-    """The form of a model, derived now, and the modules of the rules that it was counted by."""
+    """The form of a model, derived now, and the rule modules that its costs came from."""
     spec = calc.load(name)
     graph = _certified_in_general(spec, pipeline.trace(spec, options=options, cache=cache, progress=progress), options, cache)
     return _made(name, graph), sorted({entry.module for operator in _operators(graph) if (entry := REGISTRY.find(operator))})
 
 
 def _operators(graph: Graph) -> set[str]:
-    """The operators of every record, those of special cases included."""
+    """The operators of every trace, including those of special cases."""
     own = {op.name for record in (*graph.traces, *graph.certificates) for op in record.ops}
     return own.union(*(_operators(special.graph) for special in graph.special_cases))
 
@@ -56,7 +56,7 @@ def _operators(graph: Graph) -> set[str]:
 def made_elsewhere(
     name: str, options: Options, *, cache: bool = True, progress: Callable[[str], None] = lambda _: None
 ) -> Callable[[Mapping[str, int]], dict[str, Any]]:
-    """What makes the form that holds at given sizes."""
+    """A function that makes the form that holds at given sizes."""
     graph_at = pipeline.graphs(calc.load(name), options, cache=cache, progress=progress)
     return lambda sizes: _made(name, graph_at(sizes))
 
@@ -70,7 +70,8 @@ def _made(name: str, graph: Graph) -> dict[str, Any]:
 
 
 def _certified_in_general(spec: Spec, graph: Graph, options: Options, cache: bool) -> Graph:
-    """The graph certified also at the model's own sizes with a batch beside: where these are a special case, only that is known to hold."""
+    """The graph also certified at the model's own sizes with a larger batch: if these sizes are a special case, only that is known to hold.
+    """
     ones = [name for special in graph.special_cases for name, to in special.equal.items() if to == "1"]
     if not ones:
         return graph
@@ -80,7 +81,7 @@ def _certified_in_general(spec: Spec, graph: Graph, options: Options, cache: boo
 
 
 def analysed(graph: Graph) -> Analysis:
-    """The analysis of a graph, with that of its special case; every certificate is met once more, as they come from several recordings."""
+    """The analysis of a graph, with that of its special case; checks every certificate once more, as they come from several traces."""
     analysis = analyse(graph, REGISTRY)
     for record in graph.certificates:
         analysis.certify(record)
@@ -88,7 +89,7 @@ def analysed(graph: Graph) -> Analysis:
 
 
 def compare(data: Mapping[str, Any], derivation: Derivation) -> None:
-    """Refuse a form that does not say exactly what the derivation says."""
+    """Refuse a form that differs from the derivation."""
     stored_derivation = Stored(data).derivation({})
     for name in derivation:
         ours, theirs = (replace(q, terms=_plain(q), _evaluator=None) for q in (stored_derivation[name], derivation[name]))
@@ -117,13 +118,13 @@ def _written(name: str, graph: Graph, analysis: Analysis, derivation: Derivation
 
 
 def _standing(name: str, graph: Graph) -> dict[str, Any]:
-    """What is recorded, and for which sizes it stands."""
+    """The data of the trace, and the sizes at which it holds."""
     return {
         "name": name,
         "model": graph.model,
         "source": graph.source,
         "options": dict(graph.options),
-        # A library that happens to be loaded has no part in a model of our own.
+        # A library that happens to be loaded does not affect a built-in model.
         "versions": {n: v for n, v in graph.provenance.items() if n in LIBRARIES and (n == "torch" or graph.source != "built-in")},
         "dims": [[getattr(d, field.name) for field in fields(d)] for d in graph.dims],
         "assumptions": [[a.expr, a.because] for a in graph.assumptions],
@@ -161,7 +162,7 @@ def _quantity(quantity: Quantity, analysis: Analysis, writer: _PolynomialTable) 
 
 
 def _thumbs(derivation: Derivation) -> list[dict[str, Any]]:
-    """Rules of thumb that say something about the model."""
+    """Rules of thumb that apply to the model."""
     return [
         {
             "name": rule.name,
