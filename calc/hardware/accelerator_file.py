@@ -112,7 +112,7 @@ def _amount(unit: str) -> Read[Fraction]:
 
 
 def _reported(entry: Any) -> int | None:
-    """Memory that the driver reports: at least near the marketed size in decimal GB (as many GiB would be 7 % more)."""
+    """Bytes of memory that the driver reports, near the marketed decimal GB (as many GiB are 7 % more); refused if far off."""
     reported, marketed = optional(entry, "memory_reported", _whole("bytes")), part(entry, "memory", _whole("bytes"))
     if reported is not None and not 9 * marketed <= 10 * reported <= 12 * marketed:
         raise Wrong(f"has memory_reported = {reported}, which is not near memory = {marketed}: both are bytes of one device")

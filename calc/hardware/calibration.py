@@ -145,7 +145,7 @@ class Calibration:
 
 
 def read(path: Path) -> Calibration:
-    """The calibration in a file. Raises one line for a file that is not one."""
+    """The calibration in a file. Raises BadInputError if it contains none."""
     try:
         document = json.loads(_FILE.read_text(path))
     except (ValueError, RecursionError) as error:

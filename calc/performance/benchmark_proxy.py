@@ -1,7 +1,7 @@
-"""As what a calibration knows an operator: the primitive whose time stands for its own, and the sizes that this depends on. Torch-free.
+"""Benchmark proxies: the calibrated primitive whose time predicts an operator's, and the sizes that it depends on. Torch-free.
 
-Operators that a calibration times itself stand for themselves. Others go by the one that does the same to memory; what is in no list goes
-by a sum of two tensors, or in place by a product with a number, and the prediction says so.
+An operator that a calibration times is its own proxy. Others use the one with the same memory traffic; an operator in no list uses a sum of
+two tensors, or in place a product with a number, and the prediction reports it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _TIMED_AS = {f"aten.{name}": what for what, names in _ALIKE.items() for name in 
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """The primitive that stands for an operator, at ``sizes``; ``exact`` is false where it is only like it in the bytes or FLOPs."""
+    """The proxy of an operator, at ``sizes``; ``exact`` is false if it matches only in bytes or FLOPs."""
 
     what: str
     dtype: str
@@ -58,14 +58,14 @@ class Stand:
 
 
 def base(name: str) -> str:
-    """``aten.mm.default`` → ``aten.mm``; an operator on lists of tensors goes by its name for one."""
+    """``aten.mm.default`` → ``aten.mm``; an operator on lists of tensors uses the name of its single-tensor form."""
     return ".".join(name.split(".")[:2]).replace("aten._foreach_", "aten.")
 
 
 def as_product(operator: Operator, flops: int) -> Stand:
-    """The product that an operator makes: m rows, n columns, sums of k; b of them.
+    """The matmul that an operator executes: m rows, n columns, inner size k; batch b.
 
-    One that no calibration has is taken as a cube of as many FLOPs.
+    One that no calibration has counts as a cube with the same FLOPs.
     """
     name, dtype = base(operator.name), _dtype(operator)
     match name:
@@ -88,7 +88,7 @@ def as_product(operator: Operator, flops: int) -> Stand:
 
 
 def _convolution(name: str, operator: Operator, dtype: str) -> Stand:
-    """As the product of patches with the kernel."""
+    """As the matmul of patches with the kernel."""
     outer, *patch = operator.shape("weight")
     if operator.value("transposed"):
         result = operator.shape("input")
@@ -105,7 +105,7 @@ def _attention(name: str, operator: Operator, dtype: str) -> Stand:
 
 
 def by_bytes(operator: Operator, nbytes: int, calibrated: frozenset[str]) -> Stand:
-    """The primitive that moves bytes as an operator does; ``known`` are those that a calibration has."""
+    """The primitive with the same memory traffic as an operator; ``calibrated`` are those that a calibration has."""
     name, sizes = base(operator.name), {"bytes": nbytes}
     for candidate in (name, _TIMED_AS.get(name, ""), name.rstrip("_"), _TIMED_AS.get(name.rstrip("_"), "")):
         if candidate in calibrated:
@@ -114,5 +114,5 @@ def by_bytes(operator: Operator, nbytes: int, calibrated: frozenset[str]) -> Sta
 
 
 def _dtype(operator: Operator) -> str:
-    """Of the first argument that is no integer, else float32, in which everything is calibrated."""
+    """The dtype of the first argument that is not an integer, else float32, in which everything is calibrated."""
     return next((view.dtype for _, view in operator.tensors() if "int" not in view.dtype and view.dtype != "bool"), "float32")

@@ -1,6 +1,6 @@
-"""A matrix product in every number format of a device: FLOPs, time, and the share of that format's peak that it reaches.
+"""A matmul in every number format of a device: FLOPs, time, and the share of that format's peak that it reaches.
 
-The lecture's product is 16384 × 32768 by 32768 × 8192. Importing this module does not import torch.
+The lecture's matmul is 16384 × 32768 by 32768 × 8192. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST = 2**24  # rows or columns
 
 @dataclass(frozen=True, slots=True)
 class MatmulRow:
-    """The product in one format. Where it did not run, or its share of the peak is refused, ``because`` says why."""
+    """The matmul in one format. If it did not run, or its share of the peak is refused, ``because`` is the reason."""
 
     dtype: str
     times: Timings | None
@@ -46,7 +46,7 @@ class MatmulRow:
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """One product in several formats on one machine."""
+    """One matmul in several formats on one machine."""
 
     shape: Shape
     machine: Mapping[str, Any]
@@ -76,7 +76,7 @@ def products(
     peak: Fraction | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Products:
-    """The product in each of ``dtypes``, in order. One that cannot run says why, and the others still do."""
+    """The matmul in each of ``dtypes``, in order. One that cannot run has the reason; the others still run."""
     from calc.measure.machine import conditions, machine
     from calc.measure.matrix_product import Shape
     from calc.measure.timing import watch_of
@@ -103,7 +103,7 @@ def _row(shape: Shape, dtype: str, device: str, repeat: Repeat, ceiling: DensePe
 
 
 def row_of(dtype: str, times: Timings, flops: int, ceiling: DensePeak) -> MatmulRow:
-    """The row with its share of the peak. A share above 1 is refused, and the refusal stands in its place."""
+    """The row with its share of the peak. A share above 1 is replaced by the error message."""
     if ceiling.rate is None:
         return MatmulRow(dtype, times, ceiling, because=ceiling.because)
     try:

@@ -1,7 +1,7 @@
-"""Measured steps: their times, on whatever device there is, and on a CUDA device their memory, beside what was derived of both.
+"""Measured steps: their times on any device, and their memory on a CUDA device, compared with the derived values.
 
-One training is set up for all sizes of a measurement, so that its runs differ in their inputs alone. Nothing stands in for a device
-that is not here: then nothing is measured, and that is what comes out. Importing this module does not import torch.
+One training run serves all sizes of a measurement, so its steps differ only in their inputs. A device that is absent is not replaced:
+nothing is measured, and the result says so. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Sizes = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Seconds of a step as a calibration predicts them before it runs, with its band; where it does not, ``because`` says why."""
+    """Seconds of a step predicted from a calibration before it runs, with the band; without a prediction, ``because`` is the reason."""
 
     seconds: float | None
     band: tuple[float, float] = (0.0, 0.0)
@@ -56,7 +56,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """One size: the time of its steps, what was expected of it, and their memory where the device's allocator tells it."""
+    """One size: the measured and the predicted time of its steps, and their memory if the device's allocator reports it."""
 
     sizes: Sizes
     time: TimedStep
@@ -72,7 +72,7 @@ class MeasuredRun:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One model and recipe on one machine. ``expected`` is the largest B that was predicted to fit in ``room`` bytes."""
+    """One model and recipe on one machine. ``expected`` is the largest B predicted to fit in ``room`` bytes."""
 
     model: str
     source: str
@@ -89,10 +89,10 @@ class Measured:
 class MeasuringOptions:
     """Options of a measurement.
 
-    ``memory`` is how many steps have their memory read, on a CUDA device; ``peak`` in FLOP/s and ``gpu`` say what to compare with, where
-    that is not known of the machine; a ``calibration`` of it predicts eager steps, and its highest rate is a peak where none is known;
-    ``work`` are the FLOPs of each case and ``before`` its predicted memory, where they were derived before; once ``enough`` says so, no
-    further case begins.
+    ``memory`` is the number of steps whose memory is read, on a CUDA device; ``peak`` in FLOP/s and ``gpu`` give the peak to compare with
+    if the machine's is unknown; a ``calibration`` of it predicts eager steps, and its highest rate is the peak if none is known; ``work``
+    are the FLOPs of each case and ``before`` its predicted memory, if already derived; once ``enough`` returns true, no further case
+    begins.
     """
 
     device: str = "cpu"
@@ -113,7 +113,7 @@ class MeasuringOptions:
 
     @property
     def reads_memory(self) -> bool:
-        """Whether there is an allocator to ask, and it is asked."""
+        """Whether an allocator exists and its memory is to be read."""
         return self.on_cuda and self.memory > 0
 
 
@@ -129,8 +129,8 @@ def absent() -> str:
 
 
 def measured(spec: Spec, cases: Sequence[Sizes], options: Options, request: MeasuringOptions) -> Measured:
-    """Steps of ``spec`` at each of ``cases``. The module is built once, for the first: the others may differ in what only inputs
-    depend on. Memory is read before anything is timed, so that no instrument's own memory is in it."""
+    """Steps of ``spec`` at each of ``cases``. The module is built once, for the first: the others may differ only in sizes that inputs
+    alone depend on. Memory is read before anything is timed, so that it excludes the memory of other instruments."""
     from calc.measure.cuda_memory import empty, require_cuda
     from calc.measure.machine import machine
     from calc.measure.room import require_room
@@ -154,7 +154,7 @@ def measured(spec: Spec, cases: Sequence[Sizes], options: Options, request: Meas
         memory = _memory(run, cases, before, request) or [None] * len(cases)
         times = list(_times(run, cases, work, facts, request))
         fits = _fits(run, cases[-1], derivations[-1](), facts, request) if request.fit and request.on_cuda else (None, None, None)
-    rows = zip(times, memory, forecast, strict=False)  # fewer times, where it was enough
+    rows = zip(times, memory, forecast, strict=False)  # fewer times, if ``enough`` stopped them
     runs = tuple(MeasuredRun(time.measured.sizes, time, read, expected) for time, read, expected in rows)
     return Measured(spec.name, spec.source, options.to_json(), facts, runs, *fits)
 
@@ -197,7 +197,7 @@ def _capability(facts: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _memory(run: Training, cases: Sequence[Sizes], expected: Sequence[PredictedMemory], request: MeasuringOptions) -> list[Memory | None]:
-    """The allocator's peaks at each size; the very first step of the module is read too, and stands with the first."""
+    """The allocator's peaks at each size; the very first step of the module belongs to the first size."""
     from calc.measure.cuda_memory import fed, memory_of, stepped
 
     if not expected:
@@ -212,7 +212,7 @@ def _memory(run: Training, cases: Sequence[Sizes], expected: Sequence[PredictedM
 def _times(
     run: Training, cases: Sequence[Sizes], work: Sequence[MatmulFlops], facts: Mapping[str, Any], request: MeasuringOptions
 ) -> Iterator[TimedStep]:
-    """The time at each size, until the time limit; at least one."""
+    """The time at each size until the time limit; at least one."""
     from calc.measure.cuda_memory import fed
 
     for i, (case, does) in enumerate(zip(cases, work, strict=True)):
@@ -236,7 +236,7 @@ def _timed(run: Training, work: MatmulFlops, facts: Mapping[str, Any], request: 
 def _fits(
     run: Training, case: Sizes, derivation: Derivation, facts: Mapping[str, Any], request: MeasuringOptions
 ) -> tuple[Fits, int | None, int]:
-    """The largest B that runs, the one that was expected to, and the bytes that there were for it."""
+    """The largest B that runs, the predicted one, and the available bytes."""
     from calc.measure.cuda_memory import room as free_room
 
     room = free_room(request.device)

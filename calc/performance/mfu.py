@@ -1,9 +1,8 @@
 """Evaluates a measured time: throughput, and the shares of the device's peak that the step reached (MFU and HFU).
 
-The FLOPs are those of the derivation, the time is that of a real run, the peak is published or given; each comes with where it is
-from. Only matrix products count, since peaks are of them: model FLOPs are those that forward and backward need, hardware FLOPs all
-that run, repeated ones and the optimizer's included (Chowdhery et al. 2022, arXiv 2204.02311, appendix B). Importing this module does
-not import torch.
+The FLOPs come from the derivation, the time from a real run, the peak is published or given; each has its source. Only matmuls count, as in
+peak rates: model FLOPs are those that forward and backward need, hardware FLOPs all that run, including recomputation and the optimizer
+(Chowdhery et al. 2022, arXiv 2204.02311, appendix B). Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MatmulFlops:
-    """FLOPs of the matrix products of one step. Where one is not known, ``because`` says why."""
+    """Matmul FLOPs of one step. If one is unknown, ``because`` is the reason."""
 
     model: int | None
     hardware: int | None
@@ -35,7 +34,7 @@ class MatmulFlops:
 
 @dataclass(frozen=True, slots=True)
 class DensePeak:
-    """The dense peak in one format, FLOP/s. Where it is not known, ``because`` says why. ``device`` is the entry that it is from."""
+    """The dense peak in one format, FLOP/s. If unknown, ``because`` is the reason. ``device`` is the entry that it comes from."""
 
     dtype: str
     rate: Fraction | None
@@ -78,7 +77,7 @@ class TimedStep:
 
     @property
     def unknown(self) -> str:
-        """Why there is no MFU; empty where there is one."""
+        """Why there is no MFU; empty if there is one."""
         if self.mfu is not None:
             return ""
         return self.ceiling.because or self.work.because
@@ -96,7 +95,7 @@ class TimedStep:
 
 
 def timed_step(measured: StepTime, work: MatmulFlops, throughput: Throughput, ceiling: DensePeak) -> TimedStep:
-    """The step with its shares of the peak. A share above 1 is refused, with the formats whose peak would explain it."""
+    """The step with its shares of the peak. A share above 1 is refused; the error names the formats whose peak would explain it."""
     seconds = measured.times.whole.seconds
     shares = [_share(flops, seconds, ceiling) for flops in (work.model, work.hardware)]
     return TimedStep(measured, work, throughput, ceiling, *shares)
@@ -123,12 +122,12 @@ def work_of(derivation: Derivation) -> MatmulFlops:
 
 
 def as_compiled(work: MatmulFlops) -> MatmulFlops:
-    """The same through torch.compile: the model's FLOPs stay, but what is recomputed is unknown."""
+    """The same through torch.compile: the model's FLOPs are unchanged, but the compiler's recomputation is unknown."""
     return MatmulFlops(work.model, None, work.because or "what torch.compile keeps and what it runs again is not recorded")
 
 
 def work_from(derive: Callable[[], Derivation]) -> MatmulFlops:
-    """The products of what ``derive()`` gives; where the step is refused, unknown with the refusal."""
+    """The matmul FLOPs of the derivation from ``derive()``; if the step is refused, unknown with the reason."""
     try:
         return work_of(derive())
     except NapkinError as error:
@@ -136,7 +135,7 @@ def work_from(derive: Callable[[], Derivation]) -> MatmulFlops:
 
 
 def throughput_of(sizes: Mapping[str, int], accumulation: int = 1) -> Throughput:
-    """Tokens where a step has sequences of T, else samples; a step without a batch counts as one sample."""
+    """Tokens if a step has sequences of T, else samples; a step without a batch counts as one sample."""
     batch = sizes.get("B", 1) * accumulation
     return Throughput(batch * sizes["T"], "tokens") if "T" in sizes else Throughput(batch, "samples")
 
@@ -149,8 +148,8 @@ def ceiling_of(
     peak: Fraction | None = None,
     seen: Mapping[str, Fraction] | None = None,
 ) -> DensePeak:
-    """The peak to compare with: the one given, else that of the accelerator named, else that of the machine by its driver's name, else
-    the highest rate that was ``seen`` of products in that format, on a machine for which none is published."""
+    """The peak to compare with: the given one, else that of the named accelerator, else that of the machine by its driver's name, else the
+    highest measured rate ``seen`` in that format, if none is published for the machine."""
     if peak is not None:
         return DensePeak(dtype, peak, "as asked")
     device = machine["device"]

@@ -1,20 +1,19 @@
-"""The time of a training step before it runs: every operator of its graph timed as a calibration says, added up. Torch-free.
+"""Predicts the time of a training step: the sum of its operators' times according to a calibration. Torch-free.
 
-    time of an operator = what the program takes for it
-        + the longest of its products at the rate of the nearest calibrated shapes, its bytes at the bandwidth of so many, a launch
-        + what its bytes take more that no cache holds: of tensors that the phase touches for the first time, where it touches more of
-          them than a cache holds
-        + the first touch of results so large that memory is fetched from the system for each of them
+time of an operator = overhead of the program
++ the longest of: its matmuls at the rate of the nearest calibrated shapes, its bytes at the bandwidth for their number, a launch
++ extra time of uncached bytes: of tensors that the phase touches for the first time, if these exceed a cache
++ first touch of results so large that each gets new memory from the system
 
-On a CUDA device the program runs ahead of it: there a phase takes the longer of what its operators take on the device and what the
-program takes for all of them, launches and views included.
+A CUDA device runs asynchronously: a phase takes the longer of its operators' device time and the program's time for all of them, launches
+and views included.
 
 Rates are interpolated in the logarithms of the sizes (weights: the inverse fourth power of the distance, of the eight nearest points);
-times of what memory bounds by straight lines in the logarithms of bytes and time. Nothing is fitted on a model.
+times of memory-bound operators linearly in the logarithms of bytes and time. Nothing is fitted on a model.
 
-The band: each operator's error is the one with which its calibrated neighbours are told by the others (leaving one out) and the spread
-of their repetitions; operators timed as one primitive err together, different primitives independently.
-It does not cover what is not modelled: Python between operators, caches left warm by the operator before, other programs.
+The band: each operator's error combines the leave-one-out error of its calibrated neighbors with the spread of their repetitions; errors of
+operators timed as one primitive add, those of different primitives are independent. It does not cover what is not modeled: Python between
+operators, caches left warm by the previous operator, other programs.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ from calc.units import item_size
 _NEAREST = 8
 _POWER = 4
 _FLOAT = "float32"
-_SMALLEST = 1e-12  # of a squared distance: a point at the very sizes then has all the weight
+_SMALLEST = 1e-12  # of a squared distance: a point at exactly these sizes then has all the weight
 
 
 @dataclass(frozen=True, slots=True)
 class PredictedOperator:
-    """One operator, or ``times`` alike ones, with the time of one. ``error`` is a share of it.
+    """One operator, or ``times`` identical ones, with the time of one. ``error`` is a share of it.
 
-    ``like`` is the primitive that stands for it; ``exact`` is false where that one only moves or multiplies as much.
+    ``like`` is its benchmark proxy; ``exact`` is false if the proxy matches only in bytes or FLOPs.
     """
 
     phase: str
@@ -86,7 +85,7 @@ class Prediction:
 
     @cached_property
     def phases(self) -> Mapping[str, float]:
-        """Seconds of each phase that the step has."""
+        """Seconds of each phase of the step."""
         totals = {phase: sum(row.total for row in self.rows if row.phase == phase) for phase in PHASES}
         return {phase: seconds for phase, seconds in totals.items() if seconds}
 
@@ -100,12 +99,12 @@ class Prediction:
 
     @property
     def band(self) -> tuple[float, float]:
-        """The lowest and the highest time that the calibration's own errors leave."""
+        """The lowest and the highest time within the calibration's errors, in seconds."""
         return max(0.0, self.seconds - self.error), self.seconds + self.error
 
     @cached_property
     def stand_ins(self) -> Mapping[str, float]:
-        """Operators that no primitive stands for exactly, with their share of the time, the largest first."""
+        """Operators without an exact benchmark proxy, with their share of the time, the largest first."""
         shares: dict[str, float] = {}
         for row in self.rows:
             if not row.exact:
@@ -127,7 +126,7 @@ def predict(works: Sequence[Work], calibration: Calibration) -> Prediction:
 
 
 def _most_flops(products: Sequence[Work]) -> str:
-    """The dtype in which most FLOPs of products are done; empty where there are none."""
+    """The dtype with the most matmul FLOPs; empty if there are none."""
     flops: dict[str, int] = {}
     for work in products:
         dtype = as_product(work.operator, work.matmul).dtype
@@ -137,7 +136,7 @@ def _most_flops(products: Sequence[Work]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Both:
-    """An operator's time on the device, and what the program takes for it; ``extra`` is what it takes beyond launching a kernel."""
+    """An operator's time on the device, and the program's time for it; ``extra`` is the program's time beyond a kernel launch."""
 
     row: PredictedOperator
     program: float
@@ -145,12 +144,12 @@ class _Both:
 
     @property
     def added(self) -> PredictedOperator:
-        """One after the other, as on a CPU, where a launch is part of the operator's own time."""
+        """The sum of both, as on a CPU, where a launch is part of the operator's own time."""
         return replace(self.row, seconds=self.row.seconds + self.extra)
 
 
 def _ahead(timed: Sequence[_Both]) -> Iterator[PredictedOperator]:
-    """Each phase by the device or by the program, whichever takes longer for all of its operators."""
+    """The rows of each phase with device times or program times, whichever sum is larger."""
     for phase in dict.fromkeys(both.row.phase for both in timed):
         mine = [both for both in timed if both.row.phase == phase]
         on_device = sum(both.row.total for both in mine)
@@ -180,7 +179,7 @@ def _row(work: Work, like: str, exact: bool, seconds: float, error: float) -> Pr
 
 
 class Tables:
-    """A calibration, read at sizes between its points."""
+    """A calibration, interpolated between the sizes of its points."""
 
     def __init__(self, calibration: Calibration) -> None:
         self._points = calibration.by_what
@@ -195,8 +194,8 @@ class Tables:
         return float(self._of(what, _FLOAT)[0].seconds)
 
     def recording(self, phase: str) -> float:
-        """What the program adds to an operator: a module's call and its record in the forward, a node's turn in the backward, the loop
-        over parameters in the optimizer."""
+        """Seconds that the program adds to an operator: a module's call and its autograd record in the forward, a node's execution in the
+        backward, the loop over parameters in the optimizer."""
         if phase == "backward":
             return self.once(BACKWARD)
         return max(0.0, self.once(FORWARD if phase == "forward" else OPTIMIZER) - self.once(LAUNCH))
@@ -204,13 +203,13 @@ class Tables:
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def streamed(self, nbytes: int) -> float:
-        """Seconds to read and write so many bytes: at the speed of a copy of as many."""
+        """Seconds to read and write ``nbytes``, at the speed of a copy of that size."""
         return self._by_size(self._of(COPY, _FLOAT), nbytes)
 
     def seconds(self, stand: Stand, cold: float) -> tuple[float, float]:
-        """Seconds of an operator by its bytes, of which a share is ``cold``, with their error.
+        """Seconds of an operator by its bytes, of which a share is ``cold``, with their relative error.
 
-        Cold bytes go at the operator's bandwidth at its largest size, the others at that of as many bytes.
+        Cold bytes use the operator's bandwidth at its largest size, the others that at their own size.
         """
         points, nbytes = self._of(stand.what, stand.dtype), stand.sizes["bytes"]
         largest = max(points, key=lambda p: p.bytes)
@@ -218,13 +217,13 @@ class Tables:
         return warm + cold * max(0.0, nbytes / float(largest.bandwidth) - warm), self.error_of(stand.what, stand.sizes, points)
 
     def uncached(self, nbytes: int) -> float:
-        """Seconds by which the bytes of a product take longer where no cache holds them. Of more than a cache holds, they never did."""
+        """Extra seconds for the bytes of a matmul outside any cache; 0 for sizes that exceed a cache anyway."""
         return max(0.0, nbytes / self._bandwidth - self.streamed(nbytes))
 
     @cached_property
     def cache(self) -> float:
-        """Bytes that a cache holds: half way, in logarithms, from the largest copy that is twice as fast as the largest of all to the
-        next; 0 where none is."""
+        """Bytes that a cache holds: the geometric mean of the largest copy that is at least twice as fast as the largest of all, and the
+        next one; 0 if there is none."""
         copies = sorted(self._of(COPY, _FLOAT), key=lambda p: p.bytes)
         slow = 2 * copies[-1].bandwidth
         last = max((i for i, p in enumerate(copies) if p.bandwidth >= slow), default=None)
@@ -232,7 +231,7 @@ class Tables:
 
     @cached_property
     def fetched(self) -> tuple[float, float]:
-        """From how many bytes on memory is fetched anew for each result, and the seconds that each byte takes more then."""
+        """The size in bytes from which each result gets new memory from the system, and the extra seconds per byte."""
         more = [(f.bytes, max(0.0, float(f.seconds - t.seconds)) / f.bytes) for f, t in self._pairs()]
         most = max((seconds for _, seconds in more), default=0.0)
         above = [nbytes for nbytes, seconds in more if seconds > most / 2]
@@ -246,7 +245,7 @@ class Tables:
         yield from ((p, touched[p.bytes]) for p in self._points.get((FRESH, _FLOAT), ()) if p.bytes in touched)
 
     def first_touch(self, work: Work) -> float:
-        """Seconds that fetching memory for large new results takes."""
+        """Seconds to get new memory for large results."""
         if work.operator.mutates:
             return 0.0
         least, each = self.fetched
@@ -254,7 +253,7 @@ class Tables:
         return each * sum(nbytes for nbytes in sizes if nbytes >= least)
 
     def _by_size(self, points: Sequence[CalibrationPoint], nbytes: int) -> float:
-        """Straight lines in logarithms; below the first point its time, above the last its bandwidth."""
+        """Seconds, linear in logarithms; below the first point its time, above the last its bandwidth."""
         ordered = sorted(points, key=lambda p: p.bytes)
         if nbytes <= ordered[0].bytes:
             return float(ordered[0].seconds)
@@ -267,7 +266,7 @@ class Tables:
     # -- products -----------------------------------------------------------------------------------------------------
 
     def rate(self, stand: Stand) -> tuple[float, float]:
-        """FLOP/s of a product, with their error. What is not calibrated in a dtype goes by float32's rate."""
+        """FLOP/s of a matmul, with the relative error. A dtype without calibration uses float32's rate."""
         points = self._of(stand.what if stand.what in self.calibrated else PRODUCT, stand.dtype)
         return self._interpolated(points, stand.sizes), self.error_of(points[0].what, stand.sizes, points)
 
@@ -282,8 +281,8 @@ class Tables:
     # -- errors -------------------------------------------------------------------------------------------------------
 
     def error_of(self, what: str, sizes: Mapping[str, int], points: Sequence[CalibrationPoint] = ()) -> float:
-        """How far off what is read between the points near ``sizes`` may be, as a share: as far as they are missed by one another,
-        less where a point is nearer than they are to each other, and the spread of their repetitions."""
+        """The relative error of an interpolation at ``sizes``: the leave-one-out errors of the nearest points, reduced for a point closer
+        than they are to each other, combined with the spread of their repetitions."""
         points = points or self._of(what, _FLOAT)
         key = (points[0].what, points[0].dtype)
         if key not in self._errors:
@@ -298,9 +297,9 @@ class Tables:
         return math.hypot(missed / total, spread / total)
 
     def _left_out(self, points: Sequence[CalibrationPoint]) -> list[tuple[float, float]]:
-        """By how much each point is missed by what the others say of its sizes, as a share, and how far the nearest of them is.
+        """For each point its relative leave-one-out error, and the squared distance of its nearest neighbor.
 
-        The smallest and the largest of what goes by bytes are never read from others, and a single point has none.
+        The smallest and largest point by bytes have no error, since they are never interpolated, nor has a single point.
         """
         if len(points) == 1:
             return [(0.0, 0.0)]
@@ -325,11 +324,11 @@ class Tables:
 
 
 def _nearest(points: Sequence[CalibrationPoint], sizes: Mapping[str, int]) -> list[tuple[int, float]]:
-    """The places of the eight points nearest to ``sizes``, each with the square of its distance in logarithms to the base 2."""
+    """The indices of the eight points nearest to ``sizes``, each with its squared distance in base-2 logarithms."""
     away = ((sum(math.log2(p.sizes[n] / size) ** 2 for n, size in sizes.items() if n in p.sizes), i) for i, p in enumerate(points))
     return [(i, distance) for distance, i in sorted(away)[:_NEAREST]]
 
 
 def _weight(distance: float) -> float:
-    """Of a point, by the square of its distance: the inverse fourth power of the distance."""
+    """The weight of a point by its squared distance: the inverse fourth power of the distance."""
     return max(distance, _SMALLEST) ** -(_POWER // 2)

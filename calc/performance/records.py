@@ -1,7 +1,7 @@
-"""Recorded measurements of training steps: read, validated, and matched to a model with its options and sizes.
+"""Stored measurements of training steps: reads and validates them, and matches them to a model with its options and sizes.
 
-A record says what was measured, where and when; it stands for that machine and those sizes and for no others. Whatever a record
-says that follows from its own repetitions is computed again. Importing this module does not import torch.
+A record states what was measured, where and when; it is valid only for that machine and those sizes. Numbers that follow from a record's
+repetitions are recomputed. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from calc.platform.reading import (
 )
 
 KIND = "measurement of a training step"
-# What else Napkin writes, and may lie in the same folder.
+# Other documents that Napkin writes, which may be in the same folder.
 OTHER_KINDS = ("measurement of matrix products", "measurement of transfers", "calibration", "prediction", "training run")
 VARIABLE = "NAPKIN_MEASUREMENTS"
 
@@ -53,9 +53,10 @@ _FILE = files.Kind(2**24, error=EvidenceError)
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """The step at one size. ``model_flops`` and ``peak`` (FLOP/s, of ``dtype``) are what its MFU was taken from, where it has one.
+    """The step at one size. ``model_flops`` and ``peak`` (FLOP/s, of ``dtype``) are the inputs of its MFU, if it has one.
 
-    ``memory`` is the allocator's largest, in bytes, where it was read."""
+    ``memory`` is the allocator's peak in bytes, if it was read.
+    """
 
     sizes: Mapping[str, int]
     whole: Timings
@@ -74,7 +75,7 @@ class RecordedRun:
         return self.amount / self.whole.seconds
 
     def mfu(self, flops: int) -> Fraction | None:
-        """Of a step of so many FLOPs; none where no peak was recorded, or the record is of another number of FLOPs."""
+        """MFU of a step with ``flops`` FLOPs; None if no peak was stored, or the record has another number of FLOPs."""
         if self.peak is None or self.model_flops != flops:
             return None
         return flops / self.whole.seconds / self.peak
@@ -82,7 +83,7 @@ class RecordedRun:
 
 @dataclass(frozen=True, slots=True)
 class MeasurementRecord:
-    """One measurement: of which model, how, on what machine, when, and by which command."""
+    """One measurement: the model, the method, the machine, the date, and the command."""
 
     file: str
     model: str
@@ -99,7 +100,7 @@ class MeasurementRecord:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is recorded of a step: ``shown`` are the runs of it, ``otherwise`` those of the same model with other sizes or options."""
+    """Records of a step: ``shown`` are its runs, ``otherwise`` those of the same model with other sizes or options."""
 
     shown: tuple[tuple[MeasurementRecord, RecordedRun], ...]
     otherwise: tuple[tuple[MeasurementRecord, RecordedRun], ...]
@@ -108,7 +109,7 @@ class Evidence:
 def evidence_for(
     model: str, source: str, options: Mapping[str, str], sizes: Mapping[str, int], records: Iterable[MeasurementRecord]
 ) -> Evidence:
-    """The runs of ``records`` that are of this very step, newest first, and those that are of this model in another step."""
+    """The runs in ``records`` of exactly this step, newest first, and those of this model in another step."""
     runs: dict[bool, list[tuple[MeasurementRecord, RecordedRun]]] = {True: [], False: []}
     for record in sorted(records, key=lambda r: r.date, reverse=True):
         if (record.model, record.source) == (model, source):
@@ -118,12 +119,12 @@ def evidence_for(
 
 
 def _same(recorded: Mapping[str, int], sizes: Mapping[str, int]) -> bool:
-    """Every size that was recorded is that of the step; sizes that data decide are in the step alone."""
+    """Whether every stored size equals that of the step; only the step has data-dependent sizes."""
     return all(sizes.get(name, value) == value for name, value in recorded.items()) and bool(recorded.keys() & sizes.keys())
 
 
 def recorded(folders: Iterable[Path]) -> tuple[MeasurementRecord, ...]:
-    """The records of training steps in the folders, and in that which ``NAPKIN_MEASUREMENTS`` names; other measurements are left out."""
+    """The records of training steps in the folders and in the one that ``NAPKIN_MEASUREMENTS`` names; skips other measurements."""
     own = os.environ.get(VARIABLE)
     if own and not os.path.isdir(own):
         raise EvidenceError(f"{VARIABLE} = {own[:200]!r} is no folder: name one that holds measurements, or leave it out")
@@ -132,7 +133,7 @@ def recorded(folders: Iterable[Path]) -> tuple[MeasurementRecord, ...]:
 
 
 def read(file: Path) -> MeasurementRecord | None:
-    """The record in ``file``; ``None`` where it is a measurement of another kind."""
+    """The record in ``file``; ``None`` if it is a measurement of another kind."""
     try:
         data = json.loads(_FILE.read_text(file), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -192,7 +193,7 @@ def _run(data: Any) -> RecordedRun:
 
 
 def _times(data: Any) -> Timings:
-    """Repetitions, of which the median that is written beside them must be the median."""
+    """Repetitions; the stored median must be their median."""
     times = Timings(part(data, "nanoseconds", each(_COUNT, least=1)), part(data, "calls", _COUNT), part(data, "warm_up", each(_COUNT)))
     median = at(data, "seconds.median", positive)
     if abs(median - times.seconds) * 10**9 > times.seconds:

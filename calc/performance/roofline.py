@@ -1,8 +1,8 @@
 """Time at the peak of a device, operator by operator: what bounds each, and what dominates the step. Torch-free.
 
-An operator cannot take less than its products need at the device's dense rate in their number format, than its other arithmetic needs
-at the fp32 rate of the vector units, than its bytes need at the memory's bandwidth, or than the program needs to launch it. The longest
-of these is its time here and says what bounds it (Williams et al. 2009, "Roofline", CACM 52(4)). It is a bound from below, not a forecast.
+An operator takes at least as long as its matmuls at the device's dense rate in their number format, its other arithmetic at the fp32 rate
+of the vector units, its bytes at the memory bandwidth, and its launch. The longest of these is its time and names its bound (Williams et
+al. 2009, "Roofline", CACM 52(4)). The result is a lower bound, not a forecast.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from calc.hardware.accelerators import Accelerator
 from calc.rules.registry import Operator
 
 COMPUTE, MEMORY, LAUNCH = "compute", "memory", "launch"
-BOUNDS = (COMPUTE, MEMORY, LAUNCH)  # of two that are equal, the first names the bound: at the ridge an operator counts as compute
+BOUNDS = (COMPUTE, MEMORY, LAUNCH)  # of two equal times the first names the bound: at the ridge an operator counts as compute
 LAUNCH_SECONDS = Fraction(5, 10**6)
 LAUNCH_SOURCE = "ASSUMPTION: 5 µs from one kernel to the next in eager PyTorch; measure it with napkin calibrate"
 
@@ -37,10 +37,10 @@ _VECTOR = "fp32"
 
 @dataclass(frozen=True, slots=True)
 class RooflineCeiling:
-    """The peak rates of a device: FLOP/s of products by format, of other arithmetic, bytes/s, seconds a launch.
+    """The peak rates of a device: FLOP/s of matmuls by format and of other arithmetic, bytes/s, seconds per launch.
 
-    ``vector`` is ``None`` where no rate is published: arithmetic that makes no product then takes no time of its own.
-    ``override`` is the format at whose rate all products run, e.g. tf32 for products of float32 tensors.
+    ``vector`` is ``None`` if no rate is published: arithmetic other than matmuls then takes no time. ``override`` is the format at whose
+    rate all matmuls run, e.g. tf32 for float32 tensors.
     """
 
     device: Accelerator
@@ -53,7 +53,7 @@ class RooflineCeiling:
         return None if peak is None else peak.dense
 
     def format_of(self, operator: Operator) -> str:
-        """The name of the rate at which an operator's products run."""
+        """The name of the rate at which an operator's matmuls run."""
         if self.override is not None:
             return self.override
         dtype = product_dtype(operator)
@@ -62,19 +62,19 @@ class RooflineCeiling:
         return RATES[dtype]
 
     def products(self, operator: Operator) -> Fraction:
-        """FLOP/s of an operator's products, dense."""
+        """FLOP/s of an operator's matmuls, dense."""
         return self.device.peak(self.format_of(operator))
 
     def ridge(self, dtype: str) -> Fraction:
-        """FLOP per byte from which products in ``dtype`` are bound by compute."""
+        """FLOP per byte above which matmuls in ``dtype`` are compute-bound."""
         return self.device.peak(dtype) / self.device.bandwidth
 
 
 @dataclass(frozen=True, slots=True)
 class RooflineRow:
-    """One operator of the step, or ``times`` alike ones. ``seconds`` is of one of them.
+    """One operator of the step, or ``times`` identical ones. ``seconds`` is the time of one.
 
-    ``bytes``, ``launches`` and what follows are those of eager execution or of the fused model, as the roofline was made.
+    ``bytes``, ``launches`` and what follows from them refer to eager execution or to the fused model, as the roofline does.
     """
 
     phase: str
@@ -94,13 +94,13 @@ class RooflineRow:
 
     @property
     def intensity(self) -> Fraction | None:
-        """FLOP per byte moved; none where nothing is."""
+        """FLOP per byte moved; None if no byte is moved."""
         return Fraction(self.flops, self.bytes) if self.bytes else None
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The sums of rows. ``bounds`` are the seconds of the operators that each bound holds for."""
+    """The sums of rows. ``bounds`` are the seconds of the operators under each bound."""
 
     flops: int
     bytes: int
@@ -135,7 +135,7 @@ class Roofline:
         return sums(self.rows)
 
     def by_site(self) -> tuple[tuple[str, Sums], ...]:
-        """Forward and backward of each site together, and the optimizer as one; the longest first."""
+        """Forward and backward of each module path together, and the optimizer as one; the longest first."""
         rows_of: dict[str, list[RooflineRow]] = {}
         for row in self.rows:
             rows_of.setdefault("(optimizer)" if row.phase == "optimizer" else row.site or "(top level)", []).append(row)
@@ -164,7 +164,7 @@ def _products(work: Work, ceiling: RooflineCeiling) -> Fraction:
 
 
 def product_dtype(operator: Operator) -> str:
-    """The type of the tensors that an operator multiplies: of its first argument that is no integer."""
+    """The dtype of the tensors that an operator multiplies: of its first argument that is not an integer."""
     return next((view.dtype for _, view in operator.tensors() if "int" not in view.dtype and view.dtype != "bool"), "")
 
 

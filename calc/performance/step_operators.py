@@ -1,7 +1,7 @@
-"""The operators of a model's step at sizes: from its closed forms, or from a record at those very sizes where there are none.
+"""The operators of a model's step at sizes: from its closed forms, or from a trace at exactly those sizes if there are none.
 
-How many alike operators run is a closed form as long as a loop only repeats them. Where its count is a size inside them too, the step
-is recorded once more at the sizes asked for, which takes torch.
+The number of identical operators is a closed form if a loop only repeats them. If the trip count is also a size inside the loop, the step
+is traced once more at the requested sizes, which needs torch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def step_work(
     progress: Callable[[str], None] = lambda _: None,
 ) -> StepWork:
     """What each operator of one training step of ``spec`` does and moves; sizes not given are the spec's defaults."""
-    spec.sizes(sizes or {})  # a size that cannot be is refused before the work begins
+    spec.sizes(sizes or {})  # refuse invalid sizes before the work begins
     options = options or Options()
     graph = pipeline.graph_at(spec, sizes, options, cache=cache, progress=progress)
     values = resolve(graph, sizes or {})

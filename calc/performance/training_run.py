@@ -1,4 +1,4 @@
-"""A training run that is accounted for: real steps on synthetic data, whose FLOPs and live bytes must equal what was derived of them.
+"""An accounted training run: real steps on synthetic data, whose FLOPs and live bytes must equal the derived values.
 
 Importing this module does not import torch.
 """
@@ -35,7 +35,8 @@ _WARM_UP = 3  # timed steps that do not count
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """A model of the catalogue at sizes that a CPU trains in seconds. ``data`` names its function in ``calc.measure.demonstrations``."""
+    """A model of the catalogue at sizes that train within seconds on a CPU. ``data`` names its function in ``calc.measure.demonstrations``.
+    """
 
     model: str
     sizes: Mapping[str, int]
@@ -43,7 +44,7 @@ class Demo:
     data: str
 
 
-# Attention in the plain way: no torch counter sees the products inside a fused kernel.
+# Math attention: torch's counter does not see the matmuls inside a fused kernel.
 DEMOS = {
     "linear": Demo("cruncher", {"B": 64, "D": 32, "L": 3}, Options(optimizer="spec"), "linear"),
     "gpt": Demo("gpt2", {"B": 8, "T": 32, "d": 64, "h": 4, "L": 2, "V": 97, "C": 32}, Options(attention="math"), "tokens"),
@@ -52,8 +53,8 @@ DEMOS = {
 
 @dataclass(frozen=True, slots=True)
 class TrainingRequest:
-    """A run: ``steps`` in all, every ``every``-th of them accounted for, the first always. With ``folder``, a checkpoint at the end and
-    after each ``save_every`` steps; ``resume``: go on from the one that is there."""
+    """A run of ``steps`` steps, of which every ``every``-th is accounted for, the first always. With ``folder``, it writes a checkpoint at
+    the end and after each ``save_every`` steps; ``resume`` continues from the existing one."""
 
     demo: str = "gpt"
     sizes: Mapping[str, int] | None = None
@@ -80,13 +81,13 @@ class TrainingRequest:
             raise BadInputError(f"{self.folder} holds a run already: go on with it by --resume, or name another folder")
 
     def accounts_for(self, step: int) -> bool:
-        """Whether a step is accounted for, and not timed."""
+        """Whether a step is accounted for instead of timed."""
         return step == 1 or step % self.every == 0
 
 
 @dataclass(frozen=True, slots=True)
 class AccountedStep:
-    """One step that ran under instruments, with a verdict on each quantity that they read."""
+    """One step measured by instruments, with a verdict on each quantity."""
 
     step: int
     account: StepAccount
@@ -94,18 +95,18 @@ class AccountedStep:
 
     @property
     def failed(self) -> tuple[Verdict[int], ...]:
-        """What was not as derived."""
+        """The verdicts that differ from the derivation."""
         return tuple(verdict for verdict in self.verdicts if verdict.failed)
 
     @property
     def agrees(self) -> bool:
-        """Whether all that was read equals what was derived, and everything could be read."""
+        """Whether every measured quantity equals the derived one, and none is missing."""
         return not self.failed and not self.account.because
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a run: the last step, and its metrics. ``mfu`` is none without a peak."""
+    """The progress of a run: the last step, and its metrics. ``mfu`` is None without a peak."""
 
     done: Done
     of: int
@@ -116,7 +117,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """A finished run. ``begun_at`` is the number of steps that a checkpoint had done already; losses are of all steps."""
+    """A finished run. ``begun_at`` is the number of steps before the checkpoint that it resumed; losses are those of all steps."""
 
     demo: Demo
     sizes: Mapping[str, int]
@@ -132,7 +133,7 @@ class TrainingRun:
 
     @property
     def agrees(self) -> bool:
-        """Whether every accounted step took what was derived."""
+        """Whether every accounted step equals the derivation."""
         return all(step.agrees for step in self.accounted)
 
     @property
@@ -172,20 +173,20 @@ def _account(step: AccountedStep) -> dict[str, Any]:
 
 
 def expected_of(derivation: Derivation) -> dict[str, int]:
-    """What an accounted step must take; the first step of all has a peak of its own."""
+    """The derived values for an accounted step; the very first step has a peak of its own."""
     names = [f"flops.{phase}.matmul" for phase in ("forward", "backward", "optimizer")]
     return {name: derivation[name].at() for name in (*names, "memory.peak", "memory.peak.first_step")}
 
 
 def accounted(step: int, account: StepAccount, expected: Mapping[str, int]) -> AccountedStep:
-    """An account beside what was derived."""
+    """The measured account compared with the derived values."""
     peak = "memory.peak.first_step" if step == 1 else "memory.peak"
     measured = {**{f"flops.{phase}.matmul": value for phase, value in account.flops.items()}, peak: account.peak}
     return AccountedStep(step, account, tuple(judged(name, expected[name], value) for name, value in measured.items()))
 
 
 class _Tally:
-    """The accounted and the timed steps of a run so far; the first timed ones do not count."""
+    """The accounted and the timed steps of a run so far; the first timed ones are warm-up."""
 
     def __init__(self, expected: Mapping[str, int], flops: int | None, throughput: Throughput, ceiling: DensePeak) -> None:
         self.accounted: list[AccountedStep] = []
@@ -216,7 +217,7 @@ class _Tally:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A run that can begin: its model, at sizes that can be, and its derivation."""
+    """A run that can begin: its model at valid sizes, and its derivation."""
 
     request: TrainingRequest
     spec: Spec

@@ -1,7 +1,7 @@
-"""How bytes come to a training step: expressions for a copy alone, before compute and beside it, and measurements of all three.
+"""Host-to-device transfers of a training step: expressions for a copy alone, before compute and overlapped, and measurements of all three.
 
-A copy takes its bytes over the bandwidth. Before compute the two add up; beside it the longer one is what remains, as long as the copy
-leaves the program free: from pinned memory, not blocking, on a stream of its own. Importing this module does not import torch.
+A copy takes its bytes over the bandwidth. Before compute the two times add; overlapped, the longer one remains, if the copy is
+asynchronous: from pinned memory, non-blocking, on its own stream. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LEAST, _MOST = 2**16, 2**34
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """What was moved and how long it took. ``beside`` is a copy beside compute."""
+    """The bytes moved and the times. ``beside`` is a copy overlapped with compute."""
 
     machine: Mapping[str, Any]
     clock: str
@@ -45,7 +45,7 @@ def copy_time(nbytes: Number, bandwidth: Number, source: str = "as asked") -> Re
 
 
 def beside(copy: Number, compute: Number) -> Reckoning:
-    """Seconds of a step that copies and computes: one after the other, and at the same time, which is the answer."""
+    """Seconds of a step that copies and computes: in sequence, and overlapped, which is the answer."""
     return reckon(
         "copy beside compute",
         (given("c", copy, "s", "time of the copy alone", "measured"), given("k", compute, "s", "time of the compute alone", "measured")),
@@ -62,7 +62,7 @@ def beside(copy: Number, compute: Number) -> Reckoning:
 
 
 def batch_bytes(batch: Number, length: Number) -> Reckoning:
-    """Bytes of a batch of tokens with its targets, as it goes to the device."""
+    """Bytes of a batch of tokens with its targets, as copied to the device."""
     return reckon(
         "batch",
         (given("B", batch, "sequences", "sequences"), given("T", length, "tokens", "tokens of each")),

@@ -319,7 +319,7 @@ Trouble = list[tuple[Array, str]]
 
 
 def _all_sizes(form: Stored, given: Mapping[str, Array]) -> tuple[dict[str, Array], Trouble]:
-    """All dimensions on the mesh, and where one of them cannot be, with the reason. There it stands as 1."""
+    """All dimensions on the mesh, and the points where one of them is invalid (its value is 1 there), with the reason."""
     table, trouble = dimensions(form), Trouble()
     arrays: dict[str, Array] = {}
     while len(arrays) < len(table):

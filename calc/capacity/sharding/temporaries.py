@@ -67,7 +67,7 @@ def _stepping(model: ShardedModel, choice: LayoutChoice, stage: str, state: Stat
     how = FILLED if share else WHOLE_RANK
     whole = parameters(model, choice)
     at = whole if model.only_data else [t for t in whole if t.where == LAYER or t in outside(whole, stage, model.tied)]
-    alone = [replace(tensor, times=1) for tensor in at] if model.own else at  # a decoder's entry may be one tensor in the module: gate and up
+    alone = [replace(tensor, times=1) for tensor in at] if model.own else at  # a decoder's entry may be one module tensor: gate and up
     sizes = dict.fromkeys(elements([tensor], choice, how) for tensor in _largest_of(alone, model.values))
     parts = [product(str(each), "S" if share else "N")] if each else []
     parts += [product(str(of_largest), _largest(list(sizes)))] if of_largest and sizes else []

@@ -70,8 +70,7 @@ def _made(name: str, graph: Graph) -> dict[str, Any]:
 
 
 def _certified_in_general(spec: Spec, graph: Graph, options: Options, cache: bool) -> Graph:
-    """The graph also certified at the model's own sizes with a larger batch: if these sizes are a special case, only that is known to hold.
-    """
+    """The graph also certified at the model's own sizes with a larger batch: if these are a special case, only that is known to hold."""
     ones = [name for special in graph.special_cases for name, to in special.equal.items() if to == "1"]
     if not ones:
         return graph
