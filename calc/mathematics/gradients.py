@@ -1,4 +1,4 @@
-"""``gradients``: from a spec to the equations of its gradients, and those beside autograd at random sizes."""
+"""``gradients``: from a spec to the equations of its gradients, compared with autograd at random sizes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SLOPE_TOLERANCE = 1e-5
 @dataclass(frozen=True, slots=True)
 class Trial:
     """One comparison with autograd at ``sizes``. Errors are the largest difference over ``scale``, the module's largest gradient (or 1e-3).
-    ``places`` have a central difference beside them; ``kinks`` and ``held`` ones do not: a kink is near, or torch holds it constant."""
+    ``places`` have a central difference too; ``kinks`` (near a kink) and ``held`` (constant to torch) ones do not."""
 
     sizes: Mapping[str, int]
     scale: float
@@ -50,7 +50,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class FlopsCheck:
-    """FLOPs of the derived equations beside those that a step executes, at ``sizes``."""
+    """FLOPs of the derived equations and those of a real step, at ``sizes``."""
 
     phase: str
     sizes: Mapping[str, int]
@@ -78,7 +78,7 @@ def gradients(
 ) -> Derived:
     """The equations of a forward and of the gradients of its loss, with symbols for sizes. Depths are numbers: those of ``sizes``, else 2.
 
-    Raises a ``NapkinError`` where the forward cannot be recorded, or runs an operator without an equation.
+    Raises a ``NapkinError`` if the forward cannot be traced or runs an operator without an equation.
     """
     from calc.trace.forward import trace_program
 
@@ -95,7 +95,7 @@ def gradients(
 
 
 def chosen(spec: Spec, given: Mapping[str, int]) -> dict[str, int]:
-    """Sizes for recording: as given, depths of 2, and the small ones of the spec's own checks where they fit together."""
+    """Sizes for tracing: the given ones, depths of 2, and the small ones of the spec's own checks where compatible."""
     depths = {name: _LAYERS for name in spec.pinned if name not in given and not spec.dimensions[name].tied}
     wishes: Sequence[Mapping[str, int]] = ({**spec.check_at, **depths}, depths, spec.check_at, {})
     for wish in wishes:
@@ -160,14 +160,14 @@ def _at(mine: np.ndarray | None, place: tuple[int, ...]) -> float:
 
 
 def _held(derived: Derived) -> set[str]:
-    """Parameters that are partly constants to torch (detached, rows for padding): a slope sees what a gradient leaves out."""
+    """Parameters that are partly constants to torch (detached, padding rows): a central difference includes what the gradient omits."""
     nodes = derived.equations.nodes[: derived.forward]
     constants = set(needed(derived.equations, [n.op.source for n in nodes if isinstance(n.op, ir.Hold) and not n.op.free]))
     return {name for name, node in derived.parameters.items() if node in constants}
 
 
 def _drawn(derived: Derived, drawn: Sequence[tuple[str, np.ndarray]]) -> dict[tuple[str, str], np.ndarray]:
-    """What the run drew, for the leaves that stand for it: the same operators in the same order."""
+    """The random numbers of the run, for the leaves that represent them: the same operators in the same order."""
     wanted = derived.drawn()
     kinds = [name.partition(" ")[0].rstrip("_") for name in wanted]
     real = [(name.rstrip("_"), array) for name, array in drawn if name.rstrip("_") in kinds]
@@ -185,8 +185,7 @@ def trial_sizes(program: Program, spec: Spec, given: Mapping[str, int]) -> list[
 
 
 def _sizes(program: Program, spec: Spec, seed: int, given: Mapping[str, int], used: Collection[Mapping[str, int]] = ()) -> dict[str, int]:
-    """Small random sizes at which the model runs as recorded, none of those ``used`` where there are others. Those that are numbers in
-    the program stay; ``given`` ones too."""
+    """Small random sizes at which the model runs as traced, different from ``used`` if possible. Specialized and given sizes are fixed."""
     basis, generator = basis_of(spec.dimensions), random.Random(seed)
     otherwise: dict[str, int] | None = None
     again: dict[str, int] | None = None
@@ -228,7 +227,7 @@ def _drawn_sizes(symbols: Sequence[str], fixed: Mapping[str, int], generator: ra
 
 
 def _flops(derived: Derived, spec: Spec, sizes: Mapping[str, int], options: Options, say: Progress) -> tuple[FlopsCheck, ...]:
-    """Beside the derivation of the whole step, which counts what autograd executes."""
+    """Compared with the derivation of the whole step, which counts what autograd executes."""
     from calc.pipeline.pipeline import derive
 
     say("counting what a step executes")
@@ -249,7 +248,7 @@ def _flops(derived: Derived, spec: Spec, sizes: Mapping[str, int], options: Opti
 
 
 def _why(check: FlopsCheck, again: int, outer: int) -> str:
-    """Why autograd executes another number, where that is known."""
+    """Why autograd executes another number of FLOPs, if known."""
     repeated = f"{again:,} FLOP repeat the forward (fused attention makes Q Kᵀ once more), which equations need not"
     numbers = f"{outer:,} FLOP are a vector times a number, which autograd multiplies element by element and no matrix product counts"
     if check.equations == check.executed - again:

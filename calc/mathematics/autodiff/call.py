@@ -1,4 +1,5 @@
-"""An operator's call as its lifting sees it, and the registry of liftings: ``calc/mathematics/autodiff/lifting``, one family per file."""
+"""An operator call as passed to its decomposition, and the registry of these: ``calc/mathematics/autodiff/lifting``, one family per file.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def lifting_of(operator: str) -> Lifting | None:
 
 @dataclass(frozen=True, slots=True)
 class LiftedCall:
-    """An instruction as a lifting sees it."""
+    """An instruction as passed to its decomposition."""
 
     lifter: Lifter
     instruction: Instruction
@@ -77,7 +78,7 @@ class LiftedCall:
         return next((v for n, v in self.instruction.args if n == name), default)
 
     def tensor(self, name: str) -> NodeView:
-        """The tensor given as ``name``; a number there is a tensor without axes."""
+        """The tensor argument ``name``; a number becomes a tensor without axes."""
         return self.as_view(self.raw(name))
 
     def tensors(self, name: str) -> list[NodeView]:
@@ -108,7 +109,7 @@ class LiftedCall:
         return self.integer(name, default) % max(len(view.axes), 1)
 
     def axes(self, view: NodeView, name: str = "dim") -> list[int]:
-        """Axes given as a list; all of them where none is given."""
+        """Axes given as a list; all axes by default."""
         value = self.raw(name)
         given = (value,) if isinstance(value, int) else value
         return sorted(a % len(view.axes) for a in given) if given else list(range(len(view.axes)))
@@ -125,7 +126,7 @@ class LiftedCall:
             f"{self.instruction.name} at {self.instruction.module_path}: {why}, and equations have no form for that"
         )
 
-    # -- what most liftings are made of -------------------------------------------------------------------------------
+    # -- common parts of decompositions -------------------------------------------------------------------------------
 
     def pointwise(self, expr: sp.Expr, views: Sequence[NodeView], **about: Any) -> NodeView:
         return self.lifter.pointwise(expr, views, **about)

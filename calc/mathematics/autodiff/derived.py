@@ -21,7 +21,7 @@ from calc.mathematics.autodiff.simplify import Simplified, simplify
 
 Array = Any  # np.ndarray of float64
 
-# Products with vectors: their gradients are products with a number.
+# Matrix-vector products: their gradients are outer products.
 _VECTORS = ("dot", "vdot", "mv", "addmv", "addr")
 
 
@@ -54,14 +54,14 @@ class Derived:
         return {step.target: step for step in self.steps}
 
     def parameter(self, name: str) -> Simplified | None:
-        """The gradient of a parameter; nothing where the loss does not depend on it."""
+        """The gradient of a parameter; None if the loss does not depend on it."""
         if name not in self.parameters:
             raise BadInputError(f"no parameter {name[:60]!r}: there are {', '.join(list(self.parameters)[:12])}")
         return self.of.get(self.parameters[name])
 
     @property
     def zero(self) -> tuple[str, ...]:
-        """Parameters on which the loss depends in form, and whose gradient is zero whatever the values."""
+        """Parameters that the loss depends on formally, but whose gradient is zero for all values."""
         return tuple(n for n, node in self.parameters.items() if node in self.of and self.of[node].node is None)
 
     def flops(self, nodes: Sequence[int]) -> sp.Expr:
@@ -79,12 +79,12 @@ class Derived:
 
     @cached_property
     def backward_flops(self) -> sp.Expr:
-        """Of the contractions that the parameters' gradients need and the forward does not make."""
+        """FLOPs of the contractions that the parameters' gradients need and the forward does not compute."""
         return self._backward(list(self.parameters.values()))
 
     @cached_property
     def backward_flops_with_inputs(self) -> sp.Expr:
-        """As many again as the gradients of floating inputs would take."""
+        """The same FLOPs if gradients of floating-point inputs are computed as well."""
         nodes = self.equations.nodes[: self.forward]
         inputs = [n.index for n in nodes if isinstance(n.op, ir.Leaf) and n.op.role == "input" and not n.whole]
         wanted = [*self.parameters.values(), *inputs]
@@ -95,7 +95,7 @@ class Derived:
 
     @cached_property
     def outer_flops(self) -> sp.Expr:
-        """Of the backward's products of a vector with a number: nothing is summed in them."""
+        """FLOPs of the backward's products without a sum: those of a vector and a number."""
         ends = [step.node for w in self.parameters.values() if (step := self.of.get(w)) is not None and step.node is not None]
         made = [self.equations[i] for i in needed(self.equations, ends) if i >= self.forward]
         return self.flops([n.index for n in made if not n.inner and n.operator.removeprefix("aten.").partition(".")[0] in _VECTORS])
@@ -105,7 +105,7 @@ class Derived:
         return self.flops([i for i in needed(self.equations, ends) if i >= self.forward])
 
     def values(self, sizes: Mapping[str, int], leaves: Mapping[tuple[str, str], Array]) -> tuple[float, dict[str, Array]]:
-        """The loss and every parameter's gradient at ``sizes`` (of the basis symbols); a gradient that is zero is left out."""
+        """The loss and every parameter's gradient at ``sizes`` (of the basis symbols); omits zero gradients."""
         run = NumericRun(self.equations, {**sizes, **self.program.fixed}, leaves)
         ends = {n: step.node for n, w in self.parameters.items() if (step := self.of.get(w)) is not None and step.node is not None}
         try:
@@ -116,7 +116,7 @@ class Derived:
         return float(loss), dict(zip(ends, arrays, strict=True))
 
     def drawn(self) -> list[str]:
-        """Names of the leaves that a run draws at random, in its order."""
+        """Names of the random leaves, in the order in which a run draws them."""
         leaves = [n.op for n in self.equations.nodes[: self.forward] if isinstance(n.op, ir.Leaf) and n.op.role == "random"]
         return sorted((leaf.name for leaf in leaves), key=lambda name: int(name.rpartition("#")[2]))
 

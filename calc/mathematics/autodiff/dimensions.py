@@ -27,7 +27,7 @@ def _folded(expr: sp.Expr, folds: tuple[tuple[str, int | str, str], ...], hidden
             else:
                 both = (there, powers.get(part, 0))
                 moved = min(both) if min(both) > 0 else max(both) if max(both) < 0 else 0
-                if quotient in hidden:  # no dimension of the model: it stands as the quotient that it is
+                if quotient in hidden:  # no dimension of the model: it stays a quotient
                     moved = there
                 powers[part] = powers.get(part, 0) - moved
             powers[quotient] = there - moved
@@ -45,7 +45,7 @@ def in_dimensions(expr: sp.Expr, program: Program) -> sp.Expr:
 
 
 def folded(expr: sp.Expr, program: Program) -> sp.Expr:
-    """A scalar expression, the sizes in it as they are: products of sizes inside stay where they stand."""
+    """A scalar expression with its sizes in the basis; products of sizes are not substituted."""
     sizes = {symbol(name) for name in program.symbols}
 
     def of_sizes(e: sp.Expr) -> bool:

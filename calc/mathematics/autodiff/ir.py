@@ -27,7 +27,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A tensor that nothing computes: ``role`` is parameter, buffer, input or random, ``name`` which one."""
+    """A tensor that no equation computes: ``role`` is parameter, buffer, input or random, ``name`` identifies it."""
 
     role: str
     name: str
@@ -35,7 +35,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Numbers that stand in the model's code, row after row."""
+    """Constants from the model's code, in row-major order."""
 
     data: tuple[float, ...]
 
@@ -160,7 +160,8 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The source, as a constant to the chain rule. ``free``: the loss is the same whatever it is, so that a slope sees a constant too."""
+    """The source, as a constant to the chain rule (detach). ``free``: the loss does not depend on its value, so a central difference is
+    also 0."""
 
     source: int
     because: str
@@ -189,8 +190,8 @@ Primitive = (
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One equation. ``site`` is the module it belongs to, ``name`` how a person would call the tensor, ``whole`` that it holds whole
-    numbers or truth values. ``inside`` marks a step of a definition, as the sum in a softmax."""
+    """One equation. ``site`` is its module path, ``name`` a readable name of the tensor, ``whole`` marks integers or booleans. ``inside``
+    marks a step within a definition, such as the sum in a softmax."""
 
     index: int
     op: Primitive
@@ -222,7 +223,7 @@ def place(label: int) -> sp.Symbol:
 
 
 def sources(op: Primitive) -> tuple[int, ...]:
-    """The nodes that an equation reads, in order, each as often as it stands there."""
+    """The nodes that an equation reads, in order, with repetitions."""
     match op:
         case Contract(operands) | Map(_, operands):
             return tuple(o.node for o in operands)
@@ -238,8 +239,8 @@ def sources(op: Primitive) -> tuple[int, ...]:
 
 
 class Equations:
-    """A growing list of equations. The same equation is written once; but a product that a forward makes twice (``run`` tells the calls
-    apart) stands twice, for it is executed twice."""
+    """A growing list of equations without duplicates; but a contraction that a forward executes twice (``run`` distinguishes the calls)
+    appears twice."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -274,7 +275,7 @@ class Equations:
         return Operand(node, tuple(range(len(self[node].shape))))
 
     def map(self, expr: sp.Expr, operands: tuple[Operand, ...], shape: Shape, **about: Any) -> int:
-        """A Map with only the operands that occur in it, each once, and constants as the numbers they are."""
+        """A Map with only the operands that occur in it, each once, and constants as numbers."""
         distinct: list[Operand] = []
         names: dict[sp.Symbol, sp.Expr] = {}
         for i, operand in enumerate(operands):
@@ -291,7 +292,7 @@ class Equations:
         return self.add(Map(expr, tuple(distinct)), shape, **about)
 
     def total(self, operand: Operand, shape: Shape, inner: Shape, kind: str = "sum", **about: Any) -> int:
-        """A reduction, or the operand itself where nothing is reduced."""
+        """A reduction, or the operand itself if no label is reduced."""
         if not inner and operand.at == tuple(range(len(shape))):
             return operand.node
         if not inner:

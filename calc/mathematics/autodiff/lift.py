@@ -1,6 +1,6 @@
-"""From a program to its equations: every operator written out in primitives, by the lifting of its name.
+"""Converts a program to equations: decomposes every operator into primitives by its name.
 
-What is written over in place is followed to whatever else looks at its storage. An operator without a lifting is refused.
+An in-place write updates every view of the same storage. An operator without a decomposition is refused.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from calc.mathematics.autodiff.scalar import truth, where
 from calc.mathematics.autodiff.sizes import size
 from calc.mathematics.autodiff.views import AxisFactor, NodeView, Views, of_node
 
-# The operators that lead from what owns a storage to a view of it, each with which of its results goes on.
+# View operators from the owner of a storage, each with the index of the result that continues the chain.
 Chain = tuple[tuple[int, int], ...]
 
 _NO_GRADIENT = "the model asks for no gradient here"
 
 
 class Lifter:
-    """Lifts one program. ``views`` of values follow what is written over in place."""
+    """Converts one program. ``views`` of values follow in-place writes."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.equations = Equations()
         self.views = Views(self.equations, {**program.fixed, **program.hints})
         self.leaves: dict[int, int] = {}  # value → node, of the leaves
-        self.below: dict[int, sp.Expr] = {}  # node → the size that its numbers are below
+        self.below: dict[int, sp.Expr] = {}  # node → exclusive upper bound of its integers
         self.notes: list[str] = []
         self._views: dict[int, NodeView] = {}
-        self._chain: dict[int, tuple[int, Chain]] = {}  # value → what owns its storage, and how it leads there
+        self._chain: dict[int, tuple[int, Chain]] = {}  # value → owner of its storage, and the view operators from there
         self._stamp: dict[int, int] = {}
         self._writes: dict[int, int] = {}
         self._active: list[bool] = []
 
     def run(self) -> int:
-        """Lift everything; the node of the loss."""
+        """Convert everything. Returns the node of the loss."""
         for leaf in self.program.leaves:
             self._leaf(leaf.value, leaf.role, leaf.name, leaf.data, leaf.below)
         needed = self._needed()
@@ -66,7 +66,7 @@ class Lifter:
             self.below[self._views[value].node] = size(below)
 
     def _hand_written(self) -> set[int]:
-        """Instructions that run without gradients and lead to a result that has one: the forward of a hand-written function."""
+        """Instructions that run without gradients but contribute to a result with one: the forward of a custom autograd function."""
         indices: set[int] = set()
         wanted: set[int] = set()
         for instruction in reversed(self.program.instructions):
@@ -78,7 +78,7 @@ class Lifter:
         return indices
 
     def _needed(self) -> set[int]:
-        """Instructions that the loss rests on: autograd makes copies for itself, and models compute what a loss leaves out."""
+        """Instructions that the loss depends on; skips autograd's own copies and results that the loss does not use."""
         wanted = {self.program.loss}
         storages = {self.program.values[self.program.loss].storage}
         indices = set()
@@ -103,7 +103,7 @@ class Lifter:
                 self._result(instruction, position, output, view)
 
     def _lifted(self, function: Lifting, instruction: Instruction) -> Lifted:
-        """What a lifting gives; arguments that it has no form for are a refusal that says where."""
+        """The result of a decomposition; unsupported arguments raise an error with the location."""
         try:
             return function(LiftedCall(self, instruction))
         except UnknownOperatorError:
@@ -134,7 +134,7 @@ class Lifter:
             self._set(output, view)
 
     def _shifted(self, new: NodeView, old: NodeView) -> NodeView:
-        """What is written over without gradients has another value and the gradient that it had."""
+        """A value overwritten without gradients: the new value with the old gradient."""
         constants = [NodeView(self.equations.add(ir.Hold(v.node, _NO_GRADIENT), self.equations[v.node].shape), v.axes) for v in (new, old)]
         return self.pointwise(argument(0) + (argument(1) - argument(2)), (old, *constants), whole=False)
 
@@ -159,7 +159,7 @@ class Lifter:
         self._stamp[value] = self._writes.get(owner, 0)
 
     def view(self, value: int) -> NodeView:
-        """What a value holds now."""
+        """The current value as a view of a node."""
         if value not in self._views:
             made = next((i for i in self.program.instructions if value in i.outputs), None)
             what = f"{made.name} at {made.module_path}" if made is not None else "an operator"
@@ -170,7 +170,7 @@ class Lifter:
         return self._views[value]
 
     def _replayed(self, view: NodeView, chain: Chain) -> NodeView:
-        """``view`` of a storage through a chain of operators, each a view of the one before."""
+        """``view`` of a storage through a chain of view operators."""
         for index, position in chain:
             instruction = self.program.instructions[index]
             function = lifting_of(instruction.name)
@@ -182,7 +182,7 @@ class Lifter:
         return view
 
     def _write(self, output: int, source: int, view: NodeView) -> None:
-        """``view`` is written over ``source``; whatever else looks at that storage sees it."""
+        """Write ``view`` over ``source``; every other view of that storage sees it."""
         owner, chain = self._chain[source]
         if chain:
             old = self.views.plain(self.view(owner))
@@ -204,7 +204,7 @@ class Lifter:
     # -- element by element -------------------------------------------------------------------------------------------
 
     def pointwise(self, expr: sp.Expr, views: Sequence[NodeView], **about: Any) -> NodeView:
-        """``expr`` of the views, which are broadcast as torch does."""
+        """``expr`` of the views, broadcast as in torch."""
         rank = max((len(v.axes) for v in views), default=0)
         views = list(views)
         axes = []

@@ -9,7 +9,7 @@ from calc.mathematics.autodiff.ir import Equations, argument
 from calc.mathematics.autodiff.sizes import INFINITY
 from calc.mathematics.autodiff.terms import Symbols
 
-# What libraries write for -∞: the lowest number of a format. Its exponential is 0 in every format.
+# Libraries write -∞ as the lowest number of a format. Its exponential is 0 in every format.
 _LOW = -1e4
 
 

@@ -1,4 +1,4 @@
-"""What the tensors of a forward are called: by their module and a letter; and which of them need no equation of their own."""
+"""Names of the tensors of a forward, from module and letter; and which of them need no equation of their own."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _LAYER = re.compile(r"^((?:[^.]+\.)*?\d+)(?:\.|$)")
 
 
 class NodeNames:
-    """Names of the nodes below ``forward``; ``inline`` are those that stand inside another's equation, ``through`` those that are only
-    another tensor seen otherwise (transposed, or held constant). With ``apart`` no step but a number stands inside another's equation."""
+    """Names of the nodes below ``forward``; ``inline`` nodes are written inside another equation, ``through`` nodes are views of another
+    tensor (transposed or detached). With ``apart`` only numbers are inline."""
 
     def __init__(self, equations: Equations, forward: int, program: Program, loss: int, apart: bool = False) -> None:
         self._equations = equations
@@ -49,7 +49,7 @@ class NodeNames:
 
 
 def layer_of(site: str) -> str:
-    """The path to the repeated layer that a site is in, or nothing."""
+    """The path of the repeated layer that contains a module path; empty if none."""
     match = _LAYER.match(site)
     return match[1] if match else ""
 

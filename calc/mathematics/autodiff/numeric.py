@@ -190,7 +190,7 @@ def _inside(at: Sequence[Array], shape: Sequence[int]) -> Array:
 
 
 def needed(equations: Equations, wanted: Sequence[int]) -> list[int]:
-    """The nodes that the wanted ones rest on, in an order in which each comes after those it reads."""
+    """The nodes that ``wanted`` depends on, in topological order."""
     indices: set[int] = set()
     waiting = list(wanted)
     while waiting:

@@ -1,7 +1,7 @@
-"""Reverse mode: from the loss back, each equation hands its share of the gradient to what it reads, by the rule of its primitive.
+"""Reverse mode: from the loss back, each equation passes its share of the gradient to its operands, by the rule of its primitive.
 
-For Y = f(X, …) and a loss L, the gradient of X collects Σ ∂L/∂Y · ∂Y/∂X over every equation that reads X (the chain rule). There is
-one rule a primitive, and each gives an equation again. Derivatives of scalar expressions are SymPy's.
+For Y = f(X, …) and a loss L, the gradient of X is Σ ∂L/∂Y · ∂Y/∂X over every equation that reads X (the chain rule). Each primitive has one
+rule, and each rule yields equations. SymPy differentiates scalar expressions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def rule(*kinds: type[Any], saying: str) -> Callable[[Rule], Rule]:
 
 @dataclass(frozen=True, slots=True)
 class GradientShare:
-    """What one equation hands to one tensor it reads: ``node`` is that share of ``target``'s gradient, nothing where it is zero."""
+    """The share of ``target``'s gradient from one equation: ``node``, None if it is zero."""
 
     target: int
     through: int
@@ -91,7 +91,7 @@ def _active(nodes: list[Node], wanted: Collection[int]) -> set[int]:
 
 
 def added(equations: Equations, parts: list[int]) -> int:
-    """The sum of several shares: a tensor that is used more than once collects a share from each use."""
+    """The sum of several shares: a tensor that is used several times gets a share from each use."""
     if len(parts) == 1:
         return parts[0]
     operands = tuple(equations.same(part) for part in parts)

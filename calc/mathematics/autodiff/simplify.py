@@ -1,8 +1,8 @@
-"""Gradients in the form that textbooks print: fused element by element, with sums that the forward's definitions settle.
+"""Gradients in textbook form: fused element by element, with sums simplified by the forward's definitions.
 
-The chain rule gives an equation for every step of a definition. Here the steps between two contractions, readings or residual sums
-are put into one expression, its sums into normal form, and a tensor that the forward has by name takes the place of what it is made
-of (P of E/Z, n of x r). Whatever is no scalar expression stays the equation it is. A gradient that vanishes simplifies to zero.
+The chain rule gives an equation for every step of a definition. Here the steps between two contractions, gathers or residual sums become
+one expression, its sums get a normal form, and a named tensor of the forward replaces the expression that defines it (P for E/Z, n for x
+r). Anything that is not a scalar expression stays an equation. A vanishing gradient simplifies to zero.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SUMS = ("sum", "mean")
 
 @dataclass(frozen=True, slots=True)
 class Simplified:
-    """The gradient of ``target``: ``raw`` as the chain rule gave it, ``node`` as simplified (nothing: it is zero), and why."""
+    """The gradient of ``target``: ``raw`` from the chain rule, ``node`` after simplification (None: zero), and the reasons."""
 
     target: int
     raw: int
@@ -50,8 +50,8 @@ def simplify(equations: Equations, forward: int, gradients: Gradients, wanted: C
 
 
 def cut(equations: Equations, forward: int, wanted: Collection[int]) -> set[int]:
-    """The tensors that a person would name a gradient of: what contractions and readings give and take, residual sums, leaves, and what
-    one module hands to another."""
+    """The tensors whose gradients a reader would name: operands and results of contractions and gathers, residual sums, leaves, and tensors
+    passed between modules."""
     indices = set(wanted)
     for node in equations.nodes[:forward]:
         if not node.whole:
@@ -85,7 +85,7 @@ class _Work:
         return vanishes(self.equations, self.summing, index, axes)
 
     def simplified(self, raw: int) -> int | None:
-        """The node in place of ``raw``; nothing where it is zero."""
+        """The node that replaces ``raw``; None if it is zero."""
         if raw < self.forward:
             return raw
         if raw not in self._memo:
@@ -191,7 +191,7 @@ class _Work:
         return expr.xreplace(parts)
 
     def _weight(self, poly: Poly) -> tuple[int, int]:
-        """Divisions by tensors, then how many factors there are to read."""
+        """Number of divisions by tensors, then number of factors."""
         divisions = length = 0
         for monomial in poly:
             for factor, power in monomial:
@@ -230,7 +230,7 @@ class _Work:
         return self.equations.map(spelled(expr.xreplace(parts)), tuple(operands), shape)
 
     def _order(self, s: sp.Symbol) -> tuple[int, ...]:
-        """Tensors in the order in which they are made, then sums: layers that are alike read alike."""
+        """Sort key: tensors in the order of computation, then sums, so that identical layers read alike."""
         meaning = self.symbols.meaning.get(s)
         if isinstance(meaning, Element):
             return (0, meaning.node, *meaning.labels)

@@ -21,7 +21,7 @@ Poly = dict[Monomial, sp.Expr]
 
 
 class TooLarge(Exception):
-    """More terms than anybody reads: the equation stays as the chain rule gave it."""
+    """Too many terms to be readable: the equation stays as the chain rule gave it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""An operation beside a real run of it: FLOPs by torch's counter, the gradient equations carried out in numpy beside autograd."""
+"""Compares an operation with a real run: FLOPs with torch's counter, the gradient equations in numpy with autograd."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""In which order several operands are contracted, two at a time, so that the FLOPs as they are counted here are least.
+"""The order in which several operands are contracted, two at a time, with the fewest FLOPs as counted here.
 
-Every order is compared, by sets of operands: what a set costs does not depend on how the others are contracted. The library opt_einsum is
-not used: where it is installed torch.einsum asks it for an order, so that having it here would change what users' models run; and its
-measure leaves out that a dimension of one operand alone is summed first.
+Every order is compared, by sets of operands: the cost of a set does not depend on how the others are contracted. Napkin does not use
+opt_einsum: torch.einsum takes its order from it if it is installed, so installing it would change what users' models run; and its cost
+omits that a dimension of one operand alone is summed first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def left_to_right(pattern: Pattern) -> tuple[EinsumStep, ...]:
 
 
 def best(pattern: Pattern, sizes: Mapping[str, int]) -> ContractionOrder:
-    """The least order at ``sizes``; from left to right where one of them is not known."""
+    """The cheapest order at ``sizes``; left to right if one of them is unknown."""
     names = operand_names(pattern)
     if len(names) < 3:
         return ContractionOrder(left_to_right(pattern), "two operands have one order")
@@ -46,7 +46,7 @@ def best(pattern: Pattern, sizes: Mapping[str, int]) -> ContractionOrder:
 
 
 def alternatives(pattern: Pattern) -> tuple[tuple[str, Count], ...]:
-    """Every order of three operands with its FLOPs as an expression: which of them is least is for sizes to say."""
+    """Every order of three operands with its FLOPs as an expression; the sizes determine which is cheapest."""
     names = operand_names(pattern)
     if len(names) != 3:
         return ()
@@ -90,7 +90,7 @@ def _halves(chosen: int) -> Iterator[int]:
 
 
 def _kept(pattern: Pattern, chosen: int) -> tuple[str, ...]:
-    """Dimensions of a set of operands that are still needed once they are contracted: all of a single operand's."""
+    """Dimensions of a set of operands that are needed after their contraction; for a single operand, all of them."""
     inside = [axes.names for at, axes in enumerate(pattern.operands) if chosen >> at & 1]
     if len(inside) == 1:
         return inside[0]

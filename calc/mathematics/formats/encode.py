@@ -1,4 +1,4 @@
-"""What a number becomes in a format: its bits, their exact value, the error, the neighbours. Rounded once, to the nearest, ties to even."""
+"""Encodes a number in a format: bits, exact value, error, neighbors. Rounds once, to nearest, ties to even."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def largest_code(layout: Float) -> int:
 
 
 def decode(layout: Format, code: int) -> FormatNumber:
-    """What a code stands for. Raises ``BadInputError`` beyond the codes of the format."""
+    """The number of a code. Raises ``BadInputError`` for codes outside the format."""
     if not 0 <= code < 2**layout.bits:
         raise BadInputError(f"{layout.name} has no code {str(code)[:40]}: its {layout.bits} bits hold 0 to 2**{layout.bits} - 1")
     if isinstance(layout, IntegerFormat):
@@ -136,7 +136,7 @@ def _beyond(layout: Float) -> int:
 
 
 def _nan(layout: Float) -> int:
-    """The usual quiet NaN; of a format without any, a refusal."""
+    """The usual quiet NaN; raises for a format without NaN."""
     match layout.specials:
         case "ieee":
             return largest_code(layout) + 1 + (1 << (layout.fraction - 1))
@@ -174,7 +174,7 @@ def _neighbours(layout: Float, value: FormatNumber) -> tuple[FormatNumber | None
 
 
 def _at(layout: Float, signed: int, top: int) -> FormatNumber | None:
-    """The number so many places from 0, up or down."""
+    """The number at a distance of some codes from 0, or None."""
     if abs(signed) > top:
         return infinity(signed < 0) if layout.specials == "ieee" and abs(signed) == top + 1 else None
     return FormatNumber(_magnitude(layout, abs(signed)), signed < 0)

@@ -1,4 +1,4 @@
-"""What a format can hold, each number derived from the layout: an expression, the layout put in, its exact value, and why."""
+"""Limits of a format, each derived from the layout: an expression, the expression with numbers, its exact value, and the reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from calc.symbolic.exact import evaluate_text
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One step: ``text`` in the letters of the layout, the same with their values, what it comes to, and why."""
+    """One step: ``text`` in the variables of the layout, the same with numbers, its value, and the reason."""
 
     name: str
     text: str
@@ -36,7 +36,7 @@ def limit(layout: Format, name: str) -> Fraction:
 
 
 class _Steps:
-    """Steps one after another: the value of one is a letter of the next."""
+    """Consecutive steps: the value of one is a variable of the next."""
 
     def __init__(self, **letters: int) -> None:
         self.letters: dict[str, int] = dict(letters)
@@ -54,7 +54,7 @@ class _Steps:
 
 
 def _put_in(text: str, letters: Mapping[str, int]) -> str:
-    """``text`` with numbers for its letters; one below 0 in brackets where it is not an exponent of its own."""
+    """``text`` with numbers for its variables; negative ones in parentheses unless they are a whole exponent."""
     return re.sub(r"[a-z_]\w*", lambda match: _number(letters[match[0]]) if match[0] in letters else match[0], text)
 
 

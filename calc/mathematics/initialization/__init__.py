@@ -57,7 +57,7 @@ class ModuleVariance:
 
 @dataclass(frozen=True, slots=True)
 class Initial:
-    """A model as it is drawn: parameters, and the results of its modules in the order of the forward."""
+    """A freshly initialized model: parameters, and the results of its modules in the order of the forward."""
 
     model: str
     sizes: Mapping[str, int]
@@ -66,9 +66,9 @@ class Initial:
 
 
 def initial(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None) -> Initial:
-    """Moments of every module's result of ``spec`` at ``sizes``, when it has just been built.
+    """Moments of every module's result of ``spec`` at ``sizes``, right after initialization.
 
-    Depth and other loop counts are numbers in the recorded forward; widths are symbols in the expressions.
+    Depth and other trip counts are numbers in the traced forward; widths are symbols in the expressions.
     """
     from calc.trace.forward import trace_program
     from calc.trace.initialization import drawn  # needs torch

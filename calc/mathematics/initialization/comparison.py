@@ -1,4 +1,4 @@
-"""Derived moments beside sampled ones: inside the sample's interval, or as near as what they rest on allows."""
+"""Compares derived moments with sampled ones: inside the sample's interval, or as close as their assumptions allow."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SampleComparison:
 
 
 def compare(initial: Initial, samples: Mapping[str, Sample]) -> list[SampleComparison]:
-    """One line for each module that was derived or sampled, in the order of the forward."""
+    """One comparison per module that was derived or sampled, in the order of the forward."""
     return [_compared(part, samples.get("" if part.site == WHOLE else part.site)) for part in initial.parts]
 
 

@@ -1,7 +1,7 @@
-"""How evenly attention averages at initialisation: E[Σ p²] and what two positions' averages have in common.
+"""How evenly attention averages at initialization: E[Σ p²], and how much the averages of two positions share.
 
-A softmax over n scores that are normal with variance s² has weights near 1/n, and Σ p² is near (1 + (1 - 1/n)(e^{s²} - 1))/n: for
-s = 0 the plain average, for one key 1. Compare Noci et al. 2022, Signal propagation in transformers (arXiv:2206.03126).
+A softmax over n scores that are normal with variance s² has weights near 1/n, and Σ p² is near (1 + (1 - 1/n)(e^{s²} - 1))/n: for s = 0 the
+plain average, for one key 1. Compare Noci et al. 2022, Signal propagation in transformers (arXiv:2206.03126).
 """
 
 from __future__ import annotations

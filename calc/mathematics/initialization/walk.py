@@ -1,6 +1,6 @@
-"""Walks a program from its draws to its loss and gives every value its moments.
+"""Walks a program from its draws to its loss and computes the moments of every value.
 
-A value whose operator has no rule is ``Unknown`` with the reason, and so is whatever hangs on it: never a guess.
+A value whose operator has no rule is ``Unknown`` with the reason, and so are values that depend on it: never a guess.
 """
 
 from __future__ import annotations

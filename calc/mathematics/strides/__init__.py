@@ -1,1 +1,1 @@
-"""Where the elements of a tensor lie: shape, strides and offset over one memory; which operations allocate another, and why."""
+"""Where the elements of a tensor lie: shape, strides and offset in one storage; which operations allocate another one, and why."""

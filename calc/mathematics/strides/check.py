@@ -1,4 +1,4 @@
-"""A chain of operations, or the forward of a model, beside torch's own tensors."""
+"""Compares a chain of operations, or the forward of a model, with torch's own tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Eight operations on one small matrix: which show its memory, and which allocate."""
+"""Eight operations on one small matrix: which return views, and which allocate."""
 
 from __future__ import annotations
 

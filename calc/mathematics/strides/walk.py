@@ -1,4 +1,4 @@
-"""Which operators of a model's forward show memory that was there, and which allocate: from the recorded forward itself."""
+"""Which operators of a model's forward return views and which allocate, from the traced forward."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from calc.options import Options
 from calc.spec import Spec
 from calc.symbolic.exact import evaluate_text
 
-# The same tensor under another name: what autograd and Python's own bookkeeping do with it, no operation of the model.
+# The same tensor under another name: bookkeeping of autograd and Python, not an operation of the model.
 SAME = ("aten.detach.default", "aten.detach_.default", "aten.alias.default", "aten.lift_fresh.default")
 VIEW, ALLOCATES, IN_PLACE = "view", "allocates", "in place"
 
 
 @dataclass(frozen=True, slots=True)
 class StrideRow:
-    """One tensor that an operator gives. Shape, strides and offset are in elements, as expressions of the model's dimensions.
+    """One result tensor of an operator. Shape, strides and offset are in elements, as expressions of the model's dimensions.
 
-    ``allocated`` are bytes of new memory at the sizes asked for, 0 for a view; ``at`` has the numbers of the others there.
+    ``allocated`` are bytes of new memory at the requested sizes, 0 for a view; ``at`` has the values of the other expressions.
     """
 
     operator: str
@@ -70,7 +70,7 @@ class ModelStrides:
 
     @property
     def grouped(self) -> tuple[tuple[StrideRow, int], ...]:
-        """Rows that differ in nothing but a layer's index, with their number."""
+        """Rows that differ only in a layer's index, with their number."""
         groups: dict[tuple[Any, ...], tuple[StrideRow, int]] = {}
         for row in self.rows:
             key = (row.operator, pattern(row.site), row.kind, row.shape, row.strides, row.offset)
@@ -90,7 +90,7 @@ def _kind(name: str, rows: Sequence[StrideRow]) -> OperatorSummary:
 
 
 def storage(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None) -> ModelStrides:
-    """The forward of ``spec`` in fp32 at ``sizes``. Raises ``TraceError`` where it cannot be recorded."""
+    """The forward of ``spec`` in fp32 at ``sizes``. Raises ``TraceError`` if it cannot be traced."""
     from calc.trace.forward import trace_program  # needs torch
 
     options = options or Options()

@@ -1,4 +1,4 @@
-"""Ten steps of a rule's equations beside ten steps of the real optimizer on the same gradients."""
+"""Compares ten steps of a rule's equations with ten steps of the real optimizer on the same gradients."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _UNITS = 256
 
 @dataclass(frozen=True, slots=True)
 class UpdateCheck:
-    """The verdict on the number that agrees least, after ``steps`` steps with values of ``letters``; ``scale`` is the largest number beside
-    it, ``difference`` that of the two."""
+    """The verdict on the number with the worst agreement, after ``steps`` steps with values of ``letters``; ``scale`` is the largest number
+    beside it, ``difference`` that of the two."""
 
     verdict: Verdict[float]
     steps: int
@@ -37,9 +37,9 @@ class UpdateCheck:
 
 
 def check(rule: UpdateRule, given: Mapping[str, float] | None = None, seed: int = 0) -> UpdateCheck:
-    """Runs both on random gradients of changing scale; the parameter and all that is kept are compared after every step.
+    """Runs both on random gradients of changing scale; compares the parameter and the state after every step.
 
-    Equal to rounding: 256 units of fp64's last place of the largest number met. Raises ``BadInputError`` where the steps overflow.
+    Equal up to rounding: 256 units in fp64's last place of the largest number. Raises ``BadInputError`` if the steps overflow.
     """
     from calc.measure.updates import trajectory
 

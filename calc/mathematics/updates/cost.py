@@ -33,7 +33,7 @@ class UpdateCost:
 
 
 def executed(name: str, implementation: str = "loop") -> UpdateCost:
-    """The second step of torch's class with its defaults, for one tensor, from a recording of it."""
+    """The second step of torch's class with its defaults, for one tensor, from a trace of it."""
     if name not in KNOWN:
         raise BadInputError(f"torch has no {name[:40]}: what its step executes is known for torch's own optimizers only")
     import calc
@@ -52,7 +52,7 @@ _EXECUTED = ("flops.optimizer.elementwise", "flops.optimizer.matmul")
 
 
 def _parts(step: Step) -> Iterator[tuple[str, str]]:
-    """What a step of the derivation adds up, by the labels of its addends."""
+    """The addends of a step of the derivation, by label."""
     for addend in step.before.terms if isinstance(step.before, Sum) else (step.before,):
         yield (addend.label, text(addend.body)) if isinstance(addend, Labelled) else (step.rule, text(addend))
 
@@ -73,8 +73,8 @@ class AsWritten:
 
 
 def as_written(rule: UpdateRule) -> AsWritten:
-    """Counts of the equations. Least moved: parameter, gradient and state read once, parameter and state written once.
-    Raises ``BadInputError`` where what is kept is not of one element."""
+    """Counts of the equations. Minimum traffic: parameter, gradient and state read once, parameter and state written once. Raises
+    ``BadInputError`` if the state is not per element."""
     if rule.of_matrix:
         raise BadInputError(f"{rule.name} keeps means of rows and columns: it has no counts of one element")
     defaults: Mapping[str, float] = rule.defaults()

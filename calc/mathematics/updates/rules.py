@@ -1,7 +1,7 @@
-"""What an update rule is: equations in the order in which they are carried out, their letters, their state, their source.
+"""The data of an update rule: equations in execution order, their variables, their state, their source.
 
-Letters: theta a parameter, g its gradient, t the number of the step from 1. The others are each rule's own; values of those that torch
-takes come from calc.options, which has the classes' defaults. An equation replaces what stands on its left.
+Variables: theta a parameter, g its gradient, t the number of the step from 1. The others belong to each rule; values that torch takes come
+from calc.options, which has the classes' defaults. An equation assigns to the variable on its left.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The update rules themselves, as data, and those optimizers that no equation of one element describes."""
+"""The update rules as data, and the optimizers that no per-element equation describes."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ x, y, z = argument(0), argument(1), argument(2)
     "scaled_dot_product_attention",
 )
 def attention(call: LiftedCall) -> list[Any]:
-    """The kernels differ in what they keep and run again, not in what they compute."""
+    """The kernels differ in what they save and recompute, not in what they compute."""
     query, key, value = (call.tensor(name) for name in ("query", "key", "value"))
     scale = call.number("scale") if call.has("scale") else query.shape[-1] ** sp.Rational(-1, 2)
     for view, name in ((query, "Q"), (key, "K"), (value, "V")):
@@ -51,7 +51,7 @@ def attention(call: LiftedCall) -> list[Any]:
 
 
 def _repeated(call: LiftedCall, view: NodeView, query: NodeView) -> NodeView:
-    """Keys and values of fewer heads: head j of them serves as many query heads, one after another."""
+    """Keys and values with fewer heads (grouped-query attention): each head serves several consecutive query heads."""
     groups, heads = view.shape[1], query.shape[1]
     if groups == heads or not view.axes[1]:
         return view
@@ -70,6 +70,6 @@ def _masked(call: LiftedCall, scores: NodeView, mask: NodeView) -> NodeView:
 
 
 def _causal(call: LiftedCall, scores: NodeView) -> NodeView:
-    """-∞ where the key comes after the query."""
+    """-∞ where the key is later than the query."""
     rows, columns = (positions(call, s) for s in scores.shape[-2:])
     return call.pointwise(where(z <= y, x, -INFINITY), (scores, NodeView(rows.node, (*rows.axes, ())), columns), name="S")

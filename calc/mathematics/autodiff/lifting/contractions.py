@@ -1,4 +1,4 @@
-"""Matrix products in all their forms: each is a sum over labels of a product."""
+"""Matrix multiplications in all their forms: each is a sum over labels of a product."""
 
 from __future__ import annotations
 

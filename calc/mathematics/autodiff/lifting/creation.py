@@ -1,4 +1,4 @@
-"""Tensors that are made of nothing: constants, positions, and what a run draws at random."""
+"""Tensors without tensor operands: constants, positions, and random draws."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ x = argument(0)
 
 
 def constant(call: LiftedCall, value: sp.Expr, shape: Sequence[sp.Expr]) -> NodeView:
-    """One number everywhere."""
+    """A constant tensor."""
     node = call.equations.map(value, (), ())
     return NodeView(node, tuple(() if s == 1 else (AxisFactor(None, s),) for s in shape))
 
@@ -59,7 +59,7 @@ def arange(call: LiftedCall) -> NodeView:
 
 @lifting("linspace")
 def linspace(call: LiftedCall) -> NodeView:
-    """As many numbers from start to end, equally far apart."""
+    """Equally spaced numbers from start to end."""
     (length,) = call.shape()
     start, end = call.number("start"), call.number("end")
     return call.pointwise(start + (end - start) * x / (length - 1), (positions(call, length),), whole=False)
@@ -78,7 +78,7 @@ def _column(view: NodeView) -> NodeView:
 
 @lifting("tril", "triu")
 def triangle(call: LiftedCall) -> NodeView:
-    """What lies on or below (above) the diagonal that many places off, else 0."""
+    """The elements on or below (above) the given diagonal, else 0."""
     view = call.tensor("self")
     rows, columns = (positions(call, s) for s in view.shape[-2:])
     offset = call.number("diagonal", 0)
@@ -98,7 +98,7 @@ def diag_embed(call: LiftedCall) -> NodeView:
     return call.pointwise(expr, (NodeView(view.node, (*view.axes, ())), _column(rows), columns), whole=False)
 
 
-# -- drawn at random: constants to the chain rule, whose values the run that is compared with gives ------------------------
+# -- random draws: constants to the chain rule, with the values of the run that is compared -------------------------------
 
 
 def drawn(call: LiftedCall, output: int = 0) -> NodeView:

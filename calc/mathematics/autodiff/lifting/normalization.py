@@ -1,4 +1,4 @@
-"""Norms from their definitions: centre, divide by the root of the mean square, scale and shift."""
+"""Normalization layers from their definitions: center, divide by the root mean square, scale and shift."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def rms_norm(call: LiftedCall) -> Any:
 
 @lifting("native_group_norm")
 def group_norm(call: LiftedCall) -> list[NodeView]:
-    """Wu and He 2018: channels in groups, each normalised with its places."""
+    """Wu and He 2018: channels in groups, each normalized over its positions."""
     view = call.tensor("input")
     groups = call.integer("group")
     shape = view.shape

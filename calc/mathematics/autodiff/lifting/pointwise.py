@@ -65,7 +65,7 @@ def div(call: LiftedCall) -> NodeView:
 
 @lifting("pow")
 def power(call: LiftedCall) -> NodeView:
-    """A plain number stays one: x² rather than x to a tensor."""
+    """A Python number stays one: x² instead of x to the power of a tensor."""
     base, exponent = call.raw("self"), call.raw("exponent")
     if not hasattr(exponent, "value"):
         return call.pointwise(x ** call.number("exponent"), (call.tensor("self"),))
@@ -186,7 +186,7 @@ define("masked_fill", where(sp.Ne(y, 0), z, x), "self", "mask", "value")
 
 @lifting("clamp", "clip", "clamp_min", "clamp_max")
 def clamp(call: LiftedCall) -> NodeView:
-    """The bounds themselves keep the gradient, as torch has it."""
+    """The bounds themselves pass the gradient on, as in torch."""
     expr, views = x, [call.tensor("self")]
     for bound in ("min", "max"):
         if call.has(bound):
@@ -198,7 +198,7 @@ def clamp(call: LiftedCall) -> NodeView:
 
 @lifting("copy")
 def copy(call: LiftedCall) -> NodeView:
-    """The source, as often as the target is long."""
+    """The source, expanded to the target."""
     return _over(call, "src")
 
 
@@ -213,7 +213,7 @@ def zero(call: LiftedCall) -> NodeView:
 
 
 def _over(call: LiftedCall, name: str) -> NodeView:
-    """A tensor spread over the axes of ``self``."""
+    """A tensor broadcast over the axes of ``self``."""
     from calc.mathematics.autodiff.lifting.shapes import expanded
 
     return expanded(call, call.tensor(name), call.shape())
@@ -225,7 +225,7 @@ def _constant(call: LiftedCall, value: sp.Expr) -> NodeView:
     return constant(call, value, call.shape())
 
 
-# -- questions, whole numbers ----------------------------------------------------------------------------------------------
+# -- comparisons and integers ----------------------------------------------------------------------------------------------
 
 for _name, _relation in (("eq", sp.Eq), ("ne", sp.Ne), ("lt", sp.Lt), ("le", sp.Le), ("gt", sp.Gt), ("ge", sp.Ge)):
     define(f"{_name} __{_name}__", truth(_relation(x, y)), "self", "other", whole=True)

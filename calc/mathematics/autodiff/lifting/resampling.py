@@ -1,4 +1,4 @@
-"""Places read otherwise: reflecting and repeating paddings, interpolation, channels in another order."""
+"""Positions read in another way: reflection and replication padding, interpolation, channel shuffles."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _before(call: LiftedCall, view: NodeView) -> list[sp.Expr]:
 
 @lifting("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
 def reflected(call: LiftedCall) -> NodeView:
-    """Places beyond an end are those as far within."""
+    """Reflection padding: a position beyond an end reads the one as far inside."""
     view = call.tensor("self")
     shape, out = view.shape, call.shape()
     last = [s - 1 for s in shape]
@@ -46,7 +46,7 @@ def reflected(call: LiftedCall) -> NodeView:
 
 @lifting("replication_pad1d", "replication_pad2d", "replication_pad3d")
 def replicated(call: LiftedCall) -> NodeView:
-    """Places beyond an end are that end."""
+    """Replication padding: a position beyond an end reads that end."""
     view = call.tensor("self")
     shape, out = view.shape, call.shape()
     places = []

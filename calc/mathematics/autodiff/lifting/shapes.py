@@ -1,4 +1,4 @@
-"""Views and rearrangements: most move nothing and are no equation; a slice, a concatenation, a padding are."""
+"""Views and rearrangements: most compute nothing and need no equation; slices, concatenations and paddings do."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def unbind(call: LiftedCall) -> list[NodeView | None]:
 
 @lifting("repeat")
 def repeat(call: LiftedCall) -> NodeView:
-    """As often as asked along each axis, the whole after the whole."""
+    """The tensor repeated along each axis, end to end."""
     view = call.tensor("self")
     times = call.sizes("repeats")
     view = NodeView(view.node, (*(() for _ in range(len(times) - len(view.axes))), *view.axes))
@@ -197,7 +197,7 @@ def repeat(call: LiftedCall) -> NodeView:
 
 @lifting("constant_pad_nd", "pad")
 def padded(call: LiftedCall) -> NodeView:
-    """A number around the tensor; a negative padding cuts off."""
+    """Constant padding; a negative one crops."""
     view = call.views.plain(call.tensor("self"))
     given = call.sizes("pad")
     fill = call.number("value", 0)
