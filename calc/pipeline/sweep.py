@@ -1,8 +1,8 @@
 """Any quantity over many sizes at once: the exact integer at every point of a grid, or of a list of points, or why there is none.
 
-    found = calc.sweep("llama3-8b", {"B": range(1, 9), "T": range(1024, 8193, 1024)}, ["memory.peak"])
-    found.values["memory.peak"]      # an array of (8, 8) integers
-    found.gaps                       # points that the model cannot have, counted, with the reason
+    sweep = calc.sweep("llama3-8b", {"B": range(1, 9), "T": range(1024, 8193, 1024)}, ["memory.peak"])
+    sweep.values["memory.peak"]      # an array of (8, 8) integers
+    sweep.gaps                       # invalid sizes, counted, with the reason
 
 The closed forms are those of ``calc.pipeline.precomputed``, or are derived first. Points at which the step runs otherwise (a batch of one)
 are evaluated case by case: the step is traced at one of them, its closed forms have all points at which they hold, and so on. A quantity

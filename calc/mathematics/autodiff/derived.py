@@ -21,7 +21,7 @@ from calc.mathematics.autodiff.simplify import Simplified, simplify
 
 Array = Any  # np.ndarray of float64
 
-# Matrix-vector products: their gradients are outer products.
+# Matmuls with vectors: their gradients are products without a sum.
 _VECTORS = ("dot", "vdot", "mv", "addmv", "addr")
 
 

@@ -26,7 +26,7 @@ class Encoding:
 
     ``fields``    (name, bits) from the highest down. ``value`` is what the code stands for.
     ``kind``      zero, subnormal, normal, integer, infinity or nan.
-    ``below`` and ``above`` are the neighbouring numbers, ``None`` where there is none.
+    ``below`` and ``above`` are the neighboring numbers, ``None`` where there is none.
     ``spacing``   the unit in the last place at the number given, where it is in range: the distance of two numbers of the format there.
     """
 

@@ -1,7 +1,7 @@
 """What the values of a model look like before the first step: second moments through the graph, from how parameters are drawn.
 
 A program of the forward (``calc.trace.forward``) is walked from its draws on; the laws of the draws are read off the model's own
-initialisers. Sampling real modules (``calc.measure.sampling``) shares no code with it.
+initializers. Sampling real modules (``calc.measure.sampling``) shares no code with it.
 """
 
 from __future__ import annotations
