@@ -85,7 +85,7 @@ def evaluate(text: str, values: Mapping[str, int]) -> Fraction:
     return _parsed(text).value_in(_BoundedFractions(values, text))
 
 
-def names_in(text: str) -> tuple[str, ...]:
+def ordered_names(text: str) -> tuple[str, ...]:
     """Names that an expression or a guard mentions, in order of appearance. Of any length: a guard on sizes may be long."""
     return names(parse(text))
 

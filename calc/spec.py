@@ -21,22 +21,22 @@ class Sizes(SimpleNamespace):
 class Spec:
     """A model as Napkin sees it.
 
-    ``name``      how reports call it (untrusted text).
-    ``dims``      name → default (an integer, an expression such as ``"4*d"``, or a ``Dim``).
-    ``build``     sizes → ``nn.Module``. Runs under symbolic execution: sizes may be symbolic integers.
-    ``inputs``    sizes → tuple of input tensors, made with torch factory functions.
-    ``loss``      (module, *inputs) → scalar loss tensor.
-    ``predict``   (module, *inputs) → the model's prediction, which mode ``infer`` runs in place of the loss.
-    ``check_at``  small sizes for the real runs that check a report; other dimensions keep their values.
-    ``reduced``   why Napkin made ``check_at`` small, where no author of the spec chose it.
-    ``source``    where the model comes from, for provenance (``built-in``, a file and its hash, …).
-    ``optimizer`` parameters → optimizer, when the model brings its own; else chosen by name at ``trace``.
-    ``pinned``    dimensions known to be trip counts of Python loops (depth), so that the tracer need not infer it.
-    ``gives_way`` sets of dimensions to specialize, tried in order, if the step cannot be traced with them symbolic;
-                  empty: such a model is refused.
-    ``walked``    those of ``gives_way`` that a step may loop over (time): where read as a number, they are first tried as trip counts.
-    ``unknown``   quantities without a closed form, each with the reason: they are derived as unknown.
-    ``notes``     what a reader of the report should know of the model, each a short text in Markdown (untrusted text).
+    ``name``           how reports call it (untrusted text).
+    ``dims``           name → default (an integer, an expression such as ``"4*d"``, or a ``Dim``).
+    ``build``          sizes → ``nn.Module``. Runs under symbolic execution: sizes may be symbolic integers.
+    ``inputs``         sizes → tuple of input tensors, made with torch factory functions.
+    ``loss``           (module, *inputs) → scalar loss tensor.
+    ``predict``        (module, *inputs) → the model's prediction, which mode ``infer`` runs in place of the loss.
+    ``check_at``       small sizes for the real runs that check a report; other dimensions keep their values.
+    ``reduced``        why Napkin made ``check_at`` small, where no author of the spec chose it.
+    ``source``         where the model comes from, for provenance (``built-in``, a file and its hash, …).
+    ``optimizer``      parameters → optimizer, when the model brings its own; else chosen by name at ``trace``.
+    ``trip_counts``    dimensions known to be trip counts of Python loops (depth), so that the tracer need not infer it.
+    ``may_specialize`` sets of dimensions to specialize, tried in order, if the step cannot be traced with them symbolic;
+                       empty: such a model is refused.
+    ``may_unroll``     those of ``may_specialize`` that a step may loop over (time): if read as numbers, first tried as trip counts.
+    ``unknown``        quantities without a closed form, each with the reason: they are derived as unknown.
+    ``notes``          what a reader of the report should know of the model, each a short text in Markdown (untrusted text).
     """
 
     name: str
@@ -47,12 +47,12 @@ class Spec:
     check_at: Mapping[str, int] = field(default_factory=dict)
     source: str = "user"
     optimizer: Callable[[Any], Any] | None = None
-    pinned: tuple[str, ...] = ()
+    trip_counts: tuple[str, ...] = ()
     key: str = ""
     notes: tuple[str, ...] = ()
     predict: Callable[..., Any] | None = None
-    gives_way: tuple[tuple[str, ...], ...] = ()
-    walked: tuple[str, ...] = ()
+    may_specialize: tuple[tuple[str, ...], ...] = ()
+    may_unroll: tuple[str, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
     reduced: str = ""
 
@@ -73,7 +73,7 @@ class Spec:
         for part in ("source", "key", "reduced"):
             if not _is(getattr(self, part), str):
                 raise SpecError(f"spec {self.name!r}: {part} must be a text, not {_kind(getattr(self, part))}")
-        for part in ("pinned", "notes", "walked"):
+        for part in ("trip_counts", "notes", "may_unroll"):
             self._require_texts(part, getattr(self, part))
         self._require_groups()
         self._require_mapping("check_at", int, "an integer")
@@ -91,10 +91,10 @@ class Spec:
             raise SpecError(f"spec {self.name!r}: {part} must be a tuple of texts, with no {_kind(wrong)} in its place or in it")
 
     def _require_groups(self) -> None:
-        if not _is(self.gives_way, (tuple, list)):
-            raise SpecError(f"spec {self.name!r}: gives_way must be a tuple of tuples of names, as (('T',),)")
-        for group in self.gives_way:
-            self._require_texts("each of gives_way", group)
+        if not _is(self.may_specialize, (tuple, list)):
+            raise SpecError(f"spec {self.name!r}: may_specialize must be a tuple of tuples of names, as (('T',),)")
+        for group in self.may_specialize:
+            self._require_texts("each of may_specialize", group)
 
     def _require_mapping(self, part: str, kind: type, words: str) -> None:
         value = getattr(self, part)

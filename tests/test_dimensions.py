@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.dimensions import LARGEST, MEANINGS, Dim, evaluate, meaning_of, names_in, parse_assignment, resolve
+from calc.dimensions import LARGEST, MEANINGS, Dim, evaluate, meaning_of, ordered_names, parse_assignment, resolve
 from calc.errors import DimensionError, SpecError
 
 TRANSFORMER = {
@@ -173,7 +173,7 @@ def test_expressions_are_evaluated_exactly() -> None:
 
 def test_names_come_in_the_order_they_are_read() -> None:
     """Once for each mention."""
-    assert names_in("d/h + d") == ("d", "h", "d")
+    assert ordered_names("d/h + d") == ("d", "h", "d")
 
 
 def test_a_guard_may_be_longer_than_what_a_spec_may_say_of_a_dimension() -> None:
@@ -181,7 +181,7 @@ def test_a_guard_may_be_longer_than_what_a_spec_may_say_of_a_dimension() -> None
     guard = f"Eq(d, {' + '.join(['T'] * 1_000)})"
 
     assert len(guard) > 2_000
-    assert names_in(guard) == ("d", *["T"] * 1_000)
+    assert ordered_names(guard) == ("d", *["T"] * 1_000)
     with pytest.raises(SpecError, match=r"is too long: write it with at most 2,000 characters$"):
         resolve({"d": Dim(f"T{' + T' * 1_000}"), "T": Dim(2)}, {})
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from calc import dimensions as dims
 from calc.derive.analysis import Analysis
 from calc.derive.result import Derivation, Evaluator
-from calc.dimensions import names_in
+from calc.dimensions import ordered_names
 from calc.errors import DimensionError, NapkinError, UnknownQuantityError
 from calc.graph.guards import dimensions, follows, not_traced, unchecked
 from calc.graph.specialization import certificates_may_answer
@@ -166,7 +166,7 @@ def _above_limits(graph: Graph, small: Mapping[str, int], own: Mapping[str, int]
         return graph.failed_guards(basis.sizes(raised))
 
     left = failed()
-    for name in dict.fromkeys(name for guard in left for name in names_in(guard.expr) if name in own and name not in graph.loops):
+    for name in dict.fromkeys(name for guard in left for name in ordered_names(guard.expr) if name in own and name not in graph.loops):
         for value in range(small[name] + 1, min(own[name], _MOST_RAISED) + 1):
             raised[name] = value
             if len(failed()) < len(left):

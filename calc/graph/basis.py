@@ -14,7 +14,7 @@ from typing import Any
 
 import sympy as sp
 
-from calc.dimensions import Dim, names_in
+from calc.dimensions import Dim, ordered_names
 from calc.errors import NapkinError, SpecError
 from calc.graph.folds import Basis as Basis
 from calc.graph.folds import Fold as Fold
@@ -56,9 +56,9 @@ def basis_of(dims: Mapping[str, Dim], equal: Mapping[str, str] | None = None) ->
         dim = dims[name]
         if name in equal:
             to = equal[name]
-            define[name] = visit(to) if to in dims else substituted(to, {n: visit(n) for n in names_in(to)})
+            define[name] = visit(to) if to in dims else substituted(to, {n: visit(n) for n in ordered_names(to)})
         elif dim.tied and name not in quotients.values() and isinstance(dim.default, str):
-            define[name] = _simplest(substituted(dim.default, {n: visit(n) for n in names_in(dim.default)}))
+            define[name] = _simplest(substituted(dim.default, {n: visit(n) for n in ordered_names(dim.default)}))
         elif dim.tied and isinstance(dim.default, int):
             define[name] = str(dim.default)
         elif dim.multiple_of is not None and (dim.plus or not _divides_itself(dim.multiple_of, name)):
@@ -188,7 +188,7 @@ def _written(name: str, basis: Basis, algebra: Algebra) -> str:
     quotients = {fold.quotient: fold for fold in basis.folds}
     if name in quotients:
         return name if name in basis.define or isinstance(quotients[name].part, int) else basis.hidden[name]
-    if name.isidentifier() or not quotients.keys() & set(names_in(name)):
+    if name.isidentifier() or not quotients.keys() & set(ordered_names(name)):
         return name
     match tree := parse(name):
         case Quotient():

@@ -79,7 +79,7 @@ class Guard:
         not cover ``h*k < d``, since formulas of both sides may agree where the two are equal.
         """
         if self.opaque:
-            return all(certified[name] == values[name] for name in dims.names_in(self.expr))
+            return all(certified[name] == values[name] for name in dims.ordered_names(self.expr))
         if self.holds_at(certified):
             return False
         try:

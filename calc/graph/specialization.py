@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 
-from calc.dimensions import evaluate, names_in
+from calc.dimensions import evaluate, ordered_names
 from calc.graph.step import Graph, Guard
 from calc.graph.trip_counts import fewest
 from calc.spec import Spec
@@ -20,7 +20,7 @@ def trip_counts_to_specialize(spec: Spec, graph: Graph, values: Mapping[str, int
     why: dict[str, str] = {}
     sizes, few = graph.as_basis().values(values), {name: fewest(_counts(graph), name) for name in graph.trip_count_reads}
     for guard in graph.failed_guards(values):
-        names = [n for n in names_in(guard.expr) if n in spec.walked and n in few and values[n] >= few[n]]
+        names = [n for n in ordered_names(guard.expr) if n in spec.may_unroll and n in few and values[n] >= few[n]]
         names = [n for n in names if guard.holds_at({**sizes, n: few[n]})]  # else the guard fails because of other sizes
         why |= dict.fromkeys(names, f"{guard.expr} is asked at {guard.where}, and comes out otherwise for the few turns recorded")
     return why
@@ -70,7 +70,7 @@ def requested_values(graph: Graph, values: Mapping[str, int]) -> list[dict[str, 
     traced come first: few iterations may be a special case where the other sizes are none. A size that is read as a number but is no
     trip count keeps its requested value."""
     requested = graph.as_basis().values(values)
-    widths = {name for c in graph.guards if c.opaque for name in names_in(c.expr)}
+    widths = {name for c in graph.guards if c.opaque for name in ordered_names(c.expr)}
     loops = [name for name in graph.loops if name not in widths]
     deep = {**requested, **{name: fewest(_counts(graph), name) for name in loops}}
     few = {**requested, **{name: min(requested[name], deep[name]) for name in loops}}
@@ -117,8 +117,8 @@ def special_case_candidates(graph: Graph, values: Mapping[str, int], changed: Se
     shallow = [name for name in graph.loops if turns[name] < fewest(_counts(graph), name)]
     failed = [name for name in shallow if _is_failed(graph, name, values, turns[name])]
     few, fewer = (dict(_fixed(graph, basis.dimension(name), turns[name], values) for name in names) for names in (failed, shallow))
-    compared = {name for guard in changed for name in names_in(guard.expr)}
-    about = [name for name, text in graph.basis.items() if compared & set(names_in(text))]
+    compared = {name for guard in changed for name in ordered_names(guard.expr)}
+    about = [name for name, text in graph.basis.items() if compared & set(ordered_names(text))]
     some, all_ = (few | _equal_sizes(graph, values, names) for names in (about, list(values)))
     attempts = [some | _products(graph, values, changed, some), some, all_, fewer | all_]
     return [attempt for i, attempt in enumerate(attempts) if attempt not in attempts[:i]]
@@ -141,8 +141,8 @@ def _products(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard],
         whole, sign, part = (dim.expr or "").replace(" ", "").partition("/")
         if not sign or not {dim.name, whole, part} <= free or values[whole] != values[part] * values[dim.name]:
             continue
-        sides = {name for side in (dim.name, whole, part) for name in names_in(graph.basis[side])}
-        if graph.basis[whole] == whole and any(sides <= set(names_in(c.expr)) for c in changed):
+        sides = {name for side in (dim.name, whole, part) for name in ordered_names(graph.basis[side])}
+        if graph.basis[whole] == whole and any(sides <= set(ordered_names(c.expr)) for c in changed):
             products[whole] = f"{part}*{dim.name}"
     return products
 
@@ -155,7 +155,7 @@ def _equal_sizes(graph: Graph, values: Mapping[str, int], names: Sequence[str]) 
     first: dict[int, str] = {1: "1"}
     equal_to: dict[str, str] = {}
     for name in values:
-        turns = set(names_in(graph.basis[name])) & set(graph.loops)
+        turns = set(ordered_names(graph.basis[name])) & set(graph.loops)
         if name not in names or name in tied or turns:
             continue
         to = str(values[name]) if values[name] == parts.get(name) else _end(equal_to, first.setdefault(values[name], name))
@@ -194,10 +194,10 @@ def dimensions_to_specialize(spec: Spec, graph: Graph, changed: Sequence[Guard],
     """Dimensions to specialize, with reasons, where no symbol has a required property (a product that is even): the smallest set of
     dimensions that may be specialized such that each ``changed`` guard fails because of one of them, with those specialized already.
     Empty where no further dimension helps."""
-    may = {name for names in spec.gives_way for name in names} - graph.specialized.keys()
-    about = {name: {*names_in(text)} & {*graph.symbols} for name, text in graph.basis.items() if name in may}
+    may = {name for names in spec.may_specialize for name in names} - graph.specialized.keys()
+    about = {name: {*ordered_names(text)} & {*graph.symbols} for name, text in graph.basis.items() if name in may}
     requested, usual = graph.as_basis().values(values), graph.certificates[0].sizes
-    left = [c for c in changed if any(symbols & {*names_in(c.expr)} for symbols in about.values())]
+    left = [c for c in changed if any(symbols & {*ordered_names(c.expr)} for symbols in about.values())]
 
     def by(guard: Guard, symbols: Collection[str]) -> bool:
         """Whether the guard holds with the certified values of these symbols and the requested values of the others."""
@@ -207,10 +207,10 @@ def dimensions_to_specialize(spec: Spec, graph: Graph, changed: Sequence[Guard],
     left = [c for c in left if not any(by(c, single) for single in others)] or left  # a batch of one is no reason to fix what it multiplies
     why: dict[str, str] = {}
     while left:
-        blamed = {name: [c for c in left if by(c, symbols & {*names_in(c.expr)})] for name, symbols in about.items()}
+        blamed = {name: [c for c in left if by(c, symbols & {*ordered_names(c.expr)})] for name, symbols in about.items()}
         name = max(blamed, key=lambda name: len(blamed[name]))
         if not blamed[name]:
-            why |= {n: _specialization_reason(c) for c in left for n, symbols in about.items() if symbols & {*names_in(c.expr)}}
+            why |= {n: _specialization_reason(c) for c in left for n, symbols in about.items() if symbols & {*ordered_names(c.expr)}}
             break
         why[name] = _specialization_reason(blamed[name][0])
         left = [c for c in left if c not in blamed[name]]

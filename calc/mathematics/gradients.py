@@ -96,7 +96,7 @@ def gradients(
 
 def chosen(spec: Spec, given: Mapping[str, int]) -> dict[str, int]:
     """Sizes for tracing: the given ones, depths of 2, and the small ones of the spec's own checks where compatible."""
-    depths = {name: _LAYERS for name in spec.pinned if name not in given and not spec.dimensions[name].tied}
+    depths = {name: _LAYERS for name in spec.trip_counts if name not in given and not spec.dimensions[name].tied}
     wishes: Sequence[Mapping[str, int]] = ({**spec.check_at, **depths}, depths, spec.check_at, {})
     for wish in wishes:
         try:

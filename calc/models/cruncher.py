@@ -68,6 +68,6 @@ SPEC = Spec(
     check_at={"B": 2, "D": 4, "L": 2},
     source="built-in",
     optimizer=AdaGrad,
-    pinned=("L",),
+    trip_counts=("L",),
     notes=("optimizer=spec is the lecture's AdaGrad (epsilon inside the root, no step counter); adagrad is torch.optim.Adagrad",),
 )

@@ -146,5 +146,5 @@ def spec(dropout: float = 0.0) -> Spec:
         loss=_loss,
         check_at={"B": 2, "T": 64},
         source="built-in",
-        pinned=("L",),
+        trip_counts=("L",),
     )

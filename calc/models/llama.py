@@ -151,7 +151,7 @@ def _spec(name: str, d: int, h: int, f: int, L: int) -> Spec:
         loss=next_token_loss,
         check_at={"B": 2, "T": 16, "d": 48, "h": 6, "g": 3, "f": 211, "L": 3, "V": 503},
         source="built-in",
-        pinned=("L",),
+        trip_counts=("L",),
     )
 
 

@@ -61,9 +61,9 @@ def _unknown(name: str) -> str:
 
 def _checked(spec: Spec, name: str) -> Spec:
     """``spec``. Raises NapkinError, naming the spec, if its own sizes do not resolve."""
-    unknown = [p for p in spec.pinned if p not in spec.dims]
+    unknown = [p for p in spec.trip_counts if p not in spec.dims]
     if unknown:
-        raise SpecError(f"{name}: pinned names {unknown[0]!r}, which is no dimension of the spec")
+        raise SpecError(f"{name}: trip_counts names {unknown[0]!r}, which is not a dimension of the spec")
     try:
         spec.sizes()
         spec.sizes(spec.check_at)

@@ -73,6 +73,6 @@ SPEC = Spec(
     loss=next_token_loss,
     check_at={"B": 2, "T": 16, "d": 48, "h": 6, "g": 3, "f": 88, "L": 3, "V": 503, "E": 5},
     source="built-in",
-    pinned=("L",),
+    trip_counts=("L",),
     notes=("Widths are multiples of 8: torch's grouped product wants rows that begin at multiples of 16 bytes, in half precision too.",),
 )

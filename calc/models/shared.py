@@ -42,5 +42,5 @@ SPEC = Spec(
     loss=_loss,
     check_at={"B": 3, "D": 5, "L": 4},
     source="built-in",
-    pinned=("L",),
+    trip_counts=("L",),
 )

@@ -109,5 +109,5 @@ SPEC = Spec(
     loss=class_loss,
     check_at={"B": 2, "S": 32, "P": 8, "d": 48, "h": 3, "f": 101, "L": 3, "K": 11},
     source="built-in",
-    pinned=("L",),
+    trip_counts=("L",),
 )

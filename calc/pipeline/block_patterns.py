@@ -22,7 +22,7 @@ def in_patterns(spec: Spec, sizes: Mapping[str, int], options: Options) -> Spec:
         return spec
     dims = spec.dimensions
     values = spec.sizes({name: value for name, value in sizes.items() if name in dims})
-    changed = {name: _in_pattern(spec, name, dims[name], values[name], options.every) for name in spec.pinned if not dims[name].tied}
+    changed = {name: _in_pattern(spec, name, dims[name], values[name], options.every) for name in spec.trip_counts if not dims[name].tied}
     changed = {name: dim for name, dim in changed.items() if dim != dims[name]}
     if not changed:
         return spec

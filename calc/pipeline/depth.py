@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from calc.dimensions import names_in
+from calc.dimensions import ordered_names
 from calc.errors import (
     CertificateError,
     NapkinError,
@@ -84,7 +84,7 @@ class Attempts:
             read = [c for c in graph.guards if " < " not in c.expr]  # a closed form specialized to particular numbers may be wrong
             return Refusal(divided or by_values(spec, read) or error)
         attempt = trip_counts.next_attempt(plan.attempt, graph.loops, degree=error.quantity not in PEAKS)
-        if attempt is None or (last_of_walked and spec.walked and graph.trip_count_reads):
+        if attempt is None or (last_of_walked and spec.may_unroll and graph.trip_count_reads):
             return Refusal(_no_polynomial(spec, graph, error))
         return Refusal(error, Shallow(error.quantity, attempt))
 
@@ -134,15 +134,15 @@ def _whatever_the_depth(spec: Spec, graph: Graph, analysis: Analysis | None, err
 def _no_polynomial(spec: Spec, graph: Graph, failure: CertificateError) -> TraceError:
     """The error for a step that is not a polynomial in its trip counts; names the last trip count read. A size that is read as a number and
     counts no iterations may be specialized."""
-    widths: Collection[str] = {name for c in graph.guards if c.opaque for name in names_in(c.expr)}
+    widths: Collection[str] = {name for c in graph.guards if c.opaque for name in ordered_names(c.expr)}
     for name, where in reversed([*graph.trip_count_reads.items()]):
         said = (
             f"{spec.name}: {name} is read as a number at {where}, and the step is no polynomial in it: {failure}; "
             "use the size as it is, or give the model as one with that size fixed"
         )
-        if name in widths and name not in spec.walked:
+        if name in widths and name not in spec.may_unroll:
             return _of(failure, OtherPathError(said, divides=False))
-        no_peak = tells_no_peak(failure) and name in spec.dims and name not in spec.walked
+        no_peak = tells_no_peak(failure) and name in spec.dims and name not in spec.may_unroll
         return _of(failure, (NoPeakError if no_peak else SpecializationError)(name, where, said))
     return failure
 

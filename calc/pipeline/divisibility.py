@@ -166,7 +166,7 @@ def as_numbers(spec: Spec, error: str) -> Spec:
     """``spec`` whose sizes may be specialized one at a time: first the divisors in ``error``, then others it names, then the rest."""
     names = dict.fromkeys((*_named(spec, error), *spec.dims))
     order = sorted(names, key=lambda name: (name in _NEVER_DIVIDES, not re.search(rf"// *{name}\b", error)))
-    return replace(spec, gives_way=tuple((name,) for name in order if not spec.dimensions[name].tied))
+    return replace(spec, may_specialize=tuple((name,) for name in order if not spec.dimensions[name].tied))
 
 
 def _said(error: str) -> str:

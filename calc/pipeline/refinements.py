@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from calc.dimensions import names_in
+from calc.dimensions import ordered_names
 from calc.errors import (
     CertificateError,
     DataDependentError,
@@ -69,7 +69,7 @@ def divisor(plan: TracePlan, refusal: Refusal) -> TracePlan | Refusal | None:
         own = own_error(given, plan.sizes, plan.options)
         if _is_own_fault(own, error):
             return Refusal(own or error)
-        if own is not None or given.gives_way:
+        if own is not None or given.may_specialize:
             return None
         search = DivisorSearch()
         if isinstance(error, SizesError) and _may_lack_a_divisor(error, refusal.of_case):
@@ -97,7 +97,8 @@ def specializable_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     if not isinstance(error, SpecializationError) or not _may_be_specialized(given, error.dimension):
         return None
     name = error.dimension
-    return _anew(plan, replace(given, gives_way=(*given.gives_way, (name,)), unknown={}), f"no closed form in {as_numbers([name])}")
+    allowed = replace(given, may_specialize=(*given.may_specialize, (name,)), unknown={})
+    return _anew(plan, allowed, f"no closed form in {as_numbers([name])}")
 
 
 ITERATIONS = (trip_count, more_iterations)
@@ -125,7 +126,7 @@ def _asked(plan: TracePlan, spec: Spec) -> dict[str, int]:
 
 def _may_be_specialized(spec: Spec, name: str) -> bool:
     """Whether a dimension may be specialized and is not listed for it yet."""
-    return name in spec.dims and not spec.dimensions[name].tied and all(name not in names for names in spec.gives_way)
+    return name in spec.dims and not spec.dimensions[name].tied and all(name not in names for names in spec.may_specialize)
 
 
 # -- divisors --------------------------------------------------------------------------------------------------------------------
@@ -156,16 +157,16 @@ def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError
     why = f"under symbolic tracing it {why}" if why.startswith("raised ") else why
     if isinstance(error, NoPeakError) and error.dimension not in specialized:
         return dict.fromkeys(_with_quotients(spec, [error.dimension]), _NO_PEAK.format(error.where))
-    may = {name for names in spec.gives_way for name in names}
+    may = {name for names in spec.may_specialize for name in names}
     if isinstance(error, SpecializationError) and error.dimension in may - specialized.keys():
         return dict.fromkeys(_with_quotients(spec, [error.dimension]), why)
-    for names in spec.gives_way:
+    for names in spec.may_specialize:
         more = [name for name in _with_quotients(spec, names) if name not in specialized]
         if more:
             return dict.fromkeys(more, why)
     if isinstance(error, CertificateError) and tells_no_peak(error):
-        counts = [name for name in spec.pinned if name not in specialized]
-        return dict.fromkeys(_with_quotients(spec, counts[-1:]), _NO_PEAK.format(f"pinned={spec.pinned} of the spec"))
+        counts = [name for name in spec.trip_counts if name not in specialized]
+        return dict.fromkeys(_with_quotients(spec, counts[-1:]), _NO_PEAK.format(f"trip_counts={spec.trip_counts} of the spec"))
     return {}
 
 
@@ -179,7 +180,7 @@ def _with_quotients(spec: Spec, names: Sequence[str]) -> list[str]:
         more += [n for n, d in dims.items() if d.at_most == name and n not in more and n not in ("T", "S")]
         part = dims[name].multiple_of
         more += [part] if isinstance(part, str) and part not in more else []
-        more += [n for n, d in dims.items() if d.tied and isinstance(d.default, str) and name in names_in(d.default) and n not in more]
+        more += [n for n, d in dims.items() if d.tied and isinstance(d.default, str) and name in ordered_names(d.default) and n not in more]
     return more
 
 

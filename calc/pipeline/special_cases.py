@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from calc.dimensions import names_in
+from calc.dimensions import ordered_names
 from calc.errors import OtherPathError, TraceError
 from calc.graph.plan import Near, Refusal, TracePlan, outcome_of, refined
 from calc.graph.specialization import (
@@ -137,7 +137,7 @@ class _Completion:
         if (not more and any(c.divides for c in changed)) or own_error(self.spec, self.sizes, self.plan.options):
             return refusal
         of_sizes = [c for c in changed if not _about_iterations(c, self.graph)]
-        compared = frozenset(more) or frozenset(name for c in of_sizes for name in names_in(c.expr))
+        compared = frozenset(more) or frozenset(name for c in of_sizes for name in ordered_names(c.expr))
         return self._first([(equal, Near(compared, exactly)) for exactly in (False, True) for equal in attempts], changed[0])
 
     def _apart(self, equal: Mapping[str, str], changed: Guard, near: Near | None) -> tuple[Graph, Analysis] | Refusal:
@@ -168,11 +168,11 @@ class _Completion:
 
 def _symbols_of(conditions: Sequence[Guard], graph: Graph) -> set[str]:
     """The symbols in guards, without trip counts."""
-    return {name for c in conditions for name in names_in(c.expr)} & {*graph.symbols} - {*graph.loops}
+    return {name for c in conditions for name in ordered_names(c.expr)} & {*graph.symbols} - {*graph.loops}
 
 
 def _about_iterations(condition: Guard, graph: Graph) -> bool:
-    return not {*names_in(condition.expr)}.isdisjoint(graph.loops)
+    return not {*ordered_names(condition.expr)}.isdisjoint(graph.loops)
 
 
 def _another_path(spec: Spec, graph: Graph, unmet: Sequence[Guard]) -> TraceError:
@@ -183,5 +183,5 @@ def _another_path(spec: Spec, graph: Graph, unmet: Sequence[Guard]) -> TraceErro
         f"{spec.name}: at these sizes the step takes another path than its closed forms ({condition.expr} is no longer"
         f" {condition.outcome}), asked at {condition.where}: choose other sizes"
     )
-    compared = names_in(condition.expr) if condition.compares else ()
+    compared = ordered_names(condition.expr) if condition.compares else ()
     return by_values(spec, [condition]) or (OtherPathError(said, condition.divides, compared) if of_sizes else TraceError(said))

@@ -23,7 +23,7 @@ import numpy as np
 
 from calc import dimensions as dims
 from calc.derive.quantities import require_count
-from calc.dimensions import LARGEST, Dim, names_in
+from calc.dimensions import LARGEST, Dim, ordered_names
 from calc.errors import BadInputError, DimensionError, NapkinError, NegativeCountError, UnknownQuantityError
 from calc.graph.folds import Basis
 from calc.graph.guards import Guard, dimensions
@@ -324,7 +324,7 @@ def _all_sizes(form: Stored, given: Mapping[str, Array]) -> tuple[dict[str, Arra
     arrays: dict[str, Array] = {}
     while len(arrays) < len(table):
         for name, dim in table.items():
-            needed = names_in(dim.default) if isinstance(dim.default, str) and name not in given else []
+            needed = ordered_names(dim.default) if isinstance(dim.default, str) and name not in given else []
             if name not in arrays and all(dependency in arrays for dependency in needed):
                 arrays[name] = given[name] if name in given else _default(name, dim, arrays, trouble)
     for name, dim in table.items():
@@ -352,7 +352,7 @@ def _default(name: str, dim: Dim, columns: Mapping[str, Array], trouble: Trouble
 
 def _one_by_one(name: str, default: str, columns: Mapping[str, Array], trouble: Trouble) -> Array:
     """A default with a quotient inside, which is whole at some of the points alone."""
-    names = names_in(default)
+    names = ordered_names(default)
     meshes = np.broadcast_arrays(*(columns[n] for n in names))
     points = zip(*(map(int, mesh.flat) for mesh in meshes), strict=True)
     values = [dims.evaluate(default, dict(zip(names, point, strict=True))) for point in points]
@@ -421,7 +421,7 @@ def _certified(condition: Guard, certified: Sequence[Mapping[str, int]], symbols
     """Where a certificate determines the path although the guard's outcome differs from the traced one."""
     mask: Array = np.zeros((), dtype=bool)
     if condition.opaque:
-        names = names_in(condition.expr)
+        names = ordered_names(condition.expr)
         for at in certified:
             mask = mask | functools.reduce(operator.and_, [symbols[name] == at[name] for name in names])
         return mask

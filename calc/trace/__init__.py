@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 
-from calc.dimensions import names_in
+from calc.dimensions import ordered_names
 from calc.errors import RoundedShareError
 from calc.graph import trip_counts
 from calc.graph.basis import basis_of
@@ -88,7 +88,7 @@ def _near_to(graph: Graph, at: Mapping[str, int], sizes: Mapping[str, int], by: 
     moved_to, requested = dict(at), graph.as_basis().values(sizes)
     moved: set[str] = set()
     while True:
-        otherwise = {name for c in graph.guards if not c.opaque and not c.holds_at(moved_to) for name in names_in(c.expr)}
+        otherwise = {name for c in graph.guards if not c.opaque and not c.holds_at(moved_to) for name in ordered_names(c.expr)}
         to_move = (otherwise & requested.keys()) - moved - {*graph.loops}
         if not to_move:
             return moved_to

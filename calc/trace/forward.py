@@ -221,7 +221,7 @@ def trace_program(spec: Spec, sizes: Mapping[str, int], options: Options, double
     """
     basis = basis_of(spec.dimensions)
     values = basis.values(sizes)
-    static = {name: values[name] for name in basis.symbols if name in spec.pinned}
+    static = {name: values[name] for name in basis.symbols if name in spec.trip_counts}
     while True:
         try:
             program = _record(spec, basis, sizes, static, options, doubles)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from calc.dimensions import Dim, evaluate, names_in
+from calc.dimensions import Dim, evaluate, ordered_names
 from calc.graph.basis import Basis
 from calc.graph.step import Assumption, Guard, Op, Tensor
 from calc.symbolic.exact import DOUBLES, evaluate_text
@@ -48,7 +48,7 @@ _TURNS = (2, 5, 6, 13, 30, 1009, 10**6 + 3)
 
 def _equals_at_any_trip_count(expr: str, divided: Guard, run: TracedRun, trip_counts: Collection[str]) -> bool:
     """Whether ``expr``, with any trip count in place of the run's own, is equivalent to ``divided``; tested at random sizes."""
-    names = {*names_in(expr)}
+    names = {*ordered_names(expr)}
     loops = sorted(names & {*trip_counts})
     if len(loops) != 1:
         return False  # trip counts of two loops may be equal
@@ -93,7 +93,7 @@ def _at_none(names: Collection[str]) -> str:
 def of_numbers(kept: Sequence[Guard], runs: Sequence[TracedRun], trip_counts: Mapping[str, str]) -> list[Guard]:
     """Guards for sizes without a proof, so that each of their values is traced: sizes rounded from doubles, and sizes read as numbers that
     are no trip counts, since a larger value runs no more operators."""
-    places = {_at_none({*names_in(c.expr)} - {*trip_counts}): c.where for c in kept if _of_doubles(c)}
+    places = {_at_none({*ordered_names(c.expr)} - {*trip_counts}): c.where for c in kept if _of_doubles(c)}
     places |= {_at_none([name]): where for name, where in trip_counts.items() if _is_width(name, runs)}
     return [Guard(expr, True, where, opaque=True) for expr, where in places.items() if expr]
 
@@ -122,7 +122,7 @@ def _is_bound(guard: Guard, run: TracedRun, dims: Mapping[str, Dim]) -> bool:
 def _is_of_one_trip_count(guard: Guard, run: TracedRun, runs: Sequence[TracedRun], trip_counts: Collection[str]) -> bool:
     """Whether the guard is true only at the trip count of this run, as where torch compares the length of a sequence with the number of its
     parts. Certificates verify what holds between the traced trip counts."""
-    names = {*names_in(guard.expr)}
+    names = {*ordered_names(guard.expr)}
     if not names & {*trip_counts}:
         return False
     generator = random.Random(0)
@@ -143,7 +143,7 @@ def _is_of_one_trip_count(guard: Guard, run: TracedRun, runs: Sequence[TracedRun
 def _has_every_trip_count(guard: Guard, asked: Sequence[tuple[set[str], Mapping[str, int]]], trip_counts: Collection[str]) -> bool:
     """Whether every run has this guard with its own trip count in it, as where torch splits a sequence: the model does not branch on it.
     ``asked`` has the guards and the trip counts of each run."""
-    for name in {*names_in(guard.expr)} & {*trip_counts}:
+    for name in {*ordered_names(guard.expr)} & {*trip_counts}:
         for exprs, sizes in asked:
             own = _own(sizes[name])
             alike = [(own.sub(str(others[name]), guard.expr), theirs) for theirs, others in asked]
@@ -263,7 +263,7 @@ class _Least(Arithmetic[Fraction | float]):
 def _may_be_zero(text: str, asked: Sequence[Guard], symbols: Sequence[str]) -> bool:
     """Whether a size may be 0 where every guard holds; tested with each subset of its symbols at 1 and the others random. A negative value
     implies that it is 0 at sizes in between."""
-    names, generator = [*dict.fromkeys(names_in(text))], random.Random(0)
+    names, generator = [*dict.fromkeys(ordered_names(text))], random.Random(0)
     for ones in itertools.product((True, False), repeat=len(names)):
         for largest in (2, 3, 5, 10, 100, 10**6):
             at = {name: generator.randint(2, largest) for name in symbols}

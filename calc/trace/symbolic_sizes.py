@@ -21,7 +21,7 @@ from typing import Any
 import sympy as sp
 import torch
 
-from calc.dimensions import names_in
+from calc.dimensions import ordered_names
 from calc.errors import DataDependentError, ReadByTorchError, SpecializationError
 from calc.graph.basis import Basis
 from calc.graph.plan import Near
@@ -93,7 +93,7 @@ def next_composite(n: int) -> int:
 def _made_of(basis: Basis, products: Sequence[str], known: Mapping[str, int], below: int, values: Mapping[str, int]) -> list[int]:
     """The values of dimensions and ``products`` that consist of ``known`` symbols and are smaller than ``below`` at the sizes."""
     factors = ([f"({basis.define[name]})" for name in product.split("*")] for product in products)
-    texts = [text for text in (*basis.define.values(), *map("*".join, factors)) if set(names_in(text)) <= known.keys()]
+    texts = [text for text in (*basis.define.values(), *map("*".join, factors)) if set(ordered_names(text)) <= known.keys()]
     return [int(evaluate_text(text, known)) for text in texts if evaluate_text(text, values) < below]
 
 

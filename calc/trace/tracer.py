@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from calc.dimensions import Dim, meaning_of, names_in
+from calc.dimensions import Dim, meaning_of, ordered_names
 from calc.errors import NapkinError, RoundedShareError, SizesError, SpecializationError, TraceError, UnbackedSizeError, line_in
 from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.basis import Basis, basis_of
@@ -45,7 +45,8 @@ class Tracer:
         self.plan, self.spec, self.traces, self.progress = plan, plan.spec, traces, progress
         self.basis = basis_of(self.spec.dimensions, plan.fixed)
         self.trip_count_reads = dict(plan.trip_counts)
-        self.loops = [*(name for pinned in self.spec.pinned for name in names_in(self.basis.define[pinned])), *self.trip_count_reads]
+        stated = [symbol for name in self.spec.trip_counts for symbol in ordered_names(self.basis.define[name])]
+        self.loops = [*stated, *self.trip_count_reads]
 
     def graph(self) -> Graph | Refusal:
         """The graph of the step, or the reason why the plan does not suffice."""
@@ -101,7 +102,7 @@ class Tracer:
     def _read_as_number(self, specialization: SpecializationError) -> Refusal:
         """A dimension that is read as a number is a trip count, unless the plan may specialize it, or it cannot be one."""
         spec, name = self.spec, self.basis.dimension(specialization.dimension)
-        if any(name in names for names in spec.gives_way) and not (specialization.counts and name in spec.walked):
+        if any(name in names for names in spec.may_specialize) and not (specialization.counts and name in spec.may_unroll):
             return Refusal(SpecializationError(name, specialization.where, str(specialization)))
         if specialization.dimension in self.loops or len(self.loops) == _MOST_LOOPS:
             said = no_closed_form(spec, specialization, self.basis)
@@ -110,9 +111,9 @@ class Tracer:
                 if specialization.divided is None
                 else RoundedShareError(said, specialization.divided)
             )
-        if self.plan.options.every > 1 and name not in (*spec.pinned, *spec.walked):
+        if self.plan.options.every > 1 and name not in (*spec.trip_counts, *spec.may_unroll):
             # It may count blocks of which only every n-th is recomputed: like any depth, it then counts such patterns.
-            patterned = replace(spec, pinned=(*spec.pinned, name))
+            patterned = replace(spec, trip_counts=(*spec.trip_counts, name))
             return Refusal(
                 specialization, Inferred(patterned, f"{name} is read as a number at {specialization.where}: taking it as so many patterns")
             )

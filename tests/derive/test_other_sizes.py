@@ -44,7 +44,7 @@ def spec(extra: Callable[[Tensor], Tensor], check_at: dict[str, int] | None = No
         build=lambda n: Layers(n, extra),
         inputs=lambda n: (torch.randn(n.B, n.d),),
         loss=lambda module, x: module(x).sum(),
-        pinned=("L",),
+        trip_counts=("L",),
         check_at=check_at or {},
     )
 

@@ -71,14 +71,14 @@ class Stack(nn.Module):
         return x
 
 
-def _spec(make: Callable[[Any], nn.Module] = Stack, pinned: tuple[str, ...] = ("L",)) -> Spec:
+def _spec(make: Callable[[Any], nn.Module] = Stack, trip_counts: tuple[str, ...] = ("L",)) -> Spec:
     return Spec(
         name="stack",
         dims={"B": 3, "d": 5, "f": 11, "L": 4},
         build=make,
         inputs=lambda n: (torch.randn(n.B, n.d, requires_grad=False),),
         loss=lambda module, x: module(x).square().mean(),
-        pinned=pinned,
+        trip_counts=trip_counts,
     )
 
 
@@ -260,7 +260,7 @@ FUSED = Spec(
     build=lambda n: nn.Sequential(*(Fused(n.d, n.k) for _ in range(n.L))),
     inputs=lambda n: (torch.randn(n.B, n.T, n.d, requires_grad=False),),
     loss=lambda module, x: module(x).square().mean(),
-    pinned=("L",),
+    trip_counts=("L",),
 )
 
 
@@ -341,7 +341,8 @@ def test_the_patterns_of_the_model_itself_stay_whole() -> None:
     """Layers that repeat in threes after two others: with every second one, a pattern is six."""
     spec = _spec()
     hybrid = Spec(
-        **{name: getattr(spec, name) for name in ("name", "build", "inputs", "loss", "pinned")}, dims={"L": Dim(14, multiple_of=3, plus=2)}
+        **{name: getattr(spec, name) for name in ("name", "build", "inputs", "loss", "trip_counts")},
+        dims={"L": Dim(14, multiple_of=3, plus=2)},
     )
 
     assert Dim(14, multiple_of=6, plus=2) == _pattern(hybrid, "block/2")
@@ -358,7 +359,7 @@ def test_a_check_at_the_other_kind_of_depth_is_refused() -> None:
 @pytest.mark.slow
 def test_a_depth_that_the_spec_does_not_name_is_found() -> None:
     """It is read as a number, and then as so many patterns."""
-    derivation = calc.derive(_spec(pinned=()), {"L": 5}, cache=False, optimizer="sgd", checkpointing="block/2")
+    derivation = calc.derive(_spec(trip_counts=()), {"L": 5}, cache=False, optimizer="sgd", checkpointing="block/2")
 
     repeated = derivation["flops.backward.recompute"]
     assert 5 * repeated.at(L=7) == 4 * repeated.at(L=9)  # blocks 1, 3, 5, 7 of 7, and one more of 9

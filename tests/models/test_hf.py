@@ -133,7 +133,7 @@ def test_a_pattern_that_does_not_repeat_fixes_the_depth(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, gemma)
 
     assert "L" not in spec.dims
-    assert spec.pinned == ()
+    assert spec.trip_counts == ()
     assert "the depth is a number here, no dimension: the layers of this config repeat no pattern" in spec.notes
     assert "model.layers.4.mlp.up_proj.weight" in shapes(spec)
 
@@ -273,7 +273,7 @@ def test_sizes_put_into_a_config_build_what_a_config_made_with_them_builds(famil
     spec = spec_of(tmp_path, FAMILIES[family])
     other = {"h": 4, "d": 40, "f": 37, "V": 29, "L": 2}
     n = spec.sizes(other)
-    symbolic = {letter: size if letter in spec.pinned else Given(size) for letter, size in n.items()}
+    symbolic = {letter: size if letter in spec.trip_counts else Given(size) for letter, size in n.items()}
     with torch.device("meta"):
         module = spec.build(Sizes(**symbolic))
 

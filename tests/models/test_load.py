@@ -197,7 +197,7 @@ def test_a_file_without_a_spec_is_told_what_one_looks_like(tmp_path: Path) -> No
         ('"n": 3', '"n": 2.5', "n = 2.5 is not an integer: sizes are integers from 1 to 2**63 - 1"),
         ('"n": 3', '"n": "2*q"', "a dimension expression mentions 'q', which is no dimension of this model"),
         ('check_at={"B": 2}', 'check_at={"Q": 2}', "this model has no dimension 'Q': it has B, n"),
-        ('check_at={"B": 2}', 'pinned=("L",)', "pinned names 'L', which is no dimension of the spec"),
+        ('check_at={"B": 2}', 'trip_counts=("L",)', "trip_counts names 'L', which is not a dimension of the spec"),
     ],
 )
 def test_a_spec_whose_own_sizes_do_not_resolve_is_refused(old: str, new: str, message: str, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_each_plan_says_what_is_new_in_it(what: FORWARD, dims: dict[str, int], r
 
 def test_a_size_without_closed_form_is_specialized_where_the_spec_lets_it() -> None:
     """First d, which the spec names first; once L is a number, d is tried as a symbol again."""
-    plans = history(replace(spec(spelled, L=4), gives_way=(("d",), ("L",))))
+    plans = history(replace(spec(spelled, L=4), may_specialize=(("d",), ("L",))))
 
     assert [plan.reason for plan in plans[1:]] == [f"no closed form in {name}: taking it as a number" for name in ("d", "L")]
     assert [[*plan.specialized] for plan in plans] == [[], ["d"], ["d", "L"]]

@@ -137,5 +137,5 @@ def decoder(choices: Choices, **sizes: int) -> Spec:
         build=lambda n: Decoder(n, choices),
         inputs=lambda n: (torch.randint(n.V, (n.B, n.T)), torch.randint(n.V, (n.B, n.T))),
         loss=lambda model, ids, targets: F.cross_entropy(model(ids).flatten(0, 1), targets.flatten()),
-        pinned=("L",),
+        trip_counts=("L",),
     )

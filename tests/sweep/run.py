@@ -133,7 +133,7 @@ def _judged(model_type: str, architecture: str, config: Path) -> Row:
 
 def _few(spec: Spec) -> dict[str, int]:
     """Where the step is checked. A length that is walked iteration by iteration is short: each iteration is recorded, and run again."""
-    return {**spec.check_at, **{name: min(spec.check_at[name], _FEW) for name in spec.walked if name in spec.check_at}}
+    return {**spec.check_at, **{name: min(spec.check_at[name], _FEW) for name in spec.may_unroll if name in spec.check_at}}
 
 
 def _line(error: BaseException) -> str:

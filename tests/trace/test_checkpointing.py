@@ -57,7 +57,7 @@ def stack(run: Callable[..., Tensor]) -> Spec:
         build=lambda n: Stack(n, run),
         inputs=lambda n: (torch.randn(n.B, n.d),),
         loss=lambda module, x: module(x).square().mean(),
-        pinned=("L",),
+        trip_counts=("L",),
     )
 
 

@@ -98,7 +98,7 @@ def test_a_depth_is_found_to_be_a_loop_count() -> None:
 
 def test_a_declared_depth_gives_the_same_as_a_found_one() -> None:
     """Declaring it only spares the search."""
-    assert texts(stacked()) == texts(derived(stack(pinned=("L",))))
+    assert texts(stacked()) == texts(derived(stack(trip_counts=("L",))))
 
 
 @pytest.mark.parametrize("L", [5, 6, 7, 1000])

@@ -147,8 +147,8 @@ class Rays(nn.Module):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pinned", [(), ("D",)])
-def test_the_loop_at_fault_alone_becomes_a_number(pinned: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("trip_counts", [(), ("D",)])
+def test_the_loop_at_fault_alone_becomes_a_number(trip_counts: tuple[str, ...]) -> None:
     """The peak has no closed form in the depth D. The samples S are a loop count too, found later, and stay a symbol."""
     s = Spec(
         "rays",
@@ -156,7 +156,7 @@ def test_the_loop_at_fault_alone_becomes_a_number(pinned: tuple[str, ...]) -> No
         Rays,
         lambda n: (torch.randn(n.R, n.S, 3),),
         lambda module, x: module(x),
-        pinned=pinned,
+        trip_counts=trip_counts,
     )
 
     derivation = calc.derive(s, cache=False, optimizer="sgd")

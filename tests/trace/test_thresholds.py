@@ -124,7 +124,7 @@ def test_hints_near_sizes_are_in_their_order_and_distinct() -> None:
 
 def test_beyond_a_limit_a_batch_of_one_leaves_the_length_a_symbol() -> None:
     """Though the length may stay a number: the case of one is recorded near the length asked for, and other lengths need no recording."""
-    s = replace(_spec((512,), 1024, B=1), gives_way=(("T",),))
+    s = replace(_spec((512,), 1024, B=1), may_specialize=(("T",),))
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 
     assert {} == derivation.specialization_reasons
@@ -183,7 +183,7 @@ def test_what_pads_a_length_fixes_the_length_alone() -> None:
 
     dims = {"B": 2, "T": 64, "d": 8}
     chunked = Spec("chunks", dims, Chunks, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum())
-    derivation = calc.derive(replace(chunked, gives_way=(("d",), ("T",))), cache=False, optimizer="sgd")
+    derivation = calc.derive(replace(chunked, may_specialize=(("d",), ("T",))), cache=False, optimizer="sgd")
 
     assert {"T"} == derivation.specialization_reasons.keys()
     assert [] == failures(calc.check(derivation, B=3, d=5))

@@ -42,7 +42,7 @@ def walk(places: Callable[[Any], Any], **changes: Any) -> Spec:
 
 def yielding(places: Callable[[Any], Any]) -> Spec:
     """The same, of a spec that lets its length be a number."""
-    return walk(places, gives_way=(("T",),), walked=("T",))
+    return walk(places, may_specialize=(("T",),), may_unroll=("T",))
 
 
 def derived(s: Spec, **sizes: int) -> Derivation:

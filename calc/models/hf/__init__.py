@@ -16,7 +16,7 @@ from typing import Any
 from calc.dimensions import Dim, resolve
 from calc.errors import ConfigError, DimensionError
 from calc.models.hf import source as reading
-from calc.models.hf.dimensions import ConfigLayout, dims_of, dims_of_tower, gives_way, home_of, layout_of, positions, towers_of
+from calc.models.hf.dimensions import ConfigLayout, dims_of, dims_of_tower, home_of, layout_of, may_specialize, positions, towers_of
 from calc.models.hf.layers import pattern_of, without_memory
 from calc.models.hf.source import Source, module_class, quiet, symbolic_sizes_accepted
 from calc.models.hf.table import FIELDS, is_size
@@ -65,11 +65,11 @@ def spec(path: str) -> Spec:
         check_at=check_at,
         reduced=_reduced(parameters),
         source=f"{source.architecture} of transformers {transformers.__version__}, config sha256 {digest[:16]}",
-        pinned=("L",) if "L" in dims else (),
+        trip_counts=("L",) if "L" in dims else (),
         key=f"hf:{digest}:transformers-{transformers.__version__}",
         notes=(*reading.notes_on(raw, source.architecture), *reading.notes_on_overruled(source), *reading.notes_on_chance(source), *notes),
-        gives_way=gives_way(dims),
-        walked=tuple(name for name in ("T", "S") if name in dims),
+        may_specialize=may_specialize(dims),
+        may_unroll=tuple(name for name in ("T", "S") if name in dims),
     )
 
 

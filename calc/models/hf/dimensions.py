@@ -291,7 +291,7 @@ def learned_positions(config: Any) -> bool:
     return not rotary(config) and not any(config.__dict__.get(name) for name in FIELDS.biased)
 
 
-def gives_way(dims: Mapping[str, Dim]) -> tuple[tuple[str, ...], ...]:
+def may_specialize(dims: Mapping[str, Dim]) -> tuple[tuple[str, ...], ...]:
     """Sets of dimensions to specialize, in order, if the step cannot be traced with all symbolic: own names first, sequence last."""
     lengths = tuple(name for name in dims if name in ("T", "S", "N") or name.endswith("_positions"))
     own = tuple(name for name in dims if name not in FIELDS.dimensions and name != "B" and name not in lengths)
