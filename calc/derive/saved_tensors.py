@@ -223,7 +223,7 @@ def _plain(name: str) -> str:
 
 @cache
 def _table() -> Mapping[str, Any]:
-    entries = tomllib.loads(resources.files("calc").joinpath("data/kept.toml").read_text(encoding="utf-8"))
+    entries = tomllib.loads(resources.files("calc").joinpath("data/why_saved.toml").read_text(encoding="utf-8"))
     return {name: entries[entry["like"]] if "like" in entry else entry for name, entry in entries.items()}
 
 
