@@ -12,18 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.errors import DimensionError, SpecError
-from calc.symbolic.expression import (
-    Arithmetic,
-    Expression,
-    ExpressionError,
-    Number,
-    Power,
-    Product,
-    Quotient,
-    Sum,
-    names,
-    parse,
-)  # fmt: skip
+from calc.symbolic.evaluation import Arithmetic
+from calc.symbolic.expression import Expression, Number, Power, Product, Quotient, Sum, names
+from calc.symbolic.parser import ExpressionError, parse
 
 LARGEST = 2**63 - 1
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from calc.symbolic.algebra import Algebra, Poly
-from calc.symbolic.expression import parse
+from calc.symbolic.parser import parse
 from calc.symbolic.ranges import range_of
 
 Monomial = tuple[int, ...]

@@ -19,9 +19,11 @@ from calc.errors import NapkinError
 from calc.graph.guards import follows
 from calc.graph.step import TracedDim
 from calc.symbolic.algebra import Algebra, Poly
+from calc.symbolic.evaluation import Arithmetic
 from calc.symbolic.exact import evaluate_text
-from calc.symbolic.expression import Arithmetic, Expression, Name, Negative, Number, Product, Quotient, Sum, names_in, parse
-from calc.symbolic.expression import text as written
+from calc.symbolic.expression import Expression, Name, Negative, Number, Product, Quotient, Sum
+from calc.symbolic.parser import free_names, parse
+from calc.symbolic.writer import as_text
 
 FARTHEST = 2**20
 
@@ -70,7 +72,7 @@ class _Forms:
         self.evaluator = quantity._evaluator
         self.at = [c.at for c in quantity.candidates]
         texts = [c.expr for c in quantity.candidates]
-        self.names = sorted(set().union(*map(names_in, texts)))
+        self.names = sorted(set().union(*map(free_names, texts)))
         self.algebra = Algebra(self.names, texts)
         self.polys = [self.algebra.parse(text) for text in texts]
 
@@ -95,7 +97,7 @@ class _Along:
         if name == self.dim.name:
             return True
         text = self._definition(name)
-        return text is not None and any(self._depends(n) for n in names_in(text))
+        return text is not None and any(self._depends(n) for n in free_names(text))
 
     def _definition(self, name: str) -> str | None:
         """The definition of ``name``: its default expression where that is in force, or a quotient named in the trace."""
@@ -203,7 +205,7 @@ class _Along:
         if name == self.dim.name:
             return [Fraction(self.step), Fraction(self.dim.plus)]
         if not name.isidentifier():
-            if any(self._depends(n) for n in names_in(name)):
+            if any(self._depends(n) for n in free_names(name)):
                 raise _NoPolynomialError(f"{name} is no polynomial in {self.dim.name}")
             return [evaluate_text(name, self._here)]
         text = self._definition(name)
@@ -243,7 +245,7 @@ class _Polynomials(Arithmetic[list[Fraction]]):
         return self.refused(node) if len(divisor) > 1 else [c / divisor[0] for c in node.top.value_in(self)]
 
     def refused(self, node: Expression) -> NoReturn:
-        raise _NoPolynomialError(f"{written(node, spaced=True)} is no polynomial in {self._along.dim.name}")
+        raise _NoPolynomialError(f"{as_text(node, spaced=True)} is no polynomial in {self._along.dim.name}")
 
 
 class _NoPolynomialError(NapkinError):

@@ -16,9 +16,9 @@ from calc.errors import NapkinError
 from calc.graph.guards import follows
 from calc.symbolic import branches
 from calc.symbolic.algebra import Algebra
+from calc.symbolic.evaluation import Arithmetic
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import (
-    Arithmetic,
     Expression,
     FloorQuotient,
     FunctionCall,
@@ -30,10 +30,9 @@ from calc.symbolic.expression import (
     Remainder,
     Sum,
     names,
-    names_in,
-    parse,
 )
-from calc.symbolic.expression import text as written
+from calc.symbolic.parser import free_names, parse
+from calc.symbolic.writer import as_text
 
 PRODUCTS = ("flops.forward.matmul", "flops.backward.matmul", "flops.optimizer.matmul")
 ELEMENTWISE = ("flops.forward.elementwise", "flops.backward.elementwise", "flops.optimizer.elementwise")
@@ -225,7 +224,7 @@ class _Line:
     def _read_at(self, text: str, sizes: Mapping[str, int]) -> Terms:
         text = branches.at_hand(text, sizes)
         if text not in self._read:
-            algebra = Algebra(sorted(names_in(text)), [text])
+            algebra = Algebra(sorted(free_names(text)), [text])
             self._read[text] = algebra.terms(algebra.parse(text))
         return self._read[text]
 
@@ -303,7 +302,7 @@ class _Line:
         values: dict[str, int | Fraction] = {n: v for n, v in self.derivation.sizes.items() if not self.growth(n)} | {self.name: size}
         moving = [n for n in self._dims if n not in values]
         while moving:
-            ready = [n for n in moving if all(m in values for m in names_in(self._followed(n)))]
+            ready = [n for n in moving if all(m in values for m in free_names(self._followed(n)))]
             if not ready:
                 raise NapkinError(f"{', '.join(moving)} follow one another")
             for n in ready:
@@ -361,7 +360,7 @@ class _Growth(Arithmetic[int]):
     def _still(self, node: Expression) -> int:
         """Zero for an expression without the size; raises for any other."""
         if any(self._line.moves(name) for name in names(node)):
-            raise NapkinError(f"{written(node, spaced=True)[:60]} grows with no power of {self._line.name}")
+            raise NapkinError(f"{as_text(node, spaced=True)[:60]} grows with no power of {self._line.name}")
         return 0
 
 

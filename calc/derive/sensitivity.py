@@ -10,7 +10,7 @@ from calc.derive.result import Derivation, Quantity
 from calc.errors import NapkinError
 from calc.symbolic import branches
 from calc.symbolic.algebra import Algebra
-from calc.symbolic.expression import names_in
+from calc.symbolic.parser import free_names
 
 LARGEST_SHARES = 5
 
@@ -65,7 +65,7 @@ def doublings(derivation: Derivation, name: str) -> tuple[Doubling, ...]:
     quantity = derivation[name]
     if quantity.text is None or not quantity.value:
         return ()
-    occur = names_in(quantity.text)
+    occur = free_names(quantity.text)
     results: list[Doubling] = []
     for dim in derivation.dims:
         if dim.name not in occur or dim.expr is not None:

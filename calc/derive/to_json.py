@@ -16,7 +16,7 @@ from calc.derive.result import Candidate, Certificate, Derivation, Quantity, Qua
 from calc.graph.coverage import KINDS, CoverageRow, Ledger
 from calc.graph.exchanges import headlines
 from calc.symbolic import tree
-from calc.symbolic.expression import names_in
+from calc.symbolic.parser import free_names
 from calc.units import number as number
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def used_symbols(derivation: Derivation) -> set[str]:
             texts.add(quantity.text)
         texts.update(term.expr for term in quantity.terms)
         texts.update(candidate.expr for candidate in quantity.candidates)
-    return {symbol for text in texts for symbol in names_in(text)}
+    return {symbol for text in texts for symbol in free_names(text)}
 
 
 def dims_document(derivation: Derivation) -> dict[str, Any]:

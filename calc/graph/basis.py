@@ -28,13 +28,12 @@ from calc.symbolic.expression import (
     Quotient,
     Remainder,
     children,
-    parse,
     rewritten,
     substitute,
-    substituted,
     with_children,
 )
-from calc.symbolic.expression import text as written
+from calc.symbolic.parser import parse
+from calc.symbolic.writer import as_text, substituted
 
 
 def in_dimensions(text: str, basis: Basis) -> str:
@@ -115,7 +114,7 @@ def with_quotients(text: str, basis: Basis) -> str:
     if "/" not in text or not basis.hidden:
         return text
     symbols = {parse(of): Name(symbol) for symbol, of in basis.hidden.items()}
-    return written(rewritten(parse(text), lambda node: symbols.get(node) if isinstance(node, Quotient) else None), spaced=True)
+    return as_text(rewritten(parse(text), lambda node: symbols.get(node) if isinstance(node, Quotient) else None), spaced=True)
 
 
 def _with_number(fold: Fold, basis: Basis) -> Fold:
@@ -192,15 +191,15 @@ def _written(name: str, basis: Basis, algebra: Algebra) -> str:
         return name
     match tree := parse(name):
         case Quotient():
-            return written(parse(in_dimensions(name, basis)), spaced=True)
+            return as_text(parse(in_dimensions(name, basis)), spaced=True)
         case FunctionCall() | FloorQuotient() | Remainder():
-            return written(with_children(tree, [_folded(child, basis, algebra) for child in children(tree)]), spaced=True)
+            return as_text(with_children(tree, [_folded(child, basis, algebra) for child in children(tree)]), spaced=True)
     return name
 
 
 def _folded(size: Expression, basis: Basis, algebra: Algebra) -> Expression:
     """A size inside an atom in the model's dimensions, over one denominator."""
-    text = written(size, spaced=True)
+    text = as_text(size, spaced=True)
     inner = Algebra([n for n in algebra.names if n.isidentifier()], [text])
     try:
         poly = inner.parse(text)

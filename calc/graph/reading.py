@@ -33,15 +33,12 @@ from calc.graph.step import (
 )
 from calc.options import made
 from calc.platform.reading import NUMBER, Read, T, Wrong, clipped, each, flag, mapping, maybe, one_of, part, refuse, row, text, whole
+from calc.symbolic.evaluation import Arithmetic
 from calc.symbolic.exact import DOUBLES
 from calc.symbolic.expression import (
-    FUNCTIONS,
-    Arithmetic,
     Compare,
     Expression,
-    ExpressionError,
     FloorQuotient,
-    ForeignError,
     FunctionCall,
     Negative,
     Number,
@@ -52,9 +49,9 @@ from calc.symbolic.expression import (
     Remainder,
     Sum,
     children,
-    parse,
 )
 from calc.symbolic.expression import names as names_of
+from calc.symbolic.parser import FUNCTIONS, ExpressionError, ForeignError, parse
 
 # Real graphs have expressions of a few hundred characters, a dozen levels and a dozen terms, in powers of 2.
 LENGTH, DEPTH, TERMS, BITS, POWER = 4000, 60, 500, 20_000, 64

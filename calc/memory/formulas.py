@@ -15,7 +15,7 @@ import sympy as sp
 
 from calc.errors import BadInputError
 from calc.symbolic.algebra import SympyFunctions
-from calc.symbolic.expression import parse
+from calc.symbolic.parser import parse
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,8 @@ from calc.pipeline.grid import MOST, require_few
 from calc.pipeline.precomputed import Stored, StoredQuantity, form_of, forms_elsewhere
 from calc.platform.arguments import given as as_given
 from calc.symbolic.arrays import Array, Mesh, UnevenError, evaluate, holds, side
-from calc.symbolic.expression import Quotient, parse
+from calc.symbolic.expression import Quotient
+from calc.symbolic.parser import parse
 
 if TYPE_CHECKING:
     from calc.derive.result import Derivation

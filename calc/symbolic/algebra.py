@@ -18,10 +18,9 @@ from sympy.polys.orderings import lex
 from sympy.polys.rings import PolyElement, PolyRing
 
 from calc.errors import NapkinError
+from calc.symbolic.evaluation import Arithmetic, PythonOperators
 from calc.symbolic.exact import evaluate_text as evaluate_text
 from calc.symbolic.expression import (
-    FUNCTIONS,
-    Arithmetic,
     Compare,
     Expression,
     FloorQuotient,
@@ -29,16 +28,15 @@ from calc.symbolic.expression import (
     Number,
     Piecewise,
     Power,
-    PythonOperators,
     Quotient,
     Remainder,
     Sum,
     children,
-    parse,
     walk,
-)  # fmt: skip
-from calc.symbolic.expression import text as written
+)
+from calc.symbolic.parser import FUNCTIONS, parse
 from calc.symbolic.tree import as_factor, joined
+from calc.symbolic.writer import as_text
 
 Poly = Any  # a PolyElement or an int: both add, multiply and compare alike
 
@@ -59,7 +57,7 @@ class Algebra:
     def __init__(self, symbols: Sequence[str], texts: Iterable[str] = ()) -> None:
         self._parsed: dict[str | int, Poly] = {}
         trees = [parse(text) for text in set(texts)]
-        atoms = {written(node, spaced=True) for tree in trees for node in (*filter(_is_atom, walk(tree)), *_quotients(tree))}
+        atoms = {as_text(node, spaced=True) for tree in trees for node in (*filter(_is_atom, walk(tree)), *_quotients(tree))}
         self.names = (*symbols, *sorted(atoms))
         self.ring = PolyRing([sp.Symbol(name) for name in self.names] or [sp.Symbol("x")], QQ, lex)
         self._index = {name: i for i, name in enumerate(self.names)}
@@ -181,7 +179,7 @@ class _Ring(Arithmetic[Poly]):
         return self.call(node)
 
     def call(self, node: Expression) -> Poly:
-        name = written(node, spaced=True)
+        name = as_text(node, spaced=True)
         if isinstance(node, Quotient) and name not in self.values:
             raise self.refused(node)
         return self.values[name]
@@ -189,7 +187,7 @@ class _Ring(Arithmetic[Poly]):
     floor_quotient = remainder = call
 
     def refused(self, node: Expression) -> NapkinError:
-        return self._algebra.refusal(written(node, spaced=True))
+        return self._algebra.refusal(as_text(node, spaced=True))
 
 
 def _is_atom(node: Expression) -> bool:

@@ -13,8 +13,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from calc.errors import BadInputError
+from calc.symbolic.evaluation import Arithmetic
 from calc.symbolic.expression import (
-    Arithmetic,
     Expression,
     FunctionCall,
     Name,
@@ -26,10 +26,10 @@ from calc.symbolic.expression import (
     Sum,
     children,
     names,
-    parse,
-    text,
     with_children,
 )
+from calc.symbolic.parser import parse
+from calc.symbolic.writer import as_text
 
 _PRECISION = Context(prec=42, rounding=ROUND_DOWN, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _LARGEST_POWER = 8192
@@ -75,7 +75,7 @@ class Fractions(Arithmetic[Fraction]):
         return value
 
     def refused(self, node: Expression) -> BadInputError:
-        return BadInputError(f"cannot work out {text(node)[:60]!r}")
+        return BadInputError(f"cannot work out {as_text(node)[:60]!r}")
 
 
 @lru_cache(maxsize=1024)
@@ -173,7 +173,7 @@ def isolated(expression: str, variable: str, left: str) -> tuple[str, ...]:
     >>> isolated("C/(86400*u*n*P)", "n", "t")
     ('C/(86400*t*u*P)',)
     """
-    return tuple(dict.fromkeys(text(tidy(solution)) for solution in _isolated(parse(expression), variable, Name(left))))
+    return tuple(dict.fromkeys(as_text(tidy(solution)) for solution in _isolated(parse(expression), variable, Name(left))))
 
 
 def _isolated(node: Expression, x: str, y: Expression) -> Sequence[Expression]:

@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from calc.errors import NapkinError
 from calc.symbolic import exact
+from calc.symbolic.evaluation import Arithmetic
 from calc.symbolic.expression import (
-    FUNCTIONS,
     RELATIONS,
-    Arithmetic,
     Compare,
     Expression,
     FloorQuotient,
@@ -30,11 +29,11 @@ from calc.symbolic.expression import (
     Quotient,
     Remainder,
     names,
-    parse,
     walk,
-)  # fmt: skip
-from calc.symbolic.expression import text as written
+)
+from calc.symbolic.parser import FUNCTIONS, parse
 from calc.symbolic.polynomials import Monomial, Polynomial, Table
+from calc.symbolic.writer import as_text
 
 Array = npt.NDArray[Any]
 Terms = tuple[tuple[Monomial, int], ...]
@@ -167,7 +166,7 @@ class Arrays(Arithmetic[Array]):
 
 
 def _said(node: Expression) -> str:
-    return written(node, spaced=True)[:60]
+    return as_text(node, spaced=True)[:60]
 
 
 def _log2_ceiling(a: Array) -> Array:
@@ -182,7 +181,7 @@ def _of_doubles(node: Expression) -> bool:
 def _one_by_one(answer: Callable[[str, Mapping[str, int]], int | None], node: Expression, values: Mapping[str, Array]) -> Array:
     """``answer`` to a condition on doubles, point by point in Python's own arithmetic: NumPy's differs from it in the last bit of a
     logarithm."""
-    text = written(node)
+    text = as_text(node)
     names_ = [*dict.fromkeys(names(node))]
     at = np.vectorize(lambda *sizes: answer(text, dict(zip(names_, map(int, sizes), strict=True))), otypes=[np.int8])
     return np.asarray(at(*(values[name] for name in names_)))

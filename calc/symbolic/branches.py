@@ -10,8 +10,9 @@ from fractions import Fraction
 
 from calc.errors import NapkinError
 from calc.symbolic.exact import Exact, evaluate_text
-from calc.symbolic.expression import Expression, FunctionCall, Piecewise, Truth, parse, rewritten, walk
-from calc.symbolic.expression import text as written
+from calc.symbolic.expression import Expression, FunctionCall, Piecewise, Truth, rewritten, walk
+from calc.symbolic.parser import parse
+from calc.symbolic.writer import as_text
 
 
 def at_hand(text: str, sizes: Mapping[str, int]) -> str:
@@ -38,16 +39,16 @@ def _chosen(text: str, sizes: Mapping[str, int]) -> tuple[str, list[Expression]]
             if _holds(condition, sizes):
                 conditions.append(condition)
                 return rewritten(expr, choose)
-        raise NapkinError(f"no case of {written(node, spaced=True)[:80]!r} holds at {dict(sizes)}")
+        raise NapkinError(f"no case of {as_text(node, spaced=True)[:80]!r} holds at {dict(sizes)}")
 
-    return written(rewritten(parse(text), choose), spaced=True), conditions
+    return as_text(rewritten(parse(text), choose), spaced=True), conditions
 
 
 def _equalities(condition: Expression) -> Iterator[str]:
     for node in walk(condition):
         match node:
             case FunctionCall("Eq", (left, right)):
-                yield f"{written(left, spaced=True)} = {written(right, spaced=True)}"
+                yield f"{as_text(left, spaced=True)} = {as_text(right, spaced=True)}"
 
 
 def value(text: str, sizes: Mapping[str, int]) -> Fraction:
@@ -60,13 +61,13 @@ def other_cases(text: str, sizes: Mapping[str, int]) -> list[tuple[str, str]]:
     ``"True"``."""
     cases = _cases(text)
     here = next((i for i, (_, condition) in enumerate(cases) if _holds(condition, sizes)), None)
-    return [(written(expr, spaced=True), written(condition, spaced=True)) for i, (expr, condition) in enumerate(cases) if i != here]
+    return [(as_text(expr, spaced=True), as_text(condition, spaced=True)) for i, (expr, condition) in enumerate(cases) if i != here]
 
 
 def condition_at(text: str, sizes: Mapping[str, int]) -> str:
     """The condition of the case that holds: ``"Eq(B, 1)"``; empty if the form is not piecewise, or its general case holds."""
     condition = next((condition for _, condition in _cases(text) if _holds(condition, sizes)), None)
-    return "" if condition is None or isinstance(condition, Truth) else written(condition, spaced=True)
+    return "" if condition is None or isinstance(condition, Truth) else as_text(condition, spaced=True)
 
 
 def _cases(text: str) -> tuple[tuple[Expression, Expression], ...]:
@@ -78,5 +79,5 @@ def _cases(text: str) -> tuple[tuple[Expression, Expression], ...]:
 def _holds(condition: Expression, sizes: Mapping[str, int]) -> bool:
     """Whether a case's condition, in SymPy's notation, holds at ``sizes``."""
     if not isinstance(condition, FunctionCall | Truth):
-        raise NapkinError(f"cannot read the condition {written(condition, spaced=True)!r} of a closed form by cases")
+        raise NapkinError(f"cannot read the condition {as_text(condition, spaced=True)!r} of a closed form by cases")
     return bool(condition.holds_in(Exact(sizes)))

@@ -12,20 +12,9 @@ from fractions import Fraction
 from typing import Any
 
 from calc.errors import NapkinError
-from calc.symbolic.expression import FUNCTIONS as FUNCTIONS
-from calc.symbolic.expression import (
-    Arithmetic,
-    Compare,
-    FloorQuotient,
-    FunctionCall,
-    Number,
-    Power,
-    Product,
-    Quotient,
-    Remainder,
-    Sum,
-    parse,
-)
+from calc.symbolic.evaluation import Arithmetic
+from calc.symbolic.expression import Compare, FloorQuotient, FunctionCall, Number, Power, Product, Quotient, Remainder, Sum
+from calc.symbolic.parser import parse
 
 # Functions of doubles: Python's own, so that a condition evaluates as it does in a step.
 DOUBLES: dict[str, Callable[[Any], int | float]] = {"float": float, "int": int, "round": round, "sqrt": math.sqrt, "log2": math.log2}

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from calc.symbolic.expression import Arithmetic, Expression, FloorQuotient, FunctionCall, Number, Power, Quotient, Remainder
+from calc.symbolic.evaluation import Arithmetic
+from calc.symbolic.expression import Expression, FloorQuotient, FunctionCall, Number, Power, Quotient, Remainder
 
 _INFINITE = math.inf
 _End = int | Fraction | float  # a float only where it is infinite

@@ -10,9 +10,9 @@ from fractions import Fraction
 from typing import Any, TypeGuard
 
 from calc.errors import NapkinError
-from calc.symbolic import expression
+from calc.symbolic import parser
+from calc.symbolic.evaluation import Arithmetic
 from calc.symbolic.expression import (
-    Arithmetic,
     Expression,
     FloorQuotient,
     FunctionCall,
@@ -25,13 +25,13 @@ from calc.symbolic.expression import (
     Quotient,
     Remainder,
     Sum,
-    is_operator,
 )
+from calc.symbolic.writer import as_text, is_operator
 
 
 def parse(text: str) -> Expression:
     """The displayed tree of an expression's text. A non-polynomial part (``floor(T/2)``) becomes one name."""
-    return _displayed(expression.parse(text))
+    return _displayed(parser.parse(text))
 
 
 def _displayed(node: Expression) -> Expression:
@@ -51,8 +51,8 @@ def _displayed(node: Expression) -> Expression:
         case FunctionCall("Max", arguments):
             return maximum(map(_displayed, arguments))
         case FunctionCall() | FloorQuotient() | Remainder() | Piecewise():
-            return Name(expression.text(node, spaced=True))
-    written = expression.text(node, spaced=True)
+            return Name(as_text(node, spaced=True))
+    written = as_text(node, spaced=True)
     raise NapkinError(f"cannot typeset the expression {written!r}: it is not made of sums, products and powers")
 
 
@@ -89,7 +89,7 @@ def is_maximum(tree: Expression) -> TypeGuard[FunctionCall]:
 
 def text(tree: Expression) -> str:
     """The tree as one line that SymPy can read, grouped as derived, without labels."""
-    return expression.text(tree, grouped=True)
+    return as_text(tree, grouped=True)
 
 
 def as_factor(name: str) -> str:

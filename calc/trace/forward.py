@@ -22,7 +22,8 @@ from calc.graph.forward import ComputedNumber, Instruction, Program, ProgramLeaf
 from calc.options import Options
 from calc.platform.torch_private import FakeTensor, no_modes, torch_version
 from calc.spec import Sizes, Spec
-from calc.symbolic.expression import PythonOperators, parse
+from calc.symbolic.evaluation import PythonOperators
+from calc.symbolic.parser import parse
 from calc.trace import step
 from calc.trace.kernels import fake_kernels, hide_tracing, recurrent
 from calc.trace.kernels.operator_overrides import overriding_operators

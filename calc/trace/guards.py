@@ -13,8 +13,10 @@ from fractions import Fraction
 from calc.dimensions import Dim, evaluate, ordered_names
 from calc.graph.basis import Basis
 from calc.graph.step import Assumption, Guard, Op, Tensor
+from calc.symbolic.evaluation import Arithmetic
 from calc.symbolic.exact import DOUBLES, evaluate_text
-from calc.symbolic.expression import Arithmetic, FloorQuotient, FunctionCall, Negative, Number, Power, Product, Quotient, Remainder, parse
+from calc.symbolic.expression import FloorQuotient, FunctionCall, Negative, Number, Power, Product, Quotient, Remainder
+from calc.symbolic.parser import parse
 from calc.trace.step import TracedRun
 
 _COUNTS = "the loop counts that were recorded"

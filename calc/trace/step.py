@@ -23,7 +23,8 @@ from calc.graph.step import Call, Event, Guard, StepTrace, Storage, Tensor
 from calc.options import Options
 from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
-from calc.symbolic.expression import PythonOperators, parse
+from calc.symbolic.evaluation import PythonOperators
+from calc.symbolic.parser import parse
 from calc.trace.function_caches import bypassing_caches
 from calc.trace.kernels import composites, hide_tracing, recurrent
 from calc.trace.kernels.matmul import by_symbols

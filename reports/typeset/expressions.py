@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from calc.symbolic.exact import evaluate_text
-from calc.symbolic.expression import Expression, Labelled, Name, Number, OverLayers, Quotient, names_in, rewritten, walk
+from calc.symbolic.expression import Expression, Labelled, Name, Number, OverLayers, Quotient, rewritten, walk
 from calc.symbolic.expression import names as names_of
+from calc.symbolic.parser import free_names
 from calc.symbolic.tree import parse as parse
 
 
@@ -27,7 +28,7 @@ def substituted(tree: Expression, sizes: Mapping[str, int]) -> Expression:
 
 def names(tree: Expression) -> set[str]:
     """Dimension names that occur in ``tree``, those inside atoms too."""
-    return set().union(*map(names_in, names_of(tree)))
+    return set().union(*map(free_names, names_of(tree)))
 
 
 def has_layers(tree: Expression) -> bool:

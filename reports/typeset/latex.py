@@ -28,9 +28,9 @@ from calc.symbolic.expression import (
     Remainder,
     Sum,
     bare,
-    parse,
 )
-from calc.symbolic.expression import text as written_as_text
+from calc.symbolic.parser import parse
+from calc.symbolic.writer import as_text
 from reports.typeset.escape import hidden
 from reports.typeset.plain import numbered
 
@@ -293,7 +293,7 @@ def _atom(node: Expression) -> str:
             return f"{_atom(left)} {_COMPARISONS[relation_]} {_atom(right)}"
         case FunctionCall(function, arguments):
             return _function(function, arguments)
-    raise NapkinError(f"cannot typeset {written_as_text(node, spaced=True)!r}")
+    raise NapkinError(f"cannot typeset {as_text(node, spaced=True)!r}")
 
 
 def _atom_addend(term: Expression, *, first: bool) -> str:

@@ -17,10 +17,9 @@ from calc.symbolic.expression import (
     Quotient,
     Sum,
     bare,
-    is_operator,
-    text,
 )
 from calc.symbolic.tree import is_maximum
+from calc.symbolic.writer import as_text, is_operator
 
 _NAMED = 4  # names of peak candidates that are written out
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
@@ -52,7 +51,7 @@ def plain(tree: Expression, *, labels: bool = False) -> str:
             return f"{plain(body, labels=labels)} [{label}]" if labels else plain(body)
         case FunctionCall("Max", items):
             return f"max({', '.join(plain(i, labels=labels) for i in items)})"
-    return text(tree, spaced=True)
+    return as_text(tree, spaced=True)
 
 
 def terms(tree: Expression) -> tuple[str, ...]:

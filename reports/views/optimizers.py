@@ -9,8 +9,9 @@ from calc.mathematics.updates.cost import UpdateCost, as_written
 from calc.mathematics.updates.rules import UpdateRule
 from calc.mathematics.updates.table import RULES, WITHOUT
 from calc.options import KNOWN
-from calc.symbolic.expression import Expression, FunctionCall, Name, Piecewise, parse, rewritten
-from calc.symbolic.expression import text as written
+from calc.symbolic.expression import Expression, FunctionCall, Name, Piecewise, rewritten
+from calc.symbolic.parser import parse
+from calc.symbolic.writer import as_text
 from reports.writers.terminal import Styled, Terminal, bold, dim
 
 _SIGNS = {
@@ -57,20 +58,20 @@ def shown(text: str) -> str:
         cases.append(f"[{_cases(node)}]")
         return Name("Cases")
 
-    return _plain(written(rewritten(tree, without_cases))).replace("Cases", "{}").format(*cases)
+    return _plain(as_text(rewritten(tree, without_cases))).replace("Cases", "{}").format(*cases)
 
 
 def _cases(node: Piecewise) -> str:
     *first, (last, _) = node.cases
-    parts = [f"{_plain(written(value, spaced=True))} where {_plain(_condition(condition))}" for value, condition in first]
-    return "; ".join([*parts, f"else {_plain(written(last, spaced=True))}"])
+    parts = [f"{_plain(as_text(value, spaced=True))} where {_plain(_condition(condition))}" for value, condition in first]
+    return "; ".join([*parts, f"else {_plain(as_text(last, spaced=True))}"])
 
 
 def _condition(node: Expression) -> str:
     match node:
         case FunctionCall("Eq", (left, right)):
-            return f"{written(left, spaced=True)} = {written(right, spaced=True)}"
-    return written(node, spaced=True)
+            return f"{as_text(left, spaced=True)} = {as_text(right, spaced=True)}"
+    return as_text(node, spaced=True)
 
 
 def _plain(text: str) -> str:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from calc.errors import BadInputError
 from calc.symbolic import arithmetic
 from calc.symbolic.arithmetic import Fractions, evaluate, isolated, power, tidy
-from calc.symbolic.expression import names_in, parse
-from calc.symbolic.expression import text as written
+from calc.symbolic.parser import free_names, parse
+from calc.symbolic.writer import as_text
 
 POSITIVE = st.fractions(min_value=Fraction(1, 1000), max_value=1000, max_denominator=1000)
 
@@ -31,7 +31,7 @@ EXPRESSIONS = (
 @pytest.mark.parametrize(("text", "letter"), EXPRESSIONS)
 def test_what_is_rearranged_gives_the_letter_back(text: str, letter: str, data: st.DataObject) -> None:
     """y from the expression, and the letter from y by the rearrangement: the same, but for the digits of a root."""
-    values = {name: data.draw(POSITIVE) for name in sorted(names_in(text))}
+    values = {name: data.draw(POSITIVE) for name in sorted(free_names(text))}
     (back,) = isolated(text, letter, "y")
     try:
         y = evaluate(text, values)
@@ -118,4 +118,4 @@ def test_tidy_changes_no_value() -> None:
     values = {name: Fraction(p) for name, p in zip("abcde", (2, 3, 5, 7, 11), strict=True)}
     tree = tidy(parse("a*(b*c)/d/e"))
 
-    assert ("a*b*c/(d*e)", evaluate("a*(b*c)/d/e", values)) == (written(tree), tree.value_in(Fractions(values)))
+    assert ("a*b*c/(d*e)", evaluate("a*(b*c)/d/e", values)) == (as_text(tree), tree.value_in(Fractions(values)))

@@ -8,23 +8,9 @@ import random
 
 import pytest
 
-from calc.symbolic.expression import (
-    DEEPEST,
-    LONGEST,
-    ExpressionError,
-    FloorQuotient,
-    Name,
-    Negative,
-    Number,
-    Product,
-    Quotient,
-    Sum,
-    names,
-    names_in,
-    parse,
-    substituted,
-    text,
-)
+from calc.symbolic.expression import FloorQuotient, Name, Negative, Number, Product, Quotient, Sum, names
+from calc.symbolic.parser import DEEPEST, LONGEST, ExpressionError, free_names, parse
+from calc.symbolic.writer import as_text, substituted
 
 LEAVES = ("B", "T", "3", "12", "0.5", "floor(T/2)", "E2['h.0']")
 
@@ -47,8 +33,8 @@ def test_what_is_written_has_the_brackets_that_python_writes() -> None:
         if " + -" in expected:
             continue
         judged += 1
-        assert expected == text(tree, spaced=True)
-        assert tree == parse(text(tree)) == parse(expected)
+        assert expected == as_text(tree, spaced=True)
+        assert tree == parse(as_text(tree)) == parse(expected)
     assert judged > 1000
 
 
@@ -75,7 +61,7 @@ def test_nodes_are_plain_values() -> None:
 
 def test_names_come_in_the_order_of_writing_and_functions_are_none() -> None:
     assert ("B", "T", "B") == names(parse("Max(B, T) + floor(B/2)"))
-    assert {"B", "T"} == names_in("Max(B, T) + floor(B/2)")
+    assert {"B", "T"} == free_names("Max(B, T) + floor(B/2)")
 
 
 def test_names_are_replaced_by_expressions() -> None:

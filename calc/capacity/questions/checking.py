@@ -14,7 +14,7 @@ from calc.capacity.questions.solving import System, to_safe_side, value_of
 from calc.errors import BadInputError
 from calc.hardware.accelerators import DEFAULT_DTYPE
 from calc.symbolic.exact import holds
-from calc.symbolic.expression import names_in
+from calc.symbolic.parser import free_names
 
 # Fewer parameters or training tokens than this are implausible: the user probably left out a unit suffix.
 _SMALL = 10**4
@@ -30,7 +30,7 @@ def require_all_used(problem: Problem, system: System, everything: System) -> No
     idle = [problem.question.letter(name).key for name in problem.given.letters if name not in (*part, *of_model)]
     needed = {problem.wanted.letter, *problem.question.also}
     for step, equation in reversed((*system.steps, *everything.steps)):
-        needed |= {equation.letter, *names_in(equation.expr)} if step.letter in needed else set()
+        needed |= {equation.letter, *free_names(equation.expr)} if step.letter in needed else set()
     if all(step.letter != problem.wanted.letter for step, _ in system.steps):
         needed |= part  # a search uses every input
     inner = {e.letter for e in problem.equations}
@@ -59,7 +59,7 @@ def check(problem: Problem, values: Mapping[str, Fraction]) -> None:
 
 def _speaks_of(condition: Requirement) -> set[str]:
     """The variables that a condition compares, and those that its message shows."""
-    return {*names_in(condition.holds), *re.findall(r"{(\w+)}", condition.otherwise)}
+    return {*free_names(condition.holds), *re.findall(r"{(\w+)}", condition.otherwise)}
 
 
 def _beyond(problem: Problem, letter: Letter, values: Mapping[str, Fraction]) -> str:

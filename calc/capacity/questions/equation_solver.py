@@ -19,9 +19,11 @@ from calc.capacity.questions.values import Typed
 from calc.errors import BadInputError
 from calc.symbolic.arithmetic import tidy
 from calc.symbolic.exact import holds
-from calc.symbolic.expression import Expression, names_in, parse, substitute, text
+from calc.symbolic.expression import Expression, substitute
+from calc.symbolic.parser import free_names, parse
 from calc.symbolic.worked import Reckoning, WorkedStep
 from calc.symbolic.worked import WorkedInput as Put
+from calc.symbolic.writer import as_text
 
 _ENDLESS = 10**12  # practically infinite, for a count
 
@@ -126,7 +128,7 @@ class EquationSolver(Problem):
 
     def _allowed(self, values: Mapping[str, Fraction]) -> bool:
         """Whether the values satisfy the mandatory conditions."""
-        conditions = (c.holds for c in self.question.conditions if c.refuse and names_in(c.holds) <= values.keys())
+        conditions = (c.holds for c in self.question.conditions if c.refuse and free_names(c.holds) <= values.keys())
         return all(holds(text, values) for text in conditions)  # type: ignore[arg-type]  # fractions compare as integers do
 
     def _unsolved(self, system: System, goal: str) -> str:
@@ -160,7 +162,7 @@ class EquationSolver(Problem):
 
     def _missing(self, system: System) -> list[str]:
         """Variables without value and equation on which the wanted one depends."""
-        by = {e.letter: names_in(e.expr) for e in self.equations}
+        by = {e.letter: free_names(e.expr) for e in self.equations}
         start = {self.wanted.letter, *(name for name in self.values if name in by)}
         seen: set[str] = set()
         while start - seen:
@@ -278,7 +280,7 @@ class EquationSolver(Problem):
         expressions: dict[str, Expression] = {}
         for equation, _ in system.steps:
             expressions[equation.letter] = substitute(parse(equation.expr), expressions)
-        return text(tidy(expressions[self.wanted.letter]))
+        return as_text(tidy(expressions[self.wanted.letter]))
 
     def _searched_line(self, crossing: Crossing | None, real: Fraction) -> WorkedStep:
         x = self.wanted
@@ -314,7 +316,7 @@ class EquationSolver(Problem):
         return tuple(self.question.table(values, self.model))
 
     def _leaves(self) -> set[str]:
-        return {name for e in self.question.equations for name in names_in(e.expr)}
+        return {name for e in self.question.equations for name in free_names(e.expr)}
 
     def _row(self, name: str, value: Fraction) -> FurtherResult:
         letter = self.question.letter(name)

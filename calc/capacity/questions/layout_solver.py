@@ -18,8 +18,10 @@ from calc.capacity.questions.question import QuestionChoice
 from calc.capacity.questions.solving import divisors, value_of
 from calc.errors import BadInputError
 from calc.symbolic.arithmetic import tidy
-from calc.symbolic.expression import Expression, parse, substitute, text
+from calc.symbolic.expression import Expression, substitute
+from calc.symbolic.parser import parse
 from calc.symbolic.worked import Reckoning, WorkedStep
+from calc.symbolic.writer import as_text
 
 if TYPE_CHECKING:
     from calc.capacity.sharding import Account, ShardedModel, State
@@ -203,4 +205,4 @@ def _closed(lines: tuple[WorkedStep, ...]) -> str:
     expressions: dict[str, Expression] = {}
     for line in lines:
         expressions[line.letter] = substitute(parse(line.expr), expressions)
-    return text(tidy(expressions["M"]))
+    return as_text(tidy(expressions["M"]))

@@ -13,7 +13,7 @@ from calc.capacity.questions.question import Equation, Letter, Question, Questio
 from calc.capacity.questions.solving import value_of
 from calc.errors import BadInputError
 from calc.hardware.accelerators import DEFAULT_DTYPE
-from calc.symbolic.expression import names_in
+from calc.symbolic.parser import free_names
 
 if TYPE_CHECKING:
     from calc.capacity.questions.models import QuestionModel
@@ -52,9 +52,9 @@ class Problem:
         equations |= {e.letter: e for e in self.question.equations}
         if exact and self._counts_exactly():
             equations |= {e.letter: e for e in self.question.with_model}
-        constant = {name for name, e in equations.items() if not names_in(e.expr)}
+        constant = {name for name, e in equations.items() if not free_names(e.expr)}
         while True:  # inputs replace values that follow from constants alone
-            more = {name for name, e in equations.items() if names_in(e.expr) <= constant} - constant
+            more = {name for name, e in equations.items() if free_names(e.expr) <= constant} - constant
             if not more:
                 break
             constant |= more
@@ -64,8 +64,8 @@ class Problem:
         """Whether the inputs of the exact equations are available: the model, or the number itself."""
         if self.given.model:
             return True
-        plain = {name for e in self.question.equations for name in (e.letter, *names_in(e.expr))}
-        special = {name for e in self.question.with_model for name in names_in(e.expr)} - plain
+        plain = {name for e in self.question.equations for name in (e.letter, *free_names(e.expr))}
+        special = {name for e in self.question.with_model for name in free_names(e.expr)} - plain
         return bool(special) and special <= self.values.keys() | {self.given.solve}
 
     @property
@@ -83,7 +83,7 @@ class Problem:
     @property
     def part(self) -> set[str]:
         """Variables that the answer or an additional result may depend on, stopping at those with a value."""
-        groups = [{e.letter, *names_in(e.expr)} for e in self.equations]
+        groups = [{e.letter, *free_names(e.expr)} for e in self.equations]
         letters: set[str] = {self.wanted.letter, *self.question.also}
         while True:
             open_ = letters - self.values.keys()

@@ -12,8 +12,10 @@ from fractions import Fraction
 
 from calc.capacity.questions.question import Equation
 from calc.symbolic.arithmetic import Fractions, isolated
-from calc.symbolic.expression import names_in, parse, substitute, text
+from calc.symbolic.expression import substitute
+from calc.symbolic.parser import free_names, parse
 from calc.symbolic.worked import WorkedStep
+from calc.symbolic.writer import as_text
 
 # Roots are truncated to 40 digits; after several roots and a power, this many digits still agree.
 _SAME = Fraction(1, 10**30)
@@ -46,7 +48,7 @@ class System:
         return True
 
     def _step(self, equation: Equation) -> bool:
-        right = names_in(equation.expr)
+        right = free_names(equation.expr)
         unknown = [name for name in {equation.letter, *right} if name not in self.values]
         if unknown == [equation.letter] and equation.letter not in right:
             return self._take(equation.letter, equation.expr, equation, "")
@@ -67,7 +69,7 @@ class System:
         except ZeroDivisionError:
             return False
         self.values[letter] = value
-        if at.rounded or names_in(expr) & self.rounded:
+        if at.rounded or free_names(expr) & self.rounded:
             self.rounded.add(letter)
         self.steps.append((Equation(letter, expr, because or equation.because), equation))
         return True
@@ -83,7 +85,7 @@ class System:
             if equation.letter in self.values:
                 whole = self._inlined(equation, wanted)
                 because = f"{whole.letter} = {whole.expr}, the lines of the question put together and rearranged for {wanted}"
-                unknown = names_in(whole.expr) - self.values.keys()
+                unknown = free_names(whole.expr) - self.values.keys()
                 if unknown == {wanted} and self._rearranged(whole, wanted, because):
                     return True
         return False
@@ -93,14 +95,14 @@ class System:
         for inner in reversed(self.equations):
             if inner.letter not in self.values and inner.letter not in (wanted, equation.letter):
                 tree = substitute(tree, {inner.letter: parse(inner.expr)})
-        return Equation(equation.letter, text(tree), equation.because)
+        return Equation(equation.letter, as_text(tree), equation.because)
 
     def lines(self, wanted: Iterable[str], meanings: Mapping[str, tuple[str, str]]) -> tuple[WorkedStep, ...]:
         """The steps that the ``wanted`` variables depend on, each with unit and meaning."""
         needed, steps = set(wanted), []
         for equation, _ in reversed(self.steps):
             if equation.letter in needed:
-                needed |= names_in(equation.expr)
+                needed |= free_names(equation.expr)
                 steps.append(equation)
         return tuple(
             WorkedStep(e.letter, e.expr, *meanings[e.letter], e.because, self.values[e.letter], e.letter not in self.rounded)

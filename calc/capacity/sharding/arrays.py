@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calc.symbolic.expression import Expression, FunctionCall, Number, PythonOperators, Quotient, names_in, parse
+from calc.symbolic.evaluation import PythonOperators
+from calc.symbolic.expression import Expression, FunctionCall, Number, Quotient
+from calc.symbolic.parser import free_names, parse
 from calc.symbolic.worked import WorkedStep
 
 Array = NDArray[Any]
@@ -57,7 +59,7 @@ class Doubles(PythonOperators):
 
 @lru_cache(maxsize=1 << 16)
 def _variables(text: str) -> tuple[str, ...]:
-    return tuple(sorted(names_in(text)))
+    return tuple(sorted(free_names(text)))
 
 
 class Sheet:

@@ -25,7 +25,7 @@ from calc.capacity.sharding.parts import LayoutChoice, stages_of
 from calc.capacity.sharding.state import State
 from calc.capacity.sharding.timing import Machine, step_lines, time_lines
 from calc.errors import BadInputError
-from calc.symbolic.expression import names_in
+from calc.symbolic.parser import free_names
 from calc.symbolic.worked import WorkedStep
 
 _NUMBERS = ("n", "t", "p", "c", "x", "v", "b")
@@ -118,8 +118,8 @@ def _grid(model: ShardedModel, limits: Limits) -> tuple[dict[str, Array], dict[s
     if count > MOST_RANKS or count * len(micros) > _MOST_TRIED:
         raise BadInputError(_too_many(model, limits))
     required = conditions(model, sequence=False)
-    pieceless = list(takewhile(lambda condition: "v" not in names_in(condition.expr), required))
-    paired = list(takewhile(lambda condition: not names_in(condition.expr) & set("ntcxb"), required[len(pieceless) :]))
+    pieceless = list(takewhile(lambda condition: "v" not in free_names(condition.expr), required))
+    paired = list(takewhile(lambda condition: not free_names(condition.expr) & set("ntcxb"), required[len(pieceless) :]))
     last = required[len(pieceless) + len(paired) :]
     refused = dict.fromkeys((condition.because for condition in required), 0)
     ranks = np.array(list(_ranks(model, limits)), dtype=np.float64).reshape(-1, 5)

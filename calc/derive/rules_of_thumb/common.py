@@ -14,7 +14,8 @@ from calc.graph.guards import dimensions
 from calc.symbolic import branches
 from calc.symbolic import tree as display
 from calc.symbolic.algebra import Algebra, Poly
-from calc.symbolic.expression import Expression, substituted
+from calc.symbolic.expression import Expression
+from calc.symbolic.writer import substituted
 
 
 class Common:

@@ -14,7 +14,7 @@ from calc.dimensions import Dim
 from calc.errors import DimensionError, NapkinError
 from calc.graph.guards import dimensions
 from calc.symbolic import branches
-from calc.symbolic.expression import names_in
+from calc.symbolic.parser import free_names
 
 NEAR = Fraction(1, 20)  # "within 5 %"
 FARTHEST = 2**20
@@ -32,7 +32,7 @@ class ValidRanges:
 def scanned(expr: str, exact: ExactCount, derivation: Derivation) -> list[str]:
     """Dimensions to vary: free ones in the expressions that no other dimension must be divisible by."""
     texts = [expr, *(term.expr for term in exact.addends())]
-    occur = {name for text in texts for name in names_in(text)}
+    occur = {name for text in texts for name in free_names(text)}
     divisors = {dim.multiple_of for dim in derivation.dims}
     return [dim.name for dim in derivation.dims if dim.name in occur and dim.expr is None and dim.name not in divisors]
 

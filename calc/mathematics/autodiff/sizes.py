@@ -12,8 +12,9 @@ import sympy as sp
 from calc.errors import NapkinError
 from calc.graph.forward import ComputedNumber
 from calc.symbolic.algebra import SympyFunctions, symbol, to_sympy
-from calc.symbolic.expression import Expression, Number, names, parse
-from calc.symbolic.expression import text as written
+from calc.symbolic.expression import Expression, Number, names
+from calc.symbolic.parser import parse
+from calc.symbolic.writer import as_text
 
 # Stands for infinity in scalar expressions: SymPy's own would fold x + oo to oo.
 INFINITY = sp.Symbol("infinity", positive=True)
@@ -79,7 +80,7 @@ class _Numbers(SympyFunctions):
         return number(node.value)
 
     def refused(self, node: Expression) -> NapkinError:
-        return NapkinError(f"a number is made of sizes in a way that equations cannot show: {written(node, spaced=True)[:60]}")
+        return NapkinError(f"a number is made of sizes in a way that equations cannot show: {as_text(node, spaced=True)[:60]}")
 
 
 def value_of(expr: sp.Expr, sizes: Mapping[str, int]) -> int:

@@ -19,7 +19,7 @@ from calc.mathematics.initialization.walk import Draws, moments_of
 from calc.options import Options
 from calc.spec import Spec
 from calc.symbolic.algebra import SympyFunctions, symbol
-from calc.symbolic.expression import names_in, parse
+from calc.symbolic.parser import free_names, parse
 
 if TYPE_CHECKING:
     from calc.mathematics.initialization.rules import State
@@ -128,7 +128,7 @@ def _simplified(closed: str | None) -> str | None:
         return None
     import sympy as sp
 
-    names = names_in(closed) - {"pi"}
+    names = free_names(closed) - {"pi"}
     if any(name.startswith("second_moment_") for name in names) or names & {"P2", "S"}:
         return None
     numbers = SympyFunctions({"pi": sp.pi, **{name: symbol(name) for name in names}}, {"sqrt": sp.sqrt, "asin": sp.asin})

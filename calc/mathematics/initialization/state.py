@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from calc.symbolic.expression import parse
-from calc.symbolic.expression import text as written
+from calc.symbolic.parser import parse
+from calc.symbolic.writer import as_text
 
 # What a number rests on where it is not exact.
 WIDE = "features are many: a mean over them is its expectation, a sum of them is normal (He et al. 2015; error O(1/width))"
@@ -110,4 +110,4 @@ def _named(part: Moments | WeightLaw | str) -> str:
 
 def _tidy(text: str) -> str:
     """Without needless parentheses."""
-    return written(parse(text), spaced=True)
+    return as_text(parse(text), spaced=True)

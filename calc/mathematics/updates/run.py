@@ -13,8 +13,8 @@ import sympy as sp
 from calc.errors import BadInputError
 from calc.mathematics.updates.rules import UpdateEquation, UpdateRule
 from calc.symbolic.algebra import SympyFunctions
+from calc.symbolic.evaluation import Arithmetic
 from calc.symbolic.expression import (
-    Arithmetic,
     Expression,
     FunctionCall,
     Name,
@@ -27,9 +27,9 @@ from calc.symbolic.expression import (
     Sum,
     children,
     names,
-    parse,
-    text,
 )
+from calc.symbolic.parser import parse
+from calc.symbolic.writer import as_text
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -176,4 +176,4 @@ class _Operations(Arithmetic[_ElementWork]):
         return _ElementWork(sum(part.count for part in parts) + own * of_arrays, of_arrays)
 
     def refused(self, node: Expression) -> BadInputError:
-        return BadInputError(f"cannot count the operations of {text(node, spaced=True)!r}")
+        return BadInputError(f"cannot count the operations of {as_text(node, spaced=True)!r}")

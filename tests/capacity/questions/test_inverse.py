@@ -15,7 +15,7 @@ from calc.capacity.questions.question import Letter, Question
 from calc.capacity.questions.registry import all_questions
 from calc.capacity.questions.solving import same
 from calc.errors import BadInputError
-from calc.symbolic.expression import names_in as letters_of
+from calc.symbolic.parser import free_names as letters_of
 
 # Where the usual range of a unit would lead to no answer: a rate above its peak, a memory that nothing fits in.
 RANGES: dict[tuple[str, str], tuple[int, int]] = {
