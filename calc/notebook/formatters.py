@@ -67,8 +67,8 @@ def report(report: Report) -> str:
 
 def answer(answer: Answer) -> str:
     """The answer with the way to it."""
-    lines = answer.reckoning.lines
-    steps = [(x.letter, x.expr, f"{float(x.value):,.6g} {x.unit}".strip(), x.because) for x in lines]
+    lines = answer.calculation.steps
+    steps = [(x.symbol, x.expr, f"{float(x.value):,.6g} {x.unit}".strip(), x.because) for x in lines]
     title = f"{answer.question}: {answer.key} = {float(answer.value):,.6g} {answer.unit}".strip()
     return table(title, ("Step", "Equals", "Value", "Because"), steps, code=1)
 

@@ -15,7 +15,7 @@ from calc.derive.to_json import number
 from calc.errors import BadInputError, NapkinError
 from calc.hardware.benchmark import Repeat
 from calc.performance.mfu import DensePeak, ceiling_of
-from calc.symbolic.worked import Reckoning
+from calc.symbolic.worked import WorkedCalculation
 
 if TYPE_CHECKING:
     from calc.measure.matrix_product import Shape
@@ -35,7 +35,7 @@ class MatmulRow:
     dtype: str
     times: Timings | None
     ceiling: DensePeak
-    share: Reckoning | None = None
+    share: WorkedCalculation | None = None
     because: str = ""
 
     def to_json(self, flops: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from calc.derive.result import Derivation
 from calc.derive.to_json import number
 from calc.errors import BadInputError, NapkinError
 from calc.hardware.accelerators import Accelerator, accelerator, of_device
-from calc.symbolic.worked import Reckoning
+from calc.symbolic.worked import WorkedCalculation
 
 if TYPE_CHECKING:
     from calc.measure.step_time import StepTime
@@ -63,8 +63,8 @@ class TimedStep:
     work: MatmulFlops
     throughput: Throughput
     ceiling: DensePeak
-    mfu: Reckoning | None
-    hfu: Reckoning | None
+    mfu: WorkedCalculation | None
+    hfu: WorkedCalculation | None
 
     @property
     def seconds(self) -> Fraction:
@@ -101,7 +101,7 @@ def timed_step(measured: StepTime, work: MatmulFlops, throughput: Throughput, ce
     return TimedStep(measured, work, throughput, ceiling, *shares)
 
 
-def _share(flops: int | None, seconds: Fraction, ceiling: DensePeak) -> Reckoning | None:
+def _share(flops: int | None, seconds: Fraction, ceiling: DensePeak) -> WorkedCalculation | None:
     if not flops or ceiling.rate is None:
         return None
     return utilization(flops, seconds, ceiling.rate, ceiling.dtype, ceiling.device)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from calc.derive.to_json import number
 from calc.errors import BadInputError, MeasurementError
 from calc.hardware.benchmark import Repeat
-from calc.symbolic.worked import Number, Reckoning, WorkedStep, given, reckon
+from calc.symbolic.worked import Number, WorkedCalculation, WorkedStep, worked_calculation, worked_input
 
 if TYPE_CHECKING:
     from calc.measure.copies import Beside, Copied, Unmeasured
@@ -35,20 +35,23 @@ class Transfers:
     command: str = ""
 
 
-def copy_time(nbytes: Number, bandwidth: Number, source: str = "as asked") -> Reckoning:
+def copy_time(nbytes: Number, bandwidth: Number, source: str = "as asked") -> WorkedCalculation:
     """Seconds of one copy."""
-    return reckon(
+    return worked_calculation(
         "copy",
-        (given("n", nbytes, "bytes", "bytes moved"), given("w", bandwidth, "bytes/s", "bandwidth, in one direction", source)),
+        (worked_input("n", nbytes, "bytes", "bytes moved"), worked_input("w", bandwidth, "bytes/s", "bandwidth, in one direction", source)),
         (WorkedStep("t", "n/w", "s", "time of the copy", "every byte passes once, at the rate of the narrowest part of the way"),),
     )
 
 
-def beside(copy: Number, compute: Number) -> Reckoning:
+def beside(copy: Number, compute: Number) -> WorkedCalculation:
     """Seconds of a step that copies and computes: in sequence, and overlapped, which is the answer."""
-    return reckon(
+    return worked_calculation(
         "copy beside compute",
-        (given("c", copy, "s", "time of the copy alone", "measured"), given("k", compute, "s", "time of the compute alone", "measured")),
+        (
+            worked_input("c", copy, "s", "time of the copy alone", "measured"),
+            worked_input("k", compute, "s", "time of the compute alone", "measured"),
+        ),
         (
             WorkedStep(
                 "a", "c + k", "s", "one after the other", "the device waits for its data: the call blocks, or both are on one stream"
@@ -61,11 +64,11 @@ def beside(copy: Number, compute: Number) -> Reckoning:
     )
 
 
-def batch_bytes(batch: Number, length: Number) -> Reckoning:
+def batch_bytes(batch: Number, length: Number) -> WorkedCalculation:
     """Bytes of a batch of tokens with its targets, as copied to the device."""
-    return reckon(
+    return worked_calculation(
         "batch",
-        (given("B", batch, "sequences", "sequences"), given("T", length, "tokens", "tokens of each")),
+        (worked_input("B", batch, "sequences", "sequences"), worked_input("T", length, "tokens", "tokens of each")),
         (WorkedStep("n", "2*8*B*T", "bytes", "bytes of a batch", "inputs and targets, 8 bytes each: embeddings and losses take int64"),),
     )
 

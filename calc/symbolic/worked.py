@@ -1,13 +1,13 @@
 """Worked calculations: inputs, and steps that each follow exactly from those before.
 
-A step is an expression in variables, with its unit and the reason for it; its value is a fraction, not rounded. What a model takes is
-derived from its trace; a worked calculation says what follows from such numbers: how long, how many, how large.
+A step is an expression in variables, with its unit and the reason for it; its value is an exact fraction. A worked calculation turns
+numbers such as FLOPs and bytes, which come from a trace, into times, counts and sizes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -21,7 +21,7 @@ Number = int | float | Fraction
 class WorkedInput:
     """An input: a positive number in ``unit``, with its source."""
 
-    letter: str
+    symbol: str
     value: Fraction
     unit: str
     meaning: str
@@ -30,9 +30,9 @@ class WorkedInput:
 
 @dataclass(frozen=True, slots=True)
 class WorkedStep:
-    """``letter`` = ``expr`` in variables of earlier steps and inputs, for one reason. ``exact`` is False where a root was truncated."""
+    """``symbol`` = ``expr`` in variables of earlier steps and inputs, for one reason. ``exact`` is False where a root was truncated."""
 
-    letter: str
+    symbol: str
     expr: str
     unit: str
     meaning: str
@@ -42,73 +42,74 @@ class WorkedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Reckoning:
+class WorkedCalculation:
     """A worked calculation: inputs, and steps that follow from them. The last step is the answer."""
 
     name: str
-    givens: tuple[WorkedInput, ...]
-    lines: tuple[WorkedStep, ...]
+    inputs: tuple[WorkedInput, ...]
+    steps: tuple[WorkedStep, ...]
     notes: tuple[str, ...] = ()
 
     @property
     def value(self) -> Fraction:
-        return self.lines[-1].value
+        return self.steps[-1].value
 
     @property
     def unit(self) -> str:
-        return self.lines[-1].unit
+        return self.steps[-1].unit
 
-    def __getitem__(self, letter: str) -> Fraction:
-        return self.values[letter]
+    def __getitem__(self, symbol: str) -> Fraction:
+        return self.values[symbol]
 
     @property
     def values(self) -> dict[str, Fraction]:
-        """The value of each input and step, by its variable."""
-        return {**{g.letter: g.value for g in self.givens}, **{line.letter: line.value for line in self.lines}}
+        """The value of each input and step, by its symbol."""
+        return {**{g.symbol: g.value for g in self.inputs}, **{step.symbol: step.value for step in self.steps}}
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; values are exact fractions as text."""
         return {
             "name": self.name,
             "inputs": [
-                {"letter": g.letter, "value": str(g.value), "unit": g.unit, "meaning": g.meaning, "source": g.source} for g in self.givens
+                {"letter": g.symbol, "value": str(g.value), "unit": g.unit, "meaning": g.meaning, "source": g.source} for g in self.inputs
             ],
             "steps": [
-                {"letter": i.letter, "expr": i.expr, "value": str(i.value), "unit": i.unit, "meaning": i.meaning, "because": i.because}
-                for i in self.lines
+                {"letter": i.symbol, "expr": i.expr, "value": str(i.value), "unit": i.unit, "meaning": i.meaning, "because": i.because}
+                for i in self.steps
             ],
             "notes": list(self.notes),
         }
 
 
-def given(letter: str, value: Number, unit: str, meaning: str, source: str = "as asked") -> WorkedInput:
+def worked_input(symbol: str, value: Number, unit: str, meaning: str, source: str = "as asked") -> WorkedInput:
     """An input. A float counts as the decimal that it prints as (0.1 is 1/10). Raises BadInputError unless the value is positive."""
     try:
         exact = Fraction(str(value)) if isinstance(value, float) else Fraction(value)
     except (ValueError, TypeError):
-        raise BadInputError(f"{meaning} = {value!r} is no number") from None
+        raise BadInputError(f"{meaning} = {value!r} is not a number") from None
     if exact <= 0:
         raise BadInputError(f"{meaning} = {value} must be more than 0")
-    return WorkedInput(letter, exact, unit, meaning, source)
+    return WorkedInput(symbol, exact, unit, meaning, source)
 
 
-def reckon(name: str, givens: Sequence[WorkedInput], lines: Sequence[WorkedStep], notes: Sequence[str] = ()) -> Reckoning:
+def worked_calculation(
+    name: str, inputs: Sequence[WorkedInput], steps: Sequence[WorkedStep], notes: Sequence[str] = ()
+) -> WorkedCalculation:
     """The calculation with its steps evaluated in order. Raises BadInputError for a missing or repeated variable or a division by 0."""
-    values: dict[str, Any] = {g.letter: g.value for g in givens}
+    values: dict[str, Any] = {g.symbol: g.value for g in inputs}
     done: list[WorkedStep] = []
-    for line in lines:
-        value = _value(name, line, values)
-        values[line.letter] = value
-        done.append(WorkedStep(line.letter, line.expr, line.unit, line.meaning, line.because, value))
-    return Reckoning(name, tuple(givens), tuple(done), tuple(notes))
+    for step in steps:
+        value = values[step.symbol] = _value(name, step, values)
+        done.append(replace(step, value=value))
+    return WorkedCalculation(name, tuple(inputs), tuple(done), tuple(notes))
 
 
-def _value(name: str, line: WorkedStep, values: Mapping[str, Any]) -> Fraction:
-    if line.letter in values:
-        raise BadInputError(f"{name}: {line.letter} is given already, and follows again from {line.expr}")
+def _value(name: str, step: WorkedStep, values: Mapping[str, Any]) -> Fraction:
+    if step.symbol in values:
+        raise BadInputError(f"{name}: {step.symbol} has a value already, and a second one from {step.expr}")
     try:
-        return evaluate(line.expr, values)
+        return evaluate(step.expr, values)
     except KeyError as error:
-        raise BadInputError(f"{name}: {line.letter} = {line.expr} needs {error.args[0]}, which is not given") from None
+        raise BadInputError(f"{name}: {step.symbol} = {step.expr} needs {error.args[0]}, which is not given") from None
     except ZeroDivisionError:
-        raise BadInputError(f"{name}: {line.letter} = {line.expr} divides by 0") from None
+        raise BadInputError(f"{name}: {step.symbol} = {step.expr} divides by 0") from None

@@ -25,7 +25,7 @@ def shard(words: Sequence[str], as_json: bool) -> None:
     sequence=off|kept|again, checkpointing=none|attention|block, exchange=ring|gather, rank; devices checks their product.
     The machine: gpu, hardware (a file of them), dtype, efficiency, node, memory, link, network, price. What is kept: precision,
     optimizer, attention.
-    Other letters are sizes of the model; a decoder by its letters also takes gated, bias, tied, dropout = yes or no.
+    Other symbols are sizes of the model; a decoder given by its sizes also takes gated, bias, tied, dropout = yes or no.
     """
     from calc.capacity.sharding.request import shard as account_of
 

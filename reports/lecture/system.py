@@ -13,7 +13,7 @@ from calc.mathematics.autodiff.derived import Derived as Gradients
 from calc.mathematics.gradients import Checked as Differentiated
 from calc.pipeline.check import Report
 from calc.pipeline.verdict import FAILED, NOT_MEASURED, WITHIN, Verdict, judged
-from calc.symbolic.worked import Reckoning
+from calc.symbolic.worked import WorkedCalculation
 from calc.units import Unit
 from reports.lecture.lab import Lab
 
@@ -48,7 +48,7 @@ class SystemResult:
     """The content of a system, before it is typeset."""
 
     rows: tuple[SystemAnswer, ...]
-    calculations: tuple[Reckoning, ...] = ()
+    calculations: tuple[WorkedCalculation, ...] = ()
     derived: tuple[SystemDerivation, ...] = ()
     checks: tuple[SystemVerdict, ...] = ()
     notes: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from calc.symbolic.expression import Expression, Name, Number, Product, Quotient, Sum
-from calc.symbolic.worked import Reckoning
+from calc.symbolic.worked import WorkedCalculation
 from reports.jobs import job
 from reports.jobs.report import carried
 from reports.lecture.audit import Audit, AuditedClaim, audit, to_json
@@ -235,26 +235,26 @@ def _document(system: LectureSystem, worked: SystemResult) -> dict[str, Any]:
     return {**system_json(system, worked), "equations": list(equations(worked))}
 
 
-def _calculation(calculation: Reckoning) -> WorkedCalculationView:
-    values: dict[str, Fraction] = {g.letter: g.value for g in calculation.givens}
+def _calculation(calculation: WorkedCalculation) -> WorkedCalculationView:
+    values: dict[str, Fraction] = {g.symbol: g.value for g in calculation.inputs}
     lines = []
-    for line in calculation.lines:
+    for line in calculation.steps:
         tree = expressions.parse(line.expr)
         put = _numbers_in(tree, values)
         lines.append(
             CalculationStepView(
                 line.meaning,
-                formula(expressions.parse(line.letter)),
+                formula(expressions.parse(line.symbol)),
                 formula(tree),
                 formula(put),
                 shown(line.value, line.unit),
                 _prose(line.because),
             )
         )
-        values[line.letter] = line.value
+        values[line.symbol] = line.value
     givens = tuple(
-        (formula(expressions.parse(g.letter)), shown(g.value, g.unit), "" if g.meaning == g.unit else g.meaning, g.source)
-        for g in calculation.givens
+        (formula(expressions.parse(g.symbol)), shown(g.value, g.unit), "" if g.meaning == g.unit else g.meaning, g.source)
+        for g in calculation.inputs
     )
     return WorkedCalculationView(calculation.name, givens, tuple(lines), tuple(_prose(n) for n in calculation.notes))
 

@@ -232,12 +232,12 @@ class ModelValues:
 def _answered(answer: Any) -> dict[str, UnitValue]:
     """The values of an answer by letter and by key, and the result as ``answer``."""
     values: dict[str, UnitValue] = {}
-    for line in (*answer.reckoning.givens, *answer.reckoning.lines, *answer.beside):
+    for line in (*answer.calculation.inputs, *answer.calculation.steps, *answer.beside):
         scaled = units.per_word(line.unit) or (units.NUMBER, Fraction(1))
-        values[line.letter] = UnitValue(line.value * scaled[1], scaled[0])
+        values[line.symbol] = UnitValue(line.value * scaled[1], scaled[0])
     for given in answer.inputs:
-        if given.letter in values:
-            values[given.key] = values[given.letter]
+        if given.symbol in values:
+            values[given.key] = values[given.symbol]
     scaled = units.per_word(answer.unit) or (units.NUMBER, Fraction(1))
     values[answer.key] = values["answer"] = UnitValue(answer.value * scaled[1], scaled[0])
     return values

@@ -36,7 +36,7 @@ def show(answer: Answer, out: Terminal) -> None:
     out.line("given")
     for put in answer.inputs:
         value = put.value if isinstance(put.value, str) else quantity(put.value, put.unit)
-        name = f"{put.letter} = {value}" if put.letter else f"{put.key} {value}"
+        name = f"{put.symbol} = {value}" if put.symbol else f"{put.key} {value}"
         about = put.meaning if put.meaning not in (put.unit, put.key) else ""
         out.line(f"  {name}{f', {about}' if about else ''} [{put.source}]", hang=4)
     out.lines(*(f"note: {note}" for note in answer.notes))
@@ -45,12 +45,12 @@ def show(answer: Answer, out: Terminal) -> None:
 
 
 def _steps(answer: Answer) -> Iterator[str]:
-    lines, values = answer.reckoning.lines, answer.reckoning.values
+    lines, values = answer.calculation.steps, answer.calculation.values
     yield from _numbered(lines, values, 1)
     if answer.unrounded != answer.value:
         yield f"     rounded {'up' if answer.value > answer.unrounded else 'down'} to {quantity(answer.value, answer.unit)}"
-    more = {line.letter: line.value for line in answer.beside}
-    yield from _numbered(answer.beside, {**values, answer.letter: answer.value, **more}, len(lines) + 1)
+    more = {line.symbol: line.value for line in answer.beside}
+    yield from _numbered(answer.beside, {**values, answer.symbol: answer.value, **more}, len(lines) + 1)
 
 
 def _numbered(lines: Sequence[WorkedStep], values: Mapping[str, Fraction], first: int) -> Iterator[str]:
@@ -60,7 +60,7 @@ def _numbered(lines: Sequence[WorkedStep], values: Mapping[str, Fraction], first
         sign = "=" if line.exact and _exactly_shown(line.value) else "≈"
         repeats = substituted.replace(" ", "") in (pretty(line.expr).replace(" ", ""), short(line.value))
         between = "" if repeats else f" = {substituted}"
-        shown = line.letter if line.expr in (line.letter, str(line.value)) else f"{line.letter} = {pretty(line.expr)}"
+        shown = line.symbol if line.expr in (line.symbol, str(line.value)) else f"{line.symbol} = {pretty(line.expr)}"
         yield f"  {place}. {shown}{between} {sign} {quantity(line.value, line.unit)}"
         yield f"     {line.meaning}: {line.because}"
 

@@ -21,7 +21,7 @@ def document() -> list[dict[str, Any]]:
         {
             "name": q.name,
             "summary": q.summary,
-            "answer": q.letter(q.answer).key,
+            "answer": q.variable(q.answer).key,
             "keys": [
                 {
                     "key": x.key,
@@ -33,10 +33,10 @@ def document() -> list[dict[str, Any]]:
                     "device": x.device or None,
                     "model": x.model or None,
                 }
-                for x in q.letters
+                for x in q.variables
             ],
             "choices": {c.key: list(c.options) for c in q.choices},
-            "equations": [{"letter": e.letter, "expr": e.expr, "because": e.because} for e in q.equations],
+            "equations": [{"letter": e.symbol, "expr": e.expr, "because": e.because} for e in q.equations],
             "source": q.source or None,
         }
         for q in all_questions()
@@ -44,11 +44,11 @@ def document() -> list[dict[str, Any]]:
 
 
 def _letters(question: Question) -> Iterator[str]:
-    for x in question.letters:
+    for x in question.variables:
         unit = "" if x.unit in ("1", x.key) else f" in {x.unit}"
         default = f", {x.default} if not said" if x.default else ""
         synonyms = f", or {' or '.join(x.also)}" if x.also else ""
-        yield f"{x.key}{synonyms} ({x.letter}{unit}{default})"
+        yield f"{x.key}{synonyms} ({x.symbol}{unit}{default})"
 
 
 def _choices(question: Question) -> Iterator[str]:
@@ -58,14 +58,14 @@ def _choices(question: Question) -> Iterator[str]:
 
 def _sources(question: Question) -> Iterator[str]:
     if question.of_device:
-        yield "gpu gives " + ", ".join(x.key for x in question.letters if x.device)
+        yield "gpu gives " + ", ".join(x.key for x in question.variables if x.device)
         rates = "dtype = format of its peak, sparse = yes for that with 2:4 sparsity, " if _has_rate(question) else ""
         yield f"with gpu: {rates}hardware = file with devices of your own"
     if question.of_model or question.fills:
-        given = [x.key for x in question.letters if x.model]
+        given = [x.key for x in question.variables if x.model]
         yield "model gives " + (", ".join(given) if given and not question.fills else "the peak of its own step")
         yield "with model: " + ("micro, batch and " if question.laid else "") + "its own sizes, e.g. T = 4096"
 
 
 def _has_rate(question: Question) -> bool:
-    return any(x.device == "peak" for x in question.letters)
+    return any(x.device == "peak" for x in question.variables)

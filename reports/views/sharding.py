@@ -37,12 +37,12 @@ def show(account: Account, out: Terminal) -> None:
     if stage.traffic:
         out.line()
         _show_traffic(stage, account, out)
-        out.lines(*(_step_line(line) for line in stage.reckoning.lines if line.letter == _STREAM))
+        out.lines(*(_step_line(line) for line in stage.calculation.steps if line.symbol == _STREAM))
     if account.step is not None:
         _show_steps(f"Time{_of(stage, account)}", _time_lines(stage), out)
-        _show_steps("Time of a step", account.step.lines, out)
+        _show_steps("Time of a step", account.step.steps, out)
     out.line()
-    _show_letters(account, out)
+    _show_variables(account, out)
     out.lines(*(account.step.notes if account.step is not None else ()), style="dim")
     out.line()
     out.line(bold("What must hold, and does:"))
@@ -95,13 +95,13 @@ def _of(stage: Stage, account: Account) -> str:
 
 
 def _memory_lines(stage: Stage) -> list[WorkedStep]:
-    lines = list(stage.reckoning.lines)
-    return lines[: next(i for i, line in enumerate(lines) if line.letter == "M") + 1]
+    lines = list(stage.calculation.steps)
+    return lines[: next(i for i, line in enumerate(lines) if line.symbol == "M") + 1]
 
 
 def _time_lines(stage: Stage) -> list[WorkedStep]:
-    sent = {item.collective.letter for item in stage.traffic} | {_STREAM}
-    return [line for line in stage.reckoning.lines[len(_memory_lines(stage)) :] if line.letter not in sent]
+    sent = {item.collective.symbol for item in stage.traffic} | {_STREAM}
+    return [line for line in stage.calculation.steps[len(_memory_lines(stage)) :] if line.symbol not in sent]
 
 
 def _show_steps(title: str, lines: Sequence[WorkedStep], out: Terminal) -> None:
@@ -111,33 +111,33 @@ def _show_steps(title: str, lines: Sequence[WorkedStep], out: Terminal) -> None:
 
 
 def _step_line(line: WorkedStep) -> Line:
-    return f"  {line.letter} = {line.expr} = {_value(line)}", dim(f"  {line.meaning}: {line.because}")
+    return f"  {line.symbol} = {line.expr} = {_value(line)}", dim(f"  {line.meaning}: {line.because}")
 
 
 def _show_traffic(stage: Stage, account: Account, out: Terminal) -> None:
     rows = []
     for item in stage.traffic:
         of = item.collective
-        sent = (f"{of.letter} = {of.sent}", dim(f"  {of.because}"))
+        sent = (f"{of.symbol} = {of.sent}", dim(f"  {of.because}"))
         rows.append((of.kind, f"{of.axis} ranks", _bytes(item.payload), _bytes(item.sent), sent))
     out.table((f"Traffic of a step{_of(stage, account)}", "among", "of", *right("sent"), "as"), rows)
 
 
-def _show_letters(account: Account, out: Terminal) -> None:
-    """Every letter in what is shown that is no line of its own: what was put in, with its source."""
-    reckonings = (account.fullest.reckoning, *((account.step,) if account.step is not None else ()))
-    texts = [line.expr for reckoning in reckonings for line in reckoning.lines]
+def _show_variables(account: Account, out: Terminal) -> None:
+    """Each input that occurs in the steps shown, with its source."""
+    calculations = (account.fullest.calculation, *((account.step,) if account.step is not None else ()))
+    texts = [line.expr for calculation in calculations for line in calculation.steps]
     texts += [item.collective.sent for item in account.fullest.traffic] + [c.expr for c in account.conditions]
     used = set(re.findall(r"[A-Za-z_]\w*", " ".join(texts)))
-    givens = {given.letter: given for reckoning in reckonings for given in reckoning.givens}
-    rows = [(g.letter, _given(g), g.meaning, dim(g.source)) for g in givens.values() if g.letter in used]
-    out.table(("Letter", *right("value"), "what it stands for", "from"), rows)
+    inputs = {item.symbol: item for calculation in calculations for item in calculation.inputs}
+    rows = [(g.symbol, _input_value(g), g.meaning, dim(g.source)) for g in inputs.values() if g.symbol in used]
+    out.table(("Variable", *right("value"), "meaning", "source"), rows)
 
 
-def _given(given: WorkedInput) -> str:
-    if given.value.denominator == 1 and given.value < _LONG:
-        return _many(int(given.value), given.unit)
-    return f"{significant(given.value) if _LITTLE <= given.value < _LONG else f'{float(given.value):.4g}'} {given.unit}".rstrip()
+def _input_value(item: WorkedInput) -> str:
+    if item.value.denominator == 1 and item.value < _LONG:
+        return _many(int(item.value), item.unit)
+    return f"{significant(item.value) if _LITTLE <= item.value < _LONG else f'{float(item.value):.4g}'} {item.unit}".rstrip()
 
 
 def _many(number: int, unit: str) -> str:

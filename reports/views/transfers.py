@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from calc.hardware.times import Timings
 from calc.performance.transfers import Transfers, bandwidth, batch_bytes, beside, copy_time
-from calc.symbolic.worked import Reckoning
+from calc.symbolic.worked import WorkedCalculation
 from calc.units import Unit
 from reports.typeset.numbers import amount, duration, rate, times
 from reports.writers.terminal import Terminal, bold, right
@@ -47,7 +47,7 @@ def _show_both(measured: Timings, expected: Fraction, words: str, out: Terminal)
     out.line(f"  {words}: measured {duration(measured.seconds)}, {times(measured.seconds / expected)} of the expression")
 
 
-def _show_steps(reckoning: Reckoning, out: Terminal) -> None:
-    for line in reckoning.lines:
+def _show_steps(calculation: WorkedCalculation, out: Terminal) -> None:
+    for line in calculation.steps:
         value = amount(int(line.value), Unit.BYTE).headline if line.unit == "bytes" else duration(line.value)
-        out.line(bold(f"  {line.letter} = {line.expr}"), f" = {value}: {line.meaning}; {line.because}")
+        out.line(bold(f"  {line.symbol} = {line.expr}"), f" = {value}: {line.meaning}; {line.because}")

@@ -9,7 +9,7 @@ import pytest
 from calc.capacity.utilization import utilization
 from calc.errors import BadInputError
 from calc.hardware.accelerators import accelerator, catalogue
-from calc.symbolic.worked import WorkedStep, given, reckon
+from calc.symbolic.worked import WorkedStep, worked_calculation, worked_input
 
 H100 = accelerator("h100-sxm")
 
@@ -39,12 +39,12 @@ def test_a_utilization_above_one_names_the_formats_whose_peak_explains_it() -> N
 def test_a_line_that_lacks_a_letter_is_refused() -> None:
     """In one line that names it."""
     with pytest.raises(BadInputError, match=r"^x: y = a/b needs b, which is not given$"):
-        reckon("x", [given("a", 1, "", "a")], [WorkedStep("y", "a/b", "", "", "")])
+        worked_calculation("x", [worked_input("a", 1, "", "a")], [WorkedStep("y", "a/b", "", "", "")])
 
 
 def test_a_decimal_is_what_it_is_written_as() -> None:
     """0.1 is a tenth, not the nearest double."""
-    assert given("u", 0.1, "1", "share").value == Fraction(1, 10)
+    assert worked_input("u", 0.1, "1", "share").value == Fraction(1, 10)
 
 
 def test_accelerators_have_their_sources() -> None:

@@ -55,7 +55,7 @@ def kept_on_a_rank(sizes: dict[str, int], tensor: int = 8, **how: str) -> Fracti
     letters = {"L": 1, "V": 51200, **{name: size for name, size in sizes.items() if name != "B"}}
     layer = decoder(letters, gated=False, bias=True, tied=True, dropout=True, attention="math")
     ranks = layout_of({"tensor": tensor, "micro": sizes["B"], **how})
-    return account(layer, ranks, state_of()).fullest.reckoning["Al"]
+    return account(layer, ranks, state_of()).fullest.calculation["Al"]
 
 
 @pytest.mark.parametrize("row", SIZES)

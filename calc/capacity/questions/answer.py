@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from calc.symbolic.worked import Reckoning, WorkedStep
+from calc.symbolic.worked import WorkedCalculation, WorkedStep
 from calc.units import number
 
 
@@ -16,7 +16,7 @@ class Input:
     """The input under ``key``: a number with its unit, or the name of a device, a model, a choice."""
 
     key: str
-    letter: str
+    symbol: str
     value: Fraction | str
     unit: str
     meaning: str
@@ -72,7 +72,7 @@ class Answer:
     question: str
     summary: str
     key: str
-    letter: str
+    symbol: str
     value: Fraction
     unit: str
     meaning: str
@@ -80,7 +80,7 @@ class Answer:
     exact: bool
     unrounded: Fraction
     inputs: tuple[Input, ...]
-    reckoning: Reckoning
+    calculation: WorkedCalculation
     bound: Bound | None
     thumb: Thumb | None
     also: tuple[FurtherResult, ...]
@@ -92,10 +92,10 @@ class Answer:
 
     def __getitem__(self, name: str) -> Fraction:
         """The value of a variable, or of an input by its key."""
-        values = self.reckoning.values | {line.letter: line.value for line in self.beside}
+        values = self.calculation.values | {line.symbol: line.value for line in self.beside}
         if name in values:
             return values[name]
-        return next(values[i.letter] for i in self.inputs if i.key == name and i.letter in values)
+        return next(values[i.symbol] for i in self.inputs if i.key == name and i.symbol in values)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data. A value is a whole number (a string beyond 2⁵³) or the nearest double, with the fraction beside it as ``exact``."""
@@ -105,7 +105,7 @@ class Answer:
             "inputs": {i.key: _input(i) for i in self.inputs},
             "answer": {
                 "name": self.key,
-                "letter": self.letter,
+                "letter": self.symbol,
                 "expr": self.expr,
                 **({} if self.expr is not None else {"expr_unknown": "solved by search: no equation can be rearranged for it"}),
                 **valued(self.value, self.exact),
@@ -113,7 +113,7 @@ class Answer:
                 "unit": self.unit,
                 "meaning": self.meaning,
             },
-            "steps": [_step(line) for line in self.reckoning.lines],
+            "steps": [_step(line) for line in self.calculation.steps],
             "bound": None if self.bound is None else _bound(self.bound),
             "rule_of_thumb": None if self.thumb is None else _thumb(self.thumb, self.value),
             "also": [_row(row) for row in self.also],
@@ -133,11 +133,11 @@ def valued(value: Fraction, exact: bool = True) -> Mapping[str, Any]:
 
 def _input(item: Input) -> dict[str, Any]:
     value = {"value": item.value} if isinstance(item.value, str) else valued(item.value)
-    return {"letter": item.letter or None, **value, "unit": item.unit or None, "meaning": item.meaning, "source": item.source}
+    return {"letter": item.symbol or None, **value, "unit": item.unit or None, "meaning": item.meaning, "source": item.source}
 
 
 def _step(x: WorkedStep) -> dict[str, Any]:
-    return {"letter": x.letter, "expr": x.expr, **valued(x.value, x.exact), "unit": x.unit, "meaning": x.meaning, "because": x.because}
+    return {"letter": x.symbol, "expr": x.expr, **valued(x.value, x.exact), "unit": x.unit, "meaning": x.meaning, "because": x.because}
 
 
 def _row(row: FurtherResult) -> dict[str, Any]:

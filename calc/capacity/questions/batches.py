@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.question import Equation, Letter, Question
+from calc.capacity.questions.question import Equation, Question, Variable
 from calc.capacity.questions.variables import BATCH
 
 MCCANDLISH = "McCandlish et al. 2018, An Empirical Model of Large-Batch Training (arXiv 1812.06162; numbers of equations not re-checked)"
-_CRITICAL = Letter("c", "critical-batch", "examples", "critical batch")
-_LEAST_STEPS = Letter("s", "least-steps", "steps", "steps with very large batches")
-_LEAST_EXAMPLES = Letter("e", "least-examples", "examples", "examples with very small batches")
+_CRITICAL = Variable("c", "critical-batch", "examples", "critical batch")
+_LEAST_STEPS = Variable("s", "least-steps", "steps", "steps with very large batches")
+_LEAST_EXAMPLES = Variable("e", "least-examples", "examples", "examples with very small batches")
 _EXAMPLES_A_STEP = replace(BATCH, unit="examples", meaning="examples a step")
 
 CRITICAL_BATCH = Question(
@@ -26,8 +26,8 @@ NOISE_SCALE = Question(
     "the critical batch as the gradients of single examples show it",
     (
         _CRITICAL,
-        Letter("v", "variance", "1", "sum of the variances of the gradient's elements over examples"),
-        Letter("q", "gradient-squared", "1", "squared length of the true gradient"),
+        Variable("v", "variance", "1", "sum of the variances of the gradient's elements over examples"),
+        Variable("q", "gradient-squared", "1", "squared length of the true gradient"),
     ),
     (Equation("c", "v/q", "the simple noise scale, equation 2.9: noise outweighs the gradient below it"),),
     "c",
@@ -38,8 +38,8 @@ STEPS_AT_BATCH = Question(
     "steps and examples that a training takes at a batch, from its critical batch",
     (
         _CRITICAL, _LEAST_STEPS, _EXAMPLES_A_STEP,
-        Letter("S", "steps", "steps", "steps"),
-        Letter("X", "examples", "examples", "examples"),
+        Variable("S", "steps", "steps", "steps"),
+        Variable("X", "examples", "examples", "examples"),
     ),
     (
         Equation("S", "s*(1 + c/B)", "equation 2.7: half of the steps are lost to noise where the batch is the critical one"),
@@ -52,7 +52,7 @@ STEPS_AT_BATCH = Question(
 CRITICAL_BATCH_OF_LOSS = Question(
     "critical-batch-of-loss",
     "the critical batch of a language model at a loss, by a published fit",
-    (replace(_CRITICAL, unit="tokens"), Letter("l", "loss", "nats", "loss, in nats for each token")),
+    (replace(_CRITICAL, unit="tokens"), Variable("l", "loss", "nats", "loss, in nats for each token")),
     (Equation("c", "200000000/l**(100/21)", "2e8 tokens / loss^(1/0.21)"),),
     "c",
     notes=("the same fit has 2.1e8 tokens in the paper's appendix A, 5 % more",),

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from calc.capacity.questions import devices
 from calc.capacity.questions.problem import OPTIONS, SIZES, Problem
-from calc.capacity.questions.question import Letter, Requirement
+from calc.capacity.questions.question import Requirement, Variable
 from calc.capacity.questions.solving import System, to_safe_side, value_of
 from calc.errors import BadInputError
 from calc.hardware.accelerators import DEFAULT_DTYPE
@@ -27,27 +27,27 @@ def require_all_used(problem: Problem, system: System, everything: System) -> No
     ``everything`` is the system that also computes the additional results."""
     part = problem.part
     of_model = SIZES if problem.given.model else ()
-    idle = [problem.question.letter(name).key for name in problem.given.letters if name not in (*part, *of_model)]
-    needed = {problem.wanted.letter, *problem.question.also}
+    idle = [problem.question.variable(name).key for name in problem.given.variables if name not in (*part, *of_model)]
+    needed = {problem.wanted.symbol, *problem.question.also}
     for step, equation in reversed((*system.steps, *everything.steps)):
-        needed |= {equation.letter, *free_names(equation.expr)} if step.letter in needed else set()
-    if all(step.letter != problem.wanted.letter for step, _ in system.steps):
+        needed |= {equation.symbol, *free_names(equation.expr)} if step.symbol in needed else set()
+    if all(step.symbol != problem.wanted.symbol for step, _ in system.steps):
         needed |= part  # a search uses every input
-    inner = {e.letter for e in problem.equations}
-    settled = [name for name in problem.given.letters if name in inner and name in needed and name != problem.wanted.letter]
+    inner = {e.symbol for e in problem.equations}
+    settled = [name for name in problem.given.variables if name in inner and name in needed and name != problem.wanted.symbol]
     if settled:
-        idle += [problem.question.letter(name).key for name in problem.given.letters if name not in needed and name not in settled]
+        idle += [problem.question.variable(name).key for name in problem.given.variables if name not in needed and name not in settled]
     idle += [key for key in problem.given.choices if key not in {choice.key for choice, _ in problem.choices}]
     if idle:
-        by_what = f" once {' and '.join(problem.question.letter(n).key for n in settled)} is given" if settled else ""
+        by_what = f" once {' and '.join(problem.question.variable(n).key for n in settled)} is given" if settled else ""
         raise BadInputError(f"{', '.join(dict.fromkeys(idle))} has no part in the answer{by_what}: leave it out")
 
 
 def check(problem: Problem, values: Mapping[str, Fraction]) -> None:
     """Refuse shares above 1 and failed conditions; flag each warning once."""
-    for letter in problem.question.letters:
-        if letter.unit == "share" and values.get(letter.letter, 0) > 1:
-            raise BadInputError(_beyond(problem, letter, values))
+    for variable in problem.question.variables:
+        if variable.unit == "share" and values.get(variable.symbol, 0) > 1:
+            raise BadInputError(_beyond(problem, variable, values))
     for condition in problem.question.conditions:
         if not _speaks_of(condition) <= values.keys() or holds(condition.holds, values):  # type: ignore[arg-type]  # fractions compare as integers do
             continue
@@ -62,15 +62,15 @@ def _speaks_of(condition: Requirement) -> set[str]:
     return {*free_names(condition.holds), *re.findall(r"{(\w+)}", condition.otherwise)}
 
 
-def _beyond(problem: Problem, letter: Letter, values: Mapping[str, Fraction]) -> str:
+def _beyond(problem: Problem, variable: Variable, values: Mapping[str, Fraction]) -> str:
     """The error message for a share above 1; for a share of a peak it names the rate that was likely meant."""
-    share = values[letter.letter]
-    peak = next((x for x in problem.question.letters if x.device == "peak"), None)
-    if peak is None or peak.letter not in values:
-        return f"{letter.key} = {float(share):.4g} is more than the whole: what is asked for is impossible"
-    rate, dtype = share * values[peak.letter], problem.given.device.get("dtype", DEFAULT_DTYPE)
+    share = values[variable.symbol]
+    peak = next((x for x in problem.question.variables if x.device == "peak"), None)
+    if peak is None or peak.symbol not in values:
+        return f"{variable.key} = {float(share):.4g} is more than the whole: what is asked for is impossible"
+    rate, dtype = share * values[peak.symbol], problem.given.device.get("dtype", DEFAULT_DTYPE)
     of = None if problem.device is None else problem.device.accelerator
-    why = devices.above_peak if letter.letter == problem.question.answer and not problem.given.solve else devices.beyond_peak
+    why = devices.above_peak if variable.symbol == problem.question.answer and not problem.given.solve else devices.beyond_peak
     return f"utilization {float(share):.3g} is above 1: {why(rate, dtype, of)}"
 
 
@@ -83,21 +83,21 @@ def say(problem: Problem, value: Fraction) -> None:
             problem.notes.append(f"{choice.key} = {chosen}, as nothing was said: {choice.because}")
         of_model = problem.given.model and choice.key in OPTIONS  # the model's own traced step includes what a table leaves out
         problem.notes += [choice.notes[chosen]] if chosen in choice.notes and not of_model else []
-    for name, got in problem.given.letters.items():
+    for name, got in problem.given.variables.items():
         power = "kMGTPE".find(got.suffix[0]) + 1 if len(got.suffix) == 2 and got.suffix[1] == "B" else 0
-        letter = problem.question.letter(name)
-        if power and letter.unit == "bytes":
-            _flag_gigabytes(problem, letter, got.value, power, got.suffix, value)
-        if letter.letter in _LARGE and got.value < _SMALL and not got.suffix:
+        variable = problem.question.variable(name)
+        if power and variable.unit == "bytes":
+            _flag_gigabytes(problem, variable, got.value, power, got.suffix, value)
+        if variable.symbol in _LARGE and got.value < _SMALL and not got.suffix:
             shown = short(got.value)
-            problem.flags.append(f"{letter.key} = {shown} is {shown} {letter.unit}: was {shown}{_LARGE[letter.letter]} meant?")
+            problem.flags.append(f"{variable.key} = {shown} is {shown} {variable.unit}: was {shown}{_LARGE[variable.symbol]} meant?")
     _flag_other_memory(problem)
     _compare_with_device(problem, value)
 
 
 def flag_beyond(problem: Problem, value: Fraction) -> None:
     """Flag a sequence length beyond the positions of the model."""
-    bound = problem.model.bound("T") if problem.model is not None and problem.wanted.letter == "T" else None
+    bound = problem.model.bound("T") if problem.model is not None and problem.wanted.symbol == "T" else None
     if problem.model is not None and bound is not None and value > bound[1]:
         name, most = bound
         problem.flags.append(f"beyond {name} = {most:,} positions: {problem.model.name} reads no sequence of {short(value)} tokens")
@@ -106,12 +106,12 @@ def flag_beyond(problem: Problem, value: Fraction) -> None:
 def flag_experts(problem: Problem, value: Fraction) -> None:
     """Flag that the sequences of one batch may use different experts: more weights are then read than for one sequence (the lower bound).
     """
-    read = next((x for x in problem.question.letters if x.model == "weights_read"), None)
+    read = next((x for x in problem.question.variables if x.model == "weights_read"), None)
     if problem.model is None or read is None or not problem.model.in_use.weights(problem.model.format).partial:
         return
-    sequences = value if problem.wanted.letter == "B" else problem.values.get("B", Fraction(1))
-    least, most = problem.values[read.letter], problem.model.in_use.weights(problem.model.format).read(sequences)
-    at_most = value_of(problem.equations, {**problem.values, read.letter: most}, problem.wanted.letter)
+    sequences = value if problem.wanted.symbol == "B" else problem.values.get("B", Fraction(1))
+    least, most = problem.values[read.symbol], problem.model.in_use.weights(problem.model.format).read(sequences)
+    at_most = value_of(problem.equations, {**problem.values, read.symbol: most}, problem.wanted.symbol)
     if most == least or at_most is None:
         return
     x = problem.wanted
@@ -132,9 +132,9 @@ def _compare_with_device(problem: Problem, needed: Fraction) -> None:
         problem.notes.append(f"it fits: {has}")
 
 
-def _flag_gigabytes(problem: Problem, letter: Letter, value: Fraction, power: int, suffix: str, answer: Fraction) -> None:
+def _flag_gigabytes(problem: Problem, variable: Variable, value: Fraction, power: int, suffix: str, answer: Fraction) -> None:
     binary = value * Fraction(1024, 1000) ** power
-    in_binary = value_of(problem.equations, {**problem.values, letter.letter: binary}, problem.wanted.letter)
+    in_binary = value_of(problem.equations, {**problem.values, variable.symbol: binary}, problem.wanted.symbol)
     if in_binary is not None and problem.wanted.whole:
         in_binary = Fraction(to_safe_side(in_binary, problem.wanted.whole)[0])
     if in_binary is None or in_binary == answer:
@@ -142,7 +142,7 @@ def _flag_gigabytes(problem: Problem, letter: Letter, value: Fraction, power: in
     unit = f"{suffix[0].upper()}iB"
     shown = short(value / 1000**power)
     problem.flags.append(
-        f"{letter.key} = {shown}{suffix} is read as {shown}·10^{3 * power} bytes;"
+        f"{variable.key} = {shown}{suffix} is read as {shown}·10^{3 * power} bytes;"
         f" were {shown}{unit} meant, {problem.wanted.key} would be {short(in_binary)}"
     )
 
@@ -150,11 +150,11 @@ def _flag_gigabytes(problem: Problem, letter: Letter, value: Fraction, power: in
 def _flag_other_memory(problem: Problem) -> None:
     if problem.device is None:
         return
-    for letter in problem.question.letters:
-        got = problem.given.letters.get(letter.letter)
-        if letter.device == "memory" and got is not None and got.value != problem.device.accelerator.memory:
+    for variable in problem.question.variables:
+        got = problem.given.variables.get(variable.symbol)
+        if variable.device == "memory" and got is not None and got.value != problem.device.accelerator.memory:
             problem.flags.append(
-                f"{letter.key} = {int(got.value):,} bytes is not what {problem.device.accelerator.name} is sold with,"
+                f"{variable.key} = {int(got.value):,} bytes is not what {problem.device.accelerator.name} is sold with,"
                 f" {problem.device.accelerator.memory:,}: what was typed is taken"
             )
 

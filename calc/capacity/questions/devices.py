@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from calc.capacity.questions.question import Letter
+from calc.capacity.questions.question import Variable
 from calc.errors import BadInputError
 from calc.hardware.accelerators import DEFAULT_DTYPE, Accelerator, Price, accelerator, available
 
@@ -58,10 +58,10 @@ def _named(name: str, file: str | None) -> Accelerator:
         raise
 
 
-def of_device(from_: Device, letter: Letter) -> tuple[Fraction, str, str]:
+def of_device(from_: Device, variable: Variable) -> tuple[Fraction, str, str]:
     """The value that a device supplies for a variable, with its meaning and its source."""
     entry = from_.accelerator
-    match letter.device:
+    match variable.device:
         case "peak":
             return entry.peak(from_.dtype, sparse=from_.sparse), from_.rate, entry.source
         case "memory":
@@ -69,20 +69,20 @@ def of_device(from_: Device, letter: Letter) -> tuple[Fraction, str, str]:
         case "bandwidth":
             return Fraction(entry.bandwidth), f"memory bandwidth of {entry.name}", entry.source
         case "link":
-            return _there(entry.link, entry, "link", letter), f"links of {entry.name}, per direction, all together", entry.source
+            return _there(entry.link, entry, "link", variable), f"links of {entry.name}, per direction, all together", entry.source
         case "power":
-            return _there(entry.watts, entry, "power", letter), f"power of {entry.name}", entry.source
+            return _there(entry.watts, entry, "power", variable), f"power of {entry.name}", entry.source
         case "price":
             if entry.price is None:
-                raise BadInputError(f"{entry.name} has no price in the catalogue: give {letter.key}=2$/h")
+                raise BadInputError(f"{entry.name} has no price in the catalogue: give {variable.key}=2$/h")
             value, because = middle(entry.price)
             return value, f"price of {entry.name}", because
-    raise BadInputError(f"a device has no {letter.device}")
+    raise BadInputError(f"a device has no {variable.device}")
 
 
-def _there(value: int | None, entry: Accelerator, what: str, letter: Letter) -> Fraction:
+def _there(value: int | None, entry: Accelerator, what: str, variable: Variable) -> Fraction:
     if value is None:
-        raise BadInputError(f"{entry.name} has no {what} in the catalogue: give {letter.key}=…")
+        raise BadInputError(f"{entry.name} has no {what} in the catalogue: give {variable.key}=…")
     return Fraction(value)
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.question import Equation, Letter, Question, Requirement
+from calc.capacity.questions.question import Equation, Question, Requirement, Variable
 from calc.capacity.questions.training import EXACT, PER_TOKEN
 from calc.capacity.questions.variables import DAYS, DEVICES, FLOPS, KAPLAN, MFU, PARAMETERS, PEAK, SIX_N_D, TOKENS
 
-_HOURS = Letter("H", "gpu-hours", "h", "device hours")
-_PRICE = Letter("p", "price", "USD/h", "price of one device and hour", device="price")
-_COST = Letter("X", "cost", "USD", "cost")
-_POWER = Letter("y", "power", "W", "power of one device", device="power")
-_OVERHEAD = Letter(
+_HOURS = Variable("H", "gpu-hours", "h", "device hours")
+_PRICE = Variable("p", "price", "USD/h", "price of one device and hour", device="price")
+_COST = Variable("X", "cost", "USD", "cost")
+_POWER = Variable("y", "power", "W", "power of one device", device="power")
+_OVERHEAD = Variable(
     "q", "pue", "1", "power of the building over that of the devices", default="1", because="the devices alone; buildings take 1.1 to 1.5"
 )
-_ENERGY = Letter("E", "energy", "kWh", "energy")
-_LETTERS = (PARAMETERS, TOKENS, DEVICES, PEAK, MFU, FLOPS, _HOURS, DAYS, PER_TOKEN)
+_ENERGY = Variable("E", "energy", "kWh", "energy")
+_VARIABLES = (PARAMETERS, TOKENS, DEVICES, PEAK, MFU, FLOPS, _HOURS, DAYS, PER_TOKEN)
 _TIME = (
     Equation("H", "C/(3600*u*P)", "amount over the rate of one device; an hour has 3,600 s"),
     Equation("t", "H/(24*n)", "all devices at the same time; a day has 24 hours"),
@@ -25,7 +25,7 @@ _TIME = (
 GPU_HOURS = Question(
     "gpu-hours",
     "device hours of a training",
-    _LETTERS,
+    _VARIABLES,
     (SIX_N_D, *_TIME),
     "H",
     also=("t",),
@@ -36,7 +36,7 @@ COST = replace(
     GPU_HOURS,
     name="cost",
     summary="what a training costs at a price per device and hour",
-    letters=(*_LETTERS, _PRICE, _COST),
+    variables=(*_VARIABLES, _PRICE, _COST),
     equations=(*GPU_HOURS.equations, Equation("X", "p*H", "so much for each device and hour")),
     answer="X",
     also=("H", "t"),
@@ -46,7 +46,7 @@ ENERGY = replace(
     GPU_HOURS,
     name="energy",
     summary="energy of a training",
-    letters=(*_LETTERS, _POWER, _OVERHEAD, _ENERGY),
+    variables=(*_VARIABLES, _POWER, _OVERHEAD, _ENERGY),
     equations=(*GPU_HOURS.equations, Equation("E", "H*y*q/1000", "power times time; 1,000 Wh to the kWh")),
     answer="E",
     also=("H", "t"),
@@ -57,9 +57,9 @@ SAVING = Question(
     "saving",
     "the share of an amount that another one saves",
     (
-        Letter("a", "amount", "1", "amount"),
-        Letter("o", "other", "1", "amount of what it is compared with"),
-        Letter("v", "saving", "share", "share saved"),
+        Variable("a", "amount", "1", "amount"),
+        Variable("o", "other", "1", "amount of what it is compared with"),
+        Variable("v", "saving", "share", "share saved"),
     ),
     (Equation("v", "1 - a/o", "what is left over, of the whole"),),
     "v",

@@ -12,7 +12,7 @@ from calc.capacity.questions.checking import check, flag_beyond, flag_experts, r
 from calc.capacity.questions.devices import Device
 from calc.capacity.questions.given import sort
 from calc.capacity.questions.problem import Problem, Progress
-from calc.capacity.questions.question import Letter, Question
+from calc.capacity.questions.question import Question, Variable
 from calc.capacity.questions.registry import question
 from calc.capacity.questions.solving import Crossing, System, divisors, searched, to_safe_side, value_of
 from calc.capacity.questions.values import Typed
@@ -21,7 +21,7 @@ from calc.symbolic.arithmetic import tidy
 from calc.symbolic.exact import holds
 from calc.symbolic.expression import Expression, substitute
 from calc.symbolic.parser import free_names, parse
-from calc.symbolic.worked import Reckoning, WorkedStep
+from calc.symbolic.worked import WorkedCalculation, WorkedStep
 from calc.symbolic.worked import WorkedInput as Put
 from calc.symbolic.writer import as_text
 
@@ -63,39 +63,39 @@ class EquationSolver(Problem):
         check(self, self.values)
         system, crossing = self._solved()
         x = self.wanted
-        real = system.values[x.letter]
+        real = system.values[x.symbol]
         value, bound = self._rounded(real, crossing)
-        everything = System.of(self.equations, {**self.values, x.letter: value})
-        for letter in self.question.letters:
-            everything.reach(letter.letter)
+        everything = System.of(self.equations, {**self.values, x.symbol: value})
+        for variable in self.question.variables:
+            everything.reach(variable.symbol)
         require_all_used(self, system, everything)
         check(self, everything.values)
         expr = None if crossing is not None else self._closed(system)
-        meanings = {y.letter: (_plain(y.unit), y.meaning) for y in self.question.letters}
-        lines = system.lines((x.letter,), meanings)
+        meanings = {y.symbol: (_plain(y.unit), y.meaning) for y in self.question.variables}
+        lines = system.lines((x.symbol,), meanings)
         lines = lines if lines else (self._searched_line(crossing, real),)
         say(self, value)
         flag_experts(self, value)
         flag_beyond(self, value)
         return self._answer(
             value,
-            Reckoning(self.question.name, self._puts(), lines),
+            WorkedCalculation(self.question.name, self._puts(), lines),
             expr=expr,
-            exact=(x.letter not in system.rounded and crossing is None) or value.denominator == 1,
+            exact=(x.symbol not in system.rounded and crossing is None) or value.denominator == 1,
             unrounded=real,
             bound=bound,
             thumb=self._thumb(value),
             also=tuple(
-                self._row(name, everything.values[name]) for name in self.question.also if name != x.letter and name in everything.values
+                self._row(name, everything.values[name]) for name in self.question.also if name != x.symbol and name in everything.values
             ),
-            beside=tuple(y for y in everything.lines(self.question.also, meanings) if y.letter not in {z.letter for z in lines}),
+            beside=tuple(y for y in everything.lines(self.question.also, meanings) if y.symbol not in {z.symbol for z in lines}),
             rows=self._rows(everything.values),
             notes=(*self.question.notes, *(() if self.given.model else self.question.notes_without_model)),
             source=self.question.source,
         )
 
     def _answer(
-        self, value: Fraction, reckoning: Reckoning, *, expr: str | None, exact: bool = True, unrounded: Fraction | None = None,
+        self, value: Fraction, calculation: WorkedCalculation, *, expr: str | None, exact: bool = True, unrounded: Fraction | None = None,
         bound: Bound | None = None, thumb: Thumb | None = None, also: tuple[FurtherResult, ...] = (), beside: tuple[WorkedStep, ...] = (),
         rows: tuple[FurtherResult, ...] = (), notes: Sequence[str] = (), source: str = "",
     ) -> Answer:  # fmt: skip
@@ -103,15 +103,15 @@ class EquationSolver(Problem):
         x = self.wanted
         notes = (*self.notes, *notes)
         return Answer(
-            self.question.name, self.question.summary, x.key, x.letter, value, x.unit, x.meaning, expr, exact,
-            value if unrounded is None else unrounded, self._all_inputs(), replace(reckoning, notes=notes), bound, thumb, also, beside,
+            self.question.name, self.question.summary, x.key, x.symbol, value, x.unit, x.meaning, expr, exact,
+            value if unrounded is None else unrounded, self._all_inputs(), replace(calculation, notes=notes), bound, thumb, also, beside,
             rows, tuple(self.flags), notes, source,
         )  # fmt: skip
 
     def _solved(self) -> tuple[System, Crossing | None]:
         """The system solved for the wanted variable: step by step, by substitution, or by search."""
         system = System.of(self.equations, self.values)
-        wanted = self.wanted.letter
+        wanted = self.wanted.symbol
         if system.reach(wanted) or system.through(wanted):
             return system, None
         goal = self._searched_for()
@@ -123,8 +123,8 @@ class EquationSolver(Problem):
 
     def _searched_for(self) -> str:
         """The given variable that a search matches: the limit of the question, else the first that an equation defines."""
-        given = [e.letter for e in self.equations if e.letter in self.values]
-        return next((x for x in given if x == self.question.limit and self.wanted.letter == self.question.answer), *given[:1] or ("",))
+        given = [e.symbol for e in self.equations if e.symbol in self.values]
+        return next((x for x in given if x == self.question.limit and self.wanted.symbol == self.question.answer), *given[:1] or ("",))
 
     def _allowed(self, values: Mapping[str, Fraction]) -> bool:
         """Whether the values satisfy the mandatory conditions."""
@@ -138,7 +138,7 @@ class EquationSolver(Problem):
             return f"{self.question.name} needs {', '.join(missing)} as well"
         if not goal:
             return f"{self.question.name}: {self.wanted.key} cannot be computed from the given values"
-        limit = self.question.letter(goal)
+        limit = self.question.variable(goal)
         if self.wanted.whole == "up" and (never := self._never(goal)):
             return never
         least = self._goal_at(goal, 1) if self.wanted.whole == "down" else None
@@ -151,7 +151,7 @@ class EquationSolver(Problem):
 
     def _never(self, goal: str) -> str:
         """Why no number is large enough; empty if one might be."""
-        here, there, limit = self._goal_at(goal, 1), self._goal_at(goal, _ENDLESS), self.question.letter(goal)
+        here, there, limit = self._goal_at(goal, 1), self._goal_at(goal, _ENDLESS), self.question.variable(goal)
         if here is None or there is None or there <= self.values[goal] or there > here:
             return ""
         given = f"and {limit.key} = {short(self.values[goal])} {limit.unit} is given"
@@ -162,22 +162,22 @@ class EquationSolver(Problem):
 
     def _missing(self, system: System) -> list[str]:
         """Variables without value and equation on which the wanted one depends."""
-        by = {e.letter: free_names(e.expr) for e in self.equations}
-        start = {self.wanted.letter, *(name for name in self.values if name in by)}
+        by = {e.symbol: free_names(e.expr) for e in self.equations}
+        start = {self.wanted.symbol, *(name for name in self.values if name in by)}
         seen: set[str] = set()
         while start - seen:
             name = (start - seen).pop()
             seen.add(name)
             start |= by.get(name, set())
-        loose = [x for x in self.question.letters if x.letter in seen and x.letter not in system.values and x.letter not in by]
+        loose = [x for x in self.question.variables if x.symbol in seen and x.symbol not in system.values and x.symbol not in by]
         loose = [x for x in loose if x is not self.wanted]
-        if not loose and self.wanted.letter not in by and not start & self.values.keys() & by.keys():
-            loose = [self.question.letter(self.question.answer)]
+        if not loose and self.wanted.symbol not in by and not start & self.values.keys() & by.keys():
+            loose = [self.question.variable(self.question.answer)]
         return [self._asked_for(x) for x in loose]
 
-    def _asked_for(self, letter: Letter) -> str:
-        ways = [w for w, there in (("gpu=…", letter.device), ("model=…", letter.model)) if there]
-        return f"{letter.key} ({letter.meaning}{', or ' + ' or '.join(ways) if ways else ''})"
+    def _asked_for(self, variable: Variable) -> str:
+        ways = [w for w, there in (("gpu=…", variable.device), ("model=…", variable.model)) if there]
+        return f"{variable.key} ({variable.meaning}{', or ' + ' or '.join(ways) if ways else ''})"
 
     def _rounded(self, real: Fraction, crossing: Crossing | None) -> tuple[Fraction, Bound | None]:
         """The answer rounded to the safe side, and its limit."""
@@ -200,12 +200,12 @@ class EquationSolver(Problem):
 
     def _whole_parts(self, whole: int) -> tuple[int, int]:
         """The answer rounded down to a multiple (e.g. a width to a multiple of its heads), and the next multiple (0: none)."""
-        x, answer = self.wanted, self.question.letter(self.question.answer)
+        x, answer = self.wanted, self.question.variable(self.question.answer)
         if x is answer and x.multiple_of in self.values:
-            part, of = int(self.values[x.multiple_of]), self.question.letter(x.multiple_of)
+            part, of = int(self.values[x.multiple_of]), self.question.variable(x.multiple_of)
             below, above, words = whole - whole % part, whole - whole % part + part, f"a multiple of the {part:,} {of.unit}"
-        elif x.letter == answer.multiple_of and 0 < self.values.get(answer.letter, 0) < _ENDLESS:
-            all_parts = divisors(int(self.values[answer.letter]))
+        elif x.symbol == answer.multiple_of and 0 < self.values.get(answer.symbol, 0) < _ENDLESS:
+            all_parts = divisors(int(self.values[answer.symbol]))
             below = max((n for n in all_parts if n <= whole), default=0)
             above, words = next((n for n in all_parts if n > whole), 0), f"a divisor of {answer.key}"
         else:
@@ -216,8 +216,8 @@ class EquationSolver(Problem):
 
     def _side(self, real: Fraction) -> str:
         """The side on which valid answers lie: at most the given devices or steps, at least the given tokens."""
-        goal = self.question.letter(self._goal()).whole if self._goal() in self.values else ""
-        there = self._goal_at(self._goal(), math.ceil(real)) if goal and self.wanted.letter != self.question.answer else None
+        goal = self.question.variable(self._goal()).whole if self._goal() in self.values else ""
+        there = self._goal_at(self._goal(), math.ceil(real)) if goal and self.wanted.symbol != self.question.answer else None
         if there is None:
             return self.wanted.whole
         given = self.values[self._goal()]
@@ -230,14 +230,14 @@ class EquationSolver(Problem):
 
     def _goal(self) -> str:
         """The variable that bounds a rounded answer: the given answer, or the limit that the question names."""
-        if self.wanted.letter == self.question.answer:
+        if self.wanted.symbol == self.question.answer:
             return self.question.limit
         if self.question.answer in self.values:
             return self.question.answer
-        return next((e.letter for e in self.equations if e.letter in self.values), "")
+        return next((e.symbol for e in self.equations if e.symbol in self.values), "")
 
     def _bound(self, goal: str, whole: int, further: int) -> Bound | None:
-        limit = self.question.letter(goal)
+        limit = self.question.variable(goal)
         here, there = self._goal_at(goal, whole), self._goal_at(goal, further) if further else None
         if here is None or there is None:
             return None
@@ -245,16 +245,16 @@ class EquationSolver(Problem):
 
     def _goal_at(self, goal: str, whole: int) -> Fraction | None:
         others = {name: value for name, value in self.values.items() if name != goal}
-        return value_of(self.equations, {**others, self.wanted.letter: Fraction(whole)}, goal)
+        return value_of(self.equations, {**others, self.wanted.symbol: Fraction(whole)}, goal)
 
     def _none_fits(self, goal: str) -> str:
         x = self.wanted
         least = self._goal_at(goal, 1) if goal in self.values else None
         if least is None:
             return f"not even one of the {x.unit} fits: {x.key} would be less than 1"
-        limit = self.question.letter(goal)
+        limit = self.question.variable(goal)
         others = {name: value for name, value in self.values.items() if name != goal}
-        state = next((value_of(self.equations, others, y.letter) for y in self.question.letters if y.key == "state"), None)
+        state = next((value_of(self.equations, others, y.symbol) for y in self.question.variables if y.key == "state"), None)
         alone = "" if state is None else f", of which the training state alone takes {short(state)},"
         return (
             f"not even one of the {x.unit} fits: {x.key} = 1 takes {limit.key} = {short(least)} {limit.unit}{alone or ','}"
@@ -266,33 +266,33 @@ class EquationSolver(Problem):
         if not (self.given.model and self.question.with_model):
             return None
         plain = self._equations(exact=False)
-        value = value_of(plain, self.values, self.wanted.letter)
+        value = value_of(plain, self.values, self.wanted.symbol)
         if value is None:
             return None
         if self.wanted.whole:
             value = Fraction(to_safe_side(value, self.wanted.whole)[0])
-        replaced = {e.letter for e in self.question.with_model}
-        rules = [f"{e.letter} = {e.expr}" for e in plain if e.letter in replaced]
+        replaced = {e.symbol for e in self.question.with_model}
+        rules = [f"{e.symbol} = {e.expr}" for e in plain if e.symbol in replaced]
         return Thumb("; ".join(rules), value)
 
     def _closed(self, system: System) -> str:
         """The answer as an expression in the inputs."""
         expressions: dict[str, Expression] = {}
         for equation, _ in system.steps:
-            expressions[equation.letter] = substitute(parse(equation.expr), expressions)
-        return as_text(tidy(expressions[self.wanted.letter]))
+            expressions[equation.symbol] = substitute(parse(equation.expr), expressions)
+        return as_text(tidy(expressions[self.wanted.symbol]))
 
     def _searched_line(self, crossing: Crossing | None, real: Fraction) -> WorkedStep:
         x = self.wanted
         assert crossing is not None
         goal = self._searched_for()
-        limit = self.question.letter(goal)
+        limit = self.question.variable(goal)
         because = (
             f"by search: {limit.key} is {short(crossing.at[0])} at {short(crossing.value)} and"
             f" {short(crossing.at[1])} at {short(crossing.beyond)},"
             f" on the other side of {short(self.values[goal])}"
         )
-        return WorkedStep(x.letter, x.letter, x.unit, x.meaning, because, real, exact=bool(x.whole))
+        return WorkedStep(x.symbol, x.symbol, x.unit, x.meaning, because, real, exact=bool(x.whole))
 
     def _all_inputs(self) -> tuple[Input, ...]:
         shown = list(self.inputs)
@@ -307,11 +307,11 @@ class EquationSolver(Problem):
         return tuple(shown)
 
     def _puts(self) -> tuple[Put, ...]:
-        return tuple(Put(i.letter, i.value, _plain(i.unit), i.meaning, i.source) for i in self.inputs if isinstance(i.value, Fraction))
+        return tuple(Put(i.symbol, i.value, _plain(i.unit), i.meaning, i.source) for i in self.inputs if isinstance(i.value, Fraction))
 
     def _rows(self, values: Mapping[str, Fraction]) -> tuple[FurtherResult, ...]:
         """The rows of the table; empty unless all of its variables have values."""
-        if self.question.table is None or not {e.letter for e in self.question.equations} | self._leaves() <= values.keys():
+        if self.question.table is None or not {e.symbol for e in self.question.equations} | self._leaves() <= values.keys():
             return ()
         return tuple(self.question.table(values, self.model))
 
@@ -319,9 +319,9 @@ class EquationSolver(Problem):
         return {name for e in self.question.equations for name in free_names(e.expr)}
 
     def _row(self, name: str, value: Fraction) -> FurtherResult:
-        letter = self.question.letter(name)
-        because: Sequence[str] = [e.because for e in self.equations if e.letter == name]
-        return FurtherResult(letter.meaning, value, letter.unit, because[0] if because else "")
+        variable = self.question.variable(name)
+        because: Sequence[str] = [e.because for e in self.equations if e.symbol == name]
+        return FurtherResult(variable.meaning, value, variable.unit, because[0] if because else "")
 
 
 def _plain(unit: str) -> str:

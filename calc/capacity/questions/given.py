@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from calc.capacity.questions.question import Letter, Question
+from calc.capacity.questions.question import Question, Variable
 from calc.capacity.questions.values import ParsedValue, Typed, read
 from calc.errors import BadInputError
 
@@ -31,7 +31,7 @@ _LEAST = {
 class QuestionInputs:
     """Inputs by kind. ``sizes`` are dimensions of the model, by name."""
 
-    letters: dict[str, ParsedValue] = field(default_factory=dict)
+    variables: dict[str, ParsedValue] = field(default_factory=dict)
     choices: dict[str, str] = field(default_factory=dict)
     device: dict[str, str] = field(default_factory=dict)
     model: str = ""
@@ -42,12 +42,12 @@ class QuestionInputs:
 def sort(question: Question, typed: Mapping[str, Typed]) -> QuestionInputs:
     """The inputs by kind. Refuses duplicate and unknown keys."""
     given = QuestionInputs()
-    names = {name: letter for letter in question.letters for name in letter.names}
+    names = {name: variable for variable in question.variables for name in variable.names}
     model_given = question.of_model and "model" in typed
     for written, value in typed.items():
         key = written.replace("_", "-")
         if key in names:
-            _letter(given, names[key], key, value)
+            _variable(given, names[key], key, value)
         elif key in (c.key for c in question.choices):
             given.choices[key] = _chosen(question, key, str(value))
         elif key in DEVICE_KEYS and question.of_device:
@@ -60,23 +60,23 @@ def sort(question: Question, typed: Mapping[str, Typed]) -> QuestionInputs:
             _size_or_key(given, question, written, value)
         else:
             raise BadInputError(_unknown(question, key))
-    if not given.solve and question.answer in given.letters:
-        key = question.letter(question.answer).key
+    if not given.solve and question.answer in given.variables:
+        key = question.variable(question.answer).key
         raise BadInputError(
-            f"{key} is what {question.name} answers: with {key}=… say what to solve for, e.g. solve={question.letters[0].key}"
+            f"{key} is what {question.name} answers: with {key}=… say what to solve for, e.g. solve={question.variables[0].key}"
         )
-    if given.solve in given.letters:
-        key = question.letter(given.solve).key
+    if given.solve in given.variables:
+        key = question.variable(given.solve).key
         raise BadInputError(f"{key} is given and asked for: leave out {key}=…, or solve for another")
     return given
 
 
-def _letter(given: QuestionInputs, letter: Letter, key: str, value: Typed) -> None:
-    if letter.letter in given.letters:
-        raise BadInputError(f"{letter.key} is given twice, as {' and '.join(letter.names)} mean the same")
-    got = read(key, value, letter.unit, whole=bool(letter.whole))
-    require_unit(letter.device, key, value, got, letter.unit)
-    given.letters[letter.letter] = got
+def _variable(given: QuestionInputs, variable: Variable, key: str, value: Typed) -> None:
+    if variable.symbol in given.variables:
+        raise BadInputError(f"{variable.key} is given twice, as {' and '.join(variable.names)} mean the same")
+    got = read(key, value, variable.unit, whole=bool(variable.whole))
+    require_unit(variable.device, key, value, got, variable.unit)
+    given.variables[variable.symbol] = got
 
 
 def require_unit(what: str, key: str, typed: Typed, got: ParsedValue, unit: str) -> None:
@@ -93,11 +93,11 @@ def _chosen(question: Question, key: str, value: str) -> str:
     return value
 
 
-def _solved_for(question: Question, names: Mapping[str, Letter], value: str) -> str:
+def _solved_for(question: Question, names: Mapping[str, Variable], value: str) -> str:
     if value not in names:
-        keys = ", ".join(letter.key for letter in question.letters)
+        keys = ", ".join(variable.key for variable in question.variables)
         raise BadInputError(f"{question.name} has no {value[:40]!r} to solve for: {_near(value, names)}one of {keys}")
-    return names[value].letter
+    return names[value].symbol
 
 
 def _size_or_key(given: QuestionInputs, question: Question, written: str, value: Typed) -> None:
@@ -120,7 +120,7 @@ def _size(given: QuestionInputs, name: str, value: Typed) -> None:
 
 def keys_of(question: Question) -> tuple[str, ...]:
     """Every key of a question except solve and the sizes of a model."""
-    keys = [letter.key for letter in question.letters] + [c.key for c in question.choices]
+    keys = [variable.key for variable in question.variables] + [c.key for c in question.choices]
     keys += DEVICE_KEYS if question.of_device else ()
     keys += ["model"] if question.of_model else []
     return tuple(keys)
@@ -128,7 +128,7 @@ def keys_of(question: Question) -> tuple[str, ...]:
 
 def _unknown(question: Question, key: str) -> str:
     keys = keys_of(question)
-    near = _near(key, [*keys, *(name for letter in question.letters for name in letter.names)]).replace(", or ", "; ")
+    near = _near(key, [*keys, *(name for variable in question.variables for name in variable.names)]).replace(", or ", "; ")
     return f"{question.name} has no key {key[:40]!r}: {near}it has {', '.join((*keys, 'solve'))}"
 
 

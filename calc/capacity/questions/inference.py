@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from calc.capacity.questions.answer import FurtherResult
 from calc.capacity.questions.memory import WEIGHT_BYTES
-from calc.capacity.questions.question import Equation, Letter, Question, QuestionChoice, Requirement, Values
+from calc.capacity.questions.question import Equation, Question, QuestionChoice, Requirement, Values, Variable
 from calc.capacity.questions.variables import (
     BANDWIDTH,
     BATCH,
@@ -27,20 +27,20 @@ from calc.capacity.questions.variables import (
 if TYPE_CHECKING:
     from calc.capacity.questions.models import QuestionModel
 
-_WEIGHT = Letter("w", "weight-bytes", "bytes", "bytes of a weight")
-_WEIGHTS = Letter("Q", "weights-bytes", "bytes", "weights")
-_ITEM = Letter("x", "cache-item-bytes", "bytes", "bytes of one value in the cache")
-_OWN = Letter("y", "model-weights-bytes", "bytes", "weights as the model has them", model="weights_kept")
-_TOUCHED = Letter("j", "read-weights-bytes", "bytes", "weights that one token reads", model="weights_read")
-_PER_TOKEN = Letter("f", "flops-per-token", "FLOP", "FLOPs of one token", model="token_flops")
-_KEPT = Letter("E", "cache-values", "elements", "values kept of each token", model="cache_per_token")
-_CACHE = Letter("K", "cache-per-token", "bytes", "keys and values of one token")
-_READ = Letter("Z", "bytes-read", "bytes", "bytes read for one token of each sequence")
-_MEMORY_TIME = Letter("m", "memory-seconds", "s", "time to read them")
-_COMPUTE_TIME = Letter("c", "compute-seconds", "s", "time to multiply")
-_SECONDS = Letter("s", "seconds", "s", "time of one token of each sequence")
-_NEEDED = Letter("U", "needed", "bytes", "weights and caches")
-_OCCUPIED = Letter("o", "occupied", "1", "what is needed over the memory of all devices")
+_WEIGHT = Variable("w", "weight-bytes", "bytes", "bytes of a weight")
+_WEIGHTS = Variable("Q", "weights-bytes", "bytes", "weights")
+_ITEM = Variable("x", "cache-item-bytes", "bytes", "bytes of one value in the cache")
+_OWN = Variable("y", "model-weights-bytes", "bytes", "weights as the model has them", model="weights_kept")
+_TOUCHED = Variable("j", "read-weights-bytes", "bytes", "weights that one token reads", model="weights_read")
+_PER_TOKEN = Variable("f", "flops-per-token", "FLOP", "FLOPs of one token", model="token_flops")
+_KEPT = Variable("E", "cache-values", "elements", "values kept of each token", model="cache_per_token")
+_CACHE = Variable("K", "cache-per-token", "bytes", "keys and values of one token")
+_READ = Variable("Z", "bytes-read", "bytes", "bytes read for one token of each sequence")
+_MEMORY_TIME = Variable("m", "memory-seconds", "s", "time to read them")
+_COMPUTE_TIME = Variable("c", "compute-seconds", "s", "time to multiply")
+_SECONDS = Variable("s", "seconds", "s", "time of one token of each sequence")
+_NEEDED = Variable("U", "needed", "bytes", "weights and caches")
+_OCCUPIED = Variable("o", "occupied", "1", "what is needed over the memory of all devices")
 _ROOM = (
     Equation("U", "Q + B*T*K", "weights once, and every token of every sequence"),
     Equation("o", "U/(n*M)", "evenly divided among the devices"),
@@ -112,7 +112,7 @@ TOKENS_PER_SECOND = replace(
     TIME_PER_TOKEN,
     name="tokens-per-second",
     summary="tokens generated in a second, at most, by how many sequences run at a time",
-    letters=(*TIME_PER_TOKEN.letters, Letter("r", "tokens-per-second", "tokens/s", "tokens per second, at most")),
+    variables=(*TIME_PER_TOKEN.variables, Variable("r", "tokens-per-second", "tokens/s", "tokens per second, at most")),
     equations=(*TIME_PER_TOKEN.equations, Equation("r", "B/s", "each turn makes one token of every sequence")),
     answer="r",
     also=("s", "m", "c", "o"),
@@ -123,7 +123,7 @@ CACHE_PER_TOKEN = Question(
 CACHE_SIZE = Question(
     "cache",
     "bytes of keys and values of so many sequences",
-    (*_CACHE_LETTERS, _ONE_SEQUENCE, SEQUENCE, Letter("G", "cache-bytes", "bytes", "keys and values")),
+    (*_CACHE_LETTERS, _ONE_SEQUENCE, SEQUENCE, Variable("G", "cache-bytes", "bytes", "keys and values")),
     (*_CACHE_EQUATIONS, Equation("G", "B*T*K", "of every token of every sequence")),
     "G",
     choices=(CACHE,),
@@ -145,9 +145,9 @@ PREFILL_TIME = Question(
     (
         PARAMETERS, _ONE_SEQUENCE, SEQUENCE, ONE_DEVICE, PEAK,
         replace(MFU, default="1", because="the whole peak, so this is the least time"),
-        Letter("F", "prompt-flops", "FLOP", "FLOPs of the prompt"),
-        Letter("c", "flops-per-sequence", "FLOP", "FLOPs of the forward of one sequence", model="forward_flops"),
-        Letter("s", "seconds", "s", "time of the prompt"),
+        Variable("F", "prompt-flops", "FLOP", "FLOPs of the prompt"),
+        Variable("c", "flops-per-sequence", "FLOP", "FLOPs of the forward of one sequence", model="forward_flops"),
+        Variable("s", "seconds", "s", "time of the prompt"),
     ),
     (Equation("F", "2*N*B*T", "2 FLOP for each weight and token"), Equation("s", "F/(u*n*P)", "amount over rate")),
     "s",
@@ -179,13 +179,13 @@ def _formats(values: Values, model: QuestionModel | None) -> Sequence[FurtherRes
     return rows
 
 
-_OF_ONE = Letter("G", "cache-bytes", "bytes", "keys and values of one sequence")
+_OF_ONE = Variable("G", "cache-bytes", "bytes", "keys and values of one sequence")
 BANDWIDTH_BOUND = Question(
     "bandwidth-bound",
     "tokens generated in a second, at most, from memory bandwidth alone",
     (
         _WEIGHTS, _OF_ONE, _ONE_SEQUENCE, ONE_DEVICE, BANDWIDTH, _READ,
-        Letter("r", "tokens-per-second", "tokens/s", "tokens per second, at most"),
+        Variable("r", "tokens-per-second", "tokens/s", "tokens per second, at most"),
     ),
     (
         Equation("Z", "Q + B*G", "weights are read once for all sequences, keys and values of each sequence for itself"),
@@ -198,7 +198,7 @@ QUANTISED = Question(
     "quantised",
     "tokens per second of one sequence, at most, and weights in each number format",
     (
-        PARAMETERS, _WEIGHT, _WEIGHTS, ONE_DEVICE, BANDWIDTH, Letter("r", "tokens-per-second", "tokens/s", "tokens per second, at most"),
+        PARAMETERS, _WEIGHT, _WEIGHTS, ONE_DEVICE, BANDWIDTH, Variable("r", "tokens-per-second", "tokens/s", "tokens per second, at most"),
         _OWN, _TOUCHED,
     ),
     (_SIZE, Equation("r", "n*W/Q", "each token reads every weight once")),

@@ -20,7 +20,7 @@ from calc.errors import BadInputError
 from calc.symbolic.arithmetic import tidy
 from calc.symbolic.expression import Expression, substitute
 from calc.symbolic.parser import parse
-from calc.symbolic.worked import Reckoning, WorkedStep
+from calc.symbolic.worked import WorkedCalculation, WorkedStep
 from calc.symbolic.writer import as_text
 
 if TYPE_CHECKING:
@@ -51,13 +51,13 @@ class Steps:
         layout = Layout(data=ranks["n"], tensor=ranks["t"], pipeline=ranks["p"], zero=self.zero, micro=self.micro, batch=batch)
         return account(self.model, layout, self.state)
 
-    def tried(self, ranks: Mapping[str, int], letter: str) -> Iterator[tuple[int, Account]]:
+    def tried(self, ranks: Mapping[str, int], symbol: str) -> Iterator[tuple[int, Account]]:
         """Each allowed number of ranks of one kind with its account, ascending. Data ranks are powers of 2 or divisors of the batch."""
-        most = self.model.values.get("L" if letter == "p" else "h", 1)
+        most = self.model.values.get("L" if symbol == "p" else "h", 1)
         data = divisors(self.batch // self.micro) if self.batch else (2**power for power in range(_POWERS))
-        for number in data if letter == "n" else range(1, most + 1):
+        for number in data if symbol == "n" else range(1, most + 1):
             try:
-                yield number, self.at({**ranks, letter: number})
+                yield number, self.at({**ranks, symbol: number})
             except BadInputError:
                 if number == 1:
                     raise
@@ -75,12 +75,12 @@ class LayoutSolver(EquationSolver):
         ranks, micro_batches = self._ranks()
         steps = self._steps(micro_batches)
         self.from_device()
-        if self.wanted.letter == "M":
+        if self.wanted.symbol == "M":
             return self._answered(steps.at(ranks), ranks, None)
         if "M" not in self.values:
             raise BadInputError(f"{self.question.name} needs memory (memory that a device needs, or gpu=…) as well")
         number, further = self._least(steps, ranks)
-        layout = {**ranks, self.wanted.letter: number}
+        layout = {**ranks, self.wanted.symbol: number}
         bound = None
         if further is not None:
             fewer, there = further
@@ -91,12 +91,12 @@ class LayoutSolver(EquationSolver):
 
     def _ranks(self) -> tuple[dict[str, int], int]:
         allowed = {"M", "k", "l", "G", *_RANKS}
-        unused = [self.question.letter(name).key for name in self.given.letters if name not in allowed]
+        unused = [self.question.variable(name).key for name in self.given.variables if name not in allowed]
         if unused:
             raise BadInputError(f"{', '.join(unused)} is what model={self.given.model[:40]} gives, or follows from it: leave it out")
-        if self.wanted.letter not in ("M", *_RANKS):
+        if self.wanted.symbol not in ("M", *_RANKS):
             raise BadInputError(f"with a model, {self.question.name} can be solved for memory, data, tensor or pipeline")
-        ranks = {letter: int(self.values.get(letter, 1)) for letter in _RANKS}
+        ranks = {symbol: int(self.values.get(symbol, 1)) for symbol in _RANKS}
         if "G" in self.values:
             self._divide(ranks)
         return ranks, int(self.values.get("k", 1))
@@ -104,7 +104,7 @@ class LayoutSolver(EquationSolver):
     def _divide(self, ranks: dict[str, int]) -> None:
         """Set the number of data ranks to the number of devices."""
         among, devices = ranks["t"] * ranks["p"], int(self.values["G"])
-        if self.wanted.letter != "M" or ("n" in self.values and ranks["n"] * among != devices):
+        if self.wanted.symbol != "M" or ("n" in self.values and ranks["n"] * among != devices):
             raise BadInputError(f"devices = {devices} leaves nothing to solve for, or is not data*tensor*pipeline: leave it out")
         if devices % among:
             raise BadInputError(f"devices = {devices} is no multiple of {among}, tensor ranks times stages: give one that is")
@@ -129,9 +129,9 @@ class LayoutSolver(EquationSolver):
     def _least(self, steps: Steps, ranks: Mapping[str, int]) -> tuple[int, tuple[int, int] | None]:
         """The fewest ranks that fit, and the next smaller number with its memory in bytes."""
         limit, before = self.values["M"], None
-        for number, worked in steps.tried(ranks, self.wanted.letter):
+        for number, worked in steps.tried(ranks, self.wanted.symbol):
             if worked.memory <= limit:
-                gaps = self.wanted.letter == "n" and not steps.batch  # the search tries powers of 2 only; numbers in between are possible
+                gaps = self.wanted.symbol == "n" and not steps.batch  # the search tries powers of 2 only; numbers in between are possible
                 return self._between(steps, ranks, before, number) if gaps and before else (number, before)
             before = (number, worked.memory)
         assert before is not None  # the search always tries one rank
@@ -152,10 +152,10 @@ class LayoutSolver(EquationSolver):
 
     def _answered(self, worked: Account, ranks: Mapping[str, int], bound: Bound | None) -> Answer:
         x, stage = self.wanted, worked.fullest
-        value = Fraction(worked.memory if x.letter == "M" else ranks[x.letter])
+        value = Fraction(worked.memory if x.symbol == "M" else ranks[x.symbol])
         sent = sum((item.sent for item in stage.traffic), start=Fraction(0))
         also = [FurtherResult("devices, all ranks together", Fraction(worked.layout.devices), "devices", "data*tensor*pipeline")]
-        if x.letter != "M":
+        if x.symbol != "M":
             also.append(FurtherResult("memory that a device needs", Fraction(worked.memory), "bytes", f"of the {stage.name} stage"))
         also.append(FurtherResult("bytes that each device sends in a step", sent, "bytes", "all collectives"))
         if "l" in self.values:
@@ -163,8 +163,8 @@ class LayoutSolver(EquationSolver):
         say(self, value)
         return self._answer(
             value,
-            Reckoning(self.question.name, stage.reckoning.givens, stage.reckoning.lines),
-            expr=_closed(stage.reckoning.lines) if x.letter == "M" else None,
+            WorkedCalculation(self.question.name, stage.calculation.inputs, stage.calculation.steps),
+            expr=_closed(stage.calculation.steps) if x.symbol == "M" else None,
             bound=bound,
             thumb=self._by_rule(worked, ranks),
             also=tuple(also),
@@ -177,15 +177,15 @@ class LayoutSolver(EquationSolver):
         """The rule of thumb: the state alone, divided evenly, for the model's number of parameters."""
         from calc.capacity.sharding import Layout, account
 
-        whole = account(worked.model, Layout(), worked.state).fullest.reckoning["N"]
+        whole = account(worked.model, Layout(), worked.state).fullest.calculation["N"]
         values = {"N": whole, **{name: Fraction(number) for name, number in ranks.items()}}
         values |= {"M": self.values["M"]} if "M" in self.values else {}
-        values.pop(self.wanted.letter, None)
-        value = value_of(self._equations(exact=False), values, self.wanted.letter)
+        values.pop(self.wanted.symbol, None)
+        value = value_of(self._equations(exact=False), values, self.wanted.symbol)
         if value is None or value <= 0:
             return None
         return Thumb(
-            "state alone, so many bytes per parameter, divided evenly", value if self.wanted.letter == "M" else Fraction(-(-value // 1))
+            "state alone, so many bytes per parameter, divided evenly", value if self.wanted.symbol == "M" else Fraction(-(-value // 1))
         )
 
 
@@ -204,5 +204,5 @@ def _closed(lines: tuple[WorkedStep, ...]) -> str:
     """The last step as an expression in the inputs."""
     expressions: dict[str, Expression] = {}
     for line in lines:
-        expressions[line.letter] = substitute(parse(line.expr), expressions)
+        expressions[line.symbol] = substitute(parse(line.expr), expressions)
     return as_text(tidy(expressions["M"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.question import Equation, Letter, Question, QuestionChoice, Requirement
+from calc.capacity.questions.question import Equation, Question, QuestionChoice, Requirement, Variable
 from calc.capacity.questions.variables import (
     BANDWIDTH,
     DEVICES,
@@ -20,9 +20,9 @@ from calc.capacity.questions.variables import (
     WIDTH,
 )
 
-_FEED_FORWARD = Letter("f", "feed-forward", "elements", "feed-forward width")
-_MATRICES = Letter("a", "flops-of-matrices", "FLOP", "forward FLOPs of one token in products with weights", model="forward_linear")
-_ATTENTION = Letter("b", "flops-of-attention", "FLOP", "forward FLOPs of attention for a token and a position", model="forward_quadratic")
+_FEED_FORWARD = Variable("f", "feed-forward", "elements", "feed-forward width")
+_MATRICES = Variable("a", "flops-of-matrices", "FLOP", "forward FLOPs of one token in products with weights", model="forward_linear")
+_ATTENTION = Variable("b", "flops-of-attention", "FLOP", "forward FLOPs of attention for a token and a position", model="forward_quadratic")
 _LONGER = replace(SEQUENCE, whole="up")
 
 ATTENTION_CROSSOVER = Question(
@@ -34,7 +34,7 @@ ATTENTION_CROSSOVER = Question(
         KV_HEADS,
         HEAD_WIDTH,
         _FEED_FORWARD,
-        Letter("w", "layer-weights", "parameters", "weights of one layer"),
+        Variable("w", "layer-weights", "parameters", "weights of one layer"),
         _MATRICES,
         _ATTENTION,
         _LONGER,
@@ -63,10 +63,13 @@ SIX_N_D_ERROR = Question(
     "tokens of a sequence from which on 6·N·D is too low by more than a share",
     (
         PARAMETERS, LAYERS, HEADS, HEAD_WIDTH,
-        Letter("a", "flops-of-matrices", "FLOP", "FLOPs of one token in products with weights, forward and backward", model="step_linear"),
-        Letter("b", "flops-of-attention", "FLOP", "FLOPs of attention for a token and a position, both ways", model="step_quadratic"),
+        Variable(
+            "a", "flops-of-matrices", "FLOP", "FLOPs of one token in products with weights, forward and backward",
+            model="step_linear",
+        ),
+        Variable("b", "flops-of-attention", "FLOP", "FLOPs of attention for a token and a position, both ways", model="step_quadratic"),
         _LONGER,
-        Letter("e", "error", "share", "share that 6·N·D leaves out"),
+        Variable("e", "error", "share", "share that 6·N·D leaves out"),
     ),
     (
         Equation("a", "6*N", "what 6·N·D counts"),
@@ -78,11 +81,11 @@ SIX_N_D_ERROR = Question(
     notes=("attention in full; with model=… the embedding that is no product and the head are counted as they are",),
     source=KAPLAN,
 )  # fmt: skip
-_WORK = Letter("F", "flops", "FLOP", "FLOPs")
-_MOVED = Letter("Q", "bytes", "bytes", "bytes moved")
-_COMPUTE = Letter("c", "compute-seconds", "s", "time at the peak rate")
-_MEMORY = Letter("m", "memory-seconds", "s", "time to move the bytes")
-_TIME = Letter("s", "seconds", "s", "time, at least")
+_WORK = Variable("F", "flops", "FLOP", "FLOPs")
+_MOVED = Variable("Q", "bytes", "bytes", "bytes moved")
+_COMPUTE = Variable("c", "compute-seconds", "s", "time at the peak rate")
+_MEMORY = Variable("m", "memory-seconds", "s", "time to move the bytes")
+_TIME = Variable("s", "seconds", "s", "time, at least")
 _EITHER = (
     Equation("c", "F/P", "amount over rate"),
     Equation("m", "Q/W", "amount over rate"),
@@ -95,7 +98,7 @@ _NAMED = (
 BOUND = Question(
     "roofline",
     "the least time of so many FLOPs on so many bytes, and whether arithmetic or memory sets it",
-    (_WORK, _MOVED, PEAK, BANDWIDTH, _COMPUTE, _MEMORY, _TIME, Letter("i", "intensity", "1", "FLOP for each byte")),
+    (_WORK, _MOVED, PEAK, BANDWIDTH, _COMPUTE, _MEMORY, _TIME, Variable("i", "intensity", "1", "FLOP for each byte")),
     (*_EITHER, Equation("i", "F/Q", "amount of the one over the other")),
     "s",
     conditions=_NAMED,
@@ -105,13 +108,13 @@ BOUND = Question(
 RIDGE = Question(
     "ridge-point",
     "FLOP for each byte from which on a device is bound by arithmetic",
-    (PEAK, BANDWIDTH, Letter("i", "intensity", "1", "FLOP for each byte")),
+    (PEAK, BANDWIDTH, Variable("i", "intensity", "1", "FLOP for each byte")),
     (Equation("i", "P/W", "both take equally long where F/P = Q/W"),),
     "i",
     source=BOUND.source,
 )
 _SIDES = tuple(
-    Letter(x, f"{key}", "elements", words)
+    Variable(x, f"{key}", "elements", words)
     for x, key, words in (
         ("x", "rows", "rows of the first matrix"),
         ("y", "inner", "the side that is summed over"),
@@ -123,7 +126,7 @@ MATMUL = Question(
     "the least time of a product of an x by y and a y by z matrix",
     (
         *_SIDES,
-        Letter("e", "item-bytes", "bytes", "bytes of an element", default="2", because="bf16"),
+        Variable("e", "item-bytes", "bytes", "bytes of an element", default="2", because="bf16"),
         _WORK,
         _MOVED,
         PEAK,
@@ -147,9 +150,9 @@ DATA_PARALLEL = Question(
     (
         DEVICES, PEAK,
         replace(MFU, default="1", because="the whole peak, which asks for the most tokens"),
-        Letter("l", "link", "bytes/s", "rate of a device's links, per direction", device="link"),
-        Letter("e", "gradient-bytes", "bytes", "bytes of a gradient", default="2", because="bf16"),
-        Letter("y", "tokens-per-device", "tokens", "tokens of a step for each device", whole="up"),
+        Variable("l", "link", "bytes/s", "rate of a device's links, per direction", device="link"),
+        Variable("e", "gradient-bytes", "bytes", "bytes of a gradient", default="2", because="bf16"),
+        Variable("y", "tokens-per-device", "tokens", "tokens of a step for each device", whole="up"),
     ),
     (Equation("y", "e*(n - 1)*u*P/(2*n*l)", "2·e·N·(n - 1)/n bytes in a ring take as long as 4·N·y FLOP of the backward"),),
     "y",

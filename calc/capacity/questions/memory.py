@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from calc.capacity.questions.answer import FurtherResult
-from calc.capacity.questions.question import Equation, Letter, Question, QuestionChoice, Requirement, Values
+from calc.capacity.questions.question import Equation, Question, QuestionChoice, Requirement, Values, Variable
 from calc.capacity.questions.variables import BATCH, HEADS, LAYERS, MEMORY, ONE_DEVICE, PARAMETERS, SEQUENCE, VOCABULARY, WIDTH
 from calc.options import KNOWN
 
@@ -22,13 +22,13 @@ KORTHIKANTI = "Korthikanti et al. 2022, Reducing Activation Recomputation in Lar
 
 # -- bytes of state for each parameter ---------------------------------------------------------------------------------------------
 
-STATE = Letter("b", "bytes-per-parameter", "bytes", "bytes of state for each parameter")
+STATE = Variable("b", "bytes-per-parameter", "bytes", "bytes of state for each parameter")
 PARTS = (
-    Letter("w", "weight-bytes", "bytes", "bytes of a weight"),
-    Letter("q", "gradient-bytes", "bytes", "bytes of a gradient"),
-    Letter("m", "copy-bytes", "bytes", "bytes of an fp32 copy that the optimizer steps"),
-    Letter("i", "item-bytes", "bytes", "bytes of one value that the optimizer keeps"),
-    Letter("o", "state-bytes", "bytes", "bytes of optimizer state"),
+    Variable("w", "weight-bytes", "bytes", "bytes of a weight"),
+    Variable("q", "gradient-bytes", "bytes", "bytes of a gradient"),
+    Variable("m", "copy-bytes", "bytes", "bytes of an fp32 copy that the optimizer steps"),
+    Variable("i", "item-bytes", "bytes", "bytes of one value that the optimizer keeps"),
+    Variable("o", "state-bytes", "bytes", "bytes of optimizer state"),
     STATE,
 )
 _SUM = Equation("b", "w + q + m + o", "weights, gradients, copies and optimizer state")
@@ -98,11 +98,11 @@ LARGEST_MODEL = Question(
     notes=(_STATE_ONLY,),
     source=ZERO,
 )
-_OWN = Letter("Y", "model-bytes", "bytes", "bytes of the model's own step", model="state_bytes")
+_OWN = Variable("Y", "model-bytes", "bytes", "bytes of the model's own step", model="state_bytes")
 TRAINING_STATE = Question(
     "training-state",
     "bytes of weights, gradients and optimizer state of a model in training",
-    (PARAMETERS, Letter("S", "state", "bytes", "training state"), _OWN, *PARTS),
+    (PARAMETERS, Variable("S", "state", "bytes", "training state"), _OWN, *PARTS),
     (_SUM, Equation("S", "N*b", "so many bytes for each parameter")),
     "S",
     choices=_STATE_OF,
@@ -114,7 +114,7 @@ _EVENLY = (
     "what one process needs at its peak, {%s} bytes, is divided evenly among {n} devices, a lower bound that no layout reaches in general:"
     " napkin shard MODEL works a layout out, napkin layout MODEL searches for the best"
 )
-_RATIO = Letter("x", "ratio", "1", "what is needed over what there is")
+_RATIO = Variable("x", "ratio", "1", "what is needed over what there is")
 FITS = Question(
     "fits",
     "whether the training state of a model fits on some devices, or with model=… all of its step: what is needed over what there is",
@@ -122,7 +122,7 @@ FITS = Question(
         PARAMETERS,
         ONE_DEVICE,
         MEMORY,
-        Letter("S", "needed", "bytes", "bytes needed", also=("state",)),
+        Variable("S", "needed", "bytes", "bytes needed", also=("state",)),
         _RATIO,
         replace(_OWN, key="peak-bytes", meaning="peak of the model's own step, activations included", model="step_peak"),
         *PARTS,
@@ -166,7 +166,7 @@ def _room(values: Values, _: QuestionModel | None) -> Sequence[FurtherResult]:
         if name in ("bf16", "fp8", "int4")
     ]
     for precision in ("bf16", "bf16-master", "fp32"):
-        values_of = {e.letter: Fraction(e.expr) for e in PRECISION.options[precision]}
+        values_of = {e.symbol: Fraction(e.expr) for e in PRECISION.options[precision]}
         each = values_of["w"] + values_of["q"] + values_of["m"] + 2 * values_of["i"]
         words = f"{each} bytes each: weights, gradients, copies and AdamW's two values"
         rows.append(FurtherResult(f"training, AdamW, {precision}", Fraction(int(memory / each)), "parameters", words))
@@ -180,7 +180,7 @@ def _number(text: str) -> Fraction:
 WHAT_FITS = Question(
     "what-fits",
     "the largest models that a device has room for, in use and in training",
-    (ONE_DEVICE, MEMORY, Letter("A", "all-memory", "bytes", "memory of all devices")),
+    (ONE_DEVICE, MEMORY, Variable("A", "all-memory", "bytes", "memory of all devices")),
     (Equation("A", "n*M", "of each so many"),),
     "A",
     table=_room,
@@ -189,7 +189,7 @@ WHAT_FITS = Question(
 
 # -- a transformer with its activations ------------------------------------------------------------------------------------------------
 
-_TOTAL = Letter("Q", "total", "bytes", "state and activations")
+_TOTAL = Variable("Q", "total", "bytes", "state and activations")
 LARGEST_BATCH = Question(
     "largest-batch",
     "the largest batch that a training step of a transformer has room for",
@@ -203,8 +203,8 @@ LARGEST_BATCH = Question(
         SEQUENCE,
         ONE_DEVICE,
         MEMORY,
-        Letter("S", "state", "bytes", "training state"),
-        Letter("A", "activations", "bytes", "activations kept for the backward"),
+        Variable("S", "state", "bytes", "training state"),
+        Variable("A", "activations", "bytes", "activations kept for the backward"),
         _TOTAL,
         *PARTS,
     ),

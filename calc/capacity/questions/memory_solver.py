@@ -19,7 +19,7 @@ from calc.capacity.questions.question import QuestionChoice
 from calc.capacity.questions.solving import searched, value_of
 from calc.errors import BadInputError, DimensionError
 from calc.options import made
-from calc.symbolic.worked import Reckoning, WorkedStep
+from calc.symbolic.worked import WorkedCalculation, WorkedStep
 from calc.symbolic.worked import WorkedInput as Put
 
 _MOST = 2**40
@@ -38,8 +38,8 @@ class Fit:
     there: int | None
     capped: str
 
-    def line(self, letter: str, size: int) -> WorkedStep:
-        at = f"{letter} = {size:,}" if size else letter
+    def line(self, symbol: str, size: int) -> WorkedStep:
+        at = f"{symbol} = {size:,}" if size else symbol
         because = f"the largest moment of the step at {at}, {self.because}"
         return WorkedStep("Q", self.form, "bytes", "peak of live bytes of a step", because, Fraction(self.peak))
 
@@ -107,26 +107,26 @@ class MemorySolver(EquationSolver):
         self.filled = described(self.given.model, self._sizes(), self.progress, made(**self.chosen).to_json())
         self.filled.require_sizes(keys_of(self.question), self.question.name)
         self.inputs.insert(0, Input("model", "", self.filled.name, "", "model", self.filled.source))
-        answer = self.question.letter(self.question.answer)
-        if self.wanted.letter not in (answer.letter, "M"):
+        answer = self.question.variable(self.question.answer)
+        if self.wanted.symbol not in (answer.symbol, "M"):
             raise BadInputError(f"with a model, {self.question.name} can be solved for {answer.key} or memory")
 
     def answer(self) -> Answer:
         self.from_model()
         self.from_device()
         self.values.setdefault("n", Fraction(1))
-        if self.wanted.letter == "M":
+        if self.wanted.symbol == "M":
             fill = Fit(0, *self.filled.peak(), 0, None, "")
         elif "M" in self.values:
-            fill = filled(self.filled, self.wanted.letter, self.values["M"] * self.values["n"])
+            fill = filled(self.filled, self.wanted.symbol, self.values["M"] * self.values["n"])
         else:
             raise BadInputError(f"{self.question.name} needs memory (memory of one device, or gpu=…) as well")
         return self._answered(fill)
 
     def _answered(self, fill: Fit) -> Answer:
         x, devices = self.wanted, self.values["n"]
-        sizes = self.filled.all_sizes(**({x.letter: fill.size} if fill.size else {}))
-        lines = [fill.line(x.letter if fill.size else "the sizes", fill.size)]
+        sizes = self.filled.all_sizes(**({x.symbol: fill.size} if fill.size else {}))
+        lines = [fill.line(x.symbol if fill.size else "the sizes", fill.size)]
         if not fill.size:
             lines.append(WorkedStep("M", "Q/n", "bytes", x.meaning, "evenly divided, as if the devices were one", fill.peak / devices))
         value = Fraction(fill.size) if fill.size else fill.peak / devices
@@ -139,7 +139,7 @@ class MemorySolver(EquationSolver):
         puts = [Put(name, Fraction(size), "", self.filled.dimension(name).meaning, self.filled.name) for name, size in sizes.items()]
         return self._answer(
             value,
-            Reckoning(self.question.name, (*puts, Put("n", devices, "devices", "devices", "as asked")), tuple(lines)),
+            WorkedCalculation(self.question.name, (*puts, Put("n", devices, "devices", "devices", "as asked")), tuple(lines)),
             expr=None if fill.size else f"({fill.form})/n",
             bound=bound,
             thumb=None if fill.capped else self._by_rule(sizes),  # its message is about memory only
@@ -149,12 +149,12 @@ class MemorySolver(EquationSolver):
 
     def _by_rule(self, sizes: Mapping[str, int]) -> Thumb | None:
         """The answer of the equations at the model's sizes; None if a size is missing."""
-        names = [name for name in SIZES if name in sizes and name != self.wanted.letter]
+        names = [name for name in SIZES if name in sizes and name != self.wanted.symbol]
         at = {**self.values, **{name: Fraction(sizes[name]) for name in names}}
-        if self.wanted.letter not in ("L", "d"):
+        if self.wanted.symbol not in ("L", "d"):
             at["N"] = Fraction(self.filled.at("parameters"))
-        value = value_of(self._equations(exact=False), at, self.wanted.letter)
+        value = value_of(self._equations(exact=False), at, self.wanted.symbol)
         if value is None:
-            crossing = searched(self._equations(exact=False), at, self.wanted.letter, "M", "down") if "M" in at else None
+            crossing = searched(self._equations(exact=False), at, self.wanted.symbol, "M", "down") if "M" in at else None
             value = crossing.value if crossing is not None else None
         return None if value is None else Thumb("34*B*T*d + 5*B*h*T**2 a layer, and bytes per parameter", Fraction(int(value)))

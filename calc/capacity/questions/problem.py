@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from calc.capacity.questions import devices
 from calc.capacity.questions.answer import Input
 from calc.capacity.questions.given import QuestionInputs, keys_of
-from calc.capacity.questions.question import Equation, Letter, Question, QuestionChoice
+from calc.capacity.questions.question import Equation, Question, QuestionChoice, Variable
 from calc.capacity.questions.solving import value_of
 from calc.errors import BadInputError
 from calc.hardware.accelerators import DEFAULT_DTYPE
@@ -29,9 +29,9 @@ class Problem:
 
     def __init__(self, question: Question, given: QuestionInputs, progress: Progress, device: devices.Device | None = None) -> None:
         self.question, self.given, self.progress = question, given, progress
-        self.wanted = question.letter(given.solve or question.answer)
-        self.values = {letter: got.value for letter, got in given.letters.items()}
-        self.inputs = [self._typed(letter) for letter in question.letters if letter.letter in self.values]
+        self.wanted = question.variable(given.solve or question.answer)
+        self.values = {symbol: got.value for symbol, got in given.variables.items()}
+        self.inputs = [self._typed(variable) for variable in question.variables if variable.symbol in self.values]
         self.flags: list[str] = []
         self.notes: list[str] = []
         self.model: QuestionModel | None = None
@@ -39,8 +39,8 @@ class Problem:
         self.used_of_device: set[str] = set()
         self.equations = self._equations(exact=True)
 
-    def _typed(self, letter: Letter) -> Input:
-        return Input(letter.key, letter.letter, self.values[letter.letter], letter.unit, letter.meaning, "as asked")
+    def _typed(self, variable: Variable) -> Input:
+        return Input(variable.key, variable.symbol, self.values[variable.symbol], variable.unit, variable.meaning, "as asked")
 
     # -- the system ----------------------------------------------------------------------------------------------------------------
 
@@ -48,23 +48,23 @@ class Problem:
         """Active equations of the question and its choices; a model's exact equations replace a rule of thumb."""
         equations: dict[str, Equation] = {}
         for choice in self.question.choices:
-            equations |= {e.letter: e for e in choice.options[self.given.choices.get(choice.key, choice.default)]}
-        equations |= {e.letter: e for e in self.question.equations}
+            equations |= {e.symbol: e for e in choice.options[self.given.choices.get(choice.key, choice.default)]}
+        equations |= {e.symbol: e for e in self.question.equations}
         if exact and self._counts_exactly():
-            equations |= {e.letter: e for e in self.question.with_model}
+            equations |= {e.symbol: e for e in self.question.with_model}
         constant = {name for name, e in equations.items() if not free_names(e.expr)}
         while True:  # inputs replace values that follow from constants alone
             more = {name for name, e in equations.items() if free_names(e.expr) <= constant} - constant
             if not more:
                 break
             constant |= more
-        return tuple(e for name, e in equations.items() if not (name in constant and (name in self.values or name == self.wanted.letter)))
+        return tuple(e for name, e in equations.items() if not (name in constant and (name in self.values or name == self.wanted.symbol)))
 
     def _counts_exactly(self) -> bool:
         """Whether the inputs of the exact equations are available: the model, or the number itself."""
         if self.given.model:
             return True
-        plain = {name for e in self.question.equations for name in (e.letter, *free_names(e.expr))}
+        plain = {name for e in self.question.equations for name in (e.symbol, *free_names(e.expr))}
         special = {name for e in self.question.with_model for name in free_names(e.expr)} - plain
         return bool(special) and special <= self.values.keys() | {self.given.solve}
 
@@ -76,21 +76,21 @@ class Problem:
 
         def counts(choice: QuestionChoice, name: str) -> bool:
             of_model = bool(self.given.model) and choice.key in (*OPTIONS, FORMAT)
-            return of_model or any(e in self.equations and e.letter in part for e in choice.options[name])
+            return of_model or any(e in self.equations and e.symbol in part for e in choice.options[name])
 
         return tuple((c, name) for c, name in chosen if counts(c, name))
 
     @property
     def part(self) -> set[str]:
         """Variables that the answer or an additional result may depend on, stopping at those with a value."""
-        groups = [{e.letter, *free_names(e.expr)} for e in self.equations]
-        letters: set[str] = {self.wanted.letter, *self.question.also}
+        groups = [{e.symbol, *free_names(e.expr)} for e in self.equations]
+        symbols: set[str] = {self.wanted.symbol, *self.question.also}
         while True:
-            open_ = letters - self.values.keys()
+            open_ = symbols - self.values.keys()
             more = {name for group in groups if group & open_ for name in group}
-            if more <= letters:
-                return letters
-            letters |= more
+            if more <= symbols:
+                return symbols
+            symbols |= more
 
     # -- sources -------------------------------------------------------------------------------------------------------------------
 
@@ -106,10 +106,10 @@ class Problem:
         described_by = described(self.given.model, self._sizes(), self.progress, options, *formats)
         self.model = described_by
         described_by.require_sizes(keys_of(self.question), self.question.name)
-        for letter in self.question.letters:
-            if letter.model and letter.letter not in self.values and letter is not self.wanted:
-                value, meaning, source = described_by.gives(letter.model)
-                self._put(letter, value, meaning, source)
+        for variable in self.question.variables:
+            if variable.model and variable.symbol not in self.values and variable is not self.wanted:
+                value, meaning, source = described_by.gives(variable.model)
+                self._put(variable, value, meaning, source)
         if self.wanted.model:
             raise BadInputError(f"{self.wanted.key} is what model={self.given.model[:40]} gives: leave the model out to solve for it")
         self.inputs.insert(0, Input("model", "", described_by.name, "", "model", described_by.source))
@@ -117,49 +117,49 @@ class Problem:
 
     def _sizes(self) -> dict[str, int]:
         """Sizes given for the model, including those that are variables of the question."""
-        own = {name: int(self.values[name]) for name in SIZES if name in self.values and self.wanted.letter != name}
+        own = {name: int(self.values[name]) for name in SIZES if name in self.values and self.wanted.symbol != name}
         return {**own, **self.given.sizes}
 
     def from_device(self) -> None:
         if self.device is None:
-            if self.given.device and "peak" not in {x.device for x in self.question.letters if x.letter in self.values}:
+            if self.given.device and "peak" not in {x.device for x in self.question.variables if x.symbol in self.values}:
                 raise BadInputError(f"{', '.join(self.given.device)} says which rate of a device: give gpu=… as well")
             return
-        for letter in self.question.letters:
-            if letter.device and letter.letter not in self.values and letter is not self.wanted and letter.letter in self.part:
-                value, meaning, source = devices.of_device(self.device, letter)
-                self._put(letter, value, meaning, source)
-                self.used_of_device.add(letter.device)
-        compared = self.wanted.device == "memory" or any(x.device and x.letter in self.given.letters for x in self.question.letters)
+        for variable in self.question.variables:
+            if variable.device and variable.symbol not in self.values and variable is not self.wanted and variable.symbol in self.part:
+                value, meaning, source = devices.of_device(self.device, variable)
+                self._put(variable, value, meaning, source)
+                self.used_of_device.add(variable.device)
+        compared = self.wanted.device == "memory" or any(x.device and x.symbol in self.given.variables for x in self.question.variables)
         if not self.used_of_device and not compared:
             name = self.device.accelerator.id
             raise BadInputError(f"gpu={name} has no part in this: what it would give is given, or asked for; leave it out")
 
     def defaults(self) -> None:
         """Add defaults: of each variable that the answer depends on and nothing else determines."""
-        for letter in self.question.letters:
-            if all(self._reached(x) for x in (self.wanted.letter, *self.question.also)):
+        for variable in self.question.variables:
+            if all(self._reached(x) for x in (self.wanted.symbol, *self.question.also)):
                 return
-            open_ = letter.default and letter.letter not in self.values and letter is not self.wanted and letter.letter in self.part
-            if open_ and (letter.firm or not self._reached(letter.letter)):
-                self._assume(letter)
+            open_ = variable.default and variable.symbol not in self.values and variable is not self.wanted and variable.symbol in self.part
+            if open_ and (variable.firm or not self._reached(variable.symbol)):
+                self._assume(variable)
 
-    def _reached(self, letter: str) -> bool:
-        return value_of(self.equations, self.values, letter) is not None
+    def _reached(self, symbol: str) -> bool:
+        return value_of(self.equations, self.values, symbol) is not None
 
-    def _assume(self, letter: Letter) -> None:
-        self._put(letter, Fraction(letter.default), letter.meaning, f"ASSUMPTION: {letter.because}")
+    def _assume(self, variable: Variable) -> None:
+        self._put(variable, Fraction(variable.default), variable.meaning, f"ASSUMPTION: {variable.because}")
 
-    def _put(self, letter: Letter, value: Fraction, meaning: str, source: str) -> None:
-        self.values[letter.letter] = value
-        self.inputs.append(Input(letter.key, letter.letter, value, letter.unit, meaning, source))
+    def _put(self, variable: Variable, value: Fraction, meaning: str, source: str) -> None:
+        self.values[variable.symbol] = value
+        self.inputs.append(Input(variable.key, variable.symbol, value, variable.unit, meaning, source))
 
     def check_peak(self) -> None:
-        for letter in self.question.letters:
-            if letter.device == "peak" and letter.letter in self.given.letters:
+        for variable in self.question.variables:
+            if variable.device == "peak" and variable.symbol in self.given.variables:
                 dtype = self.given.device.get("dtype", DEFAULT_DTYPE)
                 of = None if self.device is None else self.device.accelerator
-                wrong = devices.wrongly_dense(self.values[letter.letter], dtype, of)
+                wrong = devices.wrongly_dense(self.values[variable.symbol], dtype, of)
                 if wrong and of is not None:
                     raise BadInputError(
                         f"{wrong}: give the one that is meant, or say gpu={of.id} without a peak, with dtype=… and sparse=yes"
@@ -169,6 +169,6 @@ class Problem:
                     if wrong
                     else ""
                     if of is None
-                    else devices.other_peak(self.values[letter.letter], dtype, of)
+                    else devices.other_peak(self.values[variable.symbol], dtype, of)
                 )
                 self.flags += [said] if said else []

@@ -19,8 +19,8 @@ Values = Mapping[str, Fraction]
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """One variable. The command line accepts ``key``, the letter itself, or a name in ``also``.
+class Variable:
+    """One variable. The command line accepts ``key``, the symbol, or a name in ``also``.
 
     ``whole``: the direction of rounding, "up" or "down", in which the answer stays valid. ``default`` is used if nothing else gives a
     value; it is listed as an assumption with the reason ``because``; a ``firm`` default is used even if equations determine the value.
@@ -28,7 +28,7 @@ class Letter:
     answer is rounded down to a multiple of it.
     """
 
-    letter: str
+    symbol: str
     key: str
     unit: str
     meaning: str
@@ -43,14 +43,14 @@ class Letter:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (self.key, self.letter, *self.also)
+        return (self.key, self.symbol, *self.also)
 
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """``letter`` = ``expr``, with the reason why it holds."""
+    """``symbol`` = ``expr``, with the reason why it holds."""
 
-    letter: str
+    symbol: str
     expr: str
     because: str
 
@@ -90,7 +90,7 @@ class Question:
 
     name: str
     summary: str
-    letters: tuple[Letter, ...]
+    variables: tuple[Variable, ...]
     equations: tuple[Equation, ...]
     answer: str
     limit: str = ""
@@ -105,15 +105,15 @@ class Question:
     laid: bool = False
     table: Callable[[Values, QuestionModel | None], Sequence[FurtherResult]] | None = None
 
-    def letter(self, name: str) -> Letter:
+    def variable(self, name: str) -> Variable:
         """The variable of that name."""
-        return next(x for x in self.letters if x.letter == name)
+        return next(x for x in self.variables if x.symbol == name)
 
     @property
     def of_model(self) -> bool:
         """Whether a model can supply some of its variables."""
-        return any(x.model for x in self.letters)
+        return any(x.model for x in self.variables)
 
     @property
     def of_device(self) -> bool:
-        return any(x.device for x in self.letters)
+        return any(x.device for x in self.variables)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from calc.capacity.questions.question import Equation, Letter, Question, QuestionChoice, Requirement
+from calc.capacity.questions.question import Equation, Question, QuestionChoice, Requirement, Variable
 from calc.capacity.questions.variables import ONE_DEVICE
 
-_SAVE = Letter("s", "save", "s", "time to write a checkpoint")
-_OF_ONE = Letter("f", "device-mtbf", "h", "mean time between failures of one device")
-_OF_ALL = Letter("F", "mtbf", "h", "mean time between failures of the run")
-_EVERY = Letter("v", "interval", "s", "time between checkpoints")
-_LOST = Letter("x", "lost", "1", "share of the time that is lost")
+_SAVE = Variable("s", "save", "s", "time to write a checkpoint")
+_OF_ONE = Variable("f", "device-mtbf", "h", "mean time between failures of one device")
+_OF_ALL = Variable("F", "mtbf", "h", "mean time between failures of the run")
+_EVERY = Variable("v", "interval", "s", "time between checkpoints")
+_LOST = Variable("x", "lost", "1", "share of the time that is lost")
 
 CHECKPOINT_INTERVAL = Question(
     "checkpoint-interval",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.question import Equation, Letter, Question, QuestionChoice
+from calc.capacity.questions.question import Equation, Question, QuestionChoice, Variable
 from calc.capacity.questions.variables import FLOPS, PARAMETERS, SIX_N_D, TOKENS
 
 HOFFMANN = "Hoffmann et al. 2022, Training Compute-Optimal Large Language Models (arXiv 2203.15556)"
 _FIT = "loss = 1.69 + 406.4/N^0.34 + 410.7/D^0.28, fitted in approach 3"
 BESIROGLU = "Besiroglu et al. 2024, Chinchilla Scaling: A replication attempt (arXiv 2404.10102)"
 _REFIT = "loss = 1.8172 + 482.01/N^0.3478 + 2085.43/D^0.3658, fitted anew to points read off the paper's figure 4"
-_LOSS = Letter("l", "loss", "nats", "loss by the fit, on the paper's own data")
+_LOSS = Variable("l", "loss", "nats", "loss by the fit, on the paper's own data")
 _LOSS_OF = Equation("l", "1.69 + 406.4/N**(17/50) + 410.7/D**(7/25)", f"Hoffmann et al., section 3.3 and equation 10: {_FIT}")
 _REFITTED = Equation("l", "1.8172 + 482.01/N**(1739/5000) + 2085.43/D**(1829/5000)", f"{BESIROGLU}: {_REFIT}")
 _BUDGET = replace(FLOPS, meaning="budget of FLOPs")
@@ -67,9 +67,9 @@ COMPUTE_OPTIMAL = Question(
         PARAMETERS,
         TOKENS,
         _BUDGET,
-        Letter("G", "constant", "1", "constant of the law"),
+        Variable("G", "constant", "1", "constant of the law"),
         _LOSS,
-        Letter("a", "ratio", "1", "tokens for each parameter"),
+        Variable("a", "ratio", "1", "tokens for each parameter"),
     ),
     (
         Equation("D", "C/(6*N)", "what 6·N·D leaves for tokens"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calc.capacity.questions.memory import OPTIMIZER, PARTS, PRECISION
-from calc.capacity.questions.question import Equation, Letter, Question, QuestionChoice, Requirement
+from calc.capacity.questions.question import Equation, Question, QuestionChoice, Requirement, Variable
 from calc.capacity.questions.variables import HEAD_WIDTH, KV_HEADS, LAYERS, MEMORY, PARAMETERS, SEQUENCE, WIDTH
 
 ZERO = "Rajbhandari et al. 2020, ZeRO (arXiv 1910.02054), sections 5 and 7"
@@ -19,12 +19,12 @@ _RING = "in a ring, which no other way beats in bytes"
 _ENDS = "of the layers: embedding, head and loss come on top; napkin shard MODEL has them"
 _RATE = "every byte over the device's links to its neighbours; between nodes give link=… of the network"
 
-DATA = Letter("n", "data", "ranks", "data-parallel ranks", whole="up", default="1", because="nothing is divided by data")
-TENSOR = Letter("t", "tensor", "ranks", "tensor-parallel ranks", whole="up", default="1", because="no matrix is divided", firm=True)
-PIPELINE = Letter(
+DATA = Variable("n", "data", "ranks", "data-parallel ranks", whole="up", default="1", because="nothing is divided by data")
+TENSOR = Variable("t", "tensor", "ranks", "tensor-parallel ranks", whole="up", default="1", because="no matrix is divided", firm=True)
+PIPELINE = Variable(
     "p", "pipeline", "stages", "stages of the pipeline", whole="up", default="1", because="one stage has all layers", firm=True
 )
-MICRO = Letter(
+MICRO = Variable(
     "k",
     "micro-batches",
     "micro-batches",
@@ -33,11 +33,11 @@ MICRO = Letter(
     default="1",
     because="no number was given",
 )
-_ALL = Letter("G", "devices", "devices", "devices, all ranks together", whole="up", also=("gpus",))
-_SHARE = Letter("a", "rank-parameters", "parameters", "parameters of a tensor and pipeline rank")
-_SENT = Letter("X", "sent", "bytes", "bytes that each device sends in a step")
-_LINK = Letter("l", "link", "bytes/s", "rate of a device's links, per direction", device="link")
-_SECONDS = Letter("s", "seconds", "s", "time of that traffic")
+_ALL = Variable("G", "devices", "devices", "devices, all ranks together", whole="up", also=("gpus",))
+_SHARE = Variable("a", "rank-parameters", "parameters", "parameters of a tensor and pipeline rank")
+_SENT = Variable("X", "sent", "bytes", "bytes that each device sends in a step")
+_LINK = Variable("l", "link", "bytes/s", "rate of a device's links, per direction", device="link")
+_SECONDS = Variable("s", "seconds", "s", "time of that traffic")
 _TIME = Equation("s", "X/l", "amount over rate; what passes behind the work is not taken off")
 
 # -- state under ZeRO ------------------------------------------------------------------------------------------------------------------
@@ -128,17 +128,17 @@ FEWEST_RANKS = replace(
 
 # -- traffic of layers -----------------------------------------------------------------------------------------------------------------
 
-_BATCH = Letter("B", "batch", "sequences", "sequences of a step, on each data rank", whole="down", default="1", because="one sequence")
-_ELEMENT = Letter("y", "element-bytes", "bytes", "bytes of an activation", default="2", because="bf16")
-_STREAM = Letter("Y", "stream", "bytes", "what passes from a layer to the next")
+_BATCH = Variable("B", "batch", "sequences", "sequences of a step, on each data rank", whole="down", default="1", because="one sequence")
+_ELEMENT = Variable("y", "element-bytes", "bytes", "bytes of an activation", default="2", because="bf16")
+_STREAM = Variable("Y", "stream", "bytes", "what passes from a layer to the next")
 _LAYERS, _WIDTH, _SEQUENCE = (replace(x, model=x.key) for x in (LAYERS, WIDTH, SEQUENCE))
 _PASSES = Equation("Y", "y*B*T*d", "one number for each token and element of the width")
 _OF_LAYERS = (_LAYERS, _WIDTH, _SEQUENCE, _BATCH, _ELEMENT, _STREAM)
 _LAST = (_SENT, _LINK, _SECONDS)
 
 
-def _several(letter: str, what: str) -> Requirement:
-    return Requirement(f"{letter} >= 2", f"one {what} has nothing to exchange: give two or more", refuse=True)
+def _several(symbol: str, what: str) -> Requirement:
+    return Requirement(f"{symbol} >= 2", f"one {what} has nothing to exchange: give two or more", refuse=True)
 
 
 _OF_TENSOR = f"(t - 1)/t of each leaves a rank {_RING}"
@@ -165,7 +165,7 @@ TENSOR_TRAFFIC = Question(
     notes=(_ENDS, _RATE),
     source=f"{SHOEYBI}; Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2",
 )
-_PIECES = Letter(
+_PIECES = Variable(
     "v", "interleave", "pieces", "pieces of the model on each stage", whole="up", default="1", because="stages do not interleave"
 )
 PIPELINE_TRAFFIC = Question(
@@ -183,8 +183,8 @@ PIPELINE_BUBBLE = Question(
     "time that the stages of a pipeline wait, over the time that they work",
     (
         replace(PIPELINE, whole="down", default="", because="", firm=False), replace(MICRO, default="", because=""), _PIECES,
-        Letter("b", "bubble", "1", "waiting over working"),
-        Letter("x", "waiting", "share", "share of the step that a stage waits"),
+        Variable("b", "bubble", "1", "waiting over working"),
+        Variable("x", "waiting", "share", "share of the step that a stage waits"),
     ),
     (
         Equation("b", "(p - 1)/(v*k)", "p - 1 turns until the last stage has work, and as many at the end, of 1/v of a stage each"),
@@ -199,8 +199,8 @@ PIPELINE_BUBBLE = Question(
     notes=("1F1B and GPipe alike: they differ in memory; all stages take equally long, and sending takes no time",),
     source=NARAYANAN,
 )  # fmt: skip
-_CONTEXT = Letter("c", "context", "ranks", "context-parallel ranks", whole="up")
-_BLOCK = Letter("K", "block", "bytes", "keys and values of a rank's tokens, in one layer")
+_CONTEXT = Variable("c", "context", "ranks", "context-parallel ranks", whole="up")
+_BLOCK = Variable("K", "block", "bytes", "keys and values of a rank's tokens, in one layer")
 CONTEXT_TRAFFIC = Question(
     "context-traffic",
     "bytes that each device sends in a step for context parallelism",
@@ -242,13 +242,13 @@ CONTEXT_TRAFFIC = Question(
     ),
     source="Liu et al. 2023, Ring Attention (arXiv 2310.01889); Grattafiori et al. 2024, Llama 3 (arXiv 2407.21783), section 3.3.2",
 )  # fmt: skip
-_EXPERT = Letter("x", "expert", "ranks", "expert-parallel ranks", whole="up")
+_EXPERT = Variable("x", "expert", "ranks", "expert-parallel ranks", whole="up")
 EXPERT_TRAFFIC = Question(
     "expert-traffic",
     "bytes that each device sends in a step for expert parallelism",
     (
         *_OF_LAYERS, _EXPERT,
-        Letter("e", "experts-per-token", "experts", "experts that a token goes through", whole="down", model="experts-per-token"), *_LAST,
+        Variable("e", "experts-per-token", "experts", "experts that a token goes through", whole="down", model="experts-per-token"), *_LAST,
     ),
     (
         _PASSES,

@@ -49,42 +49,42 @@ class System:
 
     def _step(self, equation: Equation) -> bool:
         right = free_names(equation.expr)
-        unknown = [name for name in {equation.letter, *right} if name not in self.values]
-        if unknown == [equation.letter] and equation.letter not in right:
-            return self._take(equation.letter, equation.expr, equation, "")
-        if len(unknown) != 1 or equation.letter not in self.values:
+        unknown = [name for name in {equation.symbol, *right} if name not in self.values]
+        if unknown == [equation.symbol] and equation.symbol not in right:
+            return self._take(equation.symbol, equation.expr, equation, "")
+        if len(unknown) != 1 or equation.symbol not in self.values:
             return False
-        return self._rearranged(equation, unknown[0], f"{equation.letter} = {equation.expr}, rearranged for {unknown[0]}")
+        return self._rearranged(equation, unknown[0], f"{equation.symbol} = {equation.expr}, rearranged for {unknown[0]}")
 
     def _rearranged(self, equation: Equation, x: str, because: str) -> bool:
-        return any(self._take(x, expr, equation, because) for expr in isolated(equation.expr, x, equation.letter))
+        return any(self._take(x, expr, equation, because) for expr in isolated(equation.expr, x, equation.symbol))
 
-    def _take(self, letter: str, expr: str, equation: Equation, because: str) -> bool:
-        """Store the value of ``letter`` if it is positive and satisfies the equation."""
+    def _take(self, symbol: str, expr: str, equation: Equation, because: str) -> bool:
+        """Store the value of ``symbol`` if it is positive and satisfies the equation."""
         at = Fractions(self.values)
         try:
             value = parse(expr).value_in(at)
-            if letter != equation.letter and (value <= 0 or not self._holds(equation, letter, value)):
+            if symbol != equation.symbol and (value <= 0 or not self._holds(equation, symbol, value)):
                 return False
         except ZeroDivisionError:
             return False
-        self.values[letter] = value
+        self.values[symbol] = value
         if at.rounded or free_names(expr) & self.rounded:
-            self.rounded.add(letter)
-        self.steps.append((Equation(letter, expr, because or equation.because), equation))
+            self.rounded.add(symbol)
+        self.steps.append((Equation(symbol, expr, because or equation.because), equation))
         return True
 
-    def _holds(self, equation: Equation, letter: str, value: Fraction) -> bool:
-        computed = parse(equation.expr).value_in(Fractions({**self.values, letter: value}))
-        return same(computed, self.values[equation.letter])
+    def _holds(self, equation: Equation, symbol: str, value: Fraction) -> bool:
+        computed = parse(equation.expr).value_in(Fractions({**self.values, symbol: value}))
+        return same(computed, self.values[equation.symbol])
 
     def through(self, wanted: str) -> bool:
         """Substitute equations until ``wanted`` is the only unknown of an equation with a value, then rearrange that. Returns whether it
         worked."""
         for equation in self.equations:
-            if equation.letter in self.values:
+            if equation.symbol in self.values:
                 whole = self._inlined(equation, wanted)
-                because = f"{whole.letter} = {whole.expr}, the lines of the question put together and rearranged for {wanted}"
+                because = f"{whole.symbol} = {whole.expr}, the lines of the question put together and rearranged for {wanted}"
                 unknown = free_names(whole.expr) - self.values.keys()
                 if unknown == {wanted} and self._rearranged(whole, wanted, because):
                     return True
@@ -93,19 +93,19 @@ class System:
     def _inlined(self, equation: Equation, wanted: str) -> Equation:
         tree = parse(equation.expr)
         for inner in reversed(self.equations):
-            if inner.letter not in self.values and inner.letter not in (wanted, equation.letter):
-                tree = substitute(tree, {inner.letter: parse(inner.expr)})
-        return Equation(equation.letter, as_text(tree), equation.because)
+            if inner.symbol not in self.values and inner.symbol not in (wanted, equation.symbol):
+                tree = substitute(tree, {inner.symbol: parse(inner.expr)})
+        return Equation(equation.symbol, as_text(tree), equation.because)
 
     def lines(self, wanted: Iterable[str], meanings: Mapping[str, tuple[str, str]]) -> tuple[WorkedStep, ...]:
         """The steps that the ``wanted`` variables depend on, each with unit and meaning."""
         needed, steps = set(wanted), []
         for equation, _ in reversed(self.steps):
-            if equation.letter in needed:
+            if equation.symbol in needed:
                 needed |= free_names(equation.expr)
                 steps.append(equation)
         return tuple(
-            WorkedStep(e.letter, e.expr, *meanings[e.letter], e.because, self.values[e.letter], e.letter not in self.rounded)
+            WorkedStep(e.symbol, e.expr, *meanings[e.symbol], e.because, self.values[e.symbol], e.symbol not in self.rounded)
             for e in reversed(steps)
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.question import Equation, Letter, Question, QuestionChoice
+from calc.capacity.questions.question import Equation, Question, QuestionChoice, Variable
 from calc.capacity.questions.variables import (  # fmt: skip
     BATCH,
     DAYS,
@@ -21,7 +21,7 @@ from calc.capacity.questions.variables import (  # fmt: skip
     TOKENS,
 )
 
-PER_TOKEN = Letter("c", "flops-per-token", "FLOP", "model FLOPs of one token, forward and backward", model="flops_per_token")
+PER_TOKEN = Variable("c", "flops-per-token", "FLOP", "model FLOPs of one token, forward and backward", model="flops_per_token")
 EXACT = Equation("C", "c*D", "the model's own matrix products, forward and backward, without recomputation, for every token")
 _NOTHING_STANDS_STILL = "nothing stands still: no failure, no checkpoint, no evaluation"
 _ONLY_WEIGHTS = "6·N·D counts products with weights only: attention, elementwise work and the optimizer are left out"
@@ -78,13 +78,13 @@ DEVICE_FLOPS = Question(
     (RATE_OF_ALL, Equation("C", "86400*t*R", "rate times time; a day has 86,400 s")),
     "C",
 )
-_STEP = replace(FLOPS, letter="F", key="step-flops", meaning="FLOPs of one step")
+_STEP = replace(FLOPS, symbol="F", key="step-flops", meaning="FLOPs of one step")
 TIME_PER_STEP = Question(
     "time-per-step",
     "seconds that one training step takes",
     (
         PARAMETERS, BATCH, SEQUENCE, DEVICES, PEAK, MFU, _STEP, RATE, PER_TOKEN,
-        Letter("s", "seconds", "s", "time of one step"),
+        Variable("s", "seconds", "s", "time of one step"),
     ),
     (Equation("F", "6*N*B*T", SIX_N_D.because), RATE_OF_ALL, Equation("s", "F/R", "amount over rate")),
     "s",
@@ -99,8 +99,8 @@ STEPS = Question(
         TOKENS,
         BATCH,
         SEQUENCE,
-        Letter("S", "steps", "steps", "steps", whole="up"),
-        Letter("b", "tokens-per-step", "tokens", "tokens of a step"),
+        Variable("S", "steps", "steps", "steps", whole="up"),
+        Variable("b", "tokens-per-step", "tokens", "tokens of a step"),
     ),
     (Equation("b", "B*T", "every sequence of the batch has so many tokens"), Equation("S", "D/b", "each token once")),
     "S",

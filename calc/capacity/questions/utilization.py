@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.question import Equation, Letter, Question, QuestionChoice
+from calc.capacity.questions.question import Equation, Question, QuestionChoice, Variable
 from calc.capacity.questions.training import PER_TOKEN
 from calc.capacity.questions.variables import (
     BATCH,
@@ -20,10 +20,10 @@ from calc.capacity.questions.variables import (
     WIDTH,
 )
 
-_WORK = Letter("F", "flops", "FLOP", "FLOPs done")
-_SECONDS = Letter("s", "seconds", "s", "time")
-_RATE = Letter("R", "rate", "FLOP/s", "rate achieved, all devices together")
-_EACH = Letter("X", "achieved", "FLOP/s", "rate achieved, each device")
+_WORK = Variable("F", "flops", "FLOP", "FLOPs done")
+_SECONDS = Variable("s", "seconds", "s", "time")
+_RATE = Variable("R", "rate", "FLOP/s", "rate achieved, all devices together")
+_EACH = Variable("X", "achieved", "FLOP/s", "rate achieved, each device")
 _SHARE = (Equation("X", "R/n", "evenly over the devices"), Equation("u", "X/P", "achieved over promised"))
 _DENSE = "the peak is that of the format that is multiplied in, dense"
 
@@ -41,7 +41,7 @@ HFU_OF = replace(
     MFU_OF,
     name="hfu",
     summary="hardware FLOPs utilization: all FLOP/s that run, recomputation too, over the peak",
-    letters=tuple(replace(x, key="hfu", meaning="hardware FLOPs utilization") if x is MFU else x for x in MFU_OF.letters),
+    variables=tuple(replace(x, key="hfu", meaning="hardware FLOPs utilization") if x is MFU else x for x in MFU_OF.variables),
     notes=("FLOPs that run, recomputation too", _DENSE),
 )
 TRAINING_MFU = Question(
@@ -49,7 +49,7 @@ TRAINING_MFU = Question(
     "model FLOPs utilization of a training, from its tokens per second",
     (
         PARAMETERS, LAYERS, HEADS, HEAD_WIDTH, SEQUENCE,
-        Letter("r", "tokens-per-second", "tokens/s", "tokens per second, all devices together"),
+        Variable("r", "tokens-per-second", "tokens/s", "tokens per second, all devices together"),
         ONE_DEVICE, PEAK, PER_TOKEN, _RATE, _EACH, MFU,
     ),
     (Equation("R", "c*r", "FLOPs of each token"), *_SHARE),
@@ -102,7 +102,7 @@ TRANSFORMER_MFU = replace(
     TRANSFORMER_FLOPS,
     name="transformer-mfu",
     summary="utilization of a transformer's training step, as a paper counts it",
-    letters=(*_TRANSFORMER, _SECONDS, ONE_DEVICE, PEAK, _RATE, _EACH, MFU),
+    variables=(*_TRANSFORMER, _SECONDS, ONE_DEVICE, PEAK, _RATE, _EACH, MFU),
     equations=MFU_OF.equations,
     answer="u",
     also=("F", "X"),
@@ -111,9 +111,9 @@ SPEED_UP = Question(
     "speed-up",
     "how much more a run does in the same time than another one",
     (
-        Letter("s", "seconds", "s", "time of a step"),
-        Letter("o", "other-seconds", "s", "time of the other's step"),
-        Letter("v", "more", "1", "more work in the same time, as a part of the other's"),
+        Variable("s", "seconds", "s", "time of a step"),
+        Variable("o", "other-seconds", "s", "time of the other's step"),
+        Variable("v", "more", "1", "more work in the same time, as a part of the other's"),
     ),
     (Equation("v", "o/s - 1", "rates are as the reciprocals of the times"),),
     "v",

@@ -118,11 +118,11 @@ def in_use(name: str, sizes: Mapping[str, int], progress: Progress) -> InUse:
     from calc.pipeline.pipeline import derive, graph_at
 
     spec = load(name)
-    own = {letter: size for letter, size in sizes.items() if letter not in ("B", "T")}
+    own = {name: size for name, size in sizes.items() if name not in ("B", "T")}
     options = Options(mode="infer")
     graph = graph_at(spec, own, options, progress=progress)
     derivation = derive(spec, own, options=options, progress=progress)
-    one = derivation.at_sizes({letter: 1 for letter in ("B", "T") if letter in derivation.sizes})
+    one = derivation.at_sizes({name: 1 for name in ("B", "T") if name in derivation.sizes})
     return InUse(graph, derivation, one, {**derivation.sizes, **spec.sizes(own)})
 
 

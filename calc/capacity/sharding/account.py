@@ -13,7 +13,7 @@ from typing import Any
 
 from calc.capacity.sharding.communication import Collective, collectives, stream
 from calc.capacity.sharding.conditions import Constraint, require
-from calc.capacity.sharding.layout import LETTERS, MEANINGS, UNITS, Layout
+from calc.capacity.sharding.layout import MEANINGS, SYMBOLS, UNITS, Layout
 from calc.capacity.sharding.memory import KINDS, TOTAL, memory
 from calc.capacity.sharding.model import ShardedModel
 from calc.capacity.sharding.parts import LayoutChoice, stages_of
@@ -23,7 +23,7 @@ from calc.capacity.sharding.timing import NOTES, Machine, step_lines, time_lines
 from calc.dimensions import MEANINGS as DIMENSIONS
 from calc.errors import BadInputError
 from calc.symbolic.exact import evaluate_text
-from calc.symbolic.worked import Reckoning, WorkedInput, WorkedStep
+from calc.symbolic.worked import WorkedCalculation, WorkedInput, WorkedStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +48,17 @@ class Stage:
     """One stage: its evaluated steps, its bytes by kind, its traffic."""
 
     name: str
-    reckoning: Reckoning
+    calculation: WorkedCalculation
     traffic: tuple[Traffic, ...]
 
     @property
     def kinds(self) -> dict[str, int]:
         """Bytes by kind; they add up to ``total``."""
-        return {name: int(self.reckoning[letter]) for name, letter in KINDS.items() if letter in self.reckoning.values}
+        return {name: int(self.calculation[symbol]) for name, symbol in KINDS.items() if symbol in self.calculation.values}
 
     @property
     def total(self) -> int:
-        return int(self.reckoning[TOTAL])
+        return int(self.calculation[TOTAL])
 
     @property
     def at_once(self) -> int:
@@ -67,7 +67,7 @@ class Stage:
         A recomputed layer allocates later. In interleaved stages the loss need not coincide with the most saved tensors.
         """
         lasting = sum(size for kind, size in self.kinds.items() if kind not in _PASSING)
-        values = self.reckoning.values
+        values = self.calculation.values
         recomputed = int(values["Al"]) if "Ab" in values else 0
         return lasting - recomputed + (int(values[AT_LOSS]) if AT_LOSS in values and values["v"] == 1 else 0)
 
@@ -82,7 +82,7 @@ class Account:
     machine: Machine | None
     conditions: tuple[Constraint, ...]
     stages: tuple[Stage, ...]
-    step: Reckoning | None
+    step: WorkedCalculation | None
 
     @property
     def fullest(self) -> Stage:
@@ -121,48 +121,48 @@ def account(model: ShardedModel, layout: Layout, state: State, machine: Machine 
     """The account of the layout. Raises BadInputError with the condition that fails."""
     satisfied = require(model, layout)
     choice = choice_of(layout, model.values.get("L", 1))
-    givens = _givens(model, layout, state)
-    stages = tuple(_stage(model, choice, stage, givens, state, machine) for stage in choice.stages)
+    inputs = _inputs(model, layout, state)
+    stages = tuple(_stage(model, choice, stage, inputs, state, machine) for stage in choice.stages)
     step = None
     if machine is not None and not model.only_data:
         timed = [
-            WorkedInput(f"t{n}", stage.reckoning["ts"], "s", f"a step of the {stage.name} stage", _OF_STAGE)
+            WorkedInput(f"t{n}", stage.calculation["ts"], "s", f"a step of the {stage.name} stage", _OF_STAGE)
             for n, stage in enumerate(stages, 1)
         ]
         timed += [
-            WorkedInput(f"d{n}", stage.reckoning["td"], "s", f"data traffic of the {stage.name} stage", _OF_STAGE)
+            WorkedInput(f"d{n}", stage.calculation["td"], "s", f"data traffic of the {stage.name} stage", _OF_STAGE)
             for n, stage in enumerate(stages, 1)
         ]
-        letters = [g for g in givens if g.letter in ("p", "v", "m", "B", "T", "n", "t", "c", "x")]
-        step = worked("time of a step", (*letters, *machine.givens, *timed), step_lines(choice, len(stages), machine), NOTES)
+        shared = [g for g in inputs if g.symbol in ("p", "v", "m", "B", "T", "n", "t", "c", "x")]
+        step = worked("time of a step", (*shared, *machine.inputs, *timed), step_lines(choice, len(stages), machine), NOTES)
     return Account(model, layout, state, machine, satisfied, stages, step)
 
 
 def _stage(
-    model: ShardedModel, choice: LayoutChoice, stage: str, givens: Sequence[WorkedInput], state: State, machine: Machine | None
+    model: ShardedModel, choice: LayoutChoice, stage: str, inputs: Sequence[WorkedInput], state: State, machine: Machine | None
 ) -> Stage:
     traffic = collectives(model, choice, stage)
-    lines = [*memory(model, choice, stage, state)]
+    steps = [*memory(model, choice, stage, state)]
     if not model.only_data:
-        lines.append(stream(model, choice))
-    lines += [WorkedStep(c.letter, c.sent, "bytes", f"sent for {c.axis}, {c.kind}", c.because) for c in traffic]
+        steps.append(stream(model, choice))
+    steps += [WorkedStep(c.symbol, c.sent, "bytes", f"sent for {c.axis}, {c.kind}", c.because) for c in traffic]
     if machine is not None and not model.only_data:
-        lines += time_lines(model, choice, stage, traffic)
-        givens = (*givens, *machine.givens)
-    done = worked(f"{stage} stage" if stage != "only" else "device", givens, lines)
-    whole: Any = done.values
-    sent = tuple(Traffic(c, evaluate_text(c.payload, whole), done[c.letter]) for c in traffic)
+        steps += time_lines(model, choice, stage, traffic)
+        inputs = (*inputs, *machine.inputs)
+    done = worked(f"{stage} stage" if stage != "only" else "device", inputs, steps)
+    values: Any = done.values
+    sent = tuple(Traffic(c, evaluate_text(c.payload, values), done[c.symbol]) for c in traffic)
     return Stage(stage, done, sent)
 
 
-def _givens(model: ShardedModel, layout: Layout, state: State) -> tuple[WorkedInput, ...]:
+def _inputs(model: ShardedModel, layout: Layout, state: State) -> tuple[WorkedInput, ...]:
     sizes = [
         WorkedInput(name, Fraction(value), "", DIMENSIONS.get(name, f"dimension {name}"), model.name)
         for name, value in model.values.items()
         if name != "B"
     ]
     ranks = [
-        WorkedInput(letter, Fraction(getattr(layout, name)), UNITS[name], MEANINGS[name], "the layout") for name, letter in LETTERS.items()
+        WorkedInput(symbol, Fraction(getattr(layout, name)), UNITS[name], MEANINGS[name], "the layout") for name, symbol in SYMBOLS.items()
     ]
     number = Fraction(layout.batch, layout.replicas * layout.micro)
     micros = WorkedInput("m", number, "micro-batches", "micro-batches of a step, on each data rank", "B/(n*x*b)")
@@ -175,23 +175,23 @@ def _givens(model: ShardedModel, layout: Layout, state: State) -> tuple[WorkedIn
     if state.counter:
         sizes_of["j"] = ("step counters of a tensor, not", state.counter)
     formats = [
-        WorkedInput(letter, Fraction(size), "bytes", f"{what} of a parameter", state.source) for letter, (what, size) in sizes_of.items()
+        WorkedInput(symbol, Fraction(size), "bytes", f"{what} of a parameter", state.source) for symbol, (what, size) in sizes_of.items()
     ]
     rank = [WorkedInput("r", Fraction(layout.rank), "", "number of the rank among those that share", "the layout")] if layout.rank else []
     return (*sizes, *ranks, *rank, micros, *formats)
 
 
-def worked(name: str, givens: Sequence[WorkedInput], lines: Sequence[WorkedStep], notes: Sequence[str] = ()) -> Reckoning:
+def worked(name: str, inputs: Sequence[WorkedInput], steps: Sequence[WorkedStep], notes: Sequence[str] = ()) -> WorkedCalculation:
     """The steps evaluated in order, with their roundings and remainders."""
-    values: dict[str, Any] = {g.letter: _plain(g.value) for g in givens}
+    values: dict[str, Any] = {g.symbol: _plain(g.value) for g in inputs}
     done = []
-    for line in lines:
-        if line.letter in values:
-            raise BadInputError(f"{name}: {line.letter} stands for two things")
-        value = evaluate_text(line.expr, values)
-        values[line.letter] = _plain(value)
-        done.append(WorkedStep(line.letter, line.expr, line.unit, line.meaning, line.because, value))
-    return Reckoning(name, tuple(givens), tuple(done), tuple(notes))
+    for step in steps:
+        if step.symbol in values:
+            raise BadInputError(f"{name}: {step.symbol} stands for two things")
+        value = evaluate_text(step.expr, values)
+        values[step.symbol] = _plain(value)
+        done.append(WorkedStep(step.symbol, step.expr, step.unit, step.meaning, step.because, value))
+    return WorkedCalculation(name, tuple(inputs), tuple(done), tuple(notes))
 
 
 def _plain(value: Fraction) -> int | Fraction:

@@ -82,5 +82,5 @@ class Sheet:
             if key not in self._done:
                 value = parse(line.expr).value_in(Doubles({name: worked[name][1] for name in names}))
                 self._done[key] = (len(self._numbers) + len(self._done), value)
-            worked[line.letter] = self._done[key]
+            worked[line.symbol] = self._done[key]
         return worked

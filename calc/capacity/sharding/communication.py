@@ -30,7 +30,7 @@ class Collective:
     ``over`` is the number of ranks in a group, ``axis`` the kind of parallelism; ``once`` per step, else per micro-batch.
     """
 
-    letter: str
+    symbol: str
     kind: str
     axis: str
     over: str
@@ -172,13 +172,13 @@ def _data(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Collect
     groups = [("d", choice.ranks("n", "c", "x"), False)]
     if model.has_experts and not model.only_data:
         groups = [("d", choice.ranks("n", "c", "x"), False), ("f", choice.ranks("n", "c"), True)]
-    for letter, over, experts in groups:
+    for suffix, over, experts in groups:
         if over != "1":
-            traffic += _of_group(model, choice, stage, letter, over, experts)
+            traffic += _of_group(model, choice, stage, suffix, over, experts)
     return traffic
 
 
-def _of_group(model: ShardedModel, choice: LayoutChoice, stage: str, letter: str, over: str, experts: bool) -> list[Collective]:
+def _of_group(model: ShardedModel, choice: LayoutChoice, stage: str, suffix: str, over: str, experts: bool) -> list[Collective]:
     shared = shares(choice)
     letter_of = "S" if shared else "N"
     groups = groups_of(model, choice, stage)
@@ -188,23 +188,23 @@ def _of_group(model: ShardedModel, choice: LayoutChoice, stage: str, letter: str
     each = total(part for part in (product("l", in_layer) if in_layer else "", at_ends) if part)
     padded = product(each) if not shared else product(_ranks(over), each)
     if choice.zero == 0 or not shared:
-        return [Collective(f"D{letter}", ALL_REDUCE, "data", over, product("q", each), "gradients, summed once a step", once=True)]
+        return [Collective(f"D{suffix}", ALL_REDUCE, "data", over, product("q", each), "gradients, summed once a step", once=True)]
     if choice.zero == 1:
         return [
-            Collective(f"D{letter}", REDUCE_SCATTER, "data", over, product("q", padded), "gradients, each rank its share", once=True),
+            Collective(f"D{suffix}", REDUCE_SCATTER, "data", over, product("q", padded), "gradients, each rank its share", once=True),
             Collective(
-                f"G{letter}", ALL_GATHER, "data", over, product("w", padded), "weights, after each rank has stepped its share", once=True
+                f"G{suffix}", ALL_GATHER, "data", over, product("w", padded), "weights, after each rank has stepped its share", once=True
             ),
         ]
-    scattered = Collective(f"D{letter}", REDUCE_SCATTER, "data", over, product("m", "q", padded), "gradients, with every micro-batch")
+    scattered = Collective(f"D{suffix}", REDUCE_SCATTER, "data", over, product("m", "q", padded), "gradients, with every micro-batch")
     if choice.zero == 2:
-        return [scattered, Collective(f"G{letter}", ALL_GATHER, "data", over, product("w", padded), "weights, once a step", once=True)]
+        return [scattered, Collective(f"G{suffix}", ALL_GATHER, "data", over, product("w", padded), "weights, once a step", once=True)]
     if model.only_data and not model.items:  # a model given by its number of parameters: all of it counts as layers, as in the paper
         twice, why = f"2*{at_ends}", "weights, forward and backward"
     else:
         twice = total(part for part in (f"2*l*{in_layer}" if in_layer else "", at_ends) if part)
         why = "weights, forward and backward; what is outside of the layers stays in between"
-    return [scattered, Collective(f"G{letter}", ALL_GATHER, "data", over, product("m", "w", _ranks(over), twice), why)]
+    return [scattered, Collective(f"G{suffix}", ALL_GATHER, "data", over, product("m", "w", _ranks(over), twice), why)]
 
 
 def _ranks(over: str) -> str:
@@ -213,7 +213,7 @@ def _ranks(over: str) -> str:
 
 def extent(axis: str, choice: LayoutChoice) -> str:
     """How many adjacent devices a group of this kind spans, with ranks placed in the order tensor, expert, context, data, pipeline."""
-    letters = {"tensor": ("t",), "expert": ("t", "x"), "context": ("t", "x", "c"), "data": ("t", "x", "c", "n")}.get(axis)
-    if letters is None:
+    axes = {"tensor": ("t",), "expert": ("t", "x"), "context": ("t", "x", "c"), "data": ("t", "x", "c", "n")}.get(axis)
+    if axes is None:
         return product("2", choice.ranks("t", "x", "c", "n"))
-    return choice.ranks(*letters)
+    return choice.ranks(*axes)

@@ -13,7 +13,7 @@ from calc.symbolic.exact import holds
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """``expr`` must hold. ``otherwise`` is the error message: what is wrong and what helps, with ``{letters}`` for values."""
+    """``expr`` must hold. ``otherwise`` is the error message: what is wrong and what helps, with ``{symbols}`` for values."""
 
     expr: str
     because: str
@@ -82,7 +82,7 @@ def require_devices(layout: Layout, devices: int | None) -> None:
 def require(model: ShardedModel, layout: Layout) -> tuple[Constraint, ...]:
     """The conditions that the layout satisfies. Raises with the message of the first that it does not."""
     _require_kinds(model, layout)
-    values = {**model.values, **layout.letters}
+    values = {**model.values, **layout.symbols}
     required = conditions(model, layout.sequence != "off")
     for condition in required:
         if not condition.holds(values):

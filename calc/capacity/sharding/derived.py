@@ -253,26 +253,26 @@ def _item(tensor: SavedTensor, where: str, derivation: Derivation) -> Item:
 def _is_table(tensor: SavedTensor, derivation: Derivation) -> bool:
     """Whether a tensor has positions but no sequences, like rotary angles shared by all layers. If B = 1, only a head width tells them
     apart."""
-    letters = _letters(tensor)
-    return letters <= {"T", "k"} and ("B" not in derivation.specialized or letters != {"T"})
+    dims = _dims(tensor)
+    return dims <= {"T", "k"} and ("B" not in derivation.specialized or dims != {"T"})
 
 
-def _letters(tensor: SavedTensor) -> set[str]:
+def _dims(tensor: SavedTensor) -> set[str]:
     return set(re.findall(r"[A-Za-z_]\w*", " ".join(tensor.shape)))
 
 
 def _under(tensor: SavedTensor, derivation: Derivation) -> str:
     """How a saved tensor is divided, by the variables of its shape."""
-    letters = _letters(tensor)
-    if letters & _HEADS_AND_WIDTHS:
+    dims = _dims(tensor)
+    if dims & _HEADS_AND_WIDTHS:
         return DIVIDED
-    if "B" not in letters and (_is_table(tensor, derivation) or "T" not in letters):
+    if "B" not in dims and (_is_table(tensor, derivation) or "T" not in dims):
         return SAME
-    if tensor.tensor.startswith("model input") or ("e" not in letters and tensor.dtype.startswith("int")):
+    if tensor.tensor.startswith("model input") or ("e" not in dims and tensor.dtype.startswith("int")):
         return SAME
-    if "e" in letters or "E" in letters:
+    if "e" in dims or "E" in dims:
         return GATHERED
-    if "d" in letters and any(f".{name}." in tensor.operator for name in _PRODUCTS):
+    if "d" in dims and any(f".{name}." in tensor.operator for name in _PRODUCTS):
         made_at = tensor.tensor.rpartition(" at ")[2]
         # Merged heads, the input of the output projection: made by the module that contains the projection.
         merged = any(d.name == "k" and d.tied for d in derivation.dims) and tensor.module_path.rpartition(".")[0] == made_at

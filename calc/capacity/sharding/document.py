@@ -45,7 +45,7 @@ def _stage(stage: Stage) -> dict[str, Any]:
         "memory": {kind: number(value) for kind, value in stage.kinds.items()},
         "total": number(stage.total),
         "traffic": [_traffic(item) for item in stage.traffic],
-        "reckoning": stage.reckoning.to_json(),
+        "reckoning": stage.calculation.to_json(),
     }
 
 

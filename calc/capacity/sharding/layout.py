@@ -24,7 +24,7 @@ CHECKPOINTING = (NONE, ATTENTION, BLOCK)
 RING, GATHER = "ring", "gather"
 EXCHANGE = (RING, GATHER)
 STAGES = (0, 1, 2, 3)
-LETTERS = {
+SYMBOLS = {
     "data": "n", "tensor": "t", "pipeline": "p", "context": "c", "expert": "x", "interleave": "v", "micro": "b", "batch": "B",
 }  # fmt: skip
 MEANINGS = {
@@ -89,15 +89,15 @@ class Layout:
         return self.data * self.tensor * self.pipeline * self.context * self.expert
 
     @property
-    def letters(self) -> dict[str, int]:
-        """The numbers of the layout by variable."""
-        return {letter: getattr(self, name) for name, letter in LETTERS.items()}
+    def symbols(self) -> dict[str, int]:
+        """Ranks and counts of the layout by symbol."""
+        return {symbol: getattr(self, name) for name, symbol in SYMBOLS.items()}
 
     @property
     def axes(self) -> frozenset[str]:
-        """Variables of the kinds of parallelism with more than one rank."""
+        """Symbols of the kinds of parallelism with more than one rank."""
         return frozenset(
-            LETTERS[name] for name in ("data", "tensor", "pipeline", "context", "expert", "interleave") if getattr(self, name) > 1
+            SYMBOLS[name] for name in ("data", "tensor", "pipeline", "context", "expert", "interleave") if getattr(self, name) > 1
         )
 
     def to_json(self) -> dict[str, int | str]:

@@ -64,8 +64,8 @@ def memory(model: ShardedModel, choice: LayoutChoice, stage: str, state: State) 
     transient = _transient(model, choice, stage)
     activations = _activations(model, choice, stage)
     passing = temporaries(model, choice, stage, state, shares(choice))
-    there = {line.letter for line in (*persistent, *transient, *activations, *passing)}
-    kinds = [letter for letter in KINDS.values() if letter in there]
+    there = {line.symbol for line in (*persistent, *transient, *activations, *passing)}
+    kinds = [symbol for symbol in KINDS.values() if symbol in there]
     whole = WorkedStep(TOTAL, total(kinds), "bytes", *_together(model))
     return (*persistent, *transient, *activations, *passing, whole)
 
@@ -91,17 +91,17 @@ def _parameters(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[W
 _OF_RANK = {WHOLE_RANK: "a rank", FILLED: "a rank's share", EXACT: "the share of rank r"}
 
 
-def _counted(model: ShardedModel, choice: LayoutChoice, stage: str, letter: str, how: str = WHOLE_RANK) -> list[WorkedStep]:
+def _counted(model: ShardedModel, choice: LayoutChoice, stage: str, symbol: str, how: str = WHOLE_RANK) -> list[WorkedStep]:
     """Elements of a layer, of its experts, outside the layers, and of all."""
     why = {FILLED: _CUT, EXACT: "without the filling: the last ranks have fewer rows, or none"}.get(how, _DIVIDED)
     what = _OF_RANK[how]
     groups = groups_of(model, choice, stage)
     words = {"l": "of a layer", "e": "of a layer's experts", "o": "outside of the layers"}
     lines = [
-        WorkedStep(f"{letter}{name}", elements(tensors, choice, how), "elements", f"{words[name]}, on {what}", why)
+        WorkedStep(f"{symbol}{name}", elements(tensors, choice, how), "elements", f"{words[name]}, on {what}", why)
         for name, tensors in groups.items()
     ]
-    return [*lines, WorkedStep(letter, whole_of(groups, letter), "elements", f"parameters of {what}", "layers and what is outside")]
+    return [*lines, WorkedStep(symbol, whole_of(groups, symbol), "elements", f"parameters of {what}", "layers and what is outside")]
 
 
 def groups_of(model: ShardedModel, choice: LayoutChoice, stage: str) -> dict[str, list[ShardedTensor]]:
@@ -113,9 +113,9 @@ def groups_of(model: ShardedModel, choice: LayoutChoice, stage: str) -> dict[str
     return {name: of for name, of in tensors_of.items() if of}
 
 
-def whole_of(groups: Mapping[str, object], letter: str) -> str:
-    layer = total(f"{letter}{name}" for name in ("l", "e") if name in groups)
-    return total([*([product("l", layer)] if layer != "0" else []), *([f"{letter}o"] if "o" in groups else [])])
+def whole_of(groups: Mapping[str, object], symbol: str) -> str:
+    layer = total(f"{symbol}{name}" for name in ("l", "e") if name in groups)
+    return total([*([product("l", layer)] if layer != "0" else []), *([f"{symbol}o"] if "o" in groups else [])])
 
 
 def _stage_words(choice: LayoutChoice) -> str:
@@ -198,16 +198,16 @@ def _activations(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[
         unit = "Ab"
     parts = [f"{number}*{unit}", *(["Al"] if unit == "Ab" else [])]
     shorter = fewer(choice) if choice.uneven and stage in (FIRST, LAST) else ""
-    for letter, of, what in (("Ao", _once, "kept outside of the layers"), ("Ae", _every, "kept with every piece")):
+    for symbol, of, what in (("Ao", _once, "kept outside of the layers"), ("Ae", _every, "kept with every piece")):
         items = [on_rank(item, choice) for item in beside if of(item)]
         if items:
             lines.append(
-                WorkedStep(letter, total(items), "bytes", f"{what}, of a micro-batch", "inputs, tables, the last norm, the head, the loss")
+                WorkedStep(symbol, total(items), "bytes", f"{what}, of a micro-batch", "inputs, tables, the last norm, the head, the loss")
             )
             parts.append(
-                _at_the_end(choice, stage, letter, f"z*{unit}" if shorter else "")
+                _at_the_end(choice, stage, symbol, f"z*{unit}" if shorter else "")
                 if of is _once
-                else product(pieces(choice, stage), letter)
+                else product(pieces(choice, stage), symbol)
             )
     if shorter:
         lines.append(
@@ -225,9 +225,9 @@ def _every(item: Item) -> bool:
     return item.where == EVERY
 
 
-def _at_the_end(choice: LayoutChoice, stage: str, letter: str, less: str) -> str:
+def _at_the_end(choice: LayoutChoice, stage: str, symbol: str, less: str) -> str:
     """Activations at an end of the model: what its chunk has beyond other chunks minus what it lacks, at the fuller of two moments."""
-    candidates = [product(number, f"{letter} - {less}" if less else letter) for number in at_the_end(choice, stage)]
+    candidates = [product(number, f"{symbol} - {less}" if less else symbol) for number in at_the_end(choice, stage)]
     return f"Max({', '.join(candidates)})" if len(candidates) > 1 else candidates[0]
 
 

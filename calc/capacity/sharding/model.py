@@ -89,7 +89,7 @@ class ShardedModel:
         return "E" in self.values
 
 
-_LETTERS = {"L": "layers", "d": "width", "h": "heads", "V": "vocabulary", "T": "length"}
+_SIZES = {"L": "layers", "d": "width", "h": "heads", "V": "vocabulary", "T": "length"}
 _KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198), section 4"
 
 
@@ -110,9 +110,9 @@ def decoder(
 
 def _completed(sizes: Mapping[str, int], gated: bool) -> dict[str, int]:
     """All dimensions, with defaults g = h, k = d/h, f = 4·d; a gated f must be given. Raises BadInputError if one is missing or invalid."""
-    missing = [f"{letter} ({word})" for letter, word in _LETTERS.items() if letter not in sizes]
+    missing = [f"{symbol} ({word})" for symbol, word in _SIZES.items() if symbol not in sizes]
     if missing:
-        raise BadInputError(f"a decoder by its letters needs {', '.join(missing)}: give them, or name a model")
+        raise BadInputError(f"a decoder by its sizes needs {', '.join(missing)}: give them, or name a model")
     if ("E" in sizes) != ("e" in sizes):
         raise BadInputError("experts need both E (how many) and e (how many a token goes through)")
     d, h = sizes["d"], sizes["h"]

@@ -53,17 +53,17 @@ class LayoutChoice:
         """Whether every rank has whole tensors, or rows of whole tensors."""
         return not self.axes & {"t", "p", "x"}
 
-    def has(self, letter: str) -> bool:
-        return letter in self.axes
+    def has(self, axis: str) -> bool:
+        return axis in self.axes
 
-    def over(self, *letters: str) -> str:
+    def over(self, *axes: str) -> str:
         """``/(n*c)`` for those variables that are axes; empty if none is."""
-        dividing = [letter for letter in letters if letter in self.axes]
+        dividing = [axis for axis in axes if axis in self.axes]
         return "" if not dividing else f"/{dividing[0]}" if len(dividing) == 1 else f"/({'*'.join(dividing)})"
 
-    def ranks(self, *letters: str) -> str:
+    def ranks(self, *axes: str) -> str:
         """``n*c`` for those variables that are axes; ``1`` if none is."""
-        return "*".join(letter for letter in letters if letter in self.axes) or "1"
+        return "*".join(axis for axis in axes if axis in self.axes) or "1"
 
 
 def stages_of(pipeline: int) -> tuple[str, ...]:

@@ -21,9 +21,9 @@ _SIDES = frozenset("hgfV")
 Parts = dict[str, int]
 
 
-def moments_of(derivation: Derivation, letters: Iterable[str]) -> tuple[TransientBytes, ...]:
-    """The moments as expressions in ``letters`` and B; other sizes are numbers. Empty if the peak or the saved bytes are unknown."""
-    saved, variables = derivation["activations.bytes"].text, {*letters, "B"}
+def moments_of(derivation: Derivation, symbols: Iterable[str]) -> tuple[TransientBytes, ...]:
+    """The moments as expressions in ``symbols`` and B; other sizes are numbers. Empty if the peak or the saved bytes are unknown."""
+    saved, variables = derivation["activations.bytes"].text, {*symbols, "B"}
     parts_at: dict[tuple[str, str], Parts] = {}
     full: set[str] = set()
     for candidate in derivation["memory.peak"].candidates if saved is not None else ():
@@ -100,13 +100,13 @@ def _products(text: str, derivation: Derivation, variables: Iterable[str]) -> Pa
     algebra = Algebra(sorted(_names(chosen)), [chosen])
     coefficients: dict[str, Fraction] = {}
     for coefficient, powers in algebra.terms(algebra.parse(chosen)):
-        number, letters = coefficient, []
+        number, symbols = coefficient, []
         for name, power in powers.items():
             if name in variables:
-                letters += [name] * power
+                symbols += [name] * power
             else:
                 number *= evaluate_text(name, sizes) ** power
-        key = "*".join(sorted(letters, key=lambda letter: (letter == "V", letter)))  # the side that is rounded up comes last
+        key = "*".join(sorted(symbols, key=lambda symbol: (symbol == "V", symbol)))  # the side that is rounded up comes last
         coefficients[key] = coefficients.get(key, Fraction(0)) + number
     return {key: ceil(number) for key, number in coefficients.items() if number > 0}
 

@@ -14,7 +14,7 @@ from calc.capacity.questions.given import require_unit
 from calc.capacity.questions.values import read
 from calc.capacity.sharding.account import Account, account
 from calc.capacity.sharding.conditions import require_devices
-from calc.capacity.sharding.layout import CHECKPOINTING, EXCHANGE, LETTERS, SEQUENCE, STAGES, layout_of, require_devices_at_most
+from calc.capacity.sharding.layout import CHECKPOINTING, EXCHANGE, SEQUENCE, STAGES, SYMBOLS, layout_of, require_devices_at_most
 from calc.capacity.sharding.model import FIRST, ShardedModel, ShardedTensor, decoder
 from calc.capacity.sharding.search import Ranking, search
 from calc.capacity.sharding.state import State, state_of
@@ -72,7 +72,7 @@ def best(name: str | None, words: Words, progress: Progress) -> Ranking:
 
 
 def _limits(given: Mapping[str, int | str], devices: int, fewer: bool) -> Limits:
-    fixed = tuple((letter, int(given[name])) for name, letter in LETTERS.items() if name in given and name != "batch")
+    fixed = tuple((symbol, int(given[name])) for name, symbol in SYMBOLS.items() if name in given and name != "batch")
     zero = (int(given["zero"]),) if "zero" in given else STAGES
     kinds = {name: (str(given[name]),) if name in given else kinds_of for name, kinds_of in _KINDS.items()}
     return Limits(devices, int(given["batch"]), zero, kinds["sequence"], kinds["checkpointing"], kinds["exchange"], fixed, fewer)
@@ -95,10 +95,10 @@ def _asked(name: str | None, words: Words, batch: int, devices: int, progress: P
     if "parameters" in words:
         return ShardingRequest(_of_a_number(name, words), state, machine, words)
     if name is None:
-        return ShardingRequest(_by_letters(words), state, machine, words)
+        return ShardingRequest(_decoder(words), state, machine, words)
     for word in _SHAPE:
         if word in words:
-            raise BadInputError(f"{word} describes a decoder by its letters: {name[:60]} says by itself what it is")
+            raise BadInputError(f"{word} describes a decoder by its sizes: {name[:60]} says by itself what it is")
     return ShardingRequest(_named(name, words, precision, batch, progress), state, machine, words)
 
 
@@ -112,18 +112,18 @@ def _of_a_number(name: str | None, words: Words) -> ShardedModel:
             )
     number = int(read("parameters", words["parameters"], "parameters", whole=True).value)
     tensor = ShardedTensor("parameters", str(number), "1", FIRST, per_token=False)
-    why = "a number of parameters says nothing of matrices, heads or layers; name a model, or give its letters (L, d, h, f, V, T)"
+    why = "a number of parameters says nothing of matrices, heads or layers; name a model, or give its sizes (L, d, h, f, V, T)"
     return ShardedModel("so many parameters", {}, (tensor,), (), "as asked", only_data=why, own=(tensor,))
 
 
-def _by_letters(words: Words) -> ShardedModel:
+def _decoder(words: Words) -> ShardedModel:
     sizes = {word: _count(words, word) for word in words if word not in WORDS}
     for word in sizes:
         if word not in _DECODER:
             near = difflib.get_close_matches(word, (*WORDS, *_DECODER), n=1)
             raise BadInputError(f"unknown word {word[:40]!r}{f': did you mean {near[0]}?' if near else ': see napkin shard --help'}")
     if not sizes:
-        raise BadInputError("name a model, or give parameters=70e9, or a decoder by its letters: L=32 d=4096 h=32 f=14336 V=128256 T=8192")
+        raise BadInputError("name a model, or give parameters=70e9, or a decoder by its sizes: L=32 d=4096 h=32 f=14336 V=128256 T=8192")
     gated = _yes(words, "gated", True)
     bias, tied, dropout = (_yes(words, word, False) for word in ("bias", "tied", "dropout"))
     attention = words.get("attention", "fused")

@@ -103,7 +103,7 @@ def _order(layouts: LayoutTable, rows: Array) -> Array:
     if len(rows) > _SORTED:
         limit = np.partition(layouts.seconds[rows], _SORTED)[_SORTED]
         rows = rows[layouts.seconds[rows] <= limit]
-    keys = [*(layouts.numbers[letter] for letter in ("b", "v", "x", "c", "p", "t")), layouts.choice, layouts.devices, layouts.memory]
+    keys = [*(layouts.numbers[symbol] for symbol in ("b", "v", "x", "c", "p", "t")), layouts.choice, layouts.devices, layouts.memory]
     ranked: Array = rows[np.lexsort((*(key[rows] for key in keys), _rounded(layouts.seconds[rows])))]
     return ranked
 
@@ -129,9 +129,9 @@ _PARTS = {"Tt": "tensor traffic", "Tx": "expert traffic", "tk": "context traffic
 def parts_of_step(account: Account) -> dict[str, Fraction]:
     """Seconds of a step of the slowest stage, by cause. They add up to the step."""
     assert account.step is not None  # a search always has a machine
-    slowest = max(account.stages, key=lambda stage: stage.reckoning["ts"]).reckoning
+    slowest = max(account.stages, key=lambda stage: stage.calculation["ts"]).calculation
     parts = {"work": slowest["m"] * slowest["tc"]}
-    parts |= {words: slowest[letter] for letter, words in _PARTS.items() if letter in slowest.values}
+    parts |= {words: slowest[symbol] for symbol, words in _PARTS.items() if symbol in slowest.values}
     step = account.step
     parts |= {"bubble": step["tw"] - step["tm"], "data traffic beyond the work": step["step"] - step["tw"]}
     return {name: value for name, value in parts.items() if value}
@@ -159,7 +159,7 @@ def _others(layouts: LayoutTable, rows: Array, winner: Layout, number: int) -> l
     seen = {(winner.data, winner.tensor, winner.pipeline, winner.context, winner.expert)}
     chosen: list[int] = []
     for row in rows:
-        n, t, p, c, x = (int(layouts.numbers[letter][row]) for letter in "ntpcx")
+        n, t, p, c, x = (int(layouts.numbers[symbol][row]) for symbol in "ntpcx")
         if (n, t, p, c, x) not in seen:
             seen.add((n, t, p, c, x))
             chosen.append(int(row))
@@ -171,7 +171,7 @@ def _others(layouts: LayoutTable, rows: Array, winner: Layout, number: int) -> l
 def _no_layout(layouts: LayoutTable, limits: Limits) -> str:
     """The error message if no layout is valid: the condition that refuses the most."""
     if not layouts.tried:
-        given = ", ".join(f"{NAMES[letter]} = {number}" for letter, number in limits.fixed)
+        given = ", ".join(f"{NAMES[symbol]} = {number}" for symbol, number in limits.fixed)
         return (
             f"the ranks that were given ({given}) do not multiply to {limits.devices} devices, with any number of the others:"
             " leave one out, or change devices"

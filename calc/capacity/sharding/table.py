@@ -67,7 +67,7 @@ class LayoutTable:
 
     def layout(self, row: int, batch: int) -> Layout:
         zero, checkpointing, sequence, exchange = self.choices[int(self.choice[row])]
-        named = {NAMES[letter]: int(array[row]) for letter, array in self.numbers.items()}
+        named = {NAMES[axis]: int(array[row]) for axis, array in self.numbers.items()}
         return Layout(**named, batch=batch, zero=zero, sequence=sequence, checkpointing=checkpointing, exchange=exchange)
 
 
@@ -81,16 +81,14 @@ def table(model: ShardedModel, limits: Limits, state: State, machine: Machine) -
     parts = []
     choices: list[tuple[int, str, str, str]] = []
     for mask, structure in _structures(grid):
-        numbers = {letter: grid[letter][mask] for letter in _NUMBERS}
+        numbers = {axis: grid[axis][mask] for axis in _NUMBERS}
         for evaluated in _evaluated(model, limits, state, machine, numbers, structure):
             choices.append(evaluated[0])
             parts.append((numbers, np.full(len(numbers["n"]), len(choices) - 1), *evaluated[1:]))
     if not parts:
-        return LayoutTable(
-            {letter: np.zeros(0) for letter in _NUMBERS}, np.zeros(0), (), np.zeros(0), np.zeros(0), np.zeros(0), refused, tried
-        )
+        return LayoutTable({axis: np.zeros(0) for axis in _NUMBERS}, np.zeros(0), (), np.zeros(0), np.zeros(0), np.zeros(0), refused, tried)
     parts = [_kept(part) for part in parts]
-    whole = {letter: np.concatenate([part[0][letter] for part in parts]) for letter in _NUMBERS}
+    whole = {axis: np.concatenate([part[0][axis] for part in parts]) for axis in _NUMBERS}
     choice, memory_, seconds = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
     used = whole["n"] * whole["t"] * whole["p"] * whole["c"] * whole["x"]
     return LayoutTable(whole, choice, tuple(choices), memory_, seconds, used, refused, tried)
@@ -99,7 +97,7 @@ def table(model: ShardedModel, limits: Limits, state: State, machine: Machine) -
 def _kept(part: Any) -> Any:
     """Without the rows for which the choice is invalid."""
     numbers, choice, memory_, seconds, valid = part
-    return ({letter: array[valid] for letter, array in numbers.items()}, choice[valid], memory_[valid], seconds[valid])
+    return ({axis: array[valid] for axis, array in numbers.items()}, choice[valid], memory_[valid], seconds[valid])
 
 
 # -- numbers ------------------------------------------------------------------------------------------------------------------
@@ -138,7 +136,7 @@ def _grid(model: ShardedModel, limits: Limits) -> tuple[dict[str, Array], dict[s
             if left < 0 or sum(map(len, parts)) > _MOST_VALID:
                 raise BadInputError(_too_many(model, limits))
     grid = np.concatenate(parts)
-    return {letter: grid[:, column] for column, letter in enumerate(_NUMBERS)}, refused, len(ranks) * len(pieces) * len(micros)
+    return {axis: grid[:, column] for column, axis in enumerate(_NUMBERS)}, refused, len(ranks) * len(pieces) * len(micros)
 
 
 def _without_pieces(
@@ -146,7 +144,7 @@ def _without_pieces(
 ) -> Array:
     """Ranks with each micro-batch where the conditions hold. A failing row counts ``pieces`` times, once per number of chunks."""
     there = np.ones((len(ranks), len(micros)), dtype=bool)
-    grid = {**{letter: ranks[:, column, None] for column, letter in enumerate(_NUMBERS[:5])}, "b": micros[None]}
+    grid = {**{axis: ranks[:, column, None] for column, axis in enumerate(_NUMBERS[:5])}, "b": micros[None]}
     for condition in required:
         holding = _holds(condition, grid, model, limits, there.shape)
         refused[condition.because] += int(np.count_nonzero(there & ~holding)) * pieces
@@ -189,8 +187,8 @@ _AT_ONCE = 2**21
 
 
 def _too_many(model: ShardedModel, limits: Limits) -> str:
-    fixed = {letter for letter, _ in limits.fixed}
-    free = [NAMES[letter] for letter in "tpcxvb" if letter not in fixed and (letter != "x" or model.has_experts)]
+    fixed = {axis for axis, _ in limits.fixed}
+    free = [NAMES[axis] for axis in "tpcxvb" if axis not in fixed and (axis != "x" or model.has_experts)]
     example = next((f", e.g. {name}=8" for name in free if name == "tensor"), "")
     return (
         f"{limits.devices} devices and batch = {limits.batch} have more layouts than are searched ({MOST_RANKS:,} divisions into ranks,"
@@ -216,22 +214,22 @@ def _number_of_ranks(model: ShardedModel, limits: Limits) -> int:
     fixed = dict(limits.fixed)
 
     @cache
-    def ways(rest: int, letters: str) -> int:
-        if not letters:
+    def ways(rest: int, axes: str) -> int:
+        if not axes:
             return int(fixed.get("n", rest) == rest)
-        return sum(ways(rest // number, letters[1:]) for number in _of(fixed, letters[0], _kinds(model, letters[0], rest)))
+        return sum(ways(rest // number, axes[1:]) for number in _of(fixed, axes[0], _kinds(model, axes[0], rest)))
 
     return sum(ways(used, "tpcx") for used in (_divisors(limits.devices) if limits.fewer else [limits.devices]))
 
 
-def _kinds(model: ShardedModel, letter: str, rest: int) -> Sequence[int]:
+def _kinds(model: ShardedModel, axis: str, rest: int) -> Sequence[int]:
     """Possible numbers of ranks of a kind among the remaining ``rest`` devices."""
-    there = {"c": model.attention == "fused", "x": model.has_experts}.get(letter, True)
+    there = {"c": model.attention == "fused", "x": model.has_experts}.get(axis, True)
     return _divisors(rest) if there else [1]
 
 
-def _of(fixed: Mapping[str, int], letter: str, numbers: Sequence[int]) -> Sequence[int]:
-    return [number for number in numbers if fixed.get(letter, number) == number]
+def _of(fixed: Mapping[str, int], axis: str, numbers: Sequence[int]) -> Sequence[int]:
+    return [number for number in numbers if fixed.get(axis, number) == number]
 
 
 @lru_cache(maxsize=4096)
@@ -284,7 +282,7 @@ def _evaluated(
 
 
 def _given(model: ShardedModel, limits: Limits, state: State, machine: Machine, numbers: Mapping[str, Array]) -> dict[str, Any]:
-    rates = {g.letter: float(g.value) for g in machine.givens}
+    rates = {g.symbol: float(g.value) for g in machine.inputs}
     sizes_of = {"w": state.weights, "q": state.gradients, "o": state.optimizer, "u": state.master, "j": state.counter}
     micros = limits.batch / (numbers["n"] * numbers["x"] * numbers["b"])
     sizes = {name: float(value) for name, value in model.values.items()}
@@ -301,7 +299,7 @@ def _choices(model: ShardedModel, limits: Limits, structure: _Structure) -> Iter
 
 def _choice(structure: _Structure, model: ShardedModel, zero: int, checkpointing: str, sequence: str, exchange: str) -> LayoutChoice:
     axes = {"t": structure.tensor, "c": structure.context, "p": len(structure.stages) > 1, "v": structure.interleaved, "n": True}
-    there = {letter for letter, has in axes.items() if has} | ({"x"} if model.has_experts else set())
+    there = {axis for axis, has in axes.items() if has} | ({"x"} if model.has_experts else set())
     uneven = len(structure.stages) > 1
     return LayoutChoice(
         frozenset(there),
@@ -317,5 +315,5 @@ def _choice(structure: _Structure, model: ShardedModel, zero: int, checkpointing
 
 def _lines(model: ShardedModel, choice: LayoutChoice, stage: str, state: State) -> list[WorkedStep]:
     traffic = collectives(model, choice, stage)
-    sent = [WorkedStep(c.letter, c.sent, "bytes", "", "") for c in traffic]
+    sent = [WorkedStep(c.symbol, c.sent, "bytes", "", "") for c in traffic]
     return [*memory(model, choice, stage, state), stream(model, choice), *sent, *time_lines(model, choice, stage, traffic)]

@@ -30,16 +30,16 @@ def temporaries(model: ShardedModel, choice: LayoutChoice, stage: str, state: St
     if not model.moments:
         return []
     lines = []
-    for letter, where, beside_all, words in _FOUND:
+    for symbol, where, beside_all, words in _FOUND:
         there = [m for m in model.moments if (m.where, m.beside_all) == (where, beside_all) and _is_on(where, stage)]
         if there:
             each = list(dict.fromkeys(_bytes(moment, choice, stage) for moment in there))
-            lines.append(WorkedStep(letter, _largest(each), "bytes", f"for a moment, {words}", _named(there)))
+            lines.append(WorkedStep(symbol, _largest(each), "bytes", f"for a moment, {words}", _named(there)))
     stepping = _stepping(model, choice, stage, state, share)
     lines.append(stepping)
     why = "the largest of these: they are not there at the same time, and what is kept is gone when the optimizer steps"
-    letters = [line.letter for line in lines if line is not stepping]
-    return [*lines, WorkedStep("X", f"Max({', '.join([*letters, 'Xs - A'])}, 0)", "bytes", "temporaries", why)]
+    symbols = [line.symbol for line in lines if line is not stepping]
+    return [*lines, WorkedStep("X", f"Max({', '.join([*symbols, 'Xs - A'])}, 0)", "bytes", "temporaries", why)]
 
 
 def _is_on(where: str, stage: str) -> bool:

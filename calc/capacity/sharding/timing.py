@@ -18,7 +18,7 @@ from calc.capacity.sharding.model import LAYER, ShardedModel, ShardedTensor
 from calc.capacity.sharding.parts import LayoutChoice, in_layers, local, product, total
 from calc.errors import BadInputError
 from calc.hardware.accelerators import Accelerator
-from calc.symbolic.worked import WorkedInput, WorkedStep, given
+from calc.symbolic.worked import WorkedInput, WorkedStep, worked_input
 
 NOTES = (
     "a bound from below: products at the given share of the dense peak; norms, activations, the optimizer and latency are left out",
@@ -52,8 +52,8 @@ class Machine:
     network_source: str = "as asked"
 
     @property
-    def givens(self) -> tuple[WorkedInput, ...]:
-        givens = [
+    def inputs(self) -> tuple[WorkedInput, ...]:
+        inputs = [
             WorkedInput("P", self.peak, "FLOP/s", f"dense peak of {self.name} in {self.dtype}", self.source),
             WorkedInput("eta", self.efficiency, "", "share of the peak that products reach", self.efficiency_source),
             WorkedInput("Wn", self.link, "bytes/s", "links of a node, each way and device", self.link_source),
@@ -61,7 +61,7 @@ class Machine:
             WorkedInput("R", Fraction(self.node), "devices", "devices of a node", self.node_source),
         ]
         return (
-            *givens,
+            *inputs,
             *([WorkedInput("usd", self.price, "USD/h", "price of a device and hour", self.price_source)] if self.price else []),
         )
 
@@ -87,7 +87,7 @@ def machine_of(
     if price is None and device.price is not None:
         priced, words = middle(device.price)
     return Machine(
-        device.name, memory or device.memory, device.peak(dtype), dtype, given("eta", share, "", "efficiency").value,
+        device.name, memory or device.memory, device.peak(dtype), dtype, worked_input("eta", share, "", "efficiency").value,
         Fraction(link if link is not None else device.link or 0), Fraction(inter), in_node, priced, device.source, words if priced else "",
         efficiency_source=_ASKED if efficiency is not None else "assumed, all of the peak; efficiency=… changes that",
         node_source=_ASKED if node is not None else "assumed, as in most machines; node=… changes that",
@@ -107,21 +107,21 @@ _AXES = {"tensor": "t", "context": "k", "expert": "x", "pipeline": "p", "data": 
 def time_lines(model: ShardedModel, choice: LayoutChoice, stage: str, traffic: Sequence[Collective]) -> list[WorkedStep]:
     """Steps of a stage: its FLOPs per micro-batch, its time per step without the bubble (ts), and the time of its data traffic (td)."""
     lines = _flops(model, choice, stage)
-    for axis, letter in _AXES.items():
-        of = [c.letter for c in traffic if c.axis == axis]
+    for axis, symbol in _AXES.items():
+        of = [c.symbol for c in traffic if c.axis == axis]
         if of:
             lines.append(
                 WorkedStep(
-                    f"B{letter}",
+                    f"B{symbol}",
                     _bandwidth(axis, choice),
                     "bytes/s",
                     f"link of {axis} ranks",
                     "a node's links if all of a group are in one",
                 )
             )
-            lines.append(WorkedStep(f"T{letter}", f"({total(of)})/B{letter}", "s", f"{axis} traffic of a step", "bytes over bandwidth"))
-    there = {line.letter for line in lines}
-    waited = [f"T{letter}" for axis, letter in _AXES.items() if axis not in ("data", "context") and f"T{letter}" in there]
+            lines.append(WorkedStep(f"T{symbol}", f"({total(of)})/B{symbol}", "s", f"{axis} traffic of a step", "bytes over bandwidth"))
+    there = {line.symbol for line in lines}
+    waited = [f"T{symbol}" for axis, symbol in _AXES.items() if axis not in ("data", "context") and f"T{symbol}" in there]
     if "Tk" in there:
         ring = choice.exchange == RING
         why = "what the attention of the blocks does not cover" if ring else "waited for"

@@ -41,7 +41,7 @@ def _training_time(lab: Lab) -> SystemResult:
     )
     note = f"6·N·D less the exact count of that model, for one sequence, largest terms first: {differences}"
     checks = from_run(lab.check("llama3-70b", _SMALL), "parameters", "flops.forward.matmul", "flops.backward.matmul")
-    return SystemResult(rows, (answer.reckoning,), steps_of(lab, "llama3-70b", _LONG, "flops.forward.matmul"), checks, (note,))
+    return SystemResult(rows, (answer.calculation,), steps_of(lab, "llama3-70b", _LONG, "flops.forward.matmul"), checks, (note,))
 
 
 def _largest_depth(lab: Lab, capacity: int, sizes: Mapping[str, int]) -> int:
@@ -77,7 +77,7 @@ def _largest_model(lab: Lab) -> SystemResult:
     note = "40e9 holds for the state only; activations need more memory with more tokens in a step"
     return SystemResult(
         tuple(rows),
-        (answers["fp32"].reckoning, answers["bf16-master"].reckoning),
+        (answers["fp32"].calculation, answers["bf16-master"].calculation),
         (),
         checks,
         (note, "assumes that the state is divided evenly among the devices"),
@@ -104,7 +104,7 @@ def _compute(_: Lab) -> SystemResult:
     three_digits, published = float(f"{float(gpt3.value):.3g}"), float(str(facts["training_flops"]))
     table = equal("GPT-3's table D.1, three digits", three_digits, published, "published figure")
     return SystemResult(
-        tuple(rows), (gpt3.reckoning, week.reckoning), (), (table,), ("thresholds and figures of others' runs rest on their sources",)
+        tuple(rows), (gpt3.calculation, week.calculation), (), (table,), ("thresholds and figures of others' runs rest on their sources",)
     )
 
 
@@ -125,7 +125,7 @@ def _quantised(lab: Lab) -> SystemResult:
                 f"{read:,} bytes of weights read for each token, and all keys and values, on one H100",
             ),
         ]
-        calculations.append(bound.reckoning)
+        calculations.append(bound.calculation)
         if form == "bf16":
             rows.append(SystemAnswer("keys and values of 8192 tokens", inference.cache.value, "bytes", inference.cache.expr))
             checks += [

@@ -33,7 +33,7 @@ def test_training_time_is_exact_with_its_steps() -> None:
     answer = calc.ask("training-time", gpus=1024, **RUN)
 
     assert (DAYS, "143.93", "days") == (answer.value, f"{float(answer.value):.2f}", answer.unit)
-    assert ["6*N*D", "u*n*P", "C/(86400*R)"] == [line.expr for line in answer.reckoning.lines]
+    assert ["6*N*D", "u*n*P", "C/(86400*R)"] == [line.expr for line in answer.calculation.steps]
     assert "6*N*D/(86400*u*n*P)" == answer.expr
     assert "no number format was named: the rate is that of dense bf16 products; another one is dtype=…" in answer.notes
 
@@ -42,9 +42,11 @@ def test_the_expression_gives_the_answer() -> None:
     """Of every question that has one: SymPy reads it, and at the inputs it is the value, or what was rounded."""
     sympy = pytest.importorskip("sympy")
     answer = calc.ask("tokens-per-second", parameters="8B", layers=32, kv_heads=8, head_width=128, sequence=4096, batch=32, gpu="h100-sxm")
-    letters = {i.letter: sympy.Rational(i.value) for i in answer.inputs if isinstance(i.value, Fraction)}
+    variables = {i.symbol: sympy.Rational(i.value) for i in answer.inputs if isinstance(i.value, Fraction)}
 
-    assert sympy.sympify(answer.expr, locals={name: sympy.Symbol(name) for name in letters}).subs(letters) == sympy.Rational(answer.value)
+    assert sympy.sympify(answer.expr, locals={name: sympy.Symbol(name) for name in variables}).subs(variables) == sympy.Rational(
+        answer.value
+    )
 
 
 def test_a_deadline_needs_so_many_devices_rounded_up() -> None:
@@ -52,7 +54,7 @@ def test_a_deadline_needs_so_many_devices_rounded_up() -> None:
     exactly = ask("training-time", days=DAYS, solve="gpus", **RUN)
     sooner = ask("gpus", days=DAYS - Fraction(1, 86400), **RUN)
 
-    assert (1024, "R = u*n*P, rearranged for n") == (exactly.value, exactly.reckoning.lines[-1].because)
+    assert (1024, "R = u*n*P, rearranged for n") == (exactly.value, exactly.calculation.steps[-1].because)
     assert sooner.value == 1025
     assert sooner.bound is not None
     assert (sooner.bound.key, sooner.bound.further, sooner.bound.there) == ("days", 1024, DAYS)
@@ -363,10 +365,10 @@ def test_every_question_is_in_its_family_and_says_what_it_rests_on() -> None:
         assert names == tuple(q.name for q in _of(family))
     assert len(set(all_names())) == len(all_names()) > 40
     for question in all_questions():
-        names = [*(name for letter in question.letters for name in letter.names), *(choice.key for choice in question.choices)]
+        names = [*(name for variable in question.variables for name in variable.names), *(choice.key for choice in question.choices)]
         assert len(names) == len(set(names)), question.name
-        assert all(bool(letter.default) == bool(letter.because) for letter in question.letters)
-        assert question.letter(question.answer)
+        assert all(bool(variable.default) == bool(variable.because) for variable in question.variables)
+        assert question.variable(question.answer)
         assert question.source or question.equations or question.choices
 
 
@@ -392,13 +394,13 @@ def test_bytes_per_parameter_are_those_of_a_recorded_step(precision: str) -> Non
         recipe = per_parameter(calc.derive(calc.load("mlp"), precision=precision, optimizer=optimizer))
         assert {t.quantity: t.whole for t in recipe.terms if t.whole} == {
             name: value
-            for name, letter in (
+            for name, variable in (
                 ("parameters.bytes", "w"),
                 ("gradients.bytes", "q"),
                 ("master_weights.bytes", "m"),
                 ("optimizer_state.bytes", "o"),
             )
-            if (value := state[letter])
+            if (value := state[variable])
         }, (precision, optimizer)
 
 
@@ -411,14 +413,14 @@ def test_an_answer_is_found_by_letter_and_by_key() -> None:
 
 def test_a_wrong_rearrangement_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put back into the equation it does not give what it came from; the search finds the devices then, and says what it saw."""
-    monkeypatch.setattr(solving, "isolated", lambda text, letter, left: (f"2*({isolated(text, letter, left)[0]})",))
+    monkeypatch.setattr(solving, "isolated", lambda text, variable, left: (f"2*({isolated(text, variable, left)[0]})",))
     answer = ask("gpus", days=DAYS, **RUN)
 
     assert (1024, None) == (answer.value, answer.expr)
-    assert answer.reckoning.lines[-1].because.startswith("by search: days is 143.927 at 1,024 and ")
+    assert answer.calculation.steps[-1].because.startswith("by search: days is 143.927 at 1,024 and ")
 
 
-def test_a_table_is_left_out_where_its_letters_are_not_known() -> None:
+def test_a_table_is_left_out_where_its_variables_have_no_values() -> None:
     """Solved for a weight's bytes there is nothing to compare formats of."""
     answer = ask("quantised", weights_bytes="14GB", parameters="7B", solve="weight-bytes")
 

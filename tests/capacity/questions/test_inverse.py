@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from calc.capacity.questions import Answer, answered
-from calc.capacity.questions.question import Letter, Question
+from calc.capacity.questions.question import Question, Variable
 from calc.capacity.questions.registry import all_questions
 from calc.capacity.questions.solving import same
 from calc.errors import BadInputError
-from calc.symbolic.parser import free_names as letters_of
+from calc.symbolic.parser import free_names
 
 # Where the usual range of a unit would lead to no answer: a rate above its peak, a memory that nothing fits in.
 RANGES: dict[tuple[str, str], tuple[int, int]] = {
@@ -39,19 +39,19 @@ NUMBERS = ("precision", "optimizer", "weights", "cache")  # choices that differ 
 BY_UNIT = {"bytes": (10**6, 10**12), "FLOP/s": (10**9, 10**15), "bytes/s": (10**9, 10**13), "nats": (2, 8)}
 
 
-def needed(question: Question, chosen: dict[str, str]) -> tuple[Letter, ...]:
+def needed(question: Question, chosen: dict[str, str]) -> tuple[Variable, ...]:
     """Letters that no equation gives, the limit among them where the question is one of how much fits."""
-    equations = {e.letter: e for e in question.equations}
+    equations = {e.symbol: e for e in question.equations}
     for choice in question.choices:
-        equations |= {e.letter: e for e in choice.options[chosen[choice.key]]}
+        equations |= {e.symbol: e for e in choice.options[chosen[choice.key]]}
     backwards = question.answer not in equations
     start = question.limit if backwards else question.answer
     reached, before = {start}, set[str]()
     while reached != before:
         before = set(reached)
-        reached |= {name for e in equations.values() if e.letter in before for name in letters_of(e.expr)}
-    free = (x for x in question.letters if x.letter in reached and x.letter not in equations and x.letter != question.answer)
-    return (*free, question.letter(question.limit)) if backwards and question.limit in equations else tuple(free)
+        reached |= {name for e in equations.values() if e.symbol in before for name in free_names(e.expr)}
+    free = (x for x in question.variables if x.symbol in reached and x.symbol not in equations and x.symbol != question.answer)
+    return (*free, question.variable(question.limit)) if backwards and question.limit in equations else tuple(free)
 
 
 def cases() -> Iterator[tuple[Question, dict[str, str]]]:
@@ -68,16 +68,18 @@ CASES = [pytest.param(q, chosen, id=" ".join((q.name, *chosen.values()))) for q,
 
 
 @st.composite
-def values(draw: st.DrawFn, question: Question, wanted: tuple[Letter, ...]) -> dict[str, Fraction]:
+def values(draw: st.DrawFn, question: Question, wanted: tuple[Variable, ...]) -> dict[str, Fraction]:
     found = {}
-    for letter in wanted:
-        if letter.unit == "share":
-            found[letter.key] = draw(st.fractions(Fraction(1, 100), 1, max_denominator=100))
+    for variable in wanted:
+        if variable.unit == "share":
+            found[variable.key] = draw(st.fractions(Fraction(1, 100), 1, max_denominator=100))
             continue
-        low, high = RANGES.get((question.name, letter.letter), BY_UNIT.get(letter.unit, (1, 1000)))
-        whole = bool(letter.whole) or letter.device == "memory"
+        low, high = RANGES.get((question.name, variable.symbol), BY_UNIT.get(variable.unit, (1, 1000)))
+        whole = bool(variable.whole) or variable.device == "memory"
         number = draw(st.integers(low, high))
-        found[letter.key] = Fraction(number) if whole else Fraction(number, draw(st.sampled_from((1, 3, 7)) if low > 10**3 else st.just(1)))
+        found[variable.key] = (
+            Fraction(number) if whole else Fraction(number, draw(st.sampled_from((1, 3, 7)) if low > 10**3 else st.just(1)))
+        )
     return found
 
 

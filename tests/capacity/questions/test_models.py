@@ -149,7 +149,7 @@ def test_a_sequence_beyond_the_positions_of_a_model_is_refused(question: str, gi
     ("largest-batch", "memor", "memory"),
 ])  # fmt: skip
 def test_a_key_that_is_no_size_of_the_model_is_named_with_the_one_that_was_meant(question: str, key: str, near: str) -> None:
-    """Keys of the question come first: the model's dimensions are letters."""
+    """Keys of the question come first: the model's dimensions are single letters."""
     with pytest.raises(BadInputError) as caught:
         ask(question, model="gpt2", **{key: 8})
     assert str(caught.value) == f"neither {question} nor gpt2 has {key!r}: did you mean {near!r}?"

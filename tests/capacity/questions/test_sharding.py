@@ -126,7 +126,7 @@ def test_tensor_traffic_is_that_of_the_layers_of_a_layout(sequence: str) -> None
     answer = ask("tensor-traffic", layers=12, width=48, sequence=240, batch=3, tensor=4, sequence_parallel=sequence)
 
     assert answer.value == sent(SIZES, "tensor", tensor=4, sequence=sequence, micro=3)
-    because = next(line.because for line in answer.reckoning.lines if line.letter == "X")
+    because = next(line.because for line in answer.calculation.steps if line.symbol == "X")
     assert (": 2·(t - 1)/t of each leaves a rank" in because) == (sequence == "off")  # an all-reduce is a scattering and a gathering
 
 

@@ -97,36 +97,36 @@ def test_pieces_are_those_of_the_rows_not_of_the_elements() -> None:
     fullest = worked(LLAMA, BARE, data=4, zero=3).fullest
 
     of_a_layer = ceil(96 / 4) * 46 + 2 * ceil(32 / 4) * 46 + 12 * 96 + 2 * 51 * 46 + 12 * 204 + 2 * 12
-    assert 12 * of_a_layer + 2 * 126 * 46 + 12 == fullest.reckoning["S"]
-    assert fullest.reckoning["S"] > Fraction(fullest.reckoning["N"], 4)
+    assert 12 * of_a_layer + 2 * 126 * 46 + 12 == fullest.calculation["S"]
+    assert fullest.calculation["S"] > Fraction(fullest.calculation["N"], 4)
 
 
 def test_tensor_ranks_that_outnumber_key_heads_keep_one_each() -> None:
     """12 ranks, 4 key/value heads: queries are divided by 12, keys and values by 4 only."""
-    reckoning = worked(LLAMA, BARE, tensor=12).fullest.reckoning
+    calculation = worked(LLAMA, BARE, tensor=12).fullest.calculation
 
-    assert 2 * 8 * 46 + 2 * 8 * 46 + 3 * 46 * 17 + 2 * 46 == reckoning["Nl"]
-    assert 2 * ceil(503 / 12) * 46 + 46 == reckoning["No"]
+    assert 2 * 8 * 46 + 2 * 8 * 46 + 3 * 46 * 17 + 2 * 46 == calculation["Nl"]
+    assert 2 * ceil(503 / 12) * 46 + 46 == calculation["No"]
 
 
 def test_experts_are_divided_among_their_ranks_and_the_rest_is_not() -> None:
     """6 experts on 3 ranks; the router is on each."""
-    reckoning = worked(EXPERTS, BARE, expert=3).fullest.reckoning
+    calculation = worked(EXPERTS, BARE, expert=3).fullest.calculation
 
-    assert 2 * 3 * 46 * 204 == reckoning["Ne"]
-    assert OF_A_LAYER - 3 * 46 * 204 + 6 * 46 == reckoning["Nl"]
+    assert 2 * 3 * 46 * 204 == calculation["Ne"]
+    assert OF_A_LAYER - 3 * 46 * 204 + 6 * 46 == calculation["Nl"]
 
 
 def test_stages_of_a_pipeline_hold_all_layers_and_both_ends() -> None:
     """Of three stages with 4 layers each, the first has the table, the last the head and its norm."""
-    first, inner, last = (stage.reckoning for stage in worked(LLAMA, BARE, pipeline=3, batch=6).stages)
+    first, inner, last = (stage.calculation for stage in worked(LLAMA, BARE, pipeline=3, batch=6).stages)
 
     assert (first["N"], inner["N"], last["N"]) == (4 * OF_A_LAYER + 503 * 46, 4 * OF_A_LAYER, 4 * OF_A_LAYER + 503 * 46 + 46)
 
 
 def test_layers_that_do_not_divide_do_with_the_ends_in_the_place_of_a_layer() -> None:
     """12 + 2 in 7 are 2, so 1, five times 2, and 1."""
-    first, inner, last = (stage.reckoning for stage in worked(LLAMA, pipeline=7, batch=14).stages)
+    first, inner, last = (stage.calculation for stage in worked(LLAMA, pipeline=7, batch=14).stages)
 
     assert (first["l"], inner["l"], last["l"]) == (1, 2, 1)
     assert 12 == first["l"] + 5 * inner["l"] + last["l"]
@@ -135,14 +135,14 @@ def test_layers_that_do_not_divide_do_with_the_ends_in_the_place_of_a_layer() ->
 @pytest.mark.parametrize(("micros", "in_flight"), [(2, 2), (4, 4), (9, 4)])
 def test_a_first_stage_holds_as_many_micro_batches_as_there_are_stages(micros: int, in_flight: int) -> None:
     """Of 4 stages with 3 layers: never more than 4, nor more than there are."""
-    first, inner, last = (stage.reckoning for stage in worked(LLAMA, pipeline=4, batch=micros).stages)
+    first, inner, last = (stage.calculation for stage in worked(LLAMA, pipeline=4, batch=micros).stages)
 
     assert (3 * in_flight, 3 * min(micros, 3), 3) == (first["i"], inner["i"], last["i"])
 
 
 def test_interleaving_keeps_more_on_the_first_stage() -> None:
     """L (1 + (p - 1)/(p v)) layers: 12 (1 + 3/12) = 15 with 4 stages of 3 pieces (Korthikanti et al. 2022, section 4.2.3)."""
-    first = worked(LLAMA, pipeline=4, interleave=3, batch=8).stages[0].reckoning
+    first = worked(LLAMA, pipeline=4, interleave=3, batch=8).stages[0].calculation
 
     assert Fraction(12) * (1 + Fraction(3, 4 * 3)) == first["i"]
 
@@ -168,9 +168,9 @@ def test_a_step_is_the_sum_of_its_parts() -> None:
 
 def test_groups_that_fit_a_node_use_its_links() -> None:
     """8 devices to a node: 4 tensor ranks stay in one, 4*4 with context do not."""
-    reckoning = account(LLAMA, Layout(tensor=4, context=4, batch=1), STATE, H100).stages[0].reckoning
+    calculation = account(LLAMA, Layout(tensor=4, context=4, batch=1), STATE, H100).stages[0].calculation
 
-    assert (H100.link, H100.network) == (reckoning["Bt"], reckoning["Bk"])
+    assert (H100.link, H100.network) == (calculation["Bt"], calculation["Bk"])
 
 
 def test_traffic_of_every_kind_is_there() -> None:
@@ -185,7 +185,7 @@ def test_an_all_to_all_and_a_ring_by_hand() -> None:
     Keys and values of 4 heads, 2*120*32 elements: one hop of 2 bytes forward, one backward, and two hops of their gradients in fp32."""
     account = worked(EXPERTS, expert=2, context=2, batch=4)
 
-    sent = {item.collective.letter: item.sent for item in account.stages[0].traffic}
+    sent = {item.collective.symbol: item.sent for item in account.stages[0].traffic}
     assert Fraction(2 * 12 * 2 * (2 * 120 * 46) * 4, 2) == sent["Cx"]
     assert 2 * 12 * (2 * 1 + 2 * 1 + 4 * 2) * (2 * 120 * 32) == sent["Ck"]
 
@@ -200,14 +200,14 @@ def test_a_number_of_parameters_is_gathered_twice() -> None:
 
 def test_checkpointing_a_block_keeps_its_argument() -> None:
     """2 T d bytes a layer, and one layer whole while it is recomputed."""
-    none, block = worked(LLAMA).fullest.reckoning, worked(LLAMA, checkpointing="block").fullest.reckoning
+    none, block = worked(LLAMA).fullest.calculation, worked(LLAMA, checkpointing="block").fullest.calculation
 
     assert none["A"] - block["A"] == 12 * none["Al"] - 12 * 2 * 240 * 46 - none["Al"]
 
 
 def test_checkpointing_attention_drops_the_scores() -> None:
     """(2 + 1 + 2) bytes of T*T*h a layer."""
-    none, again = worked(GPT).fullest.reckoning, worked(GPT, checkpointing="attention").fullest.reckoning
+    none, again = worked(GPT).fullest.calculation, worked(GPT, checkpointing="attention").fullest.calculation
 
     assert 5 * 16 * 16 * 4 == none["Al"] - again["Al"]
 
@@ -216,9 +216,9 @@ def test_a_table_of_both_ends_is_on_both_stages() -> None:
     """Once where there is one stage; with two, its gradients go between them."""
     alone, two = worked(GPT, BARE), worked(GPT, BARE, pipeline=3, batch=3)
 
-    assert 101 * 24 + 32 * 24 + 2 * 24 == alone.fullest.reckoning["No"]
-    assert 101 * 24 + 2 * 24 == two.stages[2].reckoning["No"]
-    assert {item.collective.letter: item.sent for item in two.stages[0].traffic}["Ce"] == 2 * 101 * 24
+    assert 101 * 24 + 32 * 24 + 2 * 24 == alone.fullest.calculation["No"]
+    assert 101 * 24 + 2 * 24 == two.stages[2].calculation["No"]
+    assert {item.collective.symbol: item.sent for item in two.stages[0].traffic}["Ce"] == 2 * 101 * 24
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_context_parallelism_with_written_out_attention_is_refused() -> None:
 @pytest.mark.parametrize(
     ("sizes", "refusal"),
     [
-        ({"L": 2}, "a decoder by its letters needs d (width), h (heads), V (vocabulary), T (length): give them, or name a model"),
+        ({"L": 2}, "a decoder by its sizes needs d (width), h (heads), V (vocabulary), T (length): give them, or name a model"),
         ({**SIZES, "E": 4}, "experts need both E (how many) and e (how many a token goes through)"),
         ({**SIZES, "g": 5}, "g = 5 key/value heads do not divide the 12 heads"),
         ({**SIZES, "E": 4, "e": 5}, "e = 5 experts a token are more than all 4"),
@@ -302,6 +302,6 @@ def test_state_of_rows_and_columns_is_refused() -> None:
 def test_a_planted_error_breaks_an_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     """A heads' matrix that is not divided: the ranks then hold more than the model."""
     whole = replace(LLAMA, tensors=tuple(replace(t, divided="") if t.what == "queries" else t for t in LLAMA.tensors))
-    right, wrong = (worked(model, BARE, tensor=2).fullest.reckoning["Nl"] for model in (LLAMA, whole))
+    right, wrong = (worked(model, BARE, tensor=2).fullest.calculation["Nl"] for model in (LLAMA, whole))
 
     assert 96 * 46 // 2 == wrong - right

@@ -46,7 +46,7 @@ def test_parameters_and_activations_on_one_device_are_those_derived(name: str) -
 
     for model in (found, replace(found, own=())) if not found.only_data else (found,):
         lines = account(model, Layout(micro=2), state_of("bf16", "sgd")).fullest
-        assert derivation["parameters"].value == lines.reckoning["N"]
+        assert derivation["parameters"].value == lines.calculation["N"]
         assert derivation["activations.bytes"].value == lines.kinds["activations"]
 
 
@@ -54,30 +54,30 @@ def test_parameters_and_activations_on_one_device_are_those_derived(name: str) -
 def test_flops_on_one_device_are_those_derived(name: str, attention: str) -> None:
     """Forward, backward, and what fused attention recomputes."""
     derivation = derived(name, attention)
-    lines = account(read(name, attention), Layout(micro=2), state_of("bf16", "sgd"), H100).stages[0].reckoning
+    lines = account(read(name, attention), Layout(micro=2), state_of("bf16", "sgd"), H100).stages[0].calculation
 
     assert derivation["flops.forward.matmul"].value + derivation["flops.backward.matmul"].value == lines["F"]
 
 
 @pytest.mark.parametrize("name", ["llama3-8b", "gpt2", "mixtral"])
-def test_a_decoder_by_its_letters_has_the_same_tensors(name: str) -> None:
+def test_a_decoder_by_its_sizes_has_the_same_tensors(name: str) -> None:
     """On one rank, and divided by two: biases of heads are divided, others are not."""
-    sizes = {letter: size for letter, size in derived(name).sizes.items() if letter != "B"}
-    letters = decoder(sizes, gated=name != "gpt2", bias=name == "gpt2", tied=name == "gpt2")
+    sizes = {name: size for name, size in derived(name).sizes.items() if name != "B"}
+    decoder_model = decoder(sizes, gated=name != "gpt2", bias=name == "gpt2", tied=name == "gpt2")
 
     for tensor in (1, 2) if name == "gpt2" else (1, 3):
-        if all(sizes[letter] % tensor == 0 for letter in "hf"):
-            one, other = (account(m, Layout(tensor=tensor), state_of()).fullest.reckoning["N"] for m in (read(name), letters))
+        if all(sizes[name] % tensor == 0 for name in "hf"):
+            one, other = (account(m, Layout(tensor=tensor), state_of()).fullest.calculation["N"] for m in (read(name), decoder_model))
             assert one == other
 
 
-def test_a_decoder_in_bf16_by_its_letters_keeps_less_than_torch_s_composite_norms() -> None:
+def test_a_decoder_in_bf16_by_its_sizes_keeps_less_than_torch_s_composite_norms() -> None:
     """Torch's RMS norm is made of operators here: an fp32 copy of its argument and an fp32 product, 4 + 4 bytes, beside its result; one
     fused kernel keeps the 2-byte argument. Statistics are 4 bytes a token and norm, which the published account leaves out."""
     derivation = derived("llama3-8b")
     T, d = 16, 44
-    letters = decoder({letter: size for letter, size in derivation.sizes.items() if letter != "B"})
-    theirs, ours = (account(m, Layout(micro=2), state_of()).fullest.reckoning["Al"] for m in (read("llama3-8b"), letters))
+    decoder_model = decoder({name: size for name, size in derivation.sizes.items() if name != "B"})
+    theirs, ours = (account(m, Layout(micro=2), state_of()).fullest.calculation["Al"] for m in (read("llama3-8b"), decoder_model))
     merged_again = 2 * T * 6 * 8  # heads put together for the projection, which written so are copied
 
     assert Fraction(2 * (2 * (4 + 4 - 2) * T * d + 2 * 4 * T + merged_again)) == theirs - ours
@@ -108,4 +108,4 @@ def test_what_is_no_decoder_is_divided_by_data_only() -> None:
 
     assert found.only_data == "it has no dimension V, as decoders have"
     divided = account(found, Layout(data=4, zero=3), state_of("bf16", "sgd")).fullest
-    assert Fraction(derived("vit-b")["parameters"].value or 0, 4) <= divided.reckoning["S"]
+    assert Fraction(derived("vit-b")["parameters"].value or 0, 4) <= divided.calculation["S"]

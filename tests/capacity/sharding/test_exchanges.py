@@ -16,8 +16,8 @@ FP32 = state_of("fp32", "adamw")
 pytestmark = pytest.mark.slow
 
 
-def by_letters(sizes: Mapping[str, int]) -> ShardedModel:
-    """A decoder in fp32, by its letters alone."""
+def by_sizes(sizes: Mapping[str, int]) -> ShardedModel:
+    """A decoder in fp32, by its sizes alone."""
     return replace(decoder({name: size for name, size in sizes.items() if name != "B"}), element=4)
 
 
@@ -31,7 +31,7 @@ def payload(found: Account, stage: int = 0) -> dict[str, int]:
 
 def in_context(ranks: int, exchange: str, model: ShardedModel | None = None) -> Account:
     whole = {**jobs.PART, "T": 8 * ranks}
-    return account(model or by_letters(whole), Layout(context=ranks, exchange=exchange, micro=2), FP32)
+    return account(model or by_sizes(whole), Layout(context=ranks, exchange=exchange, micro=2), FP32)
 
 
 # -- what is measured is what it says -------------------------------------------------------------------------------------------
@@ -75,9 +75,9 @@ def test_gradients_go_round_a_ring_in_fp32() -> None:
 
 def test_expert_ranks_exchange_rows() -> None:
     """Rows go to the experts and come back, forward and backward. Each rank also says how many rows it sends, 8 bytes for each expert and
-    layer, which the expression leaves out. By its letters a decoder has 3 matrices of 2 experts in each layer where
+    layer, which the expression leaves out. By its sizes a decoder has 3 matrices of 2 experts in each layer where
     the module has 2 of all: 4 step counters more."""
-    layout_account = account(by_letters(jobs.EXPERTS), Layout(expert=2, micro=2), FP32)
+    layout_account = account(by_sizes(jobs.EXPERTS), Layout(expert=2, micro=2), FP32)
     counts = 3 * 4 * 8
 
     measured = on_processes(jobs.EXPERT, 2)
@@ -92,7 +92,7 @@ def test_expert_ranks_exchange_rows() -> None:
 def test_stages_send_results_on_and_gradients_back(job: jobs.Pipelined, ranks: int, pieces: int) -> None:
     """4 micro-batches of 2 sequences: the first stage sends results only, the last gradients only, one in the middle both."""
     layout = Layout(pipeline=ranks, interleave=pieces, micro=2, batch=8)
-    stages = account(by_letters({**jobs.LLAMA, "L": ranks * pieces}), layout, FP32)
+    stages = account(by_sizes({**jobs.LLAMA, "L": ranks * pieces}), layout, FP32)
 
     assert [payload(stages, stage) for stage in range(ranks)] == list(on_processes(job, ranks))
 
@@ -111,7 +111,7 @@ def test_a_planted_error_is_noticed(monkeypatch: pytest.MonkeyPatch, measured: t
     """A hop too many, gradients that do not come home, rows that do not come back."""
     right = communication.product
     monkeypatch.setattr(communication, "product", lambda *factors: right(*(factor.replace(*planted) for factor in factors)))
-    ring, rows = payload(in_context(2, "ring")), payload(account(by_letters(jobs.EXPERTS), Layout(expert=2, micro=2), FP32))
+    ring, rows = payload(in_context(2, "ring")), payload(account(by_sizes(jobs.EXPERTS), Layout(expert=2, micro=2), FP32))
 
     counts = prod((3, 4, 8))
     right_ring = ring["point to point"] == measured[0].payload["point to point"]

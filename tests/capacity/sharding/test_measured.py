@@ -20,8 +20,8 @@ from tests.capacity.sharding.ranks import Held, Job, on_fake_ranks, on_processes
 FP32 = state_of("fp32", "adamw")
 
 
-def by_letters(sizes: Mapping[str, int]) -> ShardedModel:
-    """A Llama in fp32, by its letters alone."""
+def by_sizes(sizes: Mapping[str, int]) -> ShardedModel:
+    """A Llama in fp32, by its sizes alone."""
     return replace(decoder({name: size for name, size in sizes.items() if name != "B"}), element=4)
 
 
@@ -61,7 +61,7 @@ def test_fully_shard_on_each_rank_of_five(rank: int) -> None:
     """46 rows in 5 are pieces of 10, the last one of 6: every rank allocates 10, and keeps optimizer state for its own."""
     measurement = measured(jobs.ZERO_3, rank, 5)
 
-    assert_equal(measurement, worked(by_letters(jobs.LLAMA), data=5, zero=3, rank=rank))
+    assert_equal(measurement, worked(by_sizes(jobs.LLAMA), data=5, zero=3, rank=rank))
     assert measurement.rows["model.norm.weight"] == ((10,) if rank < 4 else (6,))
 
 
@@ -70,7 +70,7 @@ def test_fully_shard_that_keeps_what_it_gathered_gathers_once() -> None:
     """``reshard_after_forward=False``: gradients and state are divided, weights are gathered once a step, as in stage 2 of ZeRO."""
     measurement = measured(jobs.ZERO_2, 0, 4)
 
-    account = worked(by_letters(jobs.LLAMA), data=4, zero=2)
+    account = worked(by_sizes(jobs.LLAMA), data=4, zero=2)
     kinds = account.fullest.kinds
     assert payload(account) == dict(measurement.payload)
     assert (kinds["gradients"], kinds["optimizer"]) == (measurement.gradients, measurement.optimizer)
@@ -87,7 +87,7 @@ def test_micro_batches_of_a_step_exchange_as_often_as_the_stage_has_it(job: Job,
     job = replace(job, micro_batches=3)
     held = on_processes(job, 2)[0] if zero == 0 else on_fake_ranks(job, [0], 2)[0]
 
-    assert payload(worked(by_letters(jobs.LLAMA), data=2, zero=zero, batch=3 * 2 * 2)) == dict(held.payload)
+    assert payload(worked(by_sizes(jobs.LLAMA), data=2, zero=zero, batch=3 * 2 * 2)) == dict(held.payload)
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_tensor_parallel_state_and_all_reduces() -> None:
     """
     measurement = measured(jobs.TENSOR, 0, 2)
 
-    account = worked(by_letters(jobs.DIVISIBLE), tensor=2)
+    account = worked(by_sizes(jobs.DIVISIBLE), tensor=2)
     kinds = account.fullest.kinds
     rest = 504 // 2 * 46 * 4
     assert kinds["weights"] == measurement.parameters
@@ -124,7 +124,7 @@ def test_sequence_parallel_gathers_and_scatters() -> None:
     """As many gatherings as scatterings. Gradients of the norms are summed once here; torch's optimizer sums them in 3 of its operators."""
     measurement = measured(jobs.SEQUENCE, 0, 2)
 
-    found = payload(worked(by_letters(jobs.DIVISIBLE), tensor=2, sequence="kept"))
+    found = payload(worked(by_sizes(jobs.DIVISIBLE), tensor=2, sequence="kept"))
     norms = 7 * 46 * 4
     assert found == {**measurement.payload, "all-reduce": measurement.payload["all-reduce"] - 2 * norms}
 
@@ -159,7 +159,7 @@ def test_bytes_saved_for_backward_on_a_rank(llama: ShardedModel, job: Job, layou
 @pytest.mark.slow
 def test_two_processes_of_ddp() -> None:
     """All gradients once a step, in buckets of which they are parts."""
-    account = worked(by_letters(jobs.LLAMA), data=2)
+    account = worked(by_sizes(jobs.LLAMA), data=2)
 
     for held in on_processes(jobs.REPLICATED, 2):
         assert_equal(held, account)
@@ -172,7 +172,7 @@ def test_three_processes_of_fully_shard() -> None:
 
     assert [0, 1, 2] == [held.rank for held in measured]
     for held in measured:
-        assert_equal(held, worked(by_letters(jobs.LLAMA), data=3, zero=3, rank=held.rank))
+        assert_equal(held, worked(by_sizes(jobs.LLAMA), data=3, zero=3, rank=held.rank))
         assert held.rows["lm_head.weight"] == ((168, 167)[held.rank == 2], 46)
 
 
@@ -186,7 +186,7 @@ def test_four_processes_of_fully_shard_across_tensor_ranks() -> None:
 
     assert [0, 1, 2, 3] == [held.rank for held in measured]
     for held in measured:
-        assert_equal(held, worked(by_letters(jobs.DIVISIBLE), data=2, tensor=2, sequence="kept", zero=3, rank=held.rank // 2))
+        assert_equal(held, worked(by_sizes(jobs.DIVISIBLE), data=2, tensor=2, sequence="kept", zero=3, rank=held.rank // 2))
 
 
 @pytest.mark.slow
@@ -217,7 +217,7 @@ def test_a_planted_error_in_the_pieces_is_noticed(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(parts, "_elements", lambda *given: right(*given).replace("ceiling", "floor"))
 
     with pytest.raises(AssertionError):
-        assert_equal(measurement, worked(by_letters(jobs.LLAMA), data=5, zero=3))
+        assert_equal(measurement, worked(by_sizes(jobs.LLAMA), data=5, zero=3))
 
 
 @pytest.mark.parametrize("planted", [("4*l", "2*l"), ("2*l*", "l*"), ("+ 2", "+ 0"), ("3*4*b", "2*4*b")])
@@ -227,5 +227,5 @@ def test_a_planted_error_in_the_traffic_is_noticed(monkeypatch: pytest.MonkeyPat
     right = communication.product
     monkeypatch.setattr(communication, "product", lambda *factors: right(*(factor.replace(*planted) for factor in factors)))
 
-    found = payload(worked(by_letters(jobs.DIVISIBLE), tensor=2)), payload(worked(by_letters(jobs.LLAMA), data=5, zero=3))
+    found = payload(worked(by_sizes(jobs.DIVISIBLE), tensor=2)), payload(worked(by_sizes(jobs.LLAMA), data=5, zero=3))
     assert found != held

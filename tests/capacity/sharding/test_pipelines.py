@@ -37,6 +37,6 @@ def test_activations_where_the_first_and_the_last_piece_have_a_layer_less(p: int
     stages = account(model, Layout(pipeline=p, interleave=v, batch=m), state_of()).stages
 
     for stage, rank, end in ((stages[0], 0, 0), (stages[-1], -1, -1)):
-        lines = stage.reckoning
+        lines = stage.calculation
         moments = in_flight(p, v, m)[rank].moments
         assert lines["A"] == max(sum(2 * live for live in held) * lines["Al"] + held[end] * (lines["Ao"] - lines["Al"]) for held in moments)

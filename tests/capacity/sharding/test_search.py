@@ -300,4 +300,4 @@ def test_a_machine_of_a_users_file_is_laid_out_on(tmp_path: Path) -> None:
     assert account.machine is not None
     assert (account.machine.name, account.machine.peak, account.machine.link) == ("Mine", 10**12, 10**11)
     assert account.step is not None
-    assert account.step["step"] == account.stages[0].reckoning["F"] / 10**12
+    assert account.step["step"] == account.stages[0].calculation["F"] / 10**12

@@ -14,8 +14,8 @@ from calc.capacity.sharding.module_tensors import own_tensors
 from calc.derive.result import Derivation
 from calc.hardware.accelerators import accelerator
 
-LETTERS = {"L": 4, "d": 64, "h": 4, "g": 2, "k": 16, "f": 128, "V": 500, "T": 128}
-DECODER = decoder(LETTERS)
+DECODER_SIZES = {"L": 4, "d": 64, "h": 4, "g": 2, "k": 16, "f": 128, "V": 500, "T": 128}
+DECODER = decoder(DECODER_SIZES)
 H100 = machine_of(accelerator("h100-sxm"))
 SIZES = {
     "llama3-8b": {"T": 16, "d": 44, "h": 6, "g": 3, "k": 8, "f": 211, "L": 3, "V": 503},
@@ -36,7 +36,7 @@ def temporaries(model: ShardedModel, **layout: int | str) -> int:
     return account(model, Layout(**layout), state_of()).fullest.kinds["temporaries"]  # type: ignore[arg-type]  # counts and kinds by name
 
 
-# -- by letters -----------------------------------------------------------------------------------------------------------------
+# -- by sizes -------------------------------------------------------------------------------------------------------------------
 
 
 def test_the_loss_has_two_gradients_of_the_logits_in_fp32() -> None:
@@ -54,9 +54,9 @@ def test_a_stage_without_a_loss_has_the_gradients_of_one_layer() -> None:
 
 def test_where_little_is_kept_the_optimizer_has_the_most() -> None:
     """One token: gradients are cast to fp32, 2 bytes more each; 2*4 bytes of each element of the largest tensor; ids and targets."""
-    fullest = account(decoder({**LETTERS, "T": 1}), Layout(), state_of()).fullest
+    fullest = account(decoder({**DECODER_SIZES, "T": 1}), Layout(), state_of()).fullest
 
-    assert 2 * int(fullest.reckoning["N"]) + 8 * 500 * 64 + 16 - fullest.kinds["activations"] == fullest.kinds["temporaries"]
+    assert 2 * int(fullest.calculation["N"]) + 8 * 500 * 64 + 16 - fullest.kinds["activations"] == fullest.kinds["temporaries"]
 
 
 @pytest.mark.parametrize("words", [{"data": 2, "zero": 3}, {"tensor": 2, "sequence": "again"}, {"context": 2}, {"pipeline": 2, "batch": 4}])
@@ -67,7 +67,7 @@ def test_no_layout_has_more_temporaries_than_one_device(words: dict[str, int | s
 
 def test_key_heads_that_are_fewer_than_ranks_are_kept_by_each() -> None:
     """2 key heads on 4 ranks: each keeps keys and values of one, 4*T*k bytes, and no half of them."""
-    two, four = (account(DECODER, Layout(tensor=t), state_of()).fullest.reckoning for t in (2, 4))
+    two, four = (account(DECODER, Layout(tensor=t), state_of()).fullest.calculation for t in (2, 4))
     divided = {"queries and result": 2 * 2 * 128 * 4 * 16, "sums": 4 * 128 * 4, "hidden": 8 * 128 * 128}
 
     assert sum(divided.values()) // 4 == two["Al"] - four["Al"]
@@ -91,7 +91,7 @@ def test_a_layer_that_runs_again_is_not_there_with_the_loss() -> None:
     """What is certain is the arguments of all layers and what the loss has: without the one layer that is whole while it is recomputed."""
     one = account(DECODER, Layout(checkpointing="block"), state_of()).fullest
 
-    assert one.total - one.kinds["gradients"] - one.reckoning["Al"] == one.at_once
+    assert one.total - one.kinds["gradients"] - one.calculation["Al"] == one.at_once
 
 
 def test_without_temporaries_nothing_is_said_to_fit() -> None:

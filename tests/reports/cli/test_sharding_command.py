@@ -42,12 +42,12 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_letter_of_the_output_says_what_it_stands_for(capsys: pytest.CaptureFixture[str], layout: tuple[str, ...]) -> None:
+def test_every_variable_of_the_output_has_its_meaning(capsys: pytest.CaptureFixture[str], layout: tuple[str, ...]) -> None:
     """In a line of its own, as what a collective sends, or in the table of what was put in."""
     _, out, _ = run(capsys, "shard", *DECODER, *layout)
-    said = set(re.findall(r"  (\w+) = ", out, re.MULTILINE)) | set(re.findall(r"^(\w+)  ", out.partition("Letter  ")[2], re.MULTILINE))
+    said = set(re.findall(r"  (\w+) = ", out, re.MULTILINE)) | set(re.findall(r"^(\w+)  ", out.partition("Variable  ")[2], re.MULTILINE))
     found = shard(None, dict(word.split("=") for word in (*DECODER, *layout)), lambda _: None)
-    lines = [*found.fullest.reckoning.lines, *(found.step.lines if found.step else ())]
+    lines = [*found.fullest.calculation.steps, *(found.step.steps if found.step else ())]
 
     assert {name for line in lines for name in LETTER.findall(line.expr)} - FUNCTIONS - said == set()
 
@@ -58,10 +58,10 @@ def test_every_letter_of_the_json_has_a_value_and_a_source(capsys: pytest.Captur
     _, out, _ = run(capsys, "shard", *DECODER, *layout, "--json")
     document = json.loads(out)
 
-    for reckoning in [stage["reckoning"] for stage in document["stages"]] + ([document["step"]] if document["step"] else []):
-        values = {put["letter"]: Fraction(put["value"]) for put in reckoning["inputs"]}
-        assert all(put["meaning"] and put["source"] for put in reckoning["inputs"])
-        for step in reckoning["steps"]:
+    for calculation in [stage["reckoning"] for stage in document["stages"]] + ([document["step"]] if document["step"] else []):
+        values = {put["letter"]: Fraction(put["value"]) for put in calculation["inputs"]}
+        assert all(put["meaning"] and put["source"] for put in calculation["inputs"])
+        for step in calculation["steps"]:
             assert evaluate_text(step["expr"], values) == Fraction(step["value"])
             values[step["letter"]] = Fraction(step["value"])
 
@@ -129,10 +129,10 @@ def test_a_search_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "refusal"),
     [
-        (("shard",), "name a model, or give parameters=70e9, or a decoder by its letters: L=32 d=4096 h=32 f=14336 V=128256 T=8192"),
+        (("shard",), "name a model, or give parameters=70e9, or a decoder by its sizes: L=32 d=4096 h=32 f=14336 V=128256 T=8192"),
         (("shard", "parameters=7e9", "tensor=2"),
          "so many parameters can be divided by data and ZeRO only, not by tensor: a number of parameters says nothing of matrices, heads or"
-         " layers; name a model, or give its letters (L, d, h, f, V, T)"),
+         " layers; name a model, or give its sizes (L, d, h, f, V, T)"),
         (("shard", "parameters=7e9", "data=2", "data=3"), "data is given twice, '2' and '3': give it once"),
         (("shard", "parameters=7e9", "data"), "cannot read 'data': write KEY=VALUE, e.g. data=8"),
         (("shard", "parameters=7e9", "L=3"), "L is a size of a model, and parameters=7e9 names none: name a model, or leave it out"),
@@ -143,7 +143,7 @@ def test_a_search_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         (("shard", *DECODER, "gated=perhaps"), "gated = 'perhaps' is neither yes nor no"),
         (("shard", *DECODER, "zero=-1"), "zero = -1 is no whole number from 0 on"),
         (("shard", *DECODER, "gpu=h100-sxm", "efficiency=60"), "efficiency = '60' is more than the whole: did you mean 0.6, or 60%?"),
-        (("shard", "llama3-8b", "gated=no"), "gated describes a decoder by its letters: llama3-8b says by itself what it is"),
+        (("shard", "llama3-8b", "gated=no"), "gated describes a decoder by its sizes: llama3-8b says by itself what it is"),
         (("shard", "llama3-8b", "B=4"),
          "B follows from the layout here: micro is how many sequences a rank has at a time, batch how many all have"),
         (("layout", *DECODER), "a search needs devices: give devices=1024"),

@@ -47,7 +47,7 @@ def test_system_01_training_time(lab: Lab) -> None:
     """6 · 70e9 · 15e12 / (1024 · 989.5e12 · 0.5) / 86400 = 143.93 days; a real 70B Llama takes 1.137 times the FLOPs at T = 8192."""
     found, answers = worked(1, lab)
 
-    assert Fraction(6 * 70 * 15 * 10**21, 1024 * 9895 * 10**11 // 2 * 86400) == answers["time by 6·N·D"] == found.reckonings[0].value
+    assert Fraction(6 * 70 * 15 * 10**21, 1024 * 9895 * 10**11 // 2 * 86400) == answers["time by 6·N·D"] == found.calculations[0].value
     assert round(float(answers["time by 6·N·D"]), 2) == 143.93
     assert round(float(answers["exact FLOPs of a 70B Llama for each token, over 6·N"]), 3) == 1.137
     assert found.derived[0].steps
