@@ -176,7 +176,7 @@ class UnbackedSizeError(DataDependentError):
         self.place, self.where, self.shape, self.ways, self.share = place, where, shape, ways, share
 
 
-class UnlikeTurnsError(TraceError):
+class UnequalIterationsError(TraceError):
     """The operators of a loop have other sizes in every iteration: how many alike ones run has no closed form, though sums have."""
 
 

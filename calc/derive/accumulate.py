@@ -87,7 +87,7 @@ class Accumulator:
         for saved, tensor in _first_of_each_storage((s, s.tensor) for s in trace.saved):
             if tensor.storage not in own:
                 what = f"{tensor.dtype} model input" if trace.storages[tensor.storage].role == "input" else tensor.dtype
-                label = f"{what} kept for the backward of {saved.op}"
+                label = f"{what} saved for the backward of {saved.op}"
                 yield self._bytes(trace, "activations.bytes", saved.module_path, "saved tensor", label, tensor)
 
     def _checkpoint(self, trace: StepTrace) -> Iterator[CountedAddend]:

@@ -85,11 +85,11 @@ def _compare_peak(
     for peak in candidates if few else ():
         if peak.label not in labels and not any(_never_less(algebra, live, peak.live, few) for live in there):
             where = f"{quantity} at {memory.candidate_name(peak)}"
-            raise CertificateError(quantity, _NO_SUCH_MOMENT.format(where, _written(few)), trace.sizes)
+            raise CertificateError(quantity, _NO_SUCH_CANDIDATE.format(where, _written(few)), trace.sizes)
     _compare(quantity, max(algebra.value(p.live, trace.sizes) for p in candidates), max(m.live for m in points), trace)
 
 
-_NO_SUCH_MOMENT = "the closed form of {} is of a moment that does not come at {}, and at some sizes it would be the largest there"
+_NO_SUCH_CANDIDATE = "{} has no such peak candidate at {}, though its closed form would be the largest there at some sizes"
 
 
 def _never_less(algebra: Algebra, one: Poly, other: Poly, trip_counts: Mapping[str, int]) -> bool:
@@ -109,9 +109,9 @@ def _written(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name} = {size}" for name, size in sizes.items())
 
 
-def _compare(what: str, derived: int, recorded: int, trace: StepTrace) -> None:
-    if derived != recorded:
+def _compare(what: str, derived: int, traced: int, trace: StepTrace) -> None:
+    if derived != traced:
         quantity = what.partition(" at ")[0]
-        why = f"the closed form of {what} gives {derived:,} and a recording gives {recorded:,} at {_written(trace.sizes)}"
+        why = f"the closed form of {what} gives {derived:,} and a trace gives {traced:,} at {_written(trace.sizes)}"
         said = f"{why}: the step is not the same polynomial at all sizes, so no closed form is given"
         raise CertificateError(quantity, said, trace.sizes, {quantity: why})

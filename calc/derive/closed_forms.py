@@ -169,7 +169,7 @@ def _counted(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) ->
     for definition in definitions(analysis.graph.options):
         if definition.parts or definition.step is not None:
             continue
-        reason = _unknown(definition.name, analysis)
+        reason = _why_unknown(definition.name, analysis)
         if reason:
             quantities.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
             continue
@@ -183,7 +183,7 @@ def _total(analysis: Analysis, name: str) -> Poly:
     return analysis.totals.get(name, analysis.algebra.constant(0))
 
 
-def _unknown(name: str, analysis: Analysis) -> str:
+def _why_unknown(name: str, analysis: Analysis) -> str:
     """Why a quantity has no value, or an empty text."""
     reason = absent(name, analysis.graph.options) or analysis.graph.unknown.get(name, "")
     if reason or not name.endswith(".causal"):
@@ -214,7 +214,7 @@ def _quantity(
 def _terms(mine: Sequence[groups.Group], analysis: Analysis, values: Mapping[str, int]) -> list[QuantityTerm]:
     """The addends by module path, each with its own addends."""
     zero, terms = analysis.algebra.constant(0), []
-    for module_path, here in groups.by_site(mine).items():
+    for module_path, here in groups.by_module_path(mine).items():
         poly = groups.total(here, zero)
         if poly != 0:
             parts = ((what, groups.total(alike, zero)) for what, alike in groups.by_label(here).items())

@@ -143,7 +143,7 @@ def _change(name: str, left: Quantity | None, right: Quantity | None, sides: _Si
         return Change(name, described.meaning, described.unit, values[0], values[1], "0", ())
     if left.candidates or right.candidates:
         return _peak_change(left, right, sides)
-    first, second = _by_site(left), _by_site(right)
+    first, second = _by_module_path(left), _by_module_path(right)
     terms = _terms(first, second, sides)
     return _closed(Change(name, described.meaning, described.unit, values[0], values[1], sides.difference(left.text, right.text), terms))
 
@@ -162,7 +162,7 @@ def _closed(change: Change) -> Change:
 Places = Mapping[str, tuple[str, int, str]]
 
 
-def _by_site(quantity: Quantity) -> Places:
+def _by_module_path(quantity: Quantity) -> Places:
     """Expression, value and reason by module path; a repeated module path is distinguished by its reason."""
     terms: dict[str, tuple[str, int, str]] = {}
     for term in quantity.terms:
@@ -188,11 +188,11 @@ def _peak_change(left: Quantity, right: Quantity, sides: _Sides) -> Change:
     """The change of a maximum, by role: of the largest candidate on each side."""
     first, second = (max(q.candidates, key=lambda c: c.value) if q.candidates else None for q in (left, right))
     if first is None or second is None:
-        note = "the largest of several moments on one side only"
+        note = "a maximum over several peak candidates on one side only"
         return Change(left.name, left.meaning, left.unit, left.value, right.value, None, (), note)
     terms = _terms(_by_role(first), _by_role(second), sides)
-    moments = first.at if first.at == second.at else f"{first.at} → {second.at}"
-    note = f"of the moments that are the largest at these sizes: {moments}"
+    candidates = first.at if first.at == second.at else f"{first.at} → {second.at}"
+    note = f"of the largest peak candidates at these sizes: {candidates}"
     expr = sides.difference(first.expr, second.expr)
     return _closed(Change(left.name, left.meaning, left.unit, left.value, right.value, expr, terms, note))
 

@@ -39,7 +39,7 @@ class CostStatus:
 class Tally:
     """Calls of one status in closed form, by module path where they are refused; ``flops`` is then ``None``."""
 
-    standing: CostStatus
+    status: CostStatus
     runs: Poly
     flops: Poly | None
     places: tuple[tuple[str, str, Poly], ...] = ()
@@ -67,20 +67,20 @@ def ledger(frame: CoverageContext, groups_of: Mapping[str, Sequence[Group]], siz
 def runs_as_derived(frame: CoverageContext, trace: StepTrace) -> bool:
     """Whether ``trace`` calls each operator as often as the closed forms of the counts say."""
     counts = _counted(frame, lambda op: _stated(op, frame.registry))
-    expected = {standing.operator: frame.algebra.value(_poly(frame, number), trace.sizes) for standing, number in counts.items()}
+    expected = {status.operator: frame.algebra.value(_poly(frame, number), trace.sizes) for status, number in counts.items()}
     return expected == Counter(op.name for op in _calls(trace))
 
 
 def refused(frame: CoverageContext) -> RefusedOperatorError | None:
     """The error for a step with operators that cannot be counted, with its ledger; ``None`` where every operator can be."""
     folder = Accumulator(frame.algebra.parse, frame.registry)
-    standings: dict[int, CostStatus] = {}
+    statuses: dict[int, CostStatus] = {}
 
     def judge(op: Op) -> CostStatus:
-        return standings.setdefault(id(op), _judged(op, folder))
+        return statuses.setdefault(id(op), _judged(op, folder))
 
     counts = _counted(frame, judge)
-    if all(standing.kind != REFUSED for standing in counts):
+    if all(status.kind != REFUSED for status in counts):
         return None
     entries = [_flop_entries(trace, folder, judge) for trace in frame.graph.traces]
     flops = _flops(frame, groups.group(entries, frame.module_paths, frame.interpolate, frame.algebra.constant(1)))
@@ -96,7 +96,7 @@ def refused(frame: CoverageContext) -> RefusedOperatorError | None:
 
 def _error(frame: CoverageContext, tallies: Sequence[Tally]) -> RefusedOperatorError:
     operators = [*frame.registry.rules, *frame.registry.frees]
-    kind = UnknownOperatorError if any(t.standing.unstated for t in tallies) else RefusedOperatorError
+    kind = UnknownOperatorError if any(t.status.unstated for t in tallies) else RefusedOperatorError
 
     def at(sizes: Mapping[str, int]) -> RefusedOperatorError:
         ledger = _at(frame, tallies, sizes)
@@ -131,14 +131,14 @@ def _stated(op: Op, registry: Registry) -> CostStatus:
 
 def _judged(op: Op, folder: Accumulator) -> CostStatus:
     """Like ``_stated``, but refused where the rule does not support this call."""
-    standing = _stated(op, folder.registry)
-    if standing.kind == REFUSED:
-        return standing
+    status = _stated(op, folder.registry)
+    if status.kind == REFUSED:
+        return status
     try:
         folder.cost(op)
     except NapkinError as error:
         return CostStatus(op.name, REFUSED, str(error).rstrip("."))
-    return standing
+    return status
 
 
 def _flop_entries(trace: StepTrace, folder: Accumulator, judge: Any) -> list[Any]:
@@ -165,8 +165,8 @@ def _places(frame: CoverageContext, folder: Accumulator, judge: Any) -> dict[Cos
                 key = (judge(op), frame.module_paths.general(op.module_path), _inputs(frame, folder, op))
                 counts.setdefault(key, [0] * len(traces))[i] += 1
     places: dict[CostStatus, list[tuple[str, str, Poly]]] = {}
-    for (standing, module_path, inputs), number in counts.items():
-        places.setdefault(standing, []).append((module_path, inputs, _poly(frame, number)))
+    for (status, module_path, inputs), number in counts.items():
+        places.setdefault(status, []).append((module_path, inputs, _poly(frame, number)))
     return places
 
 
@@ -196,14 +196,14 @@ def _at(frame: CoverageContext, tallies: Sequence[Tally], sizes: Mapping[str, in
     return Ledger(
         tuple(
             CoverageRow(
-                operator=t.standing.operator,
+                operator=t.status.operator,
                 runs=_text(frame, t.runs),
                 value=value(t.runs),
-                kind=t.standing.kind,
-                because=t.standing.because,
+                kind=t.status.kind,
+                because=t.status.because,
                 flops=None if t.flops is None else _text(frame, t.flops),
                 flops_value=None if t.flops is None else value(t.flops),
-                unstated=t.standing.unstated,
+                unstated=t.status.unstated,
                 places=tuple(Place(module_path, inputs, _text(frame, runs), value(runs)) for module_path, inputs, runs in t.places),
             )
             for t in tallies

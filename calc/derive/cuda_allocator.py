@@ -114,11 +114,11 @@ class Allocator:
         block.free = True
         for neighbor in (block.before, block.after):
             if neighbor is not None and neighbor.free:
-                self._forget(neighbor)
+                self._remove_from_pool(neighbor)
                 block = _joined(*sorted((block, neighbor), key=lambda b: b.address))
-        self._remember(block)
+        self._add_to_pool(block)
 
-    def open_window(self) -> None:
+    def reset_peaks(self) -> None:
         """Reset the peaks, as ``reset_peak_memory_stats`` does."""
         self.peak_allocated, self.peak_reserved = self.allocated, self.reserved
 
@@ -146,12 +146,12 @@ class Allocator:
         if block.after is not None:
             block.after.before = rest
         block.size, block.after = size, rest
-        self._remember(rest)
+        self._add_to_pool(rest)
 
-    def _remember(self, block: _Block) -> None:
+    def _add_to_pool(self, block: _Block) -> None:
         bisect.insort(self._free[block.small], (block.key, block), key=lambda entry: entry[0])
 
-    def _forget(self, block: _Block) -> None:
+    def _remove_from_pool(self, block: _Block) -> None:
         pool = self._free[block.small]
         del pool[bisect.bisect_left(pool, block.key, key=lambda entry: entry[0])]
 
@@ -211,7 +211,7 @@ def simulate(
     live = peak = 0
     for index, event in enumerate(trace.events[:end]):
         if index == start:
-            allocator.open_window()
+            allocator.reset_peaks()
             peak = live
         storage = trace.storages[event.storage]
         if not where.get(event.storage, True):

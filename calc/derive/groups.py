@@ -75,12 +75,12 @@ def total(groups: Sequence[Group], zero: Poly) -> Poly:
     return result
 
 
-def by_site(groups: Sequence[Group]) -> Mapping[str, list[Group]]:
+def by_module_path(groups: Sequence[Group]) -> Mapping[str, list[Group]]:
     """The groups of each module path, in order."""
-    groups_by_site: dict[str, list[Group]] = {}
+    groups_by_module_path: dict[str, list[Group]] = {}
     for g in groups:
-        groups_by_site.setdefault(g.module_path, []).append(g)
-    return groups_by_site
+        groups_by_module_path.setdefault(g.module_path, []).append(g)
+    return groups_by_module_path
 
 
 def by_label(groups: Sequence[Group]) -> Mapping[str, list[Group]]:

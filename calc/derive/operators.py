@@ -21,7 +21,7 @@ from typing import Any
 from calc.derive.accumulate import PHASES, Accumulator
 from calc.derive.analysis import sizes_read
 from calc.derive.loops import Interpolation, LoopIndices
-from calc.errors import CertificateError, UnlikeTurnsError
+from calc.errors import CertificateError, UnequalIterationsError
 from calc.graph.basis import Folding
 from calc.graph.guards import resolve
 from calc.graph.step import Graph, Op, StepTrace, Tensor
@@ -91,7 +91,7 @@ class Operators:
     def at(self, sizes: Mapping[str, int] | None = None) -> tuple[Work, ...]:
         """The operators at ``sizes`` (those not given as traced), in integers, without those that do not run there.
 
-        Raises ``UnlikeTurnsError`` where the number of equal operators has no closed form.
+        Raises ``UnequalIterationsError`` where the number of equal operators has no closed form.
         """
         values = resolve(self.graph, sizes or {})
         return self.in_force(values).at_all(values)
@@ -99,7 +99,7 @@ class Operators:
     def at_all(self, values: Mapping[str, int]) -> tuple[Work, ...]:
         """The same for all dimensions, without special cases."""
         symbols = self.graph.as_basis().values(values)
-        read = _Remembered(lambda size: self.algebra.value(size, symbols))
+        read = _Cached(lambda size: self.algebra.value(size, symbols))
         works = (_evaluated(w, read) for w in self.works)
         return tuple(w for w in works if w.times)
 
@@ -113,7 +113,7 @@ def operators(graph: Graph, registry: Registry = REGISTRY) -> Operators:
     counts: dict[Any, list[int]] = {}
     samples: dict[Any, Work] = {}
     for i, trace in enumerate(graph.traces):
-        for key, work in _recorded(trace, folder, module_paths):
+        for key, work in _traced(trace, folder, module_paths):
             counts.setdefault(key, [0] * len(graph.traces))[i] += 1
             samples.setdefault(key, work)
     one = algebra.constant(1)
@@ -124,11 +124,11 @@ def operators(graph: Graph, registry: Registry = REGISTRY) -> Operators:
     return result
 
 
-def of_record(graph: Graph, trace: StepTrace, registry: Registry = REGISTRY) -> tuple[Work, ...]:
+def of_trace(graph: Graph, trace: StepTrace, registry: Registry = REGISTRY) -> tuple[Work, ...]:
     """The operators of a concrete ``trace`` of the graph's step, equal ones together, in integers."""
     numbers: dict[Any, int] = {}
     samples: dict[Any, Work] = {}
-    for key, work in _recorded(trace, Accumulator(int, registry), LoopIndices(graph.traces)):
+    for key, work in _traced(trace, Accumulator(int, registry), LoopIndices(graph.traces)):
         numbers[key] = numbers.get(key, 0) + 1
         samples.setdefault(key, work)
     return tuple(replace(samples[key], times=number) for key, number in numbers.items())
@@ -136,41 +136,41 @@ def of_record(graph: Graph, trace: StepTrace, registry: Registry = REGISTRY) -> 
 
 def _certify(totals: Operators, trace: StepTrace, module_paths: LoopIndices, registry: Registry) -> None:
     """Compare every total with that of a concrete trace at sizes outside the derivation."""
-    here = [work for _, work in _recorded(trace, Accumulator(int, registry), module_paths)]
+    here = [work for _, work in _traced(trace, Accumulator(int, registry), module_paths)]
     for phase in PHASES:
         for field in SUMMED:
             derived = totals.algebra.value(totals._sum(field, phase), trace.sizes)
             counted = sum(int(getattr(w, field)) for w in here if w.phase == phase)
-            if derived != counted and not (field == "fused" and counted < derived and _coincide(trace.sizes)):
-                raise CertificateError(field, f"{field} of the {phase}: {derived:,} derived, {counted:,} in a record", trace.sizes)
+            if derived != counted and not (field == "fused" and counted < derived and _may_have_equal_shapes(trace.sizes)):
+                raise CertificateError(field, f"{field} of the {phase}: {derived:,} derived, {counted:,} in a trace", trace.sizes)
 
 
-def _coincide(sizes: Mapping[str, int]) -> bool:
+def _may_have_equal_shapes(sizes: Mapping[str, int]) -> bool:
     """Whether views of different shape may have equal shapes at ``sizes``."""
     return len(set(sizes.values())) < len(sizes)
 
 
-class _Remembered:
+class _Cached:
     """A polynomial with its cached value."""
 
     def __init__(self, value: Callable[[Any], int]) -> None:
         self._value = value
-        self._known: dict[Any, int] = {}
+        self._values: dict[Any, int] = {}
 
     def __call__(self, size: Any) -> int:
         if isinstance(size, int):
             return size
-        if size not in self._known:
-            self._known[size] = self._value(size)
-        return self._known[size]
+        if size not in self._values:
+            self._values[size] = self._value(size)
+        return self._values[size]
 
 
-def _evaluated(work: Work, read: _Remembered) -> Work:
+def _evaluated(work: Work, read: _Cached) -> Work:
     times = read(work.times)
     if times < 0:
-        raise UnlikeTurnsError(
-            f"the operators at {work.module_path or 'the top level'} have other sizes wherever a loop runs more often:"
-            " record the step at these sizes"
+        raise UnequalIterationsError(
+            f"the operators at {work.module_path or 'the top level'} have different sizes in each iteration:"
+            " trace the step at these sizes"
         )
     return replace(
         work,
@@ -185,7 +185,7 @@ def _evaluated(work: Work, read: _Remembered) -> Work:
     )
 
 
-def _sized(operator: Operator, read: _Remembered) -> Operator:
+def _sized(operator: Operator, read: _Cached) -> Operator:
     def sized(value: Any) -> Any:
         if isinstance(value, View):
             return View(tuple(read(s) for s in value.shape), value.dtype, read(value.distinct))
@@ -197,7 +197,7 @@ def _sized(operator: Operator, read: _Remembered) -> Operator:
 # -- one trace --------------------------------------------------------------------------------------------------------
 
 
-def _recorded(trace: StepTrace, folder: Accumulator, module_paths: LoopIndices) -> Iterator[tuple[Any, Work]]:
+def _traced(trace: StepTrace, folder: Accumulator, module_paths: LoopIndices) -> Iterator[tuple[Any, Work]]:
     """Each operator of the counted step, with the key by which equal ones are grouped."""
     mine = [op for op in trace.ops if op.step == 2 and op.phase in PHASES]
     last_read = _last_reads(mine)

@@ -118,7 +118,7 @@ class OtherSizes:
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         """Whether the closed forms of the derivation are known to hold at all ``sizes``. Traces nothing."""
-        return self._asked(self.traced.graph, sizes)
+        return self._holds(self.traced.graph, sizes)
 
     def certified(self, sizes: Mapping[str, int]) -> bool:
         """Like ``holds``, after certificates at degenerate sizes where those can decide: they take less time than a trace with new closed
@@ -126,9 +126,9 @@ class OtherSizes:
         if self.holds(sizes) or self.traced.certified is None:
             return self.holds(sizes)
         resolved = _resolved(self.traced.graph, sizes)
-        return resolved is not None and certificates_may_answer(self.traced.graph, resolved) and self._asked(self.traced.certified(), sizes)
+        return resolved is not None and certificates_may_answer(self.traced.graph, resolved) and self._holds(self.traced.certified(), sizes)
 
-    def _asked(self, graph: Graph, sizes: Mapping[str, int]) -> bool:
+    def _holds(self, graph: Graph, sizes: Mapping[str, int]) -> bool:
         """Whether ``graph`` holds at ``sizes``, cached: a search evaluates it for each quantity."""
         key = graph is self.traced.graph, tuple(sizes.items())
         if key not in self._answers:

@@ -43,16 +43,19 @@ class PeakCandidate:
 
 
 def candidate_name(peak: PeakCandidate) -> str:
-    """A peak candidate in words: the operator before it, and in which iteration."""
-    (phase, operator, module_path, _), place = peak.label
+    """A peak candidate in words: the operator before it, in which iteration of each loop, and at which of its calls in that iteration."""
+    (phase, operator, module_path, _), (*loops, call) = peak.label
     short = operator.removeprefix("aten.").rsplit(".", 1)[0]
-    return f"{phase}, after {short} at {module_path}{''.join(_iteration(*at) for at in place)}"
+    several = len(loops) > 1
+    iterations = (_which(*at, "iteration", f" of loop {number}" if several else "") for number, at in enumerate(loops, 1))
+    return f"{phase}, after {short} at {module_path}{''.join(iterations)}{_which(*call, 'call', '')}"
 
 
-def _iteration(end: str, number: int) -> str:
+def _which(end: str, number: int, what: str, of: str) -> str:
+    """``", iteration 2"``, counted from the first or from the last; the first is not mentioned."""
     if number == 0:
-        return "" if end == "first" else ", the last"
-    return f", number {number + 1} from the {end}"
+        return "" if end == "first" else f", last {what}{of}"
+    return f", {what} {number + 1}{of}" if end == "first" else f", {what} {number + 1} from the end{of}"
 
 
 def live_points(trace: StepTrace, step: int, read: Callable[[Size], Any]) -> list[LivePoint]:
@@ -87,7 +90,7 @@ def parts_at(trace: StepTrace, events: Iterable[int], read: Callable[[Size], Any
 
 # -- places ---------------------------------------------------------------------------------------------------------------
 
-# The numbers of operators before and after that distinguish an operator from others of its name, tried in turn.
+# The numbers of operators before and after that distinguish an operator from others of its name.
 _BESIDE = 3
 
 At = tuple[int, ...]  # the iteration of each loop around a point, the outermost first
@@ -102,7 +105,7 @@ class _PointRun:
 
     def places(self, at: At) -> Iterator[Place]:
         """The iterations ``at``, each counted from the first or from the last: every combination."""
-        ends = [(("first", turn), ("last", self.trip_counts[at[:level]] - 1 - turn)) for level, turn in enumerate(at)]
+        ends = [(("first", index), ("last", self.trip_counts[at[:level]] - 1 - index)) for level, index in enumerate(at)]
         return itertools.product(*ends)
 
 
@@ -182,7 +185,7 @@ class _Iterations:
     loops: tuple[_Loop, ...]
 
     def comparable(self, place: Place) -> bool:
-        return all(loop.comparable(end, turn) for loop, (end, turn) in zip(self.loops, place, strict=True))
+        return all(loop.comparable(end, index) for loop, (end, index) in zip(self.loops, place, strict=True))
 
     def between(self, run: _PointRun, at: At) -> list[int]:
         """The loops in which a point is at neither end."""
@@ -260,12 +263,12 @@ def _dropped(iterations: Mapping[Kind, _Iterations], shift: Shift) -> tuple[set[
     """Identities of the points that cannot be the only peak, and of all points between the ends of some loop."""
     dropped: set[int] = set()
     inner: set[int] = set()
-    for turn in iterations.values():
-        for run in turn.runs:
+    for points in iterations.values():
+        for run in points.runs:
             for at, point in run.points.items():
-                levels = turn.between(run, at)
+                levels = points.between(run, at)
                 inner |= {id(point)} if levels else set()
-                dropped |= {id(point)} if any(turn.below(run, at, level, shift) for level in levels) else set()
+                dropped |= {id(point)} if any(points.below(run, at, level, shift) for level in levels) else set()
     return dropped, inner
 
 

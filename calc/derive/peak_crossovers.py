@@ -31,7 +31,7 @@ Univariate = tuple[int, ...]  # coefficients, highest power first
 
 
 @dataclass(frozen=True, slots=True)
-class Reign:
+class PeakInterval:
     """The interval from ``first`` to ``last`` in which the candidate ``at`` is the peak. The first interval of a search starts at its
     smallest size."""
 
@@ -41,27 +41,27 @@ class Reign:
 
 
 @dataclass(frozen=True, slots=True)
-class Takeover:
+class PeakCrossovers:
     """The peak candidates along one dimension; where it could not be searched, ``because`` says why.
 
     ``among`` are the valid sizes, where they are few (divisors); else all from the first to the last, in steps of ``step``.
     """
 
     dim: str
-    reigns: tuple[Reign, ...]
+    intervals: tuple[PeakInterval, ...]
     step: int = 1
     among: tuple[int, ...] = ()
     because: str = ""
 
 
-def takeovers(derivation: Derivation, name: str = "memory.peak") -> tuple[Takeover, ...]:
+def peak_crossovers(derivation: Derivation, name: str = "memory.peak") -> tuple[PeakCrossovers, ...]:
     """The crossovers along each dimension that ``name`` depends on. Empty where one candidate is the peak at all sizes."""
     quantity = derivation.quantities.get(name)
     if quantity is None or len(quantity.candidates) < 2 or quantity._evaluator is None:
         return ()
     forms = _Forms(quantity)
     along = [_Along(dim, forms, derivation) for dim in derivation.dims if not dim.tied and dim.name not in derivation.specialized]
-    return tuple(line.takeover() for line in along if line.matters)
+    return tuple(line.crossovers() for line in along if line.matters)
 
 
 class _Forms:
@@ -144,17 +144,17 @@ class _Along:
 
     # -- the search ---------------------------------------------------------------------------------------------------
 
-    def takeover(self) -> Takeover:
+    def crossovers(self) -> PeakCrossovers:
         divided = [*self._divided()]
         if divided:
             return self._one_by_one(math.gcd(*divided))
         try:
             forms = [self._form(poly) for poly in self._forms.polys]
         except _NoPolynomialError as error:
-            return Takeover(self.dim.name, (), because=str(error))
+            return PeakCrossovers(self.dim.name, (), because=str(error))
         here = (self._here[self.dim.name] - self.dim.plus) // self.step
         low, high = self._end(here, min(1, here)), self._end(here, max(FARTHEST // self.step, here))
-        return Takeover(self.dim.name, tuple(self._reigns(forms, low, high)), self.step)
+        return PeakCrossovers(self.dim.name, tuple(self._intervals(forms, low, high)), self.step)
 
     def _divided(self) -> Iterator[int]:
         """Values of the dimensions that must be divisible by this one: declared multiples, or the numerator of a quotient that follows
@@ -166,19 +166,19 @@ class _Along:
                 case Quotient(Name(whole), Name(self.dim.name)):
                     yield self._here[whole]
 
-    def _one_by_one(self, whole: int) -> Takeover:
+    def _one_by_one(self, whole: int) -> PeakCrossovers:
         """The intervals over all valid sizes, where other sizes must be divisible by this one, so that there are only a few."""
         among = [n for n in range(1, min(whole, FARTHEST) + 1) if whole % n == 0 and self.sizes(n) is not None]
-        intervals: list[Reign] = []
+        intervals: list[PeakInterval] = []
         for size in among:
             sizes = self.sizes(size)
             assert sizes is not None  # ``among`` has valid sizes only
             values = self._values(sizes)
             _extend(intervals, size, size, self._forms.at[values.index(max(values))])
-        return Takeover(self.dim.name, tuple(intervals), among=tuple(among))
+        return PeakCrossovers(self.dim.name, tuple(intervals), among=tuple(among))
 
-    def _reigns(self, forms: Sequence[Univariate], low: int, high: int) -> list[Reign]:
-        intervals: list[Reign] = []
+    def _intervals(self, forms: Sequence[Univariate], low: int, high: int) -> list[PeakInterval]:
+        intervals: list[PeakInterval] = []
         start = low
         while start <= high:
             best = max(range(len(forms)), key=lambda i: (_at(forms[i], start), -i))
@@ -259,12 +259,12 @@ def _refuse(coefficient: Fraction) -> int:
     raise _NoPolynomialError(f"a coefficient of {coefficient} is too fine to compare")
 
 
-def _extend(intervals: list[Reign], first: int, last: int, at: str) -> None:
+def _extend(intervals: list[PeakInterval], first: int, last: int, at: str) -> None:
     """Append an interval, merged with the one before it where the candidate is the same."""
     if intervals and intervals[-1].at == at:
-        intervals[-1] = Reign(intervals[-1].first, last, at)
+        intervals[-1] = PeakInterval(intervals[-1].first, last, at)
     else:
-        intervals.append(Reign(first, last, at))
+        intervals.append(PeakInterval(first, last, at))
 
 
 # -- polynomials in one variable ----------------------------------------------------------------------------------------

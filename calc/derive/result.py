@@ -20,7 +20,7 @@ from calc.units import Unit
 if TYPE_CHECKING:
     import sympy as sp
 
-    from calc.derive.peak_crossovers import Takeover
+    from calc.derive.peak_crossovers import PeakCrossovers
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,11 +298,11 @@ class Derivation:
         return Ledger(self.coverage)
 
     @cached_property
-    def takeovers(self) -> tuple[Takeover, ...]:
+    def peak_crossovers(self) -> tuple[PeakCrossovers, ...]:
         """Which candidate is the peak, as one size varies and the others are fixed."""
-        from calc.derive.peak_crossovers import takeovers
+        from calc.derive.peak_crossovers import peak_crossovers
 
-        return takeovers(self)
+        return peak_crossovers(self)
 
     def to_json(self) -> dict[str, Any]:
         """The ``"schema": 1`` document, as plain data."""

@@ -147,7 +147,7 @@ class _Reader:
             before[key] = before.get(key, 0) + 1
             name = self._name(saved.tensor)
             yield self._row(saved, name, argument, first.get(storage))
-            first.setdefault(storage, f"{name}, kept at {self._general(saved.module_path)}")
+            first.setdefault(storage, f"{name}, saved at {self._general(saved.module_path)}")
 
     def _row(self, saved: Saved, name: str, argument: str, same_as: str | None) -> _SavedRow:
         parse = self.analysis.algebra.parse
@@ -176,7 +176,7 @@ class _Reader:
     def _argument(self, saved: Saved, before: int) -> str:
         """The tensor's role in the operator that needs it: the name of an argument, or the position of a result.
 
-        Autograd has neither. Several candidates are taken in turn: ``before`` of them are used already.
+        Autograd has neither. Of several candidates, ``before`` are used already.
         """
         ran = self._ran.get((saved.op, saved.module_path), ())
         matches = [place for op in ran for place in _places(op, saved.tensor)]

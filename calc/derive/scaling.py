@@ -91,7 +91,7 @@ class FlopsByPart:
         return next(point for point in self.points if point.size == self.here)
 
 
-def by_power(derivation: Derivation) -> FlopsByPart:
+def flops_by_degree(derivation: Derivation) -> FlopsByPart:
     """FLOPs along T where matrix multiplications grow with it, else along the first size in which some are quadratic, else along B."""
     free = [dim.name for dim in derivation.dims if not dim.tied and dim.name not in derivation.specialized]
     read: Read = {}
@@ -151,7 +151,7 @@ class _Line:
         raised = (limit,) if limit and points[-1].size > self.derivation.sizes[limit] else ()
         if crossover is not None and (crossover not in points_by_size or not self._larger(points_by_size[crossover])):
             crossover = None
-        return FlopsByPart(self.name, here, points, crossover, self._sites(), raised, tuple(refused))
+        return FlopsByPart(self.name, here, points, crossover, self._steepest(), raised, tuple(refused))
 
     def _larger(self, point: ScalingPoint) -> bool:
         """Whether matrix multiplications of the highest power are at least the others there; a raised limit may have changed those."""
@@ -189,7 +189,7 @@ class _Line:
         assert total._evaluator is not None  # as stated
         sizes, values = total._evaluator.sizes(self._given(size)), dict[Part, int]()
         if not total._evaluator.holds(sizes):
-            raise NapkinError("the step runs otherwise there")
+            raise NapkinError("the step runs other operators there")
         for quantities, split in ((self._products, True), (self._rest, False)):
             for quantity in quantities:
                 assert quantity._evaluator is not None  # as stated
@@ -205,7 +205,7 @@ class _Line:
             raise NapkinError(f"products and elementwise arithmetic do not add up to {TOTAL} at {self.name} = {size:,}")
         return ScalingPoint(size, values)
 
-    def _sites(self) -> tuple[str, ...]:
+    def _steepest(self) -> tuple[str, ...]:
         """The module paths of matrix multiplications of the highest power."""
         module_paths: dict[str, None] = {}
         for quantity in self._products:
@@ -274,24 +274,24 @@ class _Line:
         if self.highest < 2:
             return None
         at_one = self._fractions_at(Fraction(1))
-        by_power: dict[int, Fraction] = {}
+        by_degree: dict[int, Fraction] = {}
         for quantity in self._products:
             for coefficient, powers in self._terms(quantity, self.derivation.sizes):
                 power, value = self._power(powers), self._value(coefficient, powers, at_one)
                 if self._value(coefficient, powers, self._fractions_at(Fraction(2))) != value * 2**power:
                     return None
-                by_power[power] = by_power.get(power, Fraction(0)) + value
-        fast = by_power.pop(self.highest)
-        if fast <= 0 or min(by_power.values(), default=Fraction(0)) < 0 or not any(by_power.values()):
+                by_degree[power] = by_degree.get(power, Fraction(0)) + value
+        fast = by_degree.pop(self.highest)
+        if fast <= 0 or min(by_degree.values(), default=Fraction(0)) < 0 or not any(by_degree.values()):
             return None
         unit, low, high = self._unit, 0, 1
-        while not self._over(high * unit, fast, by_power):
+        while not self._over(high * unit, fast, by_degree):
             low, high = high, 2 * high
             if high > 2**40:
                 return None
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if self._over(middle * unit, fast, by_power) else (middle, high)
+            low, high = (low, middle) if self._over(middle * unit, fast, by_degree) else (middle, high)
         return high * unit
 
     def _over(self, size: int, fast: Fraction, slow: Mapping[int, Fraction]) -> bool:

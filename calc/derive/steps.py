@@ -264,7 +264,7 @@ class StepMaker:
             collected = display.maximum(tree(outer, self.analysis.fold(p.live)) for p in peaks)
             check = self._at_random_points(display.maximum(sums), collected)
             because = "memory peaks at one of these candidates: at every other operator, live bytes are at most those at one of them"
-            self._append(quantity, f"{quantity}: the largest moment", "maximum", display.maximum(sums), collected, because, check, ())
+            self._append(quantity, f"{quantity}, maximum", "maximum", display.maximum(sums), collected, because, check, ())
 
     def _at_random_points(self, before: Expression, after: Expression) -> StepCheck:
         """Evaluate both sides exactly at five random sizes: ``Max`` is no polynomial."""
@@ -293,7 +293,7 @@ _REASONS = {
     "parameters": "one weight tensor; the product of its sizes. Tied weights are one storage, counted once",
     "gradients.bytes": "the gradient that the backward leaves in .grad: item size times elements",
     "optimizer_state.bytes": "tensors that the optimizer keeps for this parameter: item size times elements",
-    "activations.bytes": "autograd holds this tensor when the forward returns; a storage counts once",
+    "activations.bytes": "saved for backward when the forward returns; a storage counts once",
     "checkpoint.bytes": "distinct storages of model and optimizer state, and the iteration",
 }
 

@@ -198,7 +198,7 @@ class _Names:
         self._record, self._general = trace, analysis.module_paths.general
         self._owned = {t.storage: f"{key} of {name}" for name, key, t in reversed(trace.state)}
         self._owned |= {t.storage: name for name, t in reversed((*trace.parameters, *trace.buffers, *trace.masters))}
-        self._born = {e.storage: e.op for e in trace.events if e.change > 0}
+        self._allocated_at = {e.storage: e.op for e in trace.events if e.change > 0}
 
     def __call__(self, storage: int) -> str:
         if storage in self._owned:
@@ -208,7 +208,7 @@ class _Names:
             return f"gradient of {self._general(stored.name)}"
         if stored.role == "input":
             return "model input"
-        last_allocated = self._born[storage]
+        last_allocated = self._allocated_at[storage]
         op = self._record.ops[last_allocated] if 0 <= last_allocated < len(self._record.ops) else None
         place = next((i for i, t in enumerate(op.outputs) if t.storage == storage), None) if op else None
         if op is None or place is None:

@@ -21,7 +21,7 @@ from calc.units import number as number
 
 if TYPE_CHECKING:
     from calc.derive.live_bytes import Instant, Timeline
-    from calc.derive.peak_crossovers import Takeover
+    from calc.derive.peak_crossovers import PeakCrossovers
     from calc.derive.rules_of_thumb import RuleComparison
 
 SCHEMA = 1
@@ -40,7 +40,7 @@ def to_json(
         "checked_at": {name: number(size) for name, size in checks.sizes.items()} if checks is not None else None,
         **coverage(derivation.ledger),
         "saved": [_saved(s) for s in derivation.saved],
-        "takeovers": [_takeover(t) for t in derivation.takeovers],
+        "takeovers": [_peak_crossovers(t) for t in derivation.peak_crossovers],
         "certificates": [_certificate(c) for c in derivation.certificates],
         "provenance": dict(derivation.provenance),
         "notes": list(derivation.notes),
@@ -138,11 +138,11 @@ def _saved(tensor: SavedTensor) -> dict[str, Any]:
     }
 
 
-def _takeover(crossover: Takeover) -> dict[str, Any]:
+def _peak_crossovers(crossover: PeakCrossovers) -> dict[str, Any]:
     """The peak candidates along one size, by interval."""
     return {
         "dim": crossover.dim,
-        "reigns": [{"from": number(r.first), "to": number(r.last), "at": r.at} for r in crossover.reigns],
+        "reigns": [{"from": number(r.first), "to": number(r.last), "at": r.at} for r in crossover.intervals],
         "among": [number(n) for n in crossover.among] or None,
         "because": crossover.because or None,
     }

@@ -61,9 +61,9 @@ def _operators(trace: StepTrace) -> list[tuple[str, str, int, str]]:
 
 
 def _events(trace: StepTrace, read: Callable[[Size], int]) -> list[tuple[int, int, int, int, str]]:
-    born = {event.storage: index for index, event in enumerate(trace.events) if event.change > 0}
+    allocated_at = {event.storage: index for index, event in enumerate(trace.events) if event.change > 0}
     storages = [(read(storage.nbytes), storage.role) for storage in trace.storages]
-    return [(e.change, e.op, born[e.storage], *storages[e.storage]) for e in trace.events]
+    return [(e.change, e.op, allocated_at[e.storage], *storages[e.storage]) for e in trace.events]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class _Unrolling:
     layers: Mapping[str, int]
     last: int
     further: int
-    _homes: list[_Place | None] = field(init=False)
+    _iterations: list[_Place | None] = field(init=False)
     _members: dict[_Place, list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -113,10 +113,10 @@ class _Unrolling:
             raise _IrregularError
         self._placed: dict[str, _Place | None] = {}
         self._places = self._places_of_ops()
-        self._homes = self._homes_of_storages()
-        for storage, home in enumerate(self._homes):
-            if home is not None:
-                self._members.setdefault(home, []).append(storage)
+        self._iterations = self._iterations_of_storages()
+        for storage, iteration in enumerate(self._iterations):
+            if iteration is not None:
+                self._members.setdefault(iteration, []).append(storage)
 
     # -- where things belong --------------------------------------------------------------------------------------
 
@@ -156,13 +156,13 @@ class _Unrolling:
     def _place_of_op(self, op: int) -> _Place | None:
         return self._places[op] if 0 <= op < len(self._places) else None
 
-    def _homes_of_storages(self) -> list[_Place | None]:
+    def _iterations_of_storages(self) -> list[_Place | None]:
         """The iteration in which each storage is allocated: by its operator, else by its name."""
-        homes: list[_Place | None] = [None] * len(self.base.storages)
+        iterations: list[_Place | None] = [None] * len(self.base.storages)
         for event in self.base.events:
             if event.change > 0:
-                homes[event.storage] = self._place_of_op(event.op) or self._place(self.base.storages[event.storage].name)
-        return homes
+                iterations[event.storage] = self._place_of_op(event.op) or self._place(self.base.storages[event.storage].name)
+        return iterations
 
     # -- order ---------------------------------------------------------------------------------------------------------
 
@@ -176,8 +176,8 @@ class _Unrolling:
                 keyed.append(((self._place_of_op(op), part), _Item(op, True)))
             while waiting is not None and waiting[1].op <= op:
                 part += waiting[0] in edges
-                home = self._place_of_op(op) or self._homes[waiting[1].storage]
-                keyed.append(((home, part), _Item(waiting[0], False)))
+                iteration = self._place_of_op(op) or self._iterations[waiting[1].storage]
+                keyed.append(((iteration, part), _Item(waiting[0], False)))
                 waiting = next(events, None)
         grouped = itertools.groupby(keyed, key=lambda pair: pair[0])
         return [_Stretch(at, [item for _, item in items]) for (at, _), items in grouped]
@@ -194,34 +194,34 @@ class _Unrolling:
 
     def _meant(self, storage: int, at: _Place | None, copy: int) -> Copy:
         """The storage of the unrolled trace that corresponds to ``storage`` in ``copy`` of the iteration ``at``."""
-        home = self._homes[storage]
-        if home is None:
+        iteration = self._iterations[storage]
+        if iteration is None:
             if at is not None and at.group == 0:
                 raise _IrregularError  # one storage would get the event several times
             return storage, 0
-        if at is None or at == home:
-            return storage, copy if home.group == 0 else 0
-        if at.container != home.container:
-            if 0 in (at.group, home.group):
+        if at is None or at == iteration:
+            return storage, copy if iteration.group == 0 else 0
+        if at.container != iteration.container:
+            if 0 in (at.group, iteration.group):
                 raise _IrregularError
             return storage, 0
-        group = home.group + (copy if at.group == 0 else self.further if at.group > 0 else 0)
+        group = iteration.group + (copy if at.group == 0 else self.further if at.group > 0 else 0)
         if 0 <= group <= self.further:
             return self._like(storage, 0), group
         return self._like(storage, group if group < 0 else group - self.further), 0
 
     def _like(self, storage: int, group: int) -> int:
         """The storage that corresponds to ``storage`` in the iteration ``group``."""
-        home = self._homes[storage]
-        assert home is not None  # the caller checks this
-        mine, theirs = self._members[home], self._members.get(replace(home, group=group), [])
+        iteration = self._iterations[storage]
+        assert iteration is not None  # the caller checks this
+        mine, theirs = self._members[iteration], self._members.get(replace(iteration, group=group), [])
         if len(mine) != len(theirs):
             raise _IrregularError
         return theirs[mine.index(storage)] if mine is not theirs else storage
 
     # -- the unrolled trace ----------------------------------------------------------------------------------------------
 
-    def _site(self, module_path: str, copy: int) -> str:
+    def _module_path_of(self, module_path: str, copy: int) -> str:
         """A module path with its layer's number in the unrolled trace."""
         numbered, place = self._numbered(module_path), self._place(module_path)
         if numbered is None or place is None or place.group < 0:
@@ -247,7 +247,7 @@ class _Unrolling:
                 if event.change > 0:
                     old = self.base.storages[event.storage]
                     new[meant] = len(storages)
-                    storages.append(replace(old, index=len(storages), name=self._site(old.name, copy)))
+                    storages.append(replace(old, index=len(storages), name=self._module_path_of(old.name, copy)))
                 if meant not in new:
                     raise _IrregularError
                 events.append(Event(event.change, new[meant], len(ops) - (event.op < len(self.base.ops))))
@@ -259,7 +259,7 @@ class _Unrolling:
     def _op(self, index: int, op: Op, copy: int, new: Mapping[Copy, int]) -> Op:
         """An operator with its results, which name the storages that it allocates."""
         outputs = tuple(replace(t, storage=new.get((t.storage, copy), -1)) for t in op.outputs)
-        return replace(op, index=index, module_path=self._site(op.module_path, copy), args=(), outputs=outputs)
+        return replace(op, index=index, module_path=self._module_path_of(op.module_path, copy), args=(), outputs=outputs)
 
     def _with_names(self, trace: StepTrace, new: Mapping[Copy, int]) -> StepTrace:
         """The trace with the names of its tensors."""
@@ -267,7 +267,7 @@ class _Unrolling:
         def copies(name: str, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
             for copy in range(self.further + 1):
                 if (tensor.storage, copy) in new:
-                    yield self._site(name, copy), replace(tensor, storage=new[tensor.storage, copy])
+                    yield self._module_path_of(name, copy), replace(tensor, storage=new[tensor.storage, copy])
 
         return replace(
             trace,

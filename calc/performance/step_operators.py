@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from calc.derive.operators import Operators, Work, of_record, operators
-from calc.errors import UnlikeTurnsError
+from calc.derive.operators import Operators, Work, of_trace, operators
+from calc.errors import UnequalIterationsError
 from calc.graph.guards import resolve
 from calc.options import Options
 from calc.pipeline import pipeline
@@ -42,10 +42,10 @@ def step_work(
     works = operators(graph).in_force(values)
     try:
         return StepWork(values, works, works.at_all(values))
-    except UnlikeTurnsError:
+    except UnequalIterationsError:
         progress("tracing the step at these sizes")
     from calc.trace import trace_at
 
     derivation = pipeline.derive(spec, sizes, options=options, cache=cache, progress=progress)
     record = trace_at(derivation.spec, derivation.specialized, derivation.sizes, {}, options)
-    return StepWork(values, works, of_record(graph, record))
+    return StepWork(values, works, of_trace(graph, record))

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import RuleComparison
-from calc.derive.scaling import by_power
+from calc.derive.scaling import flops_by_degree
 from calc.derive.sensitivity import Doubling
 from calc.hardware.accelerators import Accelerator
 from reports.figures.flops import flops
@@ -35,7 +35,7 @@ def figures(
     """
     return Figures(
         memory=memory(derivation, device),
-        flops=flops(by_power(derivation)),
+        flops=flops(flops_by_degree(derivation)),
         roofline=roof,
         sensitivity=growth(derivation, twice),
         rules_of_thumb=thumbs(comparisons),

@@ -92,7 +92,7 @@ def build(
     mode = derivation.options.get("mode", TRAIN)
     names = reported(derivation)
     verdicts = {v.quantity: v for v in checks.verdicts} if checks is not None else {}
-    moves = derivation.takeovers if sensitivity else ()
+    moves = derivation.peak_crossovers if sensitivity else ()
     shown = [*trees(derivation, comparisons), *(Name(t.dim) for t in moves)]
     sizes, anchors, moments = sizes_with_quotients(derivation, shown), Anchors(), PeakCandidates()
     decided = [dim.name for dim in derivation.dims if dim.unbacked_at]

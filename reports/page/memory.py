@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from calc.derive.cuda_allocator import NOT_MEASURED, WORKSPACES, Simulated
 from calc.derive.live_bytes import Alive, Instant, Timeline
-from calc.derive.peak_crossovers import Reign, Takeover
+from calc.derive.peak_crossovers import PeakCrossovers, PeakInterval
 from calc.derive.result import SEVERAL, Derivation, SavedTensor
 from calc.symbolic.expression import Name
 from calc.units import Unit
@@ -31,7 +31,7 @@ from reports.typeset.numbers import NBSP
 LARGEST = 12
 
 
-def memory(derivation: Derivation, timeline: Timeline | None, no_timeline: str = "", moves: Sequence[Takeover] = ()) -> MemorySection:
+def memory(derivation: Derivation, timeline: Timeline | None, no_timeline: str = "", moves: Sequence[PeakCrossovers] = ()) -> MemorySection:
     """The memory section, without the closed forms. ``no_timeline`` says why there is no timeline; ``moves`` are its peak crossovers."""
     quantity = derivation.quantities.get("activations.bytes")
     whole = quantity.value if quantity is not None else None
@@ -77,15 +77,15 @@ def _times(tensor: SavedTensor) -> TypesetFormula | None:
 # -- peak crossovers ----------------------------------------------------------------------------------------------------
 
 
-def _peak_crossover(crossover: Takeover, derivation: Derivation) -> PeakCrossoverRow:
+def _peak_crossover(crossover: PeakCrossovers, derivation: Derivation) -> PeakCrossoverRow:
     here = derivation.sizes[crossover.dim]
-    reigns = tuple(_interval(r, i, crossover, here) for i, r in enumerate(crossover.reigns))
-    return PeakCrossoverRow(formula(Name(crossover.dim)), numbers.integer(here), reigns, _searched(crossover))
+    intervals = tuple(_interval(r, i, crossover, here) for i, r in enumerate(crossover.intervals))
+    return PeakCrossoverRow(formula(Name(crossover.dim)), numbers.integer(here), intervals, _searched(crossover))
 
 
-def _interval(interval: Reign, number: int, crossover: Takeover, here: int) -> PeakIntervalRow:
+def _interval(interval: PeakInterval, number: int, crossover: PeakCrossovers, here: int) -> PeakIntervalRow:
     first, last = numbers.integer(interval.first), numbers.integer(interval.last)
-    opens, closes = number == 0, number == len(crossover.reigns) - 1
+    opens, closes = number == 0, number == len(crossover.intervals) - 1
     if opens and closes:
         words = f"any {crossover.dim}"
     elif interval.first == interval.last:
@@ -99,12 +99,12 @@ def _interval(interval: Reign, number: int, crossover: Takeover, here: int) -> P
     return PeakIntervalRow(words.replace(" ", NBSP), interval.at, interval.first <= here <= interval.last)
 
 
-def _searched(crossover: Takeover) -> str:
+def _searched(crossover: PeakCrossovers) -> str:
     if crossover.because:
         return f"not searched: {crossover.because}"
-    if not crossover.reigns:
+    if not crossover.intervals:
         return "not searched: the closed forms hold at no other size"
-    span = f"{numbers.integer(crossover.reigns[0].first)}{NBSP}…{NBSP}{numbers.integer(crossover.reigns[-1].last)}"
+    span = f"{numbers.integer(crossover.intervals[0].first)}{NBSP}…{NBSP}{numbers.integer(crossover.intervals[-1].last)}"
     if crossover.among:
         return f"{span}, {several(len(crossover.among), 'divisor')}"
     return span if crossover.step == 1 else f"{span}, in steps of {numbers.integer(crossover.step)}"

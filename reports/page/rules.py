@@ -50,7 +50,7 @@ STEP_RULES: Mapping[str, RuleStatement] = {
     "live storages by role": _step("Live bytes are those of the storages allocated and not yet freed.", STEPS, "the traced step"),
     "maximum": _step("The peak is the largest of the peak candidates: the operators after which live bytes can be highest.", STEPS),
     "substitution": _step("A dimension is replaced by its definition.", STEPS, "the model's dimensions"),
-    "letters put in": _step("A published rule with this model's sizes substituted for its symbols.", THUMBS, "as cited there"),
+    "sizes substituted": _step("A published rule with this model's sizes substituted for its symbols.", THUMBS, "as cited there"),
     "exact count": _step("What a rule of thumb estimates is a sum of derived quantities.", THUMBS),
     "correction": _step("A term that only the exact count has is added to the rule; a term that only the rule has is subtracted.", THUMBS),
     "corrected sum": _step("The rule plus its corrections is the exact count.", THUMBS),

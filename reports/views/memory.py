@@ -34,7 +34,7 @@ def show_peak(derivation: Derivation, timeline: Timeline | None, no_timeline: st
     """Live bytes at the landmarks of the step, what is alive at the peak, and where the peak is as one size changes. ``no_timeline`` says
     why there is no timeline."""
     heading(derivation, out)
-    section = memory(derivation, timeline, no_timeline, derivation.takeovers)
+    section = memory(derivation, timeline, no_timeline, derivation.peak_crossovers)
     if section.live_bytes is not None:
         _show_live_bytes(section.live_bytes, out)
     elif section.no_timeline:

@@ -169,5 +169,5 @@ def test_certificates_cover_what_no_closed_form_is_of() -> None:
         return Cost(matmul=(term("more", 2, call.out.numel),)) if counted else Cost()
 
     graph = calc.trace(function(lambda y: y.sum()), optimizer="sgd", cache=False)
-    with pytest.raises(CertificateError, match=r"^the closed form of flops\.forward\.(matmul|causal) gives 0 and a recording gives 2 at "):
+    with pytest.raises(CertificateError, match=r"^the closed form of flops\.forward\.(matmul|causal) gives 0 and a trace gives 2 at "):
         derive(graph, registry=with_rule(REGISTRY, "aten.sum.default", of_numbers))

@@ -1,4 +1,4 @@
-"""Which moment is the peak along each size: compared with the candidates themselves, integer by integer."""
+"""Which candidate is the peak along each size: compared with the candidates themselves, integer by integer."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import random
 import pytest
 
 import calc
-from calc.derive.peak_crossovers import Takeover, _at, _cells, _first_above, takeovers
+from calc.derive.peak_crossovers import PeakCrossovers, _at, _cells, _first_above, peak_crossovers
 from calc.derive.result import Derivation
 from tests.derive.conftest import Derived
 
 
-def _peak_at(result: Derivation, found: Takeover, size: int) -> int:
-    return result["memory.peak"].at(**{found.dim: size})
+def _peak_at(result: Derivation, along: PeakCrossovers, size: int) -> int:
+    return result["memory.peak"].at(**{along.dim: size})
 
 
 def _candidate_at(result: Derivation, at: str, dim: str, size: int) -> int:
-    """Largest value of the moments of that name, at other sizes."""
+    """Largest value of the candidates of that name, at other sizes."""
     from calc.symbolic.algebra import evaluate_text
 
     quantity = result["memory.peak"]
@@ -30,38 +30,39 @@ def test_a_candidate_is_the_peak_where_it_is_the_largest(derived: Derived) -> No
     """At both ends of each stretch and somewhere inside, for every dimension of GPT-2."""
     result = derived("gpt2")
     generator = random.Random(0)
-    crossovers = takeovers(result)
+    crossovers = peak_crossovers(result)
 
     assert ["B", "T", "d", "h", "f", "L", "V", "C"] == [t.dim for t in crossovers]
-    for takeover in crossovers:
-        assert takeover.reigns, takeover.because
-        for reign in takeover.reigns:
-            between = [n for n in takeover.among if reign.first <= n <= reign.last] or range(reign.first, reign.last + 1, takeover.step)
-            for size in {reign.first, reign.last, generator.choice(between)}:
-                assert _peak_at(result, takeover, size) == _candidate_at(result, reign.at, takeover.dim, size), (takeover.dim, size)
+    for crossover in crossovers:
+        assert crossover.intervals, crossover.because
+        for interval in crossover.intervals:
+            every = range(interval.first, interval.last + 1, crossover.step)
+            between = [n for n in crossover.among if interval.first <= n <= interval.last] or every
+            for size in {interval.first, interval.last, generator.choice(between)}:
+                assert _peak_at(result, crossover, size) == _candidate_at(result, interval.at, crossover.dim, size), (crossover.dim, size)
 
 
 def test_stretches_follow_one_another_without_a_gap(derived: Derived) -> None:
     """The next begins one step after the last has ended."""
-    stepped = [takeover for takeover in takeovers(derived("gpt2")) if not takeover.among]
+    stepped = [crossover for crossover in peak_crossovers(derived("gpt2")) if not crossover.among]
 
-    assert any(len(takeover.reigns) > 1 for takeover in stepped)
-    for takeover in stepped:
-        ends = [r.last + takeover.step for r in takeover.reigns[:-1]]
-        assert ends == [r.first for r in takeover.reigns[1:]]
+    assert any(len(crossover.intervals) > 1 for crossover in stepped)
+    for crossover in stepped:
+        ends = [r.last + crossover.step for r in crossover.intervals[:-1]]
+        assert ends == [r.first for r in crossover.intervals[1:]]
 
 
 def test_positions_bound_the_length(derived: Derived) -> None:
     """T is searched up to C and no further."""
     result = derived("gpt2")
-    length = next(t for t in takeovers(result) if t.dim == "T")
+    length = next(t for t in peak_crossovers(result) if t.dim == "T")
 
-    assert result.sizes["C"] == length.reigns[-1].last
+    assert result.sizes["C"] == length.intervals[-1].last
 
 
 def test_heads_are_tried_one_by_one(derived: Derived) -> None:
     """d = 768 heads can only be divisors of it."""
-    heads = next(t for t in takeovers(derived("gpt2")) if t.dim == "h")
+    heads = next(t for t in peak_crossovers(derived("gpt2")) if t.dim == "h")
 
     assert heads.among
     assert all(768 % n == 0 for n in heads.among)
@@ -73,7 +74,7 @@ def test_a_single_peak_candidate_has_no_crossover(peak: str) -> None:
     result = calc.derive(calc.load("linear"), mode="infer")
 
     assert 1 == len(result[peak].candidates)
-    assert () == takeovers(result, peak)
+    assert () == peak_crossovers(result, peak)
 
 
 @pytest.mark.parametrize("seed", range(300))

@@ -68,7 +68,7 @@ def test_queries_keys_and_values_are_one_storage(derived: Derived) -> None:
     rows = [s for s in derived("gpt2").saved if s.tensor == "addmm at transformer.h.*.attn.c_attn" and attention in s.operator]
 
     assert ["12*B*T*d*L", "0", "0"] == [s.expr for s in rows]
-    assert ["", *["addmm at transformer.h.*.attn.c_attn, kept at transformer.h.*.attn"] * 2] == [s.same_as for s in rows]
+    assert ["", *["addmm at transformer.h.*.attn.c_attn, saved at transformer.h.*.attn"] * 2] == [s.same_as for s in rows]
     assert all(s.part for s in rows)
     assert 3 == len({s.because for s in rows})
 

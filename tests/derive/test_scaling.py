@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from calc.derive import sensitivity
 from calc.derive.result import Derivation, Quantity
-from calc.derive.scaling import FlopsByPart, by_power
+from calc.derive.scaling import FlopsByPart, flops_by_degree
 from calc.dimensions import Dim, resolve
 from calc.graph.step import TracedDim
 from calc.pipeline.precomputed import stored
@@ -66,7 +66,7 @@ def agree(split: FlopsByPart, derivation: Derivation) -> None:
 
 def test_attention_is_the_square_and_the_matrices_are_the_first_power() -> None:
     """Of the sample at B = 2, T = 5, d = 12, f = 48, L = 2, V = 17: (4 + 8)·B·L·T²·d = 14,400, and 43,920 for each of the 5 tokens."""
-    split = by_power(sample.derivation())
+    split = flops_by_degree(sample.derivation())
 
     assert ("T", 5, (2, 1, None)) == (split.dim, split.here, split.parts)
     assert {2: 14_400, 1: 5 * 43_920, None: 12 * 4_080} == dict(split.at_hand.values)
@@ -76,7 +76,7 @@ def test_attention_is_the_square_and_the_matrices_are_the_first_power() -> None:
 
 def test_the_crossover_is_the_first_size_at_which_the_square_is_the_larger() -> None:
     """576·T² against 43,920·T: from T = 76.25 on, so from 77; one less and the square is the smaller."""
-    split = by_power(sample.derivation())
+    split = flops_by_degree(sample.derivation())
     point = next(p for p in split.points if p.size == split.crossover)
 
     assert 77 == split.crossover
@@ -87,7 +87,7 @@ def test_the_crossover_is_the_first_size_at_which_the_square_is_the_larger() -> 
 def test_a_size_that_follows_counts_with_its_power() -> None:
     """p = S/P patches a side: p⁴ grows with S⁴, p² with S², and the crossover is a multiple of P: 2·p⁴ ≥ 50·p² from p = 5 on, S = 15."""
     dims = (dim("S", 12, multiple_of="P"), dim("P", 3), dim("p", 4, expr="S/P", tied=True))
-    split = by_power(made("2*p**4 + 50*p**2 + 7", "p**2", *dims))
+    split = flops_by_degree(made("2*p**4 + 50*p**2 + 7", "p**2", *dims))
 
     assert ("S", (4, 2, 0, None)) == (split.dim, split.parts)
     assert [3, 6, 12, 24, 48, 96, 192] == [p.size for p in split.points if p.size != split.crossover]
@@ -96,16 +96,16 @@ def test_a_size_that_follows_counts_with_its_power() -> None:
 
 def test_without_T_it_is_the_first_size_that_something_is_quadratic_in_then_B() -> None:
     """And where nothing grows with any of them, the reason."""
-    assert "D" == by_power(made("2*B*D**2 + B*K", "B", dim("B", 8), dim("D", 16), dim("K", 4))).dim
-    assert "B" == by_power(made("2*B*D*K", "B", dim("B", 8), dim("D", 16), dim("K", 4))).dim
-    split = by_power(made("2*D*K", "D", dim("D", 16), dim("K", 4)))
+    assert "D" == flops_by_degree(made("2*B*D**2 + B*K", "B", dim("B", 8), dim("D", 16), dim("K", 4))).dim
+    assert "B" == flops_by_degree(made("2*B*D*K", "B", dim("B", 8), dim("D", 16), dim("K", 4))).dim
+    split = flops_by_degree(made("2*D*K", "D", dim("D", 16), dim("K", 4)))
     assert ((), "no product grows with T, with the square of a size, or with B") == (split.points, split.because)
 
 
 def test_a_limit_goes_up_with_its_size() -> None:
     """T is at most C = 8: beyond, C is as large, and what hangs on C goes with it."""
     derivation = made("T**2 + 3*T", "5*C", dim("T", 8, at_most="C"), dim("C", 8))
-    split = by_power(derivation)
+    split = flops_by_degree(derivation)
 
     assert ("C",) == split.raised
     assert any(p.size > 8 for p in split.points)
@@ -116,7 +116,7 @@ def test_a_limit_goes_up_with_its_size() -> None:
 def test_rounded_sizes_grow_with_what_is_rounded_and_have_no_exact_crossover() -> None:
     """⌊T/2⌋·T goes with T²; where it overtakes is not solved for."""
     derivation = made("floor(T/2)*T + 40*T", "T", dim("T", 9))
-    split = by_power(derivation)
+    split = flops_by_degree(derivation)
 
     assert ((2, 1, None), None) == (split.parts, split.crossover)
     agree(split, derivation)
@@ -124,7 +124,7 @@ def test_rounded_sizes_grow_with_what_is_rounded_and_have_no_exact_crossover() -
 
 def test_what_grows_with_no_power_is_refused() -> None:
     """2 to the T is no sum of powers of T; a logarithm is none either."""
-    split = by_power(made("T*ceiling(log(T, 2))", "T", dim("T", 8)))
+    split = flops_by_degree(made("T*ceiling(log(T, 2))", "T", dim("T", 8)))
 
     assert "ceiling(log(T, 2)) grows with no power of T" == split.because
 
@@ -132,7 +132,7 @@ def test_what_grows_with_no_power_is_refused() -> None:
 def test_cases_are_those_in_force_at_each_size() -> None:
     """Where T = 4 runs otherwise, its own form counts there."""
     derivation = made("Piecewise((100*T, Eq(T, 4)), (T**2 + T, True))", "T", dim("T", 16))
-    split = by_power(derivation)
+    split = flops_by_degree(derivation)
 
     assert {1: 400, None: 4} == dict(next(p for p in split.points if p.size == 4).values)
     assert {2: 64, 1: 8, None: 8} == dict(next(p for p in split.points if p.size == 8).values)
@@ -145,19 +145,19 @@ def test_parts_that_do_not_add_up_are_refused() -> None:
     total = derivation["flops.step.total"]
     planted = replace(total, _evaluator=Form(f"{total.text} + 1", derivation.dims))
     wrong = replace(derivation, quantities={**derivation.quantities, "flops.step.total": planted})
-    assert "products and elementwise arithmetic do not add up to flops.step.total at T = 5" == by_power(wrong).because
+    assert "products and elementwise arithmetic do not add up to flops.step.total at T = 5" == flops_by_degree(wrong).because
 
     forward = derivation["flops.forward.matmul"]
     other = replace(forward, text=f"{forward.text} + B")
     wrong = replace(derivation, quantities={**derivation.quantities, "flops.forward.matmul": other})
-    assert "the parts of flops.forward.matmul are not whole, or do not add up to it, at T = 5" == by_power(wrong).because
+    assert "the parts of flops.forward.matmul are not whole, or do not add up to it, at T = 5" == flops_by_degree(wrong).because
 
 
 def test_an_unknown_part_is_no_zero() -> None:
     """What the derivation does not know leaves no curve."""
     derivation = sample.derivation()
     unknown = Quantity("flops.backward.matmul", Unit.FLOP, "", None, None, unknown="an operator has no rule")
-    split = by_power(replace(derivation, quantities={**derivation.quantities, "flops.backward.matmul": unknown}))
+    split = flops_by_degree(replace(derivation, quantities={**derivation.quantities, "flops.backward.matmul": unknown}))
 
     assert "flops.backward.matmul is unknown: an operator has no rule" == split.because
 
@@ -165,11 +165,11 @@ def test_an_unknown_part_is_no_zero() -> None:
 def test_sizes_that_are_refused_leave_no_point() -> None:
     """They are named."""
     derivation = made("T**2 + T", "T", dim("T", 12, at_most="c"), dim("c", 24, expr="2*h", tied=True), dim("h", 12))
-    split = by_power(derivation)
+    split = flops_by_degree(derivation)
 
     assert [1, 3, 6, 12, 24] == [p.size for p in split.points]
     assert (48, 96, 192) == split.refused
-    few = by_power(made("T**2 + T", "T", dim("T", 2, at_most="c"), dim("c", 2, expr="2*h", tied=True), dim("h", 1)))
+    few = flops_by_degree(made("T**2 + T", "T", dim("T", 2, at_most="c"), dim("c", 2, expr="2*h", tied=True), dim("h", 1)))
     assert "the closed forms stand at too few other sizes; at T = 4: T = 4 is more than c = 2" in few.because
 
 
@@ -180,7 +180,7 @@ def test_stored_forms_of_every_built_in_model_have_their_parts(model: str) -> No
     if form is None:
         pytest.skip("there is no stored form that holds here")
     derivation = form.derivation({})
-    split = by_power(derivation)
+    split = flops_by_degree(derivation)
 
     assert split.points, split.because
     agree(split, derivation)
@@ -193,7 +193,7 @@ def test_stored_forms_of_every_built_in_model_have_their_parts(model: str) -> No
 def test_a_crossover_is_where_brute_force_finds_it(coefficients: list[int], unit: int) -> None:
     """Of any sum of powers without negative terms: the first multiple of the unit at which the highest is at least the rest."""
     text = " + ".join(f"{c}*T**{k}" for k, c in enumerate(coefficients) if c)
-    split = by_power(made(text, "T", dim("T", unit * 2**10, multiple_of=unit)))
+    split = flops_by_degree(made(text, "T", dim("T", unit * 2**10, multiple_of=unit)))
     top = len(coefficients) - 1
 
     def over(size: int) -> bool:

@@ -21,7 +21,7 @@ def test_every_rule_that_a_step_names_is_stated(case: tuple[str, str, str], deri
     result = derived(*case)
     named = {step.rule for step in (*result.steps, *(step for c in compare(result) for step in c.steps))}
 
-    assert {"saved tensor", "checkpoint", "gradient", "parameter", "sum", "sum over layers", "maximum", "letters put in"} <= named
+    assert {"saved tensor", "checkpoint", "gradient", "parameter", "sum", "sum over layers", "maximum", "sizes substituted"} <= named
     assert [] == [name for name in named if rulebook.find(name) is None]
 
 

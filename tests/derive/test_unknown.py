@@ -85,7 +85,7 @@ def test_the_reason_has_both_integers_their_sizes_and_the_operator(derivation):
     """It says where the closed form fails and by how much."""
     reason = derivation["memory.peak"].unknown
 
-    for words in ("after", "gives", "a recording gives", "B = ", "d = "):
+    for words in ("after", "gives", "a trace gives", "B = ", "d = "):
         assert words in reason
 
 
@@ -117,7 +117,7 @@ def test_a_graph_alone_keeps_the_reason_and_has_no_value(planted):
     again = calc.derive(serialize.loads(serialize.dumps(graph)))
 
     assert (None, None) == (again["memory.peak"].text, again["memory.peak"].value)
-    assert "a recording gives" in again["memory.peak"].unknown
+    assert "a trace gives" in again["memory.peak"].unknown
 
 
 def one_more(monkeypatch: pytest.MonkeyPatch, quantity: str) -> None:
@@ -169,7 +169,7 @@ def test_json_has_no_expression_the_value_and_the_reason(run, planted):
     entry = json.loads(run("derive", "--json").stdout)["quantities"]["memory.peak"]
 
     assert (None, planted.value) == (entry["expr"], entry["value"])
-    assert "a recording gives" in entry["because"]
+    assert "a trace gives" in entry["because"]
 
 
 def test_a_report_says_it_in_every_format(run, tmp_path):

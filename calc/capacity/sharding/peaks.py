@@ -61,7 +61,7 @@ def _steps(at: str) -> bool:
 
 
 def _site(at: str) -> str:
-    return at.rpartition(" at ")[2].removesuffix(", the last")
+    return at.rpartition(" at ")[2].partition(", ")[0]
 
 
 def _where(at: str, derivation: Derivation) -> str:

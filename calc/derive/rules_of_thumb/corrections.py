@@ -76,14 +76,14 @@ class _Bridge:
         self._zero = self._common.algebra.constant(0)
         self._polys = [(a, self._common(a.expr)) for a in self._addends]
         self._total = sum((poly for _, poly in self._polys), start=self._zero)
-        self._corrections = self._shortened(list(self._found()))
+        self._corrections = self._shortened(list(self._all()))
 
     # -- corrections ------------------------------------------------------------------------------------------------
 
     def differences(self) -> tuple[Difference, ...]:
         return tuple(Difference(self._common.text(-c.poly), -c.value, c.kind, c.module_paths, c.because) for c in self._corrections)
 
-    def _found(self) -> Iterator[_Correction]:
+    def _all(self) -> Iterator[_Correction]:
         skipped = list(self._skipped())
         yield from skipped
         # As if every matrix multiplication had both gradients: the remaining differences have other reasons.
@@ -117,8 +117,8 @@ class _Bridge:
         A matrix multiplication has one gradient multiplication for each of its two factors, so the missing one is that of a factor whose
         gradient is not needed, such as the model's input.
         """
-        forward = self._by_site(lambda a: a.quantity == "flops.forward.matmul")
-        backward = self._by_site(lambda a: a.quantity.startswith("flops.backward"))
+        forward = self._by_module_path(lambda a: a.quantity == "flops.forward.matmul")
+        backward = self._by_module_path(lambda a: a.quantity.startswith("flops.backward"))
         for module_path in forward if backward else ():
             missing = 2 * forward[module_path] - backward.get(module_path, self._zero)
             if missing != 0 and self._common.value(missing) > 0:
@@ -130,7 +130,7 @@ class _Bridge:
                 before = Sum((had, Labelled(twice, "twice the forward")))
                 yield self._correction("not computed", module_path, before, -missing, (module_path,), because)
 
-    def _by_site(self, wanted: Callable[[Addend], bool]) -> dict[str, Poly]:
+    def _by_module_path(self, wanted: Callable[[Addend], bool]) -> dict[str, Poly]:
         totals: dict[str, Poly] = {}
         for addend, poly in self._polys:
             if wanted(addend):
@@ -148,10 +148,10 @@ class _Bridge:
         shown = {label: poly for label, poly in sums.items() if poly != 0}
         total = sum(shown.values(), start=self._zero)
         left = [a for label, (a, _) in zip(labels, parts, strict=True) if label in shown]
-        module_paths, saying = tuple(dict.fromkeys(a.module_path for a in left)), _some(list(dict.fromkeys(a.what for a in left)))
-        because = f"the rule has no such term: {saying}"
+        module_paths, terms = tuple(dict.fromkeys(a.module_path for a in left)), _some(list(dict.fromkeys(a.what for a in left)))
+        because = f"the rule has no such term: {terms}"
         if self._common.value(total) < 0:
-            because = f"the exact count is smaller by it: {saying}"
+            because = f"the exact count is smaller by it: {terms}"
         return self._correction("dropped", what, self._labelled_sum(shown), total, module_paths, because)
 
     def _added(self, key: Key, rule: Fraction) -> _Correction:
@@ -171,10 +171,10 @@ class _Bridge:
 
     def _otherwise(self, key: Key, rule: Fraction, exact: Fraction, addends: Sequence[Addend]) -> _Correction:
         module_paths = tuple(dict.fromkeys(a.module_path for a in addends))
-        saying = _some(list(dict.fromkeys(a.what for a in addends)))
+        terms = _some(list(dict.fromkeys(a.what for a in addends)))
         owners = list(dict.fromkeys(module_path for module_path, share in self._shares if key in dict(self._monomials(share))))
         counted = f" ({_some(owners)})" if owners else ""
-        because = f"the coefficient is {rule} in the rule{counted} and {exact} in the exact count: {saying}"
+        because = f"the coefficient is {rule} in the rule{counted} and {exact} in the exact count: {terms}"
         right = Labelled(self._common.tree(self._monomial(key, exact)), "exact")
         wrong = Labelled(_negative(self._common.tree(self._monomial(key, rule))), "rule")
         total = self._monomial(key, exact - rule)
@@ -200,8 +200,8 @@ class _Bridge:
         """The rule, the exact count, each correction, and the proof that they account for all of it."""
         rule = self._exact.rule
         ones = "".join(f"; here {name} = 1" for name in self._common.fixed_to_one(self._derivation))
-        put_in = f"{rule.statement}; {rule.letters}{ones}{self._replaced(self._expr)}"
-        yield self._step(1, "the rule", "letters put in", parse(self._expr), self._rule, put_in)
+        because = f"{rule.statement}; {rule.letters}{ones}{self._replaced(self._expr)}"
+        yield self._step(1, "the rule", "sizes substituted", parse(self._expr), self._rule, because)
         number, replaced = 2, self._replaced(*(text for _, _, text in self._exact.quantities()))
         if len(self._exact.quantities()) > 1 or self._exact.size != 1:
             yield self._step(number, "the exact count", "exact count", self._quantities(), self._total, self._counted() + replaced)

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import calc
 from calc.derive.result import Derivation, Quantity
 from calc.derive.rules_of_thumb import compare
-from calc.derive.scaling import by_power
+from calc.derive.scaling import flops_by_degree
 from calc.hardware.accelerators import accelerator, catalogue
 from calc.pipeline.precomputed import stored
 from calc.units import Unit
@@ -217,7 +217,7 @@ def test_a_planted_byte_of_one_kind_leaves_no_figure(derivation: Derivation) -> 
 
 def test_flops_at_every_size_are_those_of_the_derivation(derivation: Derivation) -> None:
     """The last column is the derivation's own total there, the others add up to it."""
-    rows = flops(by_power(derivation)).rows
+    rows = flops(flops_by_degree(derivation)).rows
     assert rows
     for row in rows:
         size = int(row[0].partition(" ")[0].replace(",", ""))
@@ -227,7 +227,7 @@ def test_flops_at_every_size_are_those_of_the_derivation(derivation: Derivation)
 
 def test_the_finding_of_flops_says_what_the_table_says(derivation: Derivation) -> None:
     """The shares at T = 5, and the first size at which the square is the larger, which is a row of the table."""
-    drawn = flops(by_power(derivation))
+    drawn = flops(flops_by_degree(derivation))
     here = next(row for row in drawn.rows if row[0].endswith("(here)"))
     over = next(row for row in drawn.rows if row[0].endswith("(overtakes)"))
     square, linear, _, total = cells(here)
@@ -242,7 +242,7 @@ def test_the_finding_of_flops_says_what_the_table_says(derivation: Derivation) -
 
 def test_a_power_is_a_straight_line_and_curves_stay_inside(derivation: Derivation) -> None:
     """Both axes are logarithmic; the square rises twice as fast as the first power, to a unit of rounding."""
-    square, linear, _ = (curve.path for curve in flops(by_power(derivation)).curves)
+    square, linear, _ = (curve.path for curve in flops(flops_by_degree(derivation)).curves)
     points = [[tuple(map(int, p.split())) for p in re.split("[ML]", path) if p] for path in (square, linear)]
     rises = [path[0][1] - path[-1][1] for path in points]
 
@@ -251,7 +251,7 @@ def test_a_power_is_a_straight_line_and_curves_stay_inside(derivation: Derivatio
 
 
 def test_a_step_without_sizes_to_move_has_no_figure_and_says_why() -> None:
-    drawn = flops(by_power(sample.derivation(quantities={})))
+    drawn = flops(flops_by_degree(sample.derivation(quantities={})))
 
     assert ("FLOPs by part", "this derivation states no matrix products, or no total") == (drawn.title, drawn.absent)
 

@@ -222,8 +222,8 @@ def test_a_solution_lists_the_rules_of_its_own_steps_and_of_the_operators_in_the
     assert {"aten.mul_.Tensor": "1 step", "aten.sqrt.default": "1 step", "sum over operators": "1 step"}.items() <= listed.items()
     assert "aten.view.default" not in listed
     assert {s.rule.words for c in page.chapters for s in c.steps} | {"aten.mul_.Tensor", "aten.sqrt.default"} == set(listed)
-    assert {"letters put in", "correction", "corrected sum"} <= {row.name for row in page.rules} - set(listed)
-    assert ("`aten.sqrt.default`" in written, "`letters put in`" in written) == (True, False)
+    assert {"sizes substituted", "correction", "corrected sum"} <= {row.name for row in page.rules} - set(listed)
+    assert ("`aten.sqrt.default`" in written, "`sizes substituted`" in written) == (True, False)
 
 
 def test_steps_of_rules_of_thumb_are_shown_under_them(page):

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import calc
 from calc.derive.live_bytes import Timeline
-from calc.derive.peak_crossovers import Reign, Takeover
+from calc.derive.peak_crossovers import PeakCrossovers, PeakInterval
 from calc.pipeline import pipeline
 from reports.cli import napkin
 from reports.figures import live_bytes as drawn_live
@@ -121,7 +121,7 @@ def test_without_a_timeline_the_reason_stands_there() -> None:
 
 def test_a_takeover_is_said_in_order_with_the_size_at_hand_marked() -> None:
     """``B ≤ 12`` first, ``B ≥ 13`` last; B = 2 lies in the first."""
-    found = Takeover("B", (Reign(1, 12, "backward"), Reign(13, 20, "optimizer"), Reign(21, 99, "forward")))
+    found = PeakCrossovers("B", (PeakInterval(1, 12, "backward"), PeakInterval(13, 20, "optimizer"), PeakInterval(21, 99, "forward")))
     row = _peak_crossover(found, sample.derivation())
 
     assert [("B ≤ 12", True), ("13 ≤ B ≤ 20", False), ("B ≥ 21", False)] == [
@@ -132,7 +132,7 @@ def test_a_takeover_is_said_in_order_with_the_size_at_hand_marked() -> None:
 
 def test_what_cannot_be_searched_says_why() -> None:
     """Instead of a range."""
-    row = _peak_crossover(Takeover("T", (), because="T//2 is no polynomial in T"), sample.derivation())
+    row = _peak_crossover(PeakCrossovers("T", (), because="T//2 is no polynomial in T"), sample.derivation())
 
     assert "not searched: T//2 is no polynomial in T" == row.searched
 
@@ -144,7 +144,7 @@ def test_every_kept_tensor_is_on_the_page(text: str) -> None:
         for kept in sample.SAVED:
             assert kept.because.split(" ")[0] in plain
             assert kept.node in plain
-        assert "same storage as softmax at h.*.attn, kept at h.*.attn" in plain
+        assert "same storage as softmax at h.*.attn, saved at h.*.attn" in plain
 
 
 def test_a_forward_alone_keeps_nothing() -> None:
