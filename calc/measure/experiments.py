@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import einops
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -131,10 +132,10 @@ def product_shape(left: tuple[int, int], right: tuple[int, int]) -> str:
     return failed or str(tuple((torch.ones(left) @ torch.ones(right)).shape))
 
 
-def summed_last() -> bool:
-    """Whether ``einsum("...h->...")`` equals the sum over the last dimension."""
-    x = randn(2, 3, 5)
-    return torch.allclose(torch.einsum("...h->...", x), x.sum(dim=-1))
+def reduced_last() -> tuple[float, float]:
+    """(mean over the last dimension, einops' reduction by "sum" over it) of ones of (2, 3, 4), the first element of each."""
+    x = torch.ones(2, 3, 4)
+    return float(x.mean(dim=-1)[0, 0]), float(einops.reduce(x, "... hidden -> ...", "sum")[0, 0])
 
 
 # -- counting ----------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ def _gpt3() -> Fraction:
     return ask("flops", parameters=str(facts["parameters"]), tokens=str(facts["tokens"])).value
 
 
-@COMPUTE.claim("gpt3-3.14e23", "Training GPT-3 took 3.14e23 FLOP.")
+@COMPUTE.claim("gpt3-3.14e23", "Training GPT-3 (2020) took 3.14e23 FLOP.")
 def _(_: Lab) -> ClaimFinding:
     return number(
         "3.14e23",
@@ -53,7 +53,7 @@ def _gpt4(name: str, says: str) -> None:
         return unchecked("2e25 FLOP, unpublished", because, "napkin ask training-time flops=2e25 gpu=h100-sxm gpus=10000 mfu=0.5")
 
 
-_gpt4("gpt4-2e25", "Training GPT-4 is speculated to have taken 2e25 FLOP.")
+_gpt4("gpt4-2e25", "Training GPT-4 (2023) is speculated to have taken 2e25 FLOP.")
 _gpt4("gpt4-004", "Training GPT-4 took 2e25 FLOP, by speculation.")
 
 
@@ -80,7 +80,7 @@ def _(_: Lab) -> ClaimFinding:
     return number("312e12", a100.peak("bf16"), because, "hardware: a100-sxm-80", unit="FLOP/s", rests_on=SOURCE)
 
 
-@COMPUTE.claim("h100-1979-sparse", "An H100 has a peak of 1979 TFLOP/s with sparsity, and half of it without.")
+@COMPUTE.claim("h100-1979-sparse", "An H100 has a peak of 1979 TFLOP/s with sparsity, and 50 % of it without.")
 def _(_: Lab) -> ClaimFinding:
     h100 = accelerator("h100-sxm")
     peaks = h100.peak("bf16", sparse=True), h100.peak("bf16")
@@ -131,7 +131,7 @@ def _(_: Lab) -> ClaimFinding:
     return number("4.7e21", full, because, "napkin ask device-flops gpu=h100-sxm gpus=8 days=14 mfu=1", unit="FLOP")
 
 
-@COMPUTE.claim("sparsity-24", "Structured sparsity means that two of every four elements are zero.")
+@COMPUTE.claim("sparsity-24", "Structured sparsity means that 2 of every 4 elements are zero.")
 def _(_: Lab) -> ClaimFinding:
     gains = {p.sparse / p.dense for p in accelerator("a100-sxm-80").peaks.values() if p.sparse is not None}
     because = "with 2 of 4 zero half of the products are left, so the published rates must double, and each of an A100's does"

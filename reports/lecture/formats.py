@@ -244,14 +244,16 @@ def _(_: Lab) -> ClaimFinding:
     return true(eps["bf16"] > eps["fp16"] > eps["fp32"], eps["bf16"], because, "formats: epsilon")
 
 
-@FORMATS.claim("finfo-values", "torch.finfo of bf16 gives resolution 0.01, largest 3.38953e38 and epsilon 0.0078125.")
+@FORMATS.claim("finfo-values", "torch.finfo of bf16 gives resolution 0.01, min -3.38953e38, max 3.38953e38 and eps 0.0078125.")
 def _(_: Lab) -> ClaimFinding:
     bf16, info = layout("bf16"), experiment("limits", "bfloat16")
     digits = limit(bf16, "decimal digits kept")
-    pairs = (("0.01", Fraction(1, 10 ** int(digits))), ("3.38953e38", limit(bf16, "largest")), ("0.0078125", limit(bf16, "epsilon")))
-    same_there = info["max"] == float(pairs[1][1]) and info["eps"] == float(pairs[2][1]) and info["resolution"] == float(pairs[0][1])
+    largest = limit(bf16, "largest")
+    derived = {"resolution": Fraction(1, 10 ** int(digits)), "min": -largest, "max": largest, "eps": limit(bf16, "epsilon")}
+    pairs = tuple(zip(("0.01", "-3.38953e38", "3.38953e38", "0.0078125"), derived.values(), strict=True))
+    same_there = all(info[name] == float(value) for name, value in derived.items())
     because = f"derived from 8 exponent and 7 fraction bits, and {'equal' if same_there else 'not equal'} to torch.finfo here"
-    return numbers(pairs, f"max {float(pairs[1][1]):.6g}", because, "formats: limits of bf16; torch.finfo")
+    return numbers(pairs, f"max {float(largest):.6g}", because, "formats: limits of bf16; torch.finfo")
 
 
 def _shown(widths: tuple[int, ...]) -> str:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from calc.mathematics.formats.encode import decode
-from calc.mathematics.formats.layouts import named
 from calc.mathematics.formats.limits import limit
 from calc.mathematics.formats.numbers import decimal, written
 from reports.lecture.claim import Topic
 from reports.lecture.formats import bits, encoded, fields, layout, like_torch
 from reports.lecture.lab import Lab
-from reports.lecture.verdicts import ClaimFinding, number, same, true
+from reports.lecture.verdicts import ClaimFinding, number, same
 
 FP16 = Topic("fp16 worked out by hand")
 
@@ -30,21 +28,27 @@ def _(_: Lab) -> ClaimFinding:
     return same("001001", code, f"-7 + 15 = {int(code, 2)}, in {len(code)} bits", "formats.encode(fp16, 0.01)")
 
 
-@FP16.claim("fp16-0.01-value", "The bits so worked out, exponent code 9 and fraction 010…, are 0.01 in fp16.")
+def doubled(number: Fraction, digits: int) -> str:
+    """The first binary digits behind the point of a number below 1: the integer parts as it is doubled and they are taken off."""
+    found = ""
+    for _ in range(digits):
+        number *= 2
+        found += str(int(number))
+        number -= int(number)
+    return found
+
+
+@FP16.claim("fp16-0.01-value", "Doubling 0.01 step by step gives its binary digits.")
 def _(_: Lab) -> ClaimFinding:
-    theirs = decode(named("fp16"), (9 << 10) | int("0100000000", 2)).value
-    ours = encoded("fp16", "0.01").value
-    assert theirs is not None
+    digits = doubled(Fraction("0.01"), 24)
+    first = digits.index("1") + 1
     because = (
-        f"they stand for {decimal(theirs)}; the nearest to 0.01 is {written(ours)}, {bits('fp16', '0.01')} (torch: "
+        f"0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28: the first 1 is digit {first}, so 0.01 is 1.{digits[first:]}… · 2^-{first} in binary, "
+        f"which fp16 rounds to {bits('fp16', '0.01')}, {written(encoded('fp16', '0.01').value)} (torch: "
         f"{'the same' if like_torch('fp16', '0.01') else 'another'})"
     )
-    return true(
-        encoded("fp16", "0.01").value.value == theirs,
-        bits("fp16", "0.01"),
-        because,
-        "formats.decode of their bits, formats.encode(fp16, 0.01)",
-    )
+    by = "exact doubling of 1/100 beside floor(2^24 / 100); formats.encode(fp16, 0.01)"
+    return same(2**24 // 100, int(digits, 2), because, by, value=f"0.{digits}…")
 
 
 def _limit(name: str, says: str, limit_name: str, claimed: Fraction, why: str, *, of: str = "fp16") -> None:
@@ -60,7 +64,7 @@ def _limit(name: str, says: str, limit_name: str, claimed: Fraction, why: str, *
         )
 
 
-_limit("fp16-bias", "The bias of fp16 is 2^(5 − 1) − 1 = 15.", "bias", Fraction(15), "five exponent bits")
+_limit("fp16-bias", "The bias of fp16 is 2^(5 − 1) − 1 = 2^4 − 1 = 15.", "bias", Fraction(15), "five exponent bits")
 _limit(
     "fp16-maxexp",
     "The largest exponent of fp16 is 31 − 1 − 15 = 15.",
@@ -76,7 +80,11 @@ _limit(
     "a fraction of ones under exponent 15",
 )
 _limit(
-    "fp16-minnormal", "The smallest normal number in fp16 is 2^-14.", "smallest normal", Fraction(1, 2**14), "exponent code 1, fraction 0"
+    "fp16-minnormal",
+    "The smallest normal number in fp16 is 1.0 · 2^-14.",
+    "smallest normal",
+    Fraction(1, 2**14),
+    "exponent code 1, fraction 0",
 )
 _limit(
     "fp16-subnormal",
@@ -87,7 +95,7 @@ _limit(
 )
 _limit(
     "fp16-subnormal-exp",
-    "The exponent of a subnormal in fp16 is 0 − 15 = -15.",
+    "The exponent of a subnormal in fp16 is 00000 = 0 − 15 = -15.",
     "smallest exponent",
     Fraction(-15),
     "code 0 shares the exponent of code 1 and has no leading 1; with -15 the smallest would be 2^-25",
@@ -102,7 +110,7 @@ def _(_: Lab) -> ClaimFinding:
     )
 
 
-@FP16.claim("fp16-minnormal-sign", "The smallest positive normal number in fp16 has sign bit 1 and exponent code 00001 = -14.")
+@FP16.claim("fp16-minnormal-sign", "The smallest positive normal number in fp16 has sign bit 1 and exponent code 00001 = 1 − 15 = -14.")
 def _(_: Lab) -> ClaimFinding:
     parts = fields("fp16", decimal(limit(layout("fp16"), "smallest normal")))
     because = f"the exponent is right, the sign is not: {' '.join(parts.values())}; a sign bit of 1 is a negative number"

@@ -74,7 +74,7 @@ _form("grad-w2-shape", "The gradient of w2 is h1ᵀ times that of h2.", "w2.grad
 _form("grad-h1", "The gradient of h1 is w2ᵀ times that of h2.", "h1.grad = w2.T @ h2.grad", "h1.grad = h2.grad @ w2.T")
 
 
-@GRADIENTS.claim("grad-bk", "The gradient of h2 costs next to nothing where D is large.")
+@GRADIENTS.claim("grad-bk", "The gradient of h2 costs next to nothing, as D is usually much larger than 1.")
 def _(lab: Lab) -> ClaimFinding:
     elementwise, products = (lab.value("two-layer", f"flops.backward.{kind}", _AT) for kind in ("elementwise", "matmul"))
     because = (

@@ -118,12 +118,14 @@ def _(lab: Lab) -> ClaimFinding:
 
 @LEARNING.claim("opt-momentum", "Momentum is SGD with an exponential average of the gradients.")
 def _(_: Lab) -> ClaimFinding:
-    worst = experiment("momentum_is_average")
+    beta = 0.9
+    worst = experiment("momentum_is_average", beta=beta)
     because = (
-        f"torch's buffer is that average over 1 − β, ten times as large at β = 0.9, step by step (largest difference {worst:.0e}); the "
-        "learning rate takes up the factor"
+        f"torch's buffer is a sum that decays: the average over 1 − β, step by step (largest difference {worst:.0e}), so a step at "
+        f"β = {beta} is {1 / (1 - beta):g} times the average's at the same learning rate"
     )
-    return true(worst < 1e-12, "average / (1 − β)", because, "ten steps of torch.optim.SGD and of the average in float64")
+    by = "ten steps of torch.optim.SGD and of the average in float64"
+    return readings(worst < 1e-12, beta == 0, "average / (1 − β)", because, by)
 
 
 @LEARNING.claim("opt-adagrad-avg", "AdaGrad is SGD with an average over squared gradients.")

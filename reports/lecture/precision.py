@@ -90,7 +90,7 @@ def _(_: Lab) -> ClaimFinding:
     return true(bool(linear), "linear layers", because, "the stated recipe of fp8 products over bf16 weights", rests_on=SOURCE)
 
 
-@PRECISION.claim("int8-int4-bytes", "int8 takes 1 byte and int4 half a byte.")
+@PRECISION.claim("int8-int4-bytes", "int8 takes 1 byte, and int4, a 4-bit integer, 0.5 bytes.")
 def _(_: Lab) -> ClaimFinding:
     sizes = tuple(element_bytes(named(name)) for name in ("int8", "int4"))
     return same(

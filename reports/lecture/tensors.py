@@ -23,11 +23,12 @@ def _(_: Lab) -> ClaimFinding:
     return number("128", experiment("memory", 4, 8), "4 · 8 elements of 4 bytes", "the storage of torch.empty(4, 8)", unit="bytes")
 
 
-@TENSORS.claim("mem-gpt3-ffn", "A matrix of GPT-3's feed-forward block, 49152 × 12288 in fp32, takes 2304 · 1024² bytes.")
+@TENSORS.claim("mem-gpt3-ffn", "GPT-3's feed-forward matrix, (12288 · 4) × 12288 in fp32, takes 2304 · 1024 · 1024 bytes, 2.3 GB.")
 def _(_: Lab) -> ClaimFinding:
     nbytes = experiment("memory", *_FFN)
-    because = f"{nbytes / 1024**2:g} MiB, which is {nbytes / 1024**3:g} GiB and {nbytes / 1e9:.3f} GB"
-    return number(str(2304 * 1024 * 1024), nbytes, because, "the storage of torch.empty(49152, 12288)", unit="bytes")
+    because = f"the bytes are exact, {nbytes / 1024**2:g} MiB; {nbytes / 1024**3:g} GiB or {nbytes / 1e9:.3f} GB, and neither is 2.3"
+    pairs = (str(2304 * 1024 * 1024), nbytes), ("2.3e9", nbytes)
+    return numbers(pairs, nbytes, because, "the storage of torch.empty(49152, 12288)", unit="bytes")
 
 
 @TENSORS.claim("mem-004-2.3", "That is 2.3 gigabytes.")
@@ -42,7 +43,7 @@ def on_device() -> int:
     return sum(rounded(experiment("memory", 32, 32)) for _ in ("x", "y"))
 
 
-@TENSORS.claim("mem-8192", "Two 32 × 32 matrices in fp32 take 8192 bytes of a device.")
+@TENSORS.claim("mem-8192", "Two 32 × 32 matrices in fp32 take 2 · (32 · 32 · 4) bytes of a device.")
 def _(_: Lab) -> ClaimFinding:
     because = "2 · 32 · 32 · 4; each is a multiple of the allocator's 512 bytes, so nothing is rounded up"
     return number("8192", on_device(), because, "the CUDA allocator's rounding of both requests (stated, not measured)", unit="bytes")
@@ -73,7 +74,7 @@ def _(_: Lab) -> ClaimFinding:
     return number("180e9", h100.memory, because, "hardware: h100-sxm", unit="bytes", rests_on=SOURCE)
 
 
-@TENSORS.claim("mem-003-act13", "Activations take about one to three times the memory of the parameters.")
+@TENSORS.claim("mem-003-act13", "Activations take about 1 to 3 times the memory of the parameters.")
 def _(lab: Lab) -> ClaimFinding:
     weights = lab.value("gpt2", "parameters.bytes", _GPT2)
     ratios = {b: Fraction(lab.value("gpt2", "activations.bytes", {"B": b, "T": 1024}), weights) for b in (1, 2, 8)}
@@ -110,7 +111,7 @@ def _(lab: Lab) -> ClaimFinding:
     )
 
 
-@TENSORS.claim("mem-003-sgd-1x", "Optimizer state is once the parameters for SGD and about twice for Adam.")
+@TENSORS.claim("mem-003-sgd-1x", "Optimizer state is 1 times the parameters for SGD and about 2 times for Adam.")
 def _(lab: Lab) -> ClaimFinding:
     ratios = {}
     for name in ("sgd", "momentum", "adam"):
@@ -157,7 +158,7 @@ def _(_: Lab) -> ClaimFinding:
     return number("6", place, f"1 · {first} + 2 · {second}", "strides of a real tensor, and the number found there")
 
 
-@TENSORS.claim("stride-transpose", "In the transpose of ((1, 2, 3), (4, 5, 6)) element [0, 1] is 4, three numbers further.")
+@TENSORS.claim("stride-transpose", "In the transpose of ((1, 2, 3), (4, 5, 6)) element [0, 1] is 4, 3 numbers further.")
 def _(_: Lab) -> ClaimFinding:
     strides, value, shared = experiment("transposed")
     because = f"strides {strides} on the same storage ({yes(shared)})"
@@ -222,14 +223,11 @@ def _(_: Lab) -> ClaimFinding:
     return true(not message, "non_blocking=True", because, "Python's own parser")
 
 
-@TENSORS.claim("einops-sum", "Reducing the last named dimension by a sum is the sum over the last dimension.")
+@TENSORS.claim("einops-sum", 'reduce(x, "... hidden -> ...", "sum") is the mean over the last dimension, with that dimension named.')
 def _(_: Lab) -> ClaimFinding:
-    return true(
-        experiment("summed_last"),
-        "x.sum(dim=-1)",
-        "both give the same numbers for a (2, 3, 5) tensor",
-        "torch.einsum('...h->...') and x.sum(dim=-1)",
-    )
+    mean, reduced = experiment("reduced_last")
+    because = f'it is the sum: over a last dimension of four ones, x.mean(dim=-1) is {mean:g} and the reduction {reduced:g}; write "mean"'
+    return true(mean == reduced, "x.sum(dim=-1)", because, "einops.reduce and x.mean(dim=-1) of torch.ones(2, 3, 4)")
 
 
 @TENSORS.claim("lit-4x4", "A 16 by 32 matrix is multiplied by a 30 by 2 matrix.")

@@ -65,7 +65,7 @@ def _(lab: Lab) -> ClaimFinding:
     return number("6", large, because, "derive gpt2, llama3-70b and cruncher: flops over parameters × tokens", unit="FLOP", within=LOOSE)
 
 
-@TRAINING.claim("q1-h100-1979-half", "An H100's rate in bf16 without sparsity is 1979 TFLOP/s divided by 2.")
+@TRAINING.claim("q1-h100-1979-half", "An H100's rate in bf16 without sparsity is 1979e12 / 2 FLOP/s.")
 def _(_: Lab) -> ClaimFinding:
     dense, sparse = accelerator("h100-sxm").peak("bf16"), accelerator("h100-sxm").peak("bf16", sparse=True)
     because = f"the data sheet's {float(sparse):.4g} is with 2:4 sparsity, and the dense rate is {float(dense):.4g}"
