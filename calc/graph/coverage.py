@@ -90,8 +90,8 @@ class Ledger:
 def refusal(ledger: Ledger, operators: Iterable[str]) -> str:
     """One line about all refused operators: which, where, with which shapes, how often, and what to do."""
     unstated = [row for row in ledger.of(REFUSED) if row.unstated]
-    unfit = [row for row in ledger.of(REFUSED) if not row.unstated]
-    words = [*_unstated(unstated), *(f"{row.because} ({_places(row)})." for row in unfit)]
+    unsupported = [row for row in ledger.of(REFUSED) if not row.unstated]
+    words = [*_unstated(unstated), *(f"{row.because} ({_places(row)})." for row in unsupported)]
     words.append(f"Not counted: {_part(ledger, ledger.of(REFUSED))}.")
     words += _hints(unstated, list(operators))
     return " ".join(words)
@@ -110,7 +110,7 @@ def _places(row: CoverageRow) -> str:
     words = f"at {first.module_path or 'the top level'}, inputs: {first.inputs or 'none'}, {times(first.runs, first.value)}"
     if not others:
         return words
-    several = f"{len(others)} more place{'s' if len(others) > 1 else ''}"
+    several = f"{len(others)} more module path{'s' if len(others) > 1 else ''}"
     return f"{words}, and at {several}, {times(row.runs, row.value)} in all"
 
 

@@ -45,7 +45,7 @@ _ALL = (
         "nn.LSTM",
         "oneDNN's one operator for a layer and direction (aten.mkldnn_rnn_layer), as torch does by default on a CPU",
         "cell by cell",
-        "that keeps a workspace of as many bytes as suit the processor, which have no closed form",
+        "that operator allocates a workspace whose size depends on the processor and has no closed form",
         True,
         ("calc/trace/kernels/recurrent.py", "calc/measure/recurrent.py"),
     ),
@@ -53,8 +53,8 @@ _ALL = (
         "attention",
         "scaled_dot_product_attention",
         "one fused kernel",
-        "as separate matrix products",
-        "no counter of torch sees into the kernel on a CPU",
+        "as separate matrix multiplications",
+        "torch's counters do not see inside the kernel on a CPU",
         False,
         ("calc/measure/run.py", "calc/measure/training.py", "calc/measure/all_gradients.py"),
     ),
@@ -63,7 +63,7 @@ _ALL = (
         "a TransformerEncoder layer in evaluation",
         "torch's fast path, one operator",
         "operator by operator",
-        "no counter of torch sees into it",
+        "torch's counters do not see inside it",
         False,
         ("calc/measure/run.py",),
     ),
@@ -81,7 +81,7 @@ class ExchangeDifference:
 
 
 # The exchanges that a check met, each with the quantities in which the default step was measured too.
-Found = Mapping[str, tuple[ExchangeDifference, ...]]
+Differences = Mapping[str, tuple[ExchangeDifference, ...]]
 
 
 def in_force(assumptions: Iterable[Assumption]) -> list[Exchange]:
@@ -90,7 +90,7 @@ def in_force(assumptions: Iterable[Assumption]) -> list[Exchange]:
     return [exchange for exchange in _ALL if exchange.assumption.expr in stated]
 
 
-def headlines(assumptions: Iterable[Assumption], difference: Found | None = None, at: str = "") -> Iterator[str]:
+def headlines(assumptions: Iterable[Assumption], difference: Differences | None = None, at: str = "") -> Iterator[str]:
     """One or two sentences for each exchange of a derivation, and for each in ``difference``, which a check at the sizes ``at`` met."""
     derived = {exchange.key for exchange in in_force(assumptions)}
     for exchange in _ALL:
@@ -100,7 +100,7 @@ def headlines(assumptions: Iterable[Assumption], difference: Found | None = None
             )
         elif exchange.key in (difference or {}):
             yield (
-                f"In the run that counts FLOPs of matrix products, and in no other, {exchange.of} runs {exchange.instead} and not as"
+                f"In the run that counts FLOPs of matrix multiplications, and in no other, {exchange.of} runs {exchange.instead} and not as"
                 f" {exchange.by_default}: {exchange.because}. All else is measured as torch runs it by default."
             )
 

@@ -126,47 +126,47 @@ class HasGuards(HasDims, Protocol):
     def failed_guards(self, sizes: Mapping[str, int], /) -> list[Guard]: ...
 
 
-def resolve(recorded: HasGuards, given: Mapping[str, int]) -> dict[str, int]:
+def resolve(traced: HasGuards, given: Mapping[str, int]) -> dict[str, int]:
     """Values of all dimensions, with ``given`` ones replaced; a dimension that equals its default expression follows it.
 
     Raises ``DimensionError`` for sizes at which a guard fails, and for invalid sizes.
     """
-    values = unchecked(recorded, given)
-    if recorded.failed_guards(values):
-        raise not_traced(recorded, values)
+    values = unchecked(traced, given)
+    if traced.failed_guards(values):
+        raise not_traced(traced, values)
     return values
 
 
-def not_traced(recorded: HasGuards, values: Mapping[str, int]) -> DimensionError:
+def not_traced(traced: HasGuards, values: Mapping[str, int]) -> DimensionError:
     """The error for sizes at which a guard fails, where there is no spec to trace the step from."""
-    for guard in recorded.failed_guards(values):
-        said = f"the step was traced where {guard.expr} is {guard.outcome}, and at these sizes it is not (asked"
+    for guard in traced.failed_guards(values):
+        said = f"the step was traced where {guard.expr} is {guard.outcome}, which it is not at these sizes (evaluated"
         if guard.opaque:
             said = "a value that the step reads is not known at these sizes (read"
-        return DimensionError(f"{said} at {guard.where}); a graph alone cannot be traced there: derive the model from its spec")
+        return DimensionError(f"{said} at {guard.where}); a graph cannot be traced again: derive the model from its spec")
     return DimensionError("the model cannot have these sizes: derive it from its spec")
 
 
-def unchecked(recorded: HasDims, given: Mapping[str, int]) -> dict[str, int]:
+def unchecked(traced: HasDims, given: Mapping[str, int]) -> dict[str, int]:
     """Like ``resolve``, without checking guards. Raises ``DimensionError`` for invalid sizes."""
-    return dims.resolve(dimensions(recorded), given)
+    return dims.resolve(dimensions(traced), given)
 
 
-def settable(recorded: HasDims, sizes: Mapping[str, int]) -> dict[str, int]:
+def settable(traced: HasDims, sizes: Mapping[str, int]) -> dict[str, int]:
     """The sizes to set so that all sizes are ``sizes``: without tied dimensions and unbacked ones at their expected value."""
-    free = {d.name: sizes[d.name] for d in recorded.dims if not d.tied}
-    following = {d.name for d in recorded.dims if d.unbacked_at and follows(replace(d, value=sizes[d.name]), sizes)}
+    free = {d.name: sizes[d.name] for d in traced.dims if not d.tied}
+    following = {d.name for d in traced.dims if d.unbacked_at and follows(replace(d, value=sizes[d.name]), sizes)}
     return {name: size for name, size in free.items() if name not in following}
 
 
-def dimensions(recorded: HasDims) -> dict[str, Dim]:
+def dimensions(traced: HasDims) -> dict[str, Dim]:
     """The dimensions with their defaults: the default expression where the traced value equals it, else the value itself."""
-    values = {d.name: d.value for d in recorded.dims}
+    values = {d.name: d.value for d in traced.dims}
     return {
         d.name: Dim(
             d.expr if d.expr and follows(d, values) else d.value, d.meaning, d.multiple_of, d.tied, d.at_most, d.plus, d.unbacked_at
         )
-        for d in recorded.dims
+        for d in traced.dims
     }
 
 

@@ -81,7 +81,7 @@ def _expression(names: Collection[str]) -> Read[str]:
         if type(value) is not str:
             refuse(value, "an expression")
         if value not in seen:
-            _tree(value, names, asks=False).value_in(_Weigher(value, asks=False))
+            _tree(value, names, is_guard=False).value_in(_Weigher(value, is_guard=False))
             seen.add(value)
         return value
 
@@ -103,26 +103,26 @@ def _size(names: Collection[str]) -> Read[Size]:
     return read
 
 
-def _question(names: Collection[str]) -> Read[str]:
+def _guard(names: Collection[str]) -> Read[str]:
     """Reads the text of a guard in ``names``."""
 
     def read(value: Any) -> str:
         if type(value) is not str:
-            refuse(value, "a condition on sizes")
-        _tree(value, names, asks=True).holds_in(_Weigher(value, asks=True))
+            refuse(value, "a guard on sizes")
+        _tree(value, names, is_guard=True).holds_in(_Weigher(value, is_guard=True))
         return value
 
     return read
 
 
-def _tree(text: str, names: Collection[str], asks: bool) -> Expression:
+def _tree(text: str, names: Collection[str], is_guard: bool) -> Expression:
     """The expression of a text in ``names``. Quotes and backslashes are rejected first, since the parser would warn about them."""
     if len(text) > LENGTH or set(text) & set("'\"\\#\n\r\0"):
         refuse(text, "an expression")
     try:
         tree = parse(text)
     except ForeignError:
-        refuse(text, "a condition on sizes, e.g. B < 2" if asks else f"an expression with + - * / // % ** and {', '.join(FUNCTIONS)}")
+        refuse(text, "a guard on sizes, e.g. B < 2" if is_guard else f"an expression with + - * / // % ** and {', '.join(FUNCTIONS)}")
     except ExpressionError:
         refuse(text, "an expression")
     if _levels(tree) > DEPTH:
@@ -151,16 +151,16 @@ class _SizeWeights(dict[str, _Weight]):
 
 
 class _Weigher(Arithmetic[_Weight]):
-    """Bounds the work to evaluate the expression ``text``. Only guards (``asks``) may contain doubles."""
+    """Bounds the work to evaluate the expression ``text``. Only guards (``is_guard``) may contain doubles."""
 
     values = _SizeWeights()
 
-    def __init__(self, text: str, asks: bool) -> None:
-        self._text, self._asks = text, asks
+    def __init__(self, text: str, is_guard: bool) -> None:
+        self._text, self._is_guard = text, is_guard
 
     def number(self, node: Number) -> _Weight:
         if isinstance(node.value, float):
-            return _Weight(1, 0, True) if self._asks else self.refused(node)
+            return _Weight(1, 0, True) if self._is_guard else self.refused(node)
         return _Weight(1, node.value.bit_length()) if node.value < NUMBER else self.refused(node)
 
     def negative(self, node: Negative) -> _Weight:
@@ -189,12 +189,12 @@ class _Weigher(Arithmetic[_Weight]):
             case Number(int() as power) if power <= POWER:
                 return self._bounded(math.comb(base.terms + power - 1, power), base.bits * power, base.double)
         if not (base.double or node.exponent.value_in(self).double):
-            refuse(self._text, f"whole powers up to {POWER}")
+            refuse(self._text, f"integer powers up to {POWER}")
         return _Weight(base.terms, base.bits, True)
 
     def call(self, node: FunctionCall) -> _Weight:
         function, arguments = node.function, node.arguments
-        functions = (*FUNCTIONS, "log", *(DOUBLES if self._asks else ()))
+        functions = (*FUNCTIONS, "log", *(DOUBLES if self._is_guard else ()))
         if function not in functions or len(arguments) != _ARGUMENTS.get(function, len(arguments) or 1):
             refuse(self._text, f"an expression with the functions {', '.join(FUNCTIONS)}")
         parts = [argument.value_in(self) for argument in arguments]
@@ -218,7 +218,7 @@ class _Weigher(Arithmetic[_Weight]):
         refuse(self._text, f"an expression with + - * / // % ** and {', '.join(FUNCTIONS)}")
 
     def refused_condition(self, node: Expression) -> NoReturn:
-        refuse(self._text, "a condition on sizes, e.g. B < 2")
+        refuse(self._text, "a guard on sizes, e.g. B < 2")
 
     def _bounded(self, terms: int, bits: int, double: bool) -> _Weight:
         if terms > TERMS or bits > BITS:
@@ -256,7 +256,7 @@ def _graph(data: Any, depth: int) -> Graph:
         loops=part(data, "loops", each(symbol)),
         options=_options(data),
         assumptions=tuple(Assumption(*a) for a in part(data, "assumptions", each(row(text, text)))),
-        guards=tuple(Guard(*c) for c in part(data, "conditions", each(row(_question(symbols), flag, text, flag, least=3)))),
+        guards=tuple(Guard(*c) for c in part(data, "conditions", each(row(_guard(symbols), flag, text, flag, least=3)))),
         traces=_records(data, "records", symbols, concrete=False),
         certificates=_records(data, "certificates", symbols, concrete=True),
         provenance=part(data, "provenance", mapping(text, text)),

@@ -22,7 +22,7 @@ def trip_counts_to_specialize(spec: Spec, graph: Graph, values: Mapping[str, int
     for guard in graph.failed_guards(values):
         names = [n for n in ordered_names(guard.expr) if n in spec.may_unroll and n in few and values[n] >= few[n]]
         names = [n for n in names if guard.holds_at({**sizes, n: few[n]})]  # else the guard fails because of other sizes
-        why |= dict.fromkeys(names, f"{guard.expr} is asked at {guard.where}, and comes out otherwise for the few turns recorded")
+        why |= dict.fromkeys(names, f"{guard.expr}, evaluated at {guard.where}, has another outcome at the few iterations traced")
     return why
 
 
@@ -39,12 +39,12 @@ def degenerate(graph: Graph) -> list[dict[str, int]]:
     counts = {name: fewest(_counts(graph), name) for name in graph.loops}
     certified = {**graph.certificates[0].sizes, **counts}  # no more iterations than a closed form needs, since each is traced
     most = max(counts.values(), default=0)
-    few_turns = [{**certified, **dict.fromkeys(graph.loops, few)} for few in range(most - 1, 0, -1)]
+    few_iterations = [{**certified, **dict.fromkeys(graph.loops, few)} for few in range(most - 1, 0, -1)]
     batch_of_one = {**certified, **({"B": 1} if "B" in graph.symbols else {})}
     alike = {**certified, **{name: _ALIKE for name in graph.symbols if name not in graph.loops}}
     chosen = [name for name in graph.as_basis().unbacked if name in graph.symbols and name not in graph.loops]
     one_chosen = [{**certified, **dict.fromkeys(chosen, 1)}] if chosen else []
-    return [_within_bounds(graph, at) for at in (*few_turns, batch_of_one, alike, *one_chosen)]
+    return [_within_bounds(graph, at) for at in (*few_iterations, batch_of_one, alike, *one_chosen)]
 
 
 def certificates_may_answer(graph: Graph, sizes: Mapping[str, int]) -> bool:
@@ -100,12 +100,12 @@ def with_requested_comparisons(graph: Graph, values: Mapping[str, int], names: C
     """The values of a certificate with the requested ones for the basis symbols ``names``: they show whether a quantity depends on the
     numbers that these symbols are compared with."""
     requested = graph.as_basis().values(values)
-    turns = {name: fewest(_counts(graph), name) for name in graph.loops}
-    return [{**graph.certificates[0].sizes, **turns, **{name: requested[name] for name in names if requested[name] > 1}}]
+    trip_count = {name: fewest(_counts(graph), name) for name in graph.loops}
+    return [{**graph.certificates[0].sizes, **trip_count, **{name: requested[name] for name in names if requested[name] > 1}}]
 
 
-def _is_failed(graph: Graph, loop: str, values: Mapping[str, int], turns: int) -> bool:
-    return any(c.expr == f"{loop} != {turns}" for c in graph.failed_guards(values))
+def _is_failed(graph: Graph, loop: str, values: Mapping[str, int], trip_count: int) -> bool:
+    return any(c.expr == f"{loop} != {trip_count}" for c in graph.failed_guards(values))
 
 
 def special_case_candidates(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard]) -> list[dict[str, str]]:
@@ -113,10 +113,10 @@ def special_case_candidates(graph: Graph, values: Mapping[str, int], changed: Se
     Those with dimensions of the ``changed`` guards only come first, then those with all; last, few iterations that are no special case
     at other sizes."""
     basis = graph.as_basis()
-    turns = basis.values(values)
-    shallow = [name for name in graph.loops if turns[name] < fewest(_counts(graph), name)]
-    failed = [name for name in shallow if _is_failed(graph, name, values, turns[name])]
-    few, fewer = (dict(_fixed(graph, basis.dimension(name), turns[name], values) for name in names) for names in (failed, shallow))
+    trip_count = basis.values(values)
+    shallow = [name for name in graph.loops if trip_count[name] < fewest(_counts(graph), name)]
+    failed = [name for name in shallow if _is_failed(graph, name, values, trip_count[name])]
+    few, fewer = (dict(_fixed(graph, basis.dimension(name), trip_count[name], values) for name in names) for names in (failed, shallow))
     compared = {name for guard in changed for name in ordered_names(guard.expr)}
     about = [name for name, text in graph.basis.items() if compared & set(ordered_names(text))]
     some, all_ = (few | _equal_sizes(graph, values, names) for names in (about, list(values)))
@@ -124,11 +124,11 @@ def special_case_candidates(graph: Graph, values: Mapping[str, int], changed: Se
     return [attempt for i, attempt in enumerate(attempts) if attempt not in attempts[:i]]
 
 
-def _fixed(graph: Graph, name: str, turns: int, values: Mapping[str, int]) -> tuple[str, str]:
+def _fixed(graph: Graph, name: str, trip_count: int, values: Mapping[str, int]) -> tuple[str, str]:
     """A trip count with what it equals: a multiple of another dimension, where it is divisible by that; else its value."""
     part = next(dim.multiple_of for dim in graph.dims if dim.name == name)
-    if isinstance(part, str) and values[name] == turns * values[part]:
-        return name, part if turns == 1 else f"{turns}*{part}"
+    if isinstance(part, str) and values[name] == trip_count * values[part]:
+        return name, part if trip_count == 1 else f"{trip_count}*{part}"
     return name, str(values[name])
 
 
@@ -155,8 +155,8 @@ def _equal_sizes(graph: Graph, values: Mapping[str, int], names: Sequence[str]) 
     first: dict[int, str] = {1: "1"}
     equal_to: dict[str, str] = {}
     for name in values:
-        turns = set(ordered_names(graph.basis[name])) & set(graph.loops)
-        if name not in names or name in tied or turns:
+        loops = set(ordered_names(graph.basis[name])) & set(graph.loops)
+        if name not in names or name in tied or loops:
             continue
         to = str(values[name]) if values[name] == parts.get(name) else _end(equal_to, first.setdefault(values[name], name))
         if to != name:
@@ -218,4 +218,4 @@ def dimensions_to_specialize(spec: Spec, graph: Graph, changed: Sequence[Guard],
 
 
 def _specialization_reason(c: Guard) -> str:
-    return f"the step goes by its number, at {c.where}" if c.opaque else f"{c.expr} is {not c.outcome} there, asked at {c.where}"
+    return f"the step uses its value, at {c.where}" if c.opaque else f"{c.expr} is {not c.outcome} there, evaluated at {c.where}"

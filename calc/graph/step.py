@@ -20,7 +20,7 @@ Size = int | str
 
 PHASES = ("forward", "backward", "optimizer", "zero_grad")
 # The ``node`` of an operator that the backward recomputes (activation checkpointing).
-RECOMPUTED = "(forward, again)"
+RECOMPUTED = "(recomputed forward)"
 ROLES = ("parameter", "buffer", "input", "gradient", "optimizer state", "master weight", "activation", "temporary")
 
 

@@ -31,7 +31,8 @@ def with_size(spec: Spec, undecided: UnbackedSizeError, basis: Basis) -> Inferre
     expected = in_dimensions(_expected(undecided), basis) if undecided.share else bound
     number = next(i for i in range(1, len(spec.dims) + 2) if f"n{i}" not in spec.dims)
     dim = Dim(expected, f"elements chosen at {undecided.where}", at_most=bound, unbacked_at=undecided.place)
-    return Inferred(replace(spec, dims={**spec.dims, f"n{number}": dim}), f"data decide a size at {undecided.where}: it is n{number}")
+    declared = replace(spec, dims={**spec.dims, f"n{number}": dim})
+    return Inferred(declared, f"data-dependent (unbacked) size at {undecided.where}: it is n{number}")
 
 
 def with_bound(spec: Spec, name: str, loop: str) -> Inferred:
@@ -48,8 +49,8 @@ def with_traced_dimensions(spec: Spec, graph: Graph) -> Spec:
         for d in graph.dims
         if d.name not in declared or (declared[d.name].at_most, declared[d.name].multiple_of) != (d.at_most, d.multiple_of)
     }
-    recorded = {d.name for d in graph.dims}
-    others = {name for name, dim in declared.items() if dim.tied and dim.because and name not in recorded}  # inferred for other sizes
+    traced = {d.name for d in graph.dims}
+    others = {name for name, dim in declared.items() if dim.tied and dim.because and name not in traced}  # inferred for other sizes
     return replace(spec, dims={n: d for n, d in {**spec.dims, **more}.items() if n not in others}) if more or others else spec
 
 
@@ -66,10 +67,10 @@ def assumptions(spec: Spec) -> list[Assumption]:
 
 def _because(name: str, dim: Dim) -> str:
     number = f"number of {dim.meaning}"
-    override = f"-d {name}=… for another"
+    override = f"set another with -d {name}=…"
     if dim.default == dim.at_most:
-        return f"most that the {number} can be; data decide it, and nothing is expected of them; {override}"
-    return f"expected {number}, rounded up, if all choices are equally frequent; data decide it, at most {dim.at_most}; {override}"
+        return f"upper bound of the {number}, which is data-dependent and has no expected value; {override}"
+    return f"expected {number}, rounded up, if all choices are equally likely; data-dependent, at most {dim.at_most}; {override}"
 
 
 def _product(sizes: tuple[int | str, ...]) -> str:

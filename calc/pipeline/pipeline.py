@@ -260,9 +260,9 @@ def _said(spec: Spec, plan: TracePlan, error: NapkinError) -> NapkinError:
         return error.at(in_patterns(plan.spec, plan.sizes, plan.options).sizes(plan.sizes))
     if not isinstance(error, SizesError):
         return error
-    from calc.trace.real_run import told
+    from calc.trace.real_run import attributed
 
-    return told(spec, spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, plan.sizes)), plan.options, error)
+    return attributed(spec, spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, plan.sizes)), plan.options, error)
 
 
 def _taken_for_granted(traced: Planned) -> int:

@@ -19,7 +19,7 @@ from calc.symbolic.expression import FloorQuotient, FunctionCall, Negative, Numb
 from calc.symbolic.parser import parse
 from calc.trace.step import TracedRun
 
-_COUNTS = "the loop counts that were recorded"
+_COUNTS = "the traced trip counts"
 _ANY_COUNT = 2**63
 
 
@@ -163,7 +163,8 @@ def branches(
     points = [_within_bounds(at, basis, dims) for at in tried]
     asked_by_run = [({c.expr for c in run.guards}, run.trace.sizes) for run in runs]
     branching = [c for c in guards if any(not c.holds_at(at) for at in points) and not _has_every_trip_count(c, asked_by_run, trip_counts)]
-    return [Assumption(_in_dimensions(c, basis), f"asked at {c.where}; other sizes are recorded apart or refused") for c in branching]
+    because = "evaluated at {}; sizes with another outcome are traced separately or refused"
+    return [Assumption(_in_dimensions(c, basis), because.format(c.where)) for c in branching]
 
 
 def _within_bounds(at: Mapping[str, int], basis: Basis, dims: Mapping[str, Dim]) -> dict[str, int]:

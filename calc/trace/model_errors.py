@@ -34,7 +34,7 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
             ) from None
         if "saved tensor hooks" in text_of(error):
             raise TraceError(
-                f"{spec.name} calls torch.func.grad, vjp or a kin of theirs at {where}: torch gives no account of what autograd keeps"
+                f"{spec.name} calls torch.func.grad, vjp or the like at {where}: torch does not report which tensors autograd saves"
                 " there; take the gradient with torch.autograd.grad, or leave that part out"
             ) from None
         if os.environ.get("NAPKIN_DEBUG"):

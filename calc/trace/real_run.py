@@ -21,20 +21,20 @@ from calc.trace.model_errors import refusing
 _MOST_PARAMETERS, _MOST_ELEMENTS = 20_000_000, 2_000_000
 
 _OF_SIZES = (
-    'to mend the spec, declare what that line needs of a size ("d": Dim(64, multiple_of="h"), or Dim("d/h", tied=True) for one that follows'
+    'declare what that line requires of a size ("d": Dim(64, multiple_of="h"), or Dim("d/h", tied=True) for one that follows'
     " from others), or give the size as a plain number in build"
 )
-_OF_VALUES = "with plain numbers for sizes too, so it needs values, which a trace lacks; write it with operators of torch, or leave it out"
+_OF_VALUES = "with plain numbers for sizes too, so it needs values of tensors, which a trace lacks; use torch operators instead"
 
 
-def told(spec: Spec, asked: Mapping[str, int], options: Options, error: SizesError) -> SizesError:
+def attributed(spec: Spec, requested: Mapping[str, int], options: Options, error: SizesError) -> SizesError:
     """``error``, attributed: either the module raises it as well on real tensors (with its own message), or only symbolic tracing does.
 
-    The module runs at the ``asked`` sizes, or at the check sizes of the spec. Where both are too large, ``error`` is returned unchanged.
+    The module runs at the ``requested`` sizes, or at the check sizes of the spec. If both are too large, ``error`` is returned unchanged.
     """
     if not str(error).startswith(f"{spec.name} raised "):
         return error
-    for sizes in ({**asked}, _to_check(spec, asked)):
+    for sizes in ({**requested}, _to_check(spec, requested)):
         if sizes is not None and _is_small(spec, sizes):
             own = _raised(spec, sizes, options)
             return own if isinstance(own, SizesError) else error if own is not None else _by_tracing(spec, sizes, options, error)
@@ -44,8 +44,8 @@ def told(spec: Spec, asked: Mapping[str, int], options: Options, error: SizesErr
 def _by_tracing(spec: Spec, sizes: Mapping[str, int], options: Options, error: SizesError) -> SizesError:
     said, _, declare = str(error).partition("; declare ")
     at = ", ".join(f"{name}={value}" for name, value in sizes.items())
-    mend = f"declare {declare}" if declare else _OF_SIZES if _traces(spec, sizes, options) else _OF_VALUES
-    return SizesError(f"{said} (under symbolic tracing; the module itself runs at {at}); {mend}")
+    advice = f"declare {declare}" if declare else _OF_SIZES if _traces(spec, sizes, options) else _OF_VALUES
+    return SizesError(f"{said} (under symbolic tracing; the module itself runs at {at}); {advice}")
 
 
 def _traces(spec: Spec, sizes: Mapping[str, int], options: Options) -> bool:
@@ -59,9 +59,9 @@ def _traces(spec: Spec, sizes: Mapping[str, int], options: Options) -> bool:
     return True
 
 
-def _to_check(spec: Spec, asked: Mapping[str, int]) -> dict[str, int] | None:
+def _to_check(spec: Spec, requested: Mapping[str, int]) -> dict[str, int] | None:
     tied = {name for name, dim in spec.dimensions.items() if dim.tied}
-    return spec.sizes({**{n: v for n, v in asked.items() if n not in tied}, **spec.check_at}) if spec.check_at else None
+    return spec.sizes({**{n: v for n, v in requested.items() if n not in tied}, **spec.check_at}) if spec.check_at else None
 
 
 def _is_small(spec: Spec, sizes: Mapping[str, int]) -> bool:

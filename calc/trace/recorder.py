@@ -180,7 +180,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         )
 
     @contextlib.contextmanager
-    def recorded_as(self, name: str, arguments: Mapping[str, Any]) -> Iterator[None]:
+    def traced_as(self, name: str, arguments: Mapping[str, Any]) -> Iterator[None]:
         """Context in which operators are traced as ``name`` with those arguments: for an operator that torch cannot run symbolically."""
         self.renamed = (name, list(arguments.items()))
         try:
@@ -300,7 +300,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         """Index of a tensor's storage; a new storage is noted as allocated now."""
         if value.layout is not torch.strided:
             raise TraceError(
-                f"a sparse tensor comes up in {self.where()}: how many elements it holds depends on the data, so no closed form follows;"
+                f"a sparse tensor is used in {self.where()}: its number of elements depends on the data, so it has no closed form;"
                 " use dense ones (sparse=False)"
             )
         untyped = value.untyped_storage()

@@ -1,8 +1,8 @@
 """The tensors that autograd saves in the forward for the backward.
 
 Most pass torch's saved-tensor hooks. Two kinds do not: tensors that a hand-written function stores as attributes of its context, which are
-read off the autograd graph; and tensors that only a closure in the graph holds (the arguments of recomputed layers), which are allocated
-when the forward returns and freed with the graph.
+read off the autograd graph; and tensors that only a closure in the graph references (the arguments of recomputed layers), which
+are allocated when the forward returns and freed with the graph.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from calc.graph.step import Saved, Tensor
 from calc.trace.module_paths import LOSS
 from calc.trace.recorder import Recorder, last_node_number, tensors_in
 
-_BY_CLOSURE = "a function that the graph holds"
+_BY_CLOSURE = "a closure of the autograd graph"
 _UNKNOWN = "custom autograd function"
 _CHECKPOINT = "torch.utils.checkpoint"
 _FUNCTION_FILE = torch.autograd.function.__file__
 _CHECKPOINT_FILE = torch.utils.checkpoint.__file__  # it saves arguments without a node of their own
 
 
-class _Held:
+class _SavedReference:
     """What a saved-tensor hook returns to autograd in place of the tensor: alive exactly as long as autograd references it."""
 
     __slots__ = ("__weakref__", "tensor")
@@ -43,7 +43,7 @@ class SavedTensors:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._packed: list[tuple[weakref.ref[_Held], Tensor, str, str | None, int]] = []
+        self._packed: list[tuple[weakref.ref[_SavedReference], Tensor, str, str | None, int]] = []
         self._saved: list[Saved] = []
         self._open: set[int] = set()
         self._replaced: set[int] = set()
@@ -51,20 +51,20 @@ class SavedTensors:
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         self._before = set(self._recorder.alive)
-        with torch.autograd.graph.saved_tensors_hooks(self._pack, lambda specialized: specialized.tensor):
+        with torch.autograd.graph.saved_tensors_hooks(self._pack, lambda saved: saved.tensor):
             yield
 
-    def _pack(self, value: torch.Tensor) -> _Held:
-        # Detached, since a saved result that references its graph would keep itself alive; unrecorded, since no real step does it.
+    def _pack(self, value: torch.Tensor) -> _SavedReference:
+        # Detached, since a saved result that references its graph would keep itself alive; not traced, since no real step does it.
         recorder = self._recorder
         phase, recorder.phase = recorder.phase, ""
-        specialized = _Held(value.detach())
+        saved = _SavedReference(value.detach())
         recorder.phase = phase
         module_path = recorder.path.current
         # The operator of the node may not have run yet: its node number is looked up when the forward has returned.
         function = _CHECKPOINT if _saving() == _CHECKPOINT_FILE else None
-        self._packed.append((weakref.ref(specialized), recorder.tensor(value, module_path), module_path, function, last_node_number()))
-        return specialized
+        self._packed.append((weakref.ref(saved), recorder.tensor(value, module_path), module_path, function, last_node_number()))
+        return saved
 
     def returned(self, loss: torch.Tensor) -> None:
         """Call after the forward: tensors saved by hooks and contexts are noted; other live ones remain candidates."""
@@ -86,13 +86,13 @@ class SavedTensors:
 
     def dropped(self) -> None:
         """Call after the step, when its graph is freed: candidates that were freed with it were saved by the graph."""
-        gone = self._open - self._recorder.alive
-        self._saved += [self._by_closure(index) for index in sorted(gone)]
-        self._open -= gone
+        freed = self._open - self._recorder.alive
+        self._saved += [self._by_closure(index) for index in sorted(freed)]
+        self._open -= freed
 
     def saved(self) -> tuple[Saved, ...]:
         """All saved tensors. Reference cycles are collected only after the last step, since a run without garbage collection keeps them.
-        Tensors that the module itself held and replaced are not autograd's."""
+        Tensors that the module itself referenced and replaced are not saved by autograd."""
         waiting = self._open & self._recorder.alive
         if waiting:
             gc.collect()

@@ -41,7 +41,7 @@ def doing(what: Elsewhere) -> Iterator[None]:
 
 
 def elsewhere() -> str:
-    return _elsewhere[-1]() if _elsewhere else "a place of torch's own"
+    return _elsewhere[-1]() if _elsewhere else "torch's own code"
 
 
 def _innermost(frames: Iterable[tuple[FrameType, int]]) -> str:

@@ -118,7 +118,7 @@ _TO_PLAIN = frozenset({"__float__", "__hash__", "as_integer_ratio", "hex", "is_i
 def read_by_torch() -> ReadByTorchError:
     """The error for a step in which torch's C++ code reads sizes as numbers."""
     return ReadByTorchError(
-        f"torch reads the sizes of a tensor as numbers at {user_line()}: what it decides by them cannot be seen, so no closed form"
+        f"torch reads the sizes of a tensor as numbers at {user_line()}: a trace cannot see what depends on them, so no closed form"
         " follows; write that part with other operators"
     )
 

@@ -115,10 +115,11 @@ class Tracer:
             # It may count blocks of which only every n-th is recomputed: like any depth, it then counts such patterns.
             patterned = replace(spec, trip_counts=(*spec.trip_counts, name))
             return Refusal(
-                specialization, Inferred(patterned, f"{name} is read as a number at {specialization.where}: taking it as so many patterns")
+                specialization,
+                Inferred(patterned, f"{name} is read as a number at {specialization.where}: treating it as a number of patterns"),
             )
         shown = self.basis.hidden.get(specialization.dimension, specialization.dimension)
-        why = f"{shown} is read as a number at {specialization.where}: taking it as a trip count"
+        why = f"{shown} is read as a number at {specialization.where}: treating it as a trip count"
         return Refusal(specialization, TripCount(specialization.dimension, specialization.where, why))
 
     def _at_any_count(self, undecided: UnbackedSizeError, fixed: Mapping[str, int]) -> NapkinError:
@@ -131,7 +132,7 @@ class Tracer:
         size = _with_counts(undecided, failure, fixed, others) if isinstance(failure, UnbackedSizeError) else None
         if failure is not None and not isinstance(failure, UnbackedSizeError):
             return failure
-        said = f"{undecided}, and its upper bound is no simple function of {', '.join(fixed)}"
+        said = f"{undecided}, and its upper bound is not a simple function of {', '.join(fixed)}"
         return size or SpecializationError([*fixed][-1], undecided.where, said)
 
     def _bound(self, error: NapkinError) -> Inferred | None:
@@ -157,10 +158,10 @@ class Tracer:
 
     def _of(self, runs: Sequence[TracedRun]) -> Graph:
         spec, plan, reads, basis = self.spec, self.plan, self.trip_count_reads, self.basis
-        asked = guards.graph_guards(runs, reads, spec.dimensions)
-        of_zeros = guards.of_zeros(asked, runs, basis.symbols)
-        of_values = (*guards.of_values(runs, reads), *guards.of_numbers(asked, runs, reads))
-        branches = guards.branches(asked, runs, reads, basis, spec.dimensions)
+        of_sizes = guards.graph_guards(runs, reads, spec.dimensions)
+        of_zeros = guards.of_zeros(of_sizes, runs, basis.symbols)
+        of_values = (*guards.of_values(runs, reads), *guards.of_numbers(of_sizes, runs, reads))
+        branches = guards.branches(of_sizes, runs, reads, basis, spec.dimensions)
         of_depths = guards.of_depths(trip_counts.traced_counts(plan.attempt, self.loops))
         assumptions = (*unbacked_sizes.assumptions(spec), *_assumptions(runs, reads, basis), *branches)
         return Graph(
@@ -173,7 +174,7 @@ class Tracer:
             loops=tuple(self.loops),
             options=plan.options.to_json(),
             assumptions=(*assumptions, *_specialized(plan)),
-            guards=(*of_depths, *asked, *of_zeros, *of_values),
+            guards=(*of_depths, *of_sizes, *of_zeros, *of_values),
             traces=tuple(r.trace for r in runs),
             certificates=(),
             provenance=_provenance(),
@@ -195,14 +196,14 @@ def _specialized(plan: TracePlan) -> list[Assumption]:
     together: dict[str, list[str]] = {}
     for name, why in plan.numbers.items():
         together.setdefault(why, []).append(f"{name} = {plan.sizes[name]}")
-    return [Assumption(f"{', '.join(names)} throughout", f"a number, not a symbol: {why}") for why, names in together.items()]
+    return [Assumption(f"{', '.join(names)} throughout", f"specialized, not symbolic: {why}") for why, names in together.items()]
 
 
 def no_closed_form(spec: Spec, error: SpecializationError, basis: Basis) -> str:
     """The message for a size that is read as a number and cannot be a trip count."""
     shown = basis.hidden.get(error.dimension, error.dimension)
     return (
-        f"{spec.name}: {error}, so there is no closed form in {shown}; use the size as it is, or give the model as one with that size fixed"
+        f"{spec.name}: {error}, so there is no closed form in {shown}; use the size without converting it, or fix it in the spec"
     )
 
 
@@ -272,20 +273,20 @@ def _assumptions(runs: Sequence[TracedRun], reads: Mapping[str, str], basis: Bas
     by_line: dict[str, Assumption] = {}
     for name, where in reads.items():
         values = ", ".join(str(n) for n in sorted({run.trace.sizes[name] for run in runs}))
-        because = f"read as a number at {where}; recorded at {values}, interpolated, and certified at values not used"
+        because = f"read as a number at {where}; traced at {values}, interpolated, and certified at other values"
         by_line[name] = Assumption(f"the step is a polynomial in {basis.hidden.get(name, name)}", because)
     for run in runs:
         for line, (answer, because) in run.constant_reads.items():
             by_line[line] = Assumption(f"the value read at {line} is {answer}", because)
         for line, names in run.value_reads.items():
-            because = f"it depends on {_listed(names, basis)} and constants only; evaluated for real"
-            by_line[line] = Assumption(f"the value read at {line} is that of these sizes", because)
+            because = f"it depends only on {_listed(names, basis)} and constants; computed on real tensors"
+            by_line[line] = Assumption(f"the value read at {line} is the one at these sizes", because)
         for line, names in run.number_reads.items():
-            because = f"a table, or a function of Python's, may take {_listed(names, basis)} for a number; traced at these sizes too"
-            by_line[line] = Assumption(f"what is looked up or computed at {line} is that of these sizes", because)
+            because = f"a table or a Python function may use {_listed(names, basis)} as a number; traced at these sizes too"
+            by_line[line] = Assumption(f"what is looked up or computed at {line} is the one at these sizes", because)
         for who in run.scalar_readers:
-            because = "no branch and no size hangs on them: traced with one number, certified with another"
-            by_line[who] = Assumption(f"what {who} reads out of tensors are numbers only", because)
+            because = "no branch and no size depends on them: traced with one number, certified with another"
+            by_line[who] = Assumption(f"{who} uses numbers read out of tensors only in arithmetic", because)
     exchanged = {key for run in runs for key in run.exchanged}
     return [*(exchange.assumption for exchange in EXCHANGES.values() if exchange.key in exchanged), *by_line.values()]
 

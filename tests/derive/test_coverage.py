@@ -93,8 +93,8 @@ def test_every_operator_without_a_rule_is_named_with_module_path_calls_and_shape
     assert isinstance(error, UnknownOperatorError)
     assert str(error).startswith(
         "no cost rule for 2 operators: aten.tanh.default at layers.*.1, inputs: self (B, f) float32, L times (11),"
-        " and at 1 more place, L + 1 times (12) in all; aten.tanh_backward.default at (model), inputs: grad_output (B, 1) float32,"
-        " output (B, 1) float32, once, and at 1 more place, L + 1 times (12) in all. Not counted: 24 of "
+        " and at 1 more module path, L + 1 times (12) in all; aten.tanh_backward.default at (model), inputs: grad_output (B, 1) float32,"
+        " output (B, 1) float32, once, and at 1 more module path, L + 1 times (12) in all. Not counted: 24 of "
     )
     assert "\n" not in str(error)
 

@@ -98,7 +98,7 @@ def test_what_starts_a_checkpointed_block_is_kept_for_it() -> None:
     kept = [s for s in result.saved if s.operator == "torch.utils.checkpoint"]
 
     assert kept
-    assert {"the layers that are not kept run again in the backward, and start from it"} == {s.because for s in kept}
+    assert {"the backward recomputes the layers that are not saved, starting from it"} == {s.because for s in kept}
     assert result["activations.bytes"].value == sum(s.value for s in result.saved)
 
 

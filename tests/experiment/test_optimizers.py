@@ -259,7 +259,7 @@ def test_a_user_s_own_optimizer_is_exact(optimizer: Any) -> None:
         optimizer.__name__, 8 * 77 + 4 * 3
     )
     read = [a.expr for a in derivation.assumptions if "numbers only" in a.expr]
-    assert read == (["what Own reads out of tensors are numbers only"] if optimizer is scaled_by_norm else [])
+    assert read == (["Own uses numbers read out of tensors only in arithmetic"] if optimizer is scaled_by_norm else [])
 
 
 def branches(p: nn.Parameter, grad: Tensor, state: dict[str, Any]) -> None:

@@ -64,7 +64,7 @@ def test_a_refusal_names_every_operator_without_a_rule() -> None:
     own = CoverageRow("my.own", "4", 4, "refused", "", None, None, True, places)
     expected = (
         "no cost rule for 2 operators: aten.tanh.default at h.*.act, inputs: self (B, d) float32, L times (3);"
-        " my.own at the top level, inputs: none, once, and at 2 more places, 4 times in all."
+        " my.own at the top level, inputs: none, once, and at 2 more module paths, 4 times in all."
         f" Not counted: 7 of 13 calls (53.8%). {HINT}"
     )
 

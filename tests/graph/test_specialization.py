@@ -84,7 +84,7 @@ def test_few_iterations_of_two_loops_are_tried_together_at_last() -> None:
     """S = 3 is told at many iterations of T, and may not be at one: first T alone is fixed, then both."""
     dims = {"S": Dim(3), "T": Dim(1), "d": Dim(7)}
     basis = basis_of(dims)
-    unmet = [Guard("T != 1", True, "the loop counts that were recorded")]
+    unmet = [Guard("T != 1", True, "the traced trip counts")]
     records = [SimpleNamespace(sizes={"S": turns, "T": turns}) for turns in (5, 6)]
     graph: Any = _graph(dims)
     graph.loops, graph.traces, graph.as_basis, graph.failed_guards = ("S", "T"), records, lambda: basis, lambda _: unmet

@@ -76,7 +76,7 @@ def test_a_step_that_is_traced_at_once_has_a_history_of_one_plan() -> None:
     [
         (repeated, {"L": 5}, ["L is read as a number at"]),
         (in_heads, {"h": 3}, ["taking d to be a multiple of h"]),
-        (chosen, {}, ["data decide a size at"]),
+        (chosen, {}, ["data-dependent (unbacked) size at"]),
     ],
 )
 def test_each_plan_says_what_is_new_in_it(what: FORWARD, dims: dict[str, int], reasons: list[str]) -> None:

@@ -246,7 +246,7 @@ def _saved(tensor: str, site: str, times: str, expr: str, operator: str, because
 
 
 SAVED = (
-    _saved("add at h.*", "h.*.ln_1", "10*L", "40*B*L*T*d", "native_layer_norm", "x̂ = (x − mean)/σ is computed again from x"),
+    _saved("add at h.*", "h.*.ln_1", "10*L", "40*B*L*T*d", "native_layer_norm", "x̂ = (x − mean)/σ is recomputed from x"),
     _saved("addmm at h.*.mlp.c_fc", "h.*.mlp", "3*L", "12*B*L*T*f", "gelu", "dx = GELU′(x) ⊙ dy needs x"),
     _saved("softmax at h.*.attn", "h.*.attn", "L", "4*B*L*T**2*h", "softmax", "dx = y ⊙ (dy − Σ y dy) needs y"),
     _saved("softmax at h.*.attn", "h.*.attn", "L", "0", "bmm", "dB = Aᵀ dy needs A", "softmax at h.*.attn, saved at h.*.attn"),

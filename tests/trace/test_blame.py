@@ -84,4 +84,4 @@ def test_a_size_that_becomes_a_number_is_not_blamed_on_the_model() -> None:
     derivation = calc.derive(spec(spelled), cache=False, optimizer="sgd")
 
     [said] = [a.because for a in derivation.assumptions if a.expr == "C = 4 throughout"]
-    assert said.startswith("a number, not a symbol: under symbolic tracing it raised ValueError at test_blame.py:")
+    assert said.startswith("specialized, not symbolic: under symbolic tracing it raised ValueError at test_blame.py:")

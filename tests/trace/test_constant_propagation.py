@@ -160,5 +160,5 @@ def test_a_constant_overwritten_with_constants_is_one() -> None:
 
     said, *_ = calc.derive(function(marked), cache=False, optimizer="sgd").assumptions  # torch 2.11 asks of a slice whether it is the whole
 
-    assert re.fullmatch(r"the value read at .*\(marks < 0\).any\(\) else -x is that of these sizes", said.expr)
-    assert "it depends on d and constants only; evaluated for real" == said.because
+    assert re.fullmatch(r"the value read at .*\(marks < 0\).any\(\) else -x is the one at these sizes", said.expr)
+    assert "it depends only on d and constants; computed on real tensors" == said.because

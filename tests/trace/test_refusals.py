@@ -411,7 +411,7 @@ def test_a_sparse_gradient_is_refused() -> None:
     )
 
     assert isinstance(error, TraceError)
-    assert "a sparse tensor comes up in the backward" in str(error)
+    assert "a sparse tensor is used in the backward" in str(error)
     assert str(error).endswith("so no closed form follows; use dense ones (sparse=False)")
 
 

@@ -45,7 +45,7 @@ _INTERPOLATIONS: dict[tuple[str, int], Any] = {
 def overriding_operators(recorder: Recorder) -> Iterator[None]:
     """Context in which ``torch.histc`` counts into a symbolic number of bins, ``interpolate`` scales a symbolic size, and so on, under
     ``recorder``."""
-    called, picking = recorder.recorded_as, recorder.unbacked.picking
+    called, picking = recorder.traced_as, recorder.unbacked.picking
     original = torch.histc
 
     def histc(input: torch.Tensor, bins: Any = 100, min: float = 0, max: float = 0, *, out: Any = None) -> torch.Tensor:

@@ -22,7 +22,7 @@ from calc.trace.values.data_dependence import WHOLE, overwritten
 
 _LARGEST, _LARGEST_WHOLE = 1 << 16, 1 << 24  # elements; a mask has one for each pair of positions
 _RANDOM = torch.Tag.nondeterministic_seeded
-_ASKS = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default}
+_READS = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default}
 _FILLING = {f"aten::{name}" for name in ("ones_like", "zeros_like", "full_like", "new_ones", "new_zeros", "new_full")}
 _UNSET = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided"}
 
@@ -59,7 +59,7 @@ class ConstantPropagation:
 
         Raises ``DataDependentError`` where the tensor depends on data.
         """
-        if func not in _ASKS:
+        if func not in _READS:
             return False, None
         if not all(has_constant_values(a) for a in args if isinstance(a, torch.Tensor)):
             raise DataDependentError(
@@ -75,7 +75,7 @@ class ConstantPropagation:
             self.value_reads[user_line()] = made_of | self.value_reads.get(user_line(), made_of)
         # An optimizer reads its step counter for each parameter: one number per step, not a branch, so not an assumption.
         elif isinstance(value, bool) or func is not torch.ops.aten._local_scalar_dense.default:
-            self.constant_reads[user_line()] = str(value), "it depends on constants only; evaluated for real"
+            self.constant_reads[user_line()] = str(value), "it depends on constants only; computed on real tensors"
         return True, value
 
     def counted(self, x: torch.Tensor, count: Callable[[torch.Tensor], int]) -> int | None:
@@ -98,7 +98,7 @@ class ConstantPropagation:
 
     def follow(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         """Compute the constants of the results of ``func``, or invalidate those of tensors that it overwrites with unknown values."""
-        if func in _ASKS:
+        if func in _READS:
             return
         sizes: tuple[Any, ...] = ()
         if func._schema.name in _FILLING and not has_constant_values(args[0]):  # uses the sizes of its first argument, not the values

@@ -25,7 +25,7 @@ from calc.trace.values.data_dependence import ALWAYS, NEVER, Below, OneIn, at_le
 from calc.trace.values.true_counts import count_of
 
 aten = torch.ops.aten
-_ASKS = (aten._local_scalar_dense.default, aten.is_nonzero.default)
+_READS = (aten._local_scalar_dense.default, aten.is_nonzero.default)
 _PUTS = (aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default, aten._unsafe_index_put.default)
 
 
@@ -89,7 +89,7 @@ class UnbackedSizes:
 
     def answer(self, func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
         """``(True, value)`` where ``func`` reads a value that does not depend on data; else ``(False, None)``."""
-        if func not in _ASKS or has_constant_values(args[0]):
+        if func not in _READS or has_constant_values(args[0]):
             return False, None
         if self._constants.only_copied:  # any value may be returned
             return True, args[0].dtype.is_floating_point * 0.5
@@ -156,7 +156,8 @@ class UnbackedSizes:
         symbols = self._constants.symbols_of(tensors)
         if symbols:
             where = user_line()
-            return SpecializationError(min(symbols), where, f"values made of {', '.join(sorted(symbols))} decide a size at {where}: {what}")
+            said = f"values computed from {', '.join(sorted(symbols))} determine a size at {where}: {what}"
+            return SpecializationError(min(symbols), where, said)
         return DataDependentError(f"the size of a result depends on the values in a tensor at {user_line()}: {what} has no closed form")
 
     def _next(self, place: str) -> int:
@@ -168,7 +169,7 @@ class UnbackedSizes:
         place = user_place()
         if not place:
             raise DataDependentError(
-                f"a size is taken from the data in a tensor in {user_line()}: no line of the model's decides it, so it has no name;"
+                f"a size depends on the data in a tensor in {user_line()}: no line of the model determines it, so it has no name;"
                 " choose by position, or multiply by the mask"
             )
         match = place if place in self._sizes else self._passed_before(place)

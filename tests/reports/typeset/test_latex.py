@@ -180,7 +180,7 @@ def test_the_longest_label_of_our_own_is_not_cut():
         ("T <= C", r"T \le C"),
         ("Ne(B*T, 1)", r"B\,T \ne 1"),
         ("the value read at x.py:3 is True", None),
-        ("the value read at x.py:3 is that of these sizes", None),
+        ("the value read at x.py:3 is the one at these sizes", None),
     ],
 )
 def test_conditions_are_typeset_where_they_can_be(text, expected):
