@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from calc.errors import UnknownQuantityError
-from calc.graph.exchanges import Found
+from calc.graph.exchanges import Differences
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Measurement:
     unbacked_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     unbacked_first_step: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     recompute: int = 0
-    exchanged: Found = field(default_factory=dict)
+    exchanged: Differences = field(default_factory=dict)
 
     def __getitem__(self, quantity: str) -> Reading:
         try:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 
 from calc.errors import BadInputError, MeasurementError
-from calc.graph.exchanges import ExchangeDifference, Found
+from calc.graph.exchanges import Differences, ExchangeDifference
 from calc.measure.all_gradients import AllGradients
 from calc.measure.flops import MAPPING, measure_flops
 from calc.measure.measurement import Measurement, Reading
@@ -102,7 +102,7 @@ def _exchanged(
     here: Mapping[str, Reading],
     fused: bool,
     tell: Progress,
-) -> Found:
+) -> Differences:
     """Kernels replaced in ``measure``'s runs, with the saved and peak bytes of the default step for those that change them."""
     differences: dict[str, tuple[ExchangeDifference, ...]] = {}
     if fused and options.attention != "math" and any("scaled_dot_product" in name for name in operators):
