@@ -63,8 +63,6 @@ CLEAN = (
 """Rooms whose texts have none of these words. More rooms may join; none may leave."""
 
 EXCEPTIONS = {
-    "napkin initialisation MODEL": "the command has that name",
-    "`initialisation gpt2`": "the command has that name",
     'm.subsection("memory-takeovers"': "an anchor: links to it must not break",
 }
 """Texts that may stay, each with its reason."""

@@ -23,7 +23,7 @@ from calc.performance.mfu import MatmulFlops, TimedStep, as_compiled, ceiling_of
 from calc.performance.prediction import predict
 from calc.performance.records import KIND as KIND
 from calc.performance.roofline import RATES
-from calc.performance.step_operators import step_work
+from calc.performance.step_operators import step_operators
 from calc.pipeline.pipeline import derive
 from calc.spec import Spec
 
@@ -185,7 +185,7 @@ def _expected(spec: Spec, case: Sizes, options: Options, request: MeasuringOptio
     if request.how.compiled:
         return Expected(None, because="a calibration is of eager steps")
     try:
-        prediction = predict(step_work(spec, case, options=options, progress=request.progress).works, request.calibration)
+        prediction = predict(step_operators(spec, case, options=options, progress=request.progress).works, request.calibration)
     except NapkinError as error:
         return Expected(None, because=str(error))
     return Expected(prediction.seconds, prediction.band)

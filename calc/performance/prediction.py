@@ -113,7 +113,7 @@ class Prediction:
 
 
 def predict(works: Sequence[Work], calibration: Calibration) -> Prediction:
-    """Predicted times of operators at sizes (``StepWork.works``)."""
+    """Predicted times of operators at sizes (``StepOperators.works``)."""
     tables = Tables(calibration)
     recorded = any(work.phase == "backward" for work in works)
     cold = {phase for phase in PHASES if sum(w.times * w.cold for w in works if w.phase == phase) > tables.cache}

@@ -18,7 +18,7 @@ from calc.spec import Spec
 
 
 @dataclass(frozen=True)
-class StepWork:
+class StepOperators:
     """``works`` in integers at all ``sizes``; ``operators`` has the closed forms that hold there."""
 
     sizes: Mapping[str, int]
@@ -26,14 +26,14 @@ class StepWork:
     works: tuple[Work, ...]
 
 
-def step_work(
+def step_operators(
     spec: Spec,
     sizes: Mapping[str, int] | None = None,
     *,
     options: Options | None = None,
     cache: bool = True,
     progress: Callable[[str], None] = lambda _: None,
-) -> StepWork:
+) -> StepOperators:
     """What each operator of one training step of ``spec`` does and moves; sizes not given are the spec's defaults."""
     spec.sizes(sizes or {})  # refuse invalid sizes before the work begins
     options = options or Options()
@@ -41,11 +41,11 @@ def step_work(
     values = resolve(graph, sizes or {})
     works = operators(graph).in_force(values)
     try:
-        return StepWork(values, works, works.at_all(values))
+        return StepOperators(values, works, works.at_all(values))
     except UnequalIterationsError:
         progress("tracing the step at these sizes")
     from calc.trace import trace_at
 
     derivation = pipeline.derive(spec, sizes, options=options, cache=cache, progress=progress)
     record = trace_at(derivation.spec, derivation.specialized, derivation.sizes, {}, options)
-    return StepWork(values, works, of_trace(graph, record))
+    return StepOperators(values, works, of_trace(graph, record))

@@ -36,7 +36,7 @@ COMMANDS = {
     "einsum": "einsum:einsum",
     "gradients": "gradients:gradients",
     "inference": "memory:inference",
-    "initialisation": "initialization:initialisation",
+    "initialization": "initialization:initialization",
     "layout": "sharding:layout",
     "lecture": "lecture:lecture",
     "list": "listing:list_",

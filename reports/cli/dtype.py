@@ -15,11 +15,11 @@ def dtype(name: str, number: str | None, bits: str | None, as_json: bool) -> Non
 
     FORMAT is a name of napkin list dtypes, one of torch's, or a layout such as e3m4. NUMBER is exact: 0.01, 1e-8, -0, 0x1.8p3, inf.
     """
-    from calc.mathematics.formats.bits import of_bits
-    from calc.mathematics.formats.document import document
-    from calc.mathematics.formats.encode import encode
-    from calc.mathematics.formats.layouts import named
-    from calc.mathematics.formats.numbers import read
+    from calc.mathematics.dtypes.bits import of_bits
+    from calc.mathematics.dtypes.document import document
+    from calc.mathematics.dtypes.encode import encode
+    from calc.mathematics.dtypes.layouts import named
+    from calc.mathematics.dtypes.numbers import read
 
     layout = named(name)
     if number is not None and bits is not None:

@@ -23,11 +23,11 @@ def einsum(pattern: str, sizes: Sequence[str], reduction: str, dtype: str, check
     Without its size a dimension stays a symbol. "...=6" is the product of the sizes that an ellipsis stands for.
     """
     from calc.errors import BadInputError
+    from calc.mathematics.dtypes.layouts import element_bytes, named
     from calc.mathematics.einsum.check import check
     from calc.mathematics.einsum.document import document
     from calc.mathematics.einsum.operation import operation
     from calc.mathematics.einsum.pattern import read, sizes_of
-    from calc.mathematics.formats.layouts import element_bytes, named
 
     item_size = element_bytes(named(dtype))
     if item_size.denominator != 1:

@@ -1,4 +1,4 @@
-"""``napkin initialisation``: what a model's values look like before the first step."""
+"""``napkin initialization``: what a model's values look like before the first step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reports.cli.common import Integer
 @click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension, e.g. -d B=8 -d T=1024.")
 @click.option("--draws", type=Integer(30, 100_000), metavar="INTEGER", help="Build and run N real modules (at least 30) for comparison.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
-def initialisation(model: str, sizes: Sequence[str], draws: int | None, as_json: bool) -> int:
+def initialization(model: str, sizes: Sequence[str], draws: int | None, as_json: bool) -> int:
     """Derive the second moment of every module's output at initialization, from the distributions of the model's own initializers.
 
     Sizes default to the small ones of the model's checks. With --draws, real modules are built and run; exit 1 if a derived moment is

@@ -54,7 +54,7 @@ def optimizer(name: str, values: Sequence[str], implementation: str, checked: bo
 
 def _numbers(texts: Sequence[str]) -> dict[str, float]:
     from calc.errors import BadInputError
-    from calc.mathematics.formats.numbers import read
+    from calc.mathematics.dtypes.numbers import read
     from reports.jobs.request import twice
 
     values: dict[str, float] = {}

@@ -29,7 +29,7 @@ def predict(file: str | None, as_json: bool, **words: Any) -> None:
     request = request_of(**words)
     calibration = None if file is None else read(Path(file))
     with talk() as say:
-        step = roofline.step_work(request, say)
+        step = roofline.operators_of(request, say)
         if calibration is None:
             from calc.measure.calibration import calibrate
 

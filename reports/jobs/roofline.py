@@ -13,7 +13,7 @@ from calc.errors import BadInputError
 from calc.hardware.accelerators import accelerator
 from calc.performance import step_operators
 from calc.performance.roofline import LAUNCH_SECONDS, RooflineCeiling, roofline
-from calc.performance.step_operators import StepWork
+from calc.performance.step_operators import StepOperators
 from reports.figures.roofline_bounds import RooflinePair
 from reports.jobs.request import Request
 from reports.page.roofline import page
@@ -43,16 +43,16 @@ def _launch(text: str) -> Fraction:
 
 def compute(request: Request, ceiling: RooflineCeiling, progress: Callable[[str], None]) -> RooflinePair:
     """The roofline of a request's step, eager and fused."""
-    step = step_work(request, progress)
+    step = operators_of(request, progress)
     both = (roofline(step.works, ceiling, fused=fused) for fused in (False, True))
     return RooflinePair(step.operators.graph.model, step.sizes, request.options.to_json(), step.operators, step.works, *both)
 
 
-def step_work(request: Request, progress: Callable[[str], None]) -> StepWork:
+def operators_of(request: Request, progress: Callable[[str], None]) -> StepOperators:
     """What the operators of a request's step do and move."""
     progress(f"loading {request.model}")
     spec = calc.load(request.model)
-    return step_operators.step_work(spec, request.sizes, options=request.options, cache=request.cache, progress=progress)
+    return step_operators.step_operators(spec, request.sizes, options=request.options, cache=request.cache, progress=progress)
 
 
 def write(rooflines: RooflinePair, today: datetime.date | None = None) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 from calc.errors import BadInputError
-from calc.mathematics.formats.encode import Encoding, encode
-from calc.mathematics.formats.layouts import Float, named
-from calc.mathematics.formats.limits import limit
-from calc.mathematics.formats.numbers import decimal, read, written
+from calc.mathematics.dtypes.encode import Encoding, encode
+from calc.mathematics.dtypes.layouts import Float, named
+from calc.mathematics.dtypes.limits import limit
+from calc.mathematics.dtypes.numbers import decimal, read, written
 from reports.lecture.claim import Topic
 from reports.lecture.lab import Lab
 from reports.lecture.runs import experiment

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from calc.mathematics.formats.limits import limit
-from calc.mathematics.formats.numbers import decimal, written
+from calc.mathematics.dtypes.limits import limit
+from calc.mathematics.dtypes.numbers import decimal, written
 from reports.lecture.claim import Topic
 from reports.lecture.formats import bits, encoded, fields, layout, like_torch
 from reports.lecture.lab import Lab

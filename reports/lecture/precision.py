@@ -6,8 +6,8 @@ from fractions import Fraction
 
 from calc.capacity.questions import ask
 from calc.hardware.accelerators import accelerator, catalogue
-from calc.mathematics.formats.layouts import element_bytes, named
-from calc.mathematics.formats.limits import limit
+from calc.mathematics.dtypes.layouts import element_bytes, named
+from calc.mathematics.dtypes.limits import limit
 from calc.memory.formulas import FP8_LM, TRANSFORMER_ENGINE
 from reports.lecture.claim import Topic
 from reports.lecture.formats import encoded, layout

@@ -23,9 +23,9 @@ def show(answer: Answer, out: Terminal) -> None:
     out.lines(*(f"{quantity(row.value, row.unit)}: {row.what}" for row in answer.also))
     if answer.bound is not None and _differs_as_shown(answer.bound):
         out.line(_bound(answer.bound, answer))
-    if answer.thumb is not None:
-        error = float(answer.thumb.off(answer.value))
-        out.line(f"by the rule of thumb {answer.thumb.rule}: {quantity(answer.thumb.value, answer.unit)}, {error:+.2%} off")
+    if answer.rule_of_thumb is not None:
+        error = float(answer.rule_of_thumb.off(answer.value))
+        out.line(f"by the rule of thumb {answer.rule_of_thumb.rule}: {quantity(answer.rule_of_thumb.value, answer.unit)}, {error:+.2%} off")
     out.lines(*(f"flag: {flag}" for flag in answer.flags))
     out.line()
     out.lines(*_steps(answer))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from calc.mathematics.formats.encode import Encoding
-from calc.mathematics.formats.layouts import Float, Format, IntegerFormat, element_bytes
-from calc.mathematics.formats.limits import limits
-from calc.mathematics.formats.numbers import FormatNumber, decimal, written
+from calc.mathematics.dtypes.encode import Encoding
+from calc.mathematics.dtypes.layouts import Float, Format, IntegerFormat, element_bytes
+from calc.mathematics.dtypes.limits import limits
+from calc.mathematics.dtypes.numbers import FormatNumber, decimal, written
 from reports.typeset.numbers import MINUS
 from reports.writers.terminal import Line, Terminal, bold, dim
 

@@ -1,4 +1,4 @@
-"""Moments at initialisation on a terminal: the laws of the parameters, then the modules in the order of the forward."""
+"""Moments at initialization on a terminal: the laws of the parameters, then the modules in the order of the forward."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def show(initial: Initial, lines: Sequence[SampleComparison], out: Terminal) -> 
     for number, rest in enumerate(rests, 1):
         out.line(f"{number}. {rest}; {percent(OFF[rest])} beyond a sample's interval are allowed for it")
     if not lines:
-        out.line("Not sampled: napkin initialisation MODEL --draws 100 builds and runs real modules beside it.")
+        out.line("Not sampled: napkin initialization MODEL --draws 100 builds and runs real modules beside it.")
 
 
 def _law(drawn: ParameterVariance) -> str:

@@ -104,7 +104,7 @@ def _models() -> Iterator[tuple[str, ...]]:
 
 
 def _dtypes() -> Iterator[tuple[str, ...]]:
-    from calc.mathematics.formats.layouts import FORMATS
+    from calc.mathematics.dtypes.layouts import FORMATS
     from calc.units import ITEM_SIZE
     from reports.views.formats import bytes_words, layout_words
 

@@ -13,7 +13,7 @@ from calc.hardware.calibration import Calibration
 from calc.performance.mfu import Throughput, throughput_of
 from calc.performance.prediction import Prediction, predict
 from calc.performance.roofline import RATES
-from calc.performance.step_operators import StepWork
+from calc.performance.step_operators import StepOperators
 from reports.jobs import job
 from reports.typeset.numbers import duration, percent, rate
 from reports.views.calibration import threads
@@ -49,7 +49,7 @@ class Predicted:
         return self.throughput.amount / self.prediction.seconds
 
 
-def compute(request: job.Request, step: StepWork, calibration: Calibration) -> Predicted:
+def compute(request: job.Request, step: StepOperators, calibration: Calibration) -> Predicted:
     """The predicted time of a step's operators on a calibrated machine."""
     prediction = predict(step.works, calibration)
     throughput = throughput_of(step.sizes, int(request.options.accumulation))

@@ -25,7 +25,7 @@ from calc.errors import NapkinError
 from calc.hardware.calibration import Calibration
 from calc.options import Options
 from calc.performance.prediction import predict
-from calc.performance.step_operators import StepWork, step_work
+from calc.performance.step_operators import StepOperators, step_operators
 from calc.spec import Spec
 
 RESNET_18 = {
@@ -97,7 +97,9 @@ def compared(sizes: Mapping[str, Sequence[Mapping[str, int]]], most: int | None 
         Path(folder, "config.json").write_text(json.dumps(RESNET_18), encoding="utf-8")
         specs = {"GPT-2 small": calc.load("gpt2"), "ResNet-18": calc.load(f"hf:{folder}")}
         cases = [(name, at) for name, all_ in sizes.items() for at in all_]
-        works = [_tried(step_work, specs[name], at) for name, at in cases]  # of the case that holds there; minutes, before any clock runs
+        works = [
+            _tried(step_operators, specs[name], at) for name, at in cases
+        ]  # of the case that holds there; minutes, before any clock runs
         before = calibrations(most)
         measured = [
             work if isinstance(work, NapkinError) else _tried(step_seconds, specs[name], at)
@@ -118,7 +120,7 @@ def _tried(make: Callable[..., Any], *given: Any) -> Any:
 
 
 def _beside(
-    name: str, sizes: Mapping[str, int], work: StepWork, by_clock: Mapping[str, float], known: Sequence[Mapping[str, Calibration]]
+    name: str, sizes: Mapping[str, int], work: StepOperators, by_clock: Mapping[str, float], known: Sequence[Mapping[str, Calibration]]
 ) -> list[Compared]:
     """What was measured by each clock with the mean of the predictions from the ``known`` calibrations."""
     found = []

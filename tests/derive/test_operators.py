@@ -14,7 +14,7 @@ from calc.derive.operators import Operators, Work, operators
 from calc.derive.result import Derivation
 from calc.errors import CertificateError, UnknownOperatorError
 from calc.graph.step import Graph
-from calc.performance.step_operators import step_work
+from calc.performance.step_operators import step_operators
 from calc.rules.registry import REGISTRY
 from tests.derive.models import SMALL
 from tests.rules.mutate import without
@@ -69,7 +69,7 @@ def test_operators_add_up_to_the_quantities(name: str, traced: Traced) -> None:
 def test_operators_of_a_model_add_up_and_fusion_adds_no_traffic(name: str) -> None:
     """Of each operator, fused bytes are at most the eager ones; a fused run launches once."""
     exhibit = ZOO[name]
-    made = step_work(exhibit.kept(), exhibit.sizes, options=exhibit.options)
+    made = step_operators(exhibit.kept(), exhibit.sizes, options=exhibit.options)
     found, works = made.operators, made.works
 
     _assert_adds_up(found, works, calc.derive(found.graph), {})

@@ -98,7 +98,7 @@ def _derive(step: Step, folder: str) -> None:
 def _derived(step: Step) -> Derived:
     """Each part that cannot be derived says why and leaves the others."""
     import calc
-    from calc.performance.step_operators import step_work
+    from calc.performance.step_operators import step_operators
 
     model, sizes, recipe = step
     try:
@@ -110,7 +110,7 @@ def _derived(step: Step) -> Derived:
         return Derived(MatmulFlops(None, None, because), None, None, because)
     operators, memory, because = None, None, ""
     try:
-        operators = tuple(step_work(spec, sizes, options=options).works)
+        operators = tuple(step_operators(spec, sizes, options=options).works)
     except Exception as error:  # as above
         because = _line(error)
     try:

@@ -136,7 +136,7 @@ def test_an_embedding_gradient_writes_the_whole_table() -> None:
     assert (30 + 35) * FP32 + 6 * INT64 == count(lambda: torch.ops.aten.embedding_dense_backward(X, POSITIONS, 7, -1, False))[1]
 
 
-def test_batch_normalisation_in_training_moves_its_running_statistics() -> None:
+def test_batch_normalization_in_training_moves_its_running_statistics() -> None:
     """70 inputs, 4 vectors of 5 read; 70 results, 2 + 2 vectors of 5 written."""
     vectors = [r(5) for _ in range(4)]
 

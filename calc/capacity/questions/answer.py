@@ -51,7 +51,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Thumb:
+class RuleOfThumbAnswer:
     """The answer by the rule of thumb, shown when the answer itself uses the exact counts of the model."""
 
     rule: str
@@ -82,7 +82,7 @@ class Answer:
     inputs: tuple[Input, ...]
     calculation: WorkedCalculation
     bound: Bound | None
-    thumb: Thumb | None
+    rule_of_thumb: RuleOfThumbAnswer | None
     also: tuple[FurtherResult, ...]
     beside: tuple[WorkedStep, ...]
     rows: tuple[FurtherResult, ...]
@@ -115,7 +115,7 @@ class Answer:
             },
             "steps": [_step(line) for line in self.calculation.steps],
             "bound": None if self.bound is None else _bound(self.bound),
-            "rule_of_thumb": None if self.thumb is None else _thumb(self.thumb, self.value),
+            "rule_of_thumb": None if self.rule_of_thumb is None else _rule_of_thumb(self.rule_of_thumb, self.value),
             "also": [_row(row) for row in self.also],
             "also_steps": [_step(line) for line in self.beside],
             "rows": [_row(row) for row in self.rows],
@@ -155,5 +155,5 @@ def _bound(bound: Bound) -> dict[str, Any]:
     }
 
 
-def _thumb(thumb: Thumb, exact: Fraction) -> dict[str, Any]:
-    return {"rule": thumb.rule, **valued(thumb.value), "off": valued(thumb.off(exact))}
+def _rule_of_thumb(answer: RuleOfThumbAnswer, exact: Fraction) -> dict[str, Any]:
+    return {"rule": answer.rule, **valued(answer.value), "off": valued(answer.off(exact))}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from calc.capacity.questions.answer import Answer, Bound, FurtherResult, Input, Thumb
+from calc.capacity.questions.answer import Answer, Bound, FurtherResult, Input, RuleOfThumbAnswer
 from calc.capacity.questions.checking import check, flag_beyond, flag_experts, require_all_used, say, short
 from calc.capacity.questions.devices import Device
 from calc.capacity.questions.given import sort
@@ -84,7 +84,7 @@ class EquationSolver(Problem):
             exact=(x.symbol not in system.rounded and crossing is None) or value.denominator == 1,
             unrounded=real,
             bound=bound,
-            thumb=self._thumb(value),
+            rule_of_thumb=self._rule_of_thumb(value),
             also=tuple(
                 self._row(name, everything.values[name]) for name in self.question.also if name != x.symbol and name in everything.values
             ),
@@ -96,16 +96,16 @@ class EquationSolver(Problem):
 
     def _answer(
         self, value: Fraction, calculation: WorkedCalculation, *, expr: str | None, exact: bool = True, unrounded: Fraction | None = None,
-        bound: Bound | None = None, thumb: Thumb | None = None, also: tuple[FurtherResult, ...] = (), beside: tuple[WorkedStep, ...] = (),
-        rows: tuple[FurtherResult, ...] = (), notes: Sequence[str] = (), source: str = "",
+        bound: Bound | None = None, rule_of_thumb: RuleOfThumbAnswer | None = None, also: tuple[FurtherResult, ...] = (),
+        beside: tuple[WorkedStep, ...] = (), rows: tuple[FurtherResult, ...] = (), notes: Sequence[str] = (), source: str = "",
     ) -> Answer:  # fmt: skip
         """The answer with its inputs, flags and notes; ``notes`` are additional ones."""
         x = self.wanted
         notes = (*self.notes, *notes)
         return Answer(
             self.question.name, self.question.summary, x.key, x.symbol, value, x.unit, x.meaning, expr, exact,
-            value if unrounded is None else unrounded, self._all_inputs(), replace(calculation, notes=notes), bound, thumb, also, beside,
-            rows, tuple(self.flags), notes, source,
+            value if unrounded is None else unrounded, self._all_inputs(), replace(calculation, notes=notes), bound, rule_of_thumb,
+            also, beside, rows, tuple(self.flags), notes, source,
         )  # fmt: skip
 
     def _solved(self) -> tuple[System, Crossing | None]:
@@ -261,7 +261,7 @@ class EquationSolver(Problem):
             f" and there are {short(self.values[goal])}"
         )
 
-    def _thumb(self, exact: Fraction) -> Thumb | None:
+    def _rule_of_thumb(self, exact: Fraction) -> RuleOfThumbAnswer | None:
         """The answer by the rule of thumb, if the answer uses the exact counts of the model."""
         if not (self.given.model and self.question.with_model):
             return None
@@ -273,7 +273,7 @@ class EquationSolver(Problem):
             value = Fraction(to_safe_side(value, self.wanted.whole)[0])
         replaced = {e.symbol for e in self.question.with_model}
         rules = [f"{e.symbol} = {e.expr}" for e in plain if e.symbol in replaced]
-        return Thumb("; ".join(rules), value)
+        return RuleOfThumbAnswer("; ".join(rules), value)
 
     def _closed(self, system: System) -> str:
         """The answer as an expression in the inputs."""

@@ -194,8 +194,8 @@ BANDWIDTH_BOUND = Question(
     "r",
     notes=("a bound from memory alone: arithmetic, launches and communication come on top",),
 )  # fmt: skip
-QUANTISED = Question(
-    "quantised",
+QUANTIZED = Question(
+    "quantized",
     "tokens per second of one sequence, at most, and weights in each number format",
     (
         PARAMETERS, _WEIGHT, _WEIGHTS, ONE_DEVICE, BANDWIDTH, Variable("r", "tokens-per-second", "tokens/s", "tokens per second, at most"),
@@ -207,10 +207,10 @@ QUANTISED = Question(
     also=("Q",),
     table=_formats,
     notes=(
-        "what quantising costs in quality is not computed; keys and values are left out; arithmetic in few bits needs a device that has it",
+        "what quantizing costs in quality is not computed; keys and values are left out; arithmetic in few bits needs a device that has it",
     ),
     notes_without_model=(
-        "every weight is taken to be quantised; libraries leave norms and tables in bf16: with model=… these are counted apart",
+        "every weight is taken to be quantized; libraries leave norms and tables in bf16: with model=… these are counted apart",
         _EVERY_WEIGHT,
     ),
     with_model=(_OF_MODEL, Equation("r", "n*W/j", "each token reads what it is multiplied with once")),
@@ -225,5 +225,5 @@ QUESTIONS = (
     PREFILL_TIME,
     TURNING_BATCH,
     BANDWIDTH_BOUND,
-    QUANTISED,
+    QUANTIZED,
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from calc.capacity.questions.answer import Answer, Bound, FurtherResult, Input, Thumb
+from calc.capacity.questions.answer import Answer, Bound, FurtherResult, Input, RuleOfThumbAnswer
 from calc.capacity.questions.checking import say, short
 from calc.capacity.questions.equation_solver import EquationSolver
 from calc.capacity.questions.given import WORDS_OF_LAYOUT
@@ -166,14 +166,14 @@ class LayoutSolver(EquationSolver):
             WorkedCalculation(self.question.name, stage.calculation.inputs, stage.calculation.steps),
             expr=_closed(stage.calculation.steps) if x.symbol == "M" else None,
             bound=bound,
-            thumb=self._by_rule(worked, ranks),
+            rule_of_thumb=self._by_rule(worked, ranks),
             also=tuple(also),
             rows=tuple(_rows(worked)),
             notes=(*_OWN, self.question.notes[-1]),
             source=self.question.source,
         )
 
-    def _by_rule(self, worked: Account, ranks: Mapping[str, int]) -> Thumb | None:
+    def _by_rule(self, worked: Account, ranks: Mapping[str, int]) -> RuleOfThumbAnswer | None:
         """The rule of thumb: the state alone, divided evenly, for the model's number of parameters."""
         from calc.capacity.sharding import Layout, account
 
@@ -184,7 +184,7 @@ class LayoutSolver(EquationSolver):
         value = value_of(self._equations(exact=False), values, self.wanted.symbol)
         if value is None or value <= 0:
             return None
-        return Thumb(
+        return RuleOfThumbAnswer(
             "state alone, so many bytes per parameter, divided evenly", value if self.wanted.symbol == "M" else Fraction(-(-value // 1))
         )
 

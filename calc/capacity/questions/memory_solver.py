@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from calc.capacity.questions.answer import Answer, Bound, FurtherResult, Input, Thumb
+from calc.capacity.questions.answer import Answer, Bound, FurtherResult, Input, RuleOfThumbAnswer
 from calc.capacity.questions.checking import check, say
 from calc.capacity.questions.equation_solver import EquationSolver
 from calc.capacity.questions.given import keys_of
@@ -142,12 +142,12 @@ class MemorySolver(EquationSolver):
             WorkedCalculation(self.question.name, (*puts, Put("n", devices, "devices", "devices", "as asked")), tuple(lines)),
             expr=None if fill.size else f"({fill.form})/n",
             bound=bound,
-            thumb=None if fill.capped else self._by_rule(sizes),  # its message is about memory only
+            rule_of_thumb=None if fill.capped else self._by_rule(sizes),  # its message is about memory only
             also=(FurtherResult("peak of live bytes of the step", Fraction(fill.peak), "bytes", lines[0].because),),
             notes=("the peak of one process that has all the memory: what sharding gathers for a moment is not in it",),
         )
 
-    def _by_rule(self, sizes: Mapping[str, int]) -> Thumb | None:
+    def _by_rule(self, sizes: Mapping[str, int]) -> RuleOfThumbAnswer | None:
         """The answer of the equations at the model's sizes; None if a size is missing."""
         names = [name for name in SIZES if name in sizes and name != self.wanted.symbol]
         at = {**self.values, **{name: Fraction(sizes[name]) for name in names}}
@@ -157,4 +157,4 @@ class MemorySolver(EquationSolver):
         if value is None:
             crossing = searched(self._equations(exact=False), at, self.wanted.symbol, "M", "down") if "M" in at else None
             value = crossing.value if crossing is not None else None
-        return None if value is None else Thumb("34*B*T*d + 5*B*h*T**2 a layer, and bytes per parameter", Fraction(int(value)))
+        return None if value is None else RuleOfThumbAnswer("34*B*T*d + 5*B*h*T**2 a layer, and bytes per parameter", Fraction(int(value)))

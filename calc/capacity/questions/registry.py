@@ -15,7 +15,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     ),
     "inference": (
         "time-per-token", "tokens-per-second", "cache-per-token", "cache", "largest-concurrency", "prefill-time", "decode-turning-point",
-        "bandwidth-bound", "quantised",
+        "bandwidth-bound", "quantized",
     ),
     "scaling": ("compute-optimal", "loss"),
     "batches": ("critical-batch", "noise-scale", "steps-at-batch", "critical-batch-of-loss"),

@@ -175,7 +175,7 @@ _MATH = "math"
 
 def _kept_by_attention(attention: str, dropout: bool) -> list[Item]:
     items = [
-        Item("input of the norm", "2*B*T*d", STREAM, "the norm's backward needs what it normalised"),
+        Item("input of the norm", "2*B*T*d", STREAM, "the norm's backward needs what it normalized"),
         Item(
             "input of queries, keys, values", "2*B*T*d", GATHERED, "the gradient of a weight is its input times the gradient of its output"
         ),
@@ -200,7 +200,7 @@ def _kept_by_feed_forward(values: Mapping[str, int], gated: bool, dropout: bool)
     hidden = f"8*B*T*f{times}" if gated else f"4*B*T*f{times}"
     of = "gate, its activation, up, and their product" if gated else "before and after the activation"
     items = [
-        Item("input of the second norm", "2*B*T*d", STREAM, "the norm's backward needs what it normalised"),
+        Item("input of the second norm", "2*B*T*d", STREAM, "the norm's backward needs what it normalized"),
         Item(
             "input of the feed-forward",
             f"2*B*T*d{times}",
@@ -219,7 +219,7 @@ def _kept_by_feed_forward(values: Mapping[str, int], gated: bool, dropout: bool)
 def _kept_at_ends(dropout: bool, bias: bool) -> list[Item]:
     items = [
         Item("token ids", "8*B*T", SAME, "which rows of the table were read", FIRST),
-        Item("input of the last norm", "2*B*T*d", STREAM, "the norm's backward needs what it normalised", LAST),
+        Item("input of the last norm", "2*B*T*d", STREAM, "the norm's backward needs what it normalized", LAST),
         Item("input of the head", "2*B*T*d", GATHERED, "the gradient of the head is its input times that of the logits", LAST),
         Item("logits", "4*B*T*V", DIVIDED, "the loss is taken in fp32", LAST),
     ]

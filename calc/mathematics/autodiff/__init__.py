@@ -1,1 +1,1 @@
-"""Tensor equations over named dimensions: lifted from a traced forward, differentiated by the chain rule, run in numpy."""
+"""Tensor equations over named dimensions: converted from a traced forward, differentiated by the chain rule, run in numpy."""

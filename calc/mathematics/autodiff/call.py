@@ -1,5 +1,4 @@
-"""An operator call as passed to its decomposition, and the registry of these: ``calc/mathematics/autodiff/lifting``, one family per file.
-"""
+"""An operator call as passed to its decomposition, and the registry of decompositions, which ``decompositions`` holds by family."""
 
 from __future__ import annotations
 
@@ -19,21 +18,21 @@ from calc.mathematics.autodiff.sizes import number, size
 from calc.mathematics.autodiff.views import NodeView, Views
 
 if TYPE_CHECKING:
-    from calc.mathematics.autodiff.lift import Lifter
+    from calc.mathematics.autodiff.converter import Converter
 
-Lifted = NodeView | Sequence[NodeView | None]
-Lifting = Callable[["LiftedCall"], Lifted]
-LIFTINGS: dict[str, Lifting] = {}
+DecompositionResult = NodeView | Sequence[NodeView | None]
+Decomposition = Callable[["OperatorCall"], DecompositionResult]
+DECOMPOSITIONS: dict[str, Decomposition] = {}
 
 
-def lifting(*names: str) -> Callable[[Lifting], Lifting]:
-    """Register the lifting of ATen operators: ``"add"`` for every overload and the in-place form, ``"max.dim"`` for one overload."""
+def decomposition(*names: str) -> Callable[[Decomposition], Decomposition]:
+    """Register the decomposition of ATen operators: ``"add"`` for every overload and the in-place form, ``"max.dim"`` for one overload."""
 
-    def put(function: Lifting) -> Lifting:
+    def put(function: Decomposition) -> Decomposition:
         for name in names:
-            if name in LIFTINGS:
-                raise NapkinError(f"two liftings of {name}: {LIFTINGS[name].__module__} has one already")
-            LIFTINGS[name] = function
+            if name in DECOMPOSITIONS:
+                raise NapkinError(f"two decompositions of {name}: {DECOMPOSITIONS[name].__module__} has one already")
+            DECOMPOSITIONS[name] = function
         return function
 
     return put
@@ -41,35 +40,35 @@ def lifting(*names: str) -> Callable[[Lifting], Lifting]:
 
 @functools.cache
 def _load() -> None:
-    """Import every family, each of which registers its liftings."""
-    families = importlib.import_module("calc.mathematics.autodiff.lifting")
+    """Import every family, each of which registers its decompositions."""
+    families = importlib.import_module("calc.mathematics.autodiff.decompositions")
     for module in pkgutil.iter_modules(families.__path__):
         importlib.import_module(f"{families.__name__}.{module.name}")
 
 
-def lifting_of(operator: str) -> Lifting | None:
-    """The lifting of ``aten.name.overload``."""
+def decomposition_of(operator: str) -> Decomposition | None:
+    """The decomposition of ``aten.name.overload``."""
     _load()
     name, _, overload = operator.removeprefix("aten.").partition(".")
     stem = name[:-1] if name.endswith("_") and not name.startswith("__") else name
-    return next((LIFTINGS[n] for n in (f"{name}.{overload}", name, f"{stem}.{overload}", stem) if n in LIFTINGS), None)
+    return next((DECOMPOSITIONS[n] for n in (f"{name}.{overload}", name, f"{stem}.{overload}", stem) if n in DECOMPOSITIONS), None)
 
 
 @dataclass(frozen=True, slots=True)
-class LiftedCall:
+class OperatorCall:
     """An instruction as passed to its decomposition."""
 
-    lifter: Lifter
+    converter: Converter
     instruction: Instruction
     given: Mapping[int, NodeView] = field(default_factory=dict)
 
     @property
     def equations(self) -> Equations:
-        return self.lifter.equations
+        return self.converter.equations
 
     @property
     def views(self) -> Views:
-        return self.lifter.views
+        return self.converter.views
 
     def has(self, name: str) -> bool:
         return any(n == name and v is not None for n, v in self.instruction.args)
@@ -86,7 +85,7 @@ class LiftedCall:
 
     def as_view(self, value: Any) -> NodeView:
         if isinstance(value, Ref):
-            return self.given.get(value.value) or self.lifter.view(value.value)
+            return self.given.get(value.value) or self.converter.view(value.value)
         return NodeView(self.equations.map(number(value), (), ()), ())
 
     def number(self, name: str, default: Any = None) -> sp.Expr:
@@ -116,10 +115,10 @@ class LiftedCall:
 
     def shape(self, output: int = 0) -> tuple[sp.Expr, ...]:
         """The shape of a result."""
-        return tuple(size(s) for s in self.lifter.program.values[self.instruction.outputs[output]].shape)
+        return tuple(size(s) for s in self.converter.program.values[self.instruction.outputs[output]].shape)
 
     def dtype(self, output: int = 0) -> str:
-        return self.lifter.program.values[self.instruction.outputs[output]].dtype
+        return self.converter.program.values[self.instruction.outputs[output]].dtype
 
     def refusal(self, why: str) -> UnknownOperatorError:
         return UnknownOperatorError(
@@ -129,7 +128,7 @@ class LiftedCall:
     # -- common parts of decompositions -------------------------------------------------------------------------------
 
     def pointwise(self, expr: sp.Expr, views: Sequence[NodeView], **about: Any) -> NodeView:
-        return self.lifter.pointwise(expr, views, **about)
+        return self.converter.pointwise(expr, views, **about)
 
     def plain(self, view: NodeView) -> int:
         """A node with the axes of the program's tensor, in order, without those of size 1."""

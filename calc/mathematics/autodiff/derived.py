@@ -12,8 +12,8 @@ import sympy as sp
 from calc.errors import BadInputError, NapkinError
 from calc.graph.forward import Program
 from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.converter import Converter
 from calc.mathematics.autodiff.ir import Equations
-from calc.mathematics.autodiff.lift import Lifter
 from calc.mathematics.autodiff.names import NodeNames
 from calc.mathematics.autodiff.numeric import NumericRun, needed
 from calc.mathematics.autodiff.reverse import Gradients, gradients
@@ -122,17 +122,17 @@ class Derived:
 
 
 def derived(program: Program) -> Derived:
-    """Lift a program, differentiate it, simplify. Raises ``UnknownOperatorError`` for an operator without an equation."""
-    lifter = Lifter(program)
-    loss = lifter.run()
-    equations = lifter.equations
+    """Convert a program to equations, differentiate it, simplify. Raises ``UnknownOperatorError`` for an operator without an equation."""
+    converter = Converter(program)
+    loss = converter.run()
+    equations = converter.equations
     forward = len(equations.nodes)
     parameters = {
-        leaf.name: lifter.leaves[leaf.value] for leaf in program.leaves if leaf.role == "parameter" and _trained(program, leaf.value)
+        leaf.name: converter.leaves[leaf.value] for leaf in program.leaves if leaf.role == "parameter" and _trained(program, leaf.value)
     }
     unsimplified = gradients(equations, loss, parameters.values())
     steps = simplify(equations, forward, unsimplified, parameters.values())
-    return Derived(program, equations, forward, loss, parameters, unsimplified, tuple(steps), tuple(lifter.notes))
+    return Derived(program, equations, forward, loss, parameters, unsimplified, tuple(steps), tuple(converter.notes))
 
 
 def _trained(program: Program, value: int) -> bool:

@@ -182,36 +182,36 @@ def _div(step: BoundInstruction) -> State:
 def _layer_norm(step: BoundInstruction) -> list[State]:
     x, shape = step.args.get("input"), step.args.get("normalized_shape", ())
     if isinstance(x, Unknown):
-        return [rules.normalised_unknown(step, x, step.args.get("weight"), step.args.get("bias")), x, x]
+        return [rules.normalized_unknown(step, x, step.args.get("weight"), step.args.get("bias")), x, x]
     if not isinstance(x, Moments):
         return [step.refuse()]
     over = math.prod([int(s) for s in shape])
-    normalized = rules.normalised(step, x, over, step.args["eps"], step.args.get("weight"), step.args.get("bias"), centred=True)
+    normalized = rules.normalized(step, x, over, step.args["eps"], step.args.get("weight"), step.args.get("bias"), centered=True)
     return [normalized, Unknown("the mean of a norm"), Unknown("the rate of a norm")]
 
 
 def _rms_norm(step: BoundInstruction) -> State:
     x = step.args.get("input")
     if isinstance(x, Unknown):
-        return rules.normalised_unknown(step, x, step.args.get("weight"), None)
+        return rules.normalized_unknown(step, x, step.args.get("weight"), None)
     if not isinstance(x, Moments):
         return step.refuse()
     over = math.prod([int(s) for s in step.args.get("normalized_shape", ())])
     eps = step.args.get("eps")
-    return rules.normalised(step, x, over, 1.1920929e-07 if eps is None else eps, step.args.get("weight"), None, centred=False)
+    return rules.normalized(step, x, over, 1.1920929e-07 if eps is None else eps, step.args.get("weight"), None, centered=False)
 
 
 def _batch_norm(step: BoundInstruction) -> State:
     x = step.args.get("input")
     if isinstance(x, Unknown):
-        return rules.normalised_unknown(step, x, step.args.get("weight"), step.args.get("bias"))
+        return rules.normalized_unknown(step, x, step.args.get("weight"), step.args.get("bias"))
     if not isinstance(x, Moments) or not step.args.get("training", step.args.get("train", True)):
         return step.refuse()
     shape = step.shapes["input"]
     over = math.prod(shape) // shape[1]
     # Over samples and positions, each feature by itself: what they share is its mean.
     varying = replace(x, second=x.second - x.shared, mean=0.0, shared=0.0)
-    return rules.normalised(step, varying, over, step.args["eps"], step.args.get("weight"), step.args.get("bias"), centred=True)
+    return rules.normalized(step, varying, over, step.args["eps"], step.args.get("weight"), step.args.get("bias"), centered=True)
 
 
 def _pow(step: BoundInstruction) -> State:

@@ -161,7 +161,7 @@ def turned(x: Moments, angle: tuple[str, int]) -> Moments:
     return replace(x, angle=(*angle, x.second), second=x.second / 2, normal=False)
 
 
-def normalised_unknown(step: BoundInstruction, x: Unknown, weight: State | None, bias: State | None) -> State:
+def normalized_unknown(step: BoundInstruction, x: Unknown, weight: State | None, bias: State | None) -> State:
     """What a norm makes of a value that is normal and unknown else: 1, and its own weight and bias."""
     if not x.normal:
         return x
@@ -173,19 +173,21 @@ def normalised_unknown(step: BoundInstruction, x: Unknown, weight: State | None,
     return moments
 
 
-def normalised(step: BoundInstruction, x: Moments, over: int, eps: float, weight: State | None, bias: State | None, centred: bool) -> State:
+def normalized(
+    step: BoundInstruction, x: Moments, over: int, eps: float, weight: State | None, bias: State | None, centered: bool
+) -> State:
     """(x - mean)/√(variance + ε) over so many features, or x/√(E[x²] + ε); then the norm's own weight and bias."""
-    of_mean = (x.second - x.mean**2) / over if centred else 0.0
-    spread_ = x.second - (x.mean**2 if centred else 0.0) - of_mean
+    of_mean = (x.second - x.mean**2) / over if centered else 0.0
+    spread_ = x.second - (x.mean**2 if centered else 0.0) - of_mean
     if spread_ <= 0:
-        return step.refuse("normalises what does not vary")
+        return step.refuse("normalizes what does not vary")
     shrink = 1 / (spread_ + eps)
     second = spread_ * shrink
-    shared = (x.shared - (x.mean**2 if centred else 0.0)) * (1 - 1 / over if centred else 1.0) * shrink
+    shared = (x.shared - (x.mean**2 if centered else 0.0)) * (1 - 1 / over if centered else 1.0) * shrink
     text = f"v/(v + ε), v = {spread_:.6g}"
-    mean = 0.0 if centred else x.mean * math.sqrt(shrink)
+    mean = 0.0 if centered else x.mean * math.sqrt(shrink)
     moments = Moments(mean, second, shared, x.normal, x.sources, text, x.rests, step.label).resting(WIDE)
-    inside = f"({{x}})*(1 - 1/{over})" if centred else "({x})"
+    inside = f"({{x}})*(1 - 1/{over})" if centered else "({x})"
     template = f"({inside}/({inside} + {eps:g}))"
     if isinstance(weight, WeightLaw) and (weight.second, weight.mean) != (1.0, 1.0):
         moments, template = scaled_by_table(moments, weight), f"({weight.law})*{template}"

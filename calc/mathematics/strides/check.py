@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calc.errors import BadInputError
-from calc.mathematics.formats.layouts import named
+from calc.mathematics.dtypes.layouts import named
 from calc.mathematics.strides.expression import MethodCall, StrideStep
 from calc.mathematics.strides.operations import StridedTensor
 from calc.mathematics.strides.walk import ALLOCATES, ModelStrides, StrideRow, storage

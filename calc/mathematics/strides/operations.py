@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calc.errors import BadInputError
-from calc.mathematics.formats.layouts import IntegerFormat, element_bytes, named
+from calc.mathematics.dtypes.layouts import IntegerFormat, element_bytes, named
 from calc.mathematics.strides.layouts import StridedLayout, alike, by_stride, fresh, viewed
 
 LARGEST = 2**62

@@ -23,7 +23,7 @@ class _NeverFake:
     """Stands for ``torch._subclasses.FakeTensor`` where a library looks it up to see whether it is traced."""
 
 
-_INITIALISERS = tuple(n for n in dir(nn.init) if n.endswith("_") and not n.startswith("_"))
+_INIT_FUNCTIONS = tuple(n for n in dir(nn.init) if n.endswith("_") and not n.startswith("_"))
 
 
 @contextlib.contextmanager
@@ -52,7 +52,7 @@ def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
 def building() -> Iterator[None]:
     """Context for building a module from symbolic sizes: no initialization."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(replaced(nn.init, **dict.fromkeys(_INITIALISERS, _leave_as_it_is)))
+        stack.enter_context(replaced(nn.init, **dict.fromkeys(_INIT_FUNCTIONS, _leave_as_it_is)))
         stack.enter_context(replaced(nn.init, _calculate_fan_in_and_fan_out=lambda tensor: (1, 1)))
         stack.enter_context(replaced(FakeTensor, __deepcopy__=_copied))
         for functions in _kept_by_libraries():

@@ -28,7 +28,7 @@ def _sampled(what: str, expected: float, sample: Mapping[str, float], instrument
     return near(what, expected, sample["variance"], 3 * sample["error"], instrument, "a sample: three standard errors")
 
 
-def _initialisation(lab: Lab) -> SystemResult:
+def _initialization(lab: Lab) -> SystemResult:
     rows: list[SystemAnswer] = []
     checks: list[SystemVerdict] = []
     for width, scale in ((256, Fraction(1)), (16384, Fraction(1)), (256, Fraction(1, 16)), (16384, Fraction(1, 128))):
@@ -64,7 +64,7 @@ def _initialisation(lab: Lab) -> SystemResult:
         lab.progress(f"moments of {model} at initialization")
         _propagated(model, sizes, rows, checks)
     return SystemResult(
-        tuple(rows), checks=tuple(checks), notes=("E[x²] of every module's result: napkin initialisation MODEL --draws 200",)
+        tuple(rows), checks=tuple(checks), notes=("E[x²] of every module's result: napkin initialization MODEL --draws 200",)
     )
 
 
@@ -286,7 +286,7 @@ SYSTEMS = (
         "initialization",
         "Initialization",
         "variance of outputs at initialization, rescaled, cut off, by Xavier, through depth; sampled",
-        _initialisation,
+        _initialization,
     ),
     LectureSystem(
         12, "optimizers", "Optimizers", "update rules that reproduce torch's own steps, with state, FLOPs and bytes", _optimizers

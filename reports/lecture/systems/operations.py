@@ -9,13 +9,13 @@ from fractions import Fraction
 from calc.capacity.utilization import utilization
 from calc.errors import BadInputError
 from calc.hardware.accelerators import accelerator
+from calc.mathematics.dtypes.layouts import FORMATS, Float, IntegerFormat, element_bytes
+from calc.mathematics.dtypes.limits import limit
+from calc.mathematics.dtypes.numbers import written
 from calc.mathematics.einsum.check import check as check_named
 from calc.mathematics.einsum.operation import operation
 from calc.mathematics.einsum.pattern import read as read_pattern
 from calc.mathematics.einsum.pattern import sizes_of
-from calc.mathematics.formats.layouts import FORMATS, Float, IntegerFormat, element_bytes
-from calc.mathematics.formats.limits import limit
-from calc.mathematics.formats.numbers import written
 from calc.mathematics.strides.check import check as check_storage
 from calc.mathematics.strides.demonstration import demonstration
 from calc.mathematics.strides.expression import StrideStep as Done

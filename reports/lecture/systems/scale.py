@@ -108,7 +108,7 @@ def _compute(_: Lab) -> SystemResult:
     )
 
 
-def _quantised(lab: Lab) -> SystemResult:
+def _quantized(lab: Lab) -> SystemResult:
     rows, checks, calculations = [], [], []
     for form in ("bf16", "int8", "int4"):
         inference = lab.inference("llama3-8b", _LONG, form)
@@ -169,6 +169,6 @@ SYSTEMS = (
         "quantized_inference",
         "Quantized inference",
         "weights in few bits, keys and values, and the bandwidth bound on tokens per second",
-        _quantised,
+        _quantized,
     ),
 )

@@ -422,6 +422,6 @@ def test_a_wrong_rearrangement_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_table_is_left_out_where_its_variables_have_no_values() -> None:
     """Solved for a weight's bytes there is nothing to compare formats of."""
-    answer = ask("quantised", weights_bytes="14GB", parameters="7B", solve="weight-bytes")
+    answer = ask("quantized", weights_bytes="14GB", parameters="7B", solve="weight-bytes")
 
     assert (2, ()) == (answer.value, answer.rows)

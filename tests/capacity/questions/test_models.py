@@ -38,9 +38,9 @@ def test_a_models_flops_take_the_place_of_the_rule(gpt2: Derivation) -> None:
     a_token = Fraction(flops(gpt2, B=8, T=1024), 8 * 1024)
 
     assert answer.value == a_token * 300 * 10**9 / rate / 86400
-    assert answer.thumb is not None
-    assert answer.thumb.value == Fraction(6 * 124439808 * 300 * 10**9) / rate / 86400
-    assert ("C = 6*N*D", "-12.6%") == (answer.thumb.rule, f"{float(answer.thumb.off(answer.value)):.1%}")
+    assert answer.rule_of_thumb is not None
+    assert answer.rule_of_thumb.value == Fraction(6 * 124439808 * 300 * 10**9) / rate / 86400
+    assert ("C = 6*N*D", "-12.6%") == (answer.rule_of_thumb.rule, f"{float(answer.rule_of_thumb.off(answer.value)):.1%}")
     assert answer.to_json()["rule_of_thumb"]["rule"] == "C = 6*N*D"
 
 
@@ -87,8 +87,8 @@ def test_the_largest_batch_is_the_last_that_fits(gpt2: Derivation) -> None:
     assert gpt2["memory.peak"].at(B=batch, T=1024) <= 80 * 10**9 < gpt2["memory.peak"].at(B=batch + 1, T=1024)
     assert answer.bound is not None
     assert answer.bound.there == gpt2["memory.peak"].at(B=batch + 1, T=1024)
-    assert answer.thumb is not None
-    assert answer.thumb.value > batch
+    assert answer.rule_of_thumb is not None
+    assert answer.rule_of_thumb.value > batch
     back = ask("largest-batch", model="gpt2", batch=batch, solve="memory")
     assert back.value == gpt2["memory.peak"].at(B=batch, T=1024) == answer.bound.here
 
@@ -101,8 +101,8 @@ def test_whether_a_model_fits_is_asked_of_its_own_step(gpt2: Derivation) -> None
     state = ask("training-state", model="gpt2", precision="bf16", optimizer="sgd")
 
     assert answer.value == Fraction(gpt2["memory.peak"].at(B=32, T=1024), 80 * 10**9)
-    assert answer.thumb is not None
-    assert answer.thumb.value == Fraction(16 * 124439808, 80 * 10**9)
+    assert answer.rule_of_thumb is not None
+    assert answer.rule_of_thumb.value == Fraction(16 * 124439808, 80 * 10**9)
     assert state.value == sum(derivation[f"{name}.bytes"].at() for name in ("parameters", "gradients", "optimizer_state"))
 
 
@@ -111,7 +111,7 @@ def test_a_sequence_ends_where_a_model_has_no_more_positions() -> None:
     """GPT-2 learned 1024 of them: memory is not what stops it, and a note says so."""
     answer = ask("largest-sequence", model="gpt2", gpu="h100-sxm", batch=1)
 
-    assert (1024, None, None) == (answer.value, answer.bound, answer.thumb)  # a rule that knows of memory only is no comparison
+    assert (1024, None, None) == (answer.value, answer.bound, answer.rule_of_thumb)  # a rule that knows of memory only is no comparison
     assert "no further sequence: T = 1025 is more than C = 1024: this model needs T <= C" in answer.notes
 
 

@@ -187,8 +187,8 @@ def test_a_model_is_laid_out_as_napkin_shard_has_it() -> None:
     assert "activations of micro-batches of 1 are in it (micro=… changes that), and what ZeRO gathers for a moment" in answer.notes
     four = ask("sharding", model="gpt2", data=8, zero=3, T=256, micro=4, micro_batches=2)
     assert four.value == shard("gpt2", {"data": "8", "zero": "3", "T": "256", "micro": "4", "batch": "64"}, lambda _: None).memory
-    assert answer.thumb is not None
-    assert answer.thumb.value == 16 * Fraction(124439808, 8)
+    assert answer.rule_of_thumb is not None
+    assert answer.rule_of_thumb.value == 16 * Fraction(124439808, 8)
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ def test_without_a_model_a_mixture_of_experts_is_warned_of() -> None:
     cached = {**of, "layers": 32, "kv_heads": 8, "head_width": 128, "sequence": 4096}
     said = "of a mixture of experts name the model, as this is no bound there"
 
-    for found in (ask("quantised", **of), ask("tokens-per-second", **cached), ask("time-per-token", **cached)):
+    for found in (ask("quantized", **of), ask("tokens-per-second", **cached), ask("time-per-token", **cached)):
         assert any(note.endswith(said) for note in found.notes), found.question
 
 
@@ -60,7 +60,7 @@ def test_a_token_of_a_mixture_reads_the_experts_that_it_is_multiplied_with() -> 
 @pytest.mark.slow
 def test_at_most_is_a_bound_for_a_mixture_of_experts() -> None:
     """One token waits for what it reads, 3.35e12 bytes/s; more sequences are flagged with what they may read on top."""
-    one = ask("quantised", model="mixtral", gpu="h100-sxm")
+    one = ask("quantized", model="mixtral", gpu="h100-sxm")
     of = {"model": "mixtral", "gpu": "h100-sxm", "gpus": 2, "sequence": 4096}
     three = ask("tokens-per-second", batch=3, **of)
     cache = 3 * 4096 * 131072
@@ -87,26 +87,26 @@ def test_weights_of_a_model_are_those_of_the_account_of_inference() -> None:
     assert (17, usage.total) == (answer.value, answer.bound.there)
     assert usage.total is not None
     assert usage.total > 24 * 10**9
-    assert answer.thumb is not None
-    assert answer.thumb.value == 18
+    assert answer.rule_of_thumb is not None
+    assert answer.rule_of_thumb.value == 18
 
 
 def test_a_model_without_a_sequence_generates_no_tokens() -> None:
     with pytest.raises(BadInputError, match=r"^mlp reads no sequence: it has no dimension T, so it generates no tokens$"):
-        ask("quantised", model="mlp", gpu="h100-sxm")
+        ask("quantized", model="mlp", gpu="h100-sxm")
 
 
 @pytest.mark.slow
 def test_bytes_of_a_weight_have_no_part_beside_a_model() -> None:
     """The model says which of its weights are in which format."""
     with pytest.raises(BadInputError, match=r"^weight-bytes has no part in the answer: leave it out$"):
-        ask("quantised", model="gpt2", gpu="h100-sxm", weight_bytes=1)
+        ask("quantized", model="gpt2", gpu="h100-sxm", weight_bytes=1)
 
 
 @pytest.mark.slow
 def test_a_planted_share_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were all experts read, the bound would be less than half of what one token allows."""
-    right = ask("quantised", model="mixtral", gpu="h100-sxm").value
+    right = ask("quantized", model="mixtral", gpu="h100-sxm").value
     monkeypatch.setattr(Weights, "read", lambda self, tokens=1: Fraction(self.kept))
 
-    assert ask("quantised", model="mixtral", gpu="h100-sxm").value < right / 2
+    assert ask("quantized", model="mixtral", gpu="h100-sxm").value < right / 2

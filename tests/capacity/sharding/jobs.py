@@ -35,8 +35,8 @@ class WholeRotations(Trunk):
         rotation = rotations(torch.empty(*ids.shape, 1, dtype=x.dtype), self.k, self.base)
         for layer in self.layers:
             x = layer(x, rotation)
-        normalised: Tensor = self.norm(x)
-        return normalised
+        normalized: Tensor = self.norm(x)
+        return normalized
 
 
 def llama(sizes: Mapping[str, int] = LLAMA) -> tuple[nn.Module, tuple[Tensor, ...], Any]:

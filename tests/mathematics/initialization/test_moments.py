@@ -99,7 +99,7 @@ PLANTED: dict[str, Callable[[Moments], Moments]] = {
     "affine": lambda m: Moments(m.mean, 1.2 * m.second, m.shared, m.normal, m.sources, site=m.site),
     "added": lambda m: Moments(m.mean, 1.2 * m.second, m.shared, m.normal, m.sources, site=m.site),
     "activation": lambda m: Moments(m.mean, 2 * m.second, m.shared, m.normal, m.sources, site=m.site),
-    "normalised": lambda m: Moments(m.mean, 1.2 * m.second, m.shared, m.normal, m.sources, site=m.site),
+    "normalized": lambda m: Moments(m.mean, 1.2 * m.second, m.shared, m.normal, m.sources, site=m.site),
 }
 
 

@@ -40,7 +40,7 @@ def run(*words: str) -> Result:
         ("lecture -o FILE/in", "cannot write a report to FILE/in: {cwd}/FILE is a file; -o names a folder"),
         ("bytes-per-parameter gpt2 --devices 0", "Invalid value for '--devices': 0 is not in the range x>=1."),
         ("train-demo --resume -o d", "there is no checkpoint.pt in d to resume from: train without --resume first"),
-        ("initialisation gpt2 --draws abc", "Invalid value for '--draws': 'abc' is not a valid integer."),
+        ("initialization gpt2 --draws abc", "Invalid value for '--draws': 'abc' is not a valid integer."),
         ("measure-matmul --seconds abc", "Invalid value for '--seconds': 'abc' is not a valid number."),
         ("checkpoint gpt2 --save-seconds -1 --failure-hours 5", "--save-seconds is -1: give a number above 0"),
         ("checkpoint gpt2 --save-seconds 1 --failure-hours nan", "--failure-hours is nan: give a number above 0"),

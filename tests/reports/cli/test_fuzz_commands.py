@@ -57,7 +57,7 @@ LINES: tuple[Sequence[str], ...] = tuple(
         "checkpoint|gpt2|--save-seconds|60|--failure-hours|4",
         "bytes-per-parameter|gpt2|--devices|8",
         "gradients|mlp|--parameter|x|--notation|matrix|--steps",
-        "initialisation|mlp|-d|B=3|--draws|30",
+        "initialization|mlp|-d|B=3|--draws|30",
         "roofline|gpt2|--gpu|h100-sxm|--dtype|tf32|--launch|5e-6|--top|3",
         "predict|mlp|--calibration|own.toml",
         "report|mlp|-o|out|--template|homework|--templates|mine|--latex",

@@ -1,4 +1,4 @@
-"""``napkin initialisation`` on the command line."""
+"""``napkin initialization`` on the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reports.writers.terminal import Terminal
 
 
 def _run(*words: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(napkin, ["initialisation", *words])
+    result = CliRunner().invoke(napkin, ["initialization", *words])
     return result.exit_code, result.stdout, result.stderr
 
 

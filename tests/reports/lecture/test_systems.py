@@ -137,7 +137,7 @@ def test_system_09_two_layer(lab: Lab) -> None:
 
 
 @pytest.mark.slow
-def test_system_10_initialisation(lab: Lab) -> None:
+def test_system_10_initialization(lab: Lab) -> None:
     """Variance is the fan-in, 1 after division by its root, D^layers through depth; a cut at absolute bounds leaves it as it is."""
     found, answers = worked(10, lab)
 
@@ -233,7 +233,7 @@ def test_system_19_compute_in_context(lab: Lab) -> None:
 
 
 @pytest.mark.slow
-def test_system_20_quantised_inference(lab: Lab) -> None:
+def test_system_20_quantized_inference(lab: Lab) -> None:
     """Keys and values of 8192 tokens: 2 · 2 · 32 · 8192 · 8 · 128 bytes; fewer bits for weights, more tokens a second."""
     _, answers = worked(20, lab)
 

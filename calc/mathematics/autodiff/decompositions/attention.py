@@ -6,11 +6,11 @@ from typing import Any
 
 import sympy as sp
 
-from calc.mathematics.autodiff.call import LiftedCall, lifting
+from calc.mathematics.autodiff.call import OperatorCall, decomposition
+from calc.mathematics.autodiff.decompositions.contractions import contract
+from calc.mathematics.autodiff.decompositions.creation import positions
+from calc.mathematics.autodiff.decompositions.softmax import softmax
 from calc.mathematics.autodiff.ir import argument
-from calc.mathematics.autodiff.lifting.contractions import contract
-from calc.mathematics.autodiff.lifting.creation import positions
-from calc.mathematics.autodiff.lifting.softmax import softmax
 from calc.mathematics.autodiff.scalar import where
 from calc.mathematics.autodiff.sizes import INFINITY, quotient
 from calc.mathematics.autodiff.views import AxisFactor, NodeView, ViewError
@@ -18,7 +18,7 @@ from calc.mathematics.autodiff.views import AxisFactor, NodeView, ViewError
 x, y, z = argument(0), argument(1), argument(2)
 
 
-@lifting(
+@decomposition(
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_flash_attention",
     "_scaled_dot_product_efficient_attention",
@@ -28,7 +28,7 @@ x, y, z = argument(0), argument(1), argument(2)
     "_scaled_dot_product_attention_math_for_mps",
     "scaled_dot_product_attention",
 )
-def attention(call: LiftedCall) -> list[Any]:
+def attention(call: OperatorCall) -> list[Any]:
     """The kernels differ in what they save and recompute, not in what they compute."""
     query, key, value = (call.tensor(name) for name in ("query", "key", "value"))
     scale = call.number("scale") if call.has("scale") else query.shape[-1] ** sp.Rational(-1, 2)
@@ -50,7 +50,7 @@ def attention(call: LiftedCall) -> list[Any]:
     return [made, None, None, None, None, None, None, None, None]
 
 
-def _repeated(call: LiftedCall, view: NodeView, query: NodeView) -> NodeView:
+def _repeated(call: OperatorCall, view: NodeView, query: NodeView) -> NodeView:
     """Keys and values with fewer heads (grouped-query attention): each head serves several consecutive query heads."""
     groups, heads = view.shape[1], query.shape[1]
     if groups == heads or not view.axes[1]:
@@ -63,13 +63,13 @@ def _repeated(call: LiftedCall, view: NodeView, query: NodeView) -> NodeView:
     return NodeView(view.node, (view.axes[0], (*view.axes[1], AxisFactor(None, times)), *view.axes[2:]))
 
 
-def _masked(call: LiftedCall, scores: NodeView, mask: NodeView) -> NodeView:
+def _masked(call: OperatorCall, scores: NodeView, mask: NodeView) -> NodeView:
     if call.equations[mask.node].whole:
         return call.pointwise(where(sp.Ne(y, 0), x, -INFINITY), (scores, mask), name="S")
     return call.pointwise(x + y, (scores, mask), name="S")
 
 
-def _causal(call: LiftedCall, scores: NodeView) -> NodeView:
+def _causal(call: OperatorCall, scores: NodeView) -> NodeView:
     """-∞ where the key is later than the query."""
     rows, columns = (positions(call, s) for s in scores.shape[-2:])
     return call.pointwise(where(z <= y, x, -INFINITY), (scores, NodeView(rows.node, (*rows.axes, ())), columns), name="S")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import LiftedCall, lifting
+from calc.mathematics.autodiff.call import OperatorCall, decomposition
 from calc.mathematics.autodiff.ir import Operand, argument, place
 from calc.mathematics.autodiff.sizes import product, quotient
 from calc.mathematics.autodiff.views import AxisFactor, NodeView
@@ -13,14 +13,16 @@ from calc.mathematics.autodiff.views import AxisFactor, NodeView
 x, y = argument(0), argument(1)
 
 
-def _each(call: LiftedCall, name: str, count: int, default: int) -> list[sp.Expr]:
+def _each(call: OperatorCall, name: str, count: int, default: int) -> list[sp.Expr]:
     """One number for each axis of places."""
     sizes = call.sizes(name, (default,))
     return sizes if len(sizes) == count else [sizes[0] if sizes else sp.Integer(default)] * count
 
 
-@lifting("convolution", "_convolution", "conv1d", "conv2d", "conv3d", "mkldnn_convolution", "cudnn_convolution", "convolution_overrideable")
-def convolution(call: LiftedCall) -> NodeView:
+@decomposition(
+    "convolution", "_convolution", "conv1d", "conv2d", "conv3d", "mkldnn_convolution", "cudnn_convolution", "convolution_overrideable"
+)
+def convolution(call: OperatorCall) -> NodeView:
     view, weight = call.tensor("input"), call.tensor("weight")
     count = len(weight.axes) - 2
     stride, padding, dilation = _each(call, "stride", count, 1), _each(call, "padding", count, 0), _each(call, "dilation", count, 1)
@@ -53,7 +55,7 @@ def _axes(view: NodeView, names: list[str]) -> list[tuple[str, int]]:
     return [(name, axis[0].axis) for name, axis in zip(names, view.axes, strict=True) if axis and axis[0].axis is not None]
 
 
-def full(call: LiftedCall, view: NodeView) -> int:
+def full(call: OperatorCall, view: NodeView) -> int:
     """A node with one axis for each of the tensor's, those of size 1 too."""
     plain = call.views.plain(view)
     places = [i for i, axis in enumerate(plain.axes) if axis]
@@ -62,14 +64,14 @@ def full(call: LiftedCall, view: NodeView) -> int:
     return call.equations.map(x, (Operand(plain.node, tuple(places)),), view.shape)
 
 
-def _slim(call: LiftedCall, node: int) -> NodeView:
+def _slim(call: OperatorCall, node: int) -> NodeView:
     """The node's axes of size 1 as axes of no part."""
     from calc.mathematics.autodiff.views import of_node
 
     return of_node(call.equations, node)
 
 
-def _in_groups(call: LiftedCall, view: NodeView, axis: int, groups: sp.Expr, what: str) -> NodeView:
+def _in_groups(call: OperatorCall, view: NodeView, axis: int, groups: sp.Expr, what: str) -> NodeView:
     """The view with one axis as (group, rest)."""
     rest = quotient(view.shape[axis], groups)
     if rest is None:
@@ -85,7 +87,7 @@ def _places(axes: ConvolutionAxes, stride: list[sp.Expr], padding: list[sp.Expr]
 
 
 def _direct(
-    call: LiftedCall,
+    call: OperatorCall,
     view: NodeView,
     weight: NodeView,
     stride: list[sp.Expr],
@@ -115,14 +117,14 @@ def _direct(
     return _result(call, call.equations.add(ir.Contract(operands), axes.shape, axes.inner), [size[n] for n in ("b", "g", "o", *to)])
 
 
-def _result(call: LiftedCall, node: int, sizes: list[sp.Expr]) -> NodeView:
+def _result(call: OperatorCall, node: int, sizes: list[sp.Expr]) -> NodeView:
     """The node as (batch, group, out, places…), as the tensor that torch gives."""
     numbers = iter(range(len(sizes)))
     return call.views.reshaped(NodeView(node, tuple((AxisFactor(next(numbers), s),) if s != 1 else () for s in sizes)), call.shape())
 
 
 def _transposed(
-    call: LiftedCall,
+    call: OperatorCall,
     view: NodeView,
     weight: NodeView,
     stride: list[sp.Expr],
@@ -150,8 +152,8 @@ def _transposed(
     return _result(call, call.equations.add(ir.Scatter(updates, coordinates), tuple(s for _, s in sized)), sizes)
 
 
-@lifting("im2col", "unfold_im2col")
-def columns(call: LiftedCall) -> NodeView:
+@decomposition("im2col", "unfold_im2col")
+def columns(call: OperatorCall) -> NodeView:
     """A column for every position of the kernel."""
     view = call.tensor("self")
     kernel, dilation = _each(call, "kernel_size", 2, 1), _each(call, "dilation", 2, 1)
@@ -169,8 +171,8 @@ def columns(call: LiftedCall) -> NodeView:
     return call.views.reshaped(_slim(call, node), (*lead[:-1], product((lead[-1], *kernel)), product(spots)))
 
 
-@lifting("unfold")
-def unfold(call: LiftedCall) -> NodeView:
+@decomposition("unfold")
+def unfold(call: OperatorCall) -> NodeView:
     """Windows along one axis; the place in the window is the last axis."""
     view = call.tensor("self")
     axis = call.axis(view, "dimension")

@@ -7,7 +7,7 @@ from typing import Any
 import sympy as sp
 
 from calc.mathematics.autodiff import scalar
-from calc.mathematics.autodiff.call import LiftedCall, lifting
+from calc.mathematics.autodiff.call import OperatorCall, decomposition
 from calc.mathematics.autodiff.ir import argument
 from calc.mathematics.autodiff.scalar import Sigmoid, Softplus, larger, smaller, truth, where
 from calc.mathematics.autodiff.sizes import INFINITY
@@ -20,8 +20,8 @@ Expression = Any  # a scalar expression, or a function from the call to one
 def define(names: str, expr: Expression, *tensors: str, whole: bool = False) -> None:
     """Register operators of ``tensors`` with that expression in x, y, z; a function of the call where further arguments count."""
 
-    @lifting(*names.split())
-    def lifted(call: LiftedCall) -> NodeView:
+    @decomposition(*names.split())
+    def result(call: OperatorCall) -> NodeView:
         made = expr(call) if callable(expr) and not isinstance(expr, sp.Basic) else expr
         about: dict[str, Any] = {"whole": True} if whole or call.dtype() in ("bool", "int64", "int32", "uint8") else {"whole": False}
         return call.pointwise(made, [call.tensor(t) for t in tensors or ("self",)], **about)
@@ -46,8 +46,8 @@ define("remainder", x - scalar.Floor(x / y) * y, "self", "other")
 define("floor_divide __floordiv__", scalar.Floor(x / y), "self", "other")
 
 
-@lifting("_to_copy", "to")
-def cast(call: LiftedCall) -> NodeView:
+@decomposition("_to_copy", "to")
+def cast(call: OperatorCall) -> NodeView:
     """The same number. Equations know one kind of real numbers; a cast to whole numbers or truth values is a function."""
     view, dtype = call.tensor("self"), call.dtype()
     if dtype == "bool" and not call.equations[view.node].whole:
@@ -57,14 +57,14 @@ def cast(call: LiftedCall) -> NodeView:
     return view
 
 
-@lifting("div", "true_divide")
-def div(call: LiftedCall) -> NodeView:
+@decomposition("div", "true_divide")
+def div(call: OperatorCall) -> NodeView:
     rounded = {None: x / y, "floor": scalar.Floor(x / y), "trunc": scalar.Truncate(x / y)}[call.raw("rounding_mode")]
     return call.pointwise(rounded, (call.tensor("self"), call.tensor("other")))
 
 
-@lifting("pow")
-def power(call: LiftedCall) -> NodeView:
+@decomposition("pow")
+def power(call: OperatorCall) -> NodeView:
     """A Python number stays one: x² instead of x to the power of a tensor."""
     base, exponent = call.raw("self"), call.raw("exponent")
     if not hasattr(exponent, "value"):
@@ -125,49 +125,49 @@ define("threshold", lambda c: where(x > c.number("threshold"), x, c.number("valu
 define("softsign", x / (1 + sp.Abs(x)))
 
 
-@lifting("hardtanh")
-def hardtanh(call: LiftedCall) -> NodeView:
+@decomposition("hardtanh")
+def hardtanh(call: OperatorCall) -> NodeView:
     low, high = call.number("min_val", -1), call.number("max_val", 1)
     return call.pointwise(where(x <= low, low, where(x >= high, high, x)), (call.tensor("self"),))
 
 
-@lifting("softshrink")
-def softshrink(call: LiftedCall) -> NodeView:
+@decomposition("softshrink")
+def softshrink(call: OperatorCall) -> NodeView:
     limit = call.number("lambd", 0.5)
     return call.pointwise(where(x > limit, x - limit, where(x < -limit, x + limit, 0)), (call.tensor("self"),))
 
 
-@lifting("elu")
-def elu(call: LiftedCall) -> NodeView:
+@decomposition("elu")
+def elu(call: OperatorCall) -> NodeView:
     """s (x where x > 0, else α (exp(c x) - 1)); torch writes SELU and CELU as this too."""
     alpha, scale, inner = call.number("alpha", 1), call.number("scale", 1), call.number("input_scale", 1)
     return call.pointwise(where(x > 0, scale * x, scale * alpha * (sp.exp(inner * x) - 1)), (call.tensor("self"),))
 
 
-@lifting("celu")
-def celu(call: LiftedCall) -> NodeView:
+@decomposition("celu")
+def celu(call: OperatorCall) -> NodeView:
     alpha = call.number("alpha", 1)
     return call.pointwise(where(x > 0, x, alpha * (sp.exp(x / alpha) - 1)), (call.tensor("self"),))
 
 
-@lifting("selu")
-def selu(call: LiftedCall) -> NodeView:
+@decomposition("selu")
+def selu(call: OperatorCall) -> NodeView:
     """Klambauer et al. 2017, with their two constants."""
     alpha, scale = sp.Float(1.6732632423543772848170429916717), sp.Float(1.0507009873554804934193349852946)
     return call.pointwise(where(x > 0, scale * x, scale * alpha * (sp.exp(x) - 1)), (call.tensor("self"),))
 
 
-@lifting("softplus")
-def softplus(call: LiftedCall) -> NodeView:
+@decomposition("softplus")
+def softplus(call: OperatorCall) -> NodeView:
     """log(1 + exp(β x))/β, and x itself beyond the threshold."""
     beta, threshold = call.number("beta", 1), call.number("threshold", 20)
     return call.pointwise(where(beta * x > threshold, x, Softplus(beta * x) / beta), (call.tensor("self"),))
 
 
-@lifting("glu")
-def glu(call: LiftedCall) -> NodeView:
+@decomposition("glu")
+def glu(call: OperatorCall) -> NodeView:
     """The first half times σ of the second."""
-    from calc.mathematics.autodiff.lifting.shapes import narrowed
+    from calc.mathematics.autodiff.decompositions.shapes import narrowed
 
     view = call.tensor("self")
     axis = call.axis(view)
@@ -184,8 +184,8 @@ define("where", where(sp.Ne(x, 0), y, z), "condition", "self", "other")
 define("masked_fill", where(sp.Ne(y, 0), z, x), "self", "mask", "value")
 
 
-@lifting("clamp", "clip", "clamp_min", "clamp_max")
-def clamp(call: LiftedCall) -> NodeView:
+@decomposition("clamp", "clip", "clamp_min", "clamp_max")
+def clamp(call: OperatorCall) -> NodeView:
     """The bounds themselves pass the gradient on, as in torch."""
     expr, views = x, [call.tensor("self")]
     for bound in ("min", "max"):
@@ -196,31 +196,31 @@ def clamp(call: LiftedCall) -> NodeView:
     return call.pointwise(expr, views)
 
 
-@lifting("copy")
-def copy(call: LiftedCall) -> NodeView:
+@decomposition("copy")
+def copy(call: OperatorCall) -> NodeView:
     """The source, expanded to the target."""
     return _over(call, "src")
 
 
-@lifting("fill")
-def fill(call: LiftedCall) -> NodeView:
+@decomposition("fill")
+def fill(call: OperatorCall) -> NodeView:
     return _over(call, "value")
 
 
-@lifting("zero", "zeros_like")
-def zero(call: LiftedCall) -> NodeView:
+@decomposition("zero", "zeros_like")
+def zero(call: OperatorCall) -> NodeView:
     return _constant(call, sp.Integer(0))
 
 
-def _over(call: LiftedCall, name: str) -> NodeView:
+def _over(call: OperatorCall, name: str) -> NodeView:
     """A tensor broadcast over the axes of ``self``."""
-    from calc.mathematics.autodiff.lifting.shapes import expanded
+    from calc.mathematics.autodiff.decompositions.shapes import expanded
 
     return expanded(call, call.tensor(name), call.shape())
 
 
-def _constant(call: LiftedCall, value: sp.Expr) -> NodeView:
-    from calc.mathematics.autodiff.lifting.creation import constant
+def _constant(call: OperatorCall, value: sp.Expr) -> NodeView:
+    from calc.mathematics.autodiff.decompositions.creation import constant
 
     return constant(call, value, call.shape())
 
@@ -240,8 +240,8 @@ define("isinf", truth(sp.Eq(sp.Abs(x), INFINITY)), whole=True)
 
 
 def _bits(names: str, of_truths: sp.Expr, *tensors: str) -> None:
-    @lifting(*names.split())
-    def lifted(call: LiftedCall) -> NodeView:
+    @decomposition(*names.split())
+    def result(call: OperatorCall) -> NodeView:
         if call.dtype() != "bool":
             raise call.refusal("it works on the bits of whole numbers")
         return call.pointwise(of_truths, [call.tensor(t) for t in tensors], whole=True)

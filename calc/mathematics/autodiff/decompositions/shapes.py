@@ -7,19 +7,19 @@ from collections.abc import Sequence
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import LiftedCall, lifting, size_of
+from calc.mathematics.autodiff.call import OperatorCall, decomposition, size_of
 from calc.mathematics.autodiff.ir import place
 from calc.mathematics.autodiff.sizes import number
 from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
 
-@lifting("view", "_unsafe_view", "reshape", "_reshape_alias", "flatten", "unflatten")
-def view(call: LiftedCall) -> NodeView:
+@decomposition("view", "_unsafe_view", "reshape", "_reshape_alias", "flatten", "unflatten")
+def view(call: OperatorCall) -> NodeView:
     return call.views.reshaped(call.tensor("self"), call.shape())
 
 
-@lifting("view.dtype")
-def reinterpreted(call: LiftedCall) -> NodeView:
+@decomposition("view.dtype")
+def reinterpreted(call: OperatorCall) -> NodeView:
     raise call.refusal("it reads the bits of numbers as another format")
 
 
@@ -27,15 +27,15 @@ def permuted(view: NodeView, order: Sequence[int]) -> NodeView:
     return NodeView(view.node, tuple(view.axes[i] for i in order))
 
 
-@lifting("t", "numpy_T", "adjoint", "mT", "matrix_H")
-def transposed(call: LiftedCall) -> NodeView:
+@decomposition("t", "numpy_T", "adjoint", "mT", "matrix_H")
+def transposed(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     order = list(range(len(view.axes)))
     return permuted(view, [*order[:-2], *reversed(order[-2:])])
 
 
-@lifting("transpose", "swapaxes", "swapdims")
-def swapped(call: LiftedCall) -> NodeView:
+@decomposition("transpose", "swapaxes", "swapdims")
+def swapped(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     first, second = call.axis(view, "dim0"), call.axis(view, "dim1")
     order = list(range(len(view.axes)))
@@ -44,28 +44,28 @@ def swapped(call: LiftedCall) -> NodeView:
     return permuted(view, order)
 
 
-@lifting("permute")
-def permute(call: LiftedCall) -> NodeView:
+@decomposition("permute")
+def permute(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     return permuted(view, [d % len(view.axes) for d in call.raw("dims")])
 
 
-@lifting("unsqueeze")
-def unsqueeze(call: LiftedCall) -> NodeView:
+@decomposition("unsqueeze")
+def unsqueeze(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     at = call.integer("dim") % (len(view.axes) + 1)
     return NodeView(view.node, (*view.axes[:at], (), *view.axes[at:]))
 
 
-@lifting("squeeze")
-def squeeze(call: LiftedCall) -> NodeView:
+@decomposition("squeeze")
+def squeeze(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     given = call.raw("dim")
     chosen = range(len(view.axes)) if given is None else [d % len(view.axes) for d in ((given,) if isinstance(given, int) else given)]
     return NodeView(view.node, tuple(axis for i, axis in enumerate(view.axes) if i not in chosen or view.shape[i] != 1))
 
 
-def expanded(call: LiftedCall, view: NodeView, shape: Sequence[sp.Expr]) -> NodeView:
+def expanded(call: OperatorCall, view: NodeView, shape: Sequence[sp.Expr]) -> NodeView:
     """The view repeated along axes of size 1 and along new ones in front."""
     lead = len(shape) - len(view.axes)
     axes = []
@@ -75,16 +75,16 @@ def expanded(call: LiftedCall, view: NodeView, shape: Sequence[sp.Expr]) -> Node
     return NodeView(view.node, tuple(axes))
 
 
-@lifting("expand", "expand_as", "broadcast_to", "expand_copy")
-def expand(call: LiftedCall) -> NodeView:
+@decomposition("expand", "expand_as", "broadcast_to", "expand_copy")
+def expand(call: OperatorCall) -> NodeView:
     return expanded(call, call.tensor("self"), call.shape())
 
 
-@lifting("detach", "detach_copy")
-def detach(call: LiftedCall) -> NodeView:
+@decomposition("detach", "detach_copy")
+def detach(call: OperatorCall) -> NodeView:
     """A constant to the chain rule, where it depends on a parameter at all."""
     view = call.tensor("self")
-    if not call.lifter.active(view.node):
+    if not call.converter.active(view.node):
         return view
     return NodeView(call.equations.add(ir.Hold(view.node, "the model detaches it"), call.equations[view.node].shape), view.axes)
 
@@ -92,7 +92,7 @@ def detach(call: LiftedCall) -> NodeView:
 # -- parts -----------------------------------------------------------------------------------------------------------------
 
 
-def narrowed(call: LiftedCall, view: NodeView, axis: int, start: sp.Expr, length: sp.Expr, step: int = 1) -> NodeView:
+def narrowed(call: OperatorCall, view: NodeView, axis: int, start: sp.Expr, length: sp.Expr, step: int = 1) -> NodeView:
     """Positions start, start + step, … of an axis."""
     if view.shape[axis] == length and step == 1:
         return view
@@ -110,7 +110,7 @@ def narrowed(call: LiftedCall, view: NodeView, axis: int, start: sp.Expr, length
     return NodeView(node, (*view.axes[:axis], (AxisFactor(at, length),), *view.axes[axis + 1 :]))
 
 
-def _selected(call: LiftedCall, view: NodeView, axis: int, where: sp.Expr, keep: bool = False) -> NodeView:
+def _selected(call: OperatorCall, view: NodeView, axis: int, where: sp.Expr, keep: bool = False) -> NodeView:
     """Position ``where`` of an axis that is one part; the axis stays with size 1 where ``keep``."""
     parts = view.axes[axis]
     reduced_axis: tuple[tuple[AxisFactor, ...], ...] = ((),) if keep else ()
@@ -124,21 +124,21 @@ def _selected(call: LiftedCall, view: NodeView, axis: int, where: sp.Expr, keep:
     return NodeView(node, (*axes[:axis], *reduced_axis, *axes[axis + 1 :]))
 
 
-@lifting("select")
-def select(call: LiftedCall) -> NodeView:
+@decomposition("select")
+def select(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     axis = call.axis(view, "dim", 0)
     return _selected(call, call.views.merged(view, axis), axis, _position(call.raw("index"), view.shape[axis], call))
 
 
-def _position(value: object, size: sp.Expr, call: LiftedCall) -> sp.Expr:
+def _position(value: object, size: sp.Expr, call: OperatorCall) -> sp.Expr:
     """A position, counted from the end where it is negative."""
     at = size_of(value)
     return sp.expand(at + size) if isinstance(value, int) and value < 0 else at
 
 
-@lifting("slice")
-def sliced(call: LiftedCall) -> NodeView:
+@decomposition("slice")
+def sliced(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     axis = call.axis(view, "dim", 0)
     start = call.raw("start")
@@ -148,14 +148,14 @@ def sliced(call: LiftedCall) -> NodeView:
     return narrowed(call, view, axis, sp.expand(first), call.shape()[axis], call.integer("step", 1))
 
 
-@lifting("narrow")
-def narrow(call: LiftedCall) -> NodeView:
+@decomposition("narrow")
+def narrow(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     axis = call.axis(view, "dim", 0)
     return narrowed(call, view, axis, _position(call.raw("start"), view.shape[axis], call), call.shape()[axis])
 
 
-@lifting(
+@decomposition(
     "split",
     "split_with_sizes",
     "chunk",
@@ -166,7 +166,7 @@ def narrow(call: LiftedCall) -> NodeView:
     "unsafe_split_with_sizes",
     "unsafe_chunk",
 )
-def split(call: LiftedCall) -> list[NodeView | None]:
+def split(call: OperatorCall) -> list[NodeView | None]:
     view = call.tensor("self")
     axis = call.axis(view, "dim", 0)
     made: list[NodeView | None] = []
@@ -178,16 +178,16 @@ def split(call: LiftedCall) -> list[NodeView | None]:
     return made
 
 
-@lifting("unbind", "unbind_copy")
-def unbind(call: LiftedCall) -> list[NodeView | None]:
+@decomposition("unbind", "unbind_copy")
+def unbind(call: OperatorCall) -> list[NodeView | None]:
     view = call.tensor("self")
     axis = call.axis(view, "dim", 0)
     view = call.views.merged(view, axis)
     return [_selected(call, view, axis, sp.Integer(i)) for i in range(len(call.instruction.outputs))]
 
 
-@lifting("repeat")
-def repeat(call: LiftedCall) -> NodeView:
+@decomposition("repeat")
+def repeat(call: OperatorCall) -> NodeView:
     """The tensor repeated along each axis, end to end."""
     view = call.tensor("self")
     times = call.sizes("repeats")
@@ -195,8 +195,8 @@ def repeat(call: LiftedCall) -> NodeView:
     return NodeView(view.node, tuple((AxisFactor(None, n), *axis) if n != 1 else axis for n, axis in zip(times, view.axes, strict=True)))
 
 
-@lifting("constant_pad_nd", "pad")
-def padded(call: LiftedCall) -> NodeView:
+@decomposition("constant_pad_nd", "pad")
+def padded(call: OperatorCall) -> NodeView:
     """Constant padding; a negative one crops."""
     view = call.views.plain(call.tensor("self"))
     given = call.sizes("pad")
@@ -224,8 +224,8 @@ def padded(call: LiftedCall) -> NodeView:
     return NodeView(call.equations.add(ir.Gather(view.node, tuple(places), fill), tuple(sizes), whole=whole), tuple(axes))
 
 
-@lifting("flip")
-def flip(call: LiftedCall) -> NodeView:
+@decomposition("flip")
+def flip(call: OperatorCall) -> NodeView:
     view = call.views.plain(call.tensor("self"))
     chosen = {view.axes[d % len(view.axes)][0].axis for d in call.raw("dims") if view.axes[d % len(view.axes)]}
     shape = call.equations[view.node].shape
@@ -233,8 +233,8 @@ def flip(call: LiftedCall) -> NodeView:
     return NodeView(call.equations.add(ir.Gather(view.node, places), shape), view.axes)
 
 
-@lifting("roll")
-def roll(call: LiftedCall) -> NodeView:
+@decomposition("roll")
+def roll(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     dims = call.raw("dims") or ()
     dims = (dims,) if isinstance(dims, int) else dims
@@ -248,8 +248,8 @@ def roll(call: LiftedCall) -> NodeView:
     return made if dims else call.views.reshaped(made, NodeView(0, before).shape)
 
 
-@lifting("diagonal", "diagonal_copy")
-def diagonal(call: LiftedCall) -> NodeView:
+@decomposition("diagonal", "diagonal_copy")
+def diagonal(call: OperatorCall) -> NodeView:
     """The elements whose two places differ by the offset; the new axis is the last."""
     view = call.views.plain(call.tensor("self"))
     rank = len(view.axes)

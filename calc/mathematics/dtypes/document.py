@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from calc.mathematics.formats.encode import Encoding
-from calc.mathematics.formats.layouts import Float, Format, element_bytes
-from calc.mathematics.formats.limits import limits
-from calc.mathematics.formats.numbers import FormatNumber, decimal, written
+from calc.mathematics.dtypes.encode import Encoding
+from calc.mathematics.dtypes.layouts import Float, Format, element_bytes
+from calc.mathematics.dtypes.limits import limits
+from calc.mathematics.dtypes.numbers import FormatNumber, decimal, written
 
 
 def document(layout: Format, encoding: Encoding | None = None) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import LiftedCall, lifting
+from calc.mathematics.autodiff.call import OperatorCall, decomposition
+from calc.mathematics.autodiff.decompositions.reductions import reduce
 from calc.mathematics.autodiff.ir import Operand, argument
-from calc.mathematics.autodiff.lifting.reductions import reduce
 from calc.mathematics.autodiff.scalar import Softplus, larger, truth, where
 from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
@@ -17,26 +17,26 @@ x, y, z, w = (argument(i) for i in range(4))
 _NONE, _MEAN = 0, 1
 
 
-def reduction(call: LiftedCall, view: NodeView) -> NodeView:
+def reduction(call: OperatorCall, view: NodeView) -> NodeView:
     """The mean or the sum of all elements, or each of them."""
     kind = call.integer("reduction", _MEAN)
     return view if kind == _NONE else reduce(call, view, range(len(view.axes)), "mean" if kind == _MEAN else "sum")
 
 
-@lifting("mse_loss")
-def mse(call: LiftedCall) -> NodeView:
+@decomposition("mse_loss")
+def mse(call: OperatorCall) -> NodeView:
     """(x - y)²."""
     return reduction(call, call.pointwise((x - y) ** 2, (call.tensor("self"), call.tensor("target"))))
 
 
-@lifting("l1_loss")
-def absolute(call: LiftedCall) -> NodeView:
+@decomposition("l1_loss")
+def absolute(call: OperatorCall) -> NodeView:
     """|x - y|."""
     return reduction(call, call.pointwise(sp.Abs(x - y), (call.tensor("self"), call.tensor("target"))))
 
 
-@lifting("smooth_l1_loss")
-def smooth(call: LiftedCall) -> NodeView:
+@decomposition("smooth_l1_loss")
+def smooth(call: OperatorCall) -> NodeView:
     """(x - y)²/2β within β, |x - y| - β/2 beyond (Girshick 2015)."""
     beta = call.number("beta", 1)
     far = sp.Abs(x - y)
@@ -45,8 +45,8 @@ def smooth(call: LiftedCall) -> NodeView:
     )
 
 
-@lifting("huber_loss")
-def huber(call: LiftedCall) -> NodeView:
+@decomposition("huber_loss")
+def huber(call: OperatorCall) -> NodeView:
     """(x - y)²/2 within δ, δ (|x - y| - δ/2) beyond (Huber 1964)."""
     delta = call.number("delta", 1)
     far = sp.Abs(x - y)
@@ -55,15 +55,15 @@ def huber(call: LiftedCall) -> NodeView:
     )
 
 
-@lifting("binary_cross_entropy")
-def binary(call: LiftedCall) -> NodeView:
+@decomposition("binary_cross_entropy")
+def binary(call: OperatorCall) -> NodeView:
     """-(t log x + (1 - t) log(1 - x)), logarithms cut off at -100 as torch does."""
     logs = [larger(sp.log(e), sp.Integer(-100)) for e in (x, 1 - x)]
     return reduction(call, _weighted(call, -(y * logs[0] + (1 - y) * logs[1])))
 
 
-@lifting("binary_cross_entropy_with_logits")
-def binary_with_logits(call: LiftedCall) -> NodeView:
+@decomposition("binary_cross_entropy_with_logits")
+def binary_with_logits(call: OperatorCall) -> NodeView:
     """-(p t log σ(x) + (1 - t) log(1 - σ(x)))."""
     views = [call.tensor("self"), call.tensor("target")]
     expr = (1 - y) * x + Softplus(-x)
@@ -73,7 +73,7 @@ def binary_with_logits(call: LiftedCall) -> NodeView:
     return reduction(call, _weighted(call, expr, views))
 
 
-def _weighted(call: LiftedCall, expr: sp.Expr, views: list[NodeView] | None = None) -> NodeView:
+def _weighted(call: OperatorCall, expr: sp.Expr, views: list[NodeView] | None = None) -> NodeView:
     views = views or [call.tensor("self"), call.tensor("target")]
     if call.has("weight"):
         expr = argument(len(views)) * expr
@@ -81,31 +81,31 @@ def _weighted(call: LiftedCall, expr: sp.Expr, views: list[NodeView] | None = No
     return call.pointwise(expr, views)
 
 
-@lifting("soft_margin_loss")
-def soft_margin(call: LiftedCall) -> NodeView:
+@decomposition("soft_margin_loss")
+def soft_margin(call: OperatorCall) -> NodeView:
     """log(1 + exp(-t x))."""
     return reduction(call, call.pointwise(Softplus(-y * x), (call.tensor("self"), call.tensor("target"))))
 
 
-@lifting("kl_div")
-def divergence(call: LiftedCall) -> NodeView:
+@decomposition("kl_div")
+def divergence(call: OperatorCall) -> NodeView:
     """t (log t - x), or exp(t)(t - x) where the target is a logarithm."""
     logs = bool(call.raw("log_target", False))
     expr = sp.exp(y) * (y - x) if logs else where(y > 0, y * sp.log(y) - y * x, 0)
     return reduction(call, call.pointwise(expr, (call.tensor("self"), call.tensor("target"))))
 
 
-@lifting("nll_loss_forward", "nll_loss2d_forward", "nll_loss", "nll_loss_nd")
-def negative_log_likelihood(call: LiftedCall) -> Any:
+@decomposition("nll_loss_forward", "nll_loss2d_forward", "nll_loss", "nll_loss_nd")
+def negative_log_likelihood(call: OperatorCall) -> Any:
     """-Σ Y log p over the classes, where Y is 1 for the class of a row and 0 elsewhere; rows of the ignored class count for nothing."""
     logs, target = call.tensor("self"), call.tensor("target")
     classes = 1 if len(logs.axes) > 1 else 0
     others = [i for i in range(len(logs.axes)) if i != classes]
-    ignored, bound = call.integer("ignore_index", -100), call.lifter.below.get(target.node)
+    ignored, bound = call.integer("ignore_index", -100), call.converter.below.get(target.node)
     certain = bound is not None and bound == logs.shape[classes] and ignored < 0
     for j, i in enumerate(others):
         logs, target = call.views.aligned((logs, target), (i, j))
-    valid = None if certain else call.lifter.truth(sp.Ne(x, ignored), (target,))
+    valid = None if certain else call.converter.truth(sp.Ne(x, ignored), (target,))
     label = target if valid is None else call.pointwise(x * y, (target, valid), whole=True)
     marked = delta(call, label, logs, classes, others)
     about = [marked, logs] if valid is None else [marked, logs, _over(valid, classes)]
@@ -133,7 +133,7 @@ def _over(view: NodeView, classes: int) -> NodeView:
     return NodeView(view.node, (*view.axes[:classes], (), *view.axes[classes:]))
 
 
-def delta(call: LiftedCall, label: NodeView, logs: NodeView, classes: int, others: list[int]) -> NodeView:
+def delta(call: OperatorCall, label: NodeView, logs: NodeView, classes: int, others: list[int]) -> NodeView:
     """1 where the place along the axis of classes is the row's class."""
     logs = call.views.merged(logs, classes)
     label = call.views.dense(label)
@@ -146,8 +146,8 @@ def delta(call: LiftedCall, label: NodeView, logs: NodeView, classes: int, other
     return NodeView(node, tuple(axes))
 
 
-@lifting("cosine_similarity")
-def cosine(call: LiftedCall) -> NodeView:
+@decomposition("cosine_similarity")
+def cosine(call: OperatorCall) -> NodeView:
     """Σ x y/(max(‖x‖, ε) max(‖y‖, ε))."""
     first, second = call.tensor("x1"), call.tensor("x2")
     eps = call.number("eps", 1e-8)
@@ -157,6 +157,6 @@ def cosine(call: LiftedCall) -> NodeView:
     return call.pointwise(x / (larger(y, eps) * larger(z, eps)), (dot, *lengths))
 
 
-@lifting("is_same_size")
-def same(call: LiftedCall) -> NodeView:
-    return call.lifter.truth(truth(True), ())
+@decomposition("is_same_size")
+def same(call: OperatorCall) -> NodeView:
+    return call.converter.truth(truth(True), ())

@@ -85,7 +85,7 @@ def test_what_is_detached_is_a_constant() -> None:
 
 
 def test_gradients_that_cancel_agree_however_they_are_rounded() -> None:
-    """The sum of a normalised row is nought whatever the weights are: what is left of its gradient is rounding, in both."""
+    """The sum of a normalized row is nought whatever the weights are: what is left of its gradient is rounding, in both."""
     s = spec_of(lambda y: F.layer_norm(y, (y.shape[1],)).sum(1) + 1)
     equations = calc.gradients(s)
     t = trial(equations, s, {"B": 4, "d": 5}, Options(), 0)

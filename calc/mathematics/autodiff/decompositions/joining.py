@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import LiftedCall, lifting
+from calc.mathematics.autodiff.call import OperatorCall, decomposition
 from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
 
-def joined(call: LiftedCall, views: Sequence[NodeView], axis: int) -> NodeView:
+def joined(call: OperatorCall, views: Sequence[NodeView], axis: int) -> NodeView:
     """One after the other along an axis."""
     views = [v for v in views if not (len(v.axes) == 1 and v.shape[0] == 0)]
     rank = len(views[0].axes)
@@ -30,7 +30,7 @@ def joined(call: LiftedCall, views: Sequence[NodeView], axis: int) -> NodeView:
     return NodeView(node, (*made[0].axes[:axis], (AxisFactor(at, length),), *made[0].axes[axis + 1 :]))
 
 
-def _with_axis(call: LiftedCall, view: NodeView, axis: int) -> NodeView:
+def _with_axis(call: OperatorCall, view: NodeView, axis: int) -> NodeView:
     """A view whose node has all axes in the order of the tensor's, and ``axis`` as one part of it, also where its size is 1."""
     view = call.views.merged(call.views.dense(view), axis)
     order = [p.axis for p in view.parts if p.axis is not None]
@@ -57,14 +57,14 @@ def _renumbered(view: NodeView) -> NodeView:
     return NodeView(view.node, tuple(axes))
 
 
-@lifting("cat", "concat", "concatenate")
-def cat(call: LiftedCall) -> NodeView:
+@decomposition("cat", "concat", "concatenate")
+def cat(call: OperatorCall) -> NodeView:
     views = call.tensors("tensors")
     return joined(call, views, call.integer("dim", 0) % len(views[-1].axes))
 
 
-@lifting("stack")
-def stack(call: LiftedCall) -> NodeView:
+@decomposition("stack")
+def stack(call: OperatorCall) -> NodeView:
     views = call.tensors("tensors")
     at = call.integer("dim", 0) % (len(views[0].axes) + 1)
     return joined(call, [NodeView(v.node, (*v.axes[:at], (), *v.axes[at:])) for v in views], at)

@@ -5,26 +5,26 @@ from __future__ import annotations
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import LiftedCall, lifting
+from calc.mathematics.autodiff.call import OperatorCall, decomposition
+from calc.mathematics.autodiff.decompositions.contractions import contract
+from calc.mathematics.autodiff.decompositions.creation import positions
+from calc.mathematics.autodiff.decompositions.reductions import reduce
 from calc.mathematics.autodiff.ir import Index, Operand, Pick, argument, place
-from calc.mathematics.autodiff.lifting.contractions import contract
-from calc.mathematics.autodiff.lifting.creation import positions
-from calc.mathematics.autodiff.lifting.reductions import reduce
 from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
 x, y = argument(0), argument(1)
 
 
-def _smaller(call: LiftedCall, ordered: NodeView, values: NodeView, ties: bool) -> NodeView:
+def _smaller(call: OperatorCall, ordered: NodeView, values: NodeView, ties: bool) -> NodeView:
     """How many of the ordered numbers are smaller than each value (or equal, with ``ties``)."""
     spread = NodeView(values.node, (*values.axes, ()))
     row = NodeView(ordered.node, (*(() for _ in values.axes), ordered.axes[-1]))
-    marked = call.lifter.truth(x <= y if ties else x < y, (row, spread))
+    marked = call.converter.truth(x <= y if ties else x < y, (row, spread))
     return reduce(call, marked, (len(values.axes),))
 
 
-@lifting("searchsorted", "bucketize")
-def searchsorted(call: LiftedCall) -> NodeView:
+@decomposition("searchsorted", "bucketize")
+def searchsorted(call: OperatorCall) -> NodeView:
     """The first place at which a value could stand, or with ``right`` the last."""
     values = call.tensor("self")
     ordered = call.tensor("sorted_sequence" if call.has("sorted_sequence") else "boundaries")
@@ -34,8 +34,8 @@ def searchsorted(call: LiftedCall) -> NodeView:
     return _smaller(call, ordered, values, ties=right)
 
 
-@lifting("bincount", "histc")
-def counts(call: LiftedCall) -> NodeView:
+@decomposition("bincount", "histc")
+def counts(call: OperatorCall) -> NodeView:
     """How often each whole number stands there."""
     view = call.tensor("self")
     if call.has("weights") or (".histc" in call.instruction.name and not _whole_bins(call)):
@@ -43,17 +43,17 @@ def counts(call: LiftedCall) -> NodeView:
     flat = call.views.merged(NodeView(view.node, (tuple(view.parts),)), 0)
     (length,) = call.shape()
     numbers = positions(call, length)
-    marked = call.lifter.truth(sp.Eq(x, y), (NodeView(numbers.node, (*numbers.axes, ())), flat))
+    marked = call.converter.truth(sp.Eq(x, y), (NodeView(numbers.node, (*numbers.axes, ())), flat))
     return reduce(call, marked, (1,))
 
 
-def _whole_bins(call: LiftedCall) -> bool:
+def _whole_bins(call: OperatorCall) -> bool:
     bins, low, high = call.number("bins", 100), call.number("min", 0), call.number("max", 0)
     return bool(low == 0 and sp.expand(high - bins) in (0, -1))
 
 
-@lifting("_grouped_mm")
-def grouped_mm(call: LiftedCall) -> NodeView:
+@decomposition("_grouped_mm")
+def grouped_mm(call: OperatorCall) -> NodeView:
     """Y[m, n] = Σₖ A[m, k] B[g(m), k, n], where row m is of the group g(m) whose offset is the first beyond it."""
     a, b = call.tensor("self"), call.views.plain(call.tensor("mat2"))
     if not call.has("offs") or len(a.axes) != 2 or len(b.axes) != 3:

@@ -14,7 +14,7 @@ import sympy as sp
 from calc.errors import NapkinError, UnknownOperatorError
 from calc.graph.forward import Instruction, Program, Ref
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import LIFTINGS, Lifted, LiftedCall, Lifting, lifting_of
+from calc.mathematics.autodiff.call import DECOMPOSITIONS, Decomposition, DecompositionResult, OperatorCall, decomposition_of
 from calc.mathematics.autodiff.ir import Equations, Operand, argument
 from calc.mathematics.autodiff.reverse import pulled
 from calc.mathematics.autodiff.scalar import truth, where
@@ -27,7 +27,7 @@ Chain = tuple[tuple[int, int], ...]
 _NO_GRADIENT = "the model asks for no gradient here"
 
 
-class Lifter:
+class Converter:
     """Converts one program. ``views`` of values follow in-place writes."""
 
     def __init__(self, program: Program) -> None:
@@ -92,20 +92,20 @@ class Lifter:
         return indices
 
     def _instruction(self, instruction: Instruction) -> None:
-        function = lifting_of(instruction.name)
+        function = decomposition_of(instruction.name)
         if function is None:
             raise UnknownOperatorError(_unknown(instruction))
         self.equations.site, self.equations.operator, self.equations.run = instruction.module_path, instruction.name, instruction.index
-        lifted = self._lifted(function, instruction)
-        made = [lifted] if isinstance(lifted, NodeView) else list(lifted)
+        result = self._decomposed(function, instruction)
+        made = [result] if isinstance(result, NodeView) else list(result)
         for position, (output, view) in enumerate(zip(instruction.outputs, made, strict=False)):
             if view is not None:
                 self._result(instruction, position, output, view)
 
-    def _lifted(self, function: Lifting, instruction: Instruction) -> Lifted:
+    def _decomposed(self, function: Decomposition, instruction: Instruction) -> DecompositionResult:
         """The result of a decomposition; unsupported arguments raise an error with the location."""
         try:
-            return function(LiftedCall(self, instruction))
+            return function(OperatorCall(self, instruction))
         except UnknownOperatorError:
             raise
         except (NapkinError, AssertionError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
@@ -173,10 +173,10 @@ class Lifter:
         """``view`` of a storage through a chain of view operators."""
         for index, position in chain:
             instruction = self.program.instructions[index]
-            function = lifting_of(instruction.name)
+            function = decomposition_of(instruction.name)
             assert function is not None
-            lifted = function(LiftedCall(self, instruction, {_refs(instruction.args)[0]: view}))
-            output = lifted if isinstance(lifted, NodeView) else lifted[position]
+            result = function(OperatorCall(self, instruction, {_refs(instruction.args)[0]: view}))
+            output = result if isinstance(result, NodeView) else result[position]
             assert output is not None
             view = output
         return view
@@ -250,9 +250,9 @@ def _flat(data: Any) -> list[float]:
 
 def _unknown(instruction: Instruction) -> str:
     name = instruction.name.removeprefix("aten.").partition(".")[0]
-    near = difflib.get_close_matches(name, LIFTINGS, n=2)
+    near = difflib.get_close_matches(name, DECOMPOSITIONS, n=2)
     hint = f" (equations are known of {' and '.join(near)})" if near else ""
     return (
         f"no equation is known for {instruction.name} at {instruction.module_path}{hint}: write that part with operators that have one,"
-        " or add a lifting to calc/mathematics/autodiff/lifting"
+        " or add a decomposition to calc/mathematics/autodiff/decompositions"
     )

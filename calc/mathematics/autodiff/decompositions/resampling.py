@@ -5,11 +5,11 @@ from __future__ import annotations
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import LiftedCall, lifting
+from calc.mathematics.autodiff.call import OperatorCall, decomposition
+from calc.mathematics.autodiff.decompositions.convolution import full
+from calc.mathematics.autodiff.decompositions.creation import positions
+from calc.mathematics.autodiff.decompositions.reductions import reduce
 from calc.mathematics.autodiff.ir import argument, place
-from calc.mathematics.autodiff.lifting.convolution import full
-from calc.mathematics.autodiff.lifting.creation import positions
-from calc.mathematics.autodiff.lifting.reductions import reduce
 from calc.mathematics.autodiff.scalar import where
 from calc.mathematics.autodiff.sizes import quotient
 from calc.mathematics.autodiff.views import NodeView, of_node
@@ -18,13 +18,13 @@ x, y, z = argument(0), argument(1), argument(2)
 _HALF = sp.Rational(1, 2)
 
 
-def _read(call: LiftedCall, view: NodeView, places: list[sp.Expr]) -> NodeView:
+def _read(call: OperatorCall, view: NodeView, places: list[sp.Expr]) -> NodeView:
     """Y[i, j, …] = X[places]."""
     coordinates = tuple(ir.Index(p) for p in places)
     return of_node(call.equations, call.equations.add(ir.Gather(full(call, view), coordinates), call.shape()))
 
 
-def _before(call: LiftedCall, view: NodeView) -> list[sp.Expr]:
+def _before(call: OperatorCall, view: NodeView) -> list[sp.Expr]:
     """How far each axis is padded in front: the sizes are given from the last axis on."""
     given = call.sizes("padding")
     paddings = [sp.Integer(0)] * len(view.axes)
@@ -33,8 +33,8 @@ def _before(call: LiftedCall, view: NodeView) -> list[sp.Expr]:
     return paddings
 
 
-@lifting("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
-def reflected(call: LiftedCall) -> NodeView:
+@decomposition("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
+def reflected(call: OperatorCall) -> NodeView:
     """Reflection padding: a position beyond an end reads the one as far inside."""
     view = call.tensor("self")
     shape, out = view.shape, call.shape()
@@ -44,8 +44,8 @@ def reflected(call: LiftedCall) -> NodeView:
     return _read(call, view, places)
 
 
-@lifting("replication_pad1d", "replication_pad2d", "replication_pad3d")
-def replicated(call: LiftedCall) -> NodeView:
+@decomposition("replication_pad1d", "replication_pad2d", "replication_pad3d")
+def replicated(call: OperatorCall) -> NodeView:
     """Replication padding: a position beyond an end reads that end."""
     view = call.tensor("self")
     shape, out = view.shape, call.shape()
@@ -57,8 +57,8 @@ def replicated(call: LiftedCall) -> NodeView:
     return _read(call, view, places)
 
 
-@lifting("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d")
-def nearest_exact(call: LiftedCall) -> NodeView:
+@decomposition("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d")
+def nearest_exact(call: OperatorCall) -> NodeView:
     """Place ⌊(i + ½) n/m⌋ of n where there are m."""
     view = call.tensor("self")
     shape, out = view.shape, call.shape()
@@ -66,8 +66,8 @@ def nearest_exact(call: LiftedCall) -> NodeView:
     return _read(call, view, places)
 
 
-@lifting("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
-def linear(call: LiftedCall) -> NodeView:
+@decomposition("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
+def linear(call: OperatorCall) -> NodeView:
     """Along each axis of places the two nearest, each by how near it is: Σ_j max(0, 1 - |s(i) - j|) X[j]."""
     view = call.tensor("self")
     out = call.shape()
@@ -77,7 +77,7 @@ def linear(call: LiftedCall) -> NodeView:
     return view
 
 
-def _along(call: LiftedCall, view: NodeView, axis: int, length: sp.Expr, corners: bool) -> NodeView:
+def _along(call: OperatorCall, view: NodeView, axis: int, length: sp.Expr, corners: bool) -> NodeView:
     have = view.shape[axis]
     if have == length:
         return view
@@ -95,8 +95,8 @@ def _along(call: LiftedCall, view: NodeView, axis: int, length: sp.Expr, corners
     return reduce(call, call.pointwise(x * y, (weights, spread)), (axis + 1,))
 
 
-@lifting("channel_shuffle", "native_channel_shuffle")
-def channel_shuffle(call: LiftedCall) -> NodeView:
+@decomposition("channel_shuffle", "native_channel_shuffle")
+def channel_shuffle(call: OperatorCall) -> NodeView:
     """Channels (g, c) as (c, g)."""
     view = call.tensor("self")
     groups = call.sizes("groups")[0]

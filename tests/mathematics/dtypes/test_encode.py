@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc.errors import BadInputError
-from calc.mathematics.formats import encode as encode_
-from calc.mathematics.formats.bits import of_bits
-from calc.mathematics.formats.encode import Encoding, decode, encode
-from calc.mathematics.formats.layouts import FORMATS, Float, named
-from calc.mathematics.formats.numbers import NAN, FormatNumber, finite, infinity, read, written
+from calc.mathematics.dtypes import encode as encode_
+from calc.mathematics.dtypes.bits import of_bits
+from calc.mathematics.dtypes.encode import Encoding, decode, encode
+from calc.mathematics.dtypes.layouts import FORMATS, Float, named
+from calc.mathematics.dtypes.numbers import NAN, FormatNumber, finite, infinity, read, written
 
 AS_INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 FLOATS = [f for f in FORMATS.values() if isinstance(f, Float)]
@@ -175,7 +175,7 @@ def test_fp32_is_reached_by_way_of_fp64() -> None:
 
 
 def test_an_integer_is_kept_within_its_bounds() -> None:
-    """As quantisation does; 2.5 goes to the even 2."""
+    """As quantization does; 2.5 goes to the even 2."""
     assert [-8, 7, 2, 0] == [of("int4", text).value.value for text in ("-9", "100", "2.5", "-0.5")]
     assert (("sign", "1"), ("others", "000")) == of("int4", "-8").fields
 

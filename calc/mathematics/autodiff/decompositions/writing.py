@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import LiftedCall, lifting
+from calc.mathematics.autodiff.call import OperatorCall, decomposition
+from calc.mathematics.autodiff.decompositions.indexing import indexed
+from calc.mathematics.autodiff.decompositions.shapes import expanded, narrowed
 from calc.mathematics.autodiff.ir import Index, Operand, Pick, argument, place
-from calc.mathematics.autodiff.lifting.indexing import indexed
-from calc.mathematics.autodiff.lifting.shapes import expanded, narrowed
 from calc.mathematics.autodiff.scalar import where
 from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
 x, y = argument(0), argument(1)
 
 
-def _scattered(call: LiftedCall, view: NodeView, axis: int, index: NodeView, source: NodeView) -> NodeView:
+def _scattered(call: OperatorCall, view: NodeView, axis: int, index: NodeView, source: NodeView) -> NodeView:
     """Zeros of the view's shape with the source added at the positions."""
     index = call.views.plain(index)
     source = call.views.plain(_like(call, source, index))
@@ -41,7 +41,7 @@ def _numbered(view: NodeView) -> tuple[tuple[AxisFactor, ...], ...]:
     return tuple(axes)
 
 
-def _like(call: LiftedCall, source: NodeView, index: NodeView) -> NodeView:
+def _like(call: OperatorCall, source: NodeView, index: NodeView) -> NodeView:
     """The source over the places of the index, of which it may have more, or be one number."""
     if not source.axes:
         return expanded(call, source, index.shape)
@@ -50,16 +50,16 @@ def _like(call: LiftedCall, source: NodeView, index: NodeView) -> NodeView:
     return source
 
 
-@lifting("scatter_add")
-def scatter_add(call: LiftedCall) -> NodeView:
+@decomposition("scatter_add")
+def scatter_add(call: OperatorCall) -> NodeView:
     """X plus the source at the positions."""
     view = call.tensor("self")
     scattered = _scattered(call, view, call.axis(view), call.tensor("index"), call.tensor("src"))
     return call.pointwise(x + y, (view, scattered))
 
 
-@lifting("scatter")
-def scatter(call: LiftedCall) -> NodeView:
+@decomposition("scatter")
+def scatter(call: OperatorCall) -> NodeView:
     """X with the source in the place of what stood at the positions, which are assumed to differ."""
     if call.has("reduce"):
         raise call.refusal("it reduces while it scatters")
@@ -71,8 +71,8 @@ def scatter(call: LiftedCall) -> NodeView:
     return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, scattered, there))
 
 
-@lifting("index_copy")
-def index_copy(call: LiftedCall) -> NodeView:
+@decomposition("index_copy")
+def index_copy(call: OperatorCall) -> NodeView:
     """X with row i of the source in the place of row I[i]."""
     view, axis = call.tensor("self"), call.axis(call.tensor("self"), "dim", 0)
     index = call.tensor("index")
@@ -84,8 +84,8 @@ def index_copy(call: LiftedCall) -> NodeView:
     return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, scattered, there))
 
 
-@lifting("index_fill")
-def index_fill(call: LiftedCall) -> NodeView:
+@decomposition("index_fill")
+def index_fill(call: OperatorCall) -> NodeView:
     """X with one number in the rows I."""
     view, axis = call.tensor("self"), call.axis(call.tensor("self"), "dim", 0)
     index = call.tensor("index")
@@ -95,8 +95,8 @@ def index_fill(call: LiftedCall) -> NodeView:
     return call.pointwise(where(argument(2) > 0, y, x), (view, call.tensor("value"), there))
 
 
-@lifting("index_add")
-def index_add(call: LiftedCall) -> NodeView:
+@decomposition("index_add")
+def index_add(call: OperatorCall) -> NodeView:
     """X[…, I[i], …] + α source[…, i, …]."""
     view, index = call.tensor("self"), call.views.plain(call.tensor("index"))
     source = call.views.plain(call.tensor("source"))
@@ -112,18 +112,18 @@ def index_add(call: LiftedCall) -> NodeView:
     return call.pointwise(x + call.number("alpha", 1) * y, (view, NodeView(node, _numbered(sized))))
 
 
-@lifting("index_put", "_index_put_impl", "_unsafe_index_put")
-def index_put(call: LiftedCall) -> NodeView:
+@decomposition("index_put", "_index_put_impl", "_unsafe_index_put")
+def index_put(call: OperatorCall) -> NodeView:
     """X with values at the positions, added where ``accumulate``; a mask chooses element by element."""
     view, value = call.tensor("self"), call.tensor("values")
     raw = call.raw("indices")
     given = [None if v is None else call.as_view(v) for v in raw]
-    if len(given) == 1 and call.lifter.program.values[raw[0].value].dtype == "bool" and not value.axes:
+    if len(given) == 1 and call.converter.program.values[raw[0].value].dtype == "bool" and not value.axes:
         mask = given[0]
         assert mask is not None
         spread = NodeView(mask.node, (*mask.axes, *(() for _ in view.axes[len(mask.axes) :])))
         return call.pointwise(where(sp.Ne(argument(2), 0), y, x), (view, value, spread))
-    if any(r is not None and call.lifter.program.values[r.value].dtype == "bool" for r in raw):
+    if any(r is not None and call.converter.program.values[r.value].dtype == "bool" for r in raw):
         raise call.refusal("a mask chooses where as many values go")
     target = call.views.plain(view)
     coordinates, axes = indexed(call, target, given)
@@ -144,6 +144,6 @@ def _shape(axes: Sequence[tuple[AxisFactor, ...]]) -> tuple[sp.Expr, ...]:
     return tuple(a[0].size if a else sp.Integer(1) for a in axes)
 
 
-@lifting("masked_scatter", "masked_select", "nonzero")
-def masked_scatter(call: LiftedCall) -> NodeView:
+@decomposition("masked_scatter", "masked_select", "nonzero")
+def masked_scatter(call: OperatorCall) -> NodeView:
     raise call.refusal("data decide which element goes where")

@@ -8,12 +8,12 @@ from typing import Any
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import LiftedCall, lifting
+from calc.mathematics.autodiff.call import OperatorCall, decomposition
 from calc.mathematics.autodiff.ir import Operand, argument
 from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
 
-def contract(call: LiftedCall, views: Sequence[NodeView], letters: Sequence[str], out: str, name: str = "") -> NodeView:
+def contract(call: OperatorCall, views: Sequence[NodeView], letters: Sequence[str], out: str, name: str = "") -> NodeView:
     """Σ over the letters that ``out`` lacks of the product of the views, whose axes are called by ``letters``."""
     views = list(views)
     for letter in dict.fromkeys("".join(letters)):
@@ -42,70 +42,70 @@ def contract(call: LiftedCall, views: Sequence[NodeView], letters: Sequence[str]
     return NodeView(node, tuple(tuple(AxisFactor(labels.get((letter, n)), p.size) for n, p in enumerate(parts[letter])) for letter in out))
 
 
-@lifting("mm")
-def mm(call: LiftedCall) -> NodeView:
+@decomposition("mm")
+def mm(call: OperatorCall) -> NodeView:
     """C[i,j] = Σₖ A[i,k] B[k,j]."""
     return contract(call, (call.tensor("self"), call.tensor("mat2")), ("ik", "kj"), "ij")
 
 
-@lifting("bmm")
-def bmm(call: LiftedCall) -> NodeView:
+@decomposition("bmm")
+def bmm(call: OperatorCall) -> NodeView:
     """C[b,i,j] = Σₖ A[b,i,k] B[b,k,j]."""
     return contract(call, (call.tensor("self"), call.tensor("mat2")), ("bik", "bkj"), "bij")
 
 
-@lifting("mv")
-def mv(call: LiftedCall) -> NodeView:
+@decomposition("mv")
+def mv(call: OperatorCall) -> NodeView:
     """c[i] = Σₖ A[i,k] b[k]."""
     return contract(call, (call.tensor("self"), call.tensor("vec")), ("ik", "k"), "i")
 
 
-@lifting("dot", "vdot")
-def dot(call: LiftedCall) -> NodeView:
+@decomposition("dot", "vdot")
+def dot(call: OperatorCall) -> NodeView:
     """c = Σₖ a[k] b[k]."""
     argument_name = "tensor" if call.has("tensor") else "other"
     return contract(call, (call.tensor("self"), call.tensor(argument_name)), ("k", "k"), "")
 
 
-@lifting("addmm")
-def addmm(call: LiftedCall) -> NodeView:
+@decomposition("addmm")
+def addmm(call: OperatorCall) -> NodeView:
     """β C + α Σₖ A[i,k] B[k,j]."""
     return _plus(call, contract(call, (call.tensor("mat1"), call.tensor("mat2")), ("ik", "kj"), "ij"))
 
 
-@lifting("baddbmm")
-def baddbmm(call: LiftedCall) -> NodeView:
+@decomposition("baddbmm")
+def baddbmm(call: OperatorCall) -> NodeView:
     """β C + α Σₖ A[b,i,k] B[b,k,j]."""
     return _plus(call, contract(call, (call.tensor("batch1"), call.tensor("batch2")), ("bik", "bkj"), "bij"))
 
 
-@lifting("addbmm")
-def addbmm(call: LiftedCall) -> NodeView:
+@decomposition("addbmm")
+def addbmm(call: OperatorCall) -> NodeView:
     """β C + α Σ over b, k of A[b,i,k] B[b,k,j]."""
     return _plus(call, contract(call, (call.tensor("batch1"), call.tensor("batch2")), ("bik", "bkj"), "ij"))
 
 
-@lifting("addmv")
-def addmv(call: LiftedCall) -> NodeView:
+@decomposition("addmv")
+def addmv(call: OperatorCall) -> NodeView:
     """β c + α Σₖ A[i,k] b[k]."""
     return _plus(call, contract(call, (call.tensor("mat"), call.tensor("vec")), ("ik", "k"), "i"))
 
 
-@lifting("addr")
-def addr(call: LiftedCall) -> NodeView:
+@decomposition("addr")
+def addr(call: OperatorCall) -> NodeView:
     """β C + α a[i] b[j]."""
     return _plus(call, contract(call, (call.tensor("vec1"), call.tensor("vec2")), ("i", "j"), "ij"))
 
 
-def _plus(call: LiftedCall, matrix: NodeView) -> NodeView:
+def _plus(call: OperatorCall, matrix: NodeView) -> NodeView:
     beta, alpha = call.number("beta", 1), call.number("alpha", 1)
     if beta == 0:
         return call.pointwise(alpha * argument(0), (matrix,))
     return call.pointwise(alpha * argument(0) + beta * argument(1), (matrix, call.tensor("self")))
 
 
-@lifting("_trilinear")
-def trilinear(call: LiftedCall) -> NodeView:
+@decomposition("_trilinear")
+def trilinear(call: OperatorCall) -> NodeView:
     """Σ of the products of three tensors, each with the axes that it lacks."""
     given = [call.tensor(f"i{n}") for n in (1, 2, 3)]
     lacking: list[Any] = [call.raw(f"expand{n}") for n in (1, 2, 3)]
@@ -116,8 +116,8 @@ def trilinear(call: LiftedCall) -> NodeView:
     return contract(call, given, letters, "".join(x for i, x in enumerate(every) if i not in sums))
 
 
-@lifting("cross", "linalg_cross")
-def cross(call: LiftedCall) -> NodeView:
+@decomposition("cross", "linalg_cross")
+def cross(call: OperatorCall) -> NodeView:
     """The vector product: c[i] = a[i+1] b[i+2] - a[i+2] b[i+1], indices modulo 3."""
     a, b = call.tensor("self" if call.has("self") else "input"), call.tensor("other")
     axis = call.axis(a)
@@ -126,7 +126,7 @@ def cross(call: LiftedCall) -> NodeView:
     return call.pointwise(x[0] * x[3] - x[1] * x[2], (rolled[0][0], rolled[0][1], rolled[1][0], rolled[1][1]))
 
 
-def _rolled(call: LiftedCall, view: NodeView, axis: int, by: int) -> NodeView:
+def _rolled(call: OperatorCall, view: NodeView, axis: int, by: int) -> NodeView:
     view = call.views.plain(view)
     at = view.axes[axis][0].axis
     shape = call.equations[view.node].shape

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from calc.errors import BadInputError
-from calc.mathematics.formats import limits as limits_
-from calc.mathematics.formats.encode import decode, encode, largest_code
-from calc.mathematics.formats.layouts import FORMATS, Float, IntegerFormat, element_bytes, named
-from calc.mathematics.formats.limits import limit, limits
-from calc.mathematics.formats.numbers import read
+from calc.mathematics.dtypes import limits as limits_
+from calc.mathematics.dtypes.encode import decode, encode, largest_code
+from calc.mathematics.dtypes.layouts import FORMATS, Float, IntegerFormat, element_bytes, named
+from calc.mathematics.dtypes.limits import limit, limits
+from calc.mathematics.dtypes.numbers import read
 from calc.symbolic.algebra import evaluate_text
 from calc.units import ITEM_SIZE, item_size
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import LiftedCall, lifting
-from calc.mathematics.autodiff.lifting.indexing import taken
-from calc.mathematics.autodiff.lifting.shapes import narrowed
+from calc.mathematics.autodiff.call import OperatorCall, decomposition
+from calc.mathematics.autodiff.decompositions.indexing import taken
+from calc.mathematics.autodiff.decompositions.shapes import narrowed
 from calc.mathematics.autodiff.views import NodeView
 
 
-def _ordered(call: LiftedCall, view: NodeView, axis: int, descending: bool) -> tuple[NodeView, NodeView]:
+def _ordered(call: OperatorCall, view: NodeView, axis: int, descending: bool) -> tuple[NodeView, NodeView]:
     """The elements in order along an axis, and where they stood."""
     view = call.views.plain(view)
     at = view.axes[axis][0].axis
@@ -21,20 +21,20 @@ def _ordered(call: LiftedCall, view: NodeView, axis: int, descending: bool) -> t
     return taken(call, view, axis, order), order
 
 
-@lifting("sort")
-def sort(call: LiftedCall) -> list[NodeView]:
+@decomposition("sort")
+def sort(call: OperatorCall) -> list[NodeView]:
     view = call.tensor("self")
     return list(_ordered(call, view, call.axis(view), bool(call.raw("descending", False))))
 
 
-@lifting("argsort")
-def argsort(call: LiftedCall) -> NodeView:
+@decomposition("argsort")
+def argsort(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     return _ordered(call, view, call.axis(view), bool(call.raw("descending", False)))[1]
 
 
-@lifting("topk")
-def topk(call: LiftedCall) -> list[NodeView]:
+@decomposition("topk")
+def topk(call: OperatorCall) -> list[NodeView]:
     """The k largest (smallest), in order, and where they stood."""
     view = call.tensor("self")
     axis = call.axis(view)

@@ -7,16 +7,16 @@ from typing import Any
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import LiftedCall, lifting
+from calc.mathematics.autodiff.call import OperatorCall, decomposition
+from calc.mathematics.autodiff.decompositions.convolution import full
 from calc.mathematics.autodiff.ir import Operand, argument, place
-from calc.mathematics.autodiff.lifting.convolution import full
 from calc.mathematics.autodiff.sizes import INFINITY, quotient
 from calc.mathematics.autodiff.views import NodeView, of_node
 
 x, y = argument(0), argument(1)
 
 
-def _windows(call: LiftedCall, view: NodeView, count: int, fill: sp.Expr) -> tuple[int, list[sp.Expr]]:
+def _windows(call: OperatorCall, view: NodeView, count: int, fill: sp.Expr) -> tuple[int, list[sp.Expr]]:
     """Labels: the axes in front, places of the result, places of the window."""
 
     def each(name: str, default: list[sp.Expr]) -> list[sp.Expr]:
@@ -35,27 +35,27 @@ def _windows(call: LiftedCall, view: NodeView, count: int, fill: sp.Expr) -> tup
     return node, kernel
 
 
-def _over(call: LiftedCall, node: int, kernel: list[sp.Expr], kind: str) -> NodeView:
+def _over(call: OperatorCall, node: int, kernel: list[sp.Expr], kind: str) -> NodeView:
     shape = call.shape()
     rank = len(shape) + len(kernel)
     made = call.equations.add(ir.Reduce(kind, Operand(node, tuple(range(rank)))), shape, tuple(kernel))
     return of_node(call.equations, made)
 
 
-@lifting("max_pool1d", "max_pool2d", "max_pool3d")
-def max_pool(call: LiftedCall) -> NodeView:
+@decomposition("max_pool1d", "max_pool2d", "max_pool3d")
+def max_pool(call: OperatorCall) -> NodeView:
     count = int(call.instruction.name.removeprefix("aten.max_pool")[0])
     node, kernel = _windows(call, call.tensor("self"), count, -INFINITY)
     return _over(call, node, kernel, "max")
 
 
-@lifting("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
-def max_pool_with_indices(call: LiftedCall) -> list[Any]:
+@decomposition("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
+def max_pool_with_indices(call: OperatorCall) -> list[Any]:
     return [max_pool(call), None]
 
 
-@lifting("avg_pool1d", "avg_pool2d", "avg_pool3d")
-def avg_pool(call: LiftedCall) -> NodeView:
+@decomposition("avg_pool1d", "avg_pool2d", "avg_pool3d")
+def avg_pool(call: OperatorCall) -> NodeView:
     """The mean of a window. Padding counts as zeros, or not at all; what lies beyond the padding never counts."""
     count = int(call.instruction.name.removeprefix("aten.avg_pool")[0])
     view = call.tensor("self")
@@ -72,19 +72,19 @@ def avg_pool(call: LiftedCall) -> NodeView:
     return call.pointwise(x / y, (_over(call, node, kernel, "sum"), _over(call, inside, kernel, "sum")))
 
 
-@lifting("adaptive_avg_pool1d", "_adaptive_avg_pool2d", "adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool3d")
-def adaptive_avg_pool(call: LiftedCall) -> NodeView:
+@decomposition("adaptive_avg_pool1d", "_adaptive_avg_pool2d", "adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool3d")
+def adaptive_avg_pool(call: OperatorCall) -> NodeView:
     """The mean of equal windows."""
     return _of_equal_windows(call, "mean")
 
 
-@lifting("adaptive_max_pool2d", "adaptive_max_pool3d", "adaptive_max_pool1d")
-def adaptive_max_pool(call: LiftedCall) -> list[Any]:
+@decomposition("adaptive_max_pool2d", "adaptive_max_pool3d", "adaptive_max_pool1d")
+def adaptive_max_pool(call: OperatorCall) -> list[Any]:
     """The largest element of equal windows."""
     return [_of_equal_windows(call, "max"), None]
 
 
-def _of_equal_windows(call: LiftedCall, how: str) -> NodeView:
+def _of_equal_windows(call: OperatorCall, how: str) -> NodeView:
     """The sides that are pooled come as (places, window), and the windows are reduced."""
     view = call.tensor("self")
     shape, out = view.shape, call.shape()
@@ -97,13 +97,13 @@ def _of_equal_windows(call: LiftedCall, how: str) -> NodeView:
             raise call.refusal(f"its windows differ in size: {have} places become {want}")
         axes.append(len(sizes) + 1)
         sizes += [want, window]
-    from calc.mathematics.autodiff.lifting.reductions import reduce
+    from calc.mathematics.autodiff.decompositions.reductions import reduce
 
     return call.views.reshaped(reduce(call, call.views.reshaped(view, sizes), axes, how), out)
 
 
-@lifting("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
-def upsample_nearest(call: LiftedCall) -> NodeView:
+@decomposition("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
+def upsample_nearest(call: OperatorCall) -> NodeView:
     """Every place takes the nearest one: place ⌊i n/m⌋ of n where there are m."""
     view = call.tensor("self")
     shape, out = view.shape, call.shape()
@@ -111,8 +111,8 @@ def upsample_nearest(call: LiftedCall) -> NodeView:
     return of_node(call.equations, call.equations.add(ir.Gather(full(call, view), places), out))
 
 
-@lifting("pixel_shuffle", "pixel_unshuffle")
-def pixel_shuffle(call: LiftedCall) -> NodeView:
+@decomposition("pixel_shuffle", "pixel_unshuffle")
+def pixel_shuffle(call: OperatorCall) -> NodeView:
     """Channels become places, or places channels."""
     view = call.tensor("self")
     *lead, c, h, w = view.shape

@@ -7,9 +7,9 @@ from collections.abc import Collection
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import LiftedCall, lifting
+from calc.mathematics.autodiff.call import OperatorCall, decomposition
+from calc.mathematics.autodiff.decompositions.reductions import reduce
 from calc.mathematics.autodiff.ir import argument
-from calc.mathematics.autodiff.lifting.reductions import reduce
 from calc.mathematics.autodiff.views import NodeView
 
 x, y, z = argument(0), argument(1), argument(2)
@@ -17,7 +17,7 @@ x, y, z = argument(0), argument(1), argument(2)
 _SHIFT = "a softmax is the same for S and S - c, so the largest element that is taken off for the exponential's sake is a constant"
 
 
-def shifted(call: LiftedCall, view: NodeView, axes: Collection[int]) -> tuple[NodeView, NodeView]:
+def shifted(call: OperatorCall, view: NodeView, axes: Collection[int]) -> tuple[NodeView, NodeView]:
     """S - M and M, where M is the largest element along ``axes``, a constant."""
     largest = reduce(call, view, axes, "max", keep=True, name="M")
     shift = call.equations.add(ir.Hold(largest.node, _SHIFT, free=True), call.equations[largest.node].shape, name="M")
@@ -25,7 +25,7 @@ def shifted(call: LiftedCall, view: NodeView, axes: Collection[int]) -> tuple[No
     return call.pointwise(x - y, (view, constant), name="S'"), constant
 
 
-def softmax(call: LiftedCall, view: NodeView, axis: int, name: str = "P") -> NodeView:
+def softmax(call: OperatorCall, view: NodeView, axis: int, name: str = "P") -> NodeView:
     """E = exp(S - M), Z = Σ E, P = E/Z."""
     less, _ = shifted(call, view, (axis,))
     powers = call.pointwise(sp.exp(x), (less,), name="E")
@@ -33,7 +33,7 @@ def softmax(call: LiftedCall, view: NodeView, axis: int, name: str = "P") -> Nod
     return call.pointwise(x / y, (powers, total), name=name)
 
 
-def log_softmax(call: LiftedCall, view: NodeView, axis: int) -> NodeView:
+def log_softmax(call: OperatorCall, view: NodeView, axis: int) -> NodeView:
     """log P = S - M - log Σ exp(S - M)."""
     less, _ = shifted(call, view, (axis,))
     powers = call.pointwise(sp.exp(x), (less,), name="E")
@@ -42,7 +42,7 @@ def log_softmax(call: LiftedCall, view: NodeView, axis: int) -> NodeView:
     return call.pointwise(x - sp.log(y), (less, total), name="log P")
 
 
-def log_total(call: LiftedCall, view: NodeView, axes: Collection[int], keep: bool) -> NodeView:
+def log_total(call: OperatorCall, view: NodeView, axes: Collection[int], keep: bool) -> NodeView:
     """log Σ exp(x) = M + log Σ exp(x - M)."""
     less, largest = shifted(call, view, axes)
     powers = call.pointwise(sp.exp(x), (less,), name="E")
@@ -52,13 +52,13 @@ def log_total(call: LiftedCall, view: NodeView, axes: Collection[int], keep: boo
     return made if keep else NodeView(made.node, tuple(axis for i, axis in enumerate(made.axes) if i not in set(axes)))
 
 
-@lifting("_softmax", "softmax", "_safe_softmax")
-def lift_softmax(call: LiftedCall) -> NodeView:
+@decomposition("_softmax", "softmax", "_safe_softmax")
+def _softmax(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     return softmax(call, view, call.axis(view))
 
 
-@lifting("_log_softmax", "log_softmax")
-def lift_log_softmax(call: LiftedCall) -> NodeView:
+@decomposition("_log_softmax", "log_softmax")
+def _log_softmax(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     return log_softmax(call, view, call.axis(view))

@@ -7,30 +7,30 @@ from collections.abc import Sequence
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import LiftedCall, lifting
+from calc.mathematics.autodiff.call import OperatorCall, decomposition
+from calc.mathematics.autodiff.decompositions.creation import positions
 from calc.mathematics.autodiff.ir import Index, Operand, Pick, argument, place
-from calc.mathematics.autodiff.lifting.creation import positions
 from calc.mathematics.autodiff.scalar import where
 from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
 x, y = argument(0), argument(1)
 
 
-def _nonnegative(call: LiftedCall, index: NodeView, size: sp.Expr) -> NodeView:
+def _nonnegative(call: OperatorCall, index: NodeView, size: sp.Expr) -> NodeView:
     """Positions counted from the end where they are negative."""
-    if index.node in call.lifter.below or isinstance(call.equations[index.node].op, ir.Iota | ir.Best | ir.Order):
+    if index.node in call.converter.below or isinstance(call.equations[index.node].op, ir.Iota | ir.Best | ir.Order):
         return index
     return call.pointwise(where(x < 0, x + size, x), (index,), whole=True)
 
 
-@lifting("embedding")
-def embedding(call: LiftedCall) -> NodeView:
+@decomposition("embedding")
+def embedding(call: OperatorCall) -> NodeView:
     """Y[…, d] = W[I[…], d]. A row for padding is a constant: torch gives it no gradient."""
     weight, index = call.views.plain(call.tensor("weight")), call.views.dense(call.tensor("indices"))
     padding = call.integer("padding_idx", -1)
     if call.raw("scale_grad_by_freq", False):
         raise call.refusal("its gradient is divided by how often a row is read, which is no derivative")
-    if padding >= 0 and call.lifter.active(weight.node):
+    if padding >= 0 and call.converter.active(weight.node):
         weight = _held(call, weight, padding)
     rank = len(call.equations[index.node].shape)
     shape = (*call.equations[index.node].shape, weight.shape[1])
@@ -39,22 +39,22 @@ def embedding(call: LiftedCall) -> NodeView:
     return NodeView(node, (*index.axes, (AxisFactor(rank, weight.shape[1]),)))
 
 
-def _held(call: LiftedCall, weight: NodeView, row: int) -> NodeView:
+def _held(call: OperatorCall, weight: NodeView, row: int) -> NodeView:
     constant = call.equations.add(ir.Hold(weight.node, "the row for padding has no gradient"), call.equations[weight.node].shape)
     rows = positions(call, weight.shape[0])
     expr = where(sp.Eq(argument(2), row), y, x)
     return call.pointwise(expr, (weight, NodeView(constant, weight.axes), NodeView(rows.node, (*rows.axes, ()))), whole=False)
 
 
-@lifting("index_select")
-def index_select(call: LiftedCall) -> NodeView:
+@decomposition("index_select")
+def index_select(call: OperatorCall) -> NodeView:
     """Y[…, i, …] = X[…, I[i], …]."""
     view, index = call.views.plain(call.tensor("self")), call.tensor("index")
     axis = call.axis(view, "dim", 0)
     return _by_index(call, view, axis, call.views.plain(index if index.axes else NodeView(index.node, ((),))))
 
 
-def _by_index(call: LiftedCall, view: NodeView, axis: int, index: NodeView) -> NodeView:
+def _by_index(call: OperatorCall, view: NodeView, axis: int, index: NodeView) -> NodeView:
     """Positions of one axis by a tensor of one axis."""
     if not view.axes[axis]:
         return view
@@ -73,7 +73,7 @@ def _by_index(call: LiftedCall, view: NodeView, axis: int, index: NodeView) -> N
     return NodeView(node, (*view.axes[:axis], (AxisFactor(at, length),), *view.axes[axis + 1 :]))
 
 
-def taken(call: LiftedCall, view: NodeView, axis: int, index: NodeView, drop: bool = False) -> NodeView:
+def taken(call: OperatorCall, view: NodeView, axis: int, index: NodeView, drop: bool = False) -> NodeView:
     """Y[…] = X[…, I[…], …]: along one axis by positions for each of the other places (``torch.gather``). ``index`` has the axes of
     the tensor; with ``drop`` its axis ``axis`` has size 1 and is dropped."""
     view, index = call.views.plain(view), call.views.plain(index)
@@ -92,8 +92,8 @@ def taken(call: LiftedCall, view: NodeView, axis: int, index: NodeView, drop: bo
     return NodeView(node, tuple(a for i, a in enumerate(made.axes) if i != axis)) if drop else made
 
 
-@lifting("take")
-def take(call: LiftedCall) -> NodeView:
+@decomposition("take")
+def take(call: OperatorCall) -> NodeView:
     """Elements by their place in the whole tensor, row after row."""
     view, index = call.tensor("self"), call.views.dense(call.tensor("index"))
     flat = call.views.merged(NodeView(view.node, (tuple(view.parts),)), 0)
@@ -103,19 +103,19 @@ def take(call: LiftedCall) -> NodeView:
     return NodeView(call.equations.add(ir.Gather(flat.node, (pick,)), shape), index.axes)
 
 
-@lifting("gather", "take_along_dim")
-def gather(call: LiftedCall) -> NodeView:
+@decomposition("gather", "take_along_dim")
+def gather(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     index = call.tensor("index" if call.has("index") else "indices")
     return taken(call, view, call.axis(view), index)
 
 
-@lifting("index", "_unsafe_index")
-def index(call: LiftedCall) -> NodeView:
+@decomposition("index", "_unsafe_index")
+def index(call: OperatorCall) -> NodeView:
     """Y[…] = X[I[…], …], the index tensors broadcast against each other."""
     view = call.views.plain(call.tensor("self"))
     given = [None if v is None else call.as_view(v) for v in call.raw("indices")]
-    if any(call.lifter.program.values[r.value].dtype in ("bool", "uint8") for r in call.raw("indices") if r is not None):
+    if any(call.converter.program.values[r.value].dtype in ("bool", "uint8") for r in call.raw("indices") if r is not None):
         raise call.refusal("a mask chooses how many elements there are")
     coordinates, axes = indexed(call, view, given)
     shape = tuple(p.size for a in axes for p in a)
@@ -123,7 +123,7 @@ def index(call: LiftedCall) -> NodeView:
 
 
 def indexed(
-    call: LiftedCall, view: NodeView, given: Sequence[NodeView | None]
+    call: OperatorCall, view: NodeView, given: Sequence[NodeView | None]
 ) -> tuple[list[Index | Pick], tuple[tuple[AxisFactor, ...], ...]]:
     """Coordinates of an indexing, and the axes of what it gives: those of the indices where they stand together, else in front."""
     chosen = [i for i, v in enumerate(given) if v is not None]
@@ -151,14 +151,14 @@ def indexed(
     return coordinates, axes
 
 
-def _broadcast(call: LiftedCall, views: Sequence[NodeView], rank: int) -> list[NodeView]:
+def _broadcast(call: OperatorCall, views: Sequence[NodeView], rank: int) -> list[NodeView]:
     """The index tensors with as many axes each, every one of one part."""
     padded = [NodeView(v.node, (*(() for _ in range(rank - len(v.axes))), *v.axes)) for v in views]
     return [call.views.plain(v) for v in padded]
 
 
-@lifting("one_hot")
-def one_hot(call: LiftedCall) -> NodeView:
+@decomposition("one_hot")
+def one_hot(call: OperatorCall) -> NodeView:
     view = call.views.dense(call.tensor("self"))
     size = call.shape()[-1]
     rank = len(call.equations[view.node].shape)
@@ -166,8 +166,8 @@ def one_hot(call: LiftedCall) -> NodeView:
     return NodeView(node, (*view.axes, (AxisFactor(rank, size),)))
 
 
-@lifting("select_scatter")
-def select_scatter(call: LiftedCall) -> NodeView:
+@decomposition("select_scatter")
+def select_scatter(call: OperatorCall) -> NodeView:
     """One position of an axis replaced."""
     view, source = call.views.plain(call.tensor("self")), call.tensor("src")
     axis, index = call.axis(view, "dim", 0), call.integer("index")
@@ -176,8 +176,8 @@ def select_scatter(call: LiftedCall) -> NodeView:
     return call.pointwise(where(sp.Eq(argument(2), at), y, x), (view, spread, _along(call, view, axis)))
 
 
-@lifting("slice_scatter")
-def slice_scatter(call: LiftedCall) -> NodeView:
+@decomposition("slice_scatter")
+def slice_scatter(call: OperatorCall) -> NodeView:
     """A stretch of an axis replaced."""
     view, source = call.views.plain(call.tensor("self")), call.views.plain(call.tensor("src"))
     axis = call.axis(view, "dim", 0)
@@ -193,7 +193,7 @@ def slice_scatter(call: LiftedCall) -> NodeView:
     return call.pointwise(where(inside, y, x), (view, padded, _along(call, view, axis)))
 
 
-def _along(call: LiftedCall, view: NodeView, axis: int) -> NodeView:
+def _along(call: OperatorCall, view: NodeView, axis: int) -> NodeView:
     """The positions of one axis."""
     at = positions(call, view.shape[axis])
     return NodeView(at.node, (*(() for _ in view.axes[:axis]), *at.axes, *(() for _ in view.axes[axis + 1 :])))

@@ -8,7 +8,7 @@ from typing import Any
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import LiftedCall, lifting
+from calc.mathematics.autodiff.call import OperatorCall, decomposition
 from calc.mathematics.autodiff.ir import argument
 from calc.mathematics.autodiff.scalar import where
 from calc.mathematics.autodiff.views import AxisFactor, NodeView
@@ -16,39 +16,39 @@ from calc.mathematics.autodiff.views import AxisFactor, NodeView
 x = argument(0)
 
 
-def constant(call: LiftedCall, value: sp.Expr, shape: Sequence[sp.Expr]) -> NodeView:
+def constant(call: OperatorCall, value: sp.Expr, shape: Sequence[sp.Expr]) -> NodeView:
     """A constant tensor."""
     node = call.equations.map(value, (), ())
     return NodeView(node, tuple(() if s == 1 else (AxisFactor(None, s),) for s in shape))
 
 
-@lifting("zeros", "new_zeros", "empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "empty_permuted")
-def zeros(call: LiftedCall) -> NodeView:
+@decomposition("zeros", "new_zeros", "empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "empty_permuted")
+def zeros(call: OperatorCall) -> NodeView:
     return constant(call, sp.Integer(0), call.shape())
 
 
-@lifting("ones", "ones_like", "new_ones")
-def ones(call: LiftedCall) -> NodeView:
+@decomposition("ones", "ones_like", "new_ones")
+def ones(call: OperatorCall) -> NodeView:
     return constant(call, sp.Integer(1), call.shape())
 
 
-@lifting("full", "full_like", "new_full")
-def full(call: LiftedCall) -> NodeView:
+@decomposition("full", "full_like", "new_full")
+def full(call: OperatorCall) -> NodeView:
     return constant(call, call.number("fill_value"), call.shape())
 
 
-@lifting("scalar_tensor")
-def scalar(call: LiftedCall) -> NodeView:
+@decomposition("scalar_tensor")
+def scalar(call: OperatorCall) -> NodeView:
     return constant(call, call.number("s"), ())
 
 
-def positions(call: LiftedCall, length: sp.Expr) -> NodeView:
+def positions(call: OperatorCall, length: sp.Expr) -> NodeView:
     """0, 1, 2, …"""
     return NodeView(call.equations.add(ir.Iota(), (length,), whole=True), ((AxisFactor(0, length),),))
 
 
-@lifting("arange")
-def arange(call: LiftedCall) -> NodeView:
+@decomposition("arange")
+def arange(call: OperatorCall) -> NodeView:
     """start, start + step, …"""
     (length,) = call.shape()
     start, step = call.number("start", 0), call.number("step", 1)
@@ -57,16 +57,16 @@ def arange(call: LiftedCall) -> NodeView:
     return call.pointwise(start + step * x, (positions(call, length),), whole=call.dtype().startswith("int"))
 
 
-@lifting("linspace")
-def linspace(call: LiftedCall) -> NodeView:
+@decomposition("linspace")
+def linspace(call: OperatorCall) -> NodeView:
     """Equally spaced numbers from start to end."""
     (length,) = call.shape()
     start, end = call.number("start"), call.number("end")
     return call.pointwise(start + (end - start) * x / (length - 1), (positions(call, length),), whole=False)
 
 
-@lifting("eye")
-def eye(call: LiftedCall) -> NodeView:
+@decomposition("eye")
+def eye(call: OperatorCall) -> NodeView:
     """1 on the diagonal."""
     rows, columns = (positions(call, s) for s in call.shape())
     return call.pointwise(where(sp.Eq(x, argument(1)), 1, 0), (_column(rows), columns), whole=False)
@@ -76,8 +76,8 @@ def _column(view: NodeView) -> NodeView:
     return NodeView(view.node, (*view.axes, ()))
 
 
-@lifting("tril", "triu")
-def triangle(call: LiftedCall) -> NodeView:
+@decomposition("tril", "triu")
+def triangle(call: OperatorCall) -> NodeView:
     """The elements on or below (above) the given diagonal, else 0."""
     view = call.tensor("self")
     rows, columns = (positions(call, s) for s in view.shape[-2:])
@@ -87,8 +87,8 @@ def triangle(call: LiftedCall) -> NodeView:
     return call.pointwise(where(inside, x, 0), (view, _column(rows), columns), whole=call.equations[view.node].whole)
 
 
-@lifting("diag_embed")
-def diag_embed(call: LiftedCall) -> NodeView:
+@decomposition("diag_embed")
+def diag_embed(call: OperatorCall) -> NodeView:
     """The last axis on the diagonal of two."""
     if (call.raw("offset") or 0, call.raw("dim1", -2), call.raw("dim2", -1)) != (0, -2, -1):
         raise call.refusal("its diagonal is not the main one of the last two axes")
@@ -101,7 +101,7 @@ def diag_embed(call: LiftedCall) -> NodeView:
 # -- random draws: constants to the chain rule, with the values of the run that is compared -------------------------------
 
 
-def drawn(call: LiftedCall, output: int = 0) -> NodeView:
+def drawn(call: OperatorCall, output: int = 0) -> NodeView:
     """A leaf for the numbers that this operator draws, in the order of the run."""
     name = f"{call.instruction.name.removeprefix('aten.').partition('.')[0]} #{call.instruction.index}"
     shape = call.shape(output)
@@ -111,18 +111,20 @@ def drawn(call: LiftedCall, output: int = 0) -> NodeView:
     return of_node(call.equations, node)
 
 
-@lifting("rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm", "normal", "bernoulli", "uniform", "multinomial")
-def random(call: LiftedCall) -> NodeView:
+@decomposition(
+    "rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm", "normal", "bernoulli", "uniform", "multinomial"
+)
+def random(call: OperatorCall) -> NodeView:
     return drawn(call)
 
 
-@lifting("exponential", "poisson", "normal_functional")
-def random_too(call: LiftedCall) -> NodeView:
+@decomposition("exponential", "poisson", "normal_functional")
+def random_too(call: OperatorCall) -> NodeView:
     return drawn(call)
 
 
-@lifting("native_dropout")
-def native_dropout(call: LiftedCall) -> list[Any]:
+@decomposition("native_dropout")
+def native_dropout(call: OperatorCall) -> list[Any]:
     """Y = X · mask/(1 - p)."""
     rate = call.number("p")
     view = call.tensor("input")

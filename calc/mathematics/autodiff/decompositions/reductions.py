@@ -8,7 +8,7 @@ from typing import Any
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.call import LiftedCall, lifting
+from calc.mathematics.autodiff.call import OperatorCall, decomposition
 from calc.mathematics.autodiff.ir import Operand, argument
 from calc.mathematics.autodiff.sizes import product
 from calc.mathematics.autodiff.views import AxisFactor, NodeView
@@ -16,7 +16,7 @@ from calc.mathematics.autodiff.views import AxisFactor, NodeView
 x, y = argument(0), argument(1)
 
 
-def reduce(call: LiftedCall, view: NodeView, axes: Collection[int], kind: str = "sum", keep: bool = False, name: str = "") -> NodeView:
+def reduce(call: OperatorCall, view: NodeView, axes: Collection[int], kind: str = "sum", keep: bool = False, name: str = "") -> NodeView:
     """The view reduced over ``axes``, which stay with size 1 where ``keep``. A repetition is not run through: its size counts."""
     if kind == "prod":
         view = call.views.dense(view)
@@ -51,42 +51,42 @@ def reduce(call: LiftedCall, view: NodeView, axes: Collection[int], kind: str = 
     return call.pointwise(x * times, (made,)) if kind == "sum" and times != 1 else made
 
 
-def _keep(call: LiftedCall) -> bool:
+def _keep(call: OperatorCall) -> bool:
     return bool(call.raw("keepdim", False))
 
 
-@lifting("sum", "nansum")
-def total(call: LiftedCall) -> NodeView:
+@decomposition("sum", "nansum")
+def total(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     return reduce(call, view, call.axes(view), "sum", _keep(call))
 
 
-@lifting("mean")
-def mean(call: LiftedCall) -> NodeView:
+@decomposition("mean")
+def mean(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     return reduce(call, view, call.axes(view), "mean", _keep(call))
 
 
-@lifting("prod")
-def prod(call: LiftedCall) -> NodeView:
+@decomposition("prod")
+def prod(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     return reduce(call, view, call.axes(view), "prod", _keep(call))
 
 
-@lifting("amax", "amin")
-def extreme(call: LiftedCall) -> NodeView:
+@decomposition("amax", "amin")
+def extreme(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     return reduce(call, view, call.axes(view), call.instruction.name.removeprefix("aten.a")[:3], _keep(call))
 
 
-@lifting("max", "min")
-def extreme_of_all(call: LiftedCall) -> NodeView:
+@decomposition("max", "min")
+def extreme_of_all(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     return reduce(call, view, range(len(view.axes)), call.instruction.name.removeprefix("aten.")[:3])
 
 
-@lifting("max.dim", "min.dim")
-def extreme_along(call: LiftedCall) -> list[NodeView]:
+@decomposition("max.dim", "min.dim")
+def extreme_along(call: OperatorCall) -> list[NodeView]:
     """The value where the extreme is, and where that is."""
     view = call.tensor("self")
     axis = call.axis(view)
@@ -94,7 +94,7 @@ def extreme_along(call: LiftedCall) -> list[NodeView]:
     return [_picked(call, view, axis, where, _keep(call)), _kept(where, axis, _keep(call))]
 
 
-def best(call: LiftedCall, view: NodeView, axis: int, kind: str) -> NodeView:
+def best(call: OperatorCall, view: NodeView, axis: int, kind: str) -> NodeView:
     """Positions of the largest or smallest along an axis, which is gone."""
     view = call.views.merged(call.views.dense(view), axis)
     if not view.axes[axis]:
@@ -119,14 +119,14 @@ def _kept(view: NodeView, axis: int, keep: bool) -> NodeView:
     return NodeView(view.node, (*view.axes[:axis], (), *view.axes[axis:])) if keep else view
 
 
-def _picked(call: LiftedCall, view: NodeView, axis: int, where: NodeView, keep: bool) -> NodeView:
-    from calc.mathematics.autodiff.lifting.indexing import taken
+def _picked(call: OperatorCall, view: NodeView, axis: int, where: NodeView, keep: bool) -> NodeView:
+    from calc.mathematics.autodiff.decompositions.indexing import taken
 
     return _kept(taken(call, view, axis, _kept(where, axis, True), drop=True), axis, keep)
 
 
-@lifting("argmax", "argmin")
-def argbest(call: LiftedCall) -> NodeView:
+@decomposition("argmax", "argmin")
+def argbest(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     kind = call.instruction.name.removeprefix("aten.arg")[:3]
     if call.raw("dim") is None:
@@ -135,30 +135,30 @@ def argbest(call: LiftedCall) -> NodeView:
     return _kept(best(call, view, axis, kind), axis, _keep(call))
 
 
-@lifting("any", "all")
-def some(call: LiftedCall) -> NodeView:
+@decomposition("any", "all")
+def some(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
-    truth = call.lifter.truth(sp.Ne(x, 0), (view,))
+    truth = call.converter.truth(sp.Ne(x, 0), (view,))
     axes = call.axes(view) if call.has("dim") else list(range(len(view.axes)))
     return reduce(call, truth, axes, "max" if ".any" in call.instruction.name else "min", _keep(call))
 
 
-@lifting("count_nonzero")
-def count(call: LiftedCall) -> NodeView:
+@decomposition("count_nonzero")
+def count(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
-    return reduce(call, call.lifter.truth(sp.Ne(x, 0), (view,)), call.axes(view))
+    return reduce(call, call.converter.truth(sp.Ne(x, 0), (view,)), call.axes(view))
 
 
-@lifting("var", "std", "var_mean", "std_mean")
-def spread(call: LiftedCall) -> Any:
+@decomposition("var", "std", "var_mean", "std_mean")
+def spread(call: OperatorCall) -> Any:
     """Σ (x - mean)²/(n - correction), or the root of it."""
     view = call.tensor("self")
     axes = call.axes(view)
     given = call.raw("correction", call.raw("unbiased", 1))
     n = product(view.shape[i] for i in axes)
-    centre = reduce(call, view, axes, "mean", keep=True, name="μ")
-    centred = call.pointwise(x - y, (view, centre), name="c")
-    squares = call.pointwise(x**2, (centred,))
+    center = reduce(call, view, axes, "mean", keep=True, name="μ")
+    centered = call.pointwise(x - y, (view, center), name="c")
+    squares = call.pointwise(x**2, (centered,))
     correction = sp.Integer(1) if given is None else sp.Integer(int(given))
     var = call.pointwise(x / (n - correction), (reduce(call, squares, axes, "sum", _keep(call)),), name="v")
     name = call.instruction.name
@@ -168,8 +168,8 @@ def spread(call: LiftedCall) -> Any:
     return [made, reduce(call, view, axes, "mean", _keep(call), name="μ")]
 
 
-@lifting("norm", "linalg_vector_norm")
-def norm(call: LiftedCall) -> NodeView:
+@decomposition("norm", "linalg_vector_norm")
+def norm(call: OperatorCall) -> NodeView:
     """(Σ |x|ᵖ)^(1/p), the largest |x| for p = ∞."""
     view = call.tensor("self")
     axes = call.axes(view)
@@ -178,24 +178,24 @@ def norm(call: LiftedCall) -> NodeView:
     if order.is_infinite or order.has(sp.Symbol("infinity", positive=True)):
         return reduce(call, size, axes, "max" if order.as_coeff_Mul()[0] > 0 else "min", _keep(call))
     if order == 0:
-        return reduce(call, call.lifter.truth(sp.Ne(x, 0), (view,)), axes, "sum", _keep(call))
+        return reduce(call, call.converter.truth(sp.Ne(x, 0), (view,)), axes, "sum", _keep(call))
     if order == 1:
         return reduce(call, size, axes, "sum", _keep(call))
     powers = call.pointwise(x**order, (view if order.is_integer and order % 2 == 0 else size,))
     return call.pointwise(x ** (1 / order), (reduce(call, powers, axes, "sum", _keep(call)),))
 
 
-@lifting("logsumexp")
-def logsumexp(call: LiftedCall) -> NodeView:
+@decomposition("logsumexp")
+def logsumexp(call: OperatorCall) -> NodeView:
     """log Σ exp(x)."""
-    from calc.mathematics.autodiff.lifting.softmax import log_total
+    from calc.mathematics.autodiff.decompositions.softmax import log_total
 
     view = call.tensor("self")
     return log_total(call, view, call.axes(view), _keep(call))
 
 
-@lifting("cumsum")
-def cumsum(call: LiftedCall) -> NodeView:
+@decomposition("cumsum")
+def cumsum(call: OperatorCall) -> NodeView:
     view = call.views.plain(call.tensor("self"))
     axis = call.axis(view)
     if not view.axes[axis]:
@@ -206,10 +206,10 @@ def cumsum(call: LiftedCall) -> NodeView:
     return NodeView(call.equations.add(ir.Cumulate(view.node, at), call.equations[view.node].shape, whole=whole), view.axes)
 
 
-@lifting("logcumsumexp")
-def logcumsumexp(call: LiftedCall) -> NodeView:
+@decomposition("logcumsumexp")
+def logcumsumexp(call: OperatorCall) -> NodeView:
     """log of the running sums of exp(x - M), plus M."""
-    from calc.mathematics.autodiff.lifting.softmax import shifted
+    from calc.mathematics.autodiff.decompositions.softmax import shifted
 
     view = call.views.plain(call.tensor("self"))
     axis = call.axis(view)
@@ -223,8 +223,8 @@ def logcumsumexp(call: LiftedCall) -> NodeView:
     return call.pointwise(sp.log(x) + y, (run, largest))
 
 
-@lifting("_cdist_forward", "_euclidean_dist", "cdist", "pairwise_distance")
-def distances(call: LiftedCall) -> NodeView:
+@decomposition("_cdist_forward", "_euclidean_dist", "cdist", "pairwise_distance")
+def distances(call: OperatorCall) -> NodeView:
     """(Σ |a - b|ᵖ)^(1/p) of every row of one with every row of the other; between equal rows torch has the gradient 0."""
     a, b = call.tensor("x1"), call.tensor("x2")
     order = call.number("p", 2)
@@ -237,10 +237,10 @@ def distances(call: LiftedCall) -> NodeView:
     return call.pointwise(sp.Piecewise((x ** (1 / order), x > 0), (0, True)), (total,))
 
 
-@lifting("trace")
-def trace(call: LiftedCall) -> NodeView:
+@decomposition("trace")
+def trace(call: OperatorCall) -> NodeView:
     """The sum of the diagonal."""
-    from calc.mathematics.autodiff.lifting.creation import positions
+    from calc.mathematics.autodiff.decompositions.creation import positions
 
     view = call.tensor("self")
     rows, columns = (positions(call, s) for s in view.shape)

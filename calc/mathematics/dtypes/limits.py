@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from calc.mathematics.formats.layouts import Float, Format, IntegerFormat
+from calc.mathematics.dtypes.layouts import Float, Format, IntegerFormat
 from calc.symbolic.exact import evaluate_text
 
 

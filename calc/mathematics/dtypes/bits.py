@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calc.errors import BadInputError
-from calc.mathematics.formats.encode import Encoding, EncodingStep, decode, encode, fields_of
-from calc.mathematics.formats.layouts import Format, IntegerFormat
-from calc.mathematics.formats.limits import limit
-from calc.mathematics.formats.numbers import written
+from calc.mathematics.dtypes.encode import Encoding, EncodingStep, decode, encode, fields_of
+from calc.mathematics.dtypes.layouts import Format, IntegerFormat
+from calc.mathematics.dtypes.limits import limit
+from calc.mathematics.dtypes.numbers import written
 
 
 def of_bits(layout: Format, text: str) -> Encoding:

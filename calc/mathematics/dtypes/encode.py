@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.errors import BadInputError
-from calc.mathematics.formats.layouts import FORMATS, Float, Format, IntegerFormat
-from calc.mathematics.formats.limits import limit
-from calc.mathematics.formats.numbers import NAN, FormatNumber, finite, infinity, written
+from calc.mathematics.dtypes.layouts import FORMATS, Float, Format, IntegerFormat
+from calc.mathematics.dtypes.limits import limit
+from calc.mathematics.dtypes.numbers import NAN, FormatNumber, finite, infinity, written
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def _float(layout: Float, number: FormatNumber) -> Encoding:
     value = decode(layout, code)
     kind = value.kind if value.kind != "finite" else _kind(layout, rest)
     underflow = kind == "zero" and number.size > 0
-    below, above = _neighbours(layout, value)
+    below, above = _neighbors(layout, value)
     return Encoding(
         layout.name, number, code, fields_of(layout, code), value, kind, below, above, None if overflow else spacing, overflow, underflow,
         _steps(layout, number, rest, spacing, overflow), _notes(layout, number, code, overflow),
@@ -164,7 +164,7 @@ def _kind(layout: Float, rest: int) -> str:
     return "zero" if not rest else "subnormal" if rest < 2**layout.fraction else "normal"
 
 
-def _neighbours(layout: Float, value: FormatNumber) -> tuple[FormatNumber | None, FormatNumber | None]:
+def _neighbors(layout: Float, value: FormatNumber) -> tuple[FormatNumber | None, FormatNumber | None]:
     if value.kind == "nan":
         return None, None
     top = largest_code(layout)
@@ -294,7 +294,7 @@ def _integer(layout: IntegerFormat, number: FormatNumber) -> Encoding:
     overflow = clamped != nearest
     steps = [EncodingStep("rounded", str(nearest), "to the nearest whole number, ties to the even one")]
     if overflow:
-        steps.append(EncodingStep("overflow", f"{nearest} is outside {low} to {high}", "kept at the nearest bound, as quantisation does"))
+        steps.append(EncodingStep("overflow", f"{nearest} is outside {low} to {high}", "kept at the nearest bound, as quantization does"))
     notes = ("a cast in C or torch drops the fraction instead, and is undefined out of range",) if overflow or nearest != given else ()
     return Encoding(
         layout.name, number, code, fields_of(layout, code), finite(clamped), "zero" if not clamped else "integer",
