@@ -35,7 +35,7 @@ from reports.page.model import (
     AssumptionRow,
     Chapter,
     Command,
-    LatexFormula,
+    FormulaPieces,
     Page,
     SymbolRow,
     Tile,
@@ -46,7 +46,7 @@ from reports.page.peak_candidates import PeakCandidates, letters
 from reports.page.records import recorded
 from reports.page.sensitivity import crossover, dominant, doubled, doublings, inapplicable, thumbs
 from reports.page.steps import Anchors, with_references
-from reports.typeset import expressions, latex, numbers
+from reports.typeset import expressions, latex, marks, numbers
 from reports.typeset.wording import Stated, declared, headline, in_words, stated
 
 SECTIONS = {
@@ -191,7 +191,7 @@ def _assumption(stated: Stated, decided: Collection[str]) -> AssumptionRow:
     if len(stated.assumptions) > 1:
         return AssumptionRow(None, stated.words, stated.because, OTHERWISE)
     words, written = in_words(assumption.expr), latex.relation(assumption.expr)
-    formula = None if not written else TypesetFormula((words,), partial(LatexFormula, (written,), latex.width(written) > latex.WIDE))
+    formula = None if not written else TypesetFormula((words,), partial(FormulaPieces, (written,), marks.width(written) > latex.WIDE))
     effect = REFUSED if any(sign in assumption.expr for sign in ("Mod(", "%", "<=")) else OTHERWISE
     if any(assumption.expr.startswith(f"Eq({name}, ") for name in decided):
         effect = GIVEN
@@ -210,7 +210,7 @@ def _symbols(
         meaning = f"live bytes at the largest peak candidate of {name}; {letter}₂ at the second largest, and so on"
         rows.append(SymbolRow(formula(Name(f"{letter}_1")), meaning, "byte", "in its step", "derived"))
     if any(expressions.has_layers(tree) for tree in shown):
-        index = TypesetFormula(("ℓ",), lambda: LatexFormula((r"\ell",)))
+        index = TypesetFormula(("ℓ",), lambda: FormulaPieces(((marks.command(r"\ell"),),)))
         rows.append(SymbolRow(index, "index of the layer in a sum", "count", "1, 2, …", "index of a sum"))
     return tuple(rows)
 

@@ -11,16 +11,17 @@ from functools import cached_property
 from typing import NamedTuple
 
 from reports.figures.shapes import Drawing, Figures
+from reports.typeset.marks import Marks
 from reports.typeset.numbers import PrintedAmount
 
 
-class LatexFormula(NamedTuple):
-    """A formula in LaTeX pieces (see ``reports.typeset.latex``). ``wide``: it may need to scroll. ``rows``: one term a row, as (pieces,
+class FormulaPieces(NamedTuple):
+    """A formula in pieces (see ``reports.typeset.latex``). ``wide``: it may need to scroll. ``rows``: one term a row, as (pieces,
     label)."""
 
-    pieces: tuple[str, ...]
+    pieces: tuple[Marks, ...]
     wide: bool = False
-    rows: tuple[tuple[tuple[str, ...], str], ...] = ()
+    rows: tuple[tuple[tuple[Marks, ...], str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -31,24 +32,24 @@ class TypesetFormula:
     """
 
     plain: tuple[str, ...]
-    write: Callable[[], LatexFormula] = field(compare=False, repr=False)
+    write: Callable[[], FormulaPieces] = field(compare=False, repr=False)
     braces: bool = True
 
     @cached_property
-    def _latex(self) -> LatexFormula:
+    def _pieces(self) -> FormulaPieces:
         return self.write()
 
     @property
-    def pieces(self) -> tuple[str, ...]:
-        return self._latex.pieces
+    def pieces(self) -> tuple[Marks, ...]:
+        return self._pieces.pieces
 
     @property
     def wide(self) -> bool:
-        return self._latex.wide
+        return self._pieces.wide
 
     @property
-    def rows(self) -> tuple[tuple[tuple[str, ...], str], ...]:
-        return self._latex.rows
+    def rows(self) -> tuple[tuple[tuple[Marks, ...], str], ...]:
+        return self._pieces.rows
 
 
 @dataclass(frozen=True, slots=True)

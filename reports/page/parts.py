@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from calc.symbolic import branches
 from calc.symbolic.expression import Expression
-from reports.page.model import Badge, LatexFormula, TermRow, TypesetFormula
+from reports.page.model import Badge, FormulaPieces, TermRow, TypesetFormula
 from reports.typeset import expressions, numbers, plain
 from reports.typeset.escape import slug
 from reports.typeset.wording import ANSWERS as ANSWERS
@@ -37,15 +37,15 @@ def badge(name: str, verdicts: Mapping[str, Any]) -> Badge:
 
 def formula(tree: Expression, *, braces: bool = True) -> TypesetFormula:
     """A formula for all writers. Without ``braces``, labels are beside the terms instead of under them."""
-    return TypesetFormula(plain.terms(tree), partial(_latex, tree, braces), braces)
+    return TypesetFormula(plain.terms(tree), partial(_pieces, tree, braces), braces)
 
 
-def _latex(tree: Expression, braces: bool) -> LatexFormula:
-    from reports.typeset import latex  # what only prints text does without it
+def _pieces(tree: Expression, braces: bool) -> FormulaPieces:
+    from reports.typeset import latex, marks  # what only prints text does without them
 
     rows = latex.labelled_rows(tree, braces=braces)
     pieces = tuple(piece for row, _ in rows for piece in row) if rows else latex.pieces(tree)
-    return LatexFormula(pieces, any(latex.width(p) > latex.WIDE for p in pieces), rows)
+    return FormulaPieces(pieces, any(marks.width(p) > latex.WIDE for p in pieces), rows)
 
 
 def term_row(site: str, expr: str, value: int, whole: int | None, because: str, sizes: Mapping[str, int]) -> TermRow:

@@ -1,4 +1,4 @@
-"""Expression trees as LaTeX, with few commands, all of which GitHub's Markdown and MathML converters know.
+"""Expression trees as rows of marks, in LaTeX with few commands, all of which GitHub's Markdown and MathML converters know.
 
 A formula is a tuple of pieces, one for each top-level term with its operator in front: pages break lines between
 pieces, never inside one.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import unicodedata
 from collections.abc import Iterator
 
 from calc.errors import NapkinError
@@ -31,7 +30,9 @@ from calc.symbolic.expression import (
 )
 from calc.symbolic.parser import parse
 from calc.symbolic.writer import as_text
+from reports.typeset import marks
 from reports.typeset.escape import hidden
+from reports.typeset.marks import CLOSE, COMMA, DOT, DOTS, MAX, MINUS, OPEN, PLUS, SPACE, THIN, Mark, MarkKind, Marks
 from reports.typeset.plain import numbered
 
 LABEL_LENGTH = 104  # the longest label of our own, a tensor kept for a fused attention, is not cut
@@ -40,11 +41,11 @@ BRACED_TERMS, BRACED_LABEL = 4, 14  # what braces with labels under them can car
 
 _RELATIONS = {"Eq": "=", "Ne": r"\ne", "Le": r"\le", "Ge": r"\ge", "Lt": r"\lt", "Gt": r"\gt"}
 _COMPARISONS = {"==": "=", "!=": r"\ne", "<=": r"\le", ">=": r"\ge", "<": r"\lt", ">": r"\gt"}
-_GREEK_INDEX = {"l": r"\ell", "ell": r"\ell", "layer": r"\ell"}
+LAYER = Mark(r"\ell", "ℓ")
 
 
-def pieces(tree: Expression) -> tuple[str, ...]:
-    """The formula as LaTeX fragments, in order; joined by spaces they are the whole."""
+def pieces(tree: Expression) -> tuple[Marks, ...]:
+    """The formula in pieces, in order; joined by spaces they are the whole."""
     match tree:
         case Sum(terms) if terms:
             return tuple(p for i, t in enumerate(terms) for p in _split(t, first=i == 0))
@@ -54,27 +55,27 @@ def pieces(tree: Expression) -> tuple[str, ...]:
             return tuple(_split(tree, first=True))
 
 
-def _split(term: Expression, *, first: bool) -> list[str]:
+def _split(term: Expression, *, first: bool) -> list[Marks]:
     """A term with its sign; a wide one that ends in a bracketed sum is split inside the bracket, which then does not stretch."""
     whole = _leading(term, first=first)
-    if width(whole) <= WIDE or isinstance(term, Labelled):
+    if marks.width(whole) <= WIDE or isinstance(term, Labelled):
         return [whole]
     match term:
         case OverLayers(_, _, Sum() as inner):
-            head = _over(term)
+            head: Marks = (_over(term),)
         case Product((*factors, Sum() as inner)) if factors:
             head = _product(tuple(factors))
         case Sum() as inner:
-            head = ""
+            head = ()
         case _:
             return [whole]
-    opened = [f"{'' if first else '+'}{head}(", *pieces(inner)]
-    opened[0:2] = [opened[0] + opened[1]]
-    opened[-1] += ")"
+    opening, *others = pieces(inner)
+    opened = [(*(() if first else (PLUS,)), *head, OPEN, *opening), *others]
+    opened[-1] = (*opened[-1], CLOSE)
     return opened
 
 
-Row = tuple[tuple[str, ...], str]
+Row = tuple[tuple[Marks, ...], str]
 
 
 def labelled_rows(tree: Expression, *, braces: bool = True) -> tuple[Row, ...]:
@@ -88,138 +89,129 @@ def labelled_rows(tree: Expression, *, braces: bool = True) -> tuple[Row, ...]:
 
 
 def _wide(terms: tuple[Expression, ...]) -> bool:
-    return any(isinstance(t, Labelled) and width(latex(t.body)) > WIDE for t in terms)
+    return any(isinstance(t, Labelled) and marks.width(marked(t.body)) > WIDE for t in terms)
 
 
 def _unlabelled(tree: Expression) -> Expression:
     return tree.body if isinstance(tree, Labelled) else tree
 
 
-def width(piece: str) -> int:
-    """Characters that a piece is set in, about; an operator takes its space on both sides."""
-    shown = piece.replace(r"\cdot", "·").replace(r"\sum", "ΣΣ").replace("+", "+++").replace("-", "---")
-    for command in (r"\left", r"\right", r"\underbrace", r"\text", r"\mathrm", r"\frac", r"\ell", r"\,", "{", "}", "^", "_", " "):
-        shown = shown.replace(command, "")
-    return len(shown)
-
-
-def _leading(term: Expression, *, first: bool) -> str:
+def _leading(term: Expression, *, first: bool) -> Marks:
     if isinstance(term, Negative):
-        return f"-{_factor(term.body, tight=True)}"
+        return (MINUS, *_factor(term.body, tight=True))
     if isinstance(term, Labelled) and isinstance(term.body, Negative) and not first:
-        return f"-{_braced(_factor(term.body.body, tight=True), term.label)}"
-    written = _addend(term)
-    return written if first else f"+{written}"
+        return (MINUS, _braced(_factor(term.body.body, tight=True), term.label))
+    addend = _addend(term)
+    return addend if first else (PLUS, *addend)
 
 
-def _maximum(items: tuple[Expression, ...]) -> Iterator[str]:
+def _maximum(items: tuple[Expression, ...]) -> Iterator[Marks]:
     """``max(a + b, c)`` in pieces. The parentheses are not stretchy: they stand in different pieces. Many names in a row are numbered, and
     those between the second and the last go without saying."""
     if numbered(items):
-        first, second, *_, last = (latex(item) for item in items)
-        yield from (rf"\max({first},", f"{second},", r"\ldots,", f"{last})")
+        first, second, *_, last = (marked(item) for item in items)
+        yield from ((MAX, OPEN, *first, COMMA), (*second, COMMA), (DOTS, COMMA), (*last, CLOSE))
         return
     for i, item in enumerate(items):
         inner = list(pieces(item))
-        inner[0] = rf"\max({inner[0]}" if i == 0 else inner[0]
-        inner[-1] += ")" if i == len(items) - 1 else ","
+        inner[0] = (MAX, OPEN, *inner[0]) if i == 0 else inner[0]
+        inner[-1] = (*inner[-1], CLOSE if i == len(items) - 1 else COMMA)
         yield from inner
 
 
 def latex(tree: Expression) -> str:
     """The whole tree as one LaTeX formula."""
+    return marks.as_latex(marked(tree))
+
+
+def marked(tree: Expression) -> Marks:
+    """The whole tree as one row."""
     match tree:
-        case Number(int() as value):
-            return number(value)
-        case Name(name):
-            return name_latex(name)
-        case Sum(terms):
-            return " ".join(pieces(tree)) if terms else "0"
+        case Sum((_, *_)) | FunctionCall("Max", _):
+            return marks.joined(pieces(tree), SPACE)
+        case Sum():
+            return marks.number(0)
         case Product(factors):
             return _product(factors)
         case Power(base, Number(exponent)):
-            return f"{_base(base)}^{{{exponent}}}"
-        case Quotient(Product((Number() as number_, *factors)), Number() as bottom) if factors:
-            return _product((Quotient(number_, bottom), *factors))
+            return (*_base(base), marks.raised(marks.exponent(exponent)))
+        case Quotient(Product((Number() as number, *factors)), Number() as bottom) if factors:
+            return _product((Quotient(number, bottom), *factors))
         case Quotient(top, bottom):
-            return rf"\frac{{{latex(top)}}}{{{latex(bottom)}}}"
+            return (marks.fraction(marked(top), marked(bottom)),)
         case Negative(body):
-            return f"-{_factor(body, tight=True)}"
+            return (MINUS, *_factor(body, tight=True))
         case OverLayers(_, _, body):
-            return f"{_over(tree)} {_factor(body, tight=True)}"
+            return (_over(tree), marks.GAP, *_factor(body, tight=True))
         case Labelled(body, label):
-            return _braced(latex(body), label)
-        case FunctionCall("Max", _):
-            return " ".join(pieces(tree))
+            return (_braced(marked(body), label),)
     return _atom(tree)
 
 
-def _over(tree: OverLayers) -> str:
-    return rf"\sum_{{{_index(tree.index)}=1}}^{{{latex(tree.upper)}}}"
+def _over(tree: OverLayers) -> Mark:
+    return marks.over(LAYER if tree.index == "l" else marks.word(tree.index), marked(tree.upper))
 
 
-def number(value: int) -> str:
-    """Digits in groups of three: ``124{,}439{,}808``."""
-    return f"{value:,}".replace(",", "{,}")
-
-
-def _product(factors: tuple[Expression, ...]) -> str:
+def _product(factors: tuple[Expression, ...]) -> Marks:
     if not factors:
-        return "1"
-    out = latex(factors[0]) if isinstance(factors[0], Quotient) else _factor(factors[0])
+        return marks.number(1)
+    out = list(marked(factors[0]) if isinstance(factors[0], Quotient) else _factor(factors[0]))
     for before, factor in itertools.pairwise(factors):
-        written = _factor(factor)
+        new = _factor(factor)
         # Two numbers side by side would read as one; a letter after anything needs only a thin space.
-        digits = written.lstrip("{")[:1].isdigit()
+        digits = next(mark.kind for mark in new if mark.kind is not MarkKind.GROUP) is MarkKind.DIGITS
         words = _is_word(before) and _is_word(factor)  # two names of several letters side by side
-        bracket = written.startswith((r"\left", "(")) or out.endswith(")")
-        out += (r" \cdot " if digits or words or isinstance(bare(before), OverLayers) else "" if bracket else r"\,") + written
-    return out
+        bracket = new[0].kind is MarkKind.OPEN or out[-1].kind is MarkKind.CLOSE
+        if digits or words or isinstance(bare(before), OverLayers):
+            out.append(DOT)
+        elif not bracket:
+            out.append(THIN)
+        out += new
+    return tuple(out)
 
 
-def _factor(tree: Expression, *, tight: bool = False) -> str:
+def _factor(tree: Expression, *, tight: bool = False) -> Marks:
     """``tree`` as a factor: in parentheses where it would fall apart. ``tight``: a product needs none here."""
     inner = bare(tree)
     falls_apart = isinstance(inner, Sum | Negative | OverLayers) or (isinstance(inner, Product) and len(inner.factors) > 1 and not tight)
-    written = latex(tree)
-    modulo = isinstance(inner, Name) and r"\bmod" in written
-    return _bracketed(written) if falls_apart or modulo else written
+    modulo = isinstance(inner, Name) and _is_remainder(inner.name)
+    return marks.bracketed(marked(tree)) if falls_apart or modulo else marked(tree)
 
 
-def _addend(tree: Expression) -> str:
-    return _bracketed(latex(tree)) if isinstance(bare(tree), Sum) and not isinstance(tree, Labelled) else latex(tree)
+def _is_remainder(name: str) -> bool:
+    match parse(name):
+        case Remainder() | FunctionCall("Mod", _):
+            return True
+    return False
 
 
-def _bracketed(written: str) -> str:
-    """In parentheses, which grow only where what they hold is tall."""
-    tall = any(command in written for command in (r"\frac", r"\underbrace", r"\sum", r"\left"))
-    return rf"\left({written}\right)" if tall else f"({written})"
+def _addend(tree: Expression) -> Marks:
+    return marks.bracketed(marked(tree)) if isinstance(bare(tree), Sum) and not isinstance(tree, Labelled) else marked(tree)
 
 
-def _base(tree: Expression) -> str:
-    inner = bare(tree)
-    written = latex(tree)
-    if isinstance(inner, Name) and name_latex(inner.name).isalpha():
-        return written
-    if isinstance(inner, Name) and (written.startswith(r"\frac") or r"\bmod" in written):
-        return _bracketed(written)
-    if isinstance(inner, Number | Name) and not (isinstance(inner, Number) and inner.value < 0):
-        return f"{{{written}}}"
-    return _bracketed(written)
+def _base(tree: Expression) -> Marks:
+    inner, base = bare(tree), marked(tree)
+    match inner:
+        case Name(name) if [mark.kind for mark in name_marks(name)] == [MarkKind.LETTER]:
+            return base
+        case Name(name) if isinstance(parse(name), Quotient) or _is_remainder(name):
+            return marks.bracketed(base)
+        case Name():
+            return marks.grouped(base)
+        case Number(value) if value >= 0:
+            return marks.grouped(base)
+    return marks.bracketed(base)
 
 
 def _is_word(tree: Expression) -> bool:
     inner = bare(tree)
     name = bare(inner.base) if isinstance(inner, Power) else inner
-    return isinstance(name, Name) and name_latex(name.name).startswith(r"\mathrm")
+    return isinstance(name, Name) and name_marks(name.name)[0].kind is MarkKind.WORD
 
 
-def _braced(body: str, label: str) -> str:
-    return rf"\underbrace{{{body}}}_{{{text(label)}}}"
-
-
-def _index(index: str) -> str:
-    return _GREEK_INDEX.get(index) or name_latex(index)
+def _braced(body: Marks, label: str) -> Mark:
+    under = sum(3 if c in "+-" else c != " " for c in _clipped(label))
+    return Mark(rf"\underbrace{{{marks.as_latex(body)}}}_{{{text(label)}}}", None, marks.width(body) + under, tall=True)
 
 
 def text(words: str) -> str:
@@ -255,83 +247,94 @@ _HAT = "\u0302"  # behind the letter that wears it
 _LOOKALIKES = {"\\": "∖", "^": "ˆ", "~": "∼", "`": "’", "'": "’", '"': "”", "<": "‹", ">": "›", "|": "∣", "[": "(", "]": ")"}
 
 
-def name_latex(name: str) -> str:
+def name_marks(name: str) -> Marks:
     r"""A dimension's name, or an atom such as ``floor(T/2)``. One letter is itself, ``d1`` is ``d_{1}``, a word stands upright."""
     if not name.isidentifier():
         return _atom(parse(name))
     match = re.fullmatch(r"([A-Za-z])_?([0-9]+)", name)
-    if match:
-        return f"{match.group(1)}_{{{match.group(2)}}}"
-    letters = "".join(c for c in unicodedata.normalize("NFKC", name) if c.isalnum() or c == "_")
-    return letters if len(letters) == 1 else rf"\mathrm{{{letters.replace('_', chr(92) + '_')}}}"
+    return (marks.letter(match[1]), marks.lowered(match[2])) if match else (marks.word(name),)
 
 
-def _atom(node: Expression) -> str:
+_FLOOR = Mark(r"\left\lfloor ", None, 7, MarkKind.OPEN, True), Mark(r" \right\rfloor", None, 7, tall=True)
+_CEILING = Mark(r"\left\lceil ", None, 6, MarkKind.OPEN, True), Mark(r" \right\rceil", None, 6, tall=True)
+
+
+def _within(ends: tuple[Mark, Mark], inside: Marks) -> Marks:
+    return (ends[0], *inside, ends[1])
+
+
+def _atom(node: Expression) -> Marks:
     """What is no polynomial, and what is inside it."""
     match node:
         case Number(int() as value):
-            return number(value)
+            return marks.number(value)
         case Number(value):
-            return repr(value)
+            return (marks.command(repr(value)),)
         case Name(name):
-            return name_latex(name)
+            return name_marks(name)
         case Negative(body):
-            return f"-{_tight(body)}"
+            return (MINUS, *_tight(body))
         case Sum(terms):
-            return "".join(_atom_addend(term, first=i == 0) for i, term in enumerate(terms))
+            return tuple(mark for i, term in enumerate(terms) for mark in _atom_addend(term, first=i == 0))
         case Product(factors):
-            return _tight(factors[0]) + "".join(_atom_factor(factor) for factor in factors[1:])
+            return (*_tight(factors[0]), *(mark for factor in factors[1:] for mark in _atom_factor(factor)))
         case Quotient(top, bottom):
-            return rf"\frac{{{_atom(top)}}}{{{_atom(bottom)}}}"
+            return (marks.fraction(_atom(top), _atom(bottom)),)
         case FloorQuotient(top, bottom):
-            return rf"\left\lfloor \frac{{{_atom(top)}}}{{{_atom(bottom)}}} \right\rfloor"
+            return _within(_FLOOR, (marks.fraction(_atom(top), _atom(bottom)),))
         case Remainder(top, bottom):
-            return rf"{_tight(top)} \bmod {_tight(bottom)}"
+            return _related(_tight(top), r"\bmod", _tight(bottom))
         case Power(base, exponent):
-            return f"{{{_tight(base)}}}^{{{_atom(exponent)}}}"
+            return (*marks.grouped(_tight(base)), marks.raised(_atom(exponent)))
         case Compare(left, relation_, right):
-            return f"{_atom(left)} {_COMPARISONS[relation_]} {_atom(right)}"
+            return _related(_atom(left), _COMPARISONS[relation_], _atom(right))
         case FunctionCall(function, arguments):
             return _function(function, arguments)
     raise NapkinError(f"cannot typeset {as_text(node, spaced=True)!r}")
 
 
-def _atom_addend(term: Expression, *, first: bool) -> str:
+def _related(left: Marks, sign: str, right: Marks) -> Marks:
+    return (*left, marks.command(f" {sign} "), *right)
+
+
+def _atom_addend(term: Expression, *, first: bool) -> Marks:
     if first:
         return _atom(term)
-    return f" - {_tight(term.body)}" if isinstance(term, Negative) else f" + {_atom(term)}"
+    sign, rest = (MINUS, _tight(term.body)) if isinstance(term, Negative) else (PLUS, _atom(term))
+    return (SPACE, sign, SPACE, *rest)
 
 
-def _atom_factor(factor: Expression) -> str:
-    return rf" \cdot {_atom(factor)}" if isinstance(factor, Number) else rf"\,{_tight(factor)}"
+def _atom_factor(factor: Expression) -> Marks:
+    return (DOT, *_atom(factor)) if isinstance(factor, Number) else (THIN, *_tight(factor))
 
 
-def _function(name: str, arguments: tuple[Expression, ...]) -> str:
+def _function(name: str, arguments: tuple[Expression, ...]) -> Marks:
     match name, [_atom(argument) for argument in arguments]:
         case "floor", [x]:
-            return rf"\left\lfloor {x} \right\rfloor"
+            return _within(_FLOOR, x)
         case "ceiling", [x]:
-            return rf"\left\lceil {x} \right\rceil"
+            return _within(_CEILING, x)
         case "log", [x, base]:
-            return rf"\log_{base} {x}" if isinstance(arguments[0], Name) else rf"\log_{base}({x})"
+            log = marks.command(rf"\log_{marks.as_latex(base)}")
+            return (log, SPACE, *x) if isinstance(arguments[0], Name) else (log, OPEN, *x, CLOSE)
         case "Mod", [_, _]:
             return _atom(Remainder(*arguments))
         case ("Max" | "Min"), [_, *_] as items:
-            return rf"\{name.lower()}({', '.join(items)})"
+            return (MAX if name == "Max" else marks.command(r"\min"), OPEN, *marks.joined(items, Mark(", ", ",", 1)), CLOSE)
         case _, [a, b] if name in _RELATIONS:
-            return f"{a} {_RELATIONS[name]} {b}"
+            return _related(a, _RELATIONS[name], b)
         case "And", [_, *_] as conditions:
-            return r",\ ".join(conditions)
+            return marks.joined(conditions, marks.command(r",\ "))
     raise NapkinError(f"cannot typeset the function {name!r}")
 
 
-def _tight(node: Expression) -> str:
-    return rf"\left({_atom(node)}\right)" if isinstance(node, Sum | Remainder) else _atom(node)
+def _tight(node: Expression) -> Marks:
+    return _within(marks.GROWING, _atom(node)) if isinstance(node, Sum | Remainder) else _atom(node)
 
 
-def relation(text_: str) -> str | None:
-    """A condition such as ``Eq(Mod(d, h), 0)`` as LaTeX; ``None`` where it is not one that can be typeset."""
+def relation(condition: str) -> Marks | None:
+    """A condition such as ``Eq(Mod(d, h), 0)``; ``None`` where it is not one that can be typeset."""
     try:
-        return _atom(parse(text_))
+        return _atom(parse(condition))
     except NapkinError:
         return None

@@ -7,7 +7,7 @@ own, so this is how a long sum wraps on a narrow screen.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -37,6 +37,6 @@ def piece(latex: str, first: bool = True) -> str:
     return made.replace(' lspace="0.2222em" rspace="0.2222em"', "")
 
 
-def formula(pieces: Sequence[str]) -> Markup:
+def formula(pieces: Iterable[str]) -> Markup:
     """All pieces of a formula, with a place to break a line before each."""
     return Markup("<wbr>".join(piece(p, i == 0) for i, p in enumerate(pieces)))

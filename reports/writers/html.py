@@ -16,6 +16,7 @@ from calc.platform import files
 from reports.page.model import Page, TypesetFormula
 from reports.typeset import inline, mathml, prose
 from reports.typeset.escape import visible
+from reports.typeset.marks import Marks, as_latex
 from reports.writers.render import PLAIN, TEMPLATES, Format, Look, render
 
 if TYPE_CHECKING:
@@ -39,14 +40,14 @@ def write(page: Page | LecturePage | RooflinePage | ComparisonPage, look: Look =
 
 
 def _formula(formula: TypesetFormula) -> Markup:
-    return mathml.formula(formula.pieces)
+    return mathml.formula(map(as_latex, formula.pieces))
 
 
-def _inline(pieces: Sequence[str]) -> Markup:
+def _inline(pieces: Sequence[Marks]) -> Markup:
     return inline.formula(pieces)
 
 
-def _row(pieces: Sequence[str]) -> Markup:
+def _row(pieces: Sequence[Marks]) -> Markup:
     return inline.formula(pieces, continues=True)
 
 

@@ -11,6 +11,7 @@ from markupsafe import escape as html_escape
 
 from reports.page.model import Page, TypesetFormula
 from reports.typeset import escape, latex, prose
+from reports.typeset.marks import Marks, as_latex
 from reports.writers.render import PLAIN, Format, Look, render
 
 if TYPE_CHECKING:
@@ -38,7 +39,11 @@ def _rows(text: str) -> Markup:
 
 
 def _inline(formula: TypesetFormula) -> Markup:
-    return Markup(f"$`{' '.join(formula.pieces)}`$")
+    return Markup(f"$`{_joined(formula.pieces)}`$")
+
+
+def _joined(pieces: Sequence[Marks]) -> str:
+    return " ".join(map(as_latex, pieces))
 
 
 def _equations(lines: Sequence[tuple[str, TypesetFormula]]) -> list[Markup]:
@@ -50,7 +55,7 @@ def _aligned(sign: str, formula: TypesetFormula) -> Iterator[str]:
     first = True
     for pieces, label in formula.rows or ((formula.pieces, ""),):
         for i in range(0, len(pieces), ROW_TERMS):
-            row = f"{sign if first else ''}& {' '.join(pieces[i : i + ROW_TERMS])}"
+            row = f"{sign if first else ''}& {_joined(pieces[i : i + ROW_TERMS])}"
             first = False
             yield f"{row} && {latex.text(label)}" if label and i + ROW_TERMS >= len(pieces) else row
 

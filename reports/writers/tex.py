@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from reports.page.model import Page, TypesetFormula
 from reports.typeset.escape import visible
+from reports.typeset.marks import Marks, as_latex
 from reports.writers.render import PLAIN, Format, Look, render
 
 if TYPE_CHECKING:
@@ -147,13 +148,13 @@ def _label(target: str) -> Markup:
     return Markup(re.sub(r"[^A-Za-z0-9.]", "-", target))
 
 
-def _maths(pieces: Sequence[str]) -> Markup:
+def _maths(pieces: Sequence[Marks]) -> Markup:
     return Markup("$" + r" \allowbreak ".join(map(_inside, pieces)) + "$")
 
 
-def _inside(piece: str) -> str:
+def _inside(piece: Marks) -> str:
     """A formula with the characters that are no letters of a stock font as commands."""
-    return "".join(part if part.isascii() else rf"\text{{{_literal(part)}}}" for part in _HATTED.findall(piece))
+    return "".join(part if part.isascii() else rf"\text{{{_literal(part)}}}" for part in _HATTED.findall(as_latex(piece)))
 
 
 def _equations(lines: Sequence[tuple[str, TypesetFormula]]) -> list[Markup]:

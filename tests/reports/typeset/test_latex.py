@@ -17,8 +17,9 @@ from calc.symbolic import tree as display
 from calc.symbolic.algebra import evaluate_text
 from calc.symbolic.expression import Expression, Labelled, Name, Negative, Number, OverLayers, Power, Product, Quotient, Sum
 from calc.symbolic.tree import maximum
-from reports.page.model import LatexFormula, TypesetFormula
-from reports.typeset import expressions, latex, mathml, plain
+from reports.page.model import FormulaPieces, TypesetFormula
+from reports.typeset import expressions, latex, marks, mathml, plain
+from reports.typeset.marks import as_latex
 from reports.writers import tex
 from tests.reports import allowed, sample
 
@@ -50,13 +51,13 @@ trees = st.recursive(
 @given(trees)
 def test_every_tree_uses_allowed_commands_only(tree):
     """GitHub refuses others, and a converter would print them as text."""
-    assert allowed.commands_in(" ".join(latex.pieces(tree))) <= allowed.COMMANDS
+    assert allowed.commands_in(" ".join(map(as_latex, latex.pieces(tree)))) <= allowed.COMMANDS
 
 
 @given(trees)
 def test_every_tree_converts_to_mathml_core(tree):
     """No piece fails to convert, and none needs an element outside the core."""
-    html = mathml.formula(latex.pieces(tree))
+    html = mathml.formula(map(as_latex, latex.pieces(tree)))
 
     assert set(re.findall(r"<(\w+)", html)) <= allowed.ELEMENTS | {"wbr"}
 
@@ -80,7 +81,7 @@ def test_parsing_the_text_of_a_tree_keeps_its_value(tree):
 @given(trees)
 def test_brackets_balance_over_all_pieces(tree):
     """A long sum may be cut inside a bracket, but never loses one."""
-    whole = re.sub(r"\\text\{(?:[^{}\\]|\\.)*\}", "", " ".join(latex.pieces(tree)))
+    whole = re.sub(r"\\text\{(?:[^{}\\]|\\.)*\}", "", " ".join(map(as_latex, latex.pieces(tree))))
 
     assert whole.count("(") == whole.count(")")
     assert whole.count("{") == whole.count("}")
@@ -119,7 +120,9 @@ def test_latex_of(tree, expected):
 
 def test_a_sum_is_cut_before_each_operator():
     """Lines may break before + and −, and nowhere else."""
-    assert ("d", "+2\\,B", "-T") == latex.pieces(Sum((Name("d"), Product((Number(2), Name("B"))), Negative(Name("T")))))
+    tree = Sum((Name("d"), Product((Number(2), Name("B"))), Negative(Name("T"))))
+
+    assert ["d", "+2\\,B", "-T"] == [as_latex(piece) for piece in latex.pieces(tree)]
 
 
 @pytest.mark.parametrize("label", ["a_b $x$ \\evil{} `|` <b> [l](u) ~^#%&", "\x1b[31m", "a" * 500, "\u202e"])
@@ -159,7 +162,7 @@ def test_a_hat_without_a_letter_or_on_a_hat_is_not_set():
 
 def test_a_hatted_letter_in_a_label_is_one_accent_for_a_stock_latex():
     """Its hat is a character of its own in the text, and in front of the letter in LaTeX."""
-    formula = TypesetFormula(("",), lambda: LatexFormula((latex.latex(Labelled(Name("B"), "dy x̂ √2")),)))
+    formula = TypesetFormula(("",), lambda: FormulaPieces((latex.marked(Labelled(Name("B"), "dy x̂ √2")),)))
 
     written = str(tex._maths(formula.pieces))
     assert r"$\underbrace{B}_{\text{dy \text{\^{x}} \text{\ensuremath{\surd}}2}}$" == written
@@ -185,7 +188,9 @@ def test_the_longest_label_of_our_own_is_not_cut():
 )
 def test_conditions_are_typeset_where_they_can_be(text, expected):
     """An assumption that is no formula is left to words."""
-    assert expected == latex.relation(text)
+    written = latex.relation(text)
+
+    assert expected == (written and as_latex(written))
 
 
 def test_a_dimension_with_a_long_name_is_one_upright_name_in_every_format():
@@ -207,7 +212,7 @@ def test_powers_and_quotients_inside_labels_keep_their_brackets_on_a_terminal():
 
 def test_thousands_are_one_number_in_mathml():
     """124,439,808 is one <mn>: it reads, copies and breaks as one."""
-    assert "<math><mn>124,439,808</mn></math>" == mathml.piece(latex.number(124_439_808))
+    assert "<math><mn>124,439,808</mn></math>" == mathml.piece(as_latex(marks.number(124_439_808)))
 
 
 def test_a_minus_twelve_times_is_minus_a_product():
