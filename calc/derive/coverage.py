@@ -125,7 +125,7 @@ def _counted(frame: CoverageContext, judge: Any) -> dict[CostStatus, list[int]]:
 def _stated(op: Op, registry: Registry) -> CostStatus:
     entry = registry.find(op.name)
     if entry is None:
-        return CostStatus(op.name, REFUSED, "nobody has stated its cost", unstated=True)
+        return CostStatus(op.name, REFUSED, "it has no cost rule", unstated=True)
     return CostStatus(op.name, FREE, entry.because) if isinstance(entry, Free) else CostStatus(op.name, COUNTED, entry.statement)
 
 

@@ -193,7 +193,7 @@ class Simulated:
 
 def _concrete(size: Size) -> int:
     if not isinstance(size, int):
-        raise BadInputError(f"the record has the symbolic size {size}: memory is simulated from a record at concrete sizes")
+        raise BadInputError(f"the trace has the symbolic size {size}: memory is simulated from a trace at concrete sizes")
     return size
 
 

@@ -272,7 +272,7 @@ def _dropped(iterations: Mapping[Kind, _Iterations], shift: Shift) -> tuple[set[
     return dropped, inner
 
 
-_BETWEEN = "which layer between the first and the last needs most memory has no closed form in the depths that were traced"
+_BETWEEN = "which iteration between the first and the last needs the most memory has no closed form at the traced depths"
 
 
 def _require_deep_enough(run: Mapping[Label, LivePoint], shared: Sequence[Label], needed: set[int]) -> None:

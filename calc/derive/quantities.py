@@ -28,25 +28,25 @@ QUANTITIES: dict[str, Definition] = {
         Definition("parameters.bytes", Unit.BYTE, "the model's parameters in their own number format"),
         Definition("master_weights.bytes", Unit.BYTE, "fp32 copies of the parameters, which the optimizer steps"),
         Definition("gradients.bytes", Unit.BYTE, "gradients that the backward leaves"),
-        Definition("optimizer_state.bytes", Unit.BYTE, "every tensor the optimizer keeps"),
-        Definition("activations.bytes", Unit.BYTE, "distinct storages autograd holds when the forward returns"),
+        Definition("optimizer_state.bytes", Unit.BYTE, "every tensor of the optimizer's state"),
+        Definition("activations.bytes", Unit.BYTE, "distinct storages saved for backward when the forward returns"),
         Definition("memory.peak", Unit.BYTE, "largest live bytes during the second step", step=2),
         Definition("memory.peak.first_step", Unit.BYTE, "largest live bytes during the first step", step=1),
         Definition("checkpoint.bytes", Unit.BYTE, "payload of a checkpoint: model, optimizer state and iteration"),
-        Definition("flops.forward.matmul", Unit.FLOP, "matrix products of the forward"),
+        Definition("flops.forward.matmul", Unit.FLOP, "matrix multiplications of the forward"),
         Definition("flops.forward.causal", Unit.FLOP, "the same, with declared causal masks credited"),
         Definition("flops.forward.elementwise", Unit.FLOP, "elementwise arithmetic of the forward"),
         Definition(
             "flops.forward.total", Unit.FLOP, "all arithmetic of the forward", ("flops.forward.matmul", "flops.forward.elementwise")
         ),
-        Definition("flops.backward.matmul", Unit.FLOP, "matrix products of the backward, as autograd executes them"),
+        Definition("flops.backward.matmul", Unit.FLOP, "matrix multiplications of the backward, as autograd executes them"),
         Definition("flops.backward.causal", Unit.FLOP, "the same, with declared causal masks credited"),
-        Definition("flops.backward.recompute", Unit.FLOP, "the part of them that only repeats forward work"),
+        Definition("flops.backward.recompute", Unit.FLOP, "the part of them that only recomputes the forward"),
         Definition("flops.backward.elementwise", Unit.FLOP, "elementwise arithmetic of the backward"),
         Definition(
             "flops.backward.total", Unit.FLOP, "all arithmetic of the backward", ("flops.backward.matmul", "flops.backward.elementwise")
         ),
-        Definition("flops.optimizer.matmul", Unit.FLOP, "matrix products of the optimizer step"),
+        Definition("flops.optimizer.matmul", Unit.FLOP, "matrix multiplications of the optimizer step"),
         Definition("flops.optimizer.elementwise", Unit.FLOP, "elementwise arithmetic of the optimizer step"),
         Definition(
             "flops.optimizer.total",
@@ -72,7 +72,7 @@ def require_count(name: str, value: int, sizes: Mapping[str, int]) -> int:
     if value < 0:
         at = ", ".join(f"{dim} = {size:,}" for dim, size in sizes.items())
         raise NegativeCountError(
-            f"{name} comes out as {value:,}{f' at {at}' if at else ''}: no count is below 0, so this is an error of Napkin, not of the"
+            f"{name} is {value:,}{f' at {at}' if at else ''}: no count is below 0, so this is an error of Napkin, not of the"
             " model; report it with the model and these sizes"
         )
     return value
@@ -92,14 +92,14 @@ def absent(name: str, options: Mapping[str, str]) -> str:
     """Why a step with ``options`` has no quantity ``name``, or an empty text where it has. What does not run is unknown, not 0."""
     mode, precision = options.get("mode", TRAIN), options.get("precision", "fp32")
     if name == "master_weights.bytes" and (precision != MASTER or mode != TRAIN):
-        return f"precision {precision} keeps no copies of the weights" if mode == TRAIN else f"mode {mode} runs no optimizer step"
+        return f"precision {precision} has no copies of the weights" if mode == TRAIN else f"mode {mode} runs no optimizer step"
     if mode == TRAIN:
         return ""
     if name.startswith(_BACKWARD):
         return f"mode {mode} runs no backward"
     if name.startswith(_OPTIMIZER):
         return f"mode {mode} runs no optimizer step"
-    return f"mode {mode} keeps nothing for a backward" if name == "activations.bytes" else ""
+    return f"mode {mode} saves nothing for backward" if name == "activations.bytes" else ""
 
 
 def definitions(options: Mapping[str, str]) -> tuple[Definition, ...]:

@@ -104,7 +104,7 @@ def flops_by_degree(derivation: Derivation) -> FlopsByPart:
                     return line.split()
             except NapkinError as error:
                 because = because or str(error)
-    return FlopsByPart(because=because or "no product grows with T, with the square of a size, or with B")
+    return FlopsByPart(because=because or "no matrix multiplication grows with T, with the square of a size, or with B")
 
 
 def _stated(derivation: Derivation, names: Iterable[str]) -> list[Quantity]:
@@ -126,7 +126,7 @@ class _Line:
         self._products, self._rest = _stated(derivation, PRODUCTS), _stated(derivation, ELEMENTWISE)
         self._total = _stated(derivation, [TOTAL])
         if not self._products or not self._total:
-            raise NapkinError("this derivation states no matrix products, or no total")
+            raise NapkinError("this derivation states no matrix multiplications, or no total")
         terms = [powers for quantity in self._products for _, powers in self._terms(quantity, derivation.sizes)]
         self.highest = max((self._power(powers) for powers in terms), default=0)
 
@@ -145,7 +145,7 @@ class _Line:
                 refused[size] = str(error)
         if len(points_by_size) < FEWEST:
             first = next(iter(refused.items()), (here, "there is nothing smaller"))
-            return FlopsByPart(because=f"the closed forms stand at too few other sizes; at {self.name} = {first[0]:,}: {first[1]}")
+            return FlopsByPart(because=f"the closed forms hold at too few other sizes; at {self.name} = {first[0]:,}: {first[1]}")
         points = tuple(points_by_size[size] for size in sorted(points_by_size))
         limit = self._limit
         raised = (limit,) if limit and points[-1].size > self.derivation.sizes[limit] else ()
@@ -202,7 +202,7 @@ class _Line:
                 for part, value in parts.items():
                     values[part] = values.get(part, 0) + int(value)
         if sum(values.values()) != total._evaluator.value(sizes):
-            raise NapkinError(f"products and elementwise arithmetic do not add up to {TOTAL} at {self.name} = {size:,}")
+            raise NapkinError(f"matrix multiplications and elementwise arithmetic do not add up to {TOTAL} at {self.name} = {size:,}")
         return ScalingPoint(size, values)
 
     def _steepest(self) -> tuple[str, ...]:
@@ -240,7 +240,7 @@ class _Line:
         try:
             return evaluate_text(_quotient(name), sizes)  # type: ignore[arg-type]  # fractions add and multiply like integers
         except KeyError:
-            raise NapkinError(f"{name} is no size of this derivation") from None
+            raise NapkinError(f"{name} is not a size of this derivation") from None
 
     def _power(self, powers: Mapping[str, int]) -> int:
         """The power of the size in a term."""

@@ -76,7 +76,7 @@ def doublings(derivation: Derivation, name: str) -> tuple[Doubling, ...]:
             continue
         try:
             if not _may_be_traced(derivation, dim.name) and not derivation.holds_at({dim.name: 2 * dim.value}):
-                results.append(Doubling(dim.name, None, f"the step runs otherwise at {dim.name} = {2 * dim.value:,}"))
+                results.append(Doubling(dim.name, None, f"the step runs other operators at {dim.name} = {2 * dim.value:,}"))
                 continue
             results.append(Doubling(dim.name, Fraction(quantity.at(**{dim.name: 2 * dim.value}), quantity.value)))
         except NapkinError as error:

@@ -190,7 +190,7 @@ class StepMaker:
         before = Labelled(Product((number, *self._factors(g.factors))), _label(g))
         count = outer.text(self.analysis.fold(g.times))
         times = "once" if count == "1" else f"{count} times"
-        several = f"it runs {times}" if operator else f"there {'is' if count == '1' else 'are'} {count} such"
+        several = f"it runs {times}" if operator else "there is one such tensor" if count == "1" else f"there are {count} such tensors"
         because = f"{self._because(quantity, [g.rule])}; {several}"
         shown = self.make(quantity, g.module_path, g.rule, before, g.total, because, (g.rule,) if operator else ())
         return _Part(f"{g.module_path} ({times})", shown, g.total)
@@ -207,7 +207,7 @@ class StepMaker:
             "sum over layers",
             before,
             total,
-            "the layers are alike, so the sum is their number times one",
+            "the layers are equal, so the sum is their number times one layer",
         )
         return _Part(prefix, shown, total)
 
@@ -292,7 +292,7 @@ _POINTS, _MOST_DRAWN = 5, 1000
 _REASONS = {
     "parameters": "one weight tensor; the product of its sizes. Tied weights are one storage, counted once",
     "gradients.bytes": "the gradient that the backward leaves in .grad: item size times elements",
-    "optimizer_state.bytes": "tensors that the optimizer keeps for this parameter: item size times elements",
+    "optimizer_state.bytes": "optimizer state of this parameter: item size times elements",
     "activations.bytes": "saved for backward when the forward returns; a storage counts once",
     "checkpoint.bytes": "distinct storages of model and optimizer state, and the iteration",
 }

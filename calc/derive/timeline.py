@@ -46,7 +46,7 @@ def _timeline(analysis: Analysis, at_values: Mapping[str, int], trace: StepTrace
     candidates = analysis.peaks[_WHERE]
     derived = max((analysis.algebra.value(p.live, at_values) for p in candidates), default=peak.total)
     if peak.total != derived:
-        raise CertificateError(_WHERE, f"a record of these sizes holds {peak.total:,} bytes at most, and {derived:,} were derived")
+        raise CertificateError(_WHERE, f"the trace at these sizes peaks at {peak.total:,} bytes, but {derived:,} were derived")
     phases = tuple(_phases(trace))
     return Timeline(
         sizes=dict(analysis.graph.as_basis().sizes(at_values)),

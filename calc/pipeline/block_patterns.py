@@ -35,14 +35,14 @@ def _in_pattern(spec: Spec, name: str, dim: Dim, value: int, every: int) -> Dim:
     """``dim`` as a number of patterns with the remainder of ``value``; the model's own pattern and ``every`` blocks combine in their common
     multiple."""
     if isinstance(dim.multiple_of, str):
-        raise SpecError(f"{spec.name}: {name} is a multiple of {dim.multiple_of}, so it is no number of patterns of {every} blocks")
+        raise SpecError(f"{spec.name}: {name} is a multiple of {dim.multiple_of}, so it is not a number of patterns of {every} blocks")
     period = dim.multiple_of or 1
     together = math.lcm(period, every)
     plus = dim.plus + (value - dim.plus) % together
     if together == period:
         return dim
     if value <= plus:
-        raise SpecError(f"{spec.name}: one of {every} blocks can run again where there are {every} of them, and {name} is {value}")
+        raise SpecError(f"{spec.name}: recomputing one of every {every} blocks needs at least {every} of them, and {name} is {value}")
     default = dim.default if isinstance(dim.default, int) and _fits(dim.default, together, plus) else value
     return replace(dim, default=default, multiple_of=together, plus=plus)
 

@@ -60,7 +60,7 @@ def probed(spec: Spec, graph: Graph, analysis: Analysis, probes: Sequence[Mappin
     """The graph with more certificates: at those of ``probes`` that add information and where its closed forms agree."""
     failed: list[Guard] = []
     for at in probes:
-        if any(not c.holds_at(at) for c in failed) or all(_is_told(c, at, graph) for c in graph.guards):
+        if any(not c.holds_at(at) for c in failed) or all(_is_covered(c, at, graph) for c in graph.guards):
             continue  # the reason that an earlier probe failed applies here too
         outcome = with_certificate(spec, graph, analysis, at, progress)
         if isinstance(outcome, Graph):
@@ -68,13 +68,13 @@ def probed(spec: Spec, graph: Graph, analysis: Analysis, probes: Sequence[Mappin
         elif isinstance(outcome.error, TraceError | SpecError):
             # Some models cannot be built at these sizes, or have nothing to recompute there.
             # Guards that flip there and at no certificate stay unmet.
-            failed += [c for c in graph.guards if not c.opaque and not _is_told(c, at, graph)]
+            failed += [c for c in graph.guards if not c.opaque and not _is_covered(c, at, graph)]
         else:
             raise outcome.error
     return graph
 
 
-def _is_told(condition: Guard, at: Mapping[str, int], graph: Graph) -> bool:
+def _is_covered(condition: Guard, at: Mapping[str, int], graph: Graph) -> bool:
     return condition.holds_at(at) or any(condition.answered_by(r.sizes, at) for r in graph.certificates)
 
 

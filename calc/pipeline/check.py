@@ -106,7 +106,7 @@ def check(derivation: Derivation, *, device: str = "cpu", progress: Callable[[st
     spec = derivation.spec
     if not isinstance(spec, Spec):
         raise BadInputError(
-            f"{derivation.model} was loaded from a recorded graph, which cannot be run: derive it from its spec to check it"
+            f"{derivation.model} was derived from a graph alone, which cannot be run: derive it from its spec to check it"
         )
     chosen = check_sizes.chosen(derivation, spec, sizes)
     at, whole = chosen.sizes, derivation
@@ -130,7 +130,8 @@ def check(derivation: Derivation, *, device: str = "cpu", progress: Callable[[st
 def _other_closed_forms(derivation: Derivation, there: Derivation) -> str:
     """A note if the step at the check's sizes has other closed forms: the check then covers those."""
     same = all(_closed_form(derivation[name]) == _closed_form(there[name]) for name in derivation)
-    return "" if same else "; there the step runs otherwise than at the sizes of the derivation, so what is checked was derived at these"
+    note = "; there the step runs other operators than at the sizes of the derivation, so the check is of closed forms derived there"
+    return "" if same else note
 
 
 def _closed_form(quantity: Quantity) -> object:
@@ -154,7 +155,7 @@ def _require_room(derived: Mapping[str, int | None]) -> None:
 
     needed, there = derived.get("memory.peak"), available_bytes()
     if needed is not None and needed > there:
-        raise MeasurementError(f"the run would hold {needed:,} bytes at its peak and {there:,} are free: check at smaller sizes")
+        raise MeasurementError(f"the run would allocate {needed:,} bytes at its peak and {there:,} are free: check at smaller sizes")
 
 
 def _options(derivation: Derivation) -> Options:
@@ -210,7 +211,7 @@ def _judge(name: str, derived: int | None, unknown: str, measurement: Measuremen
 def _verdict(name: str, derived: int, measured: int, instrument: str, repeated: int, proxies: list[Reading]) -> Verdict[int]:
     because = "; ".join(dict.fromkeys(r.because for r in proxies))
     if repeated:
-        repeats = f"the derived number also holds {repeated:,} FLOP of repeated forward work (flops.backward.recompute)"
+        repeats = f"the derived number also holds {repeated:,} FLOP of recomputed forward (flops.backward.recompute)"
         because = f"{because}; {repeats}" if because else repeats
     if measured + repeated == derived:
         return Verdict(name, derived, measured, instrument, PROVED if proxies else EXACT, 0, because)
@@ -224,9 +225,9 @@ def _instrument(readings: list[Reading]) -> str:
 
 def _no_instrument(name: str) -> str:
     if name.endswith(".causal"):
-        return "no instrument: torch counts attention in full and credits no mask"
+        return "no instrument: torch counts attention without its mask"
     if name.endswith(".recompute"):
-        return "no instrument tells repeated products from others; what executes in all is checked as flops.backward.matmul"
+        return "no instrument separates recomputed matrix multiplications from others; their total is checked as flops.backward.matmul"
     return "no instrument"
 
 

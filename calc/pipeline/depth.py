@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 
 # How many trip counts are tried for a loop whose size may also be specialized.
-_TRIES_OF_WALKED = 2
+_TRIES_OF_UNROLLED = 2
 
 
 class Attempts:
@@ -76,15 +76,16 @@ class Attempts:
         other_path = _other_path(spec, graph, error.sizes) if error.sizes and not graph.loops else None
         if other_path is not None:
             return Refusal(other_path)
-        divided, last_of_walked = rounded_share_error(spec, graph, self._traces), len(plan.failed) + 1 == _TRIES_OF_WALKED
-        if divided is not None and last_of_walked:
+        divided, last_of_unrolled = rounded_share_error(spec, graph, self._traces), len(plan.failed) + 1 == _TRIES_OF_UNROLLED
+        if divided is not None and last_of_unrolled:
             return Refusal(divided)
-        again = plan.failed[-1:] == (error.quantity,)
-        if not graph.loops or (again and not graph.trip_count_reads) or _whatever_the_depth(spec, graph, analysis, error, self._progress):
+        repeated = plan.failed[-1:] == (error.quantity,)
+        hopeless = not graph.loops or (repeated and not graph.trip_count_reads)
+        if hopeless or _fails_at_every_depth(spec, graph, analysis, error, self._progress):
             read = [c for c in graph.guards if " < " not in c.expr]  # a closed form specialized to particular numbers may be wrong
             return Refusal(divided or by_values(spec, read) or error)
         attempt = trip_counts.next_attempt(plan.attempt, graph.loops, degree=error.quantity not in PEAKS)
-        if attempt is None or (last_of_walked and spec.may_unroll and graph.trip_count_reads):
+        if attempt is None or (last_of_unrolled and spec.may_unroll and graph.trip_count_reads):
             return Refusal(_no_polynomial(spec, graph, error))
         return Refusal(error, Shallow(error.quantity, attempt))
 
@@ -95,9 +96,8 @@ def attempt_of(graph: Graph) -> int:
 
 
 _BY_VALUES = (
-    "{}: what the step does hangs on a value that it reads out of a tensor, or makes of sizes as a number, at {}, and on how that follows"
-    " from sizes: at others it may be another one, or is of too many elements to be evaluated; make the branch depend on sizes, or choose"
-    " other sizes"
+    "{}: what the step does depends on a value that it reads out of a tensor, or computes from sizes as a number, at {}: at other sizes"
+    " this value may differ, or have too many elements to be computed; make the branch depend on sizes, or choose other sizes"
 )
 
 
@@ -113,11 +113,11 @@ def _other_path(spec: Spec, graph: Graph, at: Mapping[str, int]) -> SizesError |
     c = next((c for c in graph.guards if not c.opaque and not c.holds_at(at)), None)
     if c is None:
         return None
-    said = f"{spec.name}: no two sizes take the path that was recorded, where {c.expr} is {c.outcome}, asked at {c.where}"
+    said = f"{spec.name}: no other sizes take the traced path, where {c.expr} is {c.outcome}, evaluated at {c.where}"
     return OtherPathError(said, divides=False)
 
 
-def _whatever_the_depth(spec: Spec, graph: Graph, analysis: Analysis | None, error: CertificateError, progress: Progress) -> bool:
+def _fails_at_every_depth(spec: Spec, graph: Graph, analysis: Analysis | None, error: CertificateError, progress: Progress) -> bool:
     """Whether a closed form that failed a certificate also fails at a traced depth: then deeper traces cannot help."""
     from calc.derive.analysis import PEAKS
 
@@ -125,10 +125,10 @@ def _whatever_the_depth(spec: Spec, graph: Graph, analysis: Analysis | None, err
         return False
     at = {**error.sizes, **{name: graph.traces[0].sizes[name] for name in graph.loops}}
     outcome = with_certificate(spec, graph, analysis, at, progress)
-    again = outcome.error if isinstance(outcome, Refusal) else None
-    if again is not None and not isinstance(again, CertificateError):
-        raise again
-    return again is not None and again.quantity == error.quantity
+    failure = outcome.error if isinstance(outcome, Refusal) else None
+    if failure is not None and not isinstance(failure, CertificateError):
+        raise failure
+    return failure is not None and failure.quantity == error.quantity
 
 
 def _no_polynomial(spec: Spec, graph: Graph, failure: CertificateError) -> TraceError:
@@ -137,8 +137,8 @@ def _no_polynomial(spec: Spec, graph: Graph, failure: CertificateError) -> Trace
     widths: Collection[str] = {name for c in graph.guards if c.opaque for name in ordered_names(c.expr)}
     for name, where in reversed([*graph.trip_count_reads.items()]):
         said = (
-            f"{spec.name}: {name} is read as a number at {where}, and the step is no polynomial in it: {failure}; "
-            "use the size as it is, or give the model as one with that size fixed"
+            f"{spec.name}: {name} is read as a number at {where}, and the step is not a polynomial in it: {failure}; "
+            "use the size without converting it, or fix it in the spec"
         )
         if name in widths and name not in spec.may_unroll:
             return _of(failure, OtherPathError(said, divides=False))

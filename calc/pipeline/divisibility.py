@@ -191,9 +191,9 @@ def _says_more(dim: Dim, part: int) -> bool:
 
 def _declared(spec: Spec, multiples: Mapping[str, Dim], error: str) -> Inferred:
     why = error.removeprefix(f"{spec.name} ").removeprefix(f"{spec.name}: ").partition("; ")[0]
-    dims = {name: replace(dim, because=f"found by recording: without it {why}") for name, dim in multiples.items()}
+    dims = {name: replace(dim, because=f"inferred by tracing: without it {why}") for name, dim in multiples.items()}
     said = " and ".join(f"{dim.default if dim.tied else name} to be a multiple of {dim.multiple_of}" for name, dim in dims.items())
-    return Inferred(replace(spec, dims={**spec.dims, **dims}), f"taking {said}")
+    return Inferred(replace(spec, dims={**spec.dims, **dims}), f"assuming {said}")
 
 
 def _situation(spec: Spec, error: str) -> tuple[str, tuple[str, ...]]:

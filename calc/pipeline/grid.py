@@ -116,7 +116,7 @@ def _names(row: Sequence[str], where: str) -> list[str]:
         if not name.isidentifier() or not name.isascii():
             raise BadInputError(f"{where} line 1: {name[:40]!r} cannot name a dimension: begin with a line of names such as B,T")
         if name in names[:i]:
-            raise BadInputError(f"{where} line 1: {name[:40]} stands there twice: give each dimension one column")
+            raise BadInputError(f"{where} line 1: {name[:40]} appears twice: give each dimension one column")
     if not names:
         raise BadInputError(f"{where} is empty: give a line of names such as B,T, then lines of integers")
     return names
@@ -128,5 +128,5 @@ def _add(columns: Sequence[list[int]], names: Sequence[str], row: Sequence[str],
     for column, name, cell in zip(columns, names, row, strict=True):
         text = cell.strip()
         if not text.isdecimal() or len(text) > len(str(LARGEST)):
-            raise BadInputError(f"{where}: {name} = {text[:40]!r} is no size: sizes are integers from 1 to 2**63 - 1")
+            raise BadInputError(f"{where}: {name} = {text[:40]!r} is not a size: sizes are integers from 1 to 2**63 - 1")
         column.append(check_size(f"{where}: {name}", int(text)))

@@ -39,7 +39,7 @@ def at_observed(
     as observed: a mean is valid only if all occurrences cost the same, which fails e.g. if the first of several layers needs no gradient
     for its input.
     """
-    both = {step: _Met.of(derivation, sizes, counts) for step, counts in ((1, first), (2, decided))}
+    both = {step: _ObservedSizes.of(derivation, sizes, counts) for step, counts in ((1, first), (2, decided))}
     recounted = functools.cache(lambda: _or_error(recount))
     numbers: dict[str, int | None] = {}
     open_: dict[str, str] = {}
@@ -55,14 +55,14 @@ def at_observed(
 
 
 @dataclass(frozen=True, slots=True)
-class _Met:
+class _ObservedSizes:
     """The sizes observed in one step: those that were constant, and those that varied."""
 
     constant: Mapping[str, int]
     varied: Counts
 
     @classmethod
-    def of(cls, derivation: Derivation, sizes: Mapping[str, int], decided: Counts) -> _Met:
+    def of(cls, derivation: Derivation, sizes: Mapping[str, int], decided: Counts) -> _ObservedSizes:
         seen = {d.name: decided.get(d.unbacked_at, ()) for d in derivation.dims if d.unbacked_at}
         constant = {name: counts[0] for name, counts in seen.items() if len(set(counts)) == 1 and counts[0] > 0}
         varied = {name: counts for name, counts in seen.items() if name not in constant}
@@ -81,8 +81,8 @@ class _Met:
         if isinstance(recounted, NapkinError):
             raise recounted
         if recounted.get(quantity.name) != value:
-            why = f"{_came_out(self.varied)}, and not every time counts alike" if self.varied else "the step runs otherwise at such numbers"
-            raise _Undecided(why)
+            unequal = f"{_variation(self.varied)}, and not every occurrence costs the same"
+            raise _Undecided(unequal if self.varied else "the step runs other operators at these numbers")
         return value
 
 
@@ -105,30 +105,30 @@ def _free(derivation: Derivation, sizes: Mapping[str, int]) -> dict[str, int]:
 def _at_means(quantity: Quantity, constant: Mapping[str, int], varied: Counts) -> int:
     """The quantity at the mean sizes, valid if every addend contains at most one varying size, to the first power."""
     if quantity.candidates:
-        raise _Undecided(f"{_came_out(varied)}, and a maximum is not that of means")
+        raise _Undecided(f"{_variation(varied)}, and a maximum is not the maximum of means")
     symbols = {str(symbol): symbol for symbol in quantity.expr.free_symbols}
     here = [symbols[name] for name in varied if name in symbols]
     none = [str(symbol) for symbol in here if 0 in varied[str(symbol)]]
     if none and any(part in quantity.name for part in _FROM_ONE):
-        raise _Undecided(f"{', '.join(none)} came out as 0 too, and a sum of no elements is not what its rule counts")
+        raise _Undecided(f"{', '.join(none)} was also 0, and rules for sums need at least one element")
     rest = quantity.expr.subs({symbols[name]: size for name, size in constant.items() if name in symbols})
     if not here:
         return int(rest)
     never = [str(symbol) for symbol in here if not varied[str(symbol)]]
     if never:
-        raise _Undecided(f"the real run never came to where {', '.join(never)} is decided")
+        raise _Undecided(f"the real run never reached the line that determines {', '.join(never)}")
     if not rest.is_polynomial(*here) or sp.Poly(rest, *here).total_degree() > 1:
-        raise _Undecided(f"{_came_out(varied)}, and this is not linear in it")
+        raise _Undecided(f"{_variation(varied)}, and this is not linear in it")
     means = {symbol: Fraction(sum(varied[str(symbol)]), len(varied[str(symbol)])) for symbol in here}
     value = rest.subs({symbol: sp.Rational(mean.numerator, mean.denominator) for symbol, mean in means.items()})
     if not value.is_Integer:
-        raise _Undecided(f"it is no integer at the mean of {_names(varied)}")
+        raise _Undecided(f"it is not an integer at the mean of {_names(varied)}")
     return int(value)
 
 
-def _came_out(varied: Counts) -> str:
+def _variation(varied: Counts) -> str:
     alike = all(len(set(counts)) < 2 for counts in varied.values())
-    return f"{_names(varied)} came out {'as 0' if alike else 'differently each time it was met'}"
+    return f"{_names(varied)} {'was 0' if alike else 'differed between occurrences'}"
 
 
 def _names(varied: Counts) -> str:

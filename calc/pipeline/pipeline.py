@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from calc.derive.other_sizes import TracedGraph
 
 Progress = Callable[[str], None]
-_Made = tuple[Graph, "Analysis | None"]
+_Analysed = tuple[Graph, "Analysis | None"]
 
 
 def _silent(_: str) -> None:
@@ -44,12 +44,12 @@ class _Run:
     options: Options
     cache: bool
     progress: Progress
-    made: dict[tuple[str, str], _Made] = field(default_factory=dict)
+    made: dict[tuple[str, str], _Analysed] = field(default_factory=dict)
     read: list[Cache] = field(default_factory=list)  # cache entries that graphs were read from
 
     def cached(
-        self, spec: Spec, case: str, make: Callable[[], _Made | Refusal], usable: Callable[[Graph], bool] = lambda _: True
-    ) -> _Made | Refusal:
+        self, spec: Spec, case: str, make: Callable[[], _Analysed | Refusal], usable: Callable[[Graph], bool] = lambda _: True
+    ) -> _Analysed | Refusal:
         """The result of ``make``, from memory or the cache if it is there. ``case`` names the special case that it traces."""
         key = repr(spec.dimensions), case
         if key in self.made and usable(self.made[key][0]):
@@ -124,14 +124,14 @@ def derive(
 ) -> Derivation:
     """Every quantity of the step with its worked steps, from a graph (torch-free) or from a spec (traced first).
 
-    A derivation from a spec can be evaluated at any other sizes: if the step runs otherwise there, it is traced there (``at_sizes``).
+    A derivation from a spec can be evaluated at any other sizes: if the step runs other operators there, it is traced there (``at_sizes``).
     """
     from calc.derive.closed_forms import derive as derive_graph
     from calc.derive.closed_forms import derived_anywhere
 
     if isinstance(source, Spec):
         run = _Run(options or Options(), cache, progress)
-        return derived_anywhere(source, sizes or {}, lambda asked: _believed(source, asked, run, registry))
+        return derived_anywhere(source, sizes or {}, lambda requested: _from_intact_cache(source, requested, run, registry))
     if not isinstance(source, Graph):
         raise BadInputError(f"derive needs a graph or a spec, not {type(source).__name__}")
     try:
@@ -145,7 +145,7 @@ def derive(
 _UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
-def _believed(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registry) -> TracedGraph:
+def _from_intact_cache(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registry) -> TracedGraph:
     """``_with_closed_forms``, but if cached graphs are inconsistent or their closed forms fail a certificate, the cache is corrupt: the
     step is traced once more."""
     try:
@@ -213,7 +213,7 @@ def timeline(derivation: Derivation, *, progress: Progress = _silent) -> Timelin
     For a derivation from a graph alone, or of a very long step, they may be those of the deepest trace; the result then says so.
     """
     if derivation.replay is None:
-        raise BadInputError(f"{derivation.model} was not derived from a record here: derive it with calc.derive")
+        raise BadInputError(f"{derivation.model} was not derived from a trace here: derive it with calc.derive")
     live = derivation.replay(None)
     exact = not live.fewer and live.operators == derivation.ledger.calls and derivation["memory.peak"].text is not None
     if exact or derivation.spec is None or derivation.ledger.calls > _MOST_REPLAYED:
@@ -251,7 +251,7 @@ def traced(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> Planned:
         return refined(simpler, attempt, AT_ONE_SPEC, run.progress)[0]
 
     ways = [functools.partial(divisibility.with_less, name=name) for name in divisibility.inferred(plan.search)]
-    return simplified(outcome, plan, ways, smaller, _taken_for_granted, run.progress)[0]
+    return simplified(outcome, plan, ways, smaller, _complexity, run.progress)[0]
 
 
 def _said(spec: Spec, plan: TracePlan, error: NapkinError) -> NapkinError:
@@ -265,7 +265,7 @@ def _said(spec: Spec, plan: TracePlan, error: NapkinError) -> NapkinError:
     return attributed(spec, spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, plan.sizes)), plan.options, error)
 
 
-def _taken_for_granted(traced: Planned) -> int:
+def _complexity(traced: Planned) -> int:
     """The number of specialized sizes, loops and special cases of a graph."""
     return len(traced.graph.specialized) + len(traced.graph.loops) + len(traced.graph.special_cases)
 
@@ -295,24 +295,24 @@ def _fits(spec: Spec, graph: Graph, sizes: Mapping[str, int]) -> bool:
     return not isinstance(outcome_of(lambda: unbacked_sizes.with_traced_dimensions(spec, graph).sizes(sizes)), Refusal)
 
 
-def _general(plan: TracePlan, spec: Spec, run: _Run, once: Attempts) -> _Made | Refusal:
+def _general(plan: TracePlan, spec: Spec, run: _Run, once: Attempts) -> _Analysed | Refusal:
     """The graph at the spec's own sizes; specialized dimensions have the requested values. Dimensions specialized before the actual cause
     was found become symbols, where possible."""
-    asked = spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, plan.sizes))
+    requested = spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, plan.sizes))
     first = trip_counts.first_attempt(max((dim.plus for dim in spec.dimensions.values() if dim.multiple_of == 1), default=0))
 
-    def at_own_sizes(plan: TracePlan) -> _Made | Refusal:
-        sizes = {**spec.sizes(), **{name: asked[name] for name in plan.specialized}}
+    def at_own_sizes(plan: TracePlan) -> _Analysed | Refusal:
+        sizes = {**spec.sizes(), **{name: requested[name] for name in plan.specialized}}
         return once(replace(plan, spec=spec, sizes=sizes, attempt=max(plan.attempt, first)))
 
-    def again(simpler: TracePlan) -> _Made | Refusal:
+    def refined_again(simpler: TracePlan) -> _Analysed | Refusal:
         return refined(simpler, at_own_sizes, ITERATIONS, run.progress)[0]
 
     made = at_own_sizes(plan)
     if isinstance(made, Refusal):
         return made
     ways = [functools.partial(_as_symbols, names=names) for names in specialized_too_soon(plan)]
-    return simplified(made, plan, ways, again, lambda _: 0, run.progress)[0]
+    return simplified(made, plan, ways, refined_again, lambda _: 0, run.progress)[0]
 
 
 def _as_symbols(plan: TracePlan, names: Sequence[str]) -> list[TracePlan]:
@@ -320,7 +320,7 @@ def _as_symbols(plan: TracePlan, names: Sequence[str]) -> list[TracePlan]:
     return [plan.specializing(specialized, f"trying {', '.join(names)} as a symbol again")]
 
 
-def _special_case(graph: Graph, analysis: Callable[[], Analysis], plan: TracePlan, progress: Progress) -> _Made | Refusal:
+def _special_case(graph: Graph, analysis: Callable[[], Analysis], plan: TracePlan, progress: Progress) -> _Analysed | Refusal:
     """The graph that also holds at the sizes of ``plan``, where the general one is not certified."""
     values = plan.sizes
     more = {name: (values[name], why) for name, why in trip_counts_to_specialize(plan.spec, graph, values).items()}

@@ -73,12 +73,12 @@ def divisor(plan: TracePlan, refusal: Refusal) -> TracePlan | Refusal | None:
             return None
         search = DivisorSearch()
         if isinstance(error, SizesError) and _may_lack_a_divisor(error, refusal.of_case):
-            search = divisibility.first_search(given, _asked(plan, given), error)
+            search = divisibility.first_search(given, _requested(plan, given), error)
     elif not search.levels:
         return None
-    following = divisibility.with_next_divisor(plan, search, _asked(plan, given), error)
+    following = divisibility.with_next_divisor(plan, search, _requested(plan, given), error)
     first = search.levels[0].failure if search.levels else error
-    in_numbers = plan.of(divisibility.as_numbers(given, str(first)), "no divisor helps: sizes may become numbers")
+    in_numbers = plan.of(divisibility.as_numbers(given, str(first)), "no divisor helps: sizes may be specialized")
     return following or replace(in_numbers, search=DivisorSearch())
 
 
@@ -88,7 +88,7 @@ def unknown_quantities(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     failures = error.failures if isinstance(error, TraceError) else {}
     if not failures.keys() - given.unknown.keys() or _NEVER_UNKNOWN in failures:
         return None
-    return _anew(plan, replace(given, unknown={**given.unknown, **failures}), f"no closed form of {', '.join(failures)}: {_WITHOUT}")
+    return _restarted(plan, replace(given, unknown={**given.unknown, **failures}), f"no closed form of {', '.join(failures)}: {_WITHOUT}")
 
 
 def specializable_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
@@ -98,7 +98,7 @@ def specializable_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
         return None
     name = error.dimension
     allowed = replace(given, may_specialize=(*given.may_specialize, (name,)), unknown={})
-    return _anew(plan, allowed, f"no closed form in {as_numbers([name])}")
+    return _restarted(plan, allowed, f"no closed form in {as_numbers([name])}")
 
 
 ITERATIONS = (trip_count, more_iterations)
@@ -112,15 +112,15 @@ _WITHOUT = "tracing the step without"
 
 def as_numbers(names: Collection[str]) -> str:
     """``names`` with the statement that they become numbers."""
-    return f"{', '.join(names)}: taking {'it as a number' if len(names) == 1 else 'them as numbers'}"
+    return f"{', '.join(names)}: specializing {'it' if len(names) == 1 else 'them'}"
 
 
-def _anew(plan: TracePlan, given: Spec, reason: str) -> TracePlan:
+def _restarted(plan: TracePlan, given: Spec, reason: str) -> TracePlan:
     """The plan for another ``given`` model, without inferred divisors."""
     return replace(plan.of(given, reason), given=given, search=None)
 
 
-def _asked(plan: TracePlan, spec: Spec) -> dict[str, int]:
+def _requested(plan: TracePlan, spec: Spec) -> dict[str, int]:
     return spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, plan.sizes))
 
 
@@ -194,6 +194,6 @@ def specialized_too_soon(plan: TracePlan) -> list[list[str]]:
         if before and refusal and after.specialized.keys() > before.specialized.keys()
     ]
     lines = [line_in(str(error)) for _, error in taken]
-    in_vain = [names for (names, _), line, following in zip(taken, lines, lines[1:], strict=False) if line and line == following]
+    ineffective = [names for (names, _), line, following in zip(taken, lines, lines[1:], strict=False) if line and line == following]
     counts = [names for names, error in taken if isinstance(error, NoPeakError | CertificateError)]
-    return [*in_vain, *counts[:-1]]
+    return [*ineffective, *counts[:-1]]

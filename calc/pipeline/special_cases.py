@@ -1,6 +1,6 @@
 """Sizes at which the general graph may not hold: it is certified there, or they are traced separately as a special case.
 
-A step may run otherwise if some sizes are 1 or equal, if a size is near a number that it is compared with, or at few iterations.
+A step may run other operators if some sizes are 1 or equal, if a size is near a number that it is compared with, or at few iterations.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Completion:
                 return nearer
             if not specialized:
                 return outcome
-        self.progress(f"the step runs otherwise by {as_numbers(specialized)}")
+        self.progress(f"the step runs other operators depending on {as_numbers(specialized)}")
         at_these = {name: (self.sizes[name], why) for name, why in specialized.items()}
         return at_sizes(self.plan, replace(self.graph, specialized=at_these), self.progress)
 
@@ -131,7 +131,7 @@ class _Completion:
     def _nearer(self, more: Collection[str], attempts: Sequence[dict[str, str]]) -> tuple[Graph, Analysis] | Refusal:
         """The special case traced with symbols near the requested sizes, if the step compares them with a number between those and the
         usual symbols. Does not apply to divisibility guards. ``more`` are further symbols compared with numbers; ``attempts`` are the
-        dimensions to fix, in turn."""
+        dimensions to fix, in the order of trying."""
         changed = self.graph.failed_guards(self.sizes)
         refusal = Refusal(_another_path(self.spec, self.graph, changed))
         if (not more and any(c.divides for c in changed)) or own_error(self.spec, self.sizes, self.plan.options):
@@ -146,7 +146,7 @@ class _Completion:
         if not equal and sizes == spec.sizes() and near is None:
             return Refusal(_another_path(spec, graph, graph.failed_guards(sizes)))  # the general graph was traced at these sizes
         at = " and ".join(f"{name} = {to}" for name, to in equal.items())
-        self.progress(f"the step runs otherwise where {at}: tracing that special case" if at else "tracing the step at these sizes")
+        self.progress(f"the step runs other operators where {at}: tracing that special case" if at else "tracing the step at these sizes")
         specialized = {name: why for name, (_, why) in graph.specialized.items() if name not in equal}
         plan = replace(self.plan, attempt=attempt_of(graph), specialized=specialized, equal=equal, near=near)
         outcome = _traced(plan, self.progress)
@@ -161,8 +161,8 @@ class _Completion:
             return Refusal(_another_path(spec, graph, case.failed_guards(sizes)))
         if not equal:
             return case, inner
-        because = f"there {changed.expr} is {not changed.outcome}, asked at {changed.where}; that case was recorded apart"
-        noted = (*graph.assumptions, Assumption(f"the closed forms have a case of their own where {at}", because))
+        because = f"there {changed.expr} is {not changed.outcome}, evaluated at {changed.where}; that case was traced separately"
+        noted = (*graph.assumptions, Assumption(f"the closed forms have a special case where {at}", because))
         return replace(graph, special_cases=(SpecialCase(equal, case),), assumptions=noted), replace(self.analysis, special=inner)
 
 
@@ -181,7 +181,7 @@ def _another_path(spec: Spec, graph: Graph, unmet: Sequence[Guard]) -> TraceErro
     condition = (of_sizes or unmet)[0]
     said = (
         f"{spec.name}: at these sizes the step takes another path than its closed forms ({condition.expr} is no longer"
-        f" {condition.outcome}), asked at {condition.where}: choose other sizes"
+        f" {condition.outcome}), evaluated at {condition.where}: choose other sizes"
     )
     compared = ordered_names(condition.expr) if condition.compares else ()
     return by_values(spec, [condition]) or (OtherPathError(said, condition.divides, compared) if of_sizes else TraceError(said))

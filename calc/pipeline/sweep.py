@@ -4,8 +4,8 @@
     sweep.values["memory.peak"]      # an array of (8, 8) integers
     sweep.gaps                       # invalid sizes, counted, with the reason
 
-The closed forms are those of ``calc.pipeline.precomputed``, or are derived first. Points at which the step runs otherwise (a batch of one)
-are evaluated case by case: the step is traced at one of them, its closed forms have all points at which they hold, and so on. A quantity
+The closed forms are those of ``calc.pipeline.precomputed``, or are derived first. Points at which they do not hold (a batch of one) are
+evaluated case by case: the step is traced at one of them, the new closed forms are evaluated wherever they hold, and so on. A quantity
 without a closed form is counted in a trace at each point.
 """
 
@@ -102,11 +102,11 @@ def of_model(
     progress: Callable[[str], None] = lambda _: None,
 ) -> Sweep:
     """The quantities of a model, as ``calc.load`` names it, at every point. Special cases are traced."""
-    form = form_of(name, options.to_json(), anew=not cache, progress=progress)
+    form = form_of(name, options.to_json(), cache=cache, progress=progress)
     elsewhere = functools.cache(lambda: forms_elsewhere(form, cache=cache, progress=progress))
 
     def trace(sizes: Mapping[str, int]) -> Stored:
-        progress(f"the step runs otherwise at {', '.join(f'{n} = {size}' for n, size in sizes.items())}: tracing it there")
+        progress(f"the step runs other operators at {', '.join(f'{n} = {size}' for n, size in sizes.items())}: tracing it there")
         return elsewhere()(sizes)
 
     @functools.cache
@@ -223,7 +223,7 @@ def _by_cases(
     points = int(np.count_nonzero(left))
     if points:
         first = np.unravel_index(int(np.argmax(left)), grid.shape)
-        why = f"the step runs otherwise there than in the cases that were traced, {most} at most: give fewer sizes, or --cases {2 * most}"
+        why = f"the step runs other operators there than in the traced cases, {most} at most: give fewer sizes, or --cases {2 * most}"
         gaps.append(Gap(points, grid.sizes(first), why, possible=True))
     return tuple(gaps)
 
@@ -232,7 +232,7 @@ def sweep_expression(text: str, given: Mapping[str, Sequence[int]], *, listed: b
     """An expression of sizes at every point, e.g. ``"12*L*d**2"``."""
     axes = {name: np.asarray([dims.check_size(name, size) for size in sizes], dtype=np.int64) for name, sizes in given.items()}
     if not axes or not all(axis.size for axis in axes.values()):
-        raise BadInputError("no sizes: give each letter of the expression some, e.g. -d L=12 -d d=768,1024")
+        raise BadInputError("no sizes: give each variable of the expression sizes, e.g. -d L=12 -d d=768,1024")
     lengths = [axis.size for axis in axes.values()]
     _require_equal_lengths(axes, listed)
     shape = tuple(lengths[:1] if listed else lengths)
@@ -277,7 +277,7 @@ def _axis(name: str, sizes: Sequence[int]) -> Array:
 
 def _require_equal_lengths(axes: Mapping[str, Array], listed: bool) -> None:
     if listed and len({axis.size for axis in axes.values()}) > 1:
-        raise BadInputError("sizes that go together point by point must be of one number: give each dimension as many")
+        raise BadInputError("sizes that are combined point by point must be equally many: give each dimension the same number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +329,7 @@ def _all_sizes(form: Stored, given: Mapping[str, Array]) -> tuple[dict[str, Arra
             if name not in arrays and all(dependency in arrays for dependency in needed):
                 arrays[name] = given[name] if name in given else _default(name, dim, arrays, trouble)
     for name, dim in table.items():
-        trouble += _misfits(name, dim, arrays)
+        trouble += _invalid_at(name, dim, arrays)
     return arrays, trouble
 
 
@@ -361,7 +361,7 @@ def _one_by_one(name: str, default: str, columns: Mapping[str, Array], trouble: 
     return np.reshape(np.asarray([math.ceil(v) for v in values], dtype=object), meshes[0].shape)
 
 
-def _misfits(name: str, dim: Dim, columns: Mapping[str, Array]) -> Iterator[tuple[Array, str]]:
+def _invalid_at(name: str, dim: Dim, columns: Mapping[str, Array]) -> Iterator[tuple[Array, str]]:
     match dim.multiple_of:
         case int() as divisor if dim.plus:
             several = f"a multiple of {divisor} and {dim.plus} more" if divisor > 1 else f"more than {dim.plus}"
@@ -389,7 +389,7 @@ def _symbols(basis: Basis, mesh: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _unmet(form: Stored, mesh: Mapping[str, Array]) -> Trouble:
-    """Where the step may run otherwise than traced. In a special case, its own guards count."""
+    """Where the step may run other operators than traced. In a special case, its own guards count."""
     there: Array = np.zeros((), dtype=bool)
     trouble = Trouble()
     for case in form.cases:
@@ -408,14 +408,14 @@ def _applies(equal: Mapping[str, str], mesh: Mapping[str, Array]) -> Array:
 
 def _changed(form: Stored, mesh: Mapping[str, Array]) -> Iterator[tuple[Array, str]]:
     for name, (value, _) in form.specialized.items():
-        yield mesh[name] != value, f"the closed forms are of {name} = {value} alone"
+        yield mesh[name] != value, f"the closed forms hold only for {name} = {value}"
     symbols = _symbols(form.basis, mesh)
     for condition in form.guards:
         bad = holds(condition.expr, symbols) != condition.outcome
         if np.any(bad):
             bad = bad & ~_certified(condition, form.certified, symbols)
-        recorded = f"the step was recorded where {condition.expr} is {condition.outcome}"
-        yield bad, f"{recorded}, and is not known to run alike where it is not"
+        traced = f"the step was traced where {condition.expr} is {condition.outcome}"
+        yield bad, f"{traced}; elsewhere it may run other operators"
 
 
 def _certified(condition: Guard, certified: Sequence[Mapping[str, int]], symbols: Mapping[str, Array]) -> Array:
@@ -484,8 +484,7 @@ def _cut(array: Array, block: tuple[slice, ...], directions: int) -> Array:
 
 
 def _at(quantity: StoredQuantity, mesh: Mapping[str, Array], valid: Array | bool) -> Array:
-    """The quantity on a block of the mesh, by special case where the step runs otherwise. Points that are not ``valid`` may have any value.
-    """
+    """The quantity on a block of the mesh, by special case where one applies. Points that are not ``valid`` may have any value."""
     form = quantity.form
     special = None
     for case in form.cases:

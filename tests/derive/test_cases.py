@@ -62,11 +62,12 @@ def test_both_cases_evaluate(case: tuple[Derivation, Callable[[int, int], int]])
 
 
 def test_the_case_is_stated_with_the_line_that_makes_it(case: tuple[Derivation, Callable[[int, int], int]]) -> None:
-    """Among the assumptions: the question, its answer there, and who asked first."""
+    """Among the assumptions: the guard, its outcome there, and the line that evaluates it."""
     result, _ = case
-    (stated,) = (a for a in result.assumptions if "case of their own" in a.expr)
+    (stated,) = (a for a in result.assumptions if "special case where" in a.expr)
 
-    assert re.search(r"^there .*B.* is True, asked at (test_cases|modules)\.py:\d+: .*; that case was recorded apart$", stated.because)
+    said = r"^there .*B.* is True, evaluated at (test_cases|modules)\.py:\d+: .*; that case was traced separately$"
+    assert re.search(said, stated.because)
 
 
 def test_terms_add_up_in_both_cases(case: tuple[Derivation, Callable[[int, int], int]]) -> None:
@@ -122,4 +123,4 @@ def test_sizes_outside_of_the_case_have_no_case() -> None:
     result = calc.derive(function(if_one), optimizer="sgd", cache=False)
 
     assert result[ELEMENTWISE].text == "2*B*d - 1"
-    assert not any("case of their own" in a.expr for a in result.assumptions)
+    assert not any("special case where" in a.expr for a in result.assumptions)

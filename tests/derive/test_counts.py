@@ -85,7 +85,7 @@ def test_where_a_size_comes_out_as_0_there_is_a_case_of_its_own() -> None:
 
 def test_a_rule_that_counts_below_0_is_refused_as_an_error_of_ours() -> None:
     """In the derivation itself, so before a terminal, a report or JSON has it: 21 products, and −1,000 for each of 21 and 1 addends."""
-    said = f"flops.forward.elementwise comes out as -21,979 at B = 3, d = 7: {OURS}"
+    said = f"flops.forward.elementwise is -21,979 at B = 3, d = 7: {OURS}"
     spec = function(lambda y: y.sum())
 
     with pytest.raises(NegativeCountError, match=f"^{re.escape(said)}$"):
@@ -97,7 +97,7 @@ def test_no_quantity_of_a_derivation_is_below_0(name: str) -> None:
     """Whichever it is."""
     derivation = Stored(_linear()).derivation({})
 
-    with pytest.raises(NegativeCountError, match=f"^{re.escape(name)} comes out as -1 at B = 64, D = 256, K = 32: {re.escape(OURS)}$"):
+    with pytest.raises(NegativeCountError, match=f"^{re.escape(name)} is -1 at B = 64, D = 256, K = 32: {re.escape(OURS)}$"):
         replace(derivation, quantities={**derivation.quantities, name: replace(derivation[name], value=-1)})
 
 
@@ -113,7 +113,7 @@ def _minus(name: str) -> Stored:
 
 def test_a_stored_form_is_refused_where_a_count_is_below_0() -> None:
     """By ``at`` of a stored quantity and of a derivation's, and by the derivation at those sizes."""
-    said = f"^flops.forward.matmul comes out as -420 at B = 2, D = 7, K = 15: {re.escape(OURS)}$"
+    said = f"^flops.forward.matmul is -420 at B = 2, D = 7, K = 15: {re.escape(OURS)}$"
     form = _minus("flops.forward.matmul")
 
     with pytest.raises(NegativeCountError, match=said):
@@ -126,7 +126,7 @@ def test_a_stored_form_is_refused_where_a_count_is_below_0() -> None:
 
 def test_a_sweep_names_the_first_point_at_which_a_count_is_below_0() -> None:
     """It has no gap there: the error is Napkin's own."""
-    said = f"^flops.forward.matmul comes out as -420 at B = 2, D = 7, K = 15: {re.escape(OURS)}$"
+    said = f"^flops.forward.matmul is -420 at B = 2, D = 7, K = 15: {re.escape(OURS)}$"
 
     with pytest.raises(NegativeCountError, match=said):
         sweep(_minus("flops.forward.matmul"), {"B": [2, 3], "D": [7], "K": [15]}, ("flops.forward.matmul",))

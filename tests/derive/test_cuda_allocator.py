@@ -132,7 +132,7 @@ def test_only_the_step_asked_for_counts_to_its_peaks() -> None:
 
 def test_a_symbolic_record_is_refused() -> None:
     with pytest.raises(
-        BadInputError, match=r"^the record has the symbolic size 4\*B: memory is simulated from a record at concrete sizes$"
+        BadInputError, match=r"^the trace has the symbolic size 4\*B: memory is simulated from a trace at concrete sizes$"
     ):
         simulate(_record((1, 0), sizes=("4*B",), windows=((0, 1), (0, 1))))
 

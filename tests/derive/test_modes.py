@@ -17,7 +17,7 @@ from calc.spec import Spec
 MODES = ("eval", "infer")
 ABSENT = {
     "gradients.bytes": "runs no backward",
-    "activations.bytes": "keeps nothing for a backward",
+    "activations.bytes": "saves nothing for backward",
     "optimizer_state.bytes": "runs no optimizer step",
     "flops.backward.matmul": "runs no backward",
     "flops.backward.recompute": "runs no backward",

@@ -99,7 +99,7 @@ def test_without_T_it_is_the_first_size_that_something_is_quadratic_in_then_B() 
     assert "D" == flops_by_degree(made("2*B*D**2 + B*K", "B", dim("B", 8), dim("D", 16), dim("K", 4))).dim
     assert "B" == flops_by_degree(made("2*B*D*K", "B", dim("B", 8), dim("D", 16), dim("K", 4))).dim
     split = flops_by_degree(made("2*D*K", "D", dim("D", 16), dim("K", 4)))
-    assert ((), "no product grows with T, with the square of a size, or with B") == (split.points, split.because)
+    assert ((), "no matrix multiplication grows with T, with the square of a size, or with B") == (split.points, split.because)
 
 
 def test_a_limit_goes_up_with_its_size() -> None:
@@ -145,7 +145,7 @@ def test_parts_that_do_not_add_up_are_refused() -> None:
     total = derivation["flops.step.total"]
     planted = replace(total, _evaluator=Form(f"{total.text} + 1", derivation.dims))
     wrong = replace(derivation, quantities={**derivation.quantities, "flops.step.total": planted})
-    assert "products and elementwise arithmetic do not add up to flops.step.total at T = 5" == flops_by_degree(wrong).because
+    assert "matrix multiplications and elementwise arithmetic do not add up to flops.step.total at T = 5" == flops_by_degree(wrong).because
 
     forward = derivation["flops.forward.matmul"]
     other = replace(forward, text=f"{forward.text} + B")
@@ -170,7 +170,7 @@ def test_sizes_that_are_refused_leave_no_point() -> None:
     assert [1, 3, 6, 12, 24] == [p.size for p in split.points]
     assert (48, 96, 192) == split.refused
     few = flops_by_degree(made("T**2 + T", "T", dim("T", 2, at_most="c"), dim("c", 2, expr="2*h", tied=True), dim("h", 1)))
-    assert "the closed forms stand at too few other sizes; at T = 4: T = 4 is more than c = 2" in few.because
+    assert "the closed forms hold at too few other sizes; at T = 4: T = 4 is more than c = 2" in few.because
 
 
 @pytest.mark.parametrize("model", ["gpt2", "llama3-8b", "mixtral", "vit-b", "resnet50", "linear", "two-layer", "cruncher", "mlp"])

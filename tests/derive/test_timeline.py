@@ -163,7 +163,7 @@ def test_a_record_of_another_step_is_refused(deep: Derivation) -> None:
 
     assert deep.replay is not None
     other = trace_at(deep.spec, {}, {**deep.sizes, "V": 19}, {}, Options(**deep.options))
-    with pytest.raises(CertificateError, match=r"^a record of these sizes holds [\d,]+ bytes at most, and [\d,]+ were derived$"):
+    with pytest.raises(CertificateError, match=r"^the trace at these sizes peaks at [\d,]+ bytes, but [\d,]+ were derived$"):
         deep.replay(other)
 
 

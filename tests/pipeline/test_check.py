@@ -248,13 +248,13 @@ def test_an_operator_that_nobody_accounts_for_fails_the_check() -> None:
 
 def test_a_derivation_of_a_loaded_graph_cannot_be_checked() -> None:
     """Nothing could be run: the refusal says what is missing."""
-    with pytest.raises(BadInputError, match=r"^by hand was loaded from a recorded graph, which cannot be run: derive it from its spec"):
+    with pytest.raises(BadInputError, match=r"^by hand was derived from a graph alone, which cannot be run: derive it from its spec"):
         check(derivation(None, {}))
 
 
 def test_a_run_that_would_not_fit_is_refused_before_it_starts() -> None:
     """The derived peak itself says what the run would hold."""
-    with pytest.raises(MeasurementError, match=r"^the run would hold 1,000,000,000,000,000 bytes at its peak and [\d,]+ are free"):
+    with pytest.raises(MeasurementError, match=r"^the run would allocate 1,000,000,000,000,000 bytes at its peak and [\d,]+ are free"):
         check(derivation(tiny.summed(), {"memory.peak": lambda s: 10**15}))
 
 

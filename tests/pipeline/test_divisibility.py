@@ -42,7 +42,7 @@ def test_a_multiple_that_the_sizes_allow_is_taken_and_stated() -> None:
     derivation = calc.derive(_spec(Heads, B=2, d=12, h=3), cache=False, optimizer="sgd")
 
     [said] = [a.because for a in derivation.assumptions if a.expr == "Eq(Mod(d, h), 0)"]
-    assert said.startswith("found by recording: without it raised RuntimeError at test_divisibility.py:")
+    assert said.startswith("inferred by tracing: without it raised RuntimeError at test_divisibility.py:")
     assert not derivation.specialized
     assert [] == failures(calc.check(derivation, B=5, d=14, h=7))
 
@@ -208,7 +208,7 @@ spec = Spec("squares", {"B": 2, "S": Dim(12, multiple_of="P"), "P": 4}, lambda n
 def test_a_sweep_over_sizes_that_do_not_divide_has_gaps(tmp_path: Path) -> None:
     """Squares of 4 in 8 and 12, and none in 9: (S/P)² parameters, 4 and 9."""
     (tmp_path / "squares.py").write_text(SQUARES)
-    table = sweep(form_of(f"{tmp_path / 'squares.py'}:spec", anew=True), {"S": [8, 9, 12]}, ["parameters"])
+    table = sweep(form_of(f"{tmp_path / 'squares.py'}:spec", cache=False), {"S": [8, 9, 12]}, ["parameters"])
 
     assert [(4,), (None,), (9,)] == [values for _, values in table.rows()]
 
@@ -239,7 +239,7 @@ def test_advice_of_ours_names_no_multiple() -> None:
     said = 'split raised ValueError at m.py:3: Conv(dim): must be divisible by groups; declare what a size must be a multiple of: "d": 8'
     wanted = next(candidates(_spec(Grouped, B=2, d=16), {"B": 2, "d": 16}, SizesError(said)))
 
-    assert wanted.reason == "taking d to be a multiple of 2"
+    assert wanted.reason == "assuming d to be a multiple of 2"
 
 
 class Stack(nn.Module):

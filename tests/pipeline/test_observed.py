@@ -79,7 +79,7 @@ def test_different_counts_are_exact_where_only_their_sum_matters() -> None:
 
     assert [] == verdicts(report, FAILED)
     assert {NOT_MEASURED} == {report[peak].verdict for peak in PEAKS}
-    assert "not derived: n1 came out differently each time it was met, and a maximum is not that of means" == report["memory.peak"].because
+    assert "not derived: n1 differed between occurrences, and a maximum is not the maximum of means" == report["memory.peak"].because
     assert 2 * 12 * 5 * 5 + 2 * 12 * 5 * 7 == report["flops.forward.matmul"].derived == report["flops.forward.matmul"].measured
     assert {EXACT} == {report[name].verdict for name in ("activations.bytes", "bytes_moved.backward", "flops.step.total")}
 
@@ -96,7 +96,7 @@ def test_no_row_at_all_is_exact_where_no_rule_counts_from_one() -> None:
     assert [] == verdicts(report, FAILED)
     assert EXACT == report["flops.backward.matmul"].verdict
     assert EXACT == report["activations.bytes"].verdict
-    because = "not derived: n1 came out as 0 too, and a sum of no elements is not what its rule counts"
+    because = "not derived: n1 was also 0, and rules for sums need at least one element"
     assert because == report["flops.forward.elementwise"].because
 
 
@@ -134,7 +134,7 @@ def numbers(counts: Mapping[str, tuple[int, ...]], recount: Mapping[str, int] | 
 
     def again() -> Mapping[str, int]:
         if recount is None:
-            raise TraceError("the step could not be recorded again")
+            raise TraceError("the step could not be traced again")
         return recount
 
     return at_observed(derivation(), sizes, decided, decided, again)
@@ -147,18 +147,18 @@ def test_a_recount_that_differs_leaves_a_quantity_open() -> None:
 
     assert 1440 == right.numbers["flops.forward.matmul"]
     assert wrong.numbers["flops.forward.matmul"] is None
-    assert "n1 came out differently each time it was met, and not every time counts alike" == wrong.open_["flops.forward.matmul"]
+    assert "n1 differed between occurrences, and not every occurrence costs the same" == wrong.open_["flops.forward.matmul"]
 
 
 def test_a_step_that_cannot_be_recorded_again_leaves_its_quantities_open() -> None:
     """With the reason; what does not vary needs no recount."""
-    assert "the step could not be recorded again" == numbers({"n1": (7, 3, 2)}).open_["flops.forward.matmul"]
+    assert "the step could not be traced again" == numbers({"n1": (7, 3, 2)}).open_["flops.forward.matmul"]
     assert {} == dict(numbers({"n1": (4, 4, 4)}).open_)
 
 
 def test_a_place_that_was_never_passed_leaves_its_quantities_open() -> None:
     """There is no mean of nothing."""
-    assert "the real run never came to where n1 is decided" == numbers({"n1": ()}).open_["flops.forward.matmul"]
+    assert "the real run never reached the line that determines n1" == numbers({"n1": ()}).open_["flops.forward.matmul"]
 
 
 @pytest.mark.parametrize("counts", [(4, 4, 4), (7, 3, 2)])

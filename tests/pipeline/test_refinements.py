@@ -75,7 +75,7 @@ def test_a_step_that_is_traced_at_once_has_a_history_of_one_plan() -> None:
     ("what", "dims", "reasons"),
     [
         (repeated, {"L": 5}, ["L is read as a number at"]),
-        (in_heads, {"h": 3}, ["taking d to be a multiple of h"]),
+        (in_heads, {"h": 3}, ["assuming d to be a multiple of h"]),
         (chosen, {}, ["data-dependent (unbacked) size at"]),
     ],
 )
@@ -91,7 +91,7 @@ def test_a_size_without_closed_form_is_specialized_where_the_spec_lets_it() -> N
     """First d, which the spec names first; once L is a number, d is tried as a symbol again."""
     plans = history(replace(spec(spelled, L=4), may_specialize=(("d",), ("L",))))
 
-    assert [plan.reason for plan in plans[1:]] == [f"no closed form in {name}: taking it as a number" for name in ("d", "L")]
+    assert [plan.reason for plan in plans[1:]] == [f"no closed form in {name}: specializing it" for name in ("d", "L")]
     assert [[*plan.specialized] for plan in plans] == [[], ["d"], ["d", "L"]]
     assert specialized_too_soon(plans[-1]) == [["d"]]
 
@@ -232,8 +232,8 @@ def test_the_search_goes_on_where_a_divisor_does_not_help_and_deeper_where_the_s
     same = SizesError("plan raised ValueError at m.py:3: cannot split d among h")
     elsewhere = SizesError("plan raised ValueError at m.py:9: d is odd")
 
-    assert _searched(None, same, same) == [f"taking {what}" for what in ("d to be a multiple of h", "d to be a multiple of 2", *_THIRD)]
-    assert _searched(None, elsewhere) == ["taking d to be a multiple of h", "taking d/h to be a multiple of 2"]
+    assert _searched(None, same, same) == [f"assuming {what}" for what in ("d to be a multiple of h", "d to be a multiple of 2", *_THIRD)]
+    assert _searched(None, elsewhere) == ["assuming d to be a multiple of h", "assuming d/h to be a multiple of 2"]
 
 
 _THIRD = ("d to be a multiple of 4",)

@@ -125,7 +125,7 @@ class _Bridge:
                 twice = Negative(Product((Number(2), self._common.tree(forward[module_path]))))
                 had = Labelled(self._common.tree(backward.get(module_path, self._zero)), "backward")
                 because = (
-                    f"autograd computes no gradient of an input that is data: at {module_path} the backward is short of twice the forward"
+                    f"autograd computes no gradient of an input that is data: at {module_path} the backward is less than twice the forward"
                 )
                 before = Sum((had, Labelled(twice, "twice the forward")))
                 yield self._correction("not computed", module_path, before, -missing, (module_path,), because)
@@ -164,7 +164,7 @@ class _Bridge:
         total = -self._monomial(key, rule)
         because = "the rule counts it; the exact count has no such term"
         if owners and self._exact.rule.unit is Unit.FLOP:
-            because = f"the rule counts it for {_some(list(owners))}, which enter no matrix product"
+            because = f"the rule counts it for {_some(list(owners))}, which no matrix multiplication uses"
         whole = sum(owners.values(), start=self._zero) == total
         before = self._labelled_sum(owners) if whole else self._common.tree(total)
         return self._correction("added", _some(list(owners)) or "the rule alone", before, total, tuple(owners), because)

@@ -96,7 +96,7 @@ class ExactCount:
     def at(self, sizes: Mapping[str, int]) -> int:
         """The integer at other sizes; raises where the closed forms do not hold, since a search over a range must not trace each size."""
         if sizes and not self._derivation.holds_at(sizes):
-            raise NapkinError("the step runs otherwise at these sizes")
+            raise NapkinError("the step runs other operators at these sizes")
         total = sum(sign * self._derivation[name].at(**sizes) for sign, name in self._parts)
         if self._parameters:
             total += int(branches.value(self._parameters, {**self._derivation.sizes, **sizes}))

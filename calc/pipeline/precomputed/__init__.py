@@ -4,8 +4,8 @@
     form.quantity("flops.forward.matmul").at(B=8, T=1024)         # an exact integer
     form.quantity("memory.peak").expr_text                        # its closed form
 
-``python -m calc.pipeline.precomputed.make`` re-derives them. A form is used only where it is what a derivation would give: the code says
-what it said when the form was made, and the torch and transformers installed here, if any, are of the versions it was traced with.
+``python -m calc.pipeline.precomputed.make`` re-derives them. A form is used only where it is what a derivation would give: the code means
+what it meant when the form was made, and the torch and transformers installed here, if any, are of the versions it was traced with.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ def stored(name: str, options: Mapping[str, str] | None = None) -> Stored | None
 
 
 def form_of(
-    name: str, options: Mapping[str, str] | None = None, *, anew: bool = False, progress: Callable[[str], None] = lambda _: None
+    name: str, options: Mapping[str, str] | None = None, *, cache: bool = True, progress: Callable[[str], None] = lambda _: None
 ) -> Stored:
     """The form of any model that ``calc.models.load`` loads: the stored one, else one derived now, which needs torch and SymPy."""
-    form = None if anew else stored(name, options)
+    form = stored(name, options) if cache else None
     if form is not None:
         return form
     from calc.options import made as chosen
     from calc.pipeline.precomputed.writing import made
 
-    return Stored(made(name, chosen(**(options or {})), cache=not anew, progress=progress))
+    return Stored(made(name, chosen(**(options or {})), cache=cache, progress=progress))
 
 
 def forms_elsewhere(
@@ -64,10 +64,10 @@ def why_not(name: str, options: Mapping[str, str] | None = None) -> str:
     entry = _entry(name, options)
     if not entry:
         return f"no closed forms of {name[:60]} are stored" + (" for these options" if _entry(name, None) else "")
-    if _here() != entry["sha256"] and not _says_the_same(entry["name"], tuple(entry["rules"]), entry["code"]):
-        return "the stored closed forms are of other code than this: python -m calc.pipeline.precomputed.make derives them anew"
+    if _digest_here() != entry["sha256"] and not _has_same_meaning(entry["name"], tuple(entry["rules"]), entry["code"]):
+        return "the stored closed forms were made by other code: python -m calc.pipeline.precomputed.make re-derives them"
     versions = differing(entry["versions"])
-    return f"the stored closed forms are of {versions}" if versions else ""
+    return f"the stored closed forms were made by {versions}" if versions else ""
 
 
 def names() -> tuple[str, ...]:
@@ -91,13 +91,13 @@ def _index() -> dict[str, Any]:
 
 
 @cache
-def _here() -> str:
+def _digest_here() -> str:
     """The digest of the bytes of the code that would derive the forms now."""
     return digest(_index()["sources"])
 
 
 @cache
-def _says_the_same(name: str, rules: tuple[str, ...], made_by: str) -> bool:
+def _has_same_meaning(name: str, rules: tuple[str, ...], made_by: str) -> bool:
     """Whether the files that derive a model have the same meaning, though not the same bytes."""
     from calc.pipeline.precomputed import code
 
@@ -105,10 +105,10 @@ def _says_the_same(name: str, rules: tuple[str, ...], made_by: str) -> bool:
 
 
 @cache
-def code_here() -> str:
+def code_digest_here() -> str:
     """A digest of the meaning of the deriving code; takes a second if the files differ from those of the index."""
     index = _index()
-    if index["forms"] and all(entry["sha256"] == _here() for entry in index["forms"]):
+    if index["forms"] and all(entry["sha256"] == _digest_here() for entry in index["forms"]):
         return str(index["code"])
     from calc.pipeline.precomputed import code
 

@@ -1,4 +1,4 @@
-"""What the code that derives says to Python, apart from how it is written and where it lies.
+"""The meaning of the code that derives: its statements, whatever their layout, comments and files.
 
 A file's *meaning* is a digest of its statements without comments, docstrings and paths. An import from this package counts as the name
 that it binds and the definition behind that name, so that moving a file, or importing from elsewhere, changes nothing. Stored forms and
@@ -24,7 +24,7 @@ from calc.pipeline.precomputed.produced import ROOT
 BEGINNINGS = ("models/load.py", "pipeline/pipeline.py", "rules/families.py")
 # Code that measures, checks, displays or answers questions does not affect derivations, though a result can call it. Nor does the
 # writer of forms: a form states its schema.
-APART = (
+EXCLUDED = (
     *("measure/", "notebook/", "capacity/questions/", "pipeline/check.py", "pipeline/observed.py", "pipeline/precomputed/"),
     *("derive/compare.py", "derive/to_json.py", "derive/peak_crossovers.py"),
 )
@@ -55,7 +55,7 @@ def sources_of(name: str, rules: Iterable[str]) -> list[str]:
 
 def meanings(files: Iterable[str]) -> dict[str, str]:
     """A digest of the meaning of each file, by its path in this package. Files without statements are left out."""
-    return {file: _meaning(ROOT / file) for file in files if not file.endswith(".py") or _says_something(ROOT / file)}
+    return {file: _meaning(ROOT / file) for file in files if not file.endswith(".py") or _has_statements(ROOT / file)}
 
 
 def combined(digests: Iterable[str]) -> str:
@@ -88,7 +88,7 @@ def _reached(beginnings: Iterable[Path], skipped: Collection[Path] = ()) -> set[
     waiting = [*beginnings]
     while waiting:
         file = waiting.pop()
-        if file not in reached and file not in skipped and not file.relative_to(ROOT).as_posix().startswith(APART):
+        if file not in reached and file not in skipped and not file.relative_to(ROOT).as_posix().startswith(EXCLUDED):
             reached.add(file)
             waiting += _imported(file)
     return reached
@@ -120,7 +120,7 @@ def _parsed(file: Path) -> ast.Module:
     return ast.parse(file.read_bytes())
 
 
-def _says_something(file: Path) -> bool:
+def _has_statements(file: Path) -> bool:
     return any(not isinstance(statement, ast.Expr) for statement in _parsed(file).body)
 
 

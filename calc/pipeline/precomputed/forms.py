@@ -1,6 +1,6 @@
 """A stored derivation: its closed forms, evaluated with plain integers, without torch or SymPy.
 
-A form states at which sizes it holds. At others the step may run otherwise: the model is then derived there, which needs torch.
+A form states at which sizes it holds. At others the step may run other operators: the model is then derived there, which needs torch.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredMoment:
-    """One candidate moment of the memory peak; its live bytes by role add up to ``polynomial``."""
+class StoredCandidate:
+    """One candidate of the memory peak; its live bytes by role add up to ``polynomial``."""
 
     at: str
     polynomial: Polynomial
@@ -32,7 +32,7 @@ class StoredMoment:
 
 
 class StoredQuantity:
-    """A quantity of a stored form: a polynomial, or the maximum of several moments. ``unknown`` is the reason if there is none."""
+    """A quantity of a stored form: a polynomial, or the maximum of several peak candidates. ``unknown`` is the reason if there is none."""
 
     def __init__(self, definition: Definition, form: Stored, entry: Mapping[str, Any]) -> None:
         polynomials = form.table.polynomials
@@ -40,7 +40,7 @@ class StoredQuantity:
         self.unknown: str = entry.get("unknown", "")
         self.whole: Polynomial | None = polynomials[entry["is"]] if "is" in entry else None
         self.terms: list[tuple[str, Polynomial, str]] = [(site, polynomials[i], because) for site, i, because in entry.get("terms", ())]
-        self.moments = tuple(_moment(form.table, at, parts) for at, parts in entry.get("moments", ()))
+        self.moments = tuple(_stored_candidate(form.table, at, parts) for at, parts in entry.get("moments", ()))
 
     @property
     def name(self) -> str:
@@ -62,7 +62,7 @@ class StoredQuantity:
     def value(self, sizes: Mapping[str, int]) -> int:
         """The quantity at all sizes, as ``sizes`` gives them."""
         if not self.holds(sizes):
-            return self.form.derived_anew[self.name].at(**settable(self.form, sizes))
+            return self.form.rederived[self.name].at(**settable(self.form, sizes))
         case = self.form.case_at(sizes)
         if case is not None and self.name in case.differing:
             return case.form.quantity(self.name).value(sizes)
@@ -72,12 +72,12 @@ class StoredQuantity:
 
     @property
     def polynomials(self) -> tuple[Polynomial, ...]:
-        """The polynomials whose maximum the quantity is in general: one; for a peak, one per moment; for an unknown quantity, none."""
+        """The polynomials whose maximum the quantity is in general: one; for a peak, one per candidate; for an unknown quantity, none."""
         return tuple(m.polynomial for m in self.moments) if self.moments else () if self.whole is None else (self.whole,)
 
     @cached_property
     def expr_text(self) -> str:
-        """The closed form in SymPy's syntax; for a peak, moments are ordered as in a derivation at the model's own sizes."""
+        """The closed form in SymPy's syntax; for a peak, candidates are ordered as in a derivation at the model's own sizes."""
         self._require_known()
         return self.form.derived(self.name, self.form.sizes({})).text or ""
 
@@ -94,7 +94,7 @@ class StoredQuantity:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The form at sizes where the step runs otherwise: ``equal`` lists the sizes that are 1 or equal.
+    """The form at sizes where the step runs other operators: ``equal`` lists the sizes that are 1 or equal.
 
     Quantities that are not among the ``differing`` are as in general.
     """
@@ -108,7 +108,7 @@ class Stored:
     """A stored derivation, as in its file: its closed forms, and the sizes at which they hold.
 
     ``basis``, ``conditions``, ``certified`` and ``held`` are those of the trace; ``versions`` are those of the libraries. ``calls`` are the
-    operators of a step by kind with their counts, ``thumbs`` the rules of thumb that apply to the model.
+    operators of a step by kind with their counts, ``rules_of_thumb`` those of thumb that apply to the model.
     """
 
     def __init__(self, data: Mapping[str, Any]) -> None:
@@ -143,7 +143,7 @@ class Stored:
         return unchecked(self, given)
 
     @cached_property
-    def derived_anew(self) -> Derivation:
+    def rederived(self) -> Derivation:
         """The derivation of the same model from its spec, for sizes at which the form does not hold."""
         import calc
         from calc.options import made
@@ -187,14 +187,14 @@ class Stored:
         return [(kind, operators, point(polynomial)) for kind, (operators, polynomial) in self.calls.items()]
 
     def derivation(self, given: Mapping[str, int]) -> Derivation:
-        """The derivation at these sizes as far as it is stored: every quantity with its addends and moments, without worked steps. Where
-        the form does not hold, the model is derived."""
+        """The derivation at these sizes as far as it is stored: every quantity with its addends and peak candidates, without worked steps.
+        Where the form does not hold, the model is derived."""
         from calc.derive.by_cases import specialized_sizes
         from calc.derive.result import Derivation
 
         sizes = self.sizes(given)
         if self.failed_guards(sizes):
-            return self.derived_anew.at_sizes(settable(self, sizes))
+            return self.rederived.at_sizes(settable(self, sizes))
         case = self.case_at(sizes)
         fixed = {name: value for name, (value, _) in self.specialized.items()}
         return Derivation(
@@ -236,7 +236,7 @@ class Stored:
         text = moments[0].expr if len(moments) == 1 else f"Max({', '.join(m.expr for m in moments)})"
         return Quantity(d.name, d.unit, d.meaning, text, moments[0].value, candidates=moments, _evaluator=q)
 
-    def _candidate(self, moment: StoredMoment, point: Point) -> Candidate:
+    def _candidate(self, moment: StoredCandidate, point: Point) -> Candidate:
         from calc.derive.result import Candidate
 
         parts = {role: self.table.text(p) for role, p in moment.parts}
@@ -255,6 +255,6 @@ def table_of(data: Mapping[str, Any]) -> Table:
     )
 
 
-def _moment(table: Table, at: str, parts: list[tuple[str, int]]) -> StoredMoment:
+def _stored_candidate(table: Table, at: str, parts: list[tuple[str, int]]) -> StoredCandidate:
     roles = tuple((role, table.polynomials[i]) for role, i in parts)
-    return StoredMoment(at, table.added([p for _, p in roles]), roles)
+    return StoredCandidate(at, table.added([p for _, p in roles]), roles)

@@ -1,6 +1,6 @@
-"""``python -m calc.pipeline.precomputed.make``: derives the stored closed forms anew, which takes torch and minutes for each large model.
+"""``python -m calc.pipeline.precomputed.make``: re-derives the stored closed forms, which takes torch and minutes for each large model.
 
-A form is kept, and only the digest of the files' bytes written anew, if the files that its derivation runs say what they said
+A form stays, and only the digest of the files' bytes is rewritten, if the files that its derivation runs mean what they meant
 (``calc.pipeline.precomputed.code``).
 """
 
@@ -42,22 +42,22 @@ def wanted() -> list[StoredModel]:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m calc.pipeline.precomputed.make", description="Derive the stored closed forms anew.")
-    parser.add_argument("names", nargs="*", help="models to derive; none: all. The forms of others are kept as they are")
-    parser.add_argument("--all", action="store_true", help="derive those too whose code has not changed in what it means")
+    parser = argparse.ArgumentParser(prog="python -m calc.pipeline.precomputed.make", description="Re-derive the stored closed forms.")
+    parser.add_argument("names", nargs="*", help="models to derive (default: all); other forms stay unchanged")
+    parser.add_argument("--all", action="store_true", help="also re-derive forms whose code has not changed in meaning")
     arguments = parser.parse_args(words)
     FOLDER.mkdir(exist_ok=True)
     # Computed before any of it runs: if a file changes meanwhile, the entry describes the loaded code, and the change is detected.
     sources = code.sources()
-    here = Here(tuple(sources), digest(sources), code.meanings(sources))
+    here = DerivingCode(tuple(sources), digest(sources), code.meanings(sources))
     for one in wanted():
         if not arguments.names or one.name in arguments.names:
-            before = {} if arguments.all else next((line for line in _kept() if line["file"] == one.file), {})
-            _write_index(_brought_up_to_date(one, before, here), here)
+            before = {} if arguments.all else next((line for line in _existing() if line["file"] == one.file), {})
+            _write_index(_updated(one, before, here), here)
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class DerivingCode:
     """The deriving code: its files, the digest of their bytes, and the meaning of each."""
 
     sources: tuple[str, ...]
@@ -69,7 +69,7 @@ class Here:
         return code.combined(self.meanings[file] for file in code.sources_of(name, rules) if file in self.meanings)
 
 
-def _brought_up_to_date(one: StoredModel, before: dict[str, Any], here: Here) -> dict[str, Any]:
+def _updated(one: StoredModel, before: dict[str, Any], here: DerivingCode) -> dict[str, Any]:
     """The index entry of a form, derived unless the entry ``before`` is still valid."""
     if "rules" in before and (FOLDER / one.file).exists():
         line = _line(one, before["rules"], here)
@@ -83,21 +83,21 @@ def _brought_up_to_date(one: StoredModel, before: dict[str, Any], here: Here) ->
     return _line(one, rules, here)
 
 
-def _write_index(line: dict[str, Any], here: Here) -> None:
+def _write_index(line: dict[str, Any], here: DerivingCode) -> None:
     """Replace one entry of the index, whatever another process wrote to it meanwhile."""
-    lines = {entry["file"]: entry for entry in _kept()} | {line["file"]: line}
+    lines = {entry["file"]: entry for entry in _existing()} | {line["file"]: line}
     ordered = [lines[one.file] for one in wanted() if one.file in lines]
     everything = code.combined(here.meanings.values())
     _write(FOLDER / INDEX, json.dumps({"schema": SCHEMA, "sources": here.sources, "code": everything, "forms": ordered}, indent=1))
 
 
-def _kept() -> list[dict[str, Any]]:
+def _existing() -> list[dict[str, Any]]:
     """The index entries of existing forms."""
     index = FOLDER / INDEX
     return [*json.loads(index.read_text(encoding="utf-8"))["forms"]] if index.exists() else []
 
 
-def _line(one: StoredModel, rules: Sequence[str], here: Here) -> dict[str, Any]:
+def _line(one: StoredModel, rules: Sequence[str], here: DerivingCode) -> dict[str, Any]:
     versions = {name: metadata.version(name) for name in LIBRARIES if name == "torch" or one.name.startswith("transformers:")}
     made_by = {"sha256": here.sha256, "rules": [*rules], "code": here.code(one.name, rules), "versions": versions}
     return {"name": one.name, "options": one.options.to_json(), "file": one.file, **made_by}

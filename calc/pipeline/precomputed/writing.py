@@ -105,18 +105,18 @@ def _written(name: str, graph: Graph, analysis: Analysis, derivation: Derivation
     general = derivation if not graph.special_cases else derived_alone(graph, derivation.sizes, analysis, in_general=True)
     writer = _PolynomialTable(analysis.fold.outer)
     return {
-        **_standing(name, graph),
+        **_trace_data(name, graph),
         "quantities": {quantity: _quantity(general[quantity], analysis, writer) for quantity in general},
         "calls": {
             kind: [len({row.operator for row in rows}), writer.sum(row.runs for row in rows)] for kind, rows in _by_kind(general).items()
         },
-        "thumbs": _thumbs(derivation),
+        "thumbs": _rules_of_thumb(derivation),
         **writer.table(),
         "cases": [_case(name, special, general, analysis) for special in graph.special_cases],
     }
 
 
-def _standing(name: str, graph: Graph) -> dict[str, Any]:
+def _trace_data(name: str, graph: Graph) -> dict[str, Any]:
     """The data of the trace, and the sizes at which it holds."""
     return {
         "name": name,
@@ -160,7 +160,7 @@ def _quantity(quantity: Quantity, analysis: Analysis, writer: _PolynomialTable) 
     return {"is": writer(quantity.text), "terms": [[t.module_path, writer(t.expr), t.because] for t in quantity.terms]}
 
 
-def _thumbs(derivation: Derivation) -> list[dict[str, Any]]:
+def _rules_of_thumb(derivation: Derivation) -> list[dict[str, Any]]:
     """Rules of thumb that apply to the model."""
     return [
         {

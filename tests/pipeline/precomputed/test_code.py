@@ -13,7 +13,7 @@ import pytest
 from calc.pipeline import cache, precomputed
 from calc.pipeline.precomputed import code, produced
 
-STALE = "the stored closed forms are of other code than this: python -m calc.pipeline.precomputed.make derives them anew"
+STALE = "the stored closed forms were made by other code: python -m calc.pipeline.precomputed.make re-derives them"
 Edit = Callable[[str, Callable[[str], str]], None]
 
 

@@ -107,13 +107,13 @@ def test_a_run_that_is_not_possible_leaves_the_report_unchecked(run, monkeypatch
     """The derivation stands, the report says why nothing was measured, and --strict fails."""
 
     def refuse(*_):
-        raise MeasurementError("the run would hold 10 bytes at its peak and 5 are free: check at smaller sizes")
+        raise MeasurementError("the run would allocate 10 bytes at its peak and 5 are free: check at smaller sizes")
 
     monkeypatch.setattr(job, "check", refuse)
     found = run("report", "tiny", "-o", str(tmp_path))
 
     assert 0 == found.exit_code
-    assert "nothing here has been measured. the run would hold 10 bytes" in (tmp_path / "report.html").read_text()
+    assert "nothing here has been measured. the run would allocate 10 bytes" in (tmp_path / "report.html").read_text()
     assert 1 == run("report", "tiny", "-o", str(tmp_path), "--strict").exit_code
 
 

@@ -86,7 +86,7 @@ def test_of_one_layer_choices_of_checkpointing_that_it_has_not_are_named(stack: 
     found = _run("checkpointing", stack, *SIZES)
 
     assert 0 == found.exit_code, found.stderr
-    assert "stack: one of 2 blocks can run again where there are 2 of them, and L is 1" in " ".join(found.stdout.split())
+    assert "stack: recomputing one of every 2 blocks needs at least 2 of them, and L is 1" in " ".join(found.stdout.split())
     assert "Piecewise" not in found.stdout
 
 

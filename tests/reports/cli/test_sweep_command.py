@@ -75,7 +75,7 @@ def test_points_at_which_the_step_runs_otherwise_have_the_values_of_their_case()
     found = _run("two-layer", "-d", "K=1,2", "-d", "D=5", "--quantity", "parameters")
 
     assert (0, "K,D,parameters\n1,5,30\n2,5,35\n") == (found.exit_code, found.stdout)
-    assert "the step runs otherwise at K = 1, D = 5: tracing it there" in found.stderr
+    assert "the step runs other operators at K = 1, D = 5: tracing it there" in found.stderr
     assert "no value" not in found.stderr
 
 

@@ -253,7 +253,7 @@ def test_a_power_is_a_straight_line_and_curves_stay_inside(derivation: Derivatio
 def test_a_step_without_sizes_to_move_has_no_figure_and_says_why() -> None:
     drawn = flops(flops_by_degree(sample.derivation(quantities={})))
 
-    assert ("FLOPs by part", "this derivation states no matrix products, or no total") == (drawn.title, drawn.absent)
+    assert ("FLOPs by part", "this derivation states no matrix multiplications, or no total") == (drawn.title, drawn.absent)
 
 
 # -- sensitivity -----------------------------------------------------------------------------------------------------------

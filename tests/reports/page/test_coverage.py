@@ -19,7 +19,7 @@ from tests.reports import pages, sample
 
 HOSTILE = pages.HOSTILE
 REFUSED = CoverageRow(
-    "my.op", "2*L", 4, "refused", "nobody has stated its cost", unstated=True, places=(Place("h.*.act", "x (B, d) float32", "2*L", 4),)
+    "my.op", "2*L", 4, "refused", "it has no cost rule", unstated=True, places=(Place("h.*.act", "x (B, d) float32", "2*L", 4),)
 )
 SUMMARY = "2 operators, 29 calls: 1 counted, 1 free, 0 refused. Not counted: 0 operators, 0 calls, 0 FLOP"
 
