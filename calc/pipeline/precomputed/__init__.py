@@ -105,7 +105,7 @@ def _has_same_meaning(name: str, rules: tuple[str, ...], made_by: str) -> bool:
 
 
 @cache
-def code_digest_here() -> str:
+def code_here() -> str:
     """A digest of the meaning of the deriving code; takes a second if the files differ from those of the index."""
     index = _index()
     if index["forms"] and all(entry["sha256"] == _digest_here() for entry in index["forms"]):
