@@ -51,12 +51,20 @@ class Alive:
 
 
 @dataclass(frozen=True, slots=True)
+class WithoutLargest:
+    """The highest instant of the step if no activation or temporary of ``each`` bytes were live: a bound on what shrinking them can do."""
+
+    each: int
+    highest: Instant
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """The steady step at ``sizes``. Where that depth was not traced, ``fewer`` has the trip counts of the trace that is replayed.
 
     ``landmarks`` are named instants in order; ``columns`` cover all ``operators`` of the step; ``alive`` are the storages of ``peak``, the
-    largest first. ``allocated`` are the peaks of the first step and of the second as the CUDA allocator would round them; none where the
-    depth is not the requested one.
+    largest first. ``without_largest``: ``None`` if the largest one is permanent. ``allocated`` are the peaks of the first step and of the
+    second as the CUDA allocator would round them; none where the depth is not the requested one.
     """
 
     sizes: Mapping[str, int]
@@ -68,6 +76,7 @@ class Timeline:
     columns: tuple[Column, ...]
     phases: tuple[tuple[str, int, int], ...]
     allocated: tuple[Simulated, ...] = ()
+    without_largest: WithoutLargest | None = None
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -8,12 +8,12 @@ evaluated at these sizes: with further iterations where the traces determine wha
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from calc.derive.analysis import Analysis
 from calc.derive.cuda_allocator import Simulated, simulate
-from calc.derive.live_bytes import Alive, Column, Instant, Timeline
+from calc.derive.live_bytes import Alive, Column, Instant, Timeline, WithoutLargest
 from calc.derive.saved_tensors import made_by
 from calc.derive.unrolled import unrolled
 from calc.errors import CertificateError
@@ -48,16 +48,18 @@ def _timeline(analysis: Analysis, at_values: Mapping[str, int], trace: StepTrace
     if peak.total != derived:
         raise CertificateError(_WHERE, f"the trace at these sizes peaks at {peak.total:,} bytes, but {derived:,} were derived")
     phases = tuple(_phases(trace))
+    alive = _alive(trace, peak, read, analysis)
     return Timeline(
         sizes=dict(analysis.graph.as_basis().sizes(at_values)),
         fewer=fewer or {},
         operators=sum(op.step == _STEP for op in trace.ops),
         peak=peak,
-        alive=_alive(trace, peak, read, analysis),
+        alive=alive,
         landmarks=tuple(_landmarks(instants)),
         columns=tuple(_columns(instants, phases)),
         phases=phases,
         allocated=() if fewer else _allocated(trace, read, analysis.graph.options),
+        without_largest=_without_largest(trace, alive, read),
     )
 
 
@@ -87,18 +89,34 @@ def _first(trace: StepTrace) -> int:
     return next((op.index for op in trace.ops if op.step == _STEP), len(trace.ops))
 
 
-def _after(events: Iterable[Event], live: dict[str, int], trace: StepTrace, read: Callable[[Size], int]) -> dict[str, int]:
-    """``live`` after those allocations and frees, without roles that have no live bytes."""
+def _after(
+    events: Iterable[Event], live: dict[str, int], trace: StepTrace, read: Callable[[Size], int], left_out: Collection[int] = ()
+) -> dict[str, int]:
+    """``live`` after those allocations and frees, without the storages ``left_out`` and roles that have no live bytes."""
     for event in events:
+        if event.storage in left_out:
+            continue
         storage = trace.storages[event.storage]
         live[storage.role] = live.get(storage.role, 0) + event.change * read(storage.nbytes)
     return {role: value for role, value in live.items() if value}
 
 
-def _instants(trace: StepTrace, read: Callable[[Size], int]) -> Iterator[Instant]:
-    """Live bytes before the step, and after each operator that allocates or frees."""
+def _without_largest(trace: StepTrace, alive: Sequence[Alive], read: Callable[[Size], int]) -> WithoutLargest | None:
+    """The highest instant without the activations and temporaries that have the size of the largest tensor at the peak."""
+    each = max((a.each for a in alive), default=0)
+    if each not in {a.each for a in alive if a.role in _TRANSIENT}:
+        return None
+    removed = {i for i, storage in enumerate(trace.storages) if storage.role in _TRANSIENT and read(storage.nbytes) == each}
+    return WithoutLargest(each, max(_instants(trace, read, removed), key=lambda i: i.total))
+
+
+_TRANSIENT = ("activation", "temporary")
+
+
+def _instants(trace: StepTrace, read: Callable[[Size], int], left_out: Collection[int] = ()) -> Iterator[Instant]:
+    """Live bytes before the step, and after each operator that allocates or frees, without the storages ``left_out``."""
     start, end = trace.windows[_STEP - 1]
-    live = _after(trace.events[:start], {}, trace, read)
+    live = _after(trace.events[:start], {}, trace, read, left_out)
     first = _first(trace)
     yield Instant(-1, "", "", "", dict(live))
     for index, together in groupby(trace.events[start:end], key=lambda e: e.op):
@@ -107,7 +125,7 @@ def _instants(trace: StepTrace, read: Callable[[Size], int]) -> Iterator[Instant
         last_allocated = max((i for i, e in enumerate(events) if e.change > 0), default=-1) + 1
         for some in (events[:last_allocated], events[last_allocated:]):
             if some:
-                live = _after(some, dict(live), trace, read)
+                live = _after(some, dict(live), trace, read, left_out)
                 yield Instant(op.index - first, op.phase, op.name, op.module_path, dict(live))
 
 

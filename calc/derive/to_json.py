@@ -159,11 +159,17 @@ def timeline(line: Timeline) -> dict[str, Any]:
         "alive": [
             {"role": a.role, "name": a.name, "each": number(a.each), "number": a.number, "value": number(a.total)} for a in line.alive
         ],
+        **_without_largest(line),
         "landmarks": [{"name": name, **_instant(instant, line)} for name, instant in line.landmarks],
         "phases": [{"phase": phase, "first": first, "last": last} for phase, first, last in line.phases],
         "columns": [[c.first, c.last, *(number(c.high.live.get(role, 0)) for role in line.roles)] for c in line.columns],
         "allocator": _allocator(line),
     }
+
+
+def _without_largest(line: Timeline) -> dict[str, Any]:
+    bound = line.without_largest
+    return {"without_largest": {"each": number(bound.each), **_instant(bound.highest, line)}} if bound is not None else {}
 
 
 def _allocator(line: Timeline) -> dict[str, Any] | None:

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from calc.derive.rules_of_thumb import RuleComparison
     from calc.graph.coverage import Ledger
     from calc.memory.inference import Inference
+    from calc.memory.peak_levers import PeakLever
     from calc.memory.saving import Saving
+    from calc.options import Options
     from calc.performance.measuring import Measured, MeasuringOptions
 
 Progress = Callable[[str], None]
@@ -114,6 +116,17 @@ def timeline(derivation: Derivation, progress: Progress) -> tuple[Timeline | Non
         return pipeline.timeline(derivation, progress=progress), ""
     except NapkinError as error:
         return None, str(error)
+
+
+def levers(derivation: Derivation, request: Request, progress: Progress) -> tuple[PeakLever, ...]:
+    """Changes of a step that may lower its peak, each derived."""
+    from calc.memory.peak_levers import peak_levers
+
+    def changed(options: Options, sizes: Mapping[str, int]) -> Derivation:
+        progress(", ".join(f"{name} {value}" for name, value in options.to_json().items()))
+        return derive(replace(request, options=options, sizes={**request.sizes, **sizes}), progress)
+
+    return peak_levers(derivation, changed)
 
 
 def inference(model: str, sizes: Mapping[str, int], progress: Progress, **how: Any) -> Inference:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shlex
 from collections.abc import Callable, Collection, Mapping
@@ -16,6 +17,7 @@ from calc.derive.rules_of_thumb import RuleComparison
 from calc.derive.to_json import to_json
 from calc.errors import MeasurementError, NapkinError
 from calc.hardware.accelerators import Accelerator, accelerator
+from calc.memory.peak_levers import levers_document
 from calc.options import Options
 from calc.performance.records import Evidence, evidence_for, recorded
 from reports.figures.drawn import UNNAMED
@@ -79,6 +81,7 @@ def make(
     except MeasurementError as error:
         unchecked = str(error)
     live, no_timeline = job.timeline(derivation, progress)
+    levers = job.levers(derivation, request, progress)
     progress("writing the report")
     inputs = replace(_inputs(request, derivation, checks, device, look), gpu=gpu)
     here = inputs.environment
@@ -89,10 +92,12 @@ def make(
     given = (request.sizes, unchecked, live, no_timeline)
     commands = _commands(request, checks, gpu)
     roof = _roof(request, device_shown, progress)
-    built = build(derivation, checks, compared, commands, *given, inputs=inputs, evidence=records, device=device_shown, roof=roof)
+    shown = functools.partial(build, inputs=inputs, evidence=records, device=device_shown, roof=roof, levers=levers)
+    built = shown(derivation, checks, compared, commands, *given)
 
     def data() -> dict[str, Any]:
-        return {**to_json(derivation, checks, compared, live), "measurements": measurements(records), **carried(inputs)}
+        changed = {"levers": levers_document(levers)}
+        return {**to_json(derivation, checks, compared, live), **changed, "measurements": measurements(records), **carried(inputs)}
 
     writers: dict[str, Callable[[], str]] = {
         ".md": lambda: markdown.write(built, look),

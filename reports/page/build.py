@@ -17,6 +17,7 @@ from calc.errors import BadInputError
 from calc.graph.exchanges import headlines, in_force
 from calc.graph.step import TracedDim
 from calc.hardware.accelerators import Accelerator
+from calc.memory.peak_levers import PeakLever
 from calc.options import TRAIN
 from calc.performance.records import Evidence
 from calc.symbolic.expression import Expression, Name
@@ -42,6 +43,7 @@ from reports.page.model import (
     TypesetFormula,
 )
 from reports.page.parts import ANSWERS, UNCHECKED, badge, chapter_anchor, formula, or_unknown, sentence, sizes_text
+from reports.page.peak import TARGET, peak_story
 from reports.page.peak_candidates import PeakCandidates, letters
 from reports.page.records import recorded
 from reports.page.sensitivity import crossover, dominant, doubled, doublings, inapplicable, thumbs
@@ -81,13 +83,14 @@ def build(
     evidence: Evidence | None = None,
     device: Accelerator | None = None,
     roof: Figure = UNNAMED,
+    levers: Sequence[PeakLever] = (),
 ) -> Page:
     """The page of a derivation.
 
     ``given``: the sizes that the user chose; all others are the model's defaults. ``unchecked``: why there are no ``checks``.
     ``no_timeline``: why there is no ``timeline``. ``sensitivity``: with peak crossovers, doublings and figures, which take seconds for a
     large model. ``inputs``: what makes the page again, to embed in it. ``evidence``: recordings of real runs. ``device``: what the peak is
-    compared with. ``roof``: the roofline figure.
+    compared with. ``roof``: the roofline figure. ``levers``: changes of the step, with the peaks that they give.
     """
     mode = derivation.options.get("mode", TRAIN)
     names = reported(derivation)
@@ -123,6 +126,7 @@ def build(
         chapters=chapters,
         steps=numbers.integer(sum(1 + len(s.alike) for c in chapters for s in c.steps)),
         memory=memory(derivation, timeline, no_timeline, moves),
+        peak=peak_story(derivation, timeline, levers, device),
         figures=figures(derivation, twice, comparisons, device, roof) if sensitivity else UNDRAWN,
         dominant=tuple(dominant(derivation)),
         doublings=doublings(derivation, twice),
@@ -176,7 +180,8 @@ def _tile(name: str, question: str, derivation: Derivation, verdicts: Mapping[st
         verdict = replace(verdict, words=f"{verdict.words} at {at}")
     if quantity.text is None:
         verdict = replace(verdict, words=f"{verdict.words}; value at these sizes, no closed form")
-    return Tile(question, numbers.amount(quantity.value, quantity.unit), "", verdict, chapter_anchor(name))
+    target = TARGET if name == "memory.peak" else chapter_anchor(name)
+    return Tile(question, numbers.amount(quantity.value, quantity.unit), "", verdict, target)
 
 
 def _answer(chapter: Chapter) -> AnswerRow:

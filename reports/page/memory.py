@@ -13,6 +13,7 @@ from calc.symbolic.expression import Name
 from calc.units import Unit
 from reports.figures.live_bytes import drawing
 from reports.figures.shapes import css_class
+from reports.page.instants import called, phase_of, short
 from reports.page.model import (
     AliveRow,
     AllocatorRow,
@@ -58,15 +59,10 @@ def _saved(tensor: SavedTensor, whole: int | None) -> SavedRow:
         formula=None if tensor.same_as else formula(expressions.parse(tensor.expr)),
         value=numbers.integer(tensor.value),
         share=numbers.percent(Fraction(tensor.value, whole)) if whole else "",
-        needed_by=f"{_short(tensor.operator)}{f' ({tensor.node})' if tensor.node else ''}",
+        needed_by=f"{short(tensor.operator)}{f' ({tensor.node})' if tensor.node else ''}",
         because=tensor.because,
         same_as=tensor.same_as,
     )
-
-
-def _short(operator: str) -> str:
-    """``aten.addmm.default`` → ``addmm``; other names are unchanged."""
-    return operator.removeprefix("aten.").rsplit(".", 1)[0] if operator.startswith("aten.") else operator
 
 
 def _times(tensor: SavedTensor) -> TypesetFormula | None:
@@ -153,25 +149,7 @@ def _simulated(timeline: Timeline) -> Iterator[str]:
 
 def _finding(timeline: Timeline) -> str:
     """The title of the figure: the size of the peak and where in the step it is."""
-    return f"The peak of {numbers.amount(timeline.peak.total, Unit.BYTE).headline} is {_when(timeline)}: {_called(timeline.peak)}"
-
-
-def _when(timeline: Timeline) -> str:
-    op = timeline.peak.op
-    stretch = next(((phase, first, last) for phase, first, last in timeline.phases if first <= op <= last), None)
-    if stretch is None:
-        return "before the first operator"
-    phase, first, last = stretch
-    share = Fraction(op - first, max(last - first, 1))
-    where = "at the start of" if share <= Fraction(1, 10) else "at the end of" if share >= Fraction(9, 10) else "during"
-    repeats = [p for p, _, _ in timeline.phases].count(phase) > 1
-    return f"{where} {'a' if repeats else 'the'} {phase.replace('_', ' ')}"
-
-
-def _called(instant: Instant) -> str:
-    if not instant.operator:
-        return "no operator has run"
-    return f"{_short(instant.operator).strip('_')} at {instant.module_path}"
+    return f"The peak of {numbers.amount(timeline.peak.total, Unit.BYTE).headline} is {phase_of(timeline)}: {called(timeline.peak)}"
 
 
 def _largest(timeline: Timeline) -> str:
@@ -194,7 +172,7 @@ def _note(timeline: Timeline) -> str:
 
 def _landmark(name: str, instant: Instant, timeline: Timeline) -> InstantRow:
     mark = "peak" if instant == timeline.peak else ""
-    after = f"after {_called(instant)}" if instant.operator and instant is not timeline.landmarks[-1][1] else ""
+    after = f"after {called(instant)}" if instant.operator and instant is not timeline.landmarks[-1][1] else ""
     values = tuple(numbers.integer(instant.live.get(role, 0)) for role in reversed(timeline.roles))
     return InstantRow(name, after, values, numbers.integer(instant.total), mark)
 

@@ -473,6 +473,35 @@ class RecordedRuns:
 
 
 @dataclass(frozen=True, slots=True)
+class LeverRow:
+    """A change of the step and its peak. ``matmul``: the change of its matmul FLOPs. ``fits``: whether the device holds the peak."""
+
+    change: str
+    peak: PrintedAmount
+    difference: str
+    at: str
+    matmul: str
+    fits: str
+
+
+@dataclass(frozen=True, slots=True)
+class PeakStory:
+    """The peak in a paragraph: when, its largest parts, the largest term of its closed form, fit, what lowers it. ``bound``: the peak
+    without its largest tensors. ``target``: the chapter that derives it."""
+
+    when: str
+    parts: str
+    term: TypesetFormula | None
+    term_share: str
+    fit: str
+    bound: str
+    best: str
+    levers: tuple[LeverRow, ...]
+    device: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     words: str
     line: str
@@ -503,6 +532,7 @@ class Page:
     chapters: tuple[Chapter, ...]
     steps: str
     memory: MemorySection
+    peak: PeakStory | None
     figures: Figures
     dominant: tuple[tuple[str, tuple[TermRow, ...]], ...]
     doublings: DoublingTable

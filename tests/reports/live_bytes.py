@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.derive.cuda_allocator import Simulated
-from calc.derive.live_bytes import Alive, Column, Instant, Timeline
+from calc.derive.live_bytes import Alive, Column, Instant, Timeline, WithoutLargest
 
 _STEPS = (
     ("forward", "aten.addmm.default", "h.0.mlp", 400, 100, 0),
@@ -42,4 +42,5 @@ def timeline(fewer: dict[str, int] | None = None) -> Timeline:
         columns=tuple(Column(i.op, i.op, i.phase, i) for i in INSTANTS),
         phases=(("forward", 0, 2), ("backward", 3, 5), ("optimizer", 6, 7)),
         allocated=() if fewer else (Simulated(1_700, 2_560, 2_097_152, 1), Simulated(2_200, 3_584, 2_097_152, 1)),
+        without_largest=WithoutLargest(1_200, INSTANTS[2]),
     )

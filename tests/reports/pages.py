@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from calc.derive.rules_of_thumb import compare
 from calc.graph.step import Assumption
+from calc.memory.peak_levers import PeakLever, StepChange
 from reports.figures.roofline import figure
 from reports.page.build import build
 from reports.page.model import Command, Page
@@ -15,11 +16,19 @@ HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>|`**x**[l](jav
 COMMAND = Command("Make this report again:", "napkin report tiny-gpt -d B=2")
 
 
+LEVERS = (
+    PeakLever(StepChange(sizes={"B": 1}), 11_000, "backward, after mm at lm_head", 50_000),
+    PeakLever(StepChange({"checkpointing": "block"}), 12_000, "backward, after mm at lm_head", 120_000),
+    PeakLever(StepChange({"accumulation": "2"}, {"B": 1}), 13_000, "backward, after mm at lm_head", None),
+)
+
+
 def page() -> Page:
     """The sample with checks and comparisons."""
     derivation = sample.derivation()
     commands, sizes = (COMMAND,), {"B": 2}
-    return build(derivation, sample.checks(), compare(derivation), commands, sizes, timeline=live_bytes.timeline(), roof=drawings.roof())
+    live, roof = live_bytes.timeline(), drawings.roof()
+    return build(derivation, sample.checks(), compare(derivation), commands, sizes, timeline=live, roof=roof, levers=LEVERS)
 
 
 def hostile() -> Page:
@@ -54,6 +63,11 @@ def hostile() -> Page:
         alive=tuple(replace(a, role=HOSTILE, name=HOSTILE) for a in found.alive),
         landmarks=tuple((HOSTILE, replace(i, operator=HOSTILE, module_path=HOSTILE)) for _, i in found.landmarks),
     )
+    if found.without_largest is not None:
+        highest = replace(found.without_largest.highest, operator=HOSTILE, module_path=HOSTILE)
+        found = replace(found, without_largest=replace(found.without_largest, highest=highest))
+    levers = (PeakLever(StepChange({HOSTILE: HOSTILE}), 1, HOSTILE, 1),)
     verdict = sample.Verdict(HOSTILE, 1, 2, HOSTILE, "failed", because=HOSTILE)
     roof = figure(drawings.found((HOSTILE, *drawings.SITES[1:])))
-    return build(derivation, sample.checks(verdict), compare(derivation), (Command(HOSTILE, HOSTILE),), timeline=found, roof=roof)
+    commands = (Command(HOSTILE, HOSTILE),)
+    return build(derivation, sample.checks(verdict), compare(derivation), commands, timeline=found, roof=roof, levers=levers)

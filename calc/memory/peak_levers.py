@@ -1,0 +1,99 @@
+"""Changes of a step that lower its peak memory, each with the peak of its own derivation. Torch-free.
+
+No effect is quoted or estimated: each change is derived as a step of its own, and a change that the model refuses is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from calc.derive.result import Derivation
+from calc.derive.to_json import number
+from calc.errors import NapkinError
+from calc.options import KNOWN, TRAIN, Options
+
+BATCH = "B"
+Derive = Callable[[Options, Mapping[str, int]], Derivation]
+
+
+@dataclass(frozen=True, slots=True)
+class StepChange:
+    """A change of a step: options and sizes that differ from it."""
+
+    options: Mapping[str, str] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PeakLever:
+    """A change and the step that it gives: ``peak`` in bytes, the operator ``at`` which it is, and ``matmul`` FLOPs of forward and backward
+    (``None``: unknown)."""
+
+    change: StepChange
+    peak: int
+    at: str
+    matmul: int | None
+
+
+def changes(options: Mapping[str, str], sizes: Mapping[str, int]) -> Iterator[StepChange]:
+    """The changes that are worth a derivation for a step with these options and sizes."""
+    half = {BATCH: sizes[BATCH] // 2} if sizes.get(BATCH, 0) % 2 == 0 and sizes.get(BATCH, 0) > 1 else {}
+    if half:
+        yield StepChange(sizes=half)
+    if options.get("precision") == "fp32":
+        yield StepChange({"precision": "bf16-autocast" if options.get("mode", TRAIN) == TRAIN else "bf16"})
+    if options.get("mode", TRAIN) != TRAIN:
+        return
+    if half and options.get("accumulation", "1") == "1":
+        yield StepChange({"accumulation": "2"}, half)
+    if options.get("checkpointing", "none") == "none":
+        yield StepChange({"checkpointing": "block"})
+    known = KNOWN.get(options.get("optimizer", ""))
+    if known is not None and "fused" in known.ways and options.get("implementation", "loop") != "fused":
+        yield StepChange({"implementation": "fused"})
+
+
+def peak_levers(derivation: Derivation, derive: Derive) -> tuple[PeakLever, ...]:
+    """The changes of a step by the peak that they give, lowest first. ``derive`` derives the same model with options at sizes."""
+    if derivation.quantities.get("memory.peak") is None or derivation["memory.peak"].value is None:
+        return ()
+    levers = (_lever(derivation, change, derive) for change in changes(derivation.options, derivation.sizes))
+    return tuple(sorted((lever for lever in levers if lever is not None), key=lambda lever: lever.peak))
+
+
+def _lever(derivation: Derivation, change: StepChange, derive: Derive) -> PeakLever | None:
+    """The effect of a change; ``None`` if its step has no derivation or no peak."""
+    try:
+        if change.options:
+            changed = derive(Options(**{**derivation.options, **change.options}), change.sizes)
+        else:
+            changed = derivation.at_sizes(change.sizes)
+    except NapkinError:
+        return None
+    peak = changed["memory.peak"]
+    if peak.value is None:
+        return None
+    at = next((c.at for c in peak.candidates if c.value == peak.value), "")
+    return PeakLever(change, peak.value, at, matmul(changed))
+
+
+def matmul(derivation: Derivation) -> int | None:
+    """The matmul FLOPs of forward and backward; ``None`` if one of them is unknown."""
+    names = [name for name in ("flops.forward.matmul", "flops.backward.matmul") if name in derivation.quantities]
+    values = [derivation[name].value for name in names]
+    return None if None in values else sum(value for value in values if value is not None)
+
+
+def levers_document(levers: tuple[PeakLever, ...]) -> list[dict[str, object]]:
+    """The levers as plain data."""
+    return [
+        {
+            "options": dict(lever.change.options),
+            "sizes": {name: number(size) for name, size in lever.change.sizes.items()},
+            "peak": number(lever.peak),
+            "at": lever.at,
+            "matmul": number(lever.matmul),
+        }
+        for lever in levers
+    ]

@@ -1,0 +1,182 @@
+"""The peak in a paragraph: when it is, what it consists of, which device holds it, and which changes lower it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from calc.derive.live_bytes import Alive, Instant, Timeline
+from calc.derive.result import Candidate, Derivation
+from calc.hardware.accelerators import Accelerator, accelerator
+from calc.memory.peak_levers import BATCH, PeakLever, StepChange, matmul
+from calc.symbolic import branches
+from calc.symbolic.expression import Expression, Sum
+from calc.symbolic.tree import value
+from calc.units import Unit
+from reports.figures.devices import capacity
+from reports.page.instants import called, phase_of
+from reports.page.model import LeverRow, PeakStory
+from reports.page.parts import chapter_anchor, formula
+from reports.typeset import expressions, numbers
+from reports.typeset.numbers import NBSP
+
+TARGET = "peak"
+_COMMON_80_GB = "h100-sxm"
+_PARTS = 3
+
+
+def peak_story(
+    derivation: Derivation, timeline: Timeline | None, levers: Sequence[PeakLever] = (), device: Accelerator | None = None
+) -> PeakStory | None:
+    """The peak told; ``None`` if it is unknown. ``device``: by default one of 80 GB."""
+    quantity = derivation.quantities.get("memory.peak")
+    if quantity is None or quantity.value is None:
+        return None
+    candidate = next((c for c in quantity.candidates if c.value == quantity.value), None)
+    board = device or accelerator(_COMMON_80_GB)
+    largest = _largest_term(candidate, derivation) if candidate is not None else None
+    exact = timeline is not None and not timeline.fewer
+    return PeakStory(
+        when=_when(quantity.value, timeline if exact else None, candidate),
+        parts=_parts(quantity.value, timeline if exact else None, candidate),
+        term=formula(largest[0]) if largest is not None else None,
+        term_share=numbers.percent(Fraction(largest[1], quantity.value)) if largest is not None else "",
+        fit=_fit(quantity.value, board),
+        bound=_bound(quantity.value, timeline) if timeline is not None and exact else "",
+        best=_best(quantity.value, levers, board),
+        levers=tuple(_row(lever, quantity.value, derivation, board) for lever in levers),
+        device=capacity(board.memory),
+        target=chapter_anchor("memory.peak"),
+    )
+
+
+def _when(peak: int, timeline: Timeline | None, candidate: Candidate | None) -> str:
+    """When the peak is, as a sentence."""
+    read = _read(peak)
+    if timeline is not None and timeline.peak.operator:
+        return f"The peak of {read} is {phase_of(timeline)}, after {called(timeline.peak)}."
+    return f"The peak of {read} is at this point of the step: {candidate.at}." if candidate is not None else f"The peak is {read}."
+
+
+def _parts(peak: int, timeline: Timeline | None, candidate: Candidate | None) -> str:
+    """What makes most of the peak, as a sentence."""
+    if timeline is not None and timeline.alive:
+        rows = timeline.alive[:_PARTS]
+        total = sum(row.total for row in rows)
+        together = f"; together {_share(total, peak)}" if len(rows) > 1 else ""
+        parts = [f"{_tensor(row)} ({_read(row.total)}, {_share(row.total, peak)})" for row in rows]
+        return f"Its largest parts: {_listed(parts)}{together}."
+    if candidate is None:
+        return ""
+    roles = sorted(candidate.part_values.items(), key=lambda item: -item[1])[:_PARTS]
+    return f"Its largest parts: {_listed([f'{role} {_read(nbytes)} ({_share(nbytes, peak)})' for role, nbytes in roles])}."
+
+
+def _tensor(row: Alive) -> str:
+    return f"{numbers.integer(row.number)}{NBSP}× {row.name}" if row.number > 1 else row.name
+
+
+def _listed(items: Sequence[str]) -> str:
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def _fit(peak: int, board: Accelerator) -> str:
+    """Whether a device holds the peak, as a sentence."""
+    room = board.memory - peak
+    name = f"a device of {capacity(board.memory)} ({board.name})"
+    if room < 0:
+        return f"It does not fit {name}: {_read(-room)} too much."
+    return f"It fits {name} and leaves {_read(room)} for allocator rounding, library workspaces and all else."
+
+
+def _bound(peak: int, timeline: Timeline) -> str:
+    """What shrinking the largest tensors can do at most, as a sentence."""
+    bound = timeline.without_largest
+    if bound is None or bound.highest.total >= peak:
+        return ""
+    first = next((a for a in timeline.alive if a.each == bound.each), None)
+    chunked = first is not None and "log_softmax" in first.name
+    which = "; a cross-entropy in chunks of tokens, which never holds such tensors, cannot go below that" if chunked else ""
+    return (
+        f"Without activations and temporaries of {numbers.integer(bound.each)}{NBSP}bytes each, and all else unchanged, the peak would be"
+        f" {_read(bound.highest.total)} ({_difference(bound.highest.total, peak)}){_place(bound.highest)}{which}."
+    )
+
+
+def _place(instant: Instant) -> str:
+    return f", after {called(instant)}" if instant.operator else ""
+
+
+def _best(peak: int, levers: Sequence[PeakLever], board: Accelerator) -> str:
+    """The change that lowers the peak most without making the step smaller, as a sentence."""
+    same_work = [lever for lever in levers if lever.change.options]
+    best = min(same_work, key=lambda lever: lever.peak, default=None)
+    if best is None:
+        return ""
+    if best.peak >= peak:
+        return "At this batch, none of the changes below lowers it."
+    fits = f" It then fits {capacity(board.memory)}." if peak > board.memory >= best.peak else ""
+    return f"What lowers it most at this batch: {_change(best.change)}, to {_read(best.peak)} ({_difference(best.peak, peak)}).{fits}"
+
+
+def _row(lever: PeakLever, peak: int, derivation: Derivation, board: Accelerator) -> LeverRow:
+    return LeverRow(
+        change=_change(lever.change),
+        peak=numbers.amount(lever.peak, Unit.BYTE),
+        difference=_difference(lever.peak, peak),
+        at=lever.at,
+        matmul=_matmul(lever, derivation),
+        fits="yes" if lever.peak <= board.memory else "no",
+    )
+
+
+def _matmul(lever: PeakLever, derivation: Derivation) -> str:
+    """The change of the matmul FLOPs of a step; unknown if one of both is."""
+    here = matmul(derivation)
+    if here is None or lever.matmul is None:
+        return "unknown"
+    return _difference(lever.matmul, here) if here else "0"
+
+
+def _difference(to: int, of: int) -> str:
+    return "unchanged" if to == of else numbers.percent(Fraction(to - of, of), signed=True)
+
+
+def _change(change: StepChange) -> str:
+    return " and ".join(_words(change))
+
+
+def _words(change: StepChange) -> Iterator[str]:
+    if "accumulation" in change.options:
+        yield f"{change.options['accumulation']} micro-batches of {BATCH}{NBSP}={NBSP}{numbers.integer(change.sizes[BATCH])} per step"
+    elif change.sizes:
+        yield ", ".join(f"{name}{NBSP}={NBSP}{numbers.integer(size)}" for name, size in change.sizes.items())
+    for name, given in change.options.items():
+        if name != "accumulation":
+            yield _OPTIONS.get((name, given), f"{name} {given}")
+
+
+_OPTIONS = {
+    ("precision", "bf16-autocast"): "bf16 autocast",
+    ("precision", "bf16"): "bf16 for everything",
+    ("checkpointing", "block"): "activation checkpointing of every block",
+    ("implementation", "fused"): "fused optimizer",
+}
+
+
+def _read(value: int) -> str:
+    return numbers.amount(value, Unit.BYTE).headline
+
+
+def _share(nbytes: int, whole: int) -> str:
+    return numbers.percent(Fraction(nbytes, whole)) if whole else "–"
+
+
+def _largest_term(candidate: Candidate, derivation: Derivation) -> tuple[Expression, int] | None:
+    """The largest term of the candidate's closed form and its value; ``None`` for one that is no sum of several terms."""
+    tree = expressions.parse(branches.at_hand(candidate.expr, derivation.sizes))
+    if not isinstance(tree, Sum) or not expressions.names(tree) <= set(derivation.sizes):
+        return None
+    terms = {term: int(value(term, derivation.sizes.__getitem__)) for term in tree.terms}
+    largest = max(terms, key=lambda term: terms[term])
+    return (largest, terms[largest]) if terms[largest] > 0 else None
