@@ -82,7 +82,7 @@ def ordered_names(text: str) -> tuple[str, ...]:
 
 
 def _mentioned(text: str) -> tuple[str, ...]:
-    """The same of what a spec says of a dimension, refused where that is too long or no expression."""
+    """The same for an expression in a spec. Raises SpecError if it is too long or cannot be parsed."""
     return names(_parsed(text))
 
 
@@ -106,9 +106,9 @@ def _unreadable(text: str) -> str:
 class _BoundedFractions(Arithmetic[Fraction]):
     """Fractions of at most ``_MOST_BITS`` bits; a longer one raises SpecError."""
 
-    def __init__(self, values: Mapping[str, int], said: str) -> None:
-        self.values = _Mentioned(values, said)
-        self._said = said
+    def __init__(self, values: Mapping[str, int], text: str) -> None:
+        self.values = _Mentioned(values, text)
+        self._text = text
 
     def number(self, node: Number) -> Fraction:
         if not isinstance(node.value, int):
@@ -140,23 +140,23 @@ class _BoundedFractions(Arithmetic[Fraction]):
         return self._bounded(Fraction(node.base.value_in(self) ** int(exponent)))
 
     def refused(self, node: Expression) -> SpecError:
-        return SpecError(_unreadable(self._said))
+        return SpecError(_unreadable(self._text))
 
     def _bounded(self, value: Fraction) -> Fraction:
         if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
-            raise SpecError(f"the dimension expression {_clip(self._said)!r} is too large: sizes are integers from 1 to 2**63 - 1")
+            raise SpecError(f"the dimension expression {_clip(self._text)!r} is too large: sizes are integers from 1 to 2**63 - 1")
         return value
 
 
 class _Mentioned(dict[str, Fraction]):
     """Values of a model's dimensions by name; any other name raises SpecError."""
 
-    def __init__(self, values: Mapping[str, int], said: str) -> None:
+    def __init__(self, values: Mapping[str, int], text: str) -> None:
         super().__init__({name: Fraction(value) for name, value in values.items()})
-        self._said = said
+        self._text = text
 
     def __missing__(self, name: str) -> Fraction:
-        raise SpecError(f"the dimension expression {self._said!r} mentions {name!r}, which is no dimension of this model")
+        raise SpecError(f"the dimension expression {self._text!r} mentions {name!r}, which is not a dimension of this model")
 
 
 def follows(dim: Dim, value: int, sizes: Mapping[str, int]) -> bool:
@@ -268,9 +268,9 @@ def _check_bound(name: str, dim: Dim, values: Mapping[str, int]) -> None:
         raise DimensionError(f"{name} = {values[name]} is more than {dim.at_most} = {bound}: this model needs {name} <= {dim.at_most}")
 
 
-def _value_of(name: str, values: Mapping[str, int], saying: str) -> int:
+def _value_of(name: str, values: Mapping[str, int], problem: str) -> int:
     if name not in values:
-        raise SpecError(f"dimension {saying}, which is no dimension of this model")
+        raise SpecError(f"dimension {problem}, which is not a dimension of this model")
     return values[name]
 
 
@@ -285,7 +285,7 @@ def _in_order(dims: Mapping[str, Dim]) -> Sequence[str]:
         if name in waiting:
             raise SpecError(f"the default of dimension {name!r} depends on itself: give one of them a number")
         if name not in dims:
-            raise SpecError(f"a dimension expression mentions {name!r}, which is no dimension of this model")
+            raise SpecError(f"a dimension expression mentions {name!r}, which is not a dimension of this model")
         waiting.add(name)
         default = dims[name].default
         for needed in _mentioned(default) if isinstance(default, str) else ():

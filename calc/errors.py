@@ -1,4 +1,4 @@
-"""Every way Napkin refuses, each naming the cause and the way out.
+"""Every error that Napkin raises for a user, each with its cause and what to do.
 
 An error of this module is for the user: the command line prints its one line and exits with status 2.
 Of anything else that escapes the command line prints one line as well: whose code raised it, or that it is a bug of ours.
@@ -25,17 +25,17 @@ class NapkinError(Exception):
     """A refusal. ``str(error)`` is one line: what is wrong, where, and what to do about it."""
 
     def __str__(self) -> str:
-        """The message on one line: names in it are the user's text and may hold line breaks or characters that nobody sees."""
+        """The message on one line: names in it are the user's text and may hold line breaks or invisible characters."""
         return "".join(c if c.isprintable() else _shown(c) for c in super().__str__()).strip()
 
 
 def _shown(c: str) -> str:
-    """A character that is not printable: a blank for a line break and the like, else its escape, so that it is seen in a name."""
+    """A character that is not printable: a blank for white space such as a line break, else its escape."""
     return " " if c in "\n\t\r\v\f\u00a0" else c.encode("unicode_escape").decode("ascii")
 
 
 def text_of(error: BaseException) -> str:
-    """What an error says, whatever its own code does when it is asked."""
+    """The message of an error; empty if computing it fails."""
     try:
         return str(error.msg if isinstance(error, SyntaxError) else error).strip()
     except KeyboardInterrupt:
@@ -59,7 +59,7 @@ class DimensionError(BadInputError):
 
 
 class SpecError(BadInputError):
-    """A model's specification is malformed: what it builds, feeds or returns is not what a spec promises."""
+    """A model's specification is malformed: what it builds, feeds or returns has the wrong type or form."""
 
 
 class ConfigError(BadInputError):
@@ -80,7 +80,7 @@ class UnitError(NapkinError):
 
 class RefusedOperatorError(NapkinError):
     """The step runs operators that cannot be counted. ``ledger`` is the ``Ledger`` of all of its operators, where a
-    step was recorded (errors import nothing, its type neither); ``at`` is this refusal at other sizes."""
+    step was traced (typed ``Any``, since this module imports nothing); ``at`` is this refusal at other sizes."""
 
     def __init__(self, message: str, ledger: Any = None, at: Callable[[Mapping[str, int]], NapkinError] | None = None) -> None:
         super().__init__(message)
@@ -97,7 +97,7 @@ class DuplicateRuleError(NapkinError):
 
 
 class UnknownQuantityError(BadInputError):
-    """A quantity was asked for that a derivation does not have."""
+    """A requested quantity is not in the derivation."""
 
 
 class TraceError(NapkinError):
@@ -123,8 +123,8 @@ class RoundedShareError(SizesError):
 
 
 class OtherPathError(SizesError):
-    """The step runs at the sizes asked for, or fails there, otherwise than it was recorded. ``divides``: what was asked is whether
-    something divides. ``compared`` are the symbols of an inequality that was recorded on the other side."""
+    """At the requested sizes the step runs otherwise than it was traced, or fails. ``divides``: the guard that fails is about divisibility.
+    ``compared`` are the symbols of an inequality that has the other outcome."""
 
     def __init__(self, message: str, divides: bool, compared: Collection[str] = ()) -> None:
         super().__init__(message)
@@ -132,11 +132,11 @@ class OtherPathError(SizesError):
 
 
 class ReadByTorchError(TraceError):
-    """Torch's own code reads sizes of tensors as numbers, as it also does to say what is wrong with them."""
+    """Torch's own code reads sizes of tensors as numbers, as it also does to raise an error about them."""
 
 
 class NoPeakError(TraceError):
-    """The peak of live bytes has no closed form in ``dimension``, a trip count: which iteration needs most depends on the other sizes."""
+    """The peak of live bytes has no closed form in ``dimension``, a trip count: which iteration needs most depends on other sizes."""
 
     def __init__(self, dimension: str, where: str, message: str) -> None:
         super().__init__(message)
@@ -145,10 +145,10 @@ class NoPeakError(TraceError):
 
 
 class SpecializationError(TraceError):
-    """A dimension was read as one concrete number, so no closed form in it can be read off the record.
+    """A dimension was read as a concrete number, so the trace has no closed form in it.
 
-    ``counts``: what was read is a polynomial in it alone, so that it may be a trip count. ``divided``: what may be
-    divided in it by what, where it is a rounded quotient.
+    ``counts``: the expression that was read is a polynomial in it alone, so that it may be a trip count. ``divided``: pairs of dividend
+    and divisor, where the expression is a rounded quotient.
     """
 
     def __init__(
@@ -165,25 +165,25 @@ class DataDependentError(TraceError):
 
 
 class UnbackedSizeError(DataDependentError):
-    """A size that data decide was met and is no dimension yet.
+    """A data-dependent (unbacked) size that is not a dimension yet.
 
-    ``place`` is what it is known by, ``where`` the line for readers. It is at most the product of ``shape``; expected is that
-    times ``share`` over the product of ``ways``, or nothing where ``share`` is 0. All sizes are in basis symbols.
+    ``place`` identifies it, ``where`` is the line for readers. It is at most the product of ``shape``; its expected value is that times
+    ``share`` over the product of ``ways``, unknown if ``share`` is 0. All sizes are in basis symbols.
     """
 
     def __init__(self, place: str, where: str, shape: tuple[int | str, ...], ways: tuple[int | str, ...], share: Fraction) -> None:
-        super().__init__(f"a size is taken from the data in a tensor at {where}: it has no closed form in the model's sizes")
+        super().__init__(f"a size depends on the data in a tensor at {where}: it has no closed form in the model's sizes")
         self.place, self.where, self.shape, self.ways, self.share = place, where, shape, ways, share
 
 
 class UnequalIterationsError(TraceError):
-    """The operators of a loop have other sizes in every iteration: how many alike ones run has no closed form, though sums have."""
+    """The operators of a loop have different sizes in each iteration: the number of equal ones has no closed form, though sums have."""
 
 
 class CertificateError(TraceError):
     """A closed form disagrees with a trace at ``sizes`` (of the basis symbols) outside its derivation.
 
-    ``others`` are further quantities whose closed forms do, with the message for each.
+    ``others`` are further quantities whose closed forms disagree, with the message for each.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class CertificateError(TraceError):
         self.failures = {quantity: message, **(others or {})}
 
     def without_values(self) -> CertificateError:
-        """The same, of quantities that no trace has a value of either."""
+        """The same error for quantities whose values no trace determines either."""
         made = CertificateError(self.quantity, str(self), self.sizes)
         made.failures = {}
         return made

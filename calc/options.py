@@ -100,8 +100,8 @@ KNOWN: Mapping[str, Known] = {known.name: known for known in _NAMED}
 
 # Classes of torch.optim whose step has no closed form, each with the reason and the alternative.
 REFUSED: Mapping[str, str] = {
-    "lbfgs": "optimizer 'lbfgs' is refused: it runs forward and backward again, up to 20 times a step, until the data let it stop, so a"
-    " step has no closed form; what it keeps once its history of m = 100 is full, with N elements in all, is in napkin list optimizers",
+    "lbfgs": "optimizer 'lbfgs' is refused: it repeats forward and backward up to 20 times a step, until a data-dependent criterion is"
+    " met, so a step has no closed form; its state with a full history of m = 100 and N elements in all is in napkin list optimizers",
     "sparse-adam": "optimizer 'sparse-adam' is refused: torch's SparseAdam takes sparse gradients only, and the size of one depends on the"
     " data; use adam or adamw with dense gradients",
 }
@@ -221,7 +221,7 @@ def _count(option: str, value: object, most: int) -> str:
     if isinstance(value, str) and re.fullmatch(r"[1-9]\d{0,5}", value, re.ASCII):
         count = int(value)
     if count is None or not 1 <= count <= most:
-        said = f"{option} = {value[:40]} is no count" if isinstance(value, str) else given(option, value)
+        said = f"{option} = {value[:40]} is not a count" if isinstance(value, str) else given(option, value)
         raise BadInputError(f"{said}: give an integer from 1 to {most}")
     return str(count)
 

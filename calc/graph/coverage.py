@@ -136,5 +136,5 @@ def _hints(unstated: list[CoverageRow], operators: list[str]) -> Iterator[str]:
         yield f"Nearest known: {', '.join(dict.fromkeys(near))}."
     yield (
         f"An operator without a rule is never counted as zero: state its cost with @calc.rules.rule({first!r}, …), or, if it truly costs"
-        f" nothing, say so and why with calc.rules.free({first!r}, because=…)."
+        f" nothing, state the reason with calc.rules.free({first!r}, because=…)."
     )

@@ -44,7 +44,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         ),
         CatalogueEntry("llama3-8b", "Llama 3 8B: rotary positions, grouped-query attention, SwiGLU", "calc.models.llama", "LLAMA3_8B"),
         CatalogueEntry("llama3-70b", "Llama 3 70B: the same module, wider and deeper", "calc.models.llama", "LLAMA3_70B"),
-        CatalogueEntry("mixtral", "Mixtral 8x7B: two of eight experts per token, sorted into one grouped product", "calc.models.mixtral"),
+        CatalogueEntry("mixtral", "Mixtral 8x7B: two of eight experts per token, sorted into one grouped matmul", "calc.models.mixtral"),
         CatalogueEntry(
             "vit-b", "ViT-B/16: an image as a sequence of patches, a class token, cross-entropy over classes", "calc.models.vit"
         ),

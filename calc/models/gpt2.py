@@ -87,8 +87,8 @@ class Trunk(nn.Module):
         x: Tensor = self.drop(self.wte(ids) + self.wpe(positions))  # (B, T, d)
         for block in self.h:
             x = block(x)
-        normalised: Tensor = self.ln_f(x)
-        return normalised
+        normalized: Tensor = self.ln_f(x)
+        return normalized
 
 
 class GPT2(nn.Module):
@@ -99,7 +99,7 @@ class GPT2(nn.Module):
         self.transformer = Trunk(n, dropout)
         self.lm_head = nn.Linear(n.d, n.V, bias=False)
         self.lm_head.weight = self.transformer.wte.weight  # tied: one storage, counted once
-        self.apply(_initialise)
+        self.apply(_initialize)
         for name, parameter in self.named_parameters():
             if name.endswith("c_proj.weight"):  # 2 L branches add to the residual stream: keep its variance
                 nn.init.normal_(parameter, std=0.02 / (2 * n.L) ** 0.5)
@@ -109,7 +109,7 @@ class GPT2(nn.Module):
         return logits
 
 
-def _initialise(module: nn.Module) -> None:
+def _initialize(module: nn.Module) -> None:
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:
@@ -127,7 +127,7 @@ def _loss(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
 def spec(dropout: float = 0.0) -> Spec:
     """GPT-2 124M; ``dropout`` is the rate of all four places that have one."""
     if not 0.0 <= dropout < 1.0:
-        raise BadInputError(f"dropout = {dropout} is no rate: give a number from 0 to below 1")
+        raise BadInputError(f"dropout = {dropout} is not a rate: give a number from 0 to below 1")
     return Spec(
         name=f"gpt2:dropout={dropout}" if dropout else "gpt2",
         dims={

@@ -102,8 +102,8 @@ class Trunk(nn.Module):
         rotation = rotations(x, self.k, self.base)  # one pair of tables for all layers
         for layer in self.layers:
             x = layer(x, rotation)
-        normalised: Tensor = self.norm(x)
-        return normalised
+        normalized: Tensor = self.norm(x)
+        return normalized
 
 
 class Llama(nn.Module):

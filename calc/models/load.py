@@ -51,7 +51,7 @@ def _unknown(name: str) -> str:
     if name.endswith(".py"):
         return f"{shown!r} does not say which spec: write {shown}:NAME, where NAME = calc.Spec(…) stands in that file"
     if name.endswith(".json") or os.path.isdir(name):
-        return f"{shown!r} is no built-in model: for a Hugging Face config write hf:{shown}"
+        return f"{shown!r} is not a built-in model: for a Hugging Face config write hf:{shown}"
     if name.startswith("transformers:"):
         return f"no configuration {shown!r}: there are {', '.join(configs())}; of your own config.json write hf:PATH"
     near = difflib.get_close_matches(name, CATALOGUE, n=2)

@@ -74,5 +74,5 @@ SPEC = Spec(
     check_at={"B": 2, "T": 16, "d": 48, "h": 6, "g": 3, "f": 88, "L": 3, "V": 503, "E": 5},
     source="built-in",
     trip_counts=("L",),
-    notes=("Widths are multiples of 8: torch's grouped product wants rows that begin at multiples of 16 bytes, in half precision too.",),
+    notes=("Widths are multiples of 8: torch's grouped matmul needs rows that begin at multiples of 16 bytes, in half precision too.",),
 )

@@ -1,4 +1,4 @@
-"""One parameter tensor and nothing else, to see what an optimizer's step takes for it."""
+"""One parameter tensor and nothing else, to show what an optimizer's step costs for it."""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ class Shared(nn.Module):
     def __init__(self, D: Any, layers: int) -> None:
         super().__init__()
         self.layer = nn.Linear(D, D, bias=False)
-        self.turns = layers
+        self.layers = layers
 
     def forward(self, x: Tensor) -> Tensor:
-        for _ in range(self.turns):
+        for _ in range(self.layers):
             x = self.layer(x)  # (B, D)
         return x
 

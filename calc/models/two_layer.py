@@ -1,4 +1,4 @@
-"""Two matrix products without bias, ``x W1 W2``, with a mean squared error against ``y``.
+"""Two matrix multiplications without bias, ``x W1 W2``, with a mean squared error against ``y``.
 
 The example behind "6 x parameters x points": the first layer's input needs no gradient, so the step executes less.
 """

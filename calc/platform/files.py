@@ -246,7 +246,7 @@ def _require_writable(status: os.stat_result, path: str) -> None:
 def _require_folder(folder: str, path: str) -> None:
     """Raises ``_RefusalError`` unless a temporary file can be made in ``folder``."""
     if not os.path.basename(path):
-        raise _RefusalError("it is no name of a file")
+        raise _RefusalError("it is not the name of a file")
     if not os.path.isdir(folder):
         raise _RefusalError(f"there is no folder {shown(folder)}")
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -305,7 +305,7 @@ def _opened(target: _Target) -> int:
         raise (_RefusalError("nothing reads from this pipe") if fifo else cause) from None
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise _RefusalError("it has changed since it was looked at: run the command again")
+        raise _RefusalError("it has changed since it was checked: run the command again")
     os.set_blocking(descriptor, True)
     return descriptor
 

@@ -128,7 +128,7 @@ def __getattr__(name: str) -> Any:
         private = globals()[name] = getattr(holder, theirs)
     except (ImportError, AttributeError):
         tried = ", ".join(TRIED)
-        advice = f"Napkin was tried with torch {tried}: pip install 'torch=={TRIED[-1]}.*'"
+        advice = f"Napkin was tested with torch {tried}: pip install 'torch=={TRIED[-1]}.*'"
         raise TorchVersionError(f"torch {torch.__version__} has no {module}.{theirs}, which Napkin needs; {advice}") from None
     return private
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from calc.rules.registry import Cost, Factor, Operator, Term, rule, term
 from calc.rules.shapes import each, optional, reductions
 
-FORWARD = "two matrix products; one multiply-add = 2 FLOP"
-BACKWARD = "FlashAttention-2 (arXiv:2307.08691), algorithm 2: five matrix products, the first repeats the forward's"
+FORWARD = "two matmuls; one multiply-add = 2 FLOP"
+BACKWARD = "FlashAttention-2 (arXiv:2307.08691), algorithm 2: five matmuls, of which the first recomputes one of the forward"
 CONVENTION = "attention in full T·S; elementwise work of the mathematical formulation"
 
 
@@ -53,7 +53,7 @@ def attention(op: Operator) -> Cost:
     "aten._scaled_dot_product_flash_attention_backward.default",
     "aten._scaled_dot_product_efficient_attention_backward.default",
     "aten._scaled_dot_product_cudnn_attention_backward.default",
-    statement="dV = Pᵀ dO, dP = dO Vᵀ, dS = P (dP - Σ P dP) · scale, dQ = dS K, dK = dSᵀ Q, with P made again from Q Kᵀ",
+    statement="dV = Pᵀ dO, dP = dO Vᵀ, dS = P (dP - Σ P dP) · scale, dQ = dS K, dK = dSᵀ Q, with P recomputed from Q Kᵀ",
     source=BACKWARD,
     convention=CONVENTION,
     shapes="dO (B, h, T, v), Q (B, h, T, k), K (B, g, S, k), V (B, g, S, v) → dQ, dK, dV as Q, K, V.",
@@ -62,7 +62,7 @@ def attention_backward(op: Operator) -> Cost:
     *batch, queries, width = op.shape("query")
     keys, out_width = op.shape("key")[-2], op.shape("value")[-1]
     scores, rows = (*batch, queries, keys), (*batch, queries)
-    scores_product = term("Q Kᵀ again", 2, *scores, width)
+    scores_product = term("Q Kᵀ, recomputed", 2, *scores, width)
     return Cost(
         matmul=(
             scores_product,

@@ -66,7 +66,7 @@ def extremum_into(op: Operator) -> Cost:
 free(
     *_aten("cummax.default cummin.default kthvalue.default median.default median.dim mode.default"),
     *_aten("bucketize.Tensor isin.Tensor_Tensor"),
-    because="orders elements or finds their place by comparing them: no arithmetic",
+    because="orders elements or finds their positions by comparing them: no arithmetic",
     moves=True,
 )
 free(*_aten("tril_.default triu_.default"), because="selects elements: no arithmetic", moves=True)

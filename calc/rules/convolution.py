@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.rules.registry import Cost, Operator, rule, term
 from calc.rules.shapes import each, optional, reducing, whole
 
-SOURCE = "a matrix product of patches with the kernel; one multiply-add = 2 FLOP"
+SOURCE = "a matrix multiplication of patches by the kernel; one multiply-add = 2 FLOP"
 CONVENTION = "positions in the padding are counted; a group sees only its own channels, forward and backward"
 
 
@@ -27,7 +27,7 @@ def convolution(op: Operator) -> Cost:
     statement="dx = dy ⋆ᵀ w, dw = x ⋆ dy, db = Σ dy",
     source=SOURCE,
     convention=CONVENTION,
-    shapes="dy (N, O, *t), x (N, C, *s), w (O, C/groups, *k) → dx, dw, db as output_mask asks.",
+    shapes="dy (N, O, *t), x (N, C, *s), w (O, C/groups, *k) → dx, dw, db as output_mask requests.",
 )
 def convolution_backward(op: Operator) -> Cost:
     dy = op.tensor("grad_output")

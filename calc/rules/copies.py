@@ -12,7 +12,7 @@ free(
     "aten.flip.default",
     "aten.roll.default",
     "aten.repeat.default",
-    because="copies elements to other places: no arithmetic",
+    because="copies elements to other positions: no arithmetic",
     moves=True,
 )
 free(
@@ -24,7 +24,7 @@ free(
     because="copies a part into a whole that is written in full: no arithmetic",
     moves=True,
 )
-free("aten._pack_padded_sequence.default", because="copies what is no padding, step after step: no arithmetic", moves=True)
+free("aten._pack_padded_sequence.default", because="copies everything but the padding, time step by time step: no arithmetic", moves=True)
 free("aten._local_scalar_dense.default", because="reads one element as a Python number: no arithmetic", moves=True)
 
 
@@ -54,10 +54,10 @@ free(
     "aten.diag_embed.default",
     "aten.rot90.default",
     "aten.block_diag.default",
-    because="copies elements to other places: no arithmetic",
+    because="copies elements to other positions: no arithmetic",
     moves=True,
 )
-free("aten.repeat_interleave.Tensor", because="writes each position as often as it is said: no arithmetic", moves=True)
+free("aten.repeat_interleave.Tensor", because="writes each element as often as given: no arithmetic", moves=True)
 
 
 @rule(

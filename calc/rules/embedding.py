@@ -65,7 +65,7 @@ def embedding_bag(op: Operator) -> Cost:
 @rule(
     "aten._embedding_bag_backward.default",
     statement="dweight[indices[i]] += dy[bag of i] (divided for a mean, times the weight of i)",
-    source=BAGS + ": its gradient goes back to each of them",
+    source=BAGS + ": its gradient goes to each of them",
     convention="writes all of the gradient; " + NO_EMPTY,
     shapes="dy (bags, d), indices (n) → dweight (V, d).",
 )

@@ -30,7 +30,7 @@ def multi_head_attention(op: Operator) -> Cost:
 
 @rule(
     "aten._transformer_encoder_layer_fwd.default",
-    statement="x + attention, normalised, and x + W₂ φ(W₁ x + b₁) + b₂, normalised; each norm before its part where norm_first",
+    statement="x + attention, normalized, and x + W₂ φ(W₁ x + b₁) + b₂, normalized; each norm before its part where norm_first",
     source=f"{KERNEL}/transformer.cpp, transformer_encoder_layer_forward; one multiply-add = 2 FLOP",
     convention=CONVENTION,
     shapes="src (B, T, d), h heads, W₁ (f, d), W₂ (d, f) → (B, T, d).",

@@ -10,14 +10,14 @@ from calc.rules.registry import Cost, Operator, Term, View, rule, term
 from calc.rules.shapes import each
 
 STAGES = "Frigo & Johnson, The Design and Implementation of FFTW3, section IV: 5 N log₂ N real operations, the logarithm rounded up"
-BY_AXES = "several axes one after another; a factor of normalisation is one product per result element"
+BY_AXES = "several axes one after another; a factor of normalization is one product per result element"
 
 
 def _transforms(op: Operator, lines: View) -> tuple[Term, ...]:
     """Transforms along every axis of complex ``lines``, and their normalization."""
     stages = op.value("stages")
-    normalised = (each("scale y", op.out.shape),) if op.value("normalization") != 0 else ()
-    return (*(term(f"5 N ⌈log₂ N⌉ per line, axis {i + 1} of {len(stages)}", 5, *lines.shape, n) for i, n in enumerate(stages)), *normalised)
+    normalized = (each("scale y", op.out.shape),) if op.value("normalization") != 0 else ()
+    return (*(term(f"5 N ⌈log₂ N⌉ per line, axis {i + 1} of {len(stages)}", 5, *lines.shape, n) for i, n in enumerate(stages)), *normalized)
 
 
 @rule(
@@ -46,7 +46,7 @@ def complex_to_complex(op: Operator) -> Cost:
     "aten._fft_r2c.default",
     statement="y[k] = Σₙ x[n] exp(-2πi k n/N), along each axis",
     source=STAGES,
-    convention="frequencies that are returned are counted: ⌊N/2⌋ + 1 of N on the last axis, or all if all are asked for; " + BY_AXES,
+    convention="frequencies that are returned are counted: ⌊N/2⌋ + 1 of N on the last axis, or all if all are requested; " + BY_AXES,
     shapes="x (*, N), real → y (*, ⌊N/2⌋ + 1) or (*, N), complex.",
 )
 def real_to_complex(op: Operator) -> Cost:

@@ -27,7 +27,7 @@ TABLE = (
         REFS + "logaddexp",
     ),
     Pointwise("special_entr.default", "y = -x log x", ("-x", "log x", "-x log x"), REFS + "special.entr"),
-    Pointwise("copysign.Tensor", "y = |a| with b's sign", ("|a|", "-|a|", "|a|, again"), REFS + "copysign"),
+    Pointwise("copysign.Tensor", "y = |a| with b's sign", ("|a|", "-|a|", "|a|, a second time"), REFS + "copysign"),
     Pointwise("_prelu_kernel.default", "y = x, or w · x where x ≤ 0", ("w · x",), DECOMPOSITION + "_prelu_kernel"),
     Pointwise(
         "_prelu_kernel_backward.default",
@@ -39,7 +39,7 @@ TABLE = (
     Pointwise(
         "softshrink.default",
         "y = x - λ sign x, or 0 where |x| ≤ λ",
-        ("|x|", "λ sign x", "x - λ sign x", "0 · x, which keeps what is no number"),
+        ("|x|", "λ sign x", "x - λ sign x", "0 · x, which preserves NaN"),
         FUNCTIONAL + "softshrink",
     ),
     Pointwise("rrelu_with_noise_backward.default", "dx = r dy", ("r dy",), DECOMPOSITION + "rrelu_with_noise_backward"),
@@ -106,7 +106,7 @@ def ldexp(op: Operator) -> Cost:
     "aten.rrelu_with_noise.default",
     statement="y = x, or r x where x ≤ 0, r random",
     source="one product per element; random numbers and their comparison are 0",
-    convention="the random numbers are written, and kept for the backward",
+    convention="the random numbers are written, and saved for backward",
     shapes="x (*) → y (*), r (*).",
 )
 def rrelu(op: Operator) -> Cost:

@@ -26,8 +26,8 @@ free(
 )
 
 
-free("aten.nonzero.default", because="finds the places of what is not zero: no arithmetic", moves=True)
-free("aten.masked_select.default", because="takes the elements that a mask chooses: no arithmetic", moves=True)
+free("aten.nonzero.default", because="finds the indices of nonzero elements: no arithmetic", moves=True)
+free("aten.masked_select.default", because="selects the elements of a mask: no arithmetic", moves=True)
 
 
 def _taken(op: Operator, *indices: View | None) -> Cost:
@@ -73,7 +73,7 @@ def _added(op: Operator, shape: tuple[Factor, ...]) -> tuple[Term, ...]:
     return (*scaled, each("x[index] += source", shape))
 
 
-MASKS = "a mask of truth values stands for the positions that it chooses"
+MASKS = "a mask of truth values stands for the positions that it selects"
 FILLS = "one number at one mask: the mask is read whole, x read and written, as masked_fill_ does"
 
 

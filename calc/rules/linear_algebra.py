@@ -17,7 +17,7 @@ SUBSTITUTION = GOLUB + "section 3.1: n(n - 1)/2 multiply-adds and n divisions fo
 ELIMINATION = GOLUB + "section 3.2: (n - k)² multiply-adds and n - k divisions for each column k"
 BATCHED = "each multiply-add = 2 FLOP; row exchanges are 0"
 
-free("aten._linalg_check_errors.default", because="looks whether a factorisation failed: no arithmetic", moves=True)
+free("aten._linalg_check_errors.default", because="tests whether a factorization failed: no arithmetic", moves=True)
 
 
 def _part(value: Factor, of: int) -> Factor:
@@ -170,7 +170,7 @@ def cholesky_solve(op: Operator) -> Cost:
 
 @rule(
     "aten._trilinear.default",
-    statement="y = Σ i1 i2 i3, each given the axes that it lacks",
+    statement="y = Σ i1 i2 i3, each with its missing axes added",
     source="torch's kernel: i1 i2, and their product with i3; one multiply-add = 2 FLOP",
     shapes="i1, i2, i3 with axes of 1 put in at expand1, expand2, expand3 broadcast to (n) → y (n without sumdim).",
 )

@@ -191,7 +191,7 @@ def sgd(op: Operator) -> Cost:
     momentum: list[str] = []
     if op.value("momentum"):
         momentum = [] if op.value("is_first_step") else ["μ b", "(1 - τ) g", "μ b + (1 - τ) g"]
-        momentum += ["μ b, again", "g + μ b"] if op.value("nesterov") else []
+        momentum += ["μ b, a second time", "g + μ b"] if op.value("nesterov") else []
     return _update(op, [*_decay(op), *momentum, "γ b", "x - γ b"], ("self", "momentum_buffer_list"))
 
 
@@ -210,7 +210,7 @@ def adagrad(op: Operator) -> Cost:
 @rule(
     "aten._amp_foreach_non_finite_check_and_unscale_.default",
     statement="g = g · (1/scale), for every gradient, and whether one is not finite",
-    source="one product per element; looking whether it is finite is a comparison",
+    source="one product per element; testing whether it is finite is a comparison",
     convention="gradients are read and written, and the flag found_inf is written",
     shapes="a list of gradients (*), two numbers ().",
 )

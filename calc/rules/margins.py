@@ -7,7 +7,7 @@ from calc.rules.registry import Cost, Operator, Term, rule, term
 from calc.rules.shapes import Shape, each, reducing, reductions
 
 DECOMPOSITION = "torch._decomp.decompositions."
-AGAIN = "the margins recomputed, one addition for each to its class and one to the target's"
+RECOMPUTED = "the margins recomputed, one addition for each to its class and one to the target's"
 
 
 @rule(
@@ -67,7 +67,7 @@ def _summed(scores: Shape, unreduced: Shape) -> tuple[Term, ...]:
 @rule(
     "aten.multi_margin_loss_backward.default",
     statement="dx[j] = [z > 0] p zᵖ⁻¹ dL / C / n, dx[t] = -Σ of them",
-    source=AGAIN,
+    source=RECOMPUTED,
     shapes="dL () or (N), x (N, C), t (N) → dx (N, C).",
 )
 def multi_margin_loss_backward(op: Operator) -> Cost:
@@ -89,7 +89,7 @@ def multi_margin_loss_backward(op: Operator) -> Cost:
 @rule(
     "aten.multilabel_margin_loss_backward.default",
     statement="dx[j] += [z > 0] dL / C, dx[t] -= the same, for every target t and class j",
-    source=AGAIN,
+    source=RECOMPUTED,
     convention="as if every class were a target",
     shapes="dL () or (N), x (N, C), targets (N, C) → dx (N, C).",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.rules.registry import Cost, Operator, Term, rule, term
 from calc.rules.shapes import each, given_number
 
-PRODUCT = "matrix product; one multiply-add = 2 FLOP"
+PRODUCT = "matrix multiplication; one multiply-add = 2 FLOP"
 
 
 @rule("aten.mm.default", statement="C[i,j] = Σₖ A[i,k] B[k,j]", source=PRODUCT, shapes="A (m, k), B (k, n) → C (m, n).")

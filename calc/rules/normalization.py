@@ -59,7 +59,7 @@ def layer_norm(op: Operator) -> Cost:
     statement="dx = rstd/N (N g - Σ g - x̂ Σ g x̂) with g = dy · weight; dweight = Σ dy x̂; dbias = Σ dy",
     source=DECOMPOSITION + "native_layer_norm_backward",
     convention="the bias itself is not read",
-    shapes="dy (*M, *N), x (*M, *N), mean (*M, 1), rstd (*M, 1), weight (*N) → dx, dweight, dbias as output_mask asks.",
+    shapes="dy (*M, *N), x (*M, *N), mean (*M, 1), rstd (*M, 1), weight (*N) → dx, dweight, dbias as output_mask requests.",
 )
 def layer_norm_backward(op: Operator) -> Cost:
     rows, row = _rows(op, "input")
@@ -120,7 +120,7 @@ def rms_norm(op: Operator) -> Cost:
     "aten._fused_rms_norm_backward.default",
     statement="dx = (g - x̂/N Σ x̂ g) rstd with g = dy · weight; dweight = Σ dy x̂",
     source=DECOMPOSITION + "_fused_rms_norm_backward",
-    shapes="dy (*M, *N), x (*M, *N), rstd (*M, 1), weight (*N) → dx, dweight as output_mask asks.",
+    shapes="dy (*M, *N), x (*M, *N), rstd (*M, 1), weight (*N) → dx, dweight as output_mask requests.",
 )
 def rms_norm_backward(op: Operator) -> Cost:
     rows, row = _rows(op, "input")
@@ -192,8 +192,8 @@ def _average(name: str, channels: Factor) -> tuple[Term, ...]:
     "aten.native_batch_norm_backward.default",
     statement="dx = (dy - (x - mean) rstd² Σ dy (x - mean)/m - Σ dy/m) rstd weight; dweight = rstd Σ dy (x - mean); dbias = Σ dy",
     source=DECOMPOSITION + "native_batch_norm_backward",
-    convention="reads the statistics it uses: those of the batch in training, the running ones else; dx counts, asked for or not",
-    shapes="dy (B, C, *), x (B, C, *), weight and statistics (C) → dx, dweight, dbias as output_mask asks.",
+    convention="reads the statistics it uses: those of the batch in training, the running ones else; dx is counted, requested or not",
+    shapes="dy (B, C, *), x (B, C, *), weight and statistics (C) → dx, dweight, dbias as output_mask requests.",
 )
 def batch_norm_backward(op: Operator) -> Cost:
     channels, size = _channels(op, "input")
@@ -264,7 +264,7 @@ def group_norm(op: Operator) -> Cost:
     "aten.native_group_norm_backward.default",
     statement="dx = dy rstd weight + x c₂ + c₃, c₂ and c₃ from Σ dy x weight and Σ dy weight of the group; dweight, dbias over the batch",
     source=DECOMPOSITION + "native_group_norm_backward",
-    shapes="dy (B, C, *), x (B, C, *), mean (B, G), rstd (B, G), weight (C) → dx, dweight, dbias as output_mask asks.",
+    shapes="dy (B, C, *), x (B, C, *), mean (B, G), rstd (B, G), weight (C) → dx, dweight, dbias as output_mask requests.",
 )
 def group_norm_backward(op: Operator) -> Cost:
     shape = op.shape("input")

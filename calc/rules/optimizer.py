@@ -36,7 +36,7 @@ def addcdiv(op: Operator) -> Cost:
     "aten.lerp.Tensor",
     "aten.lerp_.Tensor",
     statement="y = x + w (end - x), or end - (1 - w)(end - x) where |w| ≥ 1/2",
-    source="torch._refs.lerp, which looks at the size of w once and makes both w and w - 1",
+    source="torch._refs.lerp, which compares |w| once and computes both w and w - 1",
     shapes="x (*), end (*), w a number or (*) → y (*).",
 )
 def lerp(op: Operator) -> Cost:

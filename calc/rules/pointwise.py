@@ -249,7 +249,7 @@ def divide_and_round(op: Operator) -> Cost:
         "a / b, for b = 0",
         "copysign of 0: |0|",
         "copysign of 0: -|0|",
-        "copysign of 0: |0| again",
+        "copysign of 0: |0|, a second time",
     )
 
 
@@ -352,7 +352,7 @@ def elu_backward(op: Operator) -> Cost:
     "aten.log_sigmoid_backward.default",
     statement="dx = dy (1[x<0] ∓ z/(1 + z)), z = exp(-|x|)",
     source=DECOMPOSITION + "log_sigmoid_backward",
-    shapes="dy (*), x (*), z (*) or, where the forward did not keep it, (0) → dx (*).",
+    shapes="dy (*), x (*), z (*) or, where the forward did not save it, (0) → dx (*).",
 )
 def log_sigmoid_backward(op: Operator) -> Cost:
     recomputed = ("|x|", "-|x|", "z = exp(-|x|)") if op.tensor("buffer").numel == 0 else ()

@@ -10,7 +10,7 @@ from calc.rules.shapes import Shape, each, whole
 
 REDUCTION = "each window of n elements is a reduction: n - 1 operations"
 CONVENTION = "a window at the border is counted with its padding"
-ADAPTIVE = "windows of an axis of n elements and m windows have n + m - 1 elements together, as if neighbours always shared one"
+ADAPTIVE = "windows of an axis of n elements and m windows have n + m - 1 elements together, as if neighbors always shared one"
 GATHERED = "one addition per source element"
 
 
@@ -23,7 +23,7 @@ def _window(op: Operator) -> int:
 @rule(
     "aten.max_pool2d_with_indices.default",
     "aten.max_pool3d_with_indices.default",
-    statement="y = max x over each window, and where it stands",
+    statement="y = max x over each window, and its position",
     source=REDUCTION,
     convention=CONVENTION,
     shapes="x (B, C, *s) → y (B, C, *t), positions of the same shape.",
@@ -82,7 +82,7 @@ def _in_windows(op: Operator, large: Shape, small: Shape) -> tuple[Any, ...]:
 @rule(
     "aten.adaptive_max_pool2d.default",
     "aten.adaptive_max_pool3d.default",
-    statement="y = max x over each of the given number of windows, and where it stands",
+    statement="y = max x over each of the given number of windows, and its position",
     source=REDUCTION,
     convention=ADAPTIVE,
     shapes="x (B, C, *s) → y (B, C, *t), positions of the same shape.",
@@ -121,6 +121,6 @@ def adaptive_average_pool_backward(op: Operator) -> Cost:
 free(
     "aten.max_unpool2d.default",
     "aten.max_unpool3d.default",
-    because="puts elements back where they stood before pooling: no arithmetic",
+    because="moves elements back to their positions before pooling: no arithmetic",
     moves=True,
 )

@@ -28,7 +28,7 @@ def prod(op: Operator) -> Cost:
     "aten.min.default",
     "aten.max.dim",
     "aten.min.dim",
-    statement="y = max x over dim (or min), and where it stands",
+    statement="y = max x over dim (or min), and its position",
     source=REDUCTION,
     shapes="x (*) → y (* without dim), positions of the same shape.",
 )
@@ -183,7 +183,7 @@ def extrema(op: Operator) -> Cost:
 @rule(
     "aten.nansum.default",
     "aten.count_nonzero.default",
-    statement="y = Σ x over what is a number, or of [x ≠ 0]",
+    statement="y = Σ x without NaN, or of [x ≠ 0]",
     source=REDUCTION,
     shapes="x (*) → y (* without dim).",
 )
@@ -231,7 +231,7 @@ def segments(op: Operator) -> Cost:
     "aten._segment_reduce_backward.default",
     statement="dx[i] = dy[s], divided by the length for a mean, times y/x for a product",
     source="the derivative, operation by operation",
-    convention="where a maximum or minimum stands is a comparison, and elements that share it are 0; everything given is read",
+    convention="the position of a maximum or minimum is a comparison, and elements that share it are 0; every argument is read",
     shapes="dy (s, *), y (s, *), x (n, *), lengths (s) → dx (n, *).",
 )
 def segments_backward(op: Operator) -> Cost:

@@ -83,7 +83,7 @@ class Operator:
     def tensor(self, name: str) -> View:
         view = self.args.get(name)
         if not isinstance(view, View):
-            raise NapkinError(f"{self.name} was recorded without the tensor argument {name!r}: the rule does not fit this call")
+            raise NapkinError(f"{self.name} was traced without the tensor argument {name!r}: the rule does not fit this call")
         return view
 
     def has(self, name: str) -> bool:
@@ -219,5 +219,5 @@ def _refusal(operator: Operator, module_path: str, registry: Registry) -> str:
     return (
         f"no cost rule for operator {operator.name} at {module_path or 'the top level'}, inputs: {inputs or 'none'}."
         f"{hint} An operator without a rule is never counted as zero: state its cost with @calc.rules.rule({operator.name!r}, …),"
-        f" or, if it truly costs nothing, say so and why with calc.rules.free({operator.name!r}, because=…)."
+        f" or, if it truly costs nothing, state the reason with calc.rules.free({operator.name!r}, because=…)."
     )

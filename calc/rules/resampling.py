@@ -8,9 +8,9 @@ from __future__ import annotations
 from calc.rules.registry import Cost, Operator, Term, free, rule, term
 from calc.rules.shapes import each, whole
 
-MOVES = "takes elements from other places: no arithmetic"
+MOVES = "takes elements from other positions: no arithmetic"
 ADDS = "the transpose of a gather: one addition per source element"
-SHARED = "weights of neighbours, shared by all channels, are index arithmetic: 0"
+SHARED = "weights of neighbors, shared by all channels, are index arithmetic: 0"
 
 free(
     *(f"aten.{kind}{n}d.default" for kind in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)),
@@ -23,7 +23,7 @@ free(
     "aten.pixel_shuffle.default",
     "aten.pixel_unshuffle.default",
     "aten.channel_shuffle.default",
-    because="copies elements to other places: no arithmetic",
+    because="copies elements to other positions: no arithmetic",
     moves=True,
 )
 
@@ -52,12 +52,12 @@ def pad_backward(op: Operator) -> Cost:
 
 @rule(
     "aten.col2im.default",
-    statement="x[place of i] += column[i]",
+    statement="x[position of i] += column[i]",
     source=ADDS,
     shapes="columns (B, C·k, positions) → x (B, C, H, W).",
 )
 def fold(op: Operator) -> Cost:
-    return Cost(elementwise=(each("x[place] += column", op.shape("self")),))
+    return Cost(elementwise=(each("x[position] += column", op.shape("self")),))
 
 
 LINEAR = {"upsample_linear1d": 1, "upsample_bilinear2d": 2, "upsample_trilinear3d": 3}
@@ -65,31 +65,31 @@ LINEAR = {"upsample_linear1d": 1, "upsample_bilinear2d": 2, "upsample_trilinear3
 
 @rule(
     *(f"aten.{name}.default" for name in LINEAR),
-    statement="y = a + w (b - a) between neighbours along each axis in turn",
+    statement="y = a + w (b - a) between neighbors along one axis after another",
     source="2ⁿ - 1 linear interpolations of 3 operations, in n dimensions: torch._decomp.decompositions._upsample_linear",
     convention=SHARED,
     shapes="x (B, C, *s) → y (B, C, *t).",
 )
 def linear_interpolation(op: Operator) -> Cost:
-    turns = 2 ** LINEAR[op.name.split(".")[1]] - 1
+    interpolations = 2 ** LINEAR[op.name.split(".")[1]] - 1
     names = ("b - a", "w (b - a)", "a + w (b - a)")
-    return Cost(elementwise=tuple(term(name, turns, *op.out.shape) for name in names))
+    return Cost(elementwise=tuple(term(name, interpolations, *op.out.shape) for name in names))
 
 
 @rule(
     *(f"aten.{name}_backward.default" for name in LINEAR),
-    statement="dx[neighbour] += w dy, for each of the 2ⁿ neighbours",
-    source="the transpose of the interpolation: a product and an addition for each neighbour",
+    statement="dx[neighbor] += w dy, for each of the 2ⁿ neighbors",
+    source="the transpose of the interpolation: a product and an addition for each neighbor",
     convention=SHARED,
     shapes="dy (B, C, *t) → dx (B, C, *s).",
 )
 def linear_interpolation_backward(op: Operator) -> Cost:
-    neighbours = 2 ** LINEAR[op.name.split(".")[1].removesuffix("_backward")]
-    return Cost(elementwise=_spread(neighbours, op.shape("grad_output")))
+    neighbors = 2 ** LINEAR[op.name.split(".")[1].removesuffix("_backward")]
+    return Cost(elementwise=_spread(neighbors, op.shape("grad_output")))
 
 
-def _spread(neighbours: int, shape: tuple[object, ...]) -> tuple[Term, ...]:
-    return term("w dy", neighbours, *shape), term("dx[neighbour] += w dy", neighbours, *shape)
+def _spread(neighbors: int, shape: tuple[object, ...]) -> tuple[Term, ...]:
+    return term("w dy", neighbors, *shape), term("dx[neighbor] += w dy", neighbors, *shape)
 
 
 def _cubic(shape: tuple[object, ...]) -> tuple[Term, ...]:
@@ -98,7 +98,7 @@ def _cubic(shape: tuple[object, ...]) -> tuple[Term, ...]:
 
 @rule(
     "aten.upsample_bicubic2d.default",
-    statement="y = Σ w x over 4 rows of 4 neighbours",
+    statement="y = Σ w x over 4 rows of 4 neighbors",
     source="5 sums of 4 products: torch._decomp.decompositions.upsample_bicubic2d_default",
     convention=SHARED,
     shapes="x (B, C, H, W) → y (B, C, H', W').",
@@ -109,8 +109,8 @@ def bicubic(op: Operator) -> Cost:
 
 @rule(
     "aten.upsample_bicubic2d_backward.default",
-    statement="dx[neighbour] += w dy, for each of the 16 neighbours",
-    source="the transpose of the interpolation: a product and an addition for each neighbour",
+    statement="dx[neighbor] += w dy, for each of the 16 neighbors",
+    source="the transpose of the interpolation: a product and an addition for each neighbor",
     convention=SHARED,
     shapes="dy (B, C, H', W') → dx (B, C, H, W).",
 )
@@ -120,7 +120,7 @@ def bicubic_backward(op: Operator) -> Cost:
 
 # -- sampling on a grid ------------------------------------------------------------------------------------------------------
 
-NEIGHBOURS_OF_POINT = "positions and weights of neighbours differ from point to point, so they are counted"
+NEIGHBORS_OF_POINT = "positions and weights of neighbors differ from point to point, so they are counted"
 BILINEAR, NEAREST, BICUBIC = 0, 1, 2
 
 
@@ -151,17 +151,17 @@ def _positions(op: Operator) -> tuple[Term, ...]:
 @rule(
     "aten.grid_sampler_2d.default",
     "aten.grid_sampler_3d.default",
-    statement="y[p] = Σ w x over the neighbours of the point g[p]",
-    source="weights per point, then a product and an addition per neighbour and channel",
-    convention=NEIGHBOURS_OF_POINT,
+    statement="y[p] = Σ w x over the neighbors of the point g[p]",
+    source="weights per point, then a product and an addition per neighbor and channel",
+    convention=NEIGHBORS_OF_POINT,
     shapes="x (B, C, *s), g (B, *t, n) → y (B, C, *t).",
 )
 def grid_sample(op: Operator) -> Cost:
-    neighbours = 2 ** _axes(op)
+    neighbors = 2 ** _axes(op)
     sums: tuple[Term, ...] = ()
     match _mode(op):
         case 0:
-            sums = (term("w x", neighbours, *op.out.shape), term("Σ w x", neighbours - 1, *op.out.shape))
+            sums = (term("w x", neighbors, *op.out.shape), term("Σ w x", neighbors - 1, *op.out.shape))
         case 2:
             sums = _cubic(op.out.shape)
     return Cost(elementwise=(*_positions(op), *sums))
@@ -170,20 +170,20 @@ def grid_sample(op: Operator) -> Cost:
 @rule(
     "aten.grid_sampler_2d_backward.default",
     "aten.grid_sampler_3d_backward.default",
-    statement="dx[neighbour] += w dy; dg = Σ dy x ∂w/∂g",
-    source="per neighbour and channel a product and an addition for x; two products and an addition for each axis of g",
-    convention=NEIGHBOURS_OF_POINT + "; everything given is read",
-    shapes="dy (B, C, *t), x (B, C, *s), g (B, *t, n) → dx, dg as output_mask asks.",
+    statement="dx[neighbor] += w dy; dg = Σ dy x ∂w/∂g",
+    source="per neighbor and channel a product and an addition for x; two products and an addition for each axis of g",
+    convention=NEIGHBORS_OF_POINT + "; every argument is read",
+    shapes="dy (B, C, *t), x (B, C, *s), g (B, *t, n) → dx, dg as output_mask requests.",
 )
 def grid_sample_backward(op: Operator) -> Cost:
     shape, n, mode = op.shape("grad_output"), _axes(op), _mode(op)
     of_input, of_grid = op.value("output_mask")
-    neighbours = {BILINEAR: 2**n, BICUBIC: 4**n}.get(mode, 1)
+    neighbors = {BILINEAR: 2**n, BICUBIC: 4**n}.get(mode, 1)
     if mode == NEAREST:
         return Cost(elementwise=(*_positions(op), *((each("dx[nearest] += dy", shape),) if of_input else ())))
-    image = _spread(neighbours, shape) if of_input else ()
+    image = _spread(neighbors, shape) if of_input else ()
     names = ("dy x", "dy x ∂w", "Σ dy x ∂w")
-    grid = (*(term(name, n, neighbours, *shape) for name in names), term("dg = … · size/2", n, *op.shape("grid")[:-1]))
+    grid = (*(term(name, n, neighbors, *shape) for name in names), term("dg = … · size/2", n, *op.shape("grid")[:-1]))
     return Cost(elementwise=(*_positions(op), *image, *(grid if of_grid else ())))
 
 

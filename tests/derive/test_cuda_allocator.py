@@ -74,7 +74,7 @@ def test_nothing_is_allocated_for_no_bytes() -> None:
     assert (0, 0) == (state.allocated, state.reserved)
 
 
-def test_freed_memory_is_joined_with_its_neighbours_and_used_again() -> None:
+def test_freed_memory_is_joined_with_its_neighbors_and_used_again() -> None:
     """Two halves of a small segment make room for one request of both."""
     state = Allocator()
     first, second = state.allocate(MIB), state.allocate(MIB)

@@ -58,7 +58,7 @@ def test_an_option_of_a_graph_is_the_graphs() -> None:
     [
         ("precision", "fp32-tf32", r"^precision 'fp32-tf32' is not built yet: use fp32, bf16-autocast, fp16-autocast, bf16, bf16-master$"),
         ("checkpointing", "half", r"^unknown checkpointing 'half': known are none, block, block/2 and so on, attention$"),
-        ("accumulation", "0", r"^accumulation = 0 is no count: give an integer from 1 to 64$"),
+        ("accumulation", "0", r"^accumulation = 0 is not a count: give an integer from 1 to 64$"),
         ("mode", "dream", r"^unknown mode 'dream': known are train, eval, infer$"),
         ("optimizer", "lion", r"^unknown optimizer 'lion': known are sgd, momentum, nesterov, adagrad, .*, muon, .*spec$"),
     ],

@@ -99,7 +99,7 @@ def test_every_name_is_listed_once_with_its_class_defaults_and_state() -> None:
         "s*n bytes",
     )
     assert rows["adafactor"][2] == "s*(n/c + n/r) + 4 bytes, s*n + 4 where it has fewer than two dimensions"
-    assert rows["lbfgs"][1].startswith("refused: it runs forward and backward again")
+    assert rows["lbfgs"][1].startswith("refused: it repeats forward and backward up to 20 times a step")
 
 
 def test_the_history_of_lbfgs_takes_what_is_listed() -> None:
@@ -122,7 +122,7 @@ def test_the_history_of_lbfgs_takes_what_is_listed() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("lbfgs", r"^optimizer 'lbfgs' is refused: it runs forward and backward again, up to 20 times a step, until .*$"),
+        ("lbfgs", r"^optimizer 'lbfgs' is refused: it repeats forward and backward up to 20 times a step, until .*$"),
         ("sparse-adam", r"^optimizer 'sparse-adam' is refused: torch's SparseAdam takes sparse gradients only, .*$"),
         ("lion", rf"^unknown optimizer 'lion': known are {re.escape(', '.join(OPTIMIZERS))}$"),
     ],

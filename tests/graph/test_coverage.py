@@ -11,7 +11,7 @@ VIEW = CoverageRow("aten.view.default", "3", 3, "free", "moves nothing", "0", 0)
 TANH = CoverageRow("aten.tanh.default", "L", 3, "refused", "", None, None, True, (Place("h.*.act", "self (B, d) float32", "L", 3),))
 HINT = (
     "An operator without a rule is never counted as zero: state its cost with @calc.rules.rule('aten.tanh.default', …), or, if it truly"
-    " costs nothing, say so and why with calc.rules.free('aten.tanh.default', because=…)."
+    " costs nothing, state the reason with calc.rules.free('aten.tanh.default', because=…)."
 )
 
 

@@ -155,7 +155,7 @@ def test_gpt2_refuses_more_tokens_than_positions() -> None:
 @pytest.mark.parametrize("rate", ["1", "-0.1", "nan", "2"])
 def test_gpt2_refuses_a_dropout_that_is_no_rate(rate: str) -> None:
     """At 1 nothing would be left."""
-    with pytest.raises(BadInputError, match=r"is no rate: give a number from 0 to below 1$"):
+    with pytest.raises(BadInputError, match=r"is not a rate: give a number from 0 to below 1$"):
         load(f"gpt2:dropout={rate}")
 
 

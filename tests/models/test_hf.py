@@ -50,11 +50,11 @@ def test_gpt2_dimensions(tmp_path: Path) -> None:
 
 
 def test_as_many_key_value_heads_as_heads_ties_them(tmp_path: Path) -> None:
-    """The library branches on it, so g cannot be set apart, and the spec says so."""
+    """The library branches on it, so g cannot be set separately, and the spec says so."""
     spec = spec_of(tmp_path, LLAMA | {"num_key_value_heads": 6})
 
     assert spec.dimensions["g"] == Dim("h", tied=True)
-    assert spec.notes[0].startswith("g = h in this config and cannot be set apart")
+    assert spec.notes[0].startswith("g = h in this config and cannot be set separately")
 
 
 def test_missing_key_value_heads_are_as_many_as_heads(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_pattern_that_does_not_repeat_fixes_the_depth(tmp_path: Path) -> None:
 
     assert "L" not in spec.dims
     assert spec.trip_counts == ()
-    assert "the depth is a number here, no dimension: the layers of this config repeat no pattern" in spec.notes
+    assert "the depth is a number here, not a dimension: the layers of this config do not repeat" in spec.notes
     assert "model.layers.4.mlp.up_proj.weight" in shapes(spec)
 
 
@@ -382,7 +382,7 @@ def test_code_beside_the_config_and_quantized_weights_are_noted_and_the_library_
 
     assert spec.notes[:2] == (
         "auto_map names code beside the config, which is not run: the model is LlamaForCausalLM of the library",
-        "the weights that its makers publish are quantized (fp8): here they are not, all weights are built and trained in the precision of"
+        "the published weights are quantized (fp8): here all weights are built and trained in the precision of"
         " the step",
     )
     assert {torch.float32} == {p.dtype for p in spec.build(Sizes(**spec.sizes())).parameters()}

@@ -30,7 +30,7 @@ def test_the_text_goes_by_the_letters_and_the_pictures_by_their_own(tmp_path: Pa
     assert list(spec.dims) == ["B", "T", "d", "h", "k", "f", "L", "V", "C", "vision_d", "vision_h", "vision_k", "vision_f"]
     assert spec.dimensions["vision_d"] == Dim(24, "model width (vision)", multiple_of="vision_h")
     assert spec.dimensions["vision_k"] == Dim("vision_d/vision_h", "head width (vision)", tied=True)
-    assert "the depth and the sizes of pictures and sounds of vision_config are numbers here" in spec.notes
+    assert "the depth and the sizes of images and audio of vision_config are numbers here" in spec.notes
 
 
 def test_what_has_channels_sees_pictures_however_its_makers_call_them(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_layers_that_chance_skips_all_run_and_a_note_says_so(tmp_path: Path) -> 
     assert (made.layerdrop, made.apply_spec_augment) == (0, False)
     assert "layerdrop is 0 here, so every layer runs in every step; at 0.1 a step skips each layer with that probability" in spec.notes
     assert (
-        "apply_spec_augment is off here, so the step hides no part of its input; the library's hides parts that it draws anew each time"
+        "apply_spec_augment is off here, so the step hides no part of its input; the library's own masks random parts at every step"
         in spec.notes
     )
 

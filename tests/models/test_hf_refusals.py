@@ -48,17 +48,17 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str]] = {
     ),
     "a class of no known kind": (
         LLAMA | {"architectures": ["LlamaForMultipleChoice"]},
-        "{file}: architecture 'LlamaForMultipleChoice' is no class of its model_type with a known step: for 'llama' there is"
+        "{file}: architecture 'LlamaForMultipleChoice' is not a class of its model_type with a known step: for 'llama' there is"
         " LlamaForCausalLM, LlamaForSequenceClassification, LlamaForTokenClassification, LlamaForQuestionAnswering, LlamaModel",
     ),
     "another model's class": (
         LLAMA | {"architectures": ["GPT2LMHeadModel"]},
-        "{file}: architecture 'GPT2LMHeadModel' is no class of its model_type with a known step: for 'llama' there is"
+        "{file}: architecture 'GPT2LMHeadModel' is not a class of its model_type with a known step: for 'llama' there is"
         " LlamaForCausalLM, LlamaForSequenceClassification, LlamaForTokenClassification, LlamaForQuestionAnswering, LlamaModel",
     ),
     "inputs of another kind": (
         {"model_type": "align", "architectures": ["AlignVisionModel"]},
-        "{file}: architecture 'AlignVisionModel' is no class of its model_type with a known step: for 'align' there is AlignModel",
+        "{file}: architecture 'AlignVisionModel' is not a class of its model_type with a known step: for 'align' there is AlignModel",
     ),
     "a negative size": (LLAMA | {"hidden_size": -48}, "{file}: hidden_size = -48 is not a size: give an integer from 1 to 2**63 - 1"),
     "a size of zero": (LLAMA | {"vocab_size": 0}, "{file}: vocab_size = 0 is not a size: give an integer from 1 to 2**63 - 1"),

@@ -81,7 +81,7 @@ def test_an_option_is_part_of_the_name_and_of_the_key() -> None:
         ("gpt2:drop=0.1", "gpt2 has no option 'drop': it has dropout"),
         ("gpt2:dropout=much", "gpt2: dropout = 'much' is not a number"),
         ("mlp:dropout=0.1", "mlp has no options, so nothing may follow its name: mlp"),
-        ("llama/config.json", "'llama/config.json' is no built-in model: for a Hugging Face config write hf:llama/config.json"),
+        ("llama/config.json", "'llama/config.json' is not a built-in model: for a Hugging Face config write hf:llama/config.json"),
         (
             "model.py",
             "'model.py' does not say which spec: write model.py:NAME, where NAME = calc.Spec(…) stands in that file",
@@ -118,18 +118,18 @@ def test_a_users_file_gives_its_spec(tmp_path: Path) -> None:
 
 
 def test_the_key_follows_the_content_of_the_file_and_of_what_it_imports(tmp_path: Path) -> None:
-    """A neighbour's change must not be answered from the cache."""
-    written(tmp_path, "import torch\n\nWIDTH = 3\n", "napkin_test_neighbour.py")
-    fresh = "import sys\nsys.modules.pop('napkin_test_neighbour', None)\nfrom napkin_test_neighbour import WIDTH\n"
+    """A neighbor's change must not be answered from the cache."""
+    written(tmp_path, "import torch\n\nWIDTH = 3\n", "napkin_test_neighbor.py")
+    fresh = "import sys\nsys.modules.pop('napkin_test_neighbor', None)\nfrom napkin_test_neighbor import WIDTH\n"
     file = written(tmp_path, fresh + MODEL)
     first, again = load(f"{file}:spec").key, load(f"{file}:spec").key
-    written(tmp_path, "import torch\n\nWIDTH = 33\n", "napkin_test_neighbour.py")
-    neighbour_changed = load(f"{file}:spec").key
+    written(tmp_path, "import torch\n\nWIDTH = 33\n", "napkin_test_neighbor.py")
+    neighbor_changed = load(f"{file}:spec").key
     file.write_text(file.read_text() + "\n")
     changed = load(f"{file}:spec").key
 
     assert first == again
-    assert len({first, neighbour_changed, changed}) == 3
+    assert len({first, neighbor_changed, changed}) == 3
 
 
 def test_what_a_users_file_prints_goes_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,7 +195,7 @@ def test_a_file_without_a_spec_is_told_what_one_looks_like(tmp_path: Path) -> No
     [
         ('"n": 3', '"n": 0', "n = 0 is not positive: sizes are integers from 1 to 2**63 - 1"),
         ('"n": 3', '"n": 2.5', "n = 2.5 is not an integer: sizes are integers from 1 to 2**63 - 1"),
-        ('"n": 3', '"n": "2*q"', "a dimension expression mentions 'q', which is no dimension of this model"),
+        ('"n": 3', '"n": "2*q"', "a dimension expression mentions 'q', which is not a dimension of this model"),
         ('check_at={"B": 2}', 'check_at={"Q": 2}', "this model has no dimension 'Q': it has B, n"),
         ('check_at={"B": 2}', 'trip_counts=("L",)', "trip_counts names 'L', which is not a dimension of the spec"),
     ],

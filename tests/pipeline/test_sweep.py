@@ -175,7 +175,7 @@ def test_a_point_that_cannot_be_is_a_gap_with_its_reason() -> None:
 
 
 def test_beyond_64_bits_numbers_stay_exact() -> None:
-    """linear with D = K = 2³¹ and B = 2⁸: 2·2⁸·2³¹·2³¹ = 2⁷¹; its neighbour of B = 1 fits."""
+    """linear with D = K = 2³¹ and B = 2⁸: 2·2⁸·2³¹·2³¹ = 2⁷¹; its neighbor of B = 1 fits."""
     table = sweep(_form("linear"), {"B": [2, 2**8], "D": [2**31], "K": [2**31]}, ["flops.forward.matmul"])
 
     assert [2**64, 2**71] == [values[0] for _, values in table.rows()]

@@ -170,8 +170,8 @@ def test_files_of_others_beside_the_target_are_left_alone() -> None:
     ("name", "message"),
     [
         ("folder", "cannot write folder: it is a folder"),
-        ("new/", "cannot write new/: it is no name of a file"),
-        ("", "cannot write '': it is no name of a file"),
+        ("new/", "cannot write new/: it is not the name of a file"),
+        ("", "cannot write '': it is not the name of a file"),
         ("loop", "cannot write loop: Too many levels of symbolic links"),
         ("fifo", "cannot write fifo: nothing reads from this pipe"),
         ("a\0b", r"cannot write a\x00b: no file can have this name"),

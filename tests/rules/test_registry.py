@@ -128,7 +128,7 @@ def test_an_unknown_operator_is_refused_with_the_whole_situation_and_both_ways_o
         "no cost rule for operator aten.mn.default at blocks.0.mlp.up, inputs: self (2, 3) float32, mat2 (3, 5) bfloat16."
         " Nearest known: aten.mm.default, aten.mmm.default."
         " An operator without a rule is never counted as zero: state its cost with @calc.rules.rule('aten.mn.default', …),"
-        " or, if it truly costs nothing, say so and why with calc.rules.free('aten.mn.default', because=…)."
+        " or, if it truly costs nothing, state the reason with calc.rules.free('aten.mn.default', because=…)."
     )
 
 

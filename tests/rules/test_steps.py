@@ -85,7 +85,7 @@ def test_every_operator_of_an_optimizer_is_counted(name: str) -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_operator_of_a_network_is_counted(name: str) -> None:
-    """Normalisations, convolutions, pooling and an encoder layer, forward and backward, with gradients of the input."""
+    """Normalizations, convolutions, pooling and an encoder layer, forward and backward, with gradients of the input."""
     build, shape = NETWORKS[name]
     model, x = build(), torch.rand(shape, requires_grad=True)
 

@@ -38,7 +38,7 @@ class Unused(modules.Weighted):
         self.idle = nn.Parameter(torch.empty(d, d))
 
 
-class Initialised(nn.Module):
+class Initialized(nn.Module):
     """A layer whose weights are set by functions that ask for the fan-in."""
 
     def __init__(self, d: Any) -> None:
@@ -64,7 +64,7 @@ MODELS = {
     "norms": spec(lambda n: nn.Sequential(nn.LayerNorm(n.d), nn.RMSNorm(n.d))),
     "frozen": spec(lambda n: nn.Sequential(nn.Linear(n.d, n.d).requires_grad_(False), nn.Linear(n.d, 5))),
     "unused": spec(lambda n: Unused(n.d)),
-    "initialised": spec(lambda n: Initialised(n.d)),
+    "initialized": spec(lambda n: Initialized(n.d)),
 }
 
 
@@ -365,7 +365,7 @@ def test_a_layer_norm_of_a_symbolic_width_is_written_as_users_do() -> None:
 
 def test_initializers_are_left_out_of_the_record() -> None:
     """They ask sizes for numbers (the fan-in) and are no part of a step."""
-    traced = graph("initialised")
+    traced = graph("initialized")
 
     assert traced.loops == ()
     assert not any("normal" in op.name or "uniform" in op.name for op in traced.traces[0].ops)

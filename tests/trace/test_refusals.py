@@ -245,10 +245,10 @@ def test_a_model_that_leaves_python_is_refused() -> None:
 def test_a_model_that_raises_in_a_library_is_told_its_own_line() -> None:
     """Not torch's, which it did not write."""
 
-    def normalised(x: Tensor) -> Tensor:
+    def normalized(x: Tensor) -> Tensor:
         return F.layer_norm(x, (x.shape[1] + 1,))
 
-    assert_names_line(refusal(function(normalised)), normalised)
+    assert_names_line(refusal(function(normalized)), normalized)
 
 
 def test_a_build_that_raises_is_told_where() -> None:
@@ -376,9 +376,9 @@ def test_an_operator_without_rule_is_refused_with_its_module_path() -> None:
 
 
 def _patched_by_a_trace() -> dict[str, Any]:
-    initialisers = {f"nn.init.{name}": getattr(nn.init, name) for name in dir(nn.init) if callable(getattr(nn.init, name))}
+    initializers = {f"nn.init.{name}": getattr(nn.init, name) for name in dir(nn.init) if callable(getattr(nn.init, name))}
     return {
-        **initialisers,
+        **initializers,
         "LayerNorm": nn.LayerNorm.__init__,
         "RMSNorm": nn.RMSNorm.__init__,
         "FakeTensor": torch._subclasses.FakeTensor,

@@ -27,8 +27,8 @@ def biases_alone(module: nn.Module) -> nn.Module:
 
 
 for name, build in {
-    "images normalised first": lambda n: nn.Sequential(nn.BatchNorm2d(n.c), nn.Conv2d(n.c, 2, 3)),
-    "images normalised one by one first": lambda n: nn.Sequential(nn.InstanceNorm2d(n.c, affine=True), nn.Conv2d(n.c, 2, 3)),
+    "images normalized first": lambda n: nn.Sequential(nn.BatchNorm2d(n.c), nn.Conv2d(n.c, 2, 3)),
+    "images normalized one by one first": lambda n: nn.Sequential(nn.InstanceNorm2d(n.c, affine=True), nn.Conv2d(n.c, 2, 3)),
     "biases of convolutions": lambda n: biases_alone(nn.Sequential(nn.Conv2d(n.c, n.c, 3), nn.ReLU(), nn.Conv2d(n.c, 3, 3))),
     "biases of transposed convolutions": lambda n: biases_alone(
         nn.Sequential(nn.ConvTranspose2d(n.c, n.c, 3), nn.ReLU(), nn.ConvTranspose2d(n.c, 2, 3))

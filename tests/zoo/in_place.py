@@ -136,7 +136,7 @@ network(
 
 
 def _overlapping(y: Tensor) -> Tensor:
-    """Each two neighbours as one row, without a copy."""
+    """Each two neighbors as one row, without a copy."""
     batch, length, width = y.shape
     return y.as_strided((batch, length - 1, 2 * width), (length * width, width, 1)).chunk(2, -1)[0]
 

@@ -60,7 +60,7 @@ for mode in ("eval", "infer"):
     used("encoder of relu, norm last", mode, HEADS, lambda n: _encoder(n, False, "relu"), _sequences, OTHER)
     used("encoder of gelu, norm first", mode, HEADS, lambda n: _encoder(n, True, "gelu"), _sequences, OTHER)
     used(
-        "convolution with normalisation and dropout",
+        "convolution with normalization and dropout",
         mode,
         {"B": 3, "c": 5, "s": 11},
         lambda n: nn.Sequential(nn.Conv2d(n.c, 2 * n.c, 3, padding=1), nn.BatchNorm2d(2 * n.c), nn.ReLU(), nn.Dropout(0.1)),

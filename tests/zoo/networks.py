@@ -61,11 +61,11 @@ network(
     {"B": 11, "n": 13, "m": 2},
 )
 
-# -- normalisation ------------------------------------------------------------------------------------------------------------
+# -- normalization ------------------------------------------------------------------------------------------------------------
 
 
-def normalised(*norms: Any) -> Any:
-    """A linear layer before each normalisation, so that each has an input gradient."""
+def normalized(*norms: Any) -> Any:
+    """A linear layer before each normalization, so that each has an input gradient."""
     return lambda n: nn.Sequential(*(layer for norm in norms for layer in (nn.Linear(n.n, n.n), norm(n))))
 
 
@@ -80,17 +80,17 @@ ROWS = {"B": 3, "n": 5}
 network(
     "layer norms",
     ROWS,
-    normalised(lambda n: nn.LayerNorm(n.n), lambda n: nn.LayerNorm(n.n, bias=False), lambda n: nn.LayerNorm(n.n, elementwise_affine=False)),
+    normalized(lambda n: nn.LayerNorm(n.n), lambda n: nn.LayerNorm(n.n, bias=False), lambda n: nn.LayerNorm(n.n, elementwise_affine=False)),
     rows,
     {"B": 11, "n": 13},
 )
 network(
-    "rms norms", ROWS, normalised(lambda n: nn.RMSNorm(n.n), lambda n: nn.RMSNorm(n.n, elementwise_affine=False)), rows, {"B": 11, "n": 13}
+    "rms norms", ROWS, normalized(lambda n: nn.RMSNorm(n.n), lambda n: nn.RMSNorm(n.n, elementwise_affine=False)), rows, {"B": 11, "n": 13}
 )
 network(
     "batch norm",
     ROWS,
-    normalised(lambda n: nn.BatchNorm1d(n.n)),
+    normalized(lambda n: nn.BatchNorm1d(n.n)),
     rows,
     {"B": 11, "n": 13},
 )

@@ -201,7 +201,7 @@ operators(
 
 
 class FusedNorm(torch.autograd.Function):
-    """RMS normalisation in one operator each way. A CPU takes the first apart and lacks the second: it is lent torch's reference."""
+    """RMS normalization in one operator each way. A CPU takes the first apart and lacks the second: it is lent torch's reference."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
@@ -219,7 +219,7 @@ class FusedNorm(torch.autograd.Function):
 LENT = torch.library.Library("aten", "IMPL")  # it holds as long as it is referenced
 LENT.impl("_fused_rms_norm_backward", decomposition_table[aten._fused_rms_norm_backward.default], "CPU")
 
-# The operator takes plain numbers for the sizes that it normalises.
+# The operator takes plain numbers for the sizes that it normalizes.
 operators(
     "fused rms norm",
     lambda w, v: FusedNorm.apply(w[:, None] * v, v),

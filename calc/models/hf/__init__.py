@@ -88,7 +88,7 @@ def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[C
     dims, notes = dims_of(own, layout, text, task.dims(config, positions(text)))
     for prefix, (part, known, _) in towers.items():
         dims |= dims_of_tower(part, inner[prefix], known, prefix)
-    numbers = (f"the depth and the sizes of pictures and sounds of {', '.join(t[2] for t in towers.values())} are numbers here",)
+    numbers = (f"the depth and the sizes of images and audio of {', '.join(t[2] for t in towers.values())} are numbers here",)
     return layout, dims, (*task.notes, *notes, *(numbers if towers else ()))
 
 

@@ -136,7 +136,7 @@ def dims_of(source: Source, layout: ConfigLayout, config: Any, inputs: Mapping[s
         several = pattern.period > 1 or pattern.apart
         made["L"] = Dim(value["L"], multiple_of=pattern.period if several else None, plus=pattern.apart)
     elif "L" in value:
-        notes.append("the depth is a number here, no dimension: the layers of this config repeat no pattern")
+        notes.append("the depth is a number here, not a dimension: the layers of this config do not repeat")
     for letter in ("V", "C"):
         if letter in value:
             made[letter] = Dim(value[letter])
@@ -156,7 +156,7 @@ def dims_of(source: Source, layout: ConfigLayout, config: Any, inputs: Mapping[s
 
 def _attention(source: Source, layout: ConfigLayout, config: Any, value: Mapping[str, Any], notes: list[str]) -> dict[str, Dim]:
     made: dict[str, Dim] = {}
-    even = _turning(config) if rotary(config) else None
+    even = _rotary_divisor(config) if rotary(config) else None
     if "d" in value:
         made["d"] = Dim(value["d"], multiple_of="h" if "h" in value and _heads_divide_width(source, layout, config, value) else None)
     if "h" in value:
@@ -164,8 +164,8 @@ def _attention(source: Source, layout: ConfigLayout, config: Any, value: Mapping
     if "g" in value and "h" in value and value["g"] == value["h"]:
         made["g"] = Dim("h", tied=True)
         notes.append(
-            "g = h in this config and cannot be set apart: the library's code takes another branch when they differ;"
-            f" to set them, give {layout.fields['g'][0]} a smaller number in the config"
+            "g = h in this config and cannot be set separately: the library's code takes another branch when they differ;"
+            f" to vary them, give {layout.fields['g'][0]} a smaller number in the config"
         )
     elif "g" in value:
         made["g"] = Dim(value["g"])
@@ -177,7 +177,7 @@ def _attention(source: Source, layout: ConfigLayout, config: Any, value: Mapping
     return made
 
 
-def _turning(config: Any) -> int:
+def _rotary_divisor(config: Any) -> int:
     """The divisor of the head width: rotary positions rotate pairs, of the whole width or of a share of it."""
     parameters = config.__dict__.get("rope_parameters")
     places = [config.__dict__, *(p for p in [parameters] if isinstance(p, dict))]

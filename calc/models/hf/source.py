@@ -168,7 +168,7 @@ def notes_on(raw: Mapping[str, Any], architecture: str) -> tuple[str, ...]:
     if quantized:
         method = quantized.get("quant_method", "") if isinstance(quantized, dict) else ""
         notes.append(
-            f"the weights that its makers publish are quantized{f' ({clip(method)})' if method else ''}: here they are not, all weights are"
+            f"the published weights are quantized{f' ({clip(method)})' if method else ''}: here all weights are"
             " built and trained in the precision of the step"
         )
     return tuple(notes)
@@ -182,7 +182,7 @@ def notes_on_chance(source: Source) -> tuple[str, ...]:
     return tuple(
         f"{name} is 0 here, so every layer runs in every step; at {clip(value)} a step skips each layer with that probability"
         if name in FIELDS.skipped_layers
-        else f"{name} is off here, so the step hides no part of its input; the library's hides parts that it draws anew each time"
+        else f"{name} is off here, so the step hides no part of its input; the library's own masks random parts at every step"
         for name, value in given.items()
     )
 

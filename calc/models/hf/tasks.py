@@ -269,7 +269,7 @@ _NO_BLANKS = (
     "The library's loss leaves blanks out of the labels, so that their number depends on the data: the loss here is torch's ctc_loss (mean)"
     " of S labels in each row, over all steps."
 )
-_NO_PICTURE = "Text alone is fed, no picture and no sound: what sees or hears stands in the parameters and runs no operator."
+_NO_PICTURE = "The input is text alone, without images or audio: the vision and audio parts count as parameters and run no operator."
 
 
 # -- the tasks -----------------------------------------------------------------------------------------------------------------
@@ -347,7 +347,7 @@ def task_of(source: Source) -> Task:
     if kinds:
         raise ConfigError(f"{where} takes other inputs than its kind of class ({kinds[0]}): use FILE.py:NAME, with inputs of your own")
     instead = f"for {model_type!r} there is {', '.join(dict.fromkeys(usable))}" if usable else f"{model_type!r} has none"
-    raise ConfigError(f"{where} is no class of its model_type with a known step: {instead}")
+    raise ConfigError(f"{where} is not a class of its model_type with a known step: {instead}")
 
 
 def _task_of_kind(kind: str, cls: Any) -> Task | None:

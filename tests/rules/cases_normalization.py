@@ -1,4 +1,4 @@
-"""Calls of softmax and of normalisations."""
+"""Calls of softmax and of normalizations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ add("_softmax.default _log_softmax.default", lambda: call(r(2, 3, 5), 1, False),
 add("_safe_softmax.default", lambda: call(r(2, 3, 5), 1))
 add("_softmax_backward_data.default _log_softmax_backward_data.default", lambda: call(r(2, 3, 5), r(2, 3, 5), 1, torch.float32))
 
-# -- normalisation ----------
+# -- normalization ----------
 
 add(
     "native_layer_norm.default",
@@ -36,7 +36,7 @@ add(
     lambda: _layer_norm_backward(False, False, [True, False, False]),
     lambda: call(r(3, 5), r(3, 5), [3, 5], r(1, 1), r(1, 1), r(3, 5), r(3, 5), [True, True, True]),
 )
-# On CPU autograd takes RMS normalisation apart; the whole operator runs elsewhere.
+# On CPU autograd takes RMS normalization apart; the whole operator runs elsewhere.
 add(
     "_fused_rms_norm.default",
     lambda: call(on_meta(2, 3, 5), [5], on_meta(5), 1e-5),
