@@ -1,17 +1,21 @@
 """The expressions of live documents: numbers with units, names, + - * /, powers, ``max`` and ``min``, and nothing else.
 
-Values are exact fractions with a unit. Sums need equal units, powers integer exponents. Lengths, exponents and the work of a whole
+``calc.symbolic`` parses them, once numbers with units and dotted names are names of its own notation. Values are exact fractions with a
+unit. Sums need equal units, powers integer exponents. Lengths, exponents and the work of a whole
 document are bounded, so that no document can keep a checker busy.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.errors import BadInputError
+from calc.symbolic.evaluation import Arithmetic
+from calc.symbolic.expression import Expression, FunctionCall, Name, Negative, Power, Product, Quotient, Sum, walk
+from calc.symbolic.parser import ExpressionError, parse
 from reports.live import units
 from reports.live.units import Kind
 
@@ -74,10 +78,12 @@ def evaluate(text: str, lookup: Lookup, work: WorkBudget | None = None) -> UnitV
     """The value of an expression. Spends ``work``. Raises ``LanguageError`` for a malformed expression."""
     if len(text) > LONGEST:
         raise LanguageError(f"an expression of {len(text):,} characters, at most {LONGEST} are allowed: use names", 0)
-    reader = _ExpressionParser(_tokens(text), lookup, work or WorkBudget())
-    value = reader.sum(0)
-    reader.require_end()
-    return value
+    translator = _Translator(_tokens(text), lookup, work or WorkBudget())
+    try:
+        tree = parse(translator.translated())
+    except ExpressionError:
+        raise LanguageError("too many operations inside one another: use names", 0) from None
+    return tree.value_in(_UnitArithmetic(translator))
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -96,24 +102,82 @@ def _tokens(text: str) -> list[_Token]:
     return [*tokens, _Token("end", "", len(text))]
 
 
-class _ExpressionParser:
-    """A recursive-descent parser that evaluates as it reads: sums, products, signs, powers, atoms."""
+class _Translator:
+    """Translates tokens to the notation of ``calc.symbolic``: a number with its unit, a name or a function becomes the number of its token,
+    ``_3``, of which the value and the column are known. Raises ``LanguageError`` where an operand, operator or parenthesis is missing."""
 
     def __init__(self, tokens: Sequence[_Token], lookup: Lookup, work: WorkBudget) -> None:
-        self.tokens = tokens
-        self.lookup = lookup
-        self.work = work
+        self.tokens, self.lookup, self.work = tokens, lookup, work
+        self.values: dict[str, UnitValue] = {}
         self.at = 0
+        self.opened: list[_Token] = []  # parentheses, or the functions before them
+        self.start = 0  # column of the operand that is being read, with its signs and parentheses
+        self.starts: dict[str, int] = {}
 
-    @property
-    def next(self) -> _Token:
-        return self.tokens[self.at]
+    def token(self, symbol: str) -> _Token:
+        """The token that a name of the translated expression stands for."""
+        return self.tokens[int(symbol[1:])]
 
-    def take(self) -> _Token:
-        token = self.tokens[self.at]
-        self.spend(1, token.column)
-        self.at += 1
-        return token
+    def translated(self) -> str:
+        """The expression in Python's notation."""
+        parts: list[str] = []
+        complete, begins = False, True
+        while (token := self.tokens[self.at]).kind != "end":
+            self.spend(1, token.column)
+            if begins and not complete:
+                self.start = token.column
+            begins = complete
+            part, complete = self._operator(token) if complete else self._operand(token)
+            parts.append(part)
+            self.at += 1
+            if len(self.opened) > _DEEPEST:
+                raise LanguageError(f"parentheses nested more than {_DEEPEST} deep", self.tokens[self.at].column)
+        if not complete:
+            raise LanguageError("a number or a name is missing at the end", token.column)
+        if self.opened:
+            raise LanguageError("missing closing parenthesis", self.opened[-1].column)
+        return "".join(parts)
+
+    def _operand(self, token: _Token) -> tuple[str, bool]:
+        """(text, whether the operand is complete)."""
+        symbol = f"_{self.at}"
+        self.starts[symbol] = self.start
+        match token.kind, token.text:
+            case "number", _:
+                self.values[symbol] = self.number(token)
+                return symbol, True
+            case "name", _ if self.tokens[self.at + 1].text == "(":
+                if token.text not in _CHOICES:
+                    raise LanguageError(f"unknown function {token.text!r}: there are max and min", token.column)
+                self.at += 1
+                self.spend(1, token.column)
+                self.opened.append(token)
+                return f"{symbol}(", False
+            case "name", _:
+                self.values[symbol] = self.named(token)
+                return symbol, True
+            case _, "(":
+                self.opened.append(token)
+                return "(", False
+            case _, "+" | "-" as sign:
+                return sign.strip("+"), False
+        raise LanguageError(f"a number or a name is missing before {token.text!r}", token.column)
+
+    def _operator(self, token: _Token) -> tuple[str, bool]:
+        """(text, whether an operand is complete behind it)."""
+        match token.text:
+            case "+" | "-" | "*" | "/" | "**" as sign:
+                return sign, False
+            case "^":
+                return "**", False
+            case "," if self.opened and self.opened[-1].text in _CHOICES:
+                return ",", False
+            case ")" if self.opened:
+                self.opened.pop()
+                return ")", True
+        if self.opened:
+            raise LanguageError("missing closing parenthesis", self.opened[-1].column)
+        raise LanguageError(f"{token.text!r} after a complete expression: is an operator missing?", token.column)
 
     def spend(self, operations: int, column: int) -> None:
         try:
@@ -131,76 +195,6 @@ class _ExpressionParser:
         self.spend(bits // 32, column)
         return UnitValue(number, kind)
 
-    def takes(self, *signs: str) -> str:
-        if self.next.kind == "sign" and self.next.text in signs:
-            return self.take().text
-        return ""
-
-    def require_end(self) -> None:
-        if self.next.kind != "end":
-            raise LanguageError(f"{self.next.text!r} after a complete expression: is an operator missing?", self.next.column)
-
-    def sum(self, depth: int) -> UnitValue:
-        if depth > _DEEPEST:
-            raise LanguageError(f"parentheses nested more than {_DEEPEST} deep", self.next.column)
-        left = self.product(depth)
-        while sign := self.takes("+", "-"):
-            column = self.next.column
-            right = self.product(depth)
-            if left.kind != right.kind:
-                raise LanguageError(f"cannot add {_said(left)} and {_said(right)}", column)
-            left = self.bounded(left.number + (right.number if sign == "+" else -right.number), left.kind, column)
-        return left
-
-    def product(self, depth: int) -> UnitValue:
-        left = self.signed(depth)
-        while sign := self.takes("*", "/"):
-            column = self.next.column
-            right = self.signed(depth)
-            if sign == "/" and not right.number:
-                raise LanguageError("division by 0", column)
-            number = left.number * right.number if sign == "*" else left.number / right.number
-            left = self.bounded(number, units.times(left.kind, right.kind, 1 if sign == "*" else -1), column)
-        return left
-
-    def signed(self, depth: int) -> UnitValue:
-        negative = False
-        while sign := self.takes("-", "+"):
-            negative ^= sign == "-"
-        value = self.power(depth)
-        return UnitValue(-value.number, value.kind) if negative else value
-
-    def power(self, depth: int) -> UnitValue:
-        base = self.atom(depth)
-        if not self.takes("**", "^"):
-            return base
-        column = self.next.column
-        exponent = self.signed(depth + 1) if depth < _DEEPEST else base
-        if exponent.kind or exponent.number.denominator != 1 or abs(exponent.number) > _LARGEST_POWER:
-            raise LanguageError(f"an exponent must be an integer, at most {_LARGEST_POWER}", column)
-        n = int(exponent.number)
-        if n < 0 and not base.number:
-            raise LanguageError("division by 0", column)
-        size = max(base.number.numerator.bit_length(), base.number.denominator.bit_length())
-        if size * abs(n) > _MOST_BITS:
-            raise LanguageError("the number is too large", column)
-        return self.bounded(base.number**n, units.raised(base.kind, n), column)
-
-    def atom(self, depth: int) -> UnitValue:
-        token = self.take()
-        if token.kind == "number":
-            return self.number(token)
-        if token.kind == "name" and self.next.text == "(":
-            return self.call(token, depth)
-        if token.kind == "name":
-            return self.named(token)
-        if token.text == "(":
-            value = self.sum(depth + 1)
-            if not self.takes(")"):
-                raise LanguageError("missing closing parenthesis", token.column)
-            return value
-        raise LanguageError(f"a number or a name is missing{f' before {token.text!r}' if token.text else ' at the end'}", token.column)
-
     def named(self, token: _Token) -> UnitValue:
         try:
             value = self.lookup(token.text)
@@ -217,7 +211,7 @@ class _ExpressionParser:
             raise LanguageError(f"a number too large: exponents go up to {_LARGEST_EXPONENT}", token.column)
         number = Fraction(token.text.replace("_", ""))
         for length in (3, 1):  # FLOP/s is three tokens
-            following = self.tokens[self.at : self.at + length]
+            following = self.tokens[self.at + 1 : self.at + 1 + length]
             text = "".join(t.text for t in following)
             readings = units.meanings(text) if following[0].kind == "name" or text == "%" else []
             if readings and len(following) == length:
@@ -225,19 +219,63 @@ class _ExpressionParser:
                 return UnitValue(number * readings[0].scale, readings[0].kind)
         return UnitValue(number)
 
-    def call(self, name: _Token, depth: int) -> UnitValue:
-        if name.text not in ("max", "min"):
-            raise LanguageError(f"unknown function {name.text!r}: there are max and min", name.column)
-        self.take()
-        values = [self.sum(depth + 1)]
-        while self.takes(","):
-            values.append(self.sum(depth + 1))
-        if not self.takes(")"):
-            raise LanguageError("missing closing parenthesis", name.column)
+
+_CHOICES: Mapping[str, Callable[..., UnitValue]] = {"max": max, "min": min}
+
+
+class _UnitArithmetic(Arithmetic[UnitValue]):
+    """Exact numbers with units. A message names the column of the right operand."""
+
+    def __init__(self, translator: _Translator) -> None:
+        self.values, self._translator = translator.values, translator
+
+    def _column(self, node: Expression) -> int:
+        symbols = (part.name if isinstance(part, Name) else part.function for part in walk(node) if isinstance(part, Name | FunctionCall))
+        return self._translator.starts[next(symbols)]
+
+    def sum(self, node: Sum) -> UnitValue:
+        total = node.terms[0].value_in(self)
+        for term in node.terms[1:]:
+            value, column = term.value_in(self), self._column(term)
+            if total.kind != value.kind:
+                raise LanguageError(f"cannot add {_said(total)} and {_said(value)}", column)
+            total = self._translator.bounded(total.number + value.number, total.kind, column)
+        return total
+
+    def product(self, node: Product) -> UnitValue:
+        total = node.factors[0].value_in(self)
+        for factor in node.factors[1:]:
+            value = factor.value_in(self)
+            total = self._translator.bounded(total.number * value.number, units.times(total.kind, value.kind), self._column(factor))
+        return total
+
+    def quotient(self, node: Quotient) -> UnitValue:
+        top, bottom, column = node.top.value_in(self), node.bottom.value_in(self), self._column(node.bottom)
+        if not bottom.number:
+            raise LanguageError("division by 0", column)
+        return self._translator.bounded(top.number / bottom.number, units.times(top.kind, bottom.kind, -1), column)
+
+    def negative(self, node: Negative) -> UnitValue:
+        value = node.body.value_in(self)
+        return UnitValue(-value.number, value.kind)
+
+    def power(self, node: Power) -> UnitValue:
+        base, exponent, column = node.base.value_in(self), node.exponent.value_in(self), self._column(node.exponent)
+        if exponent.kind or exponent.number.denominator != 1 or abs(exponent.number) > _LARGEST_POWER:
+            raise LanguageError(f"an exponent must be an integer, at most {_LARGEST_POWER}", column)
+        n = int(exponent.number)
+        if n < 0 and not base.number:
+            raise LanguageError("division by 0", column)
+        size = max(base.number.numerator.bit_length(), base.number.denominator.bit_length())
+        if size * abs(n) > _MOST_BITS:
+            raise LanguageError("the number is too large", column)
+        return self._translator.bounded(base.number**n, units.raised(base.kind, n), column)
+
+    def call(self, node: FunctionCall) -> UnitValue:
+        function, values = self._translator.token(node.function), [argument.value_in(self) for argument in node.arguments]
         if any(v.kind != values[0].kind for v in values):
-            raise LanguageError(f"cannot compare {' and '.join(_said(v) for v in values[:3])}", name.column)
-        choose = max if name.text == "max" else min
-        return choose(values, key=lambda v: v.number)
+            raise LanguageError(f"cannot compare {' and '.join(_said(v) for v in values[:3])}", function.column)
+        return _CHOICES[function.text](values, key=lambda v: v.number)
 
 
 def _said(value: UnitValue) -> str:
