@@ -31,4 +31,4 @@ class How:
     repeat: Repeat = STEPS
     tf32: bool = False
     compiled: bool = False
-    sites: bool = True
+    per_module: bool = True

@@ -56,7 +56,7 @@ def time_of_steps(run: Training, how: How | None = None, watch: Watch | None = N
         before = conditions(run.device)
         times = timed(ready.step, watch or watch_of(run.device), how.repeat)
         after = conditions(run.device)
-        module_paths = module_times(run) if how.sites and not how.compiled else ()
+        module_paths = module_times(run) if how.per_module and not how.compiled else ()
     made = product_format(run.options.precision, how.tf32)
     return StepTime(dict(run.sizes), times, made, how.compiled, (before, after), module_paths)
 

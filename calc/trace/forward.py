@@ -288,10 +288,10 @@ def _with_gradient(tensor: torch.Tensor, value: Value) -> Value:
 
 
 def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Options) -> tuple[int, dict[str, tuple[str, ...]]]:
-    def standing() -> contextlib.AbstractContextManager[None]:
+    def overriding() -> contextlib.AbstractContextManager[None]:
         return overriding_operators(recorder)
 
-    with hide_tracing.building(), recurrent.sized(), standing():
+    with hide_tracing.building(), recurrent.sized(), overriding():
         module, inputs = step.module_of(spec, sizes, "none"), step.inputs_of(spec, sizes)
         module.train(options.trains)
     names: dict[int, list[str]] = {}
@@ -306,7 +306,7 @@ def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Optio
             recorder.leaf(tensor, "input", str(i), recorder.size(bound.count) if isinstance(bound, data_dependence.Below) else None)
     with (
         recorder.path.watch(module),
-        standing(),
+        overriding(),
         recorder.hand_written(),
         step._attention(options),
     ):

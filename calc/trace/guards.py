@@ -25,9 +25,9 @@ _ANY_COUNT = 2**63
 
 def graph_guards(runs: Sequence[TracedRun], trip_counts: Collection[str], dims: Mapping[str, Dim]) -> list[Guard]:
     """The guards of all runs, except those about the trip count that a run happens to have."""
-    questions = [(_as_in_every_run(c, run, runs, trip_counts), run) for run in runs for c in run.guards]
+    own = [(_as_in_every_run(c, run, runs, trip_counts), run) for run in runs for c in run.guards]
     guards = {
-        c.expr: c for c, run in questions if c.expr and not _is_of_one_trip_count(c, run, runs, trip_counts) and not _is_bound(c, run, dims)
+        c.expr: c for c, run in own if c.expr and not _is_of_one_trip_count(c, run, runs, trip_counts) and not _is_bound(c, run, dims)
     }
     return list(guards.values())
 
@@ -42,10 +42,10 @@ def _as_in_every_run(guard: Guard, run: TracedRun, runs: Sequence[TracedRun], tr
 
 
 def _divides_itself(divided: Guard, run: TracedRun, trip_counts: Collection[str]) -> bool:
-    return any(question == divided and _equals_at_any_trip_count(expr, divided, run, trip_counts) for expr, question in run.divided.items())
+    return any(own == divided and _equals_at_any_trip_count(expr, divided, run, trip_counts) for expr, own in run.divided.items())
 
 
-_TURNS = (2, 5, 6, 13, 30, 1009, 10**6 + 3)
+_TRIP_COUNTS = (2, 5, 6, 13, 30, 1009, 10**6 + 3)
 
 
 def _equals_at_any_trip_count(expr: str, divided: Guard, run: TracedRun, trip_counts: Collection[str]) -> bool:
@@ -56,7 +56,7 @@ def _equals_at_any_trip_count(expr: str, divided: Guard, run: TracedRun, trip_co
         return False  # trip counts of two loops may be equal
     (loop,) = loops
     generator = random.Random(0)
-    for count in _TURNS:
+    for count in _TRIP_COUNTS:
         general = replace(divided, expr=_own(run.trace.sizes[loop]).sub(str(count), expr))
         for _ in range(8):
             at = {name: generator.randint(1, 10 ** generator.randint(1, 6)) for name in sorted(names)} | {loop: count}
@@ -92,10 +92,10 @@ def _at_none(names: Collection[str]) -> str:
     return " and ".join(f"{name} < 1" for name in sorted(names))
 
 
-def of_numbers(kept: Sequence[Guard], runs: Sequence[TracedRun], trip_counts: Mapping[str, str]) -> list[Guard]:
+def of_numbers(guards: Sequence[Guard], runs: Sequence[TracedRun], trip_counts: Mapping[str, str]) -> list[Guard]:
     """Guards for sizes without a proof, so that each of their values is traced: sizes rounded from doubles, and sizes read as numbers that
     are no trip counts, since a larger value runs no more operators."""
-    places = {_at_none({*ordered_names(c.expr)} - {*trip_counts}): c.where for c in kept if _of_doubles(c)}
+    places = {_at_none({*ordered_names(c.expr)} - {*trip_counts}): c.where for c in guards if _of_doubles(c)}
     places |= {_at_none([name]): where for name, where in trip_counts.items() if _is_width(name, runs)}
     return [Guard(expr, True, where, opaque=True) for expr, where in places.items() if expr]
 
@@ -130,25 +130,25 @@ def _is_of_one_trip_count(guard: Guard, run: TracedRun, runs: Sequence[TracedRun
     generator = random.Random(0)
     points = [{name: generator.randint(2, 10**6) for name in sorted(names)} for _ in range(8)]
 
-    def as_asked(at: Mapping[str, int]) -> set[bool]:
+    def outcomes(at: Mapping[str, int]) -> set[bool]:
         return {guard.holds_at({**point, **{name: at[name] for name in trip_counts}}) for point in points}
 
-    if as_asked(run.trace.sizes) != {True}:
+    if outcomes(run.trace.sizes) != {True}:
         return False
-    if any(as_asked(another.trace.sizes) != {True} for another in runs):
+    if any(outcomes(another.trace.sizes) != {True} for another in runs):
         return True
     # Each accessed part lies within the length; that holds at every larger trip count, and smaller ones have guards of their own.
     most = dict.fromkeys(trip_counts, _ANY_COUNT)
-    return re.fullmatch(r"\w+ (>|>=|<|<=) \d+", guard.expr) is not None and as_asked(most) == {True}
+    return re.fullmatch(r"\w+ (>|>=|<|<=) \d+", guard.expr) is not None and outcomes(most) == {True}
 
 
-def _has_every_trip_count(guard: Guard, asked: Sequence[tuple[set[str], Mapping[str, int]]], trip_counts: Collection[str]) -> bool:
+def _has_every_trip_count(guard: Guard, guards_by_run: Sequence[tuple[set[str], Mapping[str, int]]], trip_counts: Collection[str]) -> bool:
     """Whether every run has this guard with its own trip count in it, as where torch splits a sequence: the model does not branch on it.
-    ``asked`` has the guards and the trip counts of each run."""
+    ``guards_by_run`` has the guards and the trip counts of each run."""
     for name in {*ordered_names(guard.expr)} & {*trip_counts}:
-        for exprs, sizes in asked:
+        for exprs, sizes in guards_by_run:
             own = _own(sizes[name])
-            alike = [(own.sub(str(others[name]), guard.expr), theirs) for theirs, others in asked]
+            alike = [(own.sub(str(others[name]), guard.expr), theirs) for theirs, others in guards_by_run]
             if guard.expr in exprs and own.search(guard.expr) and all(text in theirs for text, theirs in alike):
                 return True
     return False
@@ -161,8 +161,8 @@ def branches(
     generator = random.Random(0)
     tried = [{name: generator.randint(2, 10 ** generator.randint(1, 5)) for name in basis.symbols} for _ in range(40)]
     points = [_within_bounds(at, basis, dims) for at in tried]
-    asked_by_run = [({c.expr for c in run.guards}, run.trace.sizes) for run in runs]
-    branching = [c for c in guards if any(not c.holds_at(at) for at in points) and not _has_every_trip_count(c, asked_by_run, trip_counts)]
+    guards_by_run = [({c.expr for c in run.guards}, run.trace.sizes) for run in runs]
+    branching = [c for c in guards if any(not c.holds_at(at) for at in points) and not _has_every_trip_count(c, guards_by_run, trip_counts)]
     because = "evaluated at {}; sizes with another outcome are traced separately or refused"
     return [Assumption(_in_dimensions(c, basis), because.format(c.where)) for c in branching]
 
@@ -186,8 +186,8 @@ def _in_dimensions(guard: Guard, basis: Basis) -> str:
 # -- sizes that may be 0 -------------------------------------------------------------------------------------------------------
 
 
-def of_zeros(kept: Sequence[Guard], runs: Sequence[TracedRun], symbols: Sequence[str]) -> list[Guard]:
-    """Guards that sizes of tensors are not 0, where a size may be 0 and no guard in ``kept`` excludes it. Closed forms count n - 1
+def of_zeros(known: Sequence[Guard], runs: Sequence[TracedRun], symbols: Sequence[str]) -> list[Guard]:
+    """Guards that sizes of tensors are not 0, where a size may be 0 and no guard in ``known`` excludes it. Closed forms count n - 1
     operations for a reduction, and bytes for an expanded tensor; a tensor without elements has neither."""
     guards: list[Guard] = []
     for run in runs:
@@ -197,7 +197,7 @@ def of_zeros(kept: Sequence[Guard], runs: Sequence[TracedRun], symbols: Sequence
             for text in _sizes_of(op):
                 places.setdefault(text, f"{op.name} at {op.module_path}")
         for text in sorted(places, key=lambda text: (len(text), text)):
-            if parse(text).value_in(_Least()) <= 0 and _may_be_zero(text, [*kept, *guards], symbols):
+            if parse(text).value_in(_Least()) <= 0 and _may_be_zero(text, [*known, *guards], symbols):
                 guards.append(Guard(f"{text} != 0", evaluate_text(text, at) != 0, places[text]))
     return guards
 
@@ -263,7 +263,7 @@ class _Least(Arithmetic[Fraction | float]):
         return -math.inf
 
 
-def _may_be_zero(text: str, asked: Sequence[Guard], symbols: Sequence[str]) -> bool:
+def _may_be_zero(text: str, guards: Sequence[Guard], symbols: Sequence[str]) -> bool:
     """Whether a size may be 0 where every guard holds; tested with each subset of its symbols at 1 and the others random. A negative value
     implies that it is 0 at sizes in between."""
     names, generator = [*dict.fromkeys(ordered_names(text))], random.Random(0)
@@ -275,11 +275,11 @@ def _may_be_zero(text: str, asked: Sequence[Guard], symbols: Sequence[str]) -> b
                 size = evaluate_text(text, at)
             except ZeroDivisionError:
                 return True
-            if size < 0 or (size == 0 and all(guard.holds_at(at) for guard in asked)):
+            if size < 0 or (size == 0 and all(guard.holds_at(at) for guard in guards)):
                 return True
     return "Mod(" in text or "%" in text
 
 
 def of_depths(counts: Mapping[str, Sequence[int]]) -> list[Guard]:
     """Guards that exclude trip counts below the traced ones: few iterations have none between the first and the last."""
-    return [Guard(f"{name} != {few}", True, _COUNTS) for name, recorded in counts.items() for few in range(1, min(recorded))]
+    return [Guard(f"{name} != {few}", True, _COUNTS) for name, traced in counts.items() for few in range(1, min(traced))]

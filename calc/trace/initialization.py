@@ -46,7 +46,7 @@ def drawn(spec: Spec, sizes: Mapping[str, int]) -> tuple[dict[str, Drawn], dict[
 
 def _built(spec: Spec, n: Sizes, mode: AbstractContextManager[Any]) -> tuple[dict[str, Drawn], dict[str, Drawn]]:
     watch = _LawWatch()
-    with torch.random.fork_rng(devices=[]), _truncated_told(watch), bypassing_caches(), mode, watch:
+    with torch.random.fork_rng(devices=[]), _truncated_reported(watch), bypassing_caches(), mode, watch:
         torch.manual_seed(0)
         module, inputs = spec.build(n), spec.inputs(n)
     tensors = {str(i): each for i, each in enumerate(inputs) if isinstance(each, Tensor)}
@@ -59,10 +59,10 @@ class _LawWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch's own
         self.laws: dict[int, Law | str] = {}
-        self.held: list[Any] = []
+        self.storages: list[Any] = []
 
     def of(self, parameter: Tensor) -> Drawn:
-        law = self.laws.get(_key(parameter), "no operator that was seen")
+        law = self.laws.get(_key(parameter), "no known operator")
         shape = tuple(parameter.shape)
         return Drawn(shape, law) if isinstance(law, Law) else Drawn(shape, None, law)
 
@@ -81,7 +81,7 @@ class _LawWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's 
         law = self._law(name, first, args, kwargs)
         if law is None and inplace and name == "set_":
             return
-        self.tell(result, law if law is not None else f"aten.{name}")
+        self.set_law(result, law if law is not None else f"aten.{name}")
 
     def _law(self, name: str, first: Tensor | None, args: Any, kwargs: Mapping[str, Any]) -> Law | None:
         if name in _MADE:
@@ -110,10 +110,10 @@ class _LawWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's 
         bare = name.rstrip("_")
         return change[bare](number) if bare in change and (bare, number) != ("div", 0.0) else None
 
-    def tell(self, tensor: Tensor, law: Law | str) -> None:
+    def set_law(self, tensor: Tensor, law: Law | str) -> None:
         """Set the distribution of a tensor, which may be a part of its storage."""
         key, whole = _key(tensor), tensor.untyped_storage().nbytes() // max(tensor.element_size(), 1)
-        self.held.append(tensor.untyped_storage())
+        self.storages.append(tensor.untyped_storage())
         before = self.laws.get(key)
         if tensor.numel() < whole and isinstance(before, Law) and isinstance(law, Law):
             law = before.overwritten(law, tensor.numel() / whole)
@@ -154,15 +154,15 @@ _MADE: dict[str, Callable[[Any, Mapping[str, Any]], Law]] = {
 
 
 @contextmanager
-def _truncated_told(watch: _LawWatch) -> Iterator[None]:
+def _truncated_reported(watch: _LawWatch) -> Iterator[None]:
     """``trunc_normal_`` reports its distribution instead of sampling: the values are not needed."""
     real = torch.nn.init._no_grad_trunc_normal_
 
-    def told(tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any = None) -> Tensor:
-        watch.tell(tensor, laws.truncated(mean, std, a, b))
+    def reported(tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any = None) -> Tensor:
+        watch.set_law(tensor, laws.truncated(mean, std, a, b))
         return tensor
 
-    torch.nn.init._no_grad_trunc_normal_ = told
+    torch.nn.init._no_grad_trunc_normal_ = reported
     try:
         yield
     finally:

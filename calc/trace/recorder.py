@@ -51,7 +51,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self._hint: Callable[[Any], Any] = _plain if env is None else env.hint
         self._symbolic = env is not None
         if env is not None:
-            env.recording = lambda: bool(self.phase)
+            env.is_tracing = lambda: bool(self.phase)
         self.constants = ConstantPropagation(self._hint, None if env is None else env.symbols_of, () if env is None else env.trip_counts)
         self.unbacked = UnbackedSizes(unbacked, self.size, self.storage, observed or {}, self.constants, lambda: not self.phase)
         self.repeats = repeats
@@ -313,7 +313,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.maker[index] = module_path
         self.alive.add(index)
         self.events.append(Event(1, index, len(self.ops)))
-        self._refs[key] = (index, weakref.ref(untyped, functools.partial(self._die, key, index)))
+        self._refs[key] = (index, weakref.ref(untyped, functools.partial(self._freed, key, index)))
         if self.phase in _OF_OPTIMIZERS and module_path:
             self.owner.setdefault(index, module_path)
         return index
@@ -322,7 +322,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         """Whether an operator has used this tensor's storage. States of random generators, for example, are created without one."""
         return value.untyped_storage()._cdata in self._refs
 
-    def _die(self, key: int, index: int, _: Any) -> None:
+    def _freed(self, key: int, index: int, _: Any) -> None:
         self._refs.pop(key, None)
         self.alive.discard(index)
         self.events.append(Event(-1, index, len(self.ops)))

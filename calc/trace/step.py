@@ -127,8 +127,8 @@ def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: boo
     readers, by_value = tuple(recorder.unbacked.readers), {} if env is None else env.number_reads
     exchanged = {*recorder.exchanged}
     shares = () if env is None else tuple(env.rounded_shares)
-    asked, rewritten = constants.value_reads, recorder.mutates_tracked
-    return TracedRun(trace, guards, divided, constants.constant_reads, asked, repeats, readers, rewritten, by_value, exchanged, shares)
+    constant_reads, value_reads, rewritten = constants.constant_reads, constants.value_reads, recorder.mutates_tracked
+    return TracedRun(trace, guards, divided, constant_reads, value_reads, repeats, readers, rewritten, by_value, exchanged, shares)
 
 
 # The value of each number read out of data: certificates use another one than symbolic traces.
@@ -197,7 +197,7 @@ class _StepRun:
         self.recorder = recorder
         self.options = options
         self.spec = spec
-        with hide_tracing.building(), recurrent.sized(), self._standing_in():
+        with hide_tracing.building(), recurrent.sized(), self._overriding():
             module, inputs = module_of(spec, sizes, options.checkpointing), inputs_of(spec, sizes)
             self.module, self.inputs = precision.cast(module, inputs, options.precision)
             self.module.train(options.trains)
@@ -218,7 +218,7 @@ class _StepRun:
             return contextlib.nullcontext()
         return scalar_reads.numbers_only(self.optimizer, self.recorder.unbacked.reading, self.read, certifying)
 
-    def _standing_in(self) -> contextlib.AbstractContextManager[None]:
+    def _overriding(self) -> contextlib.AbstractContextManager[None]:
         return overriding_operators(self.recorder)
 
     def _model_reads(self) -> contextlib.AbstractContextManager[None]:
@@ -237,7 +237,7 @@ class _StepRun:
         with (
             recorder.path.watch(self.module),
             hide_tracing.calls_noted(self._noted, recorder.size),
-            self._standing_in(),
+            self._overriding(),
             _attention(self.options),
         ):
             for number in (1, 2):
@@ -254,7 +254,7 @@ class _StepRun:
                 for i, nbytes in recorder.nbytes.items()
             ),
             ops=tuple(recorder.ops),
-            events=tuple(_deaths_in_order(recorder.events, self.windows)),
+            events=tuple(_frees_in_order(recorder.events, self.windows)),
             saved=self.saved_tensors.saved(),
             calls=tuple(recorder.calls),
             parameters=parameters,
@@ -272,10 +272,10 @@ class _StepRun:
             return ()
         names = {id(p): name for name, p in self.masters.named()}
         # A class may store lists of tensors for a parameter, and tensors for no particular parameter.
-        kept = [(names.get(id(key), OPTIMIZER), part) for key, part in self.optimizer.state.items()]
+        states = [(names.get(id(key), OPTIMIZER), part) for key, part in self.optimizer.state.items()]
         return tuple(
             (name, str(key), self.recorder.tensor(tensor, name))
-            for name, part in kept
+            for name, part in states
             for key, value in (part.items() if isinstance(part, Mapping) else [("", part)])
             for tensor in tensors_in(value)
         )
@@ -295,10 +295,10 @@ class _StepRun:
         recorder = self.recorder
         recorder.step = number
         start = len(recorder.events)
-        for turn in range(int(self.options.accumulation)):
+        for micro_batch in range(int(self.options.accumulation)):
             # Hooks may change lifetimes slightly, so they watch the first forward and not the counted one.
             with self._model_reads():
-                loss = self._training_forward(watched=number == 1 and turn == 0)
+                loss = self._training_forward(watched=number == 1 and micro_batch == 0)
                 self._backward(loss)
         self._update(optimizer)
         self.windows.append((start, len(recorder.events)))
@@ -344,9 +344,9 @@ class _StepRun:
                 self.scaler.step(optimizer)
                 self.scaler.update()
         self.masters.copy_back()
-        kept = self.options.zero_grad == "zero"
-        recorder.phase = "optimizer" if kept else "zero_grad"
-        optimizer.zero_grad(set_to_none=not kept)
+        zeroed = self.options.zero_grad == "zero"
+        recorder.phase = "optimizer" if zeroed else "zero_grad"
+        optimizer.zero_grad(set_to_none=not zeroed)
 
     def _note_gradients(self) -> None:
         """Note the gradients after the backward, and the storages of those of fp32 copies."""
@@ -382,7 +382,7 @@ class _StepRun:
         return roles
 
 
-def _deaths_in_order(events: Sequence[Event], windows: Sequence[tuple[int, int]]) -> Iterator[Event]:
+def _frees_in_order(events: Sequence[Event], windows: Sequence[tuple[int, int]]) -> Iterator[Event]:
     """``events``, with storages that are freed together in allocation order: autocast frees its casts in the order of addresses, which
     differs between runs."""
     bounds = sorted({bound for window in windows for bound in window})

@@ -104,7 +104,7 @@ _SIZE_TEXT = re.compile(r"\b(?:floor|ceiling|Max|Min|Mod)\b|\b[A-Za-z_]\w*\b(?!\
 _GUARD_TEXT = re.compile(rf"\b(?:float|int|round|sqrt|log2)\b|\d\.\d|\de[+-]?\d|%|{_SIZE_TEXT.pattern}")
 
 # Evaluated expressions of sizes, each with its value and the line that evaluated it.
-Questions = Mapping[Any, tuple[Any, str]]
+Evaluations = Mapping[Any, tuple[Any, str]]
 
 _runs = itertools.count()
 
@@ -133,7 +133,7 @@ def refusing_torch_reads(env: SizeEnv | None) -> Iterator[None]:
     guard, guard_double = SymNode.guard_int, SymNode.guard_float
 
     def guard_int(node: Any, file: str, line: int) -> int:
-        if file.endswith(_OF_TENSORS) and env.recording() and type(current_node()).__name__ not in (NUMBERING, DIVIDING):
+        if file.endswith(_OF_TENSORS) and env.is_tracing() and type(current_node()).__name__ not in (NUMBERING, DIVIDING):
             raise read_by_torch()
         return int(guard(node, file, line))
 
@@ -168,7 +168,7 @@ class SizeEnv(ShapeEnv):
         super().__init__()
         self.hint_of = dict(hint_of)
         self.arithmetic: dict[Any, Any] = {}
-        self.recording: Callable[[], bool] = lambda: False
+        self.is_tracing: Callable[[], bool] = lambda: False
         self.trip_counts = trip_counts
         self._collected: dict[Any, tuple[Any, str]] | None = None
         self.names: dict[sp.Symbol, str] = {}
@@ -230,8 +230,8 @@ class SizeEnv(ShapeEnv):
 
     def _answer(self, expr: Any, as_number: bool) -> Any:
         expr = _simplified(expr)
-        questions = self.answers if self._unrecorded is None else self._unrecorded
-        entry = questions.get(expr)
+        answers = self.answers if self._unrecorded is None else self._unrecorded
+        entry = answers.get(expr)
         if entry is None:
             if not expr.free_symbols:
                 return expr
@@ -244,16 +244,16 @@ class SizeEnv(ShapeEnv):
             if as_number and not (self._names(expr) <= {*self.trip_counts} and _is_polynomial(expr)):
                 if self._is_nearly_constant(expr):
                     self._answer(sp.Eq(expr, expr.xreplace(self._at)), as_number=False)
-                elif self._is_share_of_turns(expr):
+                elif self._is_share_of_trip_count(expr):
                     self.rounded_shares.append(self._specialization_error(expr))
                 else:
                     raise self._specialization_error(expr)
-            entry = questions[expr] = (expr.xreplace(self._at), user_line())
+            entry = answers[expr] = (expr.xreplace(self._at), user_line())
         if self._collected is not None and self._unrecorded is None:
             self._collected[expr] = entry
         return entry[0]
 
-    def _is_share_of_turns(self, expr: Any) -> bool:
+    def _is_share_of_trip_count(self, expr: Any) -> bool:
         """Whether a size is one trip count, divided by numbers and rounded: a number in this run, as the trip count is."""
         parts = expr.atoms(FloorDiv)
         return (
@@ -263,11 +263,11 @@ class SizeEnv(ShapeEnv):
             and (bool(parts) and _is_polynomial(expr.xreplace({part: sp.Integer(1) for part in parts})))
         )
 
-    def assume(self, question: Any) -> None:
+    def assume(self, guard: Any) -> None:
         """Note a guard that is true at the hints. Raises ``SpecializationError`` where it cannot be written as text."""
-        if _guard_text(question, self.names) is None:
-            raise self._specialization_error(question.lhs)
-        self._answer(question, as_number=False)
+        if _guard_text(guard, self.names) is None:
+            raise self._specialization_error(guard.lhs)
+        self._answer(guard, as_number=False)
 
     @contextlib.contextmanager
     def collecting_answers(self) -> Iterator[dict[Any, tuple[Any, str]]]:
@@ -278,9 +278,9 @@ class SizeEnv(ShapeEnv):
         finally:
             self._collected = outer
 
-    def add_answers(self, questions: Questions) -> None:
-        """Note those ``questions`` of an earlier run that this run evaluates as well."""
-        for expr, entry in questions.items():
+    def add_answers(self, evaluations: Evaluations) -> None:
+        """Note those ``evaluations`` of an earlier run that this run makes as well."""
+        for expr, entry in evaluations.items():
             self.answers.setdefault(expr, entry)
 
     @contextlib.contextmanager

@@ -116,7 +116,7 @@ def _times(session: Session, task: Task) -> None:
     options = MeasuringOptions(
         session.device,
         memory=0,
-        how=How(session.plan.steps, tf32=form.tf32, compiled=compiled, sites=False),
+        how=How(session.plan.steps, tf32=form.tf32, compiled=compiled, per_module=False),
         work=[_work(_derived(session, model, at, form.precision)) for at in sizes],
     )
     data = document(measured(calc.load(model.of), sizes, options_of(form.precision), options))
@@ -150,7 +150,7 @@ def _memory(session: Session, task: Task) -> None:
     options = MeasuringOptions(
         session.device,
         fit=largest,
-        how=How(_READ, sites=False),
+        how=How(_READ, per_module=False),
         work=[_work(step) for step in steps],
         before=[on_device(step.memory, capability) for step in steps if step is not None and step.memory is not None],
     )

@@ -27,7 +27,7 @@ from reports import cli
 
 FITTING = 40
 SHORT = ("--repeat", "2", "--seconds", "0", "--warm-up", "1")
-QUICK = How(Repeat(warm_up=1, count=3, seconds=0), sites=False)
+QUICK = How(Repeat(warm_up=1, count=3, seconds=0), per_module=False)
 ROOM = 2**26
 HOPPER = (9, 0)
 

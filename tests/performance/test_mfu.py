@@ -155,7 +155,7 @@ def calibration(**changes: Any) -> Calibration:
 
 
 def measured_with(calibration: Calibration, compiled: bool = False) -> Any:
-    how = How(Repeat(1, 3, 0), sites=False, compiled=compiled)
+    how = How(Repeat(1, 3, 0), per_module=False, compiled=compiled)
     return measuring.measured(
         calc.load("mlp"), ({"B": 7, "d": 11, "f": 13},), Options(), MeasuringOptions(calibration=calibration, how=how)
     )

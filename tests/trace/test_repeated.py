@@ -50,7 +50,7 @@ def test_what_an_earlier_run_worked_out_changes_nothing_of_a_record(name: str) -
 def test_a_question_that_is_not_asked_again_would_be_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = calc.load("mixtral")
     alone = _run(spec, 4)
-    monkeypatch.setattr(SizeEnv, "add_answers", lambda self, questions: None)
+    monkeypatch.setattr(SizeEnv, "add_answers", lambda self, evaluations: None)
 
     assert _asked(_run(spec, 4, like=_run(spec, 3))) < _asked(alone)
 
@@ -82,6 +82,6 @@ def test_a_fake_tensor_is_the_same_by_whichever_way_it_is_made() -> None:
 def test_what_is_known_of_one_fake_tensor_is_not_known_of_the_next() -> None:
     with FakeTensorMode() as mode, in_kernel_invocation_manager(mode):
         first, second = (_faked(torch.empty(5, device="meta"), mode) for _ in range(2))
-    first.napkin_shadow = 7  # type: ignore[attr-defined]  # ours, on torch's tensor
+    first.napkin_constant = 7  # type: ignore[attr-defined]  # ours, on torch's tensor
 
-    assert not hasattr(second, "napkin_shadow")
+    assert not hasattr(second, "napkin_constant")

@@ -16,7 +16,7 @@ aten = torch.ops.aten
 
 
 @dataclass(frozen=True, slots=True)
-class _How:
+class _Convolution:
     """The arguments of ``aten.convolution`` other than its tensors."""
 
     stride: list[Any]
@@ -49,10 +49,10 @@ def double_backward(
     output_mask: Sequence[bool],
 ) -> tuple[Any, Any, Any]:
     """(ggO, the gradient of the output gradient; gradient of the input; gradient of the weight); None for those not in ``output_mask``."""
-    how = _How(_each(stride, x), _each(padding, x), _each(dilation, x), transposed, _each(output_padding, x), groups)
-    ggo = _of_output(how, ggi, ggw, ggb, go, weight, x)
-    gw = _of_weight(how, ggi, go, weight) if output_mask[1] and ggi is not None else None
-    gi = _of_input(how, ggw, go, weight, x) if output_mask[0] and ggw is not None else None
+    conv = _Convolution(_each(stride, x), _each(padding, x), _each(dilation, x), transposed, _each(output_padding, x), groups)
+    ggo = _of_output(conv, ggi, ggw, ggb, go, weight, x)
+    gw = _of_weight(conv, ggi, go, weight) if output_mask[1] and ggi is not None else None
+    gi = _of_input(conv, ggw, go, weight, x) if output_mask[0] and ggw is not None else None
     return ggo, gi, gw
 
 
@@ -60,11 +60,11 @@ def _each(values: Sequence[Any], x: torch.Tensor) -> list[Any]:
     return list(values) * (x.dim() - 2 if len(values) == 1 else 1)
 
 
-def _of_output(how: _How, ggi: Any, ggw: Any, ggb: Any, go: torch.Tensor, weight: torch.Tensor, x: torch.Tensor) -> Any:
+def _of_output(conv: _Convolution, ggi: Any, ggw: Any, ggb: Any, go: torch.Tensor, weight: torch.Tensor, x: torch.Tensor) -> Any:
     """conv(ggI, w) + conv(x, ggw) + ggb."""
-    ggo = how.of(ggi, weight) if ggi is not None else None
+    ggo = conv.of(ggi, weight) if ggi is not None else None
     if ggw is not None:
-        term = how.of(x, ggw)
+        term = conv.of(x, ggw)
         ggo = ggo + term if ggo is not None else term
         del term
     if ggb is not None:
@@ -73,26 +73,28 @@ def _of_output(how: _How, ggi: Any, ggw: Any, ggb: Any, go: torch.Tensor, weight
     return ggo
 
 
-def _of_weight(how: _How, ggi: torch.Tensor, go: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+def _of_weight(conv: _Convolution, ggi: torch.Tensor, go: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """The gradient of the weight: ggI convolved with dy over the batch, with stride and dilation exchanged."""
-    one = replace(how, stride=how.dilation, dilation=how.stride, transposed=False, groups=1)
-    got, ggit = go.transpose(0, 1), ggi.transpose(0, 1)
-    pairs = [(_part(ggit, how.groups, g), _part(got, how.groups, g)) for g in range(how.groups)] if how.groups != 1 else [(ggit, got)]
-    parts = [one.of(o, i) if how.transposed else one.of(i, o) for i, o in pairs]
-    result = (torch.cat(parts, 1) if how.groups != 1 else parts[0]).transpose(0, 1)
+    one = replace(conv, stride=conv.dilation, dilation=conv.stride, transposed=False, groups=1)
+    go_t, ggi_t = go.transpose(0, 1), ggi.transpose(0, 1)
+    pairs = [(ggi_t, go_t)]
+    if conv.groups != 1:
+        pairs = [(_part(ggi_t, conv.groups, g), _part(go_t, conv.groups, g)) for g in range(conv.groups)]
+    parts = [one.of(o, i) if conv.transposed else one.of(i, o) for i, o in pairs]
+    result = (torch.cat(parts, 1) if conv.groups != 1 else parts[0]).transpose(0, 1)
     return _narrowed(result, weight.shape)
 
 
-def _of_input(how: _How, ggw: torch.Tensor, go: torch.Tensor, weight: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+def _of_input(conv: _Convolution, ggw: torch.Tensor, go: torch.Tensor, weight: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """The gradient of the input: the transposed convolution of dy with ggw."""
-    if how.transposed:
-        return _narrowed(replace(how, transposed=False).of(go, ggw), x.shape)
-    output_padding = list(how.output_padding)
+    if conv.transposed:
+        return _narrowed(replace(conv, transposed=False).of(go, ggw), x.shape)
+    output_padding = list(conv.output_padding)
     for i, (kernel, size, out) in enumerate(zip(weight.shape[2:], x.shape[2:], go.shape[2:], strict=True)):
-        expected = (kernel - 1) * how.dilation[i] - 2 * how.padding[i] + how.stride[i] * (out - 1) + 1
+        expected = (kernel - 1) * conv.dilation[i] - 2 * conv.padding[i] + conv.stride[i] * (out - 1) + 1
         if expected != size:
             output_padding[i] = size - expected
-    return replace(how, transposed=True, output_padding=output_padding).of(go, ggw)
+    return replace(conv, transposed=True, output_padding=output_padding).of(go, ggw)
 
 
 def _part(x: torch.Tensor, groups: int, which: int) -> torch.Tensor:

@@ -68,7 +68,7 @@ _LIKE = {
     aten.hardtanh.default: 0,
 }
 # Of the tested versions, only 2.11 preserves the strides of a dense input, including those of axes of length 1.
-_KEPT_WHERE_DENSE = frozenset({aten.leaky_relu.default} if VERSION < (2, 12) else ())
+_PRESERVE_DENSE_STRIDES = frozenset({aten.leaky_relu.default} if VERSION < (2, 12) else ())
 # The result is channels-last where that argument is, and contiguous otherwise.
 _LIKE_IMAGES = {
     aten.native_batch_norm.default: 0,
@@ -105,7 +105,7 @@ def laid_out(func: Any, args: tuple[Any, ...], out: Any) -> Any:
         return _alike(args[_LIKE[func]])
     if func in _EMPTY_LIKE and args[0].dim() > 2 and any(map(_is_one, out.shape)):
         return _alike(args[0], out.dtype) if args[0].layout is out.layout else out
-    if func in _KEPT_WHERE_DENSE and out.dim():
+    if func in _PRESERVE_DENSE_STRIDES and out.dim():
         return _kept_where_dense(args[0])
     if func in _ITERATED or _of_an_iterator(func, out) or _widened(func, args, out):
         return _iterated(func, args, out)
@@ -274,10 +274,10 @@ def _widened(func: Any, args: tuple[Any, ...], out: Any) -> bool:
     )
 
 
-def _in_the_format_of_parameters(args: tuple[Any, ...], kept: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def _in_the_format_of_parameters(args: tuple[Any, ...], statistics: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The statistics saved by a norm: fp32 where its input is bf16 or fp16 and a parameter or running statistic is fp32."""
     full = any(isinstance(a, torch.Tensor) and a.dtype is torch.float32 for a in args[1:5])
-    return [t.to(torch.float32) for t in kept] if full and args[0].dtype in (torch.bfloat16, torch.float16) else list(kept)
+    return [t.to(torch.float32) for t in statistics] if full and args[0].dtype in (torch.bfloat16, torch.float16) else list(statistics)
 
 
 def _each(out: Any, make: Any) -> Any:

@@ -17,7 +17,7 @@ import sympy as sp
 import torch
 
 from calc.platform.torch_private import FakeTensor, in_kernel_invocation_manager, throw_on_address, warn_on_address
-from calc.trace.symbolic_sizes import Questions, SizeEnv
+from calc.trace.symbolic_sizes import Evaluations, SizeEnv
 from calc.trace.values.data_dependence import written
 
 _INDEX, _MASKS = torch.ops.aten.index.Tensor, (torch.bool, torch.uint8)
@@ -66,11 +66,11 @@ def _faked(made: torch.Tensor, mode: Any) -> FakeTensor:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What an operator returns: its first argument (in place), a tensor, or several; with the guards that it evaluates (``questions``)."""
+    """What an operator returns: its first argument (in place), a tensor, or several; with the guards that it evaluates."""
 
     forms: tuple[_Form, ...]
     kind: type | None
-    questions: Questions
+    evaluations: Evaluations
 
     def make(self, args: tuple[Any, ...], mode: Any) -> Any:
         if self.kind is None:
@@ -104,9 +104,9 @@ class Repeats:
         if first is None or (key := _key(func, args, kwargs)) is None:
             return compute(func, args, kwargs)
         if key not in self._plans:
-            with self._noted() as questions:
+            with self._noted() as evaluations:
                 out = compute(func, args, kwargs)
-            self._plans[key] = _plan(func, args, out, questions)
+            self._plans[key] = _plan(func, args, out, evaluations)
             self._used.add(key)
             return out
         plan = self._plans[key]
@@ -114,10 +114,10 @@ class Repeats:
             return compute(func, args, kwargs)
         if self.env is not None and key not in self._used:  # computed in an earlier run
             self._used.add(key)
-            self.env.add_answers(plan.questions)
+            self.env.add_answers(plan.evaluations)
         return plan.make(args, first.fake_mode)
 
-    def _noted(self) -> contextlib.AbstractContextManager[Questions]:
+    def _noted(self) -> contextlib.AbstractContextManager[Evaluations]:
         return self.env.collecting_answers() if self.env is not None else contextlib.nullcontext({})
 
 
@@ -128,7 +128,7 @@ def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         key = (func, tuple(map(_token, args)), tuple((name, _token(value)) for name, value in kwargs.items()))
         hash(key)
-    except (TypeError, _Unknown):
+    except (TypeError, _NoKey):
         return None
     return key
 
@@ -145,20 +145,20 @@ def _takes_rows(func: Any, args: tuple[Any, ...]) -> bool:
     return func is _INDEX and all(index is None or index.dtype not in _MASKS for index in args[1])
 
 
-class _Unknown(Exception):
+class _NoKey(Exception):
     """An argument of a kind that the key does not support."""
 
 
 def _token(value: Any) -> Any:
     if type(value) is FakeTensor:
         if value.layout is not torch.strided or value.dtype.is_complex:
-            raise _Unknown
+            raise _NoKey
         if value.is_inference() != torch.is_inference_mode_enabled():
-            raise _Unknown  # in inference mode a view of a parameter is an ordinary tensor too, which a result made here would not be
+            raise _NoKey  # in inference mode a view of a parameter is an ordinary tensor too, which a result made here would not be
         offset = value.storage_offset()
         return (tuple(map(in_key, value.shape)), tuple(map(in_key, value.stride())), value.dtype, in_key(offset))
     if isinstance(value, torch.Tensor):
-        raise _Unknown
+        raise _NoKey
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return (type(value).__name__, value.node._expr)
     if isinstance(value, list | tuple):
@@ -177,10 +177,10 @@ def _first_tensor(args: tuple[Any, ...]) -> FakeTensor | None:
     return next((t for t in inside if type(t) is FakeTensor), None)
 
 
-def _plan(func: Any, args: tuple[Any, ...], out: Any, questions: Questions) -> _Plan | None:
+def _plan(func: Any, args: tuple[Any, ...], out: Any, evaluations: Evaluations) -> _Plan | None:
     places = [place for place, _ in written(func)]
     if places:
-        return _Plan((), None, questions) if places == [0] and out is args[0] and len(func._schema.returns) == 1 else None
+        return _Plan((), None, evaluations) if places == [0] and out is args[0] and len(func._schema.returns) == 1 else None
     if isinstance(out, torch.Tensor):
         outs, kind = [out], torch.Tensor
     elif type(out) in (tuple, list) and all(isinstance(o, torch.Tensor) for o in out):
@@ -190,7 +190,7 @@ def _plan(func: Any, args: tuple[Any, ...], out: Any, questions: Questions) -> _
     forms = tuple(form for o in outs if (form := _form(o, args)) is not None)
     if len(forms) < len(outs):
         return None
-    plans = [_Plan(tuple(replace(form, dense=dense) for form in forms), kind, questions) for dense in (True, False)]
+    plans = [_Plan(tuple(replace(form, dense=dense) for form in forms), kind, evaluations) for dense in (True, False)]
     return next((plan for plan in plans if _agrees(plan, args, outs)), None)
 
 

@@ -117,7 +117,7 @@ def _filled(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Triang
 
 
 @element_rule("clone", "detach", "alias", "lift_fresh", "expand")
-def _kept(given: Mapping[str, Any], out: torch.Tensor) -> Elements | None:
+def _unchanged(given: Mapping[str, Any], out: torch.Tensor) -> Elements | None:
     """The same elements. An axis of length 1 that is expanded holds one repeated element, so the index is unchanged."""
     elements = elements_of(given["self"])
     return elements if not isinstance(elements, Triangle) or is_square_of(given["self"], out) else None
@@ -300,13 +300,13 @@ def _comparing(relation: str) -> Callable[[Mapping[str, Any], torch.Tensor], Ele
             return None
         if right.step:
             difference = _of_both(given, -1)
-            return None if difference is None else _told(difference, relation, 0)
-        return _told(left, relation, right.first)
+            return None if difference is None else _compared(difference, relation, 0)
+        return _compared(left, relation, right.first)
 
     return make
 
 
-def _told(index: AffineIndex, relation: str, other: Any) -> AffineIndex | ComparedElements:
+def _compared(index: AffineIndex, relation: str, other: Any) -> AffineIndex | ComparedElements:
     """The comparison of an index with a number. If both are plain numbers, the result is 0 or 1."""
     if not index.step and isinstance(index.first, int) and isinstance(other, int):
         return AffineIndex(int(RELATIONS[relation](index.first, other)))
@@ -344,7 +344,7 @@ def _of_all(given: Mapping[str, Any], largest_decides: Sequence[str]) -> AffineI
     if truth.index.step and truth.relation in ("eq", "ne"):
         return None
     least, largest = truth.index.ends()
-    return _told(AffineIndex(largest if truth.relation in largest_decides else least), truth.relation, truth.bound)
+    return _compared(AffineIndex(largest if truth.relation in largest_decides else least), truth.relation, truth.bound)
 
 
 def _has_elements(value: torch.Tensor) -> bool:

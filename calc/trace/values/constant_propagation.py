@@ -151,7 +151,7 @@ class ConstantPropagation:
 
     def _real(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return getattr(value, "napkin_shadow", (value,))[0]
+            return getattr(value, "napkin_constant", (value,))[0]
         return self._hint(value)
 
     @staticmethod
@@ -180,7 +180,7 @@ def has_constant_values(value: Any) -> bool:
     """Whether the values of ``value`` are known: it is a real tensor, or its constant is still valid."""
     if not isinstance(value, FakeTensor):
         return True
-    constant = value.__dict__.get("napkin_shadow")
+    constant = value.__dict__.get("napkin_constant")
     if constant is None:
         return False
     storage = value.untyped_storage()
@@ -191,7 +191,7 @@ def constant_values(value: torch.Tensor) -> torch.Tensor | None:
     """The values of a tensor as a real tensor, if they are the same at all sizes; else None."""
     if not has_constant_values(value) or hasattr(value.untyped_storage(), "napkin_made_of"):
         return None
-    real: torch.Tensor = getattr(value, "napkin_shadow", (value,))[0]
+    real: torch.Tensor = getattr(value, "napkin_constant", (value,))[0]
     return real
 
 
@@ -216,7 +216,7 @@ def note_made_from(out: torch.Tensor, parts: Sequence[Any], constant: bool) -> N
 def _attach(out: Any, real: Any) -> None:
     if isinstance(out, torch.Tensor) and isinstance(real, torch.Tensor):
         if isinstance(out, FakeTensor):
-            out.napkin_shadow = real, out.untyped_storage()._cdata  # type: ignore[attr-defined]  # ours, on torch's tensor
+            out.napkin_constant = real, out.untyped_storage()._cdata  # type: ignore[attr-defined]  # ours, on torch's tensor
     elif isinstance(out, list | tuple):
         for o, r in zip(out, real, strict=True):
             _attach(o, r)

@@ -31,7 +31,7 @@ _stepping: list[str] = []
 class ScalarRead(float):
     """A floating-point value read out of data. Arithmetic with it returns a scalar of the same kind."""
 
-    def _again(self, *_: Any) -> ScalarRead:
+    def _combined(self, *_: Any) -> ScalarRead:
         return ScalarRead(float.__float__(self))
 
     def _refused(self, *_: Any) -> Never:
@@ -40,25 +40,25 @@ class ScalarRead(float):
             " on the data, so no closed form follows; choose between tensors instead, with torch.where"
         )
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _again
-    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _again
-    __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = _again
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _combined
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _combined
+    __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = _combined
     __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _refused
     __bool__ = __int__ = __trunc__ = __floor__ = __ceil__ = __round__ = _refused
     __hash__ = float.__hash__
 
 
-Asking = Callable[[float, str], AbstractContextManager[None]]
+Reading = Callable[[float, str], AbstractContextManager[None]]
 
 
-def in_model(reading: Asking, value: float) -> AbstractContextManager[None]:
+def in_model(reading: Reading, value: float) -> AbstractContextManager[None]:
     """Context in which a model and its loss read ``value`` wherever they read a floating-point number out of data. ``reading(value, who)``
     is the context of the operator that reads it."""
     return _items(reading, value)
 
 
 @contextlib.contextmanager
-def numbers_only(optimizer: Any, reading: Asking, value: float, bounded: bool) -> Iterator[None]:
+def numbers_only(optimizer: Any, reading: Reading, value: float, bounded: bool) -> Iterator[None]:
     """Context in which ``optimizer.step()`` reads ``value`` wherever it reads a number out of data. ``reading`` is that of ``in_model``.
     ``bounded``: ``max`` and ``min`` of such a number and a bound return the bound."""
     step = optimizer.step
@@ -82,7 +82,7 @@ def numbers_only(optimizer: Any, reading: Asking, value: float, bounded: bool) -
             optimizer.step = own
 
 
-def _items(reading: Asking, value: float, who: str = "") -> AbstractContextManager[None]:
+def _items(reading: Reading, value: float, who: str = "") -> AbstractContextManager[None]:
     original = torch.Tensor.item
 
     def item(self: torch.Tensor) -> Any:

@@ -34,29 +34,29 @@ class _LooksLike(type):
     """The metaclass of types that replace Python's in a model's files: ``isinstance`` and comparisons of types behave as before, and accept
     sizes as well."""
 
-    stands_for: type
+    python_type: type
     symbolic: tuple[type, ...] = ()
 
     def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, (cls.stands_for, *cls.symbolic))
+        return isinstance(value, (cls.python_type, *cls.symbolic))
 
     def __subclasscheck__(cls, other: type) -> bool:
-        return other is cls or issubclass(other, (cls.stands_for, *cls.symbolic))
+        return other is cls or issubclass(other, (cls.python_type, *cls.symbolic))
 
     def __eq__(cls, other: object) -> bool:
-        return other is cls or other is cls.stands_for
+        return other is cls or other is cls.python_type
 
     def __hash__(cls) -> builtins.int:
-        return hash(cls.stands_for)
+        return hash(cls.python_type)
 
     def __getattr__(cls, name: str) -> Any:
-        return getattr(cls.stands_for, name)
+        return getattr(cls.python_type, name)
 
 
 class _Int(metaclass=_LooksLike):
     """What a model's files call ``int``."""
 
-    stands_for, symbolic = builtins.int, (torch.SymInt,)
+    python_type, symbolic = builtins.int, (torch.SymInt,)
 
     def __new__(cls, value: Any = 0, *base: Any) -> Any:
         if isinstance(value, torch.SymInt):
@@ -69,7 +69,7 @@ class _Int(metaclass=_LooksLike):
 class _Float(metaclass=_LooksLike):
     """What a model's files call ``float``."""
 
-    stands_for, symbolic = builtins.float, (torch.SymFloat,)
+    python_type, symbolic = builtins.float, (torch.SymFloat,)
 
     def __new__(cls, value: Any = 0.0) -> Any:
         if isinstance(value, torch.Tensor) and value.is_floating_point():
@@ -180,7 +180,7 @@ _AS_METHODS = [(kind, name) for kind in (torch.SymInt, torch.SymFloat) for name 
 class _Range(metaclass=_LooksLike):
     """What a model's files call ``range``. The trip count of a range with a step is no polynomial in its end."""
 
-    stands_for = builtins.range
+    python_type = builtins.range
 
     def __new__(cls, *bounds: Any) -> Any:
         if len(bounds) == 3 and any(map(_is_symbolic, bounds)) and bounds[2] not in (1, -1):
@@ -245,13 +245,13 @@ def symbolic_numbers() -> Iterator[None]:
     modules = FILES.names()
     for names in modules:
         taken = _element_types(names["__file__"])
-        changed += [(names, name, stands_in) for name, stands_in in _BUILTINS.items() if name not in names and name not in taken]
+        changed += [(names, name, replacement) for name, replacement in _BUILTINS.items() if name not in names and name not in taken]
         changed += [(names, "type", None)] if "type" not in names else []
     changed += [(names, name, _INSTEAD[id(value)]) for names, name, value in _from_python(modules)]
     changed += [(vars(file), name, _MATH if name == "math" else _BUILTINS[name]) for file, seen in _OF_TORCH.items() for name in seen]
     before = [(names, name, names.get(name, _MISSING)) for names, name, _ in changed]
-    for names, name, stands_in in changed:
-        names[name] = stands_in
+    for names, name, replacement in changed:
+        names[name] = replacement
     for names in modules:
         if names.get("type", _MISSING) is None:
             names["type"] = _Type(names)  # of the types that the file sees now

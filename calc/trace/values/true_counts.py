@@ -49,7 +49,7 @@ def _note(out: Any, count: Any) -> None:
 def _is(value: Any, number: int) -> bool:
     """Whether ``value`` equals ``number``; it may be a constant tensor."""
     if isinstance(value, torch.Tensor):
-        constant = getattr(value, "napkin_shadow", None)
+        constant = getattr(value, "napkin_constant", None)
         real = constant[0] if constant is not None else getattr(value, "constant", None)
         with no_dispatch():
             return real is not None and real.dim() == 0 and bool(real.item() == number)
