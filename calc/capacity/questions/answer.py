@@ -25,12 +25,13 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class FurtherResult:
-    """An additional result shown with the answer."""
+    """An additional result shown with the answer. ``exact`` is False where a root was truncated."""
 
     what: str
     value: Fraction
     unit: str
     because: str
+    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class Answer:
                 "expr": self.expr,
                 **({} if self.expr is not None else {"expr_unknown": "solved by search: no equation can be rearranged for it"}),
                 **valued(self.value, self.exact),
-                **({} if self.unrounded == self.value else {"unrounded": valued(self.unrounded)}),
+                **({} if self.unrounded == self.value else {"unrounded": valued(self.unrounded, self.calculation.steps[-1].exact)}),
                 "unit": self.unit,
                 "meaning": self.meaning,
             },
@@ -141,7 +142,7 @@ def _step(x: WorkedStep) -> dict[str, Any]:
 
 
 def _row(row: FurtherResult) -> dict[str, Any]:
-    return {"what": row.what, **valued(row.value), "unit": row.unit, "because": row.because}
+    return {"what": row.what, **valued(row.value, row.exact), "unit": row.unit, "because": row.because}
 
 
 def _bound(bound: Bound) -> dict[str, Any]:

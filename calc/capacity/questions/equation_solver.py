@@ -65,7 +65,8 @@ class EquationSolver(Problem):
         x = self.wanted
         real = system.values[x.symbol]
         value, bound = self._rounded(real, crossing)
-        everything = System.of(self.equations, {**self.values, x.symbol: value})
+        exact = (x.symbol not in system.rounded and crossing is None) or value.denominator == 1
+        everything = System(self.equations, {**self.values, x.symbol: value}, [], set() if exact else {x.symbol})
         for variable in self.question.variables:
             everything.reach(variable.symbol)
         require_all_used(self, system, everything)
@@ -81,13 +82,11 @@ class EquationSolver(Problem):
             value,
             WorkedCalculation(self.question.name, self._puts(), lines),
             expr=expr,
-            exact=(x.symbol not in system.rounded and crossing is None) or value.denominator == 1,
+            exact=exact,
             unrounded=real,
             bound=bound,
             rule_of_thumb=self._rule_of_thumb(value),
-            also=tuple(
-                self._row(name, everything.values[name]) for name in self.question.also if name != x.symbol and name in everything.values
-            ),
+            also=tuple(self._row(name, everything) for name in self.question.also if name != x.symbol and name in everything.values),
             beside=tuple(y for y in everything.lines(self.question.also, meanings) if y.symbol not in {z.symbol for z in lines}),
             rows=self._rows(everything.values),
             notes=(*self.question.notes, *(() if self.given.model else self.question.notes_without_model)),
@@ -318,10 +317,10 @@ class EquationSolver(Problem):
     def _leaves(self) -> set[str]:
         return {name for e in self.question.equations for name in free_names(e.expr)}
 
-    def _row(self, name: str, value: Fraction) -> FurtherResult:
+    def _row(self, name: str, system: System) -> FurtherResult:
         variable = self.question.variable(name)
         because: Sequence[str] = [e.because for e in self.equations if e.symbol == name]
-        return FurtherResult(variable.meaning, value, variable.unit, because[0] if because else "")
+        return FurtherResult(variable.meaning, system.values[name], variable.unit, "".join(because[:1]), name not in system.rounded)
 
 
 def _plain(unit: str) -> str:

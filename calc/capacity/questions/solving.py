@@ -105,7 +105,7 @@ class System:
                 needed |= free_names(equation.expr)
                 steps.append(equation)
         return tuple(
-            WorkedStep(e.symbol, e.expr, *meanings[e.symbol], e.because, self.values[e.symbol], e.symbol not in self.rounded)
+            WorkedStep(e.symbol, e.expr, *meanings[e.symbol], e.because, self.values[e.symbol], exact=e.symbol not in self.rounded)
             for e in reversed(steps)
         )
 

@@ -359,6 +359,25 @@ def test_the_document_is_what_the_design_says() -> None:
     assert ["C", "R", "t"] == [step["letter"] for step in document["steps"]]
 
 
+def test_what_follows_from_a_truncated_root_has_no_exact_value() -> None:
+    """The interval is √(2·60·3600·50); the share that is lost follows from it, and F = 50000/1000 does not."""
+    document = ask("checkpoint-interval", save=60, **{"device-mtbf": 50000}, gpus=1000).to_json()
+
+    assert [("F", "50"), ("v", None)] == [(step["letter"], step["exact"]) for step in document["steps"]]
+    assert [("x", None)] == [(step["letter"], step["exact"]) for step in document["also_steps"]]
+    assert (None, [None]) == (document["answer"]["exact"], [row["exact"] for row in document["also"]])
+
+
+def test_a_whole_number_is_exact_where_the_root_before_rounding_is_not() -> None:
+    """√(10²⁴/(6·20)) = 91287092917.5… parameters, rounded down; the loss at them is a root again."""
+    document = ask("compute-optimal", flops=10**24, law="20-tokens").to_json()
+
+    assert ("91287092917", None) == (document["answer"]["exact"], document["answer"]["unrounded"]["exact"])
+    assert {"tokens": True, "tokens for each parameter": True, "loss by the fit, on the paper's own data": False} == {
+        row["what"]: row["exact"] is not None for row in document["also"]
+    }
+
+
 def test_every_question_is_in_its_family_and_says_what_it_rests_on() -> None:
     """The registry and the files agree; keys of a question are unambiguous; defaults say why."""
     for family, names in FAMILIES.items():
