@@ -32,16 +32,16 @@ def certify(
     fewest traced ones: a trace of fewer iterations lacks candidates, and those must never be its maximum. A quantity of the trace without a
     closed form that is not ``unknown`` was derived as 0.
     """
-    recorded: dict[str, int] = {}
+    counted: dict[str, int] = {}
     for entry in folder.entries(trace):
-        recorded[entry.quantity] = recorded.get(entry.quantity, 0) + int(entry.count)
+        counted[entry.quantity] = counted.get(entry.quantity, 0) + int(entry.count)
     failures: dict[str, CertificateError] = {}
     for quantity, poly in totals.items():
         with _noted(failures, quantity):
-            _compare(quantity, algebra.value(poly, trace.sizes), recorded.get(quantity, 0), trace)
-    for quantity in recorded.keys() - totals.keys() - {*unknown}:
+            _compare(quantity, algebra.value(poly, trace.sizes), counted.get(quantity, 0), trace)
+    for quantity in counted.keys() - totals.keys() - {*unknown}:
         with _noted(failures, quantity):
-            _compare(quantity, 0, recorded[quantity], trace)
+            _compare(quantity, 0, counted[quantity], trace)
     for quantity, (step, candidates) in peaks.items():
         with _noted(failures, quantity):
             _compare_peak(quantity, step, candidates, trace, algebra, module_paths, trip_counts)

@@ -213,7 +213,7 @@ class _Names:
     """The name of a storage: its owner, else the operator that allocated it."""
 
     def __init__(self, trace: StepTrace, analysis: Analysis) -> None:
-        self._record, self._general = trace, analysis.module_paths.general
+        self._trace, self._general = trace, analysis.module_paths.general
         self._owned = {t.storage: f"{key} of {name}" for name, key, t in reversed(trace.state)}
         self._owned |= {t.storage: name for name, t in reversed((*trace.parameters, *trace.buffers, *trace.masters))}
         self._allocated_at = {e.storage: e.op for e in trace.events if e.change > 0}
@@ -221,13 +221,13 @@ class _Names:
     def __call__(self, storage: int) -> str:
         if storage in self._owned:
             return self._general_words(self._owned[storage])
-        stored = self._record.storages[storage]
+        stored = self._trace.storages[storage]
         if stored.role == "gradient":
             return f"gradient of {self._general(stored.name)}"
         if stored.role == "input":
             return "model input"
         last_allocated = self._allocated_at[storage]
-        op = self._record.ops[last_allocated] if 0 <= last_allocated < len(self._record.ops) else None
+        op = self._trace.ops[last_allocated] if 0 <= last_allocated < len(self._trace.ops) else None
         place = next((i for i, t in enumerate(op.outputs) if t.storage == storage), None) if op else None
         if op is None or place is None:
             return f"made at {self._general(stored.name)}" if stored.name else "made outside of operators"

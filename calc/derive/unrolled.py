@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from calc.derive.loops import LoopIndices
 from calc.graph.step import Event, Graph, Op, Size, StepTrace, Storage, Tensor
 
-# How many iterations before the last one to repeat, tried in turn: the last and its neighbor may differ from the others.
+# How many iterations before the last one to repeat, in the order of trying: the last and its neighbor may differ from the others.
 _TRIES = 3
 
 
@@ -40,8 +40,8 @@ def unrolled(graph: Graph, module_paths: LoopIndices, sizes: Mapping[str, int], 
     }
     for last in range(1, _TRIES + 1):
         try:
-            if layers and _alike(_Unrolling(before, module_paths, layers, last, 1).record(), deepest, read):
-                return _Unrolling(deepest, module_paths, layers, last, further).record()
+            if layers and _alike(_Unrolling(before, module_paths, layers, last, 1).trace(), deepest, read):
+                return _Unrolling(deepest, module_paths, layers, last, further).trace()
         except _IrregularError:
             continue
     return None
@@ -230,7 +230,7 @@ class _Unrolling:
         number += self.layers[container] * (copy if place.group == 0 else self.further)
         return ".".join(filter(None, (container, str(number), rest)))
 
-    def record(self) -> StepTrace:
+    def trace(self) -> StepTrace:
         ops: list[tuple[Op, int]] = []
         events: list[Event] = []
         storages: list[Storage] = []

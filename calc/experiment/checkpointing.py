@@ -62,7 +62,7 @@ def _recomputed(forward: Callable[..., Any]) -> Callable[..., Any]:
     def recomputed(*args: Any, **kwargs: Any) -> Any:
         return checkpoint(forward, *args, use_reentrant=False, **kwargs)
 
-    recomputed.runs_again = True  # type: ignore[attr-defined]  # marks recomputed operators in a trace
+    recomputed.is_recomputed = True  # type: ignore[attr-defined]  # marks recomputed operators in a trace
     return recomputed
 
 

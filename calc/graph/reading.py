@@ -301,7 +301,7 @@ def _options(data: Any) -> dict[str, str]:
 def _records(data: Any, key: str, symbols: Collection[str], concrete: bool) -> tuple[StepTrace, ...]:
     """At least one trace; in a certificate every symbol is a number."""
     size: Read[Size] = whole(0) if concrete else _size(symbols)
-    traces = part(data, key, each(lambda trace: _record(trace, symbols, size)))
+    traces = part(data, key, each(lambda trace: _step_trace(trace, symbols, size)))
     if not traces:
         raise Wrong(f"has no {key}")
     for i, trace in enumerate(traces):
@@ -310,7 +310,7 @@ def _records(data: Any, key: str, symbols: Collection[str], concrete: bool) -> t
     return traces
 
 
-def _record(data: Any, symbols: Collection[str], size: Read[Size]) -> StepTrace:
+def _step_trace(data: Any, symbols: Collection[str], size: Read[Size]) -> StepTrace:
     storages = part(data, "storages", each(row(size, one_of(ROLES, "a role"), text)))
     parts = each(row(whole(0, len(storages)), each(size), text, size))
     tensors = [Tensor(storage, tuple(shape), dtype, distinct) for storage, shape, dtype, distinct in part(data, "tensors", parts)]

@@ -38,9 +38,9 @@ def certified_counts(attempt: int, loops: Sequence[str]) -> list[dict[str, int]]
     return [{name: most[name] + 1 + (number + i) % 2 for i, name in enumerate(loops)} for number in range(2)]
 
 
-def first_attempt(apart: int) -> int:
-    """The first attempt for a loop whose first ``apart`` iterations differ from the rest: it must trace more iterations than these."""
-    return next((attempt for attempt, counts in enumerate(_ALONE) if counts[0] > apart), 0)
+def first_attempt(irregular: int) -> int:
+    """The first attempt for a loop whose first ``irregular`` iterations differ from the rest: it must trace more iterations than these."""
+    return next((attempt for attempt, counts in enumerate(_ALONE) if counts[0] > irregular), 0)
 
 
 def next_attempt(attempt: int, loops: Sequence[str], degree: bool) -> int | None:

@@ -40,9 +40,9 @@ def with_certificate(spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[s
 def _certified(spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int]) -> Graph:
     from calc.trace import concrete_trace
 
-    record = concrete_trace(spec, graph, at)
-    analysis.certify(record)
-    return replace(graph, certificates=(*graph.certificates, record))
+    trace = concrete_trace(spec, graph, at)
+    analysis.certify(trace)
+    return replace(graph, certificates=(*graph.certificates, trace))
 
 
 def with_one_certificate(

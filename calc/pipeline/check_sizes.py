@@ -49,8 +49,8 @@ def _because(
     if small:
         reasons.append(f"{_names(small)} small, {spec.reduced}" if spec.reduced else f"{_names(small)} as the spec says (check_at)")
     reasons += [f"{_are(raised)}, the smallest at which the step runs as at the sizes of the derivation"] if raised else []
-    apart = [name for name in own if name not in given.keys() | raised.keys() and spec.check_at.get(name, own[name]) != own[name]]
-    reasons += [f"{_are({n: own[n] for n in apart})} as in the derivation, a special case"] if apart else []
+    special = [name for name in own if name not in given.keys() | raised.keys() and spec.check_at.get(name, own[name]) != own[name]]
+    reasons += [f"{_are({n: own[n] for n in special})} as in the derivation, a special case"] if special else []
     return "; ".join(reasons) if moved or given else "those of the derivation"
 
 

@@ -92,7 +92,7 @@ class Attempts:
 
 def attempt_of(graph: Graph) -> int:
     """The attempt whose trip counts sufficed: a special case of the same step probably needs as many."""
-    return trip_counts.attempt_of(graph.loops, [record.sizes for record in graph.traces])
+    return trip_counts.attempt_of(graph.loops, [trace.sizes for trace in graph.traces])
 
 
 _BY_VALUES = (
@@ -165,5 +165,5 @@ def own_error(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinE
     handle it."""
     from calc.trace import trace_at
 
-    record = outcome_of(lambda: trace_at(spec, {}, spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, sizes)), {}, options))
-    return record.error if isinstance(record, Refusal) and not isinstance(record.error, UnbackedSizeError) else None
+    outcome = outcome_of(lambda: trace_at(spec, {}, spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, sizes)), {}, options))
+    return outcome.error if isinstance(outcome, Refusal) and not isinstance(outcome.error, UnbackedSizeError) else None

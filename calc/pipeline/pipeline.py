@@ -170,11 +170,11 @@ def _with_closed_forms(spec: Spec, sizes: Mapping[str, int], run: _Run, registry
     graph, analysis, spec = planned.graph, planned.analysis, planned.spec
     by_registry = analysis if analysis is not None and registry is REGISTRY else certified(graph, registry)
     everywhere = functools.cache(lambda: _where_degenerate(run, graph, by_registry if registry is REGISTRY else analysis, spec))
-    record = functools.partial(_recorded_at, spec, run.options)
-    return TracedGraph(graph, by_registry, unbacked_sizes.with_traced_dimensions(spec, graph), everywhere, record)
+    trace_here = functools.partial(_trace_at, spec, run.options)
+    return TracedGraph(graph, by_registry, unbacked_sizes.with_traced_dimensions(spec, graph), everywhere, trace_here)
 
 
-def _recorded_at(spec: Spec, options: Options, sizes: Mapping[str, int]) -> StepTrace:
+def _trace_at(spec: Spec, options: Options, sizes: Mapping[str, int]) -> StepTrace:
     """A trace of the step at exactly these sizes, all of them numbers."""
     from calc.trace import trace_at
 
@@ -199,7 +199,7 @@ def _where_degenerate(run: _Run, graph: Graph, analysis: Analysis | None, spec: 
 def _certified_at(graph: Graph) -> str:
     """A key that distinguishes graphs of one spec: the sizes certified so far."""
     cases = ", ".join(f"{dict(case.equal)}: {_certified_at(case.graph)}" for case in graph.special_cases)
-    return f"{dict(graph.specialized)} {[dict(record.sizes) for record in graph.certificates]} {{{cases}}}"
+    return f"{dict(graph.specialized)} {[dict(trace.sizes) for trace in graph.certificates]} {{{cases}}}"
 
 
 # Longer steps are not traced once more for their live bytes, e.g. a loop over positions.

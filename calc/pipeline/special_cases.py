@@ -101,7 +101,7 @@ class _Completion:
     def _first(self, cases: Iterable[_Case], changed: Guard) -> tuple[Graph, Analysis] | Refusal:
         """The graph with the first of ``cases`` that can be traced; if none can, why the last cannot."""
         for equal, near in cases:
-            outcome = outcome_of(functools.partial(self._apart, equal, changed, near))
+            outcome = outcome_of(functools.partial(self._traced_separately, equal, changed, near))
             if not isinstance(outcome, Refusal) or outcome.ends_search:
                 break
         return outcome
@@ -113,8 +113,8 @@ class _Completion:
 
         equal = special_case_candidates(self.graph, self.sizes, changed)[-1]
         otherwise = flipped_guards(self.spec, self.graph, self.sizes, equal, None)
-        again = [c for c in otherwise if c in changed and (c.compares or c.divides)]
-        return [c for c in again if _symbols_of([c], self.graph)]
+        same = [c for c in otherwise if c in changed and (c.compares or c.divides)]
+        return [c for c in same if _symbols_of([c], self.graph)]
 
     def _near_foreseen(self, repeated: Sequence[Guard], equal: Mapping[str, str]) -> Near | None:
         """Where to trace the case of ``equal`` dimensions: near the requested sizes, if comparisons with numbers then match them. None if a
@@ -140,7 +140,7 @@ class _Completion:
         compared = frozenset(more) or frozenset(name for c in of_sizes for name in ordered_names(c.expr))
         return self._first([(equal, Near(compared, exactly)) for exactly in (False, True) for equal in attempts], changed[0])
 
-    def _apart(self, equal: Mapping[str, str], changed: Guard, near: Near | None) -> tuple[Graph, Analysis] | Refusal:
+    def _traced_separately(self, equal: Mapping[str, str], changed: Guard, near: Near | None) -> tuple[Graph, Analysis] | Refusal:
         """The graph with the separately traced case where ``equal`` dimensions are 1 or equal; if ``equal`` is empty, the case itself."""
         spec, graph, sizes = self.spec, self.graph, self.sizes
         if not equal and sizes == spec.sizes() and near is None:

@@ -59,11 +59,11 @@ def judged(
     elif derived == measured:
         word = EXACT
     else:
-        word = WITHIN if _apart(derived, measured) <= tolerance else FAILED
+        word = WITHIN if _distance(derived, measured) <= tolerance else FAILED
     return Verdict(quantity, derived, measured, instrument, word, tolerance, because)
 
 
-def _apart(derived: object, measured: object) -> float:
+def _distance(derived: object, measured: object) -> float:
     """The difference of two numbers; texts that differ are infinitely far apart."""
     return abs(float(derived) - float(measured)) if isinstance(derived, Real) and isinstance(measured, Real) else math.inf
 

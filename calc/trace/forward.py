@@ -124,7 +124,7 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
         self.leaves.append(ProgramLeaf(index, "literal", "", data))
         return index
 
-    def _record(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
+    def _trace_operator(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         operator, names, mutated = self._schema(func)
         name, given = self.renamed or (operator, [*zip(names, args, strict=False), *kwargs.items()])
         written = tuple((n, self._argument(v)) for n, v in given)
@@ -225,8 +225,8 @@ def trace_program(spec: Spec, sizes: Mapping[str, int], options: Options, double
     static = {name: values[name] for name in basis.symbols if name in spec.trip_counts}
     while True:
         try:
-            program = _record(spec, basis, sizes, static, options, doubles)
-            if static.keys() == values.keys() or _same_numbers(program, _record(spec, basis, sizes, static, options, doubles, hint_set=1)):
+            program = _program(spec, basis, sizes, static, options, doubles)
+            if static.keys() == values.keys() or _same_numbers(program, _program(spec, basis, sizes, static, options, doubles, hint_set=1)):
                 return program
             raise TraceError(f"{spec.name}: torch computes a number from sizes by operations that a trace does not see")
         except SpecializationError as pin:
@@ -253,7 +253,7 @@ def _numbers(value: Any) -> list[str]:
     return [n for v in value for n in _numbers(v)] if isinstance(value, tuple) else []
 
 
-def _record(
+def _program(
     spec: Spec, basis: Basis, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options, doubles: bool, hint_set: int = 0
 ) -> Program:
     hint_of = {name: hint for name, hint in hints(basis, sizes, hint_set).items() if name not in fixed}

@@ -35,7 +35,7 @@ class ModulePath:
         """Context in which forwards of ``module`` and its submodules set the module path. A shared submodule uses its first name."""
         for name, part in module.named_modules():
             self._names.setdefault(id(part), name or TOP)
-            if getattr(part.forward, "runs_again", False):
+            if getattr(part.forward, "is_recomputed", False):
                 self._recomputed.append(name)
         return _PathWatch(self)
 

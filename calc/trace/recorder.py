@@ -121,7 +121,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             # A constant written in Python. Its fake tensor keeps the real one alive, which does not happen in a real run.
             self.tensor(out, OPTIMIZER if self.phase in _OF_OPTIMIZERS else self.path.current)
         elif self.phase:
-            self._record(func, args, kwargs, out)
+            self._trace_operator(func, args, kwargs, out)
             self.mutates_tracked = self.mutates_tracked or self._mutates_tracked(func, args)
         return out
 
@@ -146,7 +146,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             answered, answer = self.unbacked.answer(func, args)
         return (answered, answer) if answered else self.unbacked.run(func, args, kwargs)
 
-    def _record(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
+    def _trace_operator(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         operator, names, mutated = self._schema(func)
         node = current_node() if self.phase == "backward" else None
         name, given = self.renamed or (operator, [*zip(names, args, strict=False), *kwargs.items()])

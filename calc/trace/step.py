@@ -119,7 +119,7 @@ def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: boo
     ):
         run = _StepRun(spec, sizes, recorder, options)
         with run.reading(certifying=env is None):
-            trace = run.record(fixed)
+            trace = run.trace(fixed)
     if recorder.mutates_tracked and not mutates_tracked:
         return trace_step(spec, at, options, like=repeats)
     guards, divided = ((), {}) if env is None else (env.size_guards(), env.divided())
@@ -224,7 +224,7 @@ class _StepRun:
     def _model_reads(self) -> contextlib.AbstractContextManager[None]:
         return scalar_reads.in_model(self.recorder.unbacked.reading, self.read)
 
-    def record(self, fixed: Mapping[str, int]) -> StepTrace:
+    def trace(self, fixed: Mapping[str, int]) -> StepTrace:
         recorder = self.recorder
         parameters = tuple((n, recorder.tensor(p, n)) for n, p in self.module.named_parameters())
         buffers = tuple((n, recorder.tensor(b, n)) for n, b in self.module.named_buffers())

@@ -84,7 +84,7 @@ def _with_at_most(most: int, source: Source, name: str, depth_fields: Sequence[s
     while len(period) > most and _most_in_a_row([kinds[i] for i in period * 2]) > most:
         period.pop()  # the next turn begins with those
     kept = [*before, *period, *after]
-    if len(kept) == layers.apart + layers.period:
+    if len(kept) == layers.irregular + layers.period:
         return layers
     lists = {field: tuple(entries[i] for i in kept) for field, entries in layers.lists.items()}
     thin = replace(layers, before=len(before), period=len(period), after=len(after), lists=lists)
@@ -92,10 +92,10 @@ def _with_at_most(most: int, source: Source, name: str, depth_fields: Sequence[s
     try:
         config = source.config({f"{name}.{field}" if name else field: value for field, value in changes.items()})
         part, own = (source.part(name), getattr(config, name)) if name else (source, config)
-        found = pattern_of(part, own, thin.apart + 3 * thin.period, without_memory(source, config))
+        found = pattern_of(part, own, thin.irregular + 3 * thin.period, without_memory(source, config))
     except Exception:  # the class's own demands on its layers
         return layers
-    return found if found is not None and found.period + found.apart <= thin.period + thin.apart else layers
+    return found if found is not None and found.period + found.irregular <= thin.period + thin.irregular else layers
 
 
 def _most_in_a_row(kinds: Sequence[tuple[str, ...]]) -> int:
@@ -137,7 +137,7 @@ def _relatives(
 def _depth(fields: Mapping[str, tuple[str, ...]], layers: LayerPattern | None) -> dict[str, Any]:
     if layers is None:
         return {}
-    depth = layers.apart + 3 * layers.period
+    depth = layers.irregular + 3 * layers.period
     if depth > _LONGEST:
         return {}
     return {**dict.fromkeys(fields["L"], depth), **layers.stretched(depth)}

@@ -113,8 +113,8 @@ def _shared_width(source: Source, task: Task, layout: ConfigLayout, dims: Mappin
     except DimensionError:
         return {}  # ``_check_at`` reports it
     small = dict(tried) | {name: size for name, size in _narrow(sizes, layout, dims).items() if name in dims and not dims[name].tied}
-    apart = small | {"d": 2 * small["d"]}
-    needs = not _runs(source, task, layout, dims, apart) and _runs(source, task, layout, dims, small)
+    other_width = small | {"d": 2 * small["d"]}
+    needs = not _runs(source, task, layout, dims, other_width) and _runs(source, task, layout, dims, small)
     return {"d": replace(dims["d"], multiple_of="h"), "k": replace(k, tied=True)} if needs else {}
 
 
@@ -211,7 +211,7 @@ def _narrow(sizes: Mapping[str, int], layout: ConfigLayout, dims: Mapping[str, D
     narrow_g = min(g, 2)
     narrow_h = 4 if g == h else narrow_g * min(h // g, 4)
     pattern = layout.layers
-    depth = {} if pattern is None else {"L": pattern.apart + pattern.period * (2 if pattern.period < 4 else 1)}
+    depth = {} if pattern is None else {"L": pattern.irregular + pattern.period * (2 if pattern.period < 4 else 1)}
     width = {"f": 212 if isinstance(dims["f"].multiple_of, int) else 211} if "f" in dims else {}
     unit = dims["k"].multiple_of if "k" in dims else None
     k = -(-_HEAD_WIDTH // unit) * unit if isinstance(unit, int) else _HEAD_WIDTH

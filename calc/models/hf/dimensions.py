@@ -133,8 +133,8 @@ def dims_of(source: Source, layout: ConfigLayout, config: Any, inputs: Mapping[s
         made["f"] = Dim(value["f"] if value["f"] is not None else FIELDS.when_null[layout.fields["f"][0]])
     if "L" in value and layout.layers is not None:
         pattern = layout.layers
-        several = pattern.period > 1 or pattern.apart
-        made["L"] = Dim(value["L"], multiple_of=pattern.period if several else None, plus=pattern.apart)
+        several = pattern.period > 1 or pattern.irregular
+        made["L"] = Dim(value["L"], multiple_of=pattern.period if several else None, plus=pattern.irregular)
     elif "L" in value:
         notes.append("the depth is a number here, not a dimension: the layers of this config do not repeat")
     for letter in ("V", "C"):

@@ -36,7 +36,7 @@ class LayerPattern:
     last: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
-    def apart(self) -> int:
+    def irregular(self) -> int:
         return self.before + self.after
 
     def stretched(self, depth: int) -> dict[str, list[Any]]:
@@ -86,9 +86,9 @@ def pattern(kinds: Sequence[Hashable]) -> tuple[int, int, int] | None:
             if ids[before] != ids[before + period]:
                 unlike = before
             repeats = (unlike + period - before) // period
-            apart = depth - repeats * period
-            if repeats >= 2 and 2 * apart <= depth:
-                candidate = (period + apart, period, before)
+            irregular = depth - repeats * period
+            if repeats >= 2 and 2 * irregular <= depth:
+                candidate = (period + irregular, period, before)
                 best = candidate if best is None else min(best, candidate)
     return None if best is None else (best[2], best[1], best[0] - best[1] - best[2])
 

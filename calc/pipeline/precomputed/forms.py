@@ -39,7 +39,7 @@ class StoredQuantity:
         self.definition, self.form = definition, form
         self.unknown: str = entry.get("unknown", "")
         self.whole: Polynomial | None = polynomials[entry["is"]] if "is" in entry else None
-        self.terms: list[tuple[str, Polynomial, str]] = [(site, polynomials[i], because) for site, i, because in entry.get("terms", ())]
+        self.terms: list[tuple[str, Polynomial, str]] = [(path, polynomials[i], because) for path, i, because in entry.get("terms", ())]
         self.moments = tuple(_stored_candidate(form.table, at, parts) for at, parts in entry.get("moments", ()))
 
     @property
@@ -230,7 +230,7 @@ class Stored:
             return Quantity(d.name, d.unit, d.meaning, None, None, unknown=q.unknown)
         if not q.moments:
             whole = q.polynomials[0]
-            terms = tuple(QuantityTerm(site, self.table.text(p), point(p), because) for site, p, because in q.terms)
+            terms = tuple(QuantityTerm(module_path, self.table.text(p), point(p), because) for module_path, p, because in q.terms)
             return Quantity(d.name, d.unit, d.meaning, self.table.text(whole), point(whole), terms, _evaluator=q)
         moments = tuple(sorted((self._candidate(m, point) for m in q.moments), key=lambda c: -c.value))
         text = moments[0].expr if len(moments) == 1 else f"Max({', '.join(m.expr for m in moments)})"

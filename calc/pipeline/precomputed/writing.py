@@ -49,7 +49,7 @@ def made_with_rules(
 
 def _operators(graph: Graph) -> set[str]:
     """The operators of every trace, including those of special cases."""
-    own = {op.name for record in (*graph.traces, *graph.certificates) for op in record.ops}
+    own = {op.name for trace in (*graph.traces, *graph.certificates) for op in trace.ops}
     return own.union(*(_operators(special.graph) for special in graph.special_cases))
 
 
@@ -75,15 +75,15 @@ def _certified_in_general(spec: Spec, graph: Graph, options: Options, cache: boo
     if not ones:
         return graph
     beside = pipeline.trace(spec, dict.fromkeys(ones, _NOT_ONE), options=options, cache=cache)
-    certified = [record.sizes for record in graph.certificates]
+    certified = [trace.sizes for trace in graph.certificates]
     return replace(graph, certificates=(*graph.certificates, *(r for r in beside.certificates if r.sizes not in certified)))
 
 
 def analysed(graph: Graph) -> Analysis:
     """The analysis of a graph, with that of its special case; checks every certificate once more, as they come from several traces."""
     analysis = analyse(graph, REGISTRY)
-    for record in graph.certificates:
-        analysis.certify(record)
+    for trace in graph.certificates:
+        analysis.certify(trace)
     return replace(analysis, special=analysed(graph.special_cases[0].graph)) if graph.special_cases else analysis
 
 
@@ -132,7 +132,7 @@ def _trace_data(name: str, graph: Graph) -> dict[str, Any]:
         "basis": dict(graph.basis),
         "folds": [[f.whole, f.part, f.quotient, f.plus] for f in graph.folds],
         "conditions": [c.to_json() for c in graph.guards],
-        "certified": [dict(record.sizes) for record in graph.certificates],
+        "certified": [dict(trace.sizes) for trace in graph.certificates],
         "held": {name: list(entry) for name, entry in graph.specialized.items()},
     }
 

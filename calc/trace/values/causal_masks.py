@@ -70,7 +70,7 @@ def _masked(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Triang
         return None
     value = int(bool(value)) if out.dtype is torch.bool else value
     elements = elements_before(filled) if filled is out else elements_of(filled)
-    return by_triangles((mask, elements_of(mask)), (filled, elements), out, lambda hidden, kept: value if hidden else kept)
+    return by_triangles((mask, elements_of(mask)), (filled, elements), out, lambda hidden, element: value if hidden else element)
 
 
 def _of_both(one: Triangle, other: Triangle, make: Callable[[Any, Any], Any]) -> Triangle | None:
