@@ -40,7 +40,7 @@ LAZY = (
     "calc.memory.inference",
     "calc.memory.caches",
     "calc.mathematics.initialization",
-    "calc.memory.saving",
+    "calc.memory.checkpoint",
     "calc.performance.step_operators",
     "calc.memory.recipes",
     "calc.performance.matmul",

@@ -29,9 +29,9 @@ class AllGradients(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func is F.scaled_dot_product_attention and torch.is_grad_enabled() and _fused(args, kwargs):
-            given = dict(zip(("query", "key", "value"), args, strict=False)) | kwargs
-            if any(given[name].requires_grad for name in ("query", "key", "value")):
-                args = (*(_asked(given[name]) for name in ("query", "key", "value")), *args[3:])
+            arguments = dict(zip(("query", "key", "value"), args, strict=False)) | kwargs
+            if any(arguments[name].requires_grad for name in ("query", "key", "value")):
+                args = (*(_with_gradient(arguments[name]) for name in ("query", "key", "value")), *args[3:])
                 kwargs = {name: value for name, value in kwargs.items() if name not in ("query", "key", "value")}
         with sdpa_kernel(SDPBackend.MATH) if func is F.scaled_dot_product_attention else nullcontext():
             return func(*args, **kwargs)
@@ -51,5 +51,5 @@ def _fused(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     return int(choice) != SDPBackend.MATH.value
 
 
-def _asked(tensor: torch.Tensor) -> torch.Tensor:
+def _with_gradient(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.requires_grad else tensor.detach().requires_grad_()

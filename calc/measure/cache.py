@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from calc.errors import NapkinError
-from calc.measure.room import require_room
+from calc.measure.free_memory import require_free_memory
 from calc.measure.training import SEED, blame
 from calc.spec import Sizes, Spec
 
@@ -37,7 +37,7 @@ def cache_elements(spec: Spec, sizes: Mapping[str, int], *, without_memory: bool
     instrument = f"{_LIBRARY if library else _CALLS}{', shapes only' if without_memory else ''}"
     try:
         if not without_memory:
-            require_room(spec, sizes, trains=False)
+            require_free_memory(spec, sizes, trains=False)
         with torch.random.fork_rng(devices=[]), torch.device(device), torch.no_grad(), blame(spec, sizes, "running it with a cache"):
             torch.manual_seed(SEED)
             module, inputs = spec.build(Sizes(**sizes)).eval(), spec.inputs(Sizes(**sizes))

@@ -26,7 +26,7 @@ def _has_no_kernel(func: Any) -> bool:
     return bool(has_kernel(func.name(), _KEY))
 
 
-def taken_apart(mode: TorchDispatchMode, func: Any, args: Any, kwargs: Any) -> Any:
+def decomposed(mode: TorchDispatchMode, func: Any, args: Any, kwargs: Any) -> Any:
     """The result of ``func``, decomposed under ``mode``, which sees the operators that it runs."""
     with mode:
         return func._op_dk(_KEY, *args, **(kwargs or {}))

@@ -71,7 +71,7 @@ def mapped(nbytes: int, batch: int, length: int, repeat: Repeat) -> Iterator[Cop
     with _file_of_tokens(nbytes) as (path, tokens):
         try:
             yield Copied(_UNCACHED, nbytes, _uncached(path, Repeat(0, repeat.count, 0, repeat.most)))
-        except _KeptError as error:
+        except _PagesRemainError as error:
             yield Unmeasured(_UNCACHED, f"not measured: {error}")
         data = numpy.memmap(path, dtype=TOKEN, mode="r")
         yield Copied("file of tokens, whole, cached", nbytes, time_of(data.copy, HostWatch(), repeat))
@@ -171,7 +171,7 @@ def _file_of_tokens(nbytes: int) -> Iterator[tuple[Path, int]]:
         yield path, tokens
 
 
-class _KeptError(Exception):
+class _PagesRemainError(Exception):
     """Pages of a file cannot be dropped from memory; the message says why."""
 
 
@@ -187,31 +187,31 @@ def _uncached(path: Path, repeat: Repeat) -> Timings:
     return timed(body, HostWatch(), repeat).parts["read"]
 
 
-_TELLINGS, _SECONDS_BETWEEN = 50, 0.001
+_ATTEMPTS, _SECONDS_BETWEEN = 50, 0.001
 
 
 def _drop(path: Path) -> None:
     """Drop the file's pages from the page cache. Pages in use at that moment (by writeback or reclaim) stay, so it tries several times.
-    Raises ``_KeptError`` if pages remain."""
+    Raises ``_PagesRemainError`` if pages remain."""
     if not hasattr(os, "posix_fadvise"):
-        raise _KeptError("this system cannot be told to drop a file's pages")
+        raise _PagesRemainError("this system cannot be told to drop a file's pages")
     with path.open("rb", buffering=0) as file:
-        for _ in range(_TELLINGS):
+        for _ in range(_ATTEMPTS):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             pages = _in_memory(path)
             if not pages:
                 return
             time.sleep(_SECONDS_BETWEEN)
-    raise _KeptError(f"the system keeps {pages:,} pages of a file that it was told {_TELLINGS} times to drop")
+    raise _PagesRemainError(f"the system keeps {pages:,} pages of a file that it was told {_ATTEMPTS} times to drop")
 
 
 def _in_memory(path: Path) -> int:
     """The number of the file's pages in memory, by ``mincore`` on a mapping that is never touched. Any read, even a non-blocking one,
-    would start readahead and load pages. Raises ``_KeptError`` if ``mincore`` fails."""
+    would start readahead and load pages. Raises ``_PagesRemainError`` if ``mincore`` fails."""
     pages = numpy.memmap(path, dtype=numpy.uint8, mode="r")
     marks = numpy.empty(-(-pages.nbytes // mmap.PAGESIZE), dtype=numpy.uint8)
     address = [ctypes.c_void_p(pages.ctypes.data), ctypes.c_size_t(pages.nbytes), ctypes.c_void_p(marks.ctypes.data)]
     library = ctypes.CDLL(None, use_errno=True)
     if library.mincore(*address) != 0:
-        raise _KeptError(f"this system does not tell which pages of a file it holds: {os.strerror(ctypes.get_errno())}")
+        raise _PagesRemainError(f"this system does not tell which pages of a file it holds: {os.strerror(ctypes.get_errno())}")
     return int((marks & 1).sum())

@@ -104,13 +104,13 @@ def require_cuda() -> None:
         raise MeasurementError("not measured: there is no CUDA device here")
 
 
-def room(device: str) -> int:
+def available_bytes(device: str) -> int:
     """Bytes available to the allocator: free on the device, plus already reserved."""
     free, _ = torch.cuda.mem_get_info(device)
     return int(free) + int(torch.cuda.memory_reserved(device))
 
 
-def empty() -> None:
+def empty_cache() -> None:
     """Free garbage and the allocator's cached blocks of earlier runs."""
     gc.collect()
     torch.cuda.empty_cache()
@@ -126,7 +126,7 @@ def fed(run: Training, sizes: Mapping[str, int]) -> Training:
 
 def still_runs(run: Training, sizes: Mapping[str, int]) -> bool:
     """Whether two steps of ``run`` fit in memory with inputs at ``sizes``; gradients are cleared afterwards."""
-    empty()
+    empty_cache()
     try:
         repeated = fed(run, sizes)
         repeated.step()

@@ -4,7 +4,7 @@ The decomposition (``torch._decomp``, ``torch._refs``) runs under a counting mod
 prim counts its result elements, a reduction of n elements to one n - 1; comparisons, selections, casts, rounding, copies,
 views, factories and random numbers are 0. A reference that branches on the device takes the branch of any device but CPU.
 
-Some operators are counted as a whole instead (``calc.measure.whole``), because their reference is missing, or does not reflect
+Some operators are counted as a whole instead (``calc.measure.conventions``), because their reference is missing, or does not reflect
 the operator's own arithmetic (a cumulative sum written as a masked square, index arithmetic).
 
 - an ``alpha`` of 1 counts no multiplication, nor does a softplus ``beta`` of 1;
@@ -19,7 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from calc.measure.fastpath import OURS
+from calc.measure.conventions import CONVENTIONS, scatter_reduce
+from calc.measure.conventions_updates import repeated
+from calc.measure.fastpath import FAST_PATH
 from calc.measure.kinds import (
     ARITHMETIC_PRIMS,
     FREE,
@@ -36,19 +38,17 @@ from calc.measure.kinds import (
     results,
     tensors_in,
 )
-from calc.measure.references import INSTEAD
-from calc.measure.whole import WHOLE, scatter_reduce
-from calc.measure.whole_updates import repeated
+from calc.measure.references import REPLACEMENTS
 from calc.platform.torch_private import DispatchKey, OpOverload, TorchDispatchMode, decomposition_table, no_modes
 
 
 def _is_known(func: OpOverload) -> bool:
     """Whether an operator is counted without decomposing it."""
     name = base_name(func)
-    return func.namespace == "prims" or (func.namespace == "aten" and (name in FREE or name in WHOLE or is_view(func)))
+    return func.namespace == "prims" or (func.namespace == "aten" and (name in FREE or name in CONVENTIONS or is_view(func)))
 
 
-def _known(func: OpOverload, args: Sequence[Any], kwargs: Args, outputs: Any) -> int | None:
+def _known_flops(func: OpOverload, args: Sequence[Any], kwargs: Args, outputs: Any) -> int | None:
     """Elementwise FLOPs of an operator of a known kind; ``None`` if it must be decomposed."""
     name = base_name(func)
     if func.namespace == "prims":
@@ -60,7 +60,7 @@ def _known(func: OpOverload, args: Sequence[Any], kwargs: Args, outputs: Any) ->
         return scatter_reduce(bound, outputs)
     if name in FREE or is_view(func):
         return 0
-    whole = WHOLE.get(name)
+    whole = CONVENTIONS.get(name)
     return None if whole is None else whole(bound, outputs)
 
 
@@ -88,7 +88,7 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         kwargs = kwargs or {}
         if _is_known(func):
             outputs = func(*args, **kwargs)
-            self.count += _known(func, args, kwargs, outputs) or 0
+            self.count += _known_flops(func, args, kwargs, outputs) or 0
             return outputs
         if func.namespace in IGNORED_NAMESPACES:
             return func(*args, **kwargs)
@@ -111,8 +111,8 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
 def _decomposition(func: OpOverload) -> Callable[..., Any] | None:
     """The decomposition of an operator: ours, else torch's; for an in-place operator without one, that of the functional variant."""
     functional = _functional(func)
-    ours = INSTEAD.get(func) or INSTEAD.get(functional)
-    return ours or decomposition_table.get(func) or OURS.get(func) or (decomposition_table.get(functional) if functional else None)
+    ours = REPLACEMENTS.get(func) or REPLACEMENTS.get(functional)
+    return ours or decomposition_table.get(func) or FAST_PATH.get(func) or (decomposition_table.get(functional) if functional else None)
 
 
 def _functional(func: OpOverload) -> OpOverload | None:
@@ -141,7 +141,7 @@ def elementwise(func: OpOverload, args: Sequence[Any], kwargs: Args, outputs: An
 
     Raises ``UncountableError`` for an operator that is of no known kind and has no decomposition.
     """
-    shapes = _known(func, args, kwargs, outputs)
+    shapes = _known_flops(func, args, kwargs, outputs)
     if shapes is not None:
         return shapes
     many = repeated(func, bind(func, args, kwargs))

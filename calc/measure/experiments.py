@@ -115,9 +115,7 @@ def viewed() -> tuple[int, ...]:
 def elementwise_of_transposes() -> tuple[bool, bool]:
     """Whether the transposed arguments of elementwise operations are contiguous, and whether the results are right."""
     x, y = torch.arange(6.0).reshape(2, 3).t(), torch.arange(6.0, 12.0).reshape(2, 3).t()
-    right = all(
-        torch.equal(done, done_apart) for done, done_apart in ((x + y, (x.contiguous() + y.contiguous())), (x * y, x.contiguous() * y))
-    )
+    right = all(torch.equal(done, expected) for done, expected in ((x + y, (x.contiguous() + y.contiguous())), (x * y, x.contiguous() * y)))
     return x.is_contiguous(), right
 
 
@@ -228,16 +226,16 @@ class _Products(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's 
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch's own is untyped
-        self.formats: set[str] = set()
+        self.dtypes: set[str] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm):
-            self.formats.add(str(out.dtype).removeprefix("torch."))
+            self.dtypes.add(str(out.dtype).removeprefix("torch."))
         return out
 
 
-def autocast_formats() -> dict[str, list[str]]:
+def autocast_dtypes() -> dict[str, list[str]]:
     """Dtypes under bf16 autocast: of matmuls in forward and backward, and of parameters and gradients."""
     model = seeded(lambda: nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)))
     x = randn(3, 8)
@@ -245,11 +243,11 @@ def autocast_formats() -> dict[str, list[str]]:
         loss = model(x).float().pow(2).mean()
     with _Products() as backward:
         loss.backward()
-    formats = [{str(t.dtype).removeprefix("torch.") for t in (p, p.grad) if t is not None} for p in model.parameters()]
+    dtypes = [{str(t.dtype).removeprefix("torch.") for t in (p, p.grad) if t is not None} for p in model.parameters()]
     return {
-        "forward": sorted(forward.formats),
-        "backward": sorted(backward.formats),
-        "parameters and gradients": sorted(set().union(*formats)),
+        "forward": sorted(forward.dtypes),
+        "backward": sorted(backward.dtypes),
+        "parameters and gradients": sorted(set().union(*dtypes)),
     }
 
 

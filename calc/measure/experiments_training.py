@@ -119,10 +119,10 @@ def state_before_training() -> dict[str, int]:
     return {"parameters": count, "before": before, "after": after}
 
 
-def losses_of_two_runs(seed: int, other: int) -> tuple[bool, bool]:
+def losses_of_two_runs(seed: int, other_seed: int) -> tuple[bool, bool]:
     """Whether two trainings with the same seed agree in every loss, and whether two with different seeds do."""
-    first, same_seed, differently = (trained(seed=s)["losses"] for s in (seed, seed, other))
-    return first == same_seed, first == differently
+    first, repeated, differently = (trained(seed=s)["losses"] for s in (seed, seed, other_seed))
+    return first == repeated, first == differently
 
 
 # -- initialization --------------------------------------------------------------------------------------------------------------

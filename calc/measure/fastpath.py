@@ -93,7 +93,7 @@ def encoder_layer(
     return norm(src + feed(src), norm_weight_2, norm_bias_2)
 
 
-OURS: dict[Any, Callable[..., Any]] = {
+FAST_PATH: dict[Any, Callable[..., Any]] = {
     torch.ops.aten._native_multi_head_attention.default: multi_head_attention,
     torch.ops.aten._transformer_encoder_layer_fwd.default: encoder_layer,
 }

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode, conv_backward_flop, flop_registry
 
+from calc.measure.conventions_numerics import terms_of_product
 from calc.measure.counter import flop_counter
 from calc.measure.measurement import Reading
 from calc.measure.observer import Observer, fast_path
 from calc.measure.recompute import RecomputeCounter, recompute_flops
 from calc.measure.training import Training
-from calc.measure.whole_numerics import terms_of_product
 
 INSTRUMENT = "torch.utils.flop_counter.FlopCounterMode"
 
@@ -120,10 +120,10 @@ def _grouped_mm(a: Sequence[int], b: Sequence[int], *ignored: Any, **also_ignore
 
 def _convolution_backward(*args: Any, out_val: Any = None, **kwargs: Any) -> int:
     """Torch's own formula, corrected: torch's weight gradient ignores groups, so that part is divided by their number."""
-    *head, groups, (input_wanted, weight_wanted, _) = args
+    *head, groups, (needs_input, needs_weight, _) = args
     torchs: Any = conv_backward_flop  # its decorator changes the signature
-    for_input = torchs(*head, groups, [input_wanted, False, False], out_val=out_val)
-    for_weight = torchs(*head, groups, [False, weight_wanted, False], out_val=out_val)
+    for_input = torchs(*head, groups, [needs_input, False, False], out_val=out_val)
+    for_weight = torchs(*head, groups, [False, needs_weight, False], out_val=out_val)
     return int(for_input) + int(for_weight) // int(groups)
 
 
@@ -159,18 +159,18 @@ _COUNTED = {str(packet) for packet in (*flop_registry, *MAPPING)}
 def measure_flops(run: Training, fused: Sequence[str]) -> dict[str, Reading]:
     """Matmul FLOPs of the next step by phase. ``fused``: attention kernels that the step runs by default."""
     counters: dict[str, list[tuple[Observer, FlopCounterMode]]] = {phase: [] for phase in run.phases}
-    counters_of_recompute: list[RecomputeCounter] = []
+    recompute_counters: list[RecomputeCounter] = []
 
     @contextmanager
     def around(phase: str) -> Iterator[None]:
         observer, counter = Observer(), flop_counter(MAPPING)
         counters[phase].append((observer, counter))
-        counters_of_recompute.append(RecomputeCounter(counter))
-        with observer, counter, counters_of_recompute[-1] if phase == "backward" else nullcontext():
+        recompute_counters.append(RecomputeCounter(counter))
+        with observer, counter, recompute_counters[-1] if phase == "backward" else nullcontext():
             yield
 
     run.step(around)
-    repeated = recompute_flops(counters_of_recompute) if "backward" in run.phases else {}
+    repeated = recompute_flops(recompute_counters) if "backward" in run.phases else {}
     return repeated | {f"flops.{phase}.matmul": _reading(counters[phase], fused if phase != "optimizer" else ()) for phase in run.phases}
 
 

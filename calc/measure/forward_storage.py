@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from calc.measure.composite import is_composite, taken_apart
+from calc.measure.composite import decomposed, is_composite
 from calc.measure.kinds import tensors_in
 from calc.measure.training import training
 from calc.options import Options
@@ -39,7 +39,7 @@ class _ResultWatch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if is_composite(func):
-            return taken_apart(self, func, args, kwargs)
+            return decomposed(self, func, args, kwargs)
         if str(func) in _SAME:
             return func(*args, **(kwargs or {}))
         before = {t.untyped_storage().data_ptr() for t in tensors_in((args, kwargs or {}))}
@@ -54,7 +54,7 @@ class _ResultWatch(TorchDispatchMode):
         return out
 
 
-def given(spec: Spec, sizes: Mapping[str, int], options: Options) -> list[ForwardResult]:
+def forward_results(spec: Spec, sizes: Mapping[str, int], options: Options) -> list[ForwardResult]:
     """The results of the first step's forward, in order."""
     watch = _ResultWatch()
 

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from calc.errors import SpecError
 from calc.experiment.precision import double_by_default
-from calc.measure.room import require_room
+from calc.measure.free_memory import require_free_memory
 from calc.measure.training import blame
 from calc.options import Options
 from calc.platform.torch_private import TorchDispatchMode
@@ -30,7 +30,7 @@ from calc.spec import Sizes, Spec
 Array = Any  # np.ndarray of float64
 
 # Parameters are perturbed after initialization, so that a weight of 1 or a bias of 0 hides no error.
-_MOVED = 0.1
+_PERTURBATION = 0.1
 # Two step sizes that give the same slope rule out a kink within them.
 _STEPS = (1e-5, 1e-6)
 _SMOOTH = 1e-6
@@ -63,7 +63,7 @@ class ObservedGradients:
 
 def observe(spec: Spec, sizes: Mapping[str, int], options: Options, seed: int = 0, places: int = 1) -> ObservedGradients:
     """Gradients of every parameter of ``spec`` at ``sizes``, and central differences at up to ``places`` elements of each, 12 in all."""
-    require_room(spec, sizes, True)
+    require_free_memory(spec, sizes, True)
     attention = sdpa_kernel(SDPBackend.MATH) if options.attention == "math" else contextlib.nullcontext()
     with (
         contextlib.redirect_stdout(sys.stderr),
@@ -78,14 +78,14 @@ def observe(spec: Spec, sizes: Mapping[str, int], options: Options, seed: int = 
         module = spec.build(Sizes(**sizes)).double().train(options.trains)
         inputs = spec.inputs(Sizes(**sizes))
         inputs = tuple(t.double() if isinstance(t, Tensor) and t.is_floating_point() else t for t in inputs)
-        _move(module)
+        _perturb(module)
         return _observed(spec, module, inputs, seed, places)
 
 
-def _move(module: torch.nn.Module) -> None:
+def _perturb(module: torch.nn.Module) -> None:
     with torch.no_grad():
         for p in module.parameters():
-            p.add_(_MOVED * torch.randn_like(p))
+            p.add_(_PERTURBATION * torch.randn_like(p))
 
 
 def _observed(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], seed: int, places: int) -> ObservedGradients:

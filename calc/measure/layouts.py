@@ -15,7 +15,7 @@ _LARGEST = 2**28
 
 
 @dataclass(frozen=True, slots=True)
-class Real:
+class TorchLayout:
     """The layout of a tensor. ``shared``: it shares its operand's storage; ``refused``: torch's error if the operation failed."""
 
     shape: tuple[int, ...]
@@ -27,7 +27,7 @@ class Real:
     refused: str = ""
 
 
-def run(shape: Sequence[int], dtype: str, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> list[Real]:
+def run(shape: Sequence[int], dtype: str, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> list[TorchLayout]:
     """Layouts of a new tensor and of each call's result, applied in order until one fails; ``[]`` takes indices, ``to`` a dtype's name."""
     count = 1
     for size in shape:
@@ -40,7 +40,7 @@ def run(shape: Sequence[int], dtype: str, calls: Sequence[tuple[str, tuple[Any, 
         try:
             made = _made(x, name, arguments)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
-            layouts.append(Real((), (), 0, "", 0, False, str(error).splitlines()[0]))
+            layouts.append(TorchLayout((), (), 0, "", 0, False, str(error).splitlines()[0]))
             break
         if made.numel() > _LARGEST and made.untyped_storage().nbytes() > _LARGEST:
             raise MeasurementError(f"a tensor of {made.numel():,} elements is too large for a quick run: check at smaller sizes")
@@ -58,8 +58,8 @@ def _made(x: Tensor, name: str, arguments: tuple[Any, ...]) -> Tensor:
     return made
 
 
-def _real(made: Tensor, of: Tensor) -> Real:
+def _real(made: Tensor, of: Tensor) -> TorchLayout:
     storage = made.untyped_storage()
     shared = storage.data_ptr() == of.untyped_storage().data_ptr()
     dtype = str(made.dtype).removeprefix("torch.")
-    return Real(tuple(made.shape), tuple(made.stride()), int(made.storage_offset()), dtype, storage.nbytes(), shared)
+    return TorchLayout(tuple(made.shape), tuple(made.stride()), int(made.storage_offset()), dtype, storage.nbytes(), shared)

@@ -46,15 +46,15 @@ def cpu_conditions(cpuinfo: Path = CPUINFO) -> dict[str, Any]:
     return {"clock": clocks or None, "temperature": None, "power": None, "because": reasons}
 
 
-_ASKED = {"clock": "clocks.sm", "memory_clock": "clocks.mem", "temperature": "temperature.gpu", "power": "power.draw"}
+_QUERIES = {"clock": "clocks.sm", "memory_clock": "clocks.mem", "temperature": "temperature.gpu", "power": "power.draw"}
 
 
 def _cuda_conditions(device: str) -> dict[str, Any]:
     name = getattr(torch.cuda.get_device_properties(device), "uuid", None)  # nvidia-smi also counts devices hidden from us
-    said = None if name is None else _nvidia_smi(",".join(_ASKED.values()), f"--id=GPU-{name}")
-    values = [_number(text) for text in (said or "").split(",")] if said else [None] * len(_ASKED)
-    because = "nvidia-smi is not here or says nothing of this device" if said is None else "the driver does not tell"
-    conditions = dict(zip(_ASKED, values, strict=False))
+    output = None if name is None else _nvidia_smi(",".join(_QUERIES.values()), f"--id=GPU-{name}")
+    values = [_number(text) for text in (output or "").split(",")] if output else [None] * len(_QUERIES)
+    because = "nvidia-smi is not here or says nothing of this device" if output is None else "the driver does not tell"
+    conditions = dict(zip(_QUERIES, values, strict=False))
     return {**conditions, "because": {name: because for name, value in conditions.items() if value is None}}
 
 

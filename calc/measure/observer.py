@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from calc.measure.choices import unbacked_size
-from calc.measure.composite import is_composite, taken_apart
+from calc.measure.composite import decomposed, is_composite
 from calc.measure.kinds import tensors_in
+from calc.measure.unbacked_sizes import unbacked_size
 from calc.platform.torch_private import TorchDispatchMode
 
 # Operators that torch's FLOP counter does not know on CPU, and whose backward recomputes the product of queries and keys.
@@ -26,7 +26,7 @@ class Observer(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if is_composite(func):
-            return taken_apart(self, func, args, kwargs)
+            return decomposed(self, func, args, kwargs)
         size = unbacked_size(func, args)
         if size is not None:
             self.unbacked_sizes.setdefault(size[0], []).append(size[1])

@@ -11,8 +11,8 @@ import torch
 
 from calc.hardware import calibration as names
 from calc.measure.primitive import Action, Primitive, random_of
+from calc.measure.primitives_matmul import matmuls
 from calc.measure.primitives_memory import memory
-from calc.measure.primitives_products import products
 
 _CHAIN = _PARAMETERS = 64
 
@@ -21,7 +21,7 @@ def primitives(device: str) -> Iterator[Primitive]:
     """All primitives for tensors on ``device``, including those for which it may lack a kernel."""
     yield from _overheads(device)
     yield from memory(device)
-    yield from products(device)
+    yield from matmuls(device)
 
 
 def _overheads(device: str) -> Iterator[Primitive]:

@@ -63,18 +63,18 @@ class RecomputeCounter(TorchDispatchMode):
 
 def recompute_flops(backwards: Sequence[RecomputeCounter]) -> dict[str, Reading]:
     """``flops.backward.recompute`` in FLOPs; empty if no backward recomputed anything."""
-    if not any(counters_of_recompute.seen for counters_of_recompute in backwards):
+    if not any(counter.seen for counter in backwards):
         return {}
-    return {"flops.backward.recompute": Reading(sum(counters_of_recompute.flops for counters_of_recompute in backwards), INSTRUMENT)}
+    return {"flops.backward.recompute": Reading(sum(counter.flops for counter in backwards), INSTRUMENT)}
 
 
 def measure_recompute(run: Training, mapping: Mapping[Any, Callable[..., int]], fused: Sequence[str]) -> Reading:
     """``flops.backward.recompute`` of the next step, in FLOPs, with fused attention and activation checkpointing."""
-    unknown = [name for name in fused if not any(name.startswith(f"{known}.") for known in _FUSED)]
-    if unknown:
-        return Reading(None, WITH_FUSED, f"what {', '.join(unknown)} repeats inside is not known")
+    unsupported = [name for name in fused if not any(name.startswith(f"{kernel}.") for kernel in _FUSED)]
+    if unsupported:
+        return Reading(None, WITH_FUSED, f"what {', '.join(unsupported)} repeats inside is not known")
     counters: list[FlopCounterMode] = []
-    counters_of_recompute: list[RecomputeCounter] = []
+    recompute_counters: list[RecomputeCounter] = []
 
     @contextmanager
     def around(phase: str) -> Iterator[None]:
@@ -82,10 +82,10 @@ def measure_recompute(run: Training, mapping: Mapping[Any, Callable[..., int]], 
             yield
             return
         counters.append(flop_counter({**mapping, **_FUSED}))
-        counters_of_recompute.append(RecomputeCounter(counters[-1]))
-        with counters[-1], counters_of_recompute[-1]:
+        recompute_counters.append(RecomputeCounter(counters[-1]))
+        with counters[-1], recompute_counters[-1]:
             yield
 
     run.step(around)
     inside = sum(counter.get_flop_counts()["Global"].get(_BACKWARD, 0) for counter in counters)
-    return Reading(sum(each.flops for each in counters_of_recompute) + inside, WITH_FUSED, INSIDE, proxy=True)
+    return Reading(sum(counter.flops for counter in recompute_counters) + inside, WITH_FUSED, INSIDE, proxy=True)

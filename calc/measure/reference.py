@@ -28,7 +28,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from calc.measure.composite import is_composite, taken_apart
+from calc.measure.composite import decomposed, is_composite
+from calc.measure.conventions import fills_by_mask, indexed_elements
 from calc.measure.decomposition import elementwise
 from calc.measure.kinds import (
     IGNORED_NAMESPACES,
@@ -40,7 +41,6 @@ from calc.measure.kinds import (
     names,
     tensors_in,
 )
-from calc.measure.whole import fills_by_mask, indexed_elements
 from calc.platform.torch_private import OpOverload, TorchDispatchMode
 
 
@@ -63,7 +63,7 @@ class ReferenceCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
         if func.namespace in IGNORED_NAMESPACES:
             return func(*args, **kwargs)
         if is_composite(func):
-            return taken_apart(self, func, args, kwargs)
+            return decomposed(self, func, args, kwargs)
         # Some operators resize or swap storage, so the arguments are inspected before the call.
         before = _Call(func, args, kwargs)
         outputs = func(*args, **kwargs)

@@ -92,7 +92,7 @@ def _frac(self: Tensor) -> Tensor:
     return self - torch.trunc(self)
 
 
-INSTEAD: dict[Any, Callable[..., Any]] = {
+REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.frac.default: _frac,
     torch.ops.aten.silu_backward.default: _silu_backward,
     torch.ops.aten.log_sigmoid_backward.default: _log_sigmoid_backward,

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from calc.errors import BadInputError, MeasurementError, MissingExtraError
+from calc.measure.free_memory import require_free_memory
 from calc.measure.kinds import tensors_in
-from calc.measure.room import require_room
 from calc.measure.training import SEED, Training, blame, training
 from calc.options import Options
 from calc.spec import Spec
@@ -47,7 +47,7 @@ class Resumption:
     chance: tuple[str, ...] = ()
 
     @property
-    def same(self) -> bool:
+    def bitwise_equal(self) -> bool:
         """Whether all tensors are equal bit for bit."""
         return not self.differing and not self.chance
 
@@ -60,7 +60,7 @@ def resume(
     device: str = "cpu",
     steps: int = 4,
     saved_after: int = 2,
-    forgetting: Change = lambda state: None,
+    corrupt: Change = lambda state: None,
 ) -> Resumption:
     """Compares ``steps`` uninterrupted steps of ``spec`` with steps resumed from a checkpoint. ``forgetting`` may remove entries of the
     saved state, to test this comparison. Raises ``BadInputError`` unless 0 < ``saved_after`` < ``steps`` and the mode trains."""
@@ -70,7 +70,7 @@ def resume(
     if not options.trains:
         raise BadInputError(f"mode {options.mode} trains nothing, so there is nothing to resume: use mode train")
     at = spec.sizes(sizes or {})
-    require_room(spec, at, trains=True)
+    require_free_memory(spec, at, trains=True)
     with training(spec, at, options, device) as run:
         straight = _trained(run, steps)
     with tempfile.TemporaryDirectory() as folder:
@@ -78,7 +78,7 @@ def resume(
         with training(spec, at, options, device) as run:
             _trained(run, saved_after)
             state = state_of(run, saved_after)
-            forgetting(state)
+            corrupt(state)
             with blame(spec, at, "writing a checkpoint"):
                 torch.save(state, path)
         with training(spec, at, options, device) as run:
@@ -186,11 +186,11 @@ def _tensors(run: Training) -> Iterator[tuple[str, Tensor]]:
         yield f"random generator of {device}", generator
 
 
-def _differing(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> tuple[str, ...]:
-    return tuple(sorted(name for name in one.keys() | other.keys() if not _same(one.get(name), other.get(name))))
+def _differing(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> tuple[str, ...]:
+    return tuple(sorted(name for name in first.keys() | second.keys() if not _equal_bits(first.get(name), second.get(name))))
 
 
-def _same(a: Tensor | None, b: Tensor | None) -> bool:
+def _equal_bits(a: Tensor | None, b: Tensor | None) -> bool:
     """Whether two tensors have the same dtype, shape and bits: NaN equals itself, and 0 differs from -0."""
     if a is None or b is None or a.dtype != b.dtype or a.shape != b.shape:
         return False

@@ -17,12 +17,12 @@ from calc.errors import BadInputError, MeasurementError
 from calc.graph.exchanges import Differences, ExchangeDifference
 from calc.measure.all_gradients import AllGradients
 from calc.measure.flops import MAPPING, measure_flops
+from calc.measure.free_memory import require_free_memory
 from calc.measure.measurement import Measurement, Reading
 from calc.measure.memory import measure_memory
 from calc.measure.observer import Observer, fast_path, fused_attention
 from calc.measure.recompute import measure_recompute
 from calc.measure.reference import ReferenceCounter
-from calc.measure.room import require_room
 from calc.measure.saved import measure_saved
 from calc.measure.state import measure_checkpoint, measure_gradients, measure_optimizer_state, measure_parameters, measure_weights
 from calc.measure.training import SEED, Training, training
@@ -44,7 +44,7 @@ def measure(
     options = options or Options()
     require_device(device)
     sizes = _all_sizes(spec, sizes)
-    require_room(spec, sizes, options.trains)
+    require_free_memory(spec, sizes, options.trains)
     tell = progress or (lambda text: None)
 
     tell("live bytes of two steps")

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from calc.measure.room import require_room
+from calc.measure.free_memory import require_free_memory
 from calc.measure.training import blame
 from calc.options import Options
 from calc.spec import Sizes, Spec
@@ -35,7 +35,7 @@ def sample(spec: Spec, sizes: Mapping[str, int], draws: int, options: Options | 
     options = options or Options()
     squares_by_module: dict[str, list[list[float]]] = {}
     given = {name: size for name, size in sizes.items() if not spec.dimensions[name].tied}
-    require_room(spec, spec.sizes(given), trains=False)
+    require_free_memory(spec, spec.sizes(given), trains=False)
     for seed in range(draws):
         for name, squares in _one(spec, spec.sizes(given), seed, options).items():
             squares_by_module.setdefault(name, []).append(squares)

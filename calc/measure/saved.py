@@ -42,7 +42,7 @@ class SavedWatch:
     def __init__(self) -> None:
         self._packed: weakref.WeakSet[_Packed] = weakref.WeakSet()
         self._watch = StorageWatch()
-        self._held: dict[int, int] = {}
+        self._saved: dict[int, int] = {}
         self._open: dict[int, int] = {}
         self._blind = False
 
@@ -66,10 +66,10 @@ class SavedWatch:
         """Collects the storages that hooks and contexts hold after the forward, and the others that are alive."""
         try:
             alive = self._watch.alive()
-            shown = (t for t in _kept_by_contexts(loss) if t.untyped_storage()._cdata in alive)
+            shown = (t for t in _saved_by_contexts(loss) if t.untyped_storage()._cdata in alive)
             storages = distinct_storages([*(packed.tensor for packed in self._packed), *shown])
             persistent = distinct_storages([*module.parameters(), *module.buffers()])
-            self._held = {key: nbytes for key, nbytes in storages.items() if key not in persistent}
+            self._saved = {key: nbytes for key, nbytes in storages.items() if key not in persistent}
             counted = {*storages, *self._own, loss.untyped_storage()._cdata}
             self._open = {key: nbytes for key, nbytes in alive.items() if key not in counted}
         except (NotImplementedError, RuntimeError):
@@ -80,16 +80,16 @@ class SavedWatch:
         if self._open.keys() & self._watch.alive().keys():
             gc.collect()
         alive = self._watch.alive()
-        self._held |= {key: nbytes for key, nbytes in self._open.items() if key not in alive}
+        self._saved |= {key: nbytes for key, nbytes in self._open.items() if key not in alive}
 
     def reading(self) -> Reading:
         """Bytes of the distinct saved storages, without those of parameters and buffers."""
         if self._blind or self._watch.blind:
             return Reading(None, INSTRUMENT, "autograd saves a tensor without a storage (sparse)")
-        return Reading(sum(self._held.values()), INSTRUMENT)
+        return Reading(sum(self._saved.values()), INSTRUMENT)
 
 
-def _kept_by_contexts(loss: Tensor) -> Iterator[Tensor]:
+def _saved_by_contexts(loss: Tensor) -> Iterator[Tensor]:
     """Tensors in attributes of the graph's nodes, where custom ``autograd.Function`` contexts store them."""
     seen: set[Any] = set()
     waiting = [loss.grad_fn]

@@ -11,20 +11,20 @@ import torch
 
 from calc.hardware.benchmark import How
 from calc.measure.machine import conditions
-from calc.measure.products import product_format, single_precision
-from calc.measure.sites import STEPS, ModuleTime, module_times
+from calc.measure.matmul_precision import matmul_dtype, single_precision
+from calc.measure.module_times import STEPS, ModuleTime, module_times
 from calc.measure.timing import Timed, Watch, timed, watch_of
 from calc.measure.training import Training, blame
 
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """Times of every repetition of a step. ``product_format`` is the number format of its matmuls, ``conditions`` those just before
+    """Times of every repetition of a step. ``matmul_dtype`` is the number format of its matmuls, ``conditions`` those just before
     and just after; ``module_times`` come from separate steps under the profiler."""
 
     sizes: Mapping[str, int]
     times: Timed
-    product_format: str
+    matmul_dtype: str
     compiled: bool
     conditions: tuple[Mapping[str, Any], Mapping[str, Any]]
     module_times: tuple[ModuleTime, ...] = ()
@@ -33,19 +33,19 @@ class StepTime:
         before, after = self.conditions
         return {
             **self.times.to_json(),
-            "product_format": self.product_format,
+            "product_format": self.matmul_dtype,
             "compiled": self.compiled,
             "conditions": {"before": dict(before), "after": dict(after)},
-            "sites": self._sites(),
+            "sites": self._module_times_json(),
         }
 
-    def _sites(self) -> dict[str, Any] | None:
+    def _module_times_json(self) -> dict[str, Any] | None:
         """The module times as plain data; ``None`` if they were not measured."""
         if not self.module_times:
             return None
         return {
             "instrument": f"torch.profiler, the median of {STEPS} steps",
-            "nanoseconds": [module_path.to_json() for module_path in self.module_times],
+            "nanoseconds": [item.to_json() for item in self.module_times],
         }
 
 
@@ -56,15 +56,15 @@ def time_of_steps(run: Training, how: How | None = None, watch: Watch | None = N
         before = conditions(run.device)
         times = timed(ready.step, watch or watch_of(run.device), how.repeat)
         after = conditions(run.device)
-        module_paths = module_times(run) if how.per_module and not how.compiled else ()
-    made = product_format(run.options.precision, how.tf32)
-    return StepTime(dict(run.sizes), times, made, how.compiled, (before, after), module_paths)
+        times_of_modules = module_times(run) if how.per_module and not how.compiled else ()
+    made = matmul_dtype(run.options.precision, how.tf32)
+    return StepTime(dict(run.sizes), times, made, how.compiled, (before, after), times_of_modules)
 
 
 @contextmanager
-def _compiled(run: Training, wanted: bool) -> Iterator[Training]:
+def _compiled(run: Training, compiled: bool) -> Iterator[Training]:
     """Context with ``run`` on the compiled module (compilation happens in its first steps); the compiler is reset on exit."""
-    if not wanted:
+    if not compiled:
         yield run
         return
     with blame(run.spec, run.sizes, "compiling the module"):

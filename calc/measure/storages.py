@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from calc.measure.composite import is_composite, taken_apart
+from calc.measure.composite import decomposed, is_composite
 from calc.measure.kinds import tensors_in
 from calc.platform.torch_private import TorchDispatchMode
 
@@ -50,7 +50,7 @@ class StorageWatch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if is_composite(func):
-            return taken_apart(self, func, args, kwargs)
+            return decomposed(self, func, args, kwargs)
         out = func(*args, **(kwargs or {}))
         for tensor in tensors_in((args, kwargs or {}, out)):
             self._admit(tensor, str(func))

@@ -87,7 +87,7 @@ class HostWatch:
         clock, begin = self._clock, self._read()
         for _ in range(_READINGS):
             if (now := clock()) != begin:  # no other work between two readings: it would add to the tick
-                return self._moved(begin, now)
+                return self._nonnegative(begin, now)
         raise MeasurementError(f"the clock has stopped: {self.name} gave {begin} ns in {_READINGS:,} readings; nothing can be timed by it")
 
     def mark(self) -> int:
@@ -101,11 +101,11 @@ class HostWatch:
 
     def _read(self) -> int:
         now = self._clock()
-        self._moved(now if self._last is None else self._last, now)
+        self._nonnegative(now if self._last is None else self._last, now)
         self._last = now
         return now
 
-    def _moved(self, begin: int, end: int) -> int:
+    def _nonnegative(self, begin: int, end: int) -> int:
         if end < begin:
             raise MeasurementError(f"the clock went back by {begin - end} ns: {self.name} is not monotonic, so no time can be read off it")
         return end - begin
@@ -163,7 +163,7 @@ def time_of(action: Callable[[], object], watch: Watch, repeat: Repeat | None = 
         many = calls or _enough_calls(action, watch)
         while True:
             try:
-                return replace(_timed(partial(_several, action, many), watch, how).whole, calls=many)
+                return replace(_timed(partial(_repeat, action, many), watch, how).whole, calls=many)
             except CoarseClockError:
                 if calls is not None or many >= _MOST_CALLS:
                     raise
@@ -176,7 +176,7 @@ def timed(body: Callable[[Around], object], watch: Watch, repeat: Repeat | None 
         return _timed(body, watch, repeat or Repeat())
 
 
-def _several(action: Callable[[], object], calls: int, _: Around | None = None) -> None:
+def _repeat(action: Callable[[], object], calls: int, _: Around | None = None) -> None:
     for _call in range(calls):
         action()
 
@@ -187,7 +187,7 @@ def _enough_calls(action: Callable[[], object], watch: Watch) -> int:
     action()  # the first call compiles, allocates and fills caches
     while calls < _MOST_CALLS:
         begin = watch.start()
-        _several(action, calls)
+        _repeat(action, calls)
         if watch.between(begin, watch.stop()) >= 2 * COARSE * tick:
             break
         calls *= 2
@@ -204,16 +204,16 @@ class _TimedRun:
 
 def _timed(body: Callable[[Around], object], watch: Watch, how: Repeat) -> Timed:
     tick = watch.tick()
-    dropped = [_once(body, watch) for _ in range(how.warm_up)]
+    dropped = [_run_once(body, watch) for _ in range(how.warm_up)]
     timed_runs: list[_TimedRun] = []
     total = 0
     while len(timed_runs) < how.count or (total < how.seconds * BILLION and len(timed_runs) < how.most):
-        timed_runs.append(_once(body, watch))
+        timed_runs.append(_run_once(body, watch))
         total += timed_runs[-1].whole
     whole = Timings(tuple(run.whole for run in timed_runs), warm_up=tuple(run.whole for run in dropped))
     parts = {name: _part(name, timed_runs, dropped) for name in dict.fromkeys(name for run in timed_runs for name in run.parts)}
     for name, times in {"a repetition": whole, **parts}.items():
-        _require_told(name, times, watch, tick)
+        _require_resolved(name, times, watch, tick)
     return Timed(whole, parts, watch.name, tick)
 
 
@@ -223,7 +223,7 @@ def _part(name: str, timed_runs: Sequence[_TimedRun], dropped: Sequence[_TimedRu
     return Timings(tuple(run.parts[name] for run in timed_runs), warm_up=tuple(run.parts.get(name, 0) for run in dropped))
 
 
-def _once(body: Callable[[Around], object], watch: Watch) -> _TimedRun:
+def _run_once(body: Callable[[Around], object], watch: Watch) -> _TimedRun:
     marks: list[tuple[str, Any, Any]] = []
 
     @contextmanager
@@ -241,7 +241,7 @@ def _once(body: Callable[[Around], object], watch: Watch) -> _TimedRun:
     return _TimedRun(watch.between(begin, end), parts)
 
 
-def _require_told(name: str, times: Timings, watch: Watch, tick: int) -> None:
+def _require_resolved(name: str, times: Timings, watch: Watch, tick: int) -> None:
     """Raises ``CoarseClockError`` for times below the clock's resolution; reading the tick once more detects a stopped clock."""
     if 0 in times.nanoseconds:
         tick = max(tick, watch.tick())

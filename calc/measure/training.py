@@ -127,13 +127,13 @@ def training(spec: Spec, sizes: Mapping[str, int], options: Options, device: str
     recurrent = nullcontext() if by_default else without_onednn()
     # The model's prints go to stderr: stdout is for data.
     quiet, same_random = redirect_stdout(sys.stderr), torch.random.fork_rng(devices=_cuda_devices(device))
-    with quiet, same_random, collector_off(), attention, recurrent, _none_of_a_trace(spec):
+    with quiet, same_random, collector_off(), attention, recurrent, _no_fake_tensors(spec):
         torch.manual_seed(SEED)
         yield _build(spec, sizes, options, device)
 
 
 @contextmanager
-def _none_of_a_trace(spec: Spec) -> Iterator[None]:
+def _no_fake_tensors(spec: Spec) -> Iterator[None]:
     """Context in which an operator on a trace's fake tensor raises ``MeasurementError``: kernels would access memory it lacks."""
     original = vars(FakeTensor)["__torch_dispatch__"]
 

@@ -15,7 +15,7 @@ from calc.derive.cuda_allocator import Simulated, workspace_of
 from calc.derive.result import Derivation
 from calc.derive.to_json import number
 from calc.errors import MeasurementError
-from calc.memory.recomputing import largest
+from calc.memory.checkpointing import largest
 from calc.options import Options
 from calc.pipeline.pipeline import derive, timeline
 

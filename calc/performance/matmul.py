@@ -18,7 +18,7 @@ from calc.performance.mfu import DensePeak, ceiling_of
 from calc.symbolic.worked import WorkedCalculation
 
 if TYPE_CHECKING:
-    from calc.measure.matrix_product import Shape
+    from calc.measure.matmul import Shape
     from calc.measure.timing import Timings
 
 KIND = "measurement of matrix products"
@@ -78,7 +78,7 @@ def products(
 ) -> Products:
     """The matmul in each of ``dtypes``, in order. One that cannot run has the reason; the others still run."""
     from calc.measure.machine import conditions, machine
-    from calc.measure.matrix_product import Shape
+    from calc.measure.matmul import Shape
     from calc.measure.timing import watch_of
 
     for dtype in dtypes:
@@ -93,10 +93,10 @@ def products(
 
 
 def _row(shape: Shape, dtype: str, device: str, repeat: Repeat, ceiling: DensePeak) -> MatmulRow:
-    from calc.measure.matrix_product import time_of_product
+    from calc.measure.matmul import time_of_matmul
 
     try:
-        times = time_of_product(shape, dtype, device, repeat)
+        times = time_of_matmul(shape, dtype, device, repeat)
     except NapkinError as error:
         return MatmulRow(dtype, None, ceiling, because=str(error))
     return row_of(dtype, times, shape.flops, ceiling)

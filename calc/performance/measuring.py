@@ -72,7 +72,7 @@ class MeasuredRun:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One model and recipe on one machine. ``expected`` is the largest B predicted to fit in ``room`` bytes."""
+    """One model and recipe on one machine. ``expected`` is the largest B predicted to fit in ``available`` bytes."""
 
     model: str
     source: str
@@ -81,7 +81,7 @@ class Measured:
     runs: tuple[MeasuredRun, ...]
     fits: Fits | None = None
     expected: int | None = None
-    room: int | None = None
+    available: int | None = None
     command: str = ""
 
 
@@ -131,16 +131,16 @@ def absent() -> str:
 def measured(spec: Spec, cases: Sequence[Sizes], options: Options, request: MeasuringOptions) -> Measured:
     """Steps of ``spec`` at each of ``cases``. The module is built once, for the first: the others may differ only in sizes that inputs
     alone depend on. Memory is read before anything is timed, so that it excludes the memory of other instruments."""
-    from calc.measure.cuda_memory import empty, require_cuda
+    from calc.measure.cuda_memory import empty_cache, require_cuda
+    from calc.measure.free_memory import require_free_memory
     from calc.measure.machine import machine
-    from calc.measure.room import require_room
     from calc.measure.training import training
 
     if request.on_cuda:
         require_cuda()
-        empty()
+        empty_cache()
     else:
-        require_room(spec, spec.sizes(cases[0]), options.trains)
+        require_free_memory(spec, spec.sizes(cases[0]), options.trains)
     facts = machine(request.device)
     _require_same_machine(request.calibration, facts)
     derivations = _derivations(spec, cases, options, request)
@@ -228,7 +228,7 @@ def _timed(run: Training, work: MatmulFlops, facts: Mapping[str, Any], request: 
     timing = time_of_steps(run, request.how)
     rates = {} if request.calibration is None else request.calibration.peaks()
     seen = {RATES[dtype]: rate for dtype, rate in rates.items() if dtype in RATES}
-    ceiling = ceiling_of(timing.product_format, facts, gpu=request.gpu, peak=request.peak, seen=seen)
+    ceiling = ceiling_of(timing.matmul_dtype, facts, gpu=request.gpu, peak=request.peak, seen=seen)
     executed = as_compiled(work) if timing.compiled else work
     return timed_step(timing, executed, throughput_of(run.sizes, run.batches), ceiling)
 
@@ -237,18 +237,18 @@ def _fits(
     run: Training, case: Sizes, derivation: Derivation, facts: Mapping[str, Any], request: MeasuringOptions
 ) -> tuple[Fits, int | None, int]:
     """The largest B that runs, the predicted one, and the available bytes."""
-    from calc.measure.cuda_memory import room as free_room
+    from calc.measure.cuda_memory import available_bytes
 
-    room = free_room(request.device)
-    most = largest_expected(derivation, room, _capability(facts), request.progress)
-    return fitting(run, run.spec.sizes(case), most or 1, request.progress), most, room
+    available = available_bytes(request.device)
+    most = largest_expected(derivation, available, _capability(facts), request.progress)
+    return fitting(run, run.spec.sizes(case), most or 1, request.progress), most, available
 
 
 def document(measurement: Measured) -> dict[str, Any]:
     """The ``"schema": 1`` document of a measurement, as plain data."""
     fits = None
     if measurement.fits is not None:
-        fits = {**measurement.fits.to_json(), "predicted": measurement.expected, "room": number(measurement.room)}
+        fits = {**measurement.fits.to_json(), "predicted": measurement.expected, "room": number(measurement.available)}
     return {
         "schema": 1,
         "kind": KIND,

@@ -35,7 +35,7 @@ _WARM_UP = 3  # timed steps that do not count
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """A model of the catalogue at sizes that train within seconds on a CPU. ``data`` names its function in ``calc.measure.demonstrations``.
+    """A model of the catalogue at sizes that train within seconds on a CPU. ``data`` names its function in ``calc.measure.synthetic_data``.
     """
 
     model: str
@@ -239,7 +239,7 @@ def prepared(request: TrainingRequest, say: Callable[[str], None] = lambda _: No
 
 def demonstrate(ready: Ready, progress: Callable[[Progress], None] = lambda _: None) -> TrainingRun:
     """Train for real; ``progress`` is called after every step."""
-    from calc.measure import demonstrations
+    from calc.measure import synthetic_data
     from calc.measure.machine import machine
     from calc.measure.train import resumed, save, trained
     from calc.measure.training import training
@@ -248,7 +248,7 @@ def demonstrate(ready: Ready, progress: Callable[[Progress], None] = lambda _: N
     facts, expected = machine(request.device), expected_of(ready.derivation)
     ceiling = ceiling_of("fp32", facts, gpu=request.gpu, peak=request.peak)
     tally = _Tally(expected, work_of(ready.derivation).model, ready.throughput, ceiling)
-    batch = getattr(demonstrations, demo.data)(sizes)
+    batch = getattr(synthetic_data, demo.data)(sizes)
     with training(ready.spec, sizes, demo.options, request.device) as run:
         begun, losses = resumed(run, request.folder) if request.resume and request.folder is not None else (0, [])
         if begun >= request.steps:

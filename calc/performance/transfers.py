@@ -78,8 +78,8 @@ def measured(
 ) -> Transfers:
     """Every kind of copy on this machine. Without a device, copies to it are listed as unmeasured, with the reason."""
     from calc.measure import copies
+    from calc.measure.free_memory import available_bytes
     from calc.measure.machine import machine
-    from calc.measure.room import available_bytes
     from calc.measure.timing import HostWatch
 
     require_sizes(nbytes, batch, length)

@@ -105,9 +105,7 @@ def check(derivation: Derivation, *, device: str = "cpu", progress: Callable[[st
     """
     spec = derivation.spec
     if not isinstance(spec, Spec):
-        raise BadInputError(
-            f"{derivation.model} was derived from a graph alone, which cannot be run: derive it from its spec to check it"
-        )
+        raise BadInputError(f"{derivation.model} was derived from a graph alone, which cannot be run: derive it from its spec to check it")
     chosen = check_sizes.chosen(derivation, spec, sizes)
     at, whole = chosen.sizes, derivation
     untied = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
@@ -151,7 +149,7 @@ def _recounted(derivation: Derivation, at: Mapping[str, int], measurement: Measu
 
 
 def _require_room(derived: Mapping[str, int | None]) -> None:
-    from calc.measure.room import available_bytes
+    from calc.measure.free_memory import available_bytes
 
     needed, there = derived.get("memory.peak"), available_bytes()
     if needed is not None and needed > there:

@@ -52,7 +52,7 @@ def checkpointing(memory: str | None, as_json: bool, **words: Any) -> None:
     """Compare the choices of activation checkpointing: peak memory and recomputed FLOPs of each."""
     if words["checkpointing"] != "none":
         raise click.UsageError("this compares every choice of --checkpointing: leave the option out")
-    from calc.memory.recomputing import document
+    from calc.memory.checkpointing import document
     from calc.units import bytes_in
     from reports.jobs import job
     from reports.views import recomputing
@@ -82,7 +82,7 @@ def checkpoint(save_seconds: float | None, failure_hours: float | None, as_json:
     for name, value in (("--save-seconds", save_seconds), ("--failure-hours", failure_hours)):
         if value is not None and not 0 < value < math.inf:
             raise click.UsageError(f"{name} is {value:g}: give a number above 0")
-    from calc.memory.saving import document
+    from calc.memory.checkpoint import document
     from reports.jobs import job
 
     with talk() as say:

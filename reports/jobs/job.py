@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from calc.derive.result import Derivation
     from calc.derive.rules_of_thumb import RuleComparison
     from calc.graph.coverage import Ledger
+    from calc.memory.checkpoint import Saving
     from calc.memory.inference import Inference
     from calc.memory.peak_levers import PeakLever
-    from calc.memory.saving import Saving
     from calc.options import Options
     from calc.performance.measuring import Measured, MeasuringOptions
 
@@ -139,8 +139,8 @@ def inference(model: str, sizes: Mapping[str, int], progress: Progress, **how: A
 
 def saving(request: Request, progress: Progress, save_seconds: float | None, failure_hours: float | None) -> Saving:
     """A checkpoint of a model, and how often to save where both times are given."""
-    from calc.memory.saving import interval
-    from calc.memory.saving import saving as save
+    from calc.memory.checkpoint import interval
+    from calc.memory.checkpoint import saving as save
 
     progress(f"loading {request.model}")
     chosen = None if save_seconds is None or failure_hours is None else interval(save_seconds, 3600 * failure_hours)

@@ -140,7 +140,7 @@ def _(_: Lab) -> ClaimFinding:
 
 
 def autocast(phase: str) -> list[str]:
-    dtypes: list[str] = experiment("autocast_formats")[phase]
+    dtypes: list[str] = experiment("autocast_dtypes")[phase]
     return dtypes
 
 

@@ -35,7 +35,7 @@ def resumed(forget: str = "") -> tuple[str, ...]:
         if forget:
             del state[forget]
 
-    return resume(load("mlp"), load("mlp").check_at, options=made(optimizer="adamw"), forgetting=forgetting).differing
+    return resume(load("mlp"), load("mlp").check_at, options=made(optimizer="adamw"), corrupt=forgetting).differing
 
 
 def moments(model: str, sizes: Mapping[str, int], draws: int) -> tuple[Initial, dict[str, Sampled]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from calc.memory.recomputing import CHOICES, CheckpointingChoice, CheckpointingComparison, compared
+from calc.memory.checkpointing import CHOICES, CheckpointingChoice, CheckpointingComparison, compared
 from calc.units import Unit
 from reports.jobs import job
 from reports.typeset.numbers import amount, integer

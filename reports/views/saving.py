@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from calc.memory.checkpoint import Saving
 from calc.memory.formulas import SAVING_INTERVAL
-from calc.memory.saving import Saving
 from calc.units import Unit
 from reports.typeset import numbers
 from reports.typeset.numbers import integer

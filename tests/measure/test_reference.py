@@ -160,7 +160,7 @@ def test_a_gradient_counts_under_every_version_of_torch_what_torch_2_13_counts(
         return counter.elementwise
 
     here = backward()
-    monkeypatch.setattr(decomposition, "INSTEAD", {})
+    monkeypatch.setattr(decomposition, "REPLACEMENTS", {})
     assert 0 < here == backward()
 
 

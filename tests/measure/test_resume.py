@@ -14,7 +14,7 @@ from calc.dimensions import Dim
 from calc.errors import BadInputError
 from calc.measure.resume import STEM, measure_safetensors, resume
 from calc.measure.training import training
-from calc.memory.containers import entries_of, safetensors, torch_save
+from calc.memory.checkpoint_files import entries_of, safetensors, torch_save
 from calc.models.load import load
 from calc.options import Options
 from calc.spec import Spec
@@ -46,13 +46,13 @@ def test_models_resume_bit_for_bit(model: str) -> None:
     """Dropout draws from the generator, whose state is in the file."""
     verdict = resume(load(model), GPT2 if model == DROPPING else {}, steps=5, saved_after=3)
 
-    assert verdict.same
+    assert verdict.bitwise_equal
     assert verdict.tensors > 10
 
 
 def test_gradients_that_are_kept_and_added_up_over_batches_resume_too() -> None:
     """Two batches to a step, gradients set to zero rather than released."""
-    assert resume(load("mlp"), options=Options(accumulation="2", zero_grad="zero")).same
+    assert resume(load("mlp"), options=Options(accumulation="2", zero_grad="zero")).bitwise_equal
 
 
 def _without(name: str) -> Callable[[dict[str, Any]], None]:
@@ -62,9 +62,9 @@ def _without(name: str) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize("forgotten", ["optimizer", "generators", "master weights"])
 def test_what_a_checkpoint_forgets_is_noticed(forgotten: str) -> None:
     """Each part of the state is needed: without it some tensor differs."""
-    verdict = resume(load(DROPPING), GPT2, options=Options(precision="bf16-master"), forgetting=_without(forgotten))
+    verdict = resume(load(DROPPING), GPT2, options=Options(precision="bf16-master"), corrupt=_without(forgotten))
 
-    assert not verdict.same
+    assert not verdict.bitwise_equal
 
 
 def test_one_wrong_bit_in_a_checkpoint_is_noticed() -> None:
@@ -74,7 +74,7 @@ def test_one_wrong_bit_in_a_checkpoint_is_noticed() -> None:
         weight = next(iter(state["model"].values()))
         weight.view(-1)[0] += 1e-6
 
-    assert not resume(load("mlp"), forgetting=nudge).same
+    assert not resume(load("mlp"), corrupt=nudge).bitwise_equal
 
 
 def test_a_model_that_differs_from_itself_is_not_said_to_lose_anything() -> None:
@@ -86,12 +86,12 @@ def test_a_model_that_differs_from_itself_is_not_said_to_lose_anything() -> None
 
     assert () == verdict.differing
     assert {"weight", "bias", "the last loss"} <= set(verdict.chance)
-    assert not verdict.same
+    assert not verdict.bitwise_equal
 
 
 def test_muon_beside_adamw_resumes_bit_for_bit() -> None:
     """Both keep their own state in the file."""
-    assert resume(load("mlp"), options=Options(optimizer="muon")).same
+    assert resume(load("mlp"), options=Options(optimizer="muon")).bitwise_equal
 
 
 def test_saving_before_the_first_step_or_after_the_last_is_refused() -> None:

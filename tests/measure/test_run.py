@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from calc.errors import BadInputError, DimensionError, MeasurementError, NapkinError, SpecError, UnknownQuantityError
-from calc.measure import measure
-from calc.measure import room as room_module
+from calc.measure import free_memory, measure
 from calc.options import OPTIMIZERS, PRECISIONS, Options
 from tests.measure import tiny
 
@@ -146,7 +145,7 @@ def test_a_model_larger_than_memory_is_refused_before_it_is_built() -> None:
 
 def test_a_model_that_cannot_be_built_without_memory_is_tried_for_real(monkeypatch: pytest.MonkeyPatch) -> None:
     """The guard is no obstacle to a module that reads values while it is built."""
-    monkeypatch.setattr(room_module, "available_bytes", lambda: 0)
+    monkeypatch.setattr(free_memory, "available_bytes", lambda: 0)
 
     def build(s: Any) -> nn.Module:
         return nn.Linear(int(torch.tensor(5).item()), 7)

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from calc.errors import BadInputError, MeasurementError
 from calc.hardware.accelerators import accelerator
 from calc.hardware.benchmark import Repeat
-from calc.measure import matrix_product
-from calc.measure.matrix_product import Shape, time_of_product
+from calc.measure import matmul as torch_matmul
+from calc.measure.matmul import Shape, time_of_matmul
 from calc.measure.timing import Timings
 from calc.performance.matmul import LECTURE, products, row_of, sizes_for
 from calc.performance.mfu import DensePeak
@@ -53,13 +53,13 @@ def test_the_share_is_of_the_peak_of_the_format() -> None:
 def test_each_format_is_multiplied_in_itself() -> None:
     """fp8 operands give what their values give in fp32, rounded to bf16."""
     shape = Shape(16, 32, 48)
-    a, b = (x.float() for x in matrix_product._operands(shape, torch.float8_e4m3fn, "cpu"))
-    found = matrix_product._product(shape, "fp8", "cpu")()
+    a, b = (x.float() for x in torch_matmul._operands(shape, torch.float8_e4m3fn, "cpu"))
+    found = torch_matmul._matmul(shape, "fp8", "cpu")()
 
     assert torch.bfloat16 == found.dtype
     assert torch.allclose(a @ b, found.float(), rtol=2**-7, atol=2**-5)
     for name, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16), ("fp32", torch.float32)):
-        assert dtype == matrix_product._product(shape, name, "cpu")().dtype
+        assert dtype == torch_matmul._matmul(shape, name, "cpu")().dtype
 
 
 def test_formats_that_the_device_does_not_multiply_say_so_and_the_others_run() -> None:
@@ -72,11 +72,11 @@ def test_formats_that_the_device_does_not_multiply_say_so_and_the_others_run() -
 
 def test_a_product_that_does_not_fit_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """37·41 + 41·43 + 37·43 elements of 4 bytes are 19,484 bytes."""
-    monkeypatch.setattr(matrix_product, "available_bytes", lambda: 19_483)
+    monkeypatch.setattr(torch_matmul, "available_bytes", lambda: 19_483)
     said = "^the product in fp32 needs 19,484 bytes and 19,483 are free: give a smaller --m, --k or --n$"
 
     with pytest.raises(MeasurementError, match=said):
-        time_of_product(Shape(37, 41, 43), "fp32", "cpu", ONCE)
+        time_of_matmul(Shape(37, 41, 43), "fp32", "cpu", ONCE)
 
 
 def test_the_command_writes_every_repetition(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_the_boundary_is_found_from_the_prediction_and_shown_beside_it(monkeypat
 
     assert measurement.fits is not None
     assert (40, 41, 35, 35) == (measurement.fits.largest, measurement.fits.too_large, measurement.expected, measurement.fits.tried[0][0])
-    assert ROOM == measurement.room
+    assert ROOM == measurement.available
     assert Fraction(-1, 8) == device_memory.off(measurement.expected, measurement.fits.largest)
 
 

@@ -32,10 +32,10 @@ QUICK = ("--device", "cpu", "--repeat", "3", "--seconds", "0", "--warm-up", "1")
 CPU = {"device": {"kind": "cpu", "name": "Some Processor"}}
 
 
-def measured(*milliseconds: int, product_format: str = "bf16") -> StepTime:
+def measured(*milliseconds: int, matmul_dtype: str = "bf16") -> StepTime:
     """Repetitions of so many ms."""
     times = Timings(tuple(ms * 10**6 for ms in milliseconds))
-    return StepTime({"B": 2, "T": 5}, Timed(times, {}, "a clock", 1), product_format, False, ({}, {"because": {}}))
+    return StepTime({"B": 2, "T": 5}, Timed(times, {}, "a clock", 1), matmul_dtype, False, ({}, {"because": {}}))
 
 
 def derivation(mode: str = "train", **flops: int | None) -> Any:

@@ -19,7 +19,7 @@ import torch
 from click.testing import CliRunner, Result
 
 from calc.errors import BadInputError, MeasurementError
-from calc.measure import demonstrations, train
+from calc.measure import synthetic_data, train
 from calc.measure.kinds import tensors_in
 from calc.measure.train import StepAccount
 from calc.performance import training_run
@@ -180,15 +180,15 @@ def test_a_folder_that_cannot_be_written_is_refused_in_a_line(tmp_path: Path) ->
 def test_the_batch_of_a_step_follows_from_its_number() -> None:
     """Targets are the tokens one on, and nine times in ten 3 t + 7 modulo V; y is x w."""
     sizes = {"B": 64, "T": 31, "V": 97, "D": 5}
-    ids, targets = demonstrations.tokens(sizes)(3)
-    x, y = demonstrations.linear(sizes)(3)
+    ids, targets = synthetic_data.tokens(sizes)(3)
+    x, y = synthetic_data.linear(sizes)(3)
     share = ((3 * ids + 7) % 97 == targets).float().mean()
 
     assert torch.equal(ids[:, 1:], targets[:, :-1])
     assert 0.87 < share < 0.93
     assert torch.allclose(x @ (torch.arange(5) / 5), y)
-    assert all(torch.equal(a, b) for a, b in zip((ids, targets), demonstrations.tokens(sizes)(3), strict=True))
-    assert not torch.equal(ids, demonstrations.tokens(sizes)(4)[0])
+    assert all(torch.equal(a, b) for a, b in zip((ids, targets), synthetic_data.tokens(sizes)(3), strict=True))
+    assert not torch.equal(ids, synthetic_data.tokens(sizes)(4)[0])
 
 
 def test_live_numbers_are_those_of_the_timed_steps_so_far() -> None:
@@ -239,7 +239,7 @@ def test_the_command_as_json_holds_every_loss_and_account() -> None:
 
 
 def test_each_demonstration_names_its_own_data() -> None:
-    assert all(callable(getattr(demonstrations, demo.data)) for demo in DEMOS.values())
+    assert all(callable(getattr(synthetic_data, demo.data)) for demo in DEMOS.values())
 
 
 @pytest.mark.gpu

@@ -22,7 +22,7 @@ _LARGEST = 2**25
 def check(op: Operation) -> tuple[Verdict[str], ...]:
     """Runs the operation at its sizes, all of which must be given. Raises ``BadInputError`` where one is missing."""
     _require_small(op)
-    from calc.measure.named import Pair, run
+    from calc.measure.einsum import Pair, run
 
     several = len(op.pattern.operands) > 1
     pairs = [Pair(s.inputs[0][0], s.inputs[1][0], s.out[0], _dotted(s.pattern)) for s in op.steps] if several else []

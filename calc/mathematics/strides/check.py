@@ -49,12 +49,12 @@ def _said(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: 
 
 def check_forward(spec: Spec, traced: ModelStrides, options: Options | None = None) -> Verdict[str]:
     """Runs the forward for real at the spec's small sizes: every result in order, and the bytes of every allocation, are the same."""
-    from calc.measure.forward_storage import given
+    from calc.measure.forward_storage import forward_results
 
     options = options or Options()
     small = spec.sizes(dict(spec.check_at))
     ours = [_row(row) for row in (traced if traced.sizes == small else storage(spec, spec.check_at, options)).rows]
-    real = [(g.operator, g.shape, g.strides, g.offset, g.dtype, g.nbytes if g.fresh else 0) for g in given(spec, small, options)]
+    real = [(g.operator, g.shape, g.strides, g.offset, g.dtype, g.nbytes if g.fresh else 0) for g in forward_results(spec, small, options)]
     at = ", ".join(f"{name}={value}" for name, value in small.items())
     if ours == real:
         return judged(f"the forward at {at}", _total(ours), _total(real))

@@ -11,7 +11,7 @@ from calc.mathematics.initialization.comparison import percent as allowance
 from calc.mathematics.updates.check import check as check_update
 from calc.mathematics.updates.cost import as_written
 from calc.mathematics.updates.table import rule
-from calc.memory.saving import interval, saving
+from calc.memory.checkpoint import interval, saving
 from calc.models.load import load
 from calc.pipeline.verdict import FAILED, WITHIN, Verdict
 from reports.lecture.lab import Lab
@@ -217,7 +217,7 @@ def _checkpoint(lab: Lab) -> SystemResult:
 
 
 def _mixed(lab: Lab) -> SystemResult:
-    formats = experiment("autocast_formats")
+    formats = experiment("autocast_dtypes")
     rows = [
         SystemAnswer(f"bytes per parameter, {p}", s.whole, "bytes", " + ".join(f"{t.whole} {t.what}" for t in s.terms if t.whole))
         for p in ("fp32", "bf16-autocast", "bf16-master", "bf16")

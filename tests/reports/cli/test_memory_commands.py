@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner, Result
 
-from calc.memory import saving
+from calc.memory import checkpoint
 from calc.memory.inference import ByteSum, Inference, InferenceTerm
 from calc.pipeline.verdict import Verdict
 from reports import cli
@@ -91,7 +91,7 @@ def test_checkpoint_as_json_holds_file_checks_and_interval() -> None:
 def test_a_checkpoint_that_does_not_resume_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit status 1, as of every check that failed."""
     wrong = Verdict("tensors that differ after resuming", 0, 3, "", "failed")
-    monkeypatch.setattr(saving, "_measured", lambda *_: (wrong,))
+    monkeypatch.setattr(checkpoint, "_measured", lambda *_: (wrong,))
 
     assert 1 == run("checkpoint", "cruncher").exit_code
 

@@ -22,7 +22,7 @@ from calc.measure.training import PHASES, Training
 
 LOSS, TOP, GRADIENTS, OPTIMIZER = "(loss)", "(model)", "(gradients)", "(optimizer)"
 STEPS = 3
-_SITE, _PHASE = "napkin site ", "napkin phase "
+_MODULE, _PHASE = "napkin site ", "napkin phase "
 _NODE = "autograd::engine::evaluate_function: "
 
 
@@ -45,7 +45,7 @@ class ModuleTime:
 
 def module_times(run: Training, steps: int = STEPS) -> tuple[ModuleTime, ...]:
     """Medians of the next ``steps`` steps by module, each step profiled separately, in order of first execution."""
-    profiled = [{module_path.module_path: module_path for module_path in _profiled(run)} for _ in range(steps)]
+    profiled = [{item.module_path: item for item in _profiled(run)} for _ in range(steps)]
     return tuple(
         ModuleTime(name, *(round(statistics.median(getattr(one[name], phase) for one in profiled)) for phase in PHASES))
         for name in profiled[0]
@@ -68,11 +68,13 @@ def summed(events: Iterable[Any], on_device: bool) -> tuple[ModuleTime, ...]:
     """Sums of the profiler's events in nanoseconds, by module path and phase."""
     own = [e for e in events if e.device_type.name == "CPU"]
     module_paths = {
-        e.sequence_nr: _site(e) for e in sorted(own, key=lambda e: float(e.time_range.start)) if e.sequence_nr >= 0 and not _node(e)
+        e.sequence_nr: _module_path_of(e)
+        for e in sorted(own, key=lambda e: float(e.time_range.start))
+        if e.sequence_nr >= 0 and not _node(e)
     }
     times: dict[str, dict[str, float]] = {}
     for event in own:
-        if event.name.startswith((_SITE, _PHASE)):
+        if event.name.startswith((_MODULE, _PHASE)):
             continue
         phase, module_path = _place(event, module_paths)
         took = event.self_device_time_total if on_device else event.self_cpu_time_total
@@ -90,10 +92,10 @@ def _place(event: Any, module_paths: dict[int, str]) -> tuple[str, str]:
     """(phase, module path) of an operator."""
     node = _node(event)
     if node is not None:
-        inner = _site(event)  # a forward recomputed in the backward runs inside its module
+        inner = _module_path_of(event)  # a forward recomputed in the backward runs inside its module
         return "backward", inner if inner != LOSS else module_paths.get(node.sequence_nr, GRADIENTS)
     phase = next((e.name.removeprefix(_PHASE) for e in _around(event) if e.name.startswith(_PHASE)), "forward")
-    return phase, OPTIMIZER if phase == "optimizer" else _site(event)
+    return phase, OPTIMIZER if phase == "optimizer" else _module_path_of(event)
 
 
 def _node(event: Any) -> Any:
@@ -101,8 +103,8 @@ def _node(event: Any) -> Any:
     return next((e for e in _around(event) if e.name.startswith(_NODE)), None)
 
 
-def _site(event: Any) -> str:
-    return next((e.name.removeprefix(_SITE) for e in _around(event) if e.name.startswith(_SITE)), LOSS)
+def _module_path_of(event: Any) -> str:
+    return next((e.name.removeprefix(_MODULE) for e in _around(event) if e.name.startswith(_MODULE)), LOSS)
 
 
 def _around(event: Any) -> Iterator[Any]:
@@ -123,7 +125,7 @@ def _marked(module: nn.Module) -> Iterator[None]:
 
     def enter(name: str) -> Any:
         def hook(*_: Any) -> None:
-            open_spans.append(record_function(_SITE + name))
+            open_spans.append(record_function(_MODULE + name))
             open_spans[-1].__enter__()
 
         return hook
@@ -131,9 +133,9 @@ def _marked(module: nn.Module) -> Iterator[None]:
     def leave(*_: Any) -> None:
         open_spans.pop().__exit__(None, None, None)
 
-    for name, part in module.named_modules():
-        handles.append(part.register_forward_pre_hook(enter(name or TOP)))
-        handles.append(part.register_forward_hook(leave, always_call=True))
+    for name, submodule in module.named_modules():
+        handles.append(submodule.register_forward_pre_hook(enter(name or TOP)))
+        handles.append(submodule.register_forward_hook(leave, always_call=True))
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save
 
 from calc.errors import BadInputError
-from calc.memory.containers import Container, FileTensor, safetensors, torch_save
+from calc.memory.checkpoint_files import Container, FileTensor, safetensors, torch_save
 
 SHAPES: list[tuple[str, str, tuple[int, ...]]] = [
     ("blocks.0.weight", "float32", (3, 5)),

@@ -18,7 +18,7 @@ BYTES_PER_PARAMETER = 16
 BYTES_PER_WEIGHT = 4
 
 
-def require_room(spec: Spec, sizes: Mapping[str, int], trains: bool = True) -> None:
+def require_free_memory(spec: Spec, sizes: Mapping[str, int], trains: bool = True) -> None:
     """Raises ``MeasurementError`` if the weights (or, if ``trains``, the training state) alone exceed the free memory."""
     parameters = _parameters(spec, sizes)
     if parameters is None:

@@ -33,9 +33,9 @@ def tokens(sizes: Mapping[str, int]) -> Callable[[int], tuple[Tensor, ...]]:
     text = _text(sizes["V"], sizes["T"])
 
     def batch(step: int) -> tuple[Tensor, ...]:
-        places = torch.randint(len(text) - sizes["T"], (sizes["B"], 1), generator=_generator(step))
-        stretch = places + torch.arange(sizes["T"])
-        return text[stretch], text[stretch + 1]
+        starts = torch.randint(len(text) - sizes["T"], (sizes["B"], 1), generator=_generator(step))
+        positions = starts + torch.arange(sizes["T"])
+        return text[positions], text[positions + 1]
 
     return batch
 

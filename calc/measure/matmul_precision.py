@@ -29,7 +29,7 @@ def single_precision(tf32: bool, device: str) -> Iterator[None]:
         torch.backends.cudnn.allow_tf32 = convolutions
 
 
-def product_format(precision: str, tf32: bool) -> str:
+def matmul_dtype(precision: str, tf32: bool) -> str:
     """The format of a precision recipe's matmuls: ``bf16`` for ``bf16-autocast``, ``tf32`` for ``fp32`` with tf32 on."""
     name = precision.partition("-")[0]
     return "tf32" if name == "fp32" and tf32 else name

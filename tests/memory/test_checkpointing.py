@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import calc
 from calc.derive.result import Derivation
 from calc.errors import BadInputError
-from calc.memory.recomputing import CheckpointingChoice, CheckpointingComparison, compared, document, largest
+from calc.memory.checkpointing import CheckpointingChoice, CheckpointingComparison, compared, document, largest
 from reports import cli
 from reports.jobs import job
 from tests.models.test_checkpointing import _spec

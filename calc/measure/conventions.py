@@ -21,10 +21,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from calc.measure.conventions_images import IMAGES
+from calc.measure.conventions_numerics import NUMERICS
+from calc.measure.conventions_updates import UPDATES
 from calc.measure.kinds import Args, Count, UncountableError, as_meta, reduced, results
-from calc.measure.whole_images import IMAGES
-from calc.measure.whole_numerics import NUMERICS
-from calc.measure.whole_updates import UPDATES
 from calc.platform.torch_private import no_modes
 
 
@@ -124,7 +124,7 @@ def indexed_elements(args: Args) -> int:
         return int(torch.ops.aten.index.Tensor(source, indices).numel())
 
 
-WHOLE: dict[str, Count] = {
+CONVENTIONS: dict[str, Count] = {
     "addmm": _addmm,
     "baddbmm": _addmm,
     "addmv": _addmm,

@@ -80,14 +80,14 @@ def _interpolation(per_result: int) -> Count:
     return lambda args, outputs: per_result * results(outputs)
 
 
-def _interpolation_backward(neighbours: int) -> Count:
-    return lambda args, outputs: 2 * neighbours * _sources(args, outputs)
+def _interpolation_backward(neighbors: int) -> Count:
+    return lambda args, outputs: 2 * neighbors * _sources(args, outputs)
 
 
 _BILINEAR, _NEAREST, _BICUBIC = 0, 1, 2
 
 
-def _neighbours(args: Args, axes: int) -> int:
+def _neighbors(args: Args, axes: int) -> int:
     return int({_BILINEAR: 2**axes, _NEAREST: 1, _BICUBIC: 4**axes}[args["interpolation_mode"]])
 
 
@@ -98,13 +98,13 @@ def _points(args: Args) -> int:
 
 def _weights(args: Args, axes: int) -> int:
     """FLOPs of the positions of all points and of their neighbors' weights."""
-    of_neighbours = {_BILINEAR: axes + (axes - 1) * 2**axes, _NEAREST: 0, _BICUBIC: 16 * axes}[args["interpolation_mode"]]
-    return int(_points(args) * (2 * axes + of_neighbours))
+    of_neighbors = {_BILINEAR: axes + (axes - 1) * 2**axes, _NEAREST: 0, _BICUBIC: 16 * axes}[args["interpolation_mode"]]
+    return int(_points(args) * (2 * axes + of_neighbors))
 
 
 def _grid_sample(axes: int) -> Count:
     def count(args: Args, outputs: Any) -> int:
-        per_result = {1: 0, 4**axes: 35}.get(_neighbours(args, axes), 2 ** (axes + 1) - 1)
+        per_result = {1: 0, 4**axes: 35}.get(_neighbors(args, axes), 2 ** (axes + 1) - 1)
         return _weights(args, axes) + results(outputs) * int(per_result)
 
     return count
@@ -112,10 +112,10 @@ def _grid_sample(axes: int) -> Count:
 
 def _grid_sample_backward(axes: int) -> Count:
     def count(args: Args, outputs: Any) -> int:
-        source, neighbours = _sources(args, outputs), _neighbours(args, axes)
+        source, neighbors = _sources(args, outputs), _neighbors(args, axes)
         of_input, of_grid = args["output_mask"]
-        image = source * (1 if neighbours == 1 else 2 * neighbours) if of_input else 0
-        grid = 0 if neighbours == 1 or not of_grid else 3 * axes * neighbours * source + axes * _points(args)
+        image = source * (1 if neighbors == 1 else 2 * neighbors) if of_input else 0
+        grid = 0 if neighbors == 1 or not of_grid else 3 * axes * neighbors * source + axes * _points(args)
         return int(_weights(args, axes) + image + grid)
 
     return count

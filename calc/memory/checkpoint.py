@@ -12,7 +12,7 @@ from typing import Any
 
 from calc.derive.to_json import number
 from calc.errors import BadInputError, NapkinError
-from calc.memory.containers import Container, entries_of, safetensors, torch_save
+from calc.memory.checkpoint_files import Container, entries_of, safetensors, torch_save
 from calc.memory.formulas import SAVING_INTERVAL, TIME_LOST
 from calc.options import Options
 from calc.pipeline.verdict import NOT_MEASURED, Verdict, judged

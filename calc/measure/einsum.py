@@ -23,7 +23,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class EinsumRun:
     """The result of a run: FLOPs by torch's counter, whether the result is a view of the first operand, and all arrays in fp64."""
 
     forward: int
@@ -37,7 +37,7 @@ class Ran:
 
 def run(
     shapes: Mapping[str, Sequence[int]], pairs: Sequence[Pair], single: tuple[str, str, Mapping[str, int]] | None, seed: int = 0
-) -> Ran:
+) -> EinsumRun:
     """Contracts the operands (name → shape) pair by pair; or applies einops to the first: ``single`` is (pattern, reduction, sizes)."""
     generator = torch.Generator().manual_seed(seed)
     tensors = {n: torch.randn(tuple(s), dtype=torch.float64, generator=generator).requires_grad_() for n, s in shapes.items()}
@@ -49,7 +49,7 @@ def run(
         gradients = torch.autograd.grad(result, inputs, upstream)
     view = result.untyped_storage().data_ptr() == inputs[0].untyped_storage().data_ptr()
     arrays = [t.detach().numpy() for t in (upstream, result)]
-    return Ran(
+    return EinsumRun(
         forward.get_total_flops(),
         backward.get_total_flops(),
         view,

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from calc.errors import MeasurementError
 from calc.hardware.benchmark import Repeat
-from calc.measure.products import single_precision
-from calc.measure.room import available_bytes
+from calc.measure.free_memory import available_bytes
+from calc.measure.matmul_precision import single_precision
 from calc.measure.timing import Timings, time_of, watch_of
 from calc.measure.training import SEED
 
@@ -46,18 +46,18 @@ class Shape:
         return item * (self.m * self.k + self.k * self.n) + result * self.m * self.n
 
 
-def time_of_product(shape: Shape, dtype: str, device: str, repeat: Repeat) -> Timings:
+def time_of_matmul(shape: Shape, dtype: str, device: str, repeat: Repeat) -> Timings:
     """Times of the matmul on ``device``. Raises ``MeasurementError`` with the reason if it cannot run there."""
-    _require_format(dtype, device)
+    _require_dtype(dtype, device)
     _require_room(shape, dtype, device)
     with single_precision(dtype == "tf32", device):
         try:
-            return time_of(_product(shape, dtype, device), watch_of(device), repeat)
+            return time_of(_matmul(shape, dtype, device), watch_of(device), repeat)
         except (RuntimeError, NotImplementedError) as error:  # no kernel, or not enough memory
             raise MeasurementError(f"the product in {dtype} raised {type(error).__name__}: {' '.join(str(error).split())[:200]}") from None
 
 
-def _product(shape: Shape, dtype: str, device: str) -> Callable[[], Tensor]:
+def _matmul(shape: Shape, dtype: str, device: str) -> Callable[[], Tensor]:
     """The matmul as a function. Its output is preallocated, so repetitions allocate nothing, except in fp8."""
     a, b = _operands(shape, DTYPES[dtype], device)
     if dtype == "fp8":  # one scale per matrix; the result is bf16, since fp8 is too coarse for sums
@@ -78,7 +78,7 @@ def _operands(shape: Shape, dtype: torch.dtype, device: str) -> tuple[Tensor, Te
     return a, b
 
 
-def _require_format(dtype: str, device: str) -> None:
+def _require_dtype(dtype: str, device: str) -> None:
     if dtype not in ("tf32", "fp8"):
         return
     if not device.startswith("cuda"):

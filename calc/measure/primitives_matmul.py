@@ -27,34 +27,34 @@ _CONVOLUTIONS = (
 )  # fmt: skip
 
 
-def products(device: str) -> Iterator[Primitive]:
+def matmuls(device: str) -> Iterator[Primitive]:
     """All matmul-like primitives on ``device``."""
-    yield from _products(device)
+    yield from _matmuls(device)
     yield from _attention(device)
     yield from _convolutions(device)
 
 
-def _products(device: str) -> Iterator[Primitive]:
+def _matmuls(device: str) -> Iterator[Primitive]:
     for m, k, n in (*itertools.product(_SIDES, repeat=3), *_SKINNY):
-        yield _product(device, torch.float32, m, k, n)
-    for dtype in _formats(device):
+        yield _matmul(device, torch.float32, m, k, n)
+    for dtype in _low_precision_dtypes(device):
         for m, k, n in itertools.product(_OTHER_SIDES, repeat=3):
-            yield _product(device, dtype, m, k, n)
+            yield _matmul(device, dtype, m, k, n)
     for b, m, k, n in _BATCHED:
         yield _batched(device, b, m, k, n)
 
 
-def _formats(device: str) -> tuple[torch.dtype, ...]:
+def _low_precision_dtypes(device: str) -> tuple[torch.dtype, ...]:
     """Dtypes besides float32 that the device multiplies natively; most CPUs emulate float16."""
     return (torch.bfloat16, torch.float16) if device.startswith("cuda") else (torch.bfloat16,)
 
 
-def _whole_kernels(device: str) -> tuple[torch.dtype, ...]:
+def _fused_dtypes(device: str) -> tuple[torch.dtype, ...]:
     """Dtypes in which attention and convolutions are timed."""
-    return (torch.float32, *(_formats(device) if device.startswith("cuda") else ()))
+    return (torch.float32, *(_low_precision_dtypes(device) if device.startswith("cuda") else ()))
 
 
-def _product(device: str, dtype: torch.dtype, m: int, k: int, n: int) -> Primitive:
+def _matmul(device: str, dtype: torch.dtype, m: int, k: int, n: int) -> Primitive:
     def make() -> Action:
         a, b = random_of((m, k), device, dtype), random_of((n, k), device, dtype).t()
         return lambda: torch.mm(a, b)
@@ -72,7 +72,7 @@ def _batched(device: str, b: int, m: int, k: int, n: int) -> Primitive:
 
 def _attention(device: str) -> Iterator[Primitive]:
     """Attention forward and backward. FLOPs count the matmuls in full, also for a causal mask, whose kernel skips blocks."""
-    for dtype, heads, queries, causal in itertools.product(_whole_kernels(device), _HEADS, _QUERIES, (False, True)):
+    for dtype, heads, queries, causal in itertools.product(_fused_dtypes(device), _HEADS, _QUERIES, (False, True)):
         shape, masked = (1, heads, queries, 64), names.CAUSAL if causal else ""
         sizes = {"b": heads, "m": queries, "k": 64, "n": queries}
         product, nbytes = 2 * heads * queries * queries * 64, dtype.itemsize * math.prod(shape)
@@ -102,13 +102,13 @@ def _attending_back(device: str, shape: tuple[int, ...], dtype: torch.dtype, cau
 
 def _convolutions(device: str) -> Iterator[Primitive]:
     """Convolutions forward and backward, as matmuls of m positions, k elements per patch and n output channels."""
-    for dtype, (batch, inner, outer, side, kernel, stride) in itertools.product(_whole_kernels(device), _CONVOLUTIONS):
+    for dtype, (batch, inner, outer, side, kernel, stride) in itertools.product(_fused_dtypes(device), _CONVOLUTIONS):
         sizes = {"m": batch * side * side, "k": inner * kernel * kernel, "n": outer, "side": kernel}
         flops = 2 * sizes["m"] * sizes["k"] * sizes["n"]
         if flops > _MOST:
             continue
-        whole = (side - 1) * stride + kernel - 2 * (kernel // 2)
-        shapes = (batch, inner, whole, whole), (outer, inner, kernel, kernel), (batch, outer, side, side)
+        padded_side = (side - 1) * stride + kernel - 2 * (kernel // 2)
+        shapes = (batch, inner, padded_side, padded_side), (outer, inner, kernel, kernel), (batch, outer, side, side)
         nbytes = dtype.itemsize * sum(math.prod(shape) for shape in shapes)
         how = ([stride, stride], [kernel // 2, kernel // 2], [1, 1], False, [0, 0], 1)
         forward, backward = (make(device, shapes[:2], dtype, how) for make in (_convolving, _convolving_back))

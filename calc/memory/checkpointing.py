@@ -114,9 +114,7 @@ def largest(derivation: Derivation, dim: str, limit: int) -> int | None:
     peak = derivation["memory.peak"]
 
     def fits(size: int) -> bool:
-        if (
-            size > 1 and dim not in derivation.specialized and not derivation.holds_at({dim: size})
-        ):  # the next size is traced if necessary
+        if size > 1 and dim not in derivation.specialized and not derivation.holds_at({dim: size}):  # the next size is traced if necessary
             raise NapkinError("the step runs otherwise there")
         return peak.at(**{dim: size}) <= limit
 

@@ -7,7 +7,7 @@ import torch
 
 from calc.errors import BadInputError
 from calc.hardware.benchmark import How, Repeat
-from calc.measure.products import product_format, single_precision
+from calc.measure.matmul_precision import matmul_dtype, single_precision
 from calc.measure.step_time import time_of_steps
 from calc.measure.training import training
 from calc.options import Options
@@ -44,8 +44,8 @@ def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
 
 def test_the_format_is_that_of_the_recipe_s_products() -> None:
     """tf32 is a way to multiply fp32, and no other."""
-    assert ["fp32", "tf32"] == [product_format("fp32", tf32) for tf32 in (False, True)]
-    assert ["bf16", "bf16", "fp16"] == [product_format(name, True) for name in ("bf16-autocast", "bf16-master", "fp16-autocast")]
+    assert ["fp32", "tf32"] == [matmul_dtype("fp32", tf32) for tf32 in (False, True)]
+    assert ["bf16", "bf16", "fp16"] == [matmul_dtype(name, True) for name in ("bf16-autocast", "bf16-master", "fp16-autocast")]
 
 
 @pytest.mark.slow
