@@ -36,21 +36,15 @@ def ask(question: str, given: Sequence[str], as_json: bool) -> None:
 
     problem, values = named(question), _pairs(given)
     if "model" in values:
-        from reports.cli.common import talk
+        from reports.cli.common import print_result, talk
 
         with talk() as say:
             answer = answered(problem, values, say)
     else:
         answer = answered(problem, values)
-    if as_json:
-        from reports.jobs.request import json_text
-
-        click.echo(json_text(answer.to_json()), nl=False)
-        return
     from reports.views.asked import show
-    from reports.writers.terminal import Terminal
 
-    show(answer, Terminal())
+    print_result(as_json, answer.to_json, lambda out: show(answer, out))
 
 
 def _pairs(given: Sequence[str]) -> dict[str, str]:

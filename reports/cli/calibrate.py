@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from reports.cli.common import device_here, say_written, talk
+from reports.cli.common import device_here, hand_over, talk, unmeasured
 
 
 @click.command()
@@ -26,7 +26,6 @@ def calibrate(device: str | None, processor_time: bool, tf32: bool, output: str 
     """
     from reports.jobs import job
     from reports.views import calibration
-    from reports.writers.terminal import Terminal
 
     here, absent = device_here(device)
     if processor_time and here != "cpu":
@@ -34,20 +33,12 @@ def calibrate(device: str | None, processor_time: bool, tf32: bool, output: str 
     if tf32 and here == "cpu":
         raise click.UsageError("--tf32 needs a CUDA device: leave it out on a CPU")
     if absent:
-        unmeasured = {"schema": 1, "kind": "calibration", "verdict": "not measured", "because": absent}
-        click.echo(job.json_text(unmeasured) if as_json else absent, nl=not as_json)
-        return 0
+        return unmeasured("calibration", absent, as_json, strict=False)
     from calc.measure.calibration import calibrate as run
 
     if output is not None:
         job.write_all(Path(output).parent, {})  # a folder that cannot be made is refused before a minute of work
     with talk() as say:
         measured = run(here, processor_time=processor_time, tf32=tf32, progress=say)
-    text = job.json_text(measured.to_json())
-    if output is not None:
-        say_written(*job.write_all(Path(output).parent, {Path(output).name: text}))
-    if as_json:
-        click.echo(text, nl=False)
-    else:
-        calibration.show(measured, Terminal())
+    hand_over(measured.to_json(), output, as_json, lambda out: calibration.show(measured, out))
     return 0

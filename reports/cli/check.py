@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from reports.cli.common import FAILED, HELD, model_arguments, output_folder, request_of, require_device, say_written, talk
+from reports.cli.common import FAILED, HELD, model_arguments, output_folder, print_result, request_of, require_device, say_written, talk
 
 
 @click.command()
@@ -23,15 +23,10 @@ def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
     with talk() as say:
         derivation = job.derive(request, say)
         checks = job.check(derivation, request.sizes, device, say)
-    if as_json:
-        from calc.derive.to_json import specialized_document
+    from calc.derive.to_json import specialized_document
+    from reports.views import checks as view
 
-        click.echo(job.json_text(job.check_json(checks, specialized_document(derivation))), nl=False)
-    else:
-        from reports.views import checks as view
-        from reports.writers.terminal import Terminal
-
-        view.show(derivation, checks, Terminal())
+    print_result(as_json, lambda: job.check_json(checks, specialized_document(derivation)), lambda out: view.show(derivation, checks, out))
     return _status(checks, strict)
 
 

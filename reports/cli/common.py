@@ -23,6 +23,7 @@ from reports.process import REFUSED as REFUSED
 
 if TYPE_CHECKING:
     from reports.jobs.request import Request
+    from reports.writers.terminal import Terminal
 
 
 class Integer(click.IntRange):
@@ -162,16 +163,25 @@ def say_written(*files: str | Path) -> None:
         click.echo(f"wrote {brief(str(file))}", err=True)
 
 
-def hand_over(made: Mapping[str, Any], output: str | None, as_json: bool, show: Callable[[], None]) -> None:
+def print_result(as_json: bool, document: Callable[[], Mapping[str, Any]], show: Callable[[Terminal], None]) -> None:
+    """The result on standard output: its document as JSON, or as ``show`` writes it for people."""
+    if as_json:
+        from reports.jobs.request import json_text
+
+        click.echo(json_text(document()), nl=False)
+    else:
+        from reports.writers.terminal import Terminal
+
+        show(Terminal())
+
+
+def hand_over(made: Mapping[str, Any], output: str | None, as_json: bool, show: Callable[[Terminal], None]) -> None:
     """A measurement into its file, whole or not at all, and onto standard output."""
     from reports.jobs import job
 
     if output is not None:
         say_written(*job.write_all(Path(output).parent, {Path(output).name: job.json_text(made)}))
-    if as_json:
-        click.echo(job.json_text(made), nl=False)
-    else:
-        show()
+    print_result(as_json, lambda: made, show)
 
 
 _OF_TRAINING = ("optimizer", "implementation", "accumulation", "zero_grad", "checkpointing")

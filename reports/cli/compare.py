@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from calc.errors import BadInputError
-from reports.cli.common import refuse_idle, say_written, talk
+from reports.cli.common import print_result, refuse_idle, say_written, talk
 
 
 @click.command()
@@ -30,7 +30,6 @@ def compare(left: str, right: str, both: tuple[str, ...], explain: str | None, o
     from reports.jobs import compared, job
     from reports.jobs.request import pairs
     from reports.views import compare as page
-    from reports.writers.terminal import Terminal
 
     sides = compared.sides(left, right, pairs(both), not no_cache)
     sides.requests()  # what cannot be asked for is refused before any work
@@ -40,7 +39,4 @@ def compare(left: str, right: str, both: tuple[str, ...], explain: str | None, o
         raise BadInputError(f"no quantity {explain[:60]!r}: see napkin list quantities")
     if output is not None:
         say_written(*job.write_all(Path(output), compared.texts(comparison, inputs)))
-    if as_json:
-        click.echo(job.json_text(document(comparison)), nl=False)
-    else:
-        page.show(comparison, explain, Terminal())
+    print_result(as_json, lambda: document(comparison), lambda out: page.show(comparison, explain, out))

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reports.cli.common import model_arguments, request_of, talk
+from reports.cli.common import model_arguments, print_result, request_of, talk
 
 if TYPE_CHECKING:
-    from reports.jobs.job import Request
+    from calc.derive.result import Derivation
+    from calc.derive.rules_of_thumb import RuleComparison
+    from reports.jobs.request import Request
+    from reports.writers.terminal import Terminal
 
 
 _MORE = "\nEvery step: napkin derive {} --explain NAME, of a quantity or a rule of thumb"
@@ -52,24 +55,23 @@ def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json
         click.echo(job.json_text(_values(derivation)), nl=False)
         return
     comparisons = () if explain is not None and explain in derivation else job.comparisons(derivation, explain)
-    if as_json:
-        click.echo(job.json_text(_document(derivation, comparisons, explain)), nl=False)
-        return
-    from reports.writers.terminal import Terminal
+    print_result(
+        as_json, lambda: _document(derivation, comparisons, explain), lambda out: _show(request, derivation, comparisons, explain, out)
+    )
+
+
+def _show(request: Request, derivation: Derivation, comparisons: Sequence[RuleComparison], explain: str | None, out: Terminal) -> None:
+    """All answers, or the steps of one quantity or rule of thumb."""
+    from reports.typeset.escape import brief
+    from reports.views import answers, explained
 
     if explain is None:
-        from reports.typeset.escape import brief
-        from reports.views import answers
-
-        answers.show(answers.of_derivation(derivation, comparisons), Terminal())
+        answers.show(answers.of_derivation(derivation, comparisons), out)
         click.echo(_MORE.format(brief(request.model)), err=True)
-        return
-    from reports.views import explained
-
-    if explain in derivation:
-        explained.show_quantity(derivation, explain, Terminal())
+    elif explain in derivation:
+        explained.show_quantity(derivation, explain, out)
     else:
-        explained.show_rule_of_thumb(derivation, comparisons[0], Terminal())
+        explained.show_rule_of_thumb(derivation, comparisons[0], out)
 
 
 def _show_stored(request: Request, as_json: bool) -> bool:
@@ -81,16 +83,13 @@ def _show_stored(request: Request, as_json: bool) -> bool:
         return False
     of = ", ".join(f"{name} {version}" for name, version in form.versions.items())
     click.echo(f"bundled closed forms of this version of napkin, traced with {of}; --no-cache traces the step again", err=True)
-    if as_json:
-        from reports.jobs.request import json_text
-
-        click.echo(json_text(_values(form.derivation(request.sizes))), nl=False)
-        return True
     from reports.views import answers
-    from reports.writers.terminal import Terminal
 
-    answers.show(answers.of_stored(form, request.sizes), Terminal())
-    click.echo(_MORE.format(request.model), err=True)
+    print_result(
+        as_json, lambda: _values(form.derivation(request.sizes)), lambda out: answers.show(answers.of_stored(form, request.sizes), out)
+    )
+    if not as_json:
+        click.echo(_MORE.format(request.model), err=True)
     return True
 
 
@@ -133,16 +132,15 @@ def _show_coverage(request: Request, explain: str | None, as_json: bool) -> None
     from reports.jobs import job
     from reports.page.coverage import coverage
     from reports.views import coverage as view
-    from reports.writers.terminal import Terminal
 
     with talk() as say:
         covered = job.covered(request, say)
-    if as_json:
-        because = str(covered.refusal or "")
-        options = request.options.to_json()
-        click.echo(job.json_text(ledger_document(covered.model, options, covered.sizes, covered.ledger, because)), nl=False)
-    else:
-        view.show(covered.model, coverage(covered.ledger), Terminal())
+    because, options = str(covered.refusal or ""), request.options.to_json()
+    print_result(
+        as_json,
+        lambda: ledger_document(covered.model, options, covered.sizes, covered.ledger, because),
+        lambda out: view.show(covered.model, coverage(covered.ledger), out),
+    )
     if covered.refusal is not None:
         sys.stdout.flush()
         raise covered.refusal

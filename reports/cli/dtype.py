@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from reports.cli.common import print_result
+
 
 @click.command(context_settings={"ignore_unknown_options": True})  # -0 and -1e-8 are numbers, no options
 @click.argument("name", metavar="FORMAT")
@@ -25,12 +27,6 @@ def dtype(name: str, number: str | None, bits: str | None, as_json: bool) -> Non
     if number is not None and bits is not None:
         raise click.UsageError("NUMBER and --bits both give the number: leave one out")
     encoding = encode(layout, read(number)) if number is not None else of_bits(layout, bits) if bits is not None else None
-    if as_json:
-        from reports.jobs import job
-
-        click.echo(job.json_text(document(layout, encoding)), nl=False)
-        return
     from reports.views import formats
-    from reports.writers.terminal import Terminal
 
-    formats.show(layout, encoding, Terminal())
+    print_result(as_json, lambda: document(layout, encoding), lambda out: formats.show(layout, encoding, out))

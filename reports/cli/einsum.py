@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import click
 
+from reports.cli.common import print_result
+
 
 @click.command(context_settings={"ignore_unknown_options": True})  # "-> a" is a pattern, no option
 @click.argument("pattern")
@@ -35,13 +37,7 @@ def einsum(pattern: str, sizes: Sequence[str], reduction: str, dtype: str, check
     parsed = read(pattern)
     op = operation(parsed, sizes_of(parsed, sizes), int(item_size), reduction)
     verdicts = check(op) if checked else None
-    if as_json:
-        from reports.jobs import job
+    from reports.views import einsum as view
 
-        click.echo(job.json_text(document(op, dtype, verdicts)), nl=False)
-    else:
-        from reports.views import einsum as view
-        from reports.writers.terminal import Terminal
-
-        view.show(op, dtype, verdicts, Terminal())
+    print_result(as_json, lambda: document(op, dtype, verdicts), lambda out: view.show(op, dtype, verdicts, out))
     return 1 if any(v.failed for v in verdicts or ()) else 0

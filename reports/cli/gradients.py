@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from reports.cli.common import refuse_idle, talk
+from reports.cli.common import print_result, refuse_idle, talk
 
 
 @click.command()
@@ -40,7 +40,6 @@ def gradients(
     from calc.options import made
     from reports.jobs import job
     from reports.views import gradients as view
-    from reports.writers.terminal import Terminal
 
     if as_json:
         refuse_idle("beside --json, which has both notations and every step", "notation", "steps")
@@ -53,8 +52,10 @@ def gradients(
         if parameter is not None:
             derived.parameter(parameter)
         compared = check(derived, spec, given, options, say) if checked else None
-    if as_json:
-        click.echo(job.json_text(view.document(derived, parameter, compared)), nl=False)
-    else:
-        view.show(derived, notation == "matrix", parameter, compared, Terminal(), steps)
+    matrix = notation == "matrix"
+    print_result(
+        as_json,
+        lambda: view.document(derived, parameter, compared),
+        lambda out: view.show(derived, matrix, parameter, compared, out, steps),
+    )
     return 1 if compared is not None and not compared.ok else 0

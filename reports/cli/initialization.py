@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from reports.cli.common import Integer
+from reports.cli.common import Integer, print_result
 
 
 @click.command()
@@ -26,6 +26,7 @@ def initialization(model: str, sizes: Sequence[str], draws: int | None, as_json:
     from calc.mathematics.initialization import initial
     from calc.mathematics.initialization.comparison import FAILED, compare
     from reports.jobs import job
+    from reports.views import initialization as view
 
     spec = calc.load(model)
     moments = initial(spec, {**spec.check_at, **job.sizes_from(sizes)})
@@ -35,12 +36,6 @@ def initialization(model: str, sizes: Sequence[str], draws: int | None, as_json:
 
         samples = sample(spec, moments.sizes, draws)
     lines = compare(moments, samples) if draws is not None else []
-    if as_json:
-        body = {"schema": 1, **asdict(moments), "draws": draws, "compared": [asdict(line) for line in lines]}
-        click.echo(job.json_text(body), nl=False)
-    else:
-        from reports.views import initialization as page
-        from reports.writers.terminal import Terminal
-
-        page.show(moments, lines, Terminal())
+    body = {"schema": 1, **asdict(moments), "draws": draws, "compared": [asdict(line) for line in lines]}
+    print_result(as_json, lambda: body, lambda out: view.show(moments, lines, out))
     return int(any(line.verdict == FAILED for line in lines))

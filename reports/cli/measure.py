@@ -59,7 +59,6 @@ def measure(context: click.Context, /, device: str | None, output: str | None, a
     from calc.performance.measuring import KIND, document
     from reports.jobs import job
     from reports.views import measuring
-    from reports.writers.terminal import Terminal
 
     device, absent = device_here(device)
     how = _options(device, **{name: words.pop(name) for name in _OF_MEASURING})
@@ -70,7 +69,7 @@ def measure(context: click.Context, /, device: str | None, output: str | None, a
         return unmeasured(KIND, absent, as_json, strict)
     with talk() as say:
         measured = job.measure(request, replace(how, progress=say), command_line())
-    hand_over(document(measured), output, as_json, lambda: measuring.show(measured, Terminal()))
+    hand_over(document(measured), output, as_json, lambda out: measuring.show(measured, out))
     return HELD
 
 

@@ -59,7 +59,6 @@ def measure_matmul(
     from calc.hardware.benchmark import Repeat
     from calc.performance.matmul import DTYPES, KIND, document, products, sizes_for
     from reports.views import matmul
-    from reports.writers.terminal import Terminal
 
     here, absent = device_here(device)
     if peak is not None and len(set(dtypes)) != 1:
@@ -72,5 +71,5 @@ def measure_matmul(
         timed = products(sizes, dtypes or DTYPES, here, Repeat(3, repeat, seconds, max(repeat, 1000)), gpu=gpu, peak=rate, progress=say)
     default = sizes == sizes_for(here, None, None, None)
     made = document(replace(timed, command=command_line()))
-    hand_over(made, output, as_json, lambda: matmul.show(timed, default, Terminal()))
+    hand_over(made, output, as_json, lambda out: matmul.show(timed, default, out))
     return HELD

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from reports.cli.common import FAILED, HELD, model_arguments, option_of, request_of, talk
+from reports.cli.common import FAILED, HELD, model_arguments, option_of, print_result, request_of, talk
 
 
 @click.command()
@@ -35,13 +35,9 @@ def inference(model: str, sizes: Sequence[str], no_cache: bool, as_json: bool, *
 
     with talk() as say:
         bytes_in_use = job.inference(model, job.sizes_from(sizes), say, remember=not no_cache, **formats)
-    if as_json:
-        click.echo(job.json_text(document(bytes_in_use)), nl=False)
-        return
     from reports.views import inference as view
-    from reports.writers.terminal import Terminal
 
-    view.show(bytes_in_use, Terminal())
+    print_result(as_json, lambda: document(bytes_in_use), lambda out: view.show(bytes_in_use, out))
 
 
 @click.command()
@@ -54,17 +50,12 @@ def checkpointing(memory: str | None, as_json: bool, **words: Any) -> None:
         raise click.UsageError("this compares every choice of --checkpointing: leave the option out")
     from calc.memory.checkpointing import document
     from calc.units import bytes_in
-    from reports.jobs import job
     from reports.views import recomputing
-    from reports.writers.terminal import Terminal
 
     limit = None if memory is None else bytes_in(memory)
     with talk() as say:
         comparison = recomputing.compare(request_of(**words), limit, say)
-    if as_json:
-        click.echo(job.json_text(document(comparison)), nl=False)
-    else:
-        recomputing.show(comparison, Terminal())
+    print_result(as_json, lambda: document(comparison), lambda out: recomputing.show(comparison, out))
 
 
 option_of(checkpointing, "checkpointing").hidden = True  # refused, in words that name it
@@ -87,11 +78,7 @@ def checkpoint(save_seconds: float | None, failure_hours: float | None, as_json:
 
     with talk() as say:
         checkpointed = job.saving(request_of(**words), say, save_seconds, failure_hours)
-    if as_json:
-        click.echo(job.json_text(document(checkpointed)), nl=False)
-    else:
-        from reports.views import saving as view
-        from reports.writers.terminal import Terminal
+    from reports.views import saving as view
 
-        view.show(checkpointed, Terminal())
+    print_result(as_json, lambda: document(checkpointed), lambda out: view.show(checkpointed, out))
     return HELD if checkpointed.ok else FAILED

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import click
 
+from reports.cli.common import print_result
+
 
 @click.command()
 @click.argument("name", metavar="NAME")
@@ -40,15 +42,9 @@ def optimizer(name: str, values: Sequence[str], implementation: str, checked: bo
             raise BadInputError(f"values such as {values[0][:40]} are for a comparison with torch: add --check")
     cost = executed(name, implementation) if name in KNOWN else None
     verdict = check(equations, given) if checked and equations is not None else None
-    if as_json:
-        from reports.jobs import job
+    from reports.views import optimizers
 
-        click.echo(job.json_text(document(name, cost, verdict)), nl=False)
-    else:
-        from reports.views import optimizers
-        from reports.writers.terminal import Terminal
-
-        optimizers.show(name, cost, verdict, Terminal())
+    print_result(as_json, lambda: document(name, cost, verdict), lambda out: optimizers.show(name, cost, verdict, out))
     return 0 if verdict is None or verdict.ok else 1
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reports.cli.common import device_here, model_arguments, request_of, talk
+from reports.cli.common import device_here, model_arguments, print_result, request_of, talk
 
 
 @click.command()
@@ -22,9 +22,8 @@ def predict(file: str | None, as_json: bool, **words: Any) -> None:
     The time of each operator is interpolated from a primitive one timed at nearby sizes; nothing is fitted to a model.
     """
     from calc.hardware.calibration import read
-    from reports.jobs import job, roofline
+    from reports.jobs import roofline
     from reports.views import prediction
-    from reports.writers.terminal import Terminal
 
     request = request_of(**words)
     calibration = None if file is None else read(Path(file))
@@ -35,7 +34,4 @@ def predict(file: str | None, as_json: bool, **words: Any) -> None:
 
             calibration = calibrate(device_here(None)[0], progress=say)
     predicted = prediction.compute(request, step, calibration)
-    if as_json:
-        click.echo(job.json_text(prediction.document(predicted)), nl=False)
-    else:
-        prediction.show(predicted, Terminal())
+    print_result(as_json, lambda: prediction.document(predicted), lambda out: prediction.show(predicted, out))

@@ -7,7 +7,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from reports.cli.common import Integer, model_arguments, option_of, request_of, talk
+from reports.cli.common import Integer, model_arguments, option_of, print_result, request_of, talk
 
 
 @click.command("bytes-per-parameter")
@@ -22,16 +22,11 @@ def bytes_per_parameter(context: click.Context, /, devices: int | None, as_json:
     """
     precision = words["precision"] if context.get_parameter_source("precision") is ParameterSource.COMMANDLINE else None
     from calc.memory.recipes import document
-    from reports.jobs import job
     from reports.views import recipes
-    from reports.writers.terminal import Terminal
 
     with talk() as say:
         table = recipes.compare(request_of(**words), precision, devices, say)
-    if as_json:
-        click.echo(job.json_text(document(table)), nl=False)
-    else:
-        recipes.show(table, Terminal())
+    print_result(as_json, lambda: document(table), lambda out: recipes.show(table, out))
 
 
 _PRECISION = option_of(bytes_per_parameter, "precision")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reports.cli.common import model_arguments, refuse_idle, request_of, say_written, talk
+from reports.cli.common import model_arguments, print_result, refuse_idle, request_of, say_written, talk
 
 
 @click.command()
@@ -40,9 +40,4 @@ def roofline(
         rooflines = roofline_job.compute(request, ceiling, say)
     if output is not None:
         say_written(*job.write_all(Path(output).parent, {Path(output).name: roofline_job.write(rooflines)}))
-    if as_json:
-        click.echo(job.json_text(roofline_view.document(rooflines)), nl=False)
-        return
-    from reports.writers.terminal import Terminal
-
-    roofline_view.show(rooflines, top, Terminal())
+    print_result(as_json, lambda: roofline_view.document(rooflines), lambda out: roofline_view.show(rooflines, top, out))

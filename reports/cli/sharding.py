@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from reports.cli.common import talk
+from reports.cli.common import print_result, talk
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -32,16 +32,10 @@ def shard(words: Sequence[str], as_json: bool) -> None:
     name, given = _read(words)
     with talk() as say:
         account = account_of(name, given, say)
-    if as_json:
-        from calc.capacity.sharding.document import of_account
-        from reports.jobs.job import json_text
-
-        click.echo(json_text(of_account(account)), nl=False)
-        return
+    from calc.capacity.sharding.document import of_account
     from reports.views import sharding
-    from reports.writers.terminal import Terminal
 
-    sharding.show(account, Terminal())
+    print_result(as_json, lambda: of_account(account), lambda out: sharding.show(account, out))
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -62,16 +56,10 @@ def layout(words: Sequence[str], as_json: bool) -> None:
     name, given = _read(words)
     with talk() as say:
         ranking = best(name, given, say)
-    if as_json:
-        from calc.capacity.sharding.document import of_search
-        from reports.jobs.job import json_text
-
-        click.echo(json_text(of_search(ranking)), nl=False)
-        return
+    from calc.capacity.sharding.document import of_search
     from reports.views import sharding
-    from reports.writers.terminal import Terminal
 
-    sharding.show_search(ranking, Terminal())
+    print_result(as_json, lambda: of_search(ranking), lambda out: sharding.show_search(ranking, out))
 
 
 def _read(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:

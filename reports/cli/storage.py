@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reports.cli.common import refuse_idle
+from reports.cli.common import print_result, refuse_idle
 
 
 @click.command()
@@ -51,13 +51,9 @@ def _of_model(model: str, sizes: Sequence[str], attention: str, checked: bool, a
         say("recording the forward")
         walk = walked(spec, job.sizes_from(sizes), options)
         verdict = check_forward(spec, walk, options) if checked else None
-    if as_json:
-        click.echo(job.json_text(forward(walk, verdict)), nl=False)
-    else:
-        from reports.views import strides as view
-        from reports.writers.terminal import Terminal
+    from reports.views import strides as view
 
-        view.show_forward(walk, verdict, Terminal())
+    print_result(as_json, lambda: forward(walk, verdict), lambda out: view.show_forward(walk, verdict, out))
     return int(verdict is not None and verdict.failed)
 
 

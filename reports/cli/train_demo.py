@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reports.cli.common import FAILED, HELD, Integer, device_here, rate_of, refuse_idle, require_gpu, talk, unmeasured
+from reports.cli.common import FAILED, HELD, Integer, device_here, print_result, rate_of, refuse_idle, require_gpu, talk, unmeasured
 
 _COUNT: dict[str, Any] = {"type": Integer(1, 10**6), "show_default": True, "metavar": "INTEGER"}
 
@@ -50,10 +50,8 @@ def train_demo(
     Accounted steps run under instruments, which slow them down; the others are timed.
     """
     from calc.performance.training_run import KIND, TrainingRequest, demonstrate, prepared
-    from reports.jobs import job
     from reports.jobs.request import sizes_from
     from reports.views import training_run
-    from reports.writers.terminal import Terminal
 
     if output is None:
         refuse_idle("without -o, where checkpoints are kept", "save_every")
@@ -67,8 +65,5 @@ def train_demo(
         ready = prepared(training, say)
     with training_run.progress(steps, ready.throughput.unit) as show_progress:
         run = demonstrate(ready, show_progress)
-    if as_json:
-        click.echo(job.json_text(run.to_json()), nl=False)
-    else:
-        training_run.show(run, Terminal())
+    print_result(as_json, run.to_json, lambda out: training_run.show(run, out))
     return HELD if run.agrees else FAILED

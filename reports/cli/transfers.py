@@ -38,7 +38,6 @@ def transfers(
     from calc.performance.transfers import KIND, document, measured, require_sizes
     from reports.jobs import job
     from reports.views import transfers as shown
-    from reports.writers.terminal import Terminal
 
     here, absent = device_here(device)
     default = 2**26 if here == "cpu" else 2**28
@@ -50,5 +49,5 @@ def transfers(
     with talk() as say:
         transferred = measured(nbytes, batch, length, here, Repeat(2, repeat, seconds, max(repeat, 1000)), because, say)
     made = document(replace(transferred, command=command_line()))
-    hand_over(made, output, as_json, lambda: shown.show(transferred, batch, length, Terminal()))
+    hand_over(made, output, as_json, lambda out: shown.show(transferred, batch, length, out))
     return HELD
