@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
+from calc.derive.backward_matmuls import forward_matmuls, gradient_of
 from calc.graph.step import RECOMPUTED, Op, Size, StepTrace, Tensor
 from calc.rules.registry import Cost, Operator, Registry, Term, View, cost_of
 from calc.units import Amount, Unit, bytes_of, item_size
@@ -84,11 +86,14 @@ class Accumulator:
 
     def _activations(self, trace: StepTrace) -> Iterator[CountedAddend]:
         own = {t.storage for _, t in (*trace.parameters, *trace.buffers)}
+        whole, readers = _whole(trace), _saved_arguments(trace)
         for saved, tensor in _first_of_each_storage((s, s.tensor) for s in trace.saved):
             if tensor.storage not in own:
                 what = f"{tensor.dtype} model input" if trace.storages[tensor.storage].role == "input" else tensor.dtype
-                label = f"{what} saved for the backward of {saved.op}"
-                yield self._bytes(trace, "activations.bytes", saved.module_path, "saved tensor", label, tensor)
+                arguments = readers.get((saved.module_path, saved.op, tensor.storage), ())
+                named = f" ({', '.join(arguments)})" if len(arguments) > 1 else ""
+                label = f"{what} saved for the backward of {saved.op}{named}"
+                yield self._bytes(trace, "activations.bytes", saved.module_path, "saved tensor", label, tensor, whole)
 
     def _checkpoint(self, trace: StepTrace) -> Iterator[CountedAddend]:
         state = {t.storage for _, _, t in trace.state}
@@ -104,23 +109,40 @@ class Accumulator:
         if any(op.phase == "backward" for op in trace.ops):  # a forward-only step has no iteration counter
             yield CountedAddend("checkpoint.bytes", "(iteration)", "checkpoint", "int64 iteration", (8,), Amount(self.read(8), Unit.BYTE))
 
-    def _bytes(self, trace: StepTrace, quantity: str, module_path: str, rule: str, label: str, tensor: Tensor) -> CountedAddend:
-        """Bytes of the whole storage behind ``tensor``, shown as item size times shape where the tensor is all of it."""
+    def _bytes(
+        self,
+        trace: StepTrace,
+        quantity: str,
+        module_path: str,
+        rule: str,
+        label: str,
+        tensor: Tensor,
+        whole: Mapping[int, Tensor] = MappingProxyType({}),
+    ) -> CountedAddend:
+        """Bytes of the whole storage behind ``tensor``, shown as item size times the shape of the tensor that is all of it: this one, else
+        the one in ``whole``."""
         nbytes = self.read(trace.storages[tensor.storage].nbytes)
-        shape = tuple(self.read(s) for s in tensor.shape)
-        elements = bytes_of(Amount(_product(shape), Unit.ELEMENT), item_size(tensor.dtype))
-        factors = (item_size(tensor.dtype), *shape) if elements.count == nbytes else (nbytes,)
-        return CountedAddend(quantity, module_path, rule, label, factors, Amount(nbytes, Unit.BYTE))
+        for view in (tensor, whole.get(tensor.storage)):
+            if view is not None and self._is_whole(view, nbytes):
+                factors = (item_size(view.dtype), *(self.read(s) for s in view.shape))
+                return CountedAddend(quantity, module_path, rule, label, factors, Amount(nbytes, Unit.BYTE))
+        return CountedAddend(quantity, module_path, rule, label, (nbytes,), Amount(nbytes, Unit.BYTE))
+
+    def _is_whole(self, view: Tensor, nbytes: Any) -> bool:
+        elements = Amount(_product(self.read(s) for s in view.shape), Unit.ELEMENT)
+        return bool(bytes_of(elements, item_size(view.dtype)).count == nbytes)
 
     # -- operators ------------------------------------------------------------------------------------------------
 
     def work(self, trace: StepTrace) -> Iterator[CountedAddend]:
         """FLOPs and bytes moved of the operators of the counted step."""
+        forward = forward_matmuls(trace)
         for op in trace.ops:
             if op.step != 2 or op.phase not in PHASES:
                 continue
             cost = self.cost(op)
-            yield from self._flops(op, cost, trace)
+            gradient = gradient_of(op, forward) if op.phase == "backward" and op.node != RECOMPUTED else ""
+            yield from self._flops(op, cost, trace, gradient)
             yield from self._traffic(op, cost)
 
     def cost(self, op: Op) -> Cost:
@@ -160,10 +182,11 @@ class Accumulator:
             view = self._views[key] = View(tuple(self.read(s) for s in tensor.shape), tensor.dtype, self.read(tensor.distinct))
         return view
 
-    def _flops(self, op: Op, cost: Cost, trace: StepTrace) -> Iterator[CountedAddend]:
+    def _flops(self, op: Op, cost: Cost, trace: StepTrace, gradient: str) -> Iterator[CountedAddend]:
+        """``gradient`` names the matmul of the backward."""
         phase = f"flops.{op.phase}"
         causal = self._mask(op, cost, trace)
-        for term in cost.matmul:
+        for term in (replace(t, name=gradient or t.name) for t in cost.matmul):
             yield _flop_entry(f"{phase}.matmul", op, term)
             if op.phase != "optimizer":
                 yield _flop_entry(f"{phase}.causal", op, _credited(term, causal) if causal is not None else term)
@@ -212,6 +235,28 @@ class Accumulator:
         mutated = [v if isinstance(v, tuple) else (v,) for n, v in op.args if n in op.mutates]
         written = op.outputs or [t for tensors in mutated for t in tensors if isinstance(t, Tensor)]
         return [(self.read(t.distinct), t.dtype) for t in written]
+
+
+def _whole(trace: StepTrace) -> dict[int, Tensor]:
+    """Storage → the result for which it was allocated."""
+    whole: dict[int, Tensor] = {}
+    for op in trace.ops:
+        for tensor in op.outputs:
+            whole.setdefault(tensor.storage, tensor)
+    return whole
+
+
+def _saved_arguments(trace: StepTrace) -> dict[tuple[str, str, int], tuple[str, ...]]:
+    """(module path, operator, storage) → the operator's arguments that are views of the storage, for operators that autograd saves for."""
+    saving = {(s.module_path, s.op) for s in trace.saved}
+    arguments: dict[tuple[str, str, int], tuple[str, ...]] = {}
+    for op in trace.ops:
+        if op.step == 1 and op.phase == "forward" and (op.module_path, op.name) in saving:
+            for name, value in op.args:
+                if isinstance(value, Tensor):
+                    key = (op.module_path, op.name, value.storage)
+                    arguments[key] = tuple(dict.fromkeys((*arguments.get(key, ()), name)))
+    return arguments
 
 
 def _flop_entry(quantity: str, op: Op, term: Term) -> CountedAddend:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import sympy as sp
@@ -75,7 +76,8 @@ def _derived_at(traced: TracedGraph, values: Mapping[str, int]) -> Derivation:
 
 def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any = None, in_general: bool = False) -> Derivation:
     """The derivation of a graph without its special cases, at all ``values``; ``in_general`` where one of those applies."""
-    maker = StepMaker(analysis, values)
+    saved = cache(lambda: () if "activations.bytes" in graph.unknown else saved_tensors(analysis, values))
+    maker = StepMaker(analysis, values, saved)
     compared = sum(name not in graph.unknown for name in (*analysis.totals, *PEAKS))
     built = {q.name: q for q in (*_counted(analysis, values, maker), *_summed(analysis, values, maker), *_peaks(analysis, values, maker))}
     return Derivation(
@@ -90,7 +92,7 @@ def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, s
         certificates=tuple(Certificate(_dimension_sizes(graph, c.sizes), compared) for c in graph.certificates),
         provenance=graph.provenance,
         notes=graph.notes,
-        saved=() if "activations.bytes" in graph.unknown else saved_tensors(analysis, values),
+        saved=saved(),
         spec=spec,
         specialized={name: value for name, (value, _) in graph.specialized.items()},
         specialization_reasons={name: why for name, (_, why) in graph.specialized.items()},

@@ -17,7 +17,8 @@ from typing import Any
 from calc.derive.analysis import Analysis
 from calc.derive.groups import Group
 from calc.derive.peak import PeakCandidate, candidate_name
-from calc.derive.result import Step, StepCheck
+from calc.derive.result import SavedTensor, Step, StepCheck
+from calc.derive.saved_tensors import IN_GENERAL
 from calc.errors import NapkinError
 from calc.rules.registry import Rule
 from calc.symbolic import tree as display
@@ -44,10 +45,12 @@ def _monomial(coefficient: Fraction, powers: Mapping[str, int]) -> Expression:
 
 @dataclass
 class StepMaker:
-    """Makes the steps of one derivation. Its polynomials are in basis symbols; steps show the model's dimensions."""
+    """Makes the steps of one derivation. Its polynomials are in basis symbols; steps show the model's dimensions. ``saved`` returns the
+    tensors saved for backward."""
 
     analysis: Analysis
     sizes: Mapping[str, int]
+    saved: Callable[[], Sequence[SavedTensor]] = tuple
     steps: list[Step] = field(default_factory=list)
     _counts: dict[str, Poly] = field(default_factory=dict)
 
@@ -178,9 +181,8 @@ class StepMaker:
         rules = list(dict.fromkeys(g.rule for g, _ in node.own))
         rule = rules[0] if len(rules) == 1 else "sum over operators"
         before = terms[0] if len(terms) == 1 else Sum(terms)
-        shown = self.make(
-            quantity, node.path, rule, before, total, self._because(quantity, rules), tuple(r for r in rules if r.startswith("aten."))
-        )
+        operators = tuple(r for r in rules if r.startswith("aten."))
+        shown = self.make(quantity, node.path, rule, before, total, self._because(quantity, rules, node.path), operators)
         return _Part(node.path, shown, total)
 
     def _loose(self, quantity: str, g: Group) -> _Part:
@@ -191,12 +193,13 @@ class StepMaker:
         count = outer.text(self.analysis.fold(g.times))
         times = "once" if count == "1" else f"{count} times"
         several = f"it runs {times}" if operator else "there is one such tensor" if count == "1" else f"there are {count} such tensors"
-        because = f"{self._because(quantity, [g.rule])}; {several}"
+        because = f"{self._because(quantity, [g.rule], g.module_path)}; {several}"
         shown = self.make(quantity, g.module_path, g.rule, before, g.total, because, (g.rule,) if operator else ())
         return _Part(f"{g.module_path} ({times})", shown, g.total)
 
     def _over_layers(self, quantity: str, prefix: str, path: str, below: Sequence[_Part]) -> _Part:
-        layer = self._sum(quantity, f"{path}, one layer", "sum over parts", below, "the parts of one layer") if len(below) > 1 else below[0]
+        because = "the parts of a layer are disjoint, so they add"
+        layer = self._sum(quantity, f"{path}, one layer", "sum over parts", below, because) if len(below) > 1 else below[0]
         number = self._children(prefix)
         upper = tree(self.analysis.fold.outer, self.analysis.fold(number))
         total = layer.poly * number
@@ -227,15 +230,26 @@ class StepMaker:
         outer = self.analysis.fold.outer
         return tuple(Number(f) if isinstance(f, int) else tree(outer, self.analysis.fold(f)) for f in factors) or (Number(1),)
 
-    def _because(self, quantity: str, rules: Sequence[str]) -> str:
+    def _because(self, quantity: str, rules: Sequence[str], module_path: str) -> str:
         stated = [rule for r in rules if isinstance(rule := self.analysis.registry.find(r), Rule)]
         if quantity.startswith("bytes_moved"):
             return "distinct elements read plus elements written, times their size"
+        if quantity == "activations.bytes" and (needed := self._needed.get(module_path)):
+            return f"{'; '.join(needed)}; a storage counts once"
         if not stated:
             return _REASONS.get(quantity, "each tensor once")
         if len(stated) == 1:
             return _argument(stated[0])
         return "; ".join(dict.fromkeys(_statement(rule) for rule in stated))
+
+    @cached_property
+    def _needed(self) -> Mapping[str, tuple[str, ...]]:
+        """Module path → why the backward needs the tensors saved there."""
+        reasons: dict[str, tuple[str, ...]] = {}
+        for row in self.saved():
+            if row.because != IN_GENERAL:
+                reasons[row.module_path] = tuple(dict.fromkeys((*reasons.get(row.module_path, ()), row.because)))
+        return reasons
 
     # -- composed quantities and peaks --------------------------------------------------------------------------------
 
@@ -262,9 +276,9 @@ class StepMaker:
             )
         if len(peaks) > 1:
             collected = display.maximum(tree(outer, self.analysis.fold(p.live)) for p in peaks)
-            check = self._at_random_points(display.maximum(sums), collected)
-            because = "memory peaks at one of these candidates: at every other operator, live bytes are at most those at one of them"
-            self._append(quantity, f"{quantity}, maximum", "maximum", display.maximum(sums), collected, because, check, ())
+            equal = all(self._inner_value(before) == peak.live for before, peak in zip(sums, peaks, strict=True))
+            check = StepCheck("symbolic", "holds") if equal else self._at_random_points(display.maximum(sums), collected)
+            self._append(quantity, f"{quantity}, maximum", "maximum", display.maximum(sums), collected, _DOMINANCE, check, ())
 
     def _at_random_points(self, before: Expression, after: Expression) -> StepCheck:
         """Evaluate both sides exactly at five random sizes: ``Max`` is no polynomial."""
@@ -288,6 +302,11 @@ class StepMaker:
 
 # Number of random sizes at which a maximum is compared before and after collecting terms.
 _POINTS, _MOST_DRAWN = 5, 1000
+
+_DOMINANCE = (
+    "memory peaks at one of these candidates: at every other operator, live bytes are at most those of one candidate, or the mean of"
+    " several, because their difference has no negative coefficient when each size x is written as 1 + x′ with x′ ≥ 0"
+)
 
 _REASONS = {
     "parameters": "one weight tensor; the product of its sizes. Tied weights are one storage, counted once",

@@ -156,7 +156,7 @@ def test_a_matrix_product_is_derived_by_its_operators_rule(fused: Derivation) ->
     assert step.operators == ("aten.addmm.default",)
     assert step.value == 2 * BT * 768 * 3 * 768
     assert step.because == (
-        "D = β C + α A B, with C (m, n) or broadcast to it, A (m, k), B (k, n) → D (m, n):"
+        "y = β z + α x W, with z (p, r) or broadcast to it, x (p, q), W (q, r) → y (p, r):"
         " matrix multiplication; one multiply-add = 2 FLOP; the bias is one addition per result element"
     )
 

@@ -249,7 +249,7 @@ SAVED = (
     _saved("add at h.*", "h.*.ln_1", "10*L", "40*B*L*T*d", "native_layer_norm", "x̂ = (x − mean)/σ is recomputed from x"),
     _saved("addmm at h.*.mlp.c_fc", "h.*.mlp", "3*L", "12*B*L*T*f", "gelu", "dx = GELU′(x) ⊙ dy needs x"),
     _saved("softmax at h.*.attn", "h.*.attn", "L", "4*B*L*T**2*h", "softmax", "dx = y ⊙ (dy − Σ y dy) needs y"),
-    _saved("softmax at h.*.attn", "h.*.attn", "L", "0", "bmm", "dB = Aᵀ dy needs A", "softmax at h.*.attn, saved at h.*.attn"),
+    _saved("softmax at h.*.attn", "h.*.attn", "L", "0", "bmm", "dW = xᵀ dy needs x", "softmax at h.*.attn, saved at h.*.attn"),
     _saved("log_softmax at (loss)", "(loss)", "1", "4*B*T*V + 16*B*T + 4*T", "log_softmax", "dx = dy − exp(y) Σ dy needs y"),
 )
 

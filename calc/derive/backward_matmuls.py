@@ -1,0 +1,63 @@
+"""Which gradient a matrix multiplication of the backward computes: dW = xᵀ dy, or dx = dy Wᵀ.
+
+The product of a forward matmul y = x W has two gradients. A matmul of the backward reads one of the two operands of the forward, at the
+same module path: the one that reads x computes dW, the one that reads W computes dx. A parameter that is no layer's ``weight`` has its
+own name in place of W.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from calc.graph.step import Op, StepTrace, Tensor
+
+_OPERANDS = {
+    "aten.mm.default": ("self", "mat2"),
+    "aten.bmm.default": ("self", "mat2"),
+    "aten.addmm.default": ("mat1", "mat2"),
+    "aten.baddbmm.default": ("batch1", "batch2"),
+}
+
+
+class ForwardMatmul(NamedTuple):
+    """Storages of the two operands of a matmul, and the name of the right one."""
+
+    left: int
+    right: int
+    name: str
+
+
+ForwardMatmuls = Mapping[tuple[int, str], tuple[ForwardMatmul, ...]]
+
+
+def forward_matmuls(trace: StepTrace) -> ForwardMatmuls:
+    """The matmuls of the forward, by step and module path."""
+    names = {tensor.storage: name.rpartition(".")[2] for name, tensor in reversed(trace.parameters)}
+    matmuls: dict[tuple[int, str], tuple[ForwardMatmul, ...]] = {}
+    for op in trace.ops:
+        if op.phase == "forward" and len(operands := _storages(op)) == 2:
+            left, right = operands
+            name = names.get(right, "weight")
+            key = (op.step, op.module_path)
+            matmuls[key] = (*matmuls.get(key, ()), ForwardMatmul(left, right, "W" if name == "weight" else name))
+    return matmuls
+
+
+def gradient_of(op: Op, forward: ForwardMatmuls) -> str:
+    """The gradient that a matmul of the backward computes, as an equation; empty if that is not certain."""
+    gradients = {*_gradients(_storages(op), forward.get((op.step, op.module_path), ()))}
+    return gradients.pop() if len(gradients) == 1 else ""
+
+
+def _gradients(own: tuple[int, ...], matmuls: Iterable[ForwardMatmul]) -> Iterable[str]:
+    for left, right, name in matmuls:
+        if (left in own) != (right in own):
+            yield f"d{name} = xᵀ dy" if left in own else f"dx = dy {name}ᵀ"
+
+
+def _storages(op: Op) -> tuple[int, ...]:
+    """The storages of the two operands of a matmul; empty for other operators."""
+    arguments = dict(op.args)
+    operands = [arguments[name] for name in _OPERANDS.get(op.name, ())]
+    return tuple(operand.storage for operand in operands if isinstance(operand, Tensor))
