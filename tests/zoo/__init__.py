@@ -1,13 +1,11 @@
 """Small models that together execute every operator that has a rule, in real training steps."""
 
 from tests.zoo import (  # noqa: F401  # each puts its models into the zoo
-    again,
     architectures_builtin,
     architectures_sequence,
     architectures_vision,
     architectures_wiring,
-    asked,
-    decided,
+    data_dependent,
     images,
     in_place,
     language,
@@ -17,9 +15,11 @@ from tests.zoo import (  # noqa: F401  # each puts its models into the zoo
     networks_stacked,
     numerics,
     operators,
+    partial_gradients,
+    recomputed,
     recurrent,
     training,
-    walked,
+    unrolled,
 )
 from tests.zoo.exhibit import ZOO as ZOO
 from tests.zoo.exhibit import Exhibit as Exhibit

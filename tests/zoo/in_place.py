@@ -186,7 +186,7 @@ class Quarters(nn.Module):
 
 network("squares of an image", {"B": 2, "c": 3, "H": 16}, Quarters, lambda n: (torch.randn(n.B, 1, n.H, n.H),), {"B": 3, "c": 5, "H": 24})
 network(
-    "as many groups of channels as asked for",
+    "a given number of groups of channels",
     {"B": 2, "c": Dim(15, multiple_of="g"), "g": 3, "N": 7},
     lambda n: nn.Sequential(nn.Conv1d(1, n.c, 1), nn.GroupNorm(n.g, n.c), nn.SiLU(inplace=True)),
     lambda n: (torch.randn(n.B, 1, n.N),),

@@ -57,4 +57,4 @@ def scaled(w: Tensor, v: Tensor) -> Any:
 
 
 operators("lists of tensors, scaled", *unlearned(scaled), inputs=vector, dims={"m": 5, "n": 7})
-operators("what is of the same size", lambda w, v: w * torch.is_same_size(w[0], v), inputs=vector, dims={"m": 5, "n": 7})
+operators("tensors of the same size", lambda w, v: w * torch.is_same_size(w[0], v), inputs=vector, dims={"m": 5, "n": 7})

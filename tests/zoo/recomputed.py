@@ -65,7 +65,7 @@ class Clipped(torch.autograd.Function):
         return gradients[0] * ctx.kept["inside"][0], None
 
 
-class RunAgain(torch.autograd.Function):
+class Recomputing(torch.autograd.Function):
     """Keeps its argument alone and differentiates the forward once more."""
 
     @staticmethod
@@ -137,16 +137,16 @@ def _weights_only(parameters: Any) -> torch.optim.Optimizer:
 
 
 def _in_groups(parameters: Any) -> torch.optim.Optimizer:
-    kept = list(parameters)
-    groups = [{"params": [p for p in kept if p.dim() > 1], "weight_decay": 0.1}, {"params": [p for p in kept if p.dim() == 1], "lr": 1e-4}]
+    every = list(parameters)
+    groups = [{"params": [p for p in every if p.dim() > 1], "weight_decay": 0.1}, {"params": [p for p in every if p.dim() == 1], "lr": 1e-4}]
     return torch.optim.AdamW(groups, weight_decay=0.0)
 
 
-network("layers that run again, reentrant", DIMS, lambda n: Checkpointed(n, True), _batch, OTHER)
-network("layers that run again", DIMS, lambda n: Checkpointed(n, False), _batch, OTHER)
+network("recomputed layers, reentrant", DIMS, lambda n: Checkpointed(n, True), _batch, OTHER)
+network("recomputed layers", DIMS, lambda n: Checkpointed(n, False), _batch, OTHER)
 network("a hand-written function", DIMS, lambda n: Own(n, Swish.apply), _batch, OTHER)
 network("a hand-written function of two results", DIMS, lambda n: Own(n, _clipped), _batch, OTHER)
-network("a hand-written function that runs its forward again", DIMS, lambda n: Own(n, RunAgain.apply), _batch, OTHER)
+network("a hand-written function that recomputes its forward", DIMS, lambda n: Own(n, Recomputing.apply), _batch, OTHER)
 network("first layer frozen", DIMS, lambda n: _frozen(n, 0), _batch, OTHER, optimizer="adamw")
 network("middle layer frozen", DIMS, lambda n: _frozen(n, 2), _batch, OTHER, optimizer="adamw")
 network(

@@ -1,4 +1,4 @@
-"""Operators of whose gradients not all are asked for: inputs that are data, frozen weights whose bias learns, keys without an adapter."""
+"""Operators with only some of their gradients needed: inputs that are data, frozen weights with trained biases, keys without an adapter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data-dependent sizes: masks, the places of what is not zero, experts that are looped over in Python."""
+"""Data-dependent sizes: masks, indices of nonzero elements, experts that are looped over in Python."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ TOKENS, MORE_TOKENS = {"T": 16, "d": 5, "f": 7, "E": 4, "e": 2}, {"T": 41, "d": 
 operators("chosen by masks", _masked, inputs=_rows, dims=SIZES, other=OTHER)
 operators("values put by a mask", _put, inputs=_rows, dims=SIZES, other=OTHER)
 operators("a scatter by a mask", _filled, inputs=_rows, dims=SIZES, other=OTHER)
-operators("places of what is true", _places, inputs=_rows, dims=SIZES, other=OTHER)
+operators("indices of true elements", _places, inputs=_rows, dims=SIZES, other=OTHER)
 operators("different elements", _different, inputs=_rows, dims=SIZES, other=OTHER)
 network(
     "rows drawn at random",
