@@ -209,7 +209,7 @@ def _judge(name: str, derived: int | None, unknown: str, measurement: Measuremen
 def _verdict(name: str, derived: int, measured: int, instrument: str, repeated: int, proxies: list[Reading]) -> Verdict[int]:
     because = "; ".join(dict.fromkeys(r.because for r in proxies))
     if repeated:
-        repeats = f"the derived number also holds {repeated:,} FLOP of recomputed forward (flops.backward.recompute)"
+        repeats = f"the derived number includes {repeated:,} FLOP of recomputation (flops.backward.recompute)"
         because = f"{because}; {repeats}" if because else repeats
     if measured + repeated == derived:
         return Verdict(name, derived, measured, instrument, PROVED if proxies else EXACT, 0, because)

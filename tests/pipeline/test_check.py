@@ -172,7 +172,7 @@ def test_products_inside_fused_attention_are_proved_not_exact() -> None:
     assert PROVED == report["flops.backward.matmul"].verdict
     assert 2 * 26544 + 2352 == report["flops.backward.matmul"].derived
     assert 2 * 26544 == report["flops.backward.matmul"].measured
-    assert "also holds 2,352 FLOP of repeated forward work" in report["flops.backward.matmul"].because
+    assert "includes 2,352 FLOP of recomputation" in report["flops.backward.matmul"].because
     assert EXACT == report["flops.optimizer.matmul"].verdict
 
 
@@ -200,7 +200,7 @@ def test_a_causal_credit_has_no_instrument() -> None:
     assert NOT_MEASURED == verdict.verdict
     assert verdict.measured is None
     assert not verdict.passed
-    assert "no instrument: torch counts attention in full and credits no mask" == verdict.because
+    assert "no instrument: torch counts attention without its mask" == verdict.because
 
 
 def test_a_total_is_proved_if_a_part_of_it_is() -> None:
@@ -227,7 +227,7 @@ def test_what_could_not_be_derived_or_measured_says_why() -> None:
     report = check(derivation(tiny.summed(), formulas))
 
     assert NOT_MEASURED == report["flops.backward.causal"].verdict
-    assert "no instrument: torch counts attention in full and credits no mask" == report["flops.backward.causal"].because
+    assert "no instrument: torch counts attention without its mask" == report["flops.backward.causal"].because
     assert "not derived: no mask was declared" == report["flops.forward.causal"].because
 
 

@@ -155,7 +155,7 @@ def test_a_case_that_cannot_be_traced_is_a_gap_with_its_reason() -> None:
     assert [(1, {"B": 1, "D": 5, "K": 7}, "no such step", True)] == [(g.points, g.first, g.because, g.possible) for g in table.gaps]
     assert [None, 42, 42] == [values[0] for _, values in table.rows()]  # 5·7 + 7
     assert [None, 42, None] == [values[0] for _, values in one.rows()]
-    assert one.gaps[-1].because.endswith("in the cases that were traced, 1 at most: give fewer sizes, or --cases 2")
+    assert one.gaps[-1].because.endswith("in the traced cases, 1 at most: give fewer sizes, or --cases 2")
 
 
 def test_listed_points_are_those_of_the_list() -> None:

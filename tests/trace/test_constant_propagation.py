@@ -87,7 +87,7 @@ def test_a_value_of_too_many_elements_is_refused_with_its_line() -> None:
         positions = torch.arange(x.shape[0])
         return x if (positions[:, None] * positions).max() > 100 else -x
 
-    with pytest.raises(calc.NapkinError, match="too many elements to be evaluated") as error:
+    with pytest.raises(calc.NapkinError, match="too many elements to be computed") as error:
         derived(marked, 5003)
 
     assert_names_line(error.value, marked, 2)

@@ -137,8 +137,8 @@ def _weights_only(parameters: Any) -> torch.optim.Optimizer:
 
 
 def _in_groups(parameters: Any) -> torch.optim.Optimizer:
-    every = list(parameters)
-    groups = [{"params": [p for p in every if p.dim() > 1], "weight_decay": 0.1}, {"params": [p for p in every if p.dim() == 1], "lr": 1e-4}]
+    all_ = list(parameters)
+    groups = [{"params": [p for p in all_ if p.dim() > 1], "weight_decay": 0.1}, {"params": [p for p in all_ if p.dim() == 1], "lr": 1e-4}]
     return torch.optim.AdamW(groups, weight_decay=0.0)
 
 

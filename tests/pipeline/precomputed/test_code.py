@@ -39,7 +39,7 @@ def edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Edit]:
 def _forget() -> None:
     for function in (
         *(code._imported, code._parsed, code._meaning, code._said, code._definition),
-        *(precomputed._here, precomputed._says_the_same, precomputed.code_here, cache._versions),
+        *(precomputed._digest_here, precomputed._has_same_meaning, precomputed.code_here, cache._versions),
     ):
         function.cache_clear()
 
