@@ -19,7 +19,7 @@ import numpy as np
 
 import calc
 from calc.pipeline.precomputed import form_of
-from calc.pipeline.sweep import CHUNK
+from calc.pipeline.sweep_values import CHUNK
 
 GRID = {
     "B": [1, 2, 4, 8, 16, 32, 64, 128],

@@ -16,7 +16,8 @@ import calc
 from calc.dimensions import Dim, resolve
 from calc.errors import BadInputError, DimensionError, NapkinError, NegativeCountError, UnknownQuantityError
 from calc.pipeline.precomputed import FOLDER, Stored
-from calc.pipeline.sweep import Trouble, _default, sweep, sweep_expression
+from calc.pipeline.sweep import sweep, sweep_expression
+from calc.pipeline.sweep_grid import Trouble, _default
 from calc.symbolic import arrays
 from calc.symbolic.exact import evaluate_text, holds
 from calc.symbolic.polynomials import Point, Polynomial, Table
