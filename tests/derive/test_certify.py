@@ -59,7 +59,7 @@ def assert_refused(quantity: str, graph: Graph) -> None:
     assert "\n" not in message
 
 
-def test_a_graph_as_recorded_is_certified(graph: Graph) -> None:
+def test_an_unchanged_graph_is_certified(graph: Graph) -> None:
     """Every certificate is counted with the number of its quantities."""
     result = derive(graph)
 

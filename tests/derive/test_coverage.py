@@ -113,7 +113,7 @@ def test_a_refusal_carries_the_whole_ledger(graph: Graph, result: Derivation) ->
     assert {("head", 1), ("layers.*.0", 11), ("layers.*.2", 11)} == {(p.module_path, p.value) for p in ledger.of("refused")[0].places}
 
 
-def test_a_refusal_is_told_at_the_sizes_asked_for(graph: Graph) -> None:
+def test_a_refusal_is_reported_at_the_requested_sizes(graph: Graph) -> None:
     """Depth 2 has 5 products."""
     error = refusal(graph, without(REGISTRY, "aten.addmm.default"))
     assert error.at is not None

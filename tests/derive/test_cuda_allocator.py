@@ -74,7 +74,7 @@ def test_nothing_is_allocated_for_no_bytes() -> None:
     assert (0, 0) == (state.allocated, state.reserved)
 
 
-def test_freed_memory_is_joined_with_its_neighbors_and_used_again() -> None:
+def test_freed_memory_is_merged_with_its_neighbors_and_reused() -> None:
     """Two halves of a small segment make room for one request of both."""
     state = Allocator()
     first, second = state.allocate(MIB), state.allocate(MIB)
@@ -122,7 +122,7 @@ def _record(*events: tuple[int, int], sizes: tuple[int | str, ...], windows: tup
     return StepTrace({}, storages, (), tuple(Event(c, s, 0) for c, s in events), (), (), (), (), (), (), (), windows)
 
 
-def test_only_the_step_asked_for_counts_to_its_peaks() -> None:
+def test_only_the_requested_step_counts_to_its_peaks() -> None:
     """600 bytes live throughout and 3,000 more in the first step alone: 600 + 100 in the second, 1024 + 512 when rounded."""
     record = _record((1, 0), (1, 1), (-1, 1), (1, 2), (-1, 2), sizes=(600, 3000, 100), windows=((1, 3), (3, 5)))
 
@@ -130,14 +130,14 @@ def test_only_the_step_asked_for_counts_to_its_peaks() -> None:
     assert (700, 1024 + 512) == (simulate(record, 2).live, simulate(record, 2).allocated)
 
 
-def test_a_symbolic_record_is_refused() -> None:
+def test_a_symbolic_trace_is_refused() -> None:
     with pytest.raises(
         BadInputError, match=r"^the trace has the symbolic size 4\*B: memory is simulated from a trace at concrete sizes$"
     ):
         simulate(_record((1, 0), sizes=("4*B",), windows=((0, 1), (0, 1))))
 
 
-def test_a_recorded_step_has_its_live_peak_and_counters_stay_on_the_cpu() -> None:
+def test_a_traced_step_has_its_live_peak_and_counters_stay_on_the_cpu() -> None:
     """The live peak of all storages is the derived one; what is simulated is never called measured."""
     import calc
 
@@ -151,7 +151,7 @@ def test_a_recorded_step_has_its_live_peak_and_counters_stay_on_the_cpu() -> Non
     assert ("not measured", NOT_MEASURED) == (found.to_json()["verdict"], found.to_json()["because"])
 
 
-def test_workspaces_of_libraries_stand_apart_with_their_source() -> None:
+def test_workspaces_of_libraries_are_separate_with_their_source() -> None:
     """cuBLAS: 2 of 4 MiB and 8 of 16 KiB, 8.1 MiB in all; on Hopper 8 of 4 MiB."""
     assert [8519680, 32 * MIB] == [w.nbytes for w in WORKSPACES]
     assert all(w.source for w in WORKSPACES)

@@ -103,7 +103,7 @@ def test_a_module_without_parameters_can_be_used() -> None:
     assert calc.check(result).ok
 
 
-def test_training_is_what_runs_unless_told_otherwise() -> None:
+def test_training_is_the_default_mode() -> None:
     """The default of the option, for users and for both routes."""
     assert Options().mode == "train"
     assert Options().trains

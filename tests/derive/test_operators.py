@@ -89,7 +89,7 @@ def test_adamw_fused_moves_44_bytes_a_parameter_and_84_eager(traced: Traced) -> 
     assert f"{4 * (4 + 3) + 4 * (3 + 1)}*D**2 + 44*D*K + {2 * 4 * 3}" == rows.total("fused", "optimizer")
 
 
-def test_a_tensor_that_nobody_reads_again_is_not_written_by_a_fused_run(traced: Traced) -> None:
+def test_a_tensor_without_later_reads_is_not_written_by_a_fused_run(traced: Traced) -> None:
     """The quotient of √v exists only between two operators of AdamW: it is neither read nor written."""
     works = operators(traced("two-layer")[0]).at(SMALL["two-layer"])
 

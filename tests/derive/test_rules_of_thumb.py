@@ -29,13 +29,13 @@ def test_6nd_counts_every_parameter_six_times_a_token(found):
     assert 244_800 == found["6ND"].value
 
 
-def test_6nd_stands_for_model_flops_without_recomputation(found):
+def test_6nd_approximates_model_flops_without_recomputation(found):
     """Forward 78,000 + backward 156,000 - recomputed 1,200 = 232,800, so the rule is 5.15 % high."""
     assert 78_000 + 156_000 - 1_200 == found["6ND"].exact
     assert Fraction(244_800, 232_800) == found["6ND"].ratio
 
 
-def test_2nd_stands_for_the_forward(found):
+def test_2nd_approximates_the_forward(found):
     """2 * 4080 * 10 = 81,600 against 78,000."""
     assert (81_600, 78_000) == (found["2ND"].value, found["2ND"].exact)
 
@@ -45,7 +45,7 @@ def test_activations_rule_is_stated_in_this_models_letters(found):
     assert 9_660 == found["34sbh + 5as²b"].value
 
 
-def test_sixteen_bytes_stand_for_parameters_gradients_and_state(found):
+def test_sixteen_bytes_approximate_parameters_gradients_and_state(found):
     """4*4080 + 4*4080 + (8*4080 + 4*28) = 65,392; the rule leaves out the 28 step counters of 4 bytes."""
     comparison = found["16 bytes per parameter"]
 
@@ -244,7 +244,7 @@ def test_numbers_are_compared_with_numbers_of_one_format():
     assert "cannot be compared: it counts numbers in float32, and activations.bytes has int64" == wrong.reason
 
 
-def test_where_a_rule_is_near_is_told_of_a_size_that_is_a_multiple_and_more():
+def test_valid_ranges_include_sizes_that_are_a_multiple_plus_a_remainder():
     """Of a width of 2m + 1, sizes are odd. 16 d² is within 5 % of 16 d² + 4 bytes at each of them."""
     odd = trace_spec(lambda n: nn.Linear(n.d, n.d, bias=False), dims={"B": 3, "d": Dim(7, multiple_of=2, plus=1)})
 

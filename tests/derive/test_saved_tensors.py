@@ -92,7 +92,7 @@ def test_what_has_no_reason_of_its_own_is_said_in_general() -> None:
 
 
 @pytest.mark.slow
-def test_what_starts_a_checkpointed_block_is_kept_for_it() -> None:
+def test_the_input_of_a_checkpointed_block_is_saved() -> None:
     """One input a block, and not by an operator: the block is recomputed."""
     result = calc.derive(calc.load("gpt2"), SMALL["gpt2"], checkpointing="block")
     kept = [s for s in result.saved if s.operator == "torch.utils.checkpoint"]

@@ -52,6 +52,6 @@ def test_an_operator_names_its_calls_and_the_model_that_an_error_in_it_fails() -
     assert (ROOT / "tests/rules/cases.py").is_file()
 
 
-def test_a_name_that_nobody_stated_is_found_out() -> None:
+def test_a_name_without_a_statement_is_noticed() -> None:
     """It is no rule."""
     assert rulebook.find("sum over clouds") is None

@@ -53,7 +53,7 @@ def test_what_is_alive_adds_up_to_the_peak(deep: Derivation, run: Timeline) -> N
     assert [a.total for a in run.alive] == sorted((a.total for a in run.alive), reverse=True)
 
 
-def test_layers_stand_together_under_one_name(run: Timeline) -> None:
+def test_layers_are_grouped_under_one_name(run: Timeline) -> None:
     """L = 7 weights of the feed-forward, each of 4·d·f = 4 · 15 · 13 bytes."""
     weights = next(a for a in run.alive if a.name == "transformer.h.*.mlp.c_fc.weight")
 
@@ -119,7 +119,7 @@ def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("shallow")
-def test_without_torch_it_is_the_deepest_record_and_says_so(deep: Derivation) -> None:
+def test_without_torch_it_is_the_deepest_trace_and_says_so(deep: Derivation) -> None:
     """Its highest instant is the peak at the depth that it names, 4 in place of 7."""
     assert deep.replay is not None
     outputs = deep.replay(None)
@@ -135,7 +135,7 @@ def test_then_the_step_is_run_at_its_depth(deep: Derivation, run: Timeline) -> N
 
 
 @pytest.mark.parametrize("planted", ["an operator less", "a death later", "a larger storage"])
-def test_a_record_that_the_one_before_does_not_come_out_as_tells_nothing(deep: Derivation, planted: str) -> None:
+def test_a_trace_that_unrolling_does_not_reproduce_is_not_unrolled(deep: Derivation, planted: str) -> None:
     """What one more layer adds to the first record must be all that the deepest one has."""
     graph = calc.trace(calc.load("gpt2"))
     analysis = analysed(graph)
@@ -156,7 +156,7 @@ def test_a_record_that_the_one_before_does_not_come_out_as_tells_nothing(deep: D
     assert unrolled(replace(graph, traces=(*graph.traces[:-1], changed)), analysis.module_paths, values, read) is None
 
 
-def test_a_record_of_another_step_is_refused(deep: Derivation) -> None:
+def test_a_trace_of_another_step_is_refused(deep: Derivation) -> None:
     """A timeline that peaks elsewhere than was derived is never shown."""
     from calc.options import Options
     from calc.trace import trace_at

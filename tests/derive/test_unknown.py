@@ -211,7 +211,7 @@ def test_a_sweep_of_what_nothing_counts_is_refused(run):
 
 
 @pytest.mark.slow
-def test_a_question_of_memory_is_answered_by_traces(run, tmp_path):
+def test_a_question_about_memory_is_answered_by_traces(run, tmp_path):
     """The largest batch is the last one whose traced peak fits."""
     model = tmp_path / "layer.py"
     result = CliRunner().invoke(cli.napkin, ["ask", "largest-batch", f"model={model}:spec", "memory=1e6"])

@@ -278,7 +278,7 @@ def becomes_a_count(p: nn.Parameter, grad: Tensor, state: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("update", [branches, is_asked, becomes_a_count], ids=lambda f: f.__name__)
-def test_a_number_that_decides_something_is_refused(update: Any) -> None:
+def test_a_number_that_determines_a_branch_is_refused(update: Any) -> None:
     """With the line that asks."""
     with pytest.raises(DataDependentError, match=r"^the optimizer branches on a value that it reads out of a tensor, at test_optimizers"):
         calc.derive(own(lambda parameters: Own(parameters, update)), cache=False, optimizer="spec")
@@ -297,7 +297,7 @@ def escaping(p: nn.Parameter, grad: Tensor, state: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("update", [clipped_to_one, escaping], ids=lambda f: f.__name__)
-def test_a_number_that_decides_something_unseen_fails_the_certificate(update: Any) -> None:
+def test_a_number_with_an_unseen_effect_fails_the_certificate(update: Any) -> None:
     """Recordings that certify read another number, and take the bound."""
     with pytest.raises(CertificateError, match=r"^the closed form of flops\.optimizer\.elementwise gives "):
         calc.derive(own(lambda parameters: Own(parameters, update)), cache=False, optimizer="spec")

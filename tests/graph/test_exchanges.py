@@ -111,7 +111,7 @@ class Gated(Recurrent):
 
 
 @pytest.mark.parametrize("kind", [Projected, pytest.param(Gated, marks=pytest.mark.slow)])
-def test_what_torch_runs_cell_by_cell_anyway_is_not_said_to_be_exchanged(kind: type[nn.Module]) -> None:
+def test_what_torch_runs_cell_by_cell_anyway_is_not_listed_as_exchanged(kind: type[nn.Module]) -> None:
     """A GRU on a CPU, and an LSTM that projects its state."""
     checks = calc.check(calc.derive(recurrent(kind), cache=False, optimizer="sgd"))
 
@@ -137,7 +137,7 @@ def test_what_only_the_count_of_flops_exchanges_is_said_too(mode: str, keys: set
     assert said.startswith("In the run that counts FLOPs of matrix multiplications, and in no other, ")
 
 
-def test_every_place_that_decides_which_kernel_runs_stands_in_the_table() -> None:
+def test_every_code_that_chooses_a_kernel_is_in_the_table() -> None:
     """The source of both routes is searched for them."""
     places = {
         f"calc/{path.relative_to(ROOT)}"

@@ -166,7 +166,7 @@ def test_a_graph_that_lacks_a_part_is_refused(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", RECORD_PARTS)
-def test_a_record_that_lacks_a_part_is_refused(key: str) -> None:
+def test_a_trace_that_lacks_a_part_is_refused(key: str) -> None:
     """One record of several is enough."""
     data = json.loads(written())
     del data["certificates"][-1][key]

@@ -64,7 +64,7 @@ def test_the_quotient_of_equal_dimensions_is_one() -> None:
     assert basis_of(dims, {"d": "h"}).define == {"d": "h", "h": "h", "k": "1"}
 
 
-def test_sizes_are_tried_that_tell_some_of_what_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes_that_cover_some_failing_guards_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the sizes asked for were tried in vain: what is the same in all there is to tell fails as they did."""
     some, all_, none = {"B": 1, "T": 89}, {"B": 1, "T": 3}, {"B": 17, "T": 89}
     monkeypatch.setattr("calc.graph.specialization.degenerate", lambda _: [some, all_, none])

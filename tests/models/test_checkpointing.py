@@ -207,7 +207,7 @@ def test_what_a_block_keeps_is_its_argument() -> None:
     assert "L" in str(_derived("block")["activations.bytes"].expr)
 
 
-def test_what_runs_again_is_the_forward_but_for_the_last_product() -> None:
+def test_the_forward_is_recomputed_except_for_the_last_matmul() -> None:
     """Torch stops once it has all that was kept; no argument of the backward comes after the last product."""
     forward, again = (_derived("block")[f"flops.{name}"].expr for name in ("forward.matmul", "backward.recompute"))
     B, d, f, L = (next(s for s in forward.free_symbols if s.name == name) for name in "BdfL")
@@ -221,7 +221,7 @@ def _own(choice: str, phase: str) -> sp.Expr:
     return sp.Add(*(to_sympy(term.expr) for term in terms if term.module_path == "blocks.*"))
 
 
-def test_what_runs_again_stands_at_its_own_place() -> None:
+def test_recomputed_operators_have_their_own_module_path() -> None:
     """The block's first sum and its sigmoid are the block's when they are recomputed; torch stops before its second sum of B d."""
     repeated = _own("block", "backward") - _own("none", "backward")
 
@@ -264,7 +264,7 @@ FUSED = Spec(
 )
 
 
-def test_what_fused_attention_runs_again_is_counted_from_its_sizes() -> None:
+def test_what_fused_attention_recomputes_is_counted_from_its_sizes() -> None:
     """In each of two blocks: the layer, 2·2·3·10·10 = 1200, the two products, 2·2·(2·2·3·3·5) = 720, and inside the kernel's backward the
     first of them once more, 360. On the math backend torch stops before the second product, since only its arguments are kept."""
     measurement = measure(FUSED, {}, options=Options(optimizer="sgd", checkpointing="block"))
@@ -275,7 +275,7 @@ def test_what_fused_attention_runs_again_is_counted_from_its_sizes() -> None:
 
 
 @pytest.mark.slow
-def test_a_wrong_count_of_what_fused_attention_runs_again_fails() -> None:
+def test_a_wrong_count_of_what_fused_attention_recomputes_fails() -> None:
     """By one FLOP; the right one is proved, and so is the backward that it is part of."""
     derivation = calc.derive(FUSED, cache=False, optimizer="sgd", checkpointing="block")
     measurement = measure(FUSED, {}, options=Options(optimizer="sgd", checkpointing="block"))
@@ -329,7 +329,7 @@ def _pattern(spec: Spec, choice: str, **sizes: int) -> Dim:
     return in_patterns(spec, sizes, Options(checkpointing=choice)).dimensions["L"]
 
 
-def test_a_depth_is_so_many_patterns_and_what_is_asked_for() -> None:
+def test_a_depth_is_a_number_of_patterns_plus_the_requested_remainder() -> None:
     """4 and 6 are 2 n, 5 is 2 n + 1, which then is also what the model stands at."""
     assert Dim(4, multiple_of=2) == _pattern(_spec(), "block/2", L=6)
     assert Dim(5, multiple_of=2, plus=1) == _pattern(_spec(), "block/2", L=5)
@@ -357,7 +357,7 @@ def test_a_check_at_the_other_kind_of_depth_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_a_depth_that_the_spec_does_not_name_is_found() -> None:
+def test_a_depth_that_the_spec_does_not_name_is_inferred() -> None:
     """It is read as a number, and then as so many patterns."""
     derivation = calc.derive(_spec(trip_counts=()), {"L": 5}, cache=False, optimizer="sgd", checkpointing="block/2")
 

@@ -138,7 +138,7 @@ def test_a_pattern_that_does_not_repeat_fixes_the_depth(tmp_path: Path) -> None:
     assert "model.layers.4.mlp.up_proj.weight" in shapes(spec)
 
 
-def test_layers_that_stand_apart_are_so_many_more_than_the_pattern(tmp_path: Path) -> None:
+def test_irregular_layers_are_added_to_the_pattern(tmp_path: Path) -> None:
     """One sliding layer, then full ones: L = n + 1. Six of a pattern and two of the next: L = 6 n + 2."""
     gemma = LLAMA | {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"]}
     first = spec_of(tmp_path, gemma | {"num_hidden_layers": 5, "layer_types": ["sliding_attention", *["full_attention"] * 4]})
@@ -309,7 +309,7 @@ def test_a_config_too_large_to_run_is_checked_as_a_narrow_relative(tmp_path: Pat
     assert spec.check_at == {"B": 2, "T": 16, "d": 128, "h": 8, "g": 2, "k": 16, "f": 211, "L": 2, "V": 503}
 
 
-def test_a_folder_stands_for_its_config(tmp_path: Path) -> None:
+def test_a_folder_means_its_config(tmp_path: Path) -> None:
     """As in a checkpoint."""
     written(tmp_path, LLAMA)
 
@@ -388,6 +388,6 @@ def test_code_beside_the_config_and_quantized_weights_are_noted_and_the_library_
     assert {torch.float32} == {p.dtype for p in spec.build(Sizes(**spec.sizes())).parameters()}
 
 
-def test_a_class_is_found_in_other_letters_than_its_makers_write(tmp_path: Path) -> None:
+def test_a_class_name_that_differs_in_case_is_resolved(tmp_path: Path) -> None:
     """MPTForCausalLM is the library's MptForCausalLM."""
     assert "MptForCausalLM" in spec_of(tmp_path, {"model_type": "mpt", "architectures": ["MPTForCausalLM"], "n_layers": 2}).source

@@ -89,7 +89,7 @@ def test_an_option_is_part_of_the_name_and_of_the_key() -> None:
         ("absent.py:spec", "no file absent.py: give the path of the Python file that holds the spec"),
     ],
 )
-def test_an_unknown_name_is_refused_with_the_way_out(name: str, message: str) -> None:
+def test_an_unknown_name_is_refused_with_what_to_write(name: str, message: str) -> None:
     """The nearest names, or the form that was probably meant."""
     assert refusal(name) == message
 
@@ -183,7 +183,7 @@ def test_a_name_that_is_no_spec_is_refused_with_those_that_are(tmp_path: Path) -
     assert refusal(f"{file}:other") == f"{file}: 'other' is of type int, not a spec; it has spec"
 
 
-def test_a_file_without_a_spec_is_told_what_one_looks_like(tmp_path: Path) -> None:
+def test_a_file_without_a_spec_is_refused_with_an_example(tmp_path: Path) -> None:
     """The five parts that every spec has."""
     file = written(tmp_path, "x = 1\n")
 
@@ -222,7 +222,7 @@ def test_a_malformed_spec_is_refused_at_its_line(old: str, new: str, message: st
     assert refusal(f"{file}:spec") == f"{file} line 5: SpecError: {message}"
 
 
-def test_the_kind_of_a_refusal_is_kept(tmp_path: Path) -> None:
+def test_the_type_of_a_refusal_is_preserved(tmp_path: Path) -> None:
     """So that callers can tell a bad size from a bad name."""
     with pytest.raises(DimensionError):
         load(f"{written(tmp_path, MODEL.replace('3}', '0}'))}:spec")

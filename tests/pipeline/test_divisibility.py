@@ -58,7 +58,7 @@ def test_a_model_that_runs_at_no_size_keeps_its_own_error() -> None:
         calc.derive(_spec(Broken, B=2, d=12, h=3), cache=False, optimizer="sgd")
 
 
-def test_an_error_of_the_models_own_is_told_before_a_multiple_that_it_lacks() -> None:
+def test_an_error_of_the_models_own_comes_before_a_missing_multiple() -> None:
     """The line that fails at the sizes themselves, not the one that fails for want of a multiple."""
 
     class Broken(Heads):
@@ -69,7 +69,7 @@ def test_an_error_of_the_models_own_is_told_before_a_multiple_that_it_lacks() ->
         calc.derive(_spec(Broken, B=2, d=12, h=3), cache=False, optimizer="sgd")
 
 
-def test_a_multiple_is_found_of_a_model_that_data_decide_sizes_of() -> None:
+def test_a_multiple_is_inferred_for_a_model_with_data_dependent_sizes() -> None:
     """What is above nought is no reason not to look."""
 
     class Chosen(Heads):
@@ -83,7 +83,7 @@ def test_a_multiple_is_found_of_a_model_that_data_decide_sizes_of() -> None:
     assert [] == failures(calc.check(derivation))
 
 
-def test_a_multiple_that_was_found_at_other_sizes_does_not_bind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_multiple_inferred_at_other_sizes_does_not_bind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """32 columns are a multiple of 16, which the model's own message names; 24 are not, and need not be: 8 is enough."""
     monkeypatch.setenv("NAPKIN_CACHE", str(tmp_path))
 
@@ -131,7 +131,7 @@ def test_the_share_of_each_head_is_a_multiple_too() -> None:
     assert compare(derivation)
 
 
-def test_two_multiples_of_one_width_are_found_in_either_order() -> None:
+def test_two_multiples_of_one_width_are_inferred_in_either_order() -> None:
     """The width is halved before it is split among heads, so its evenness is found first; it becomes that of each head's share."""
 
     class Halves(Pairs):
@@ -169,7 +169,7 @@ def test_squares_of_an_image_are_a_multiple_of_their_side() -> None:
     assert compare(derivation)
 
 
-def test_what_the_sizes_asked_for_divide_is_found_before_they_become_numbers() -> None:
+def test_divisors_of_the_requested_sizes_are_inferred_before_sizes_are_specialized() -> None:
     """The step runs at any S and P, but otherwise where P does not divide S; heads are a number in the code, so d is a multiple of 3."""
 
     class Patches(nn.Module):
@@ -226,7 +226,7 @@ class Grouped(nn.Module):
         return y
 
 
-def test_the_smallest_multiple_that_records_is_stated() -> None:
+def test_the_smallest_multiple_that_can_be_traced_is_stated() -> None:
     """8 is named by the line that raises and does; 2 is tried then, and is enough."""
     derivation = calc.derive(_spec(Grouped, B=2, d=16), cache=False, optimizer="sgd")
 

@@ -150,7 +150,7 @@ def test_a_recount_that_differs_leaves_a_quantity_open() -> None:
     assert "n1 differed between occurrences, and not every occurrence costs the same" == wrong.open_["flops.forward.matmul"]
 
 
-def test_a_step_that_cannot_be_recorded_again_leaves_its_quantities_open() -> None:
+def test_a_step_that_cannot_be_traced_again_leaves_its_quantities_open() -> None:
     """With the reason; what does not vary needs no recount."""
     assert "the step could not be traced again" == numbers({"n1": (7, 3, 2)}).open_["flops.forward.matmul"]
     assert {} == dict(numbers({"n1": (4, 4, 4)}).open_)
@@ -162,6 +162,6 @@ def test_a_place_that_was_never_passed_leaves_its_quantities_open() -> None:
 
 
 @pytest.mark.parametrize("counts", [(4, 4, 4), (7, 3, 2)])
-def test_what_data_do_not_touch_is_there_either_way(counts: tuple[int, ...]) -> None:
+def test_data_independent_quantities_have_numbers_in_any_case(counts: tuple[int, ...]) -> None:
     """5*5 + 5 and three times 5*7 + 7 parameters."""
     assert 156 == numbers({"n1": counts}, {"parameters": 156}).numbers["parameters"]

@@ -150,7 +150,7 @@ def test_the_cache_changes_no_result(cache: Path, sizes: dict[str, int]) -> None
     assert {n: with_cache[n].value for n in with_cache} == {n: without[n].value for n in without}
 
 
-def test_what_was_asked_before_changes_nothing(cache: Path) -> None:
+def test_earlier_calls_change_nothing(cache: Path) -> None:
     """The same command gives the same derivation, certificates and assumptions included, whatever the cache holds."""
     calc.derive(spec(Builds()), {"B": 1, "d": 29})
     with_cache = calc.derive(spec(Builds()))
@@ -208,7 +208,7 @@ SPEC = calc.Spec(
 # -- without a cache ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_model_without_key_is_never_kept(cache: Path) -> None:
+def test_a_model_without_key_is_never_cached(cache: Path) -> None:
     """Nobody could tell whether it is the same one."""
     builds = Builds()
     traced(builds, key="")
@@ -399,7 +399,7 @@ def test_a_derivation_from_a_spec_keeps_it_and_one_from_a_graph_has_none(cache: 
 
 
 @pytest.mark.parametrize("sizes", [{"B": 1}, {"B": 1, "d": 29, "m": 2}])
-def test_a_quantity_is_certified_at_degenerate_sizes_once_they_are_asked_for(sizes: dict[str, int]) -> None:
+def test_a_quantity_is_certified_at_degenerate_sizes_once_they_are_requested(sizes: dict[str, int]) -> None:
     """Not before: a derivation has the certificates that its own sizes need. It has the value of a derivation at those sizes."""
     builds, said = Builds(), list[str]()
     derivation = calc.derive(spec(builds), cache=False, progress=said.append)
@@ -424,7 +424,7 @@ def test_other_sizes_need_no_certificate_more() -> None:
     assert builds.number == before
 
 
-def test_what_was_certified_later_is_kept(cache: Path) -> None:
+def test_later_certificates_are_cached(cache: Path) -> None:
     """And no other derivation is another one by it."""
     builds = Builds()
     for expected in (True, False):
@@ -438,7 +438,7 @@ def test_what_was_certified_later_is_kept(cache: Path) -> None:
 WITHOUT_TORCH = HIT.replace('result = calc.derive(spec, {"d": 13})', 'calc.derive(spec)["memory.peak"].at(B=1)').partition("print")[0]
 
 
-def test_without_torch_sizes_that_have_to_be_traced_are_refused_unless_they_are_kept(cache: Path) -> None:
+def test_without_torch_sizes_that_have_to_be_traced_are_refused_unless_cached(cache: Path) -> None:
     """In one line that says what is missing."""
     run = [sys.executable, "-c", WITHOUT_TORCH]
     calc.derive(spec(Builds()))

@@ -176,7 +176,7 @@ def _refined_by(error: NapkinError, evidence: Any = None, plan: TracePlan = PLAN
     return next((better for refine in REFINEMENTS if (better := refine(plan, refusal)) is not None), None)
 
 
-def test_evidence_decides_before_errors_do() -> None:
+def test_evidence_takes_precedence_over_errors() -> None:
     """A size that is read as a number is a trip count; a failed certificate is answered by more iterations; what is inferred is used."""
     pin, other = SpecializationError("L", "a line", "pinned"), spec(repeated, L=9)
     read = _refined_by(pin, TripCount("L", "a line", "L is read"))

@@ -118,7 +118,7 @@ def _assert_all_points(form: Stored, axes: Mapping[str, Sequence[int]], known: S
     return sum(values[0] is not None for _, values in table.rows())
 
 
-def test_where_values_decided_something_only_recorded_sizes_are_known() -> None:
+def test_where_the_step_reads_values_only_traced_sizes_hold() -> None:
     """Those of gpt2's step as it is stored: B = 8 with T = 1,024, and B = 30 with 84; at B = 13 and T = 71 it was traced in symbols."""
     data = json.loads((FOLDER / "gpt2.json").read_text(encoding="utf-8"))
     data["conditions"].append(["B == 13 and T == 71", True, "a line", True])

@@ -147,7 +147,7 @@ def given(tensors: Any) -> list[int | None]:
 
 
 @pytest.mark.parametrize("op", sorted(op for op in CASES if "output_mask" in {a.name for a in overload(op)._schema.arguments}))
-def test_the_gradients_that_a_kernel_gives_are_traced_whatever_is_asked_for(op: str) -> None:
+def test_the_gradients_that_a_kernel_returns_are_traced_whatever_is_requested(op: str) -> None:
     """Some give more than they are asked for, and some of torch's fake ones do where the real ones do not."""
     compared = 0
     for make in CASES[op]:

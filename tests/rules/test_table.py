@@ -28,7 +28,7 @@ def test_the_table_counts_the_calls_of_the_cases() -> None:
     assert {op: len(CASES[op]) for op in TABLE if op in CASES} == {op: entry["calls"] for op, entry in TABLE.items()}, AGAIN
 
 
-def test_what_is_counted_as_another_operator_stands_on_the_tests_of_that_one() -> None:
+def test_what_is_counted_as_another_operator_rests_on_the_tests_of_that_one() -> None:
     """Kernels of other devices; what is never recorded says why."""
     assert {op: TABLE[twin]["model"] for op, twin in ELSEWHERE.items()} == {op: TABLE[op]["model"] for op in ELSEWHERE}
     assert all(REGISTRY.rules[op].function is REGISTRY.rules[twin].function for op, twin in ELSEWHERE.items())

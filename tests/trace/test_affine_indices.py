@@ -154,12 +154,12 @@ def assert_known(make: Made, sizes: Sequence[int] = TRIED) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(MADE.keys() - UNKNOWN))
-def test_what_is_known_of_a_tensor_is_so_at_each_size(name: str) -> None:
+def test_facts_about_a_tensor_hold_at_each_size(name: str) -> None:
     assert_known(MADE[name])
 
 
 @pytest.mark.parametrize("name", sorted(UNKNOWN))
-def test_where_no_rule_follows_nothing_is_known(name: str) -> None:
+def test_without_a_rule_there_is_no_fact(name: str) -> None:
     """``full((3,), True).sum()`` is 3, but not as a truth."""
     assert known(MADE[name])[0] is None
 
@@ -308,7 +308,7 @@ def test_a_causal_mask_is_one_at_all_sizes(mask: Made) -> None:
     )
 
 
-def test_positions_that_were_written_over_are_not_known() -> None:
+def test_overwritten_positions_have_no_facts() -> None:
     """Through another view as well."""
     assert known(lambda n: torch.arange(n).add_(3))[0] is None
 

@@ -47,7 +47,7 @@ def test_an_error_of_tracing_alone_is_said_to_be_one() -> None:
     assert "(under symbolic tracing; the module itself runs at B=6, d=12, C=4); with plain numbers for sizes too, so it needs" in str(error)
 
 
-def test_an_error_of_the_modules_own_is_told_in_its_own_words() -> None:
+def test_an_error_of_the_modules_own_keeps_its_message() -> None:
     """It is raised without tracing as well, so nothing is said of tracing."""
 
     def narrow(y: Tensor, width: Any) -> Tensor:

@@ -106,13 +106,13 @@ def test_a_checkpointed_block_keeps_its_input_only() -> None:
     assert derived("reentrant")["activations.bytes"].text == "4*B*d*L + 12*B*d"
 
 
-def test_products_that_are_kept_are_not_repeated() -> None:
+def test_saved_matmuls_are_not_recomputed() -> None:
     """Selective checkpointing also keeps both products of a block, 4·B·f and 4·B·d bytes, and repeats none."""
     assert derived("but for the products")["activations.bytes"].at(B=3, d=5, f=11, L=2) == 4 * 3 * (2 * (5 + 11 + 5) + 3 * 5)
     assert derived("but for the products")["flops.backward.recompute"].value == 0
 
 
-def test_a_block_that_runs_again_repeats_its_products() -> None:
+def test_a_recomputed_block_repeats_its_matmuls() -> None:
     """Two products of 2·B·d·f in each block, inside the backward's own: 3 times the forward's, less the first layer's input gradient."""
     result = derived("reentrant")
     repeated = 2 * 2 * 3 * 5 * 11 * 2

@@ -61,7 +61,7 @@ def derived(of: Callable[[Tensor], Tensor], B: int) -> Derivation:
 
 @pytest.mark.parametrize("of", TAKEN)
 @pytest.mark.parametrize("rows", [*(pytest.param(rows, marks=pytest.mark.slow) for rows in (1, 3, 10, 11, 71, 72, 90, 300)), 91])
-def test_a_branch_on_such_a_value_is_taken_as_at_the_sizes_asked_for(of: Callable[[Tensor], Tensor], rows: int) -> None:
+def test_a_branch_on_a_constant_is_taken_as_at_the_requested_sizes(of: Callable[[Tensor], Tensor], rows: int) -> None:
     """However small those were that the step was recorded with, and wherever its answer changes."""
     expected = 4 * rows * rows * 7 if TAKEN[of](rows) else 0
 
@@ -72,7 +72,7 @@ def test_a_mask_of_thousands_of_positions_is_evaluated() -> None:
     assert 4 * 2003 * 2003 * 7 == derived(of_pairs, 2003)["flops.forward.matmul"].value
 
 
-def test_other_sizes_that_it_depends_on_are_derived_anew() -> None:
+def test_other_sizes_that_it_depends_on_are_traced() -> None:
     """The closed forms say nothing of them; of the others they do."""
     graph = calc.trace(function(of_squares), {"B": 29}, cache=False, optimizer="sgd")
     graph = serialize.loads(serialize.dumps(graph), "it")

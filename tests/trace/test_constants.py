@@ -172,7 +172,7 @@ class Masked(nn.Module):
         return F.linear(x, self.weight * self.mask)  # type: ignore[operator]  # a buffer
 
 
-def test_values_that_sizes_alone_decide_are_read_at_those_sizes() -> None:
+def test_values_that_depend_on_sizes_alone_are_read_at_those_sizes() -> None:
     s = Spec(
         "masked", {"B": 3, "d": 5, "f": 8}, Masked, lambda n: (torch.randn(n.B, n.d),), lambda m, x: m(x).sum(), check_at={"d": 4, "B": 2}
     )

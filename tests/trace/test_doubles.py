@@ -107,11 +107,11 @@ def test_what_is_proved_of_a_constant_holds_at_a_million_sizes(name: str) -> Non
     assert proved * 15_000 > 10**6
 
 
-def test_a_constant_stands_for_the_simplest_fraction_that_it_is_the_double_of() -> None:
+def test_a_constant_is_read_as_the_simplest_fraction_with_that_double() -> None:
     assert [Fraction(8, 3), Fraction(29, 100), Fraction(1, 4), Fraction(5, 7)] == [*map(doubles._simplest, (8 / 3, 0.29, 0.25, 5 / 7))]
 
 
-def test_a_fraction_is_taken_without_a_question_only_where_that_is_proved() -> None:
+def test_a_fraction_is_used_without_a_guard_only_where_that_is_proved() -> None:
     """8/3 is near enough to its double; 0.29 falls short of 29 at 100, and is asked about at every size."""
     third, hundredth = (_traced(lambda d, _, c=c: d * c, math.floor, 31, 5) for c in (8 / 3, 0.29))  # type: ignore[misc]
 
@@ -132,7 +132,7 @@ def test_a_proof_that_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> No
     assert not all(is_python_s(hundredths / 100) for hundredths in range(29, 60))
 
 
-def test_questions_about_doubles_have_one_answer_at_one_size_and_at_many() -> None:
+def test_guards_on_doubles_have_the_same_outcome_at_one_size_and_at_many() -> None:
     for text in ("floor((float(d)) * (0.29)) == floor((29*d)/(100))", "(float(d)) * (0.29) < 29", "int(log2(float(d))) == 6"):
         sizes = np.arange(1, 2_000)
         assert [exact.holds(text, {"d": int(d)}) for d in sizes] == arrays.holds(text, {"d": sizes}).tolist()

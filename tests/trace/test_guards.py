@@ -116,7 +116,7 @@ def test_another_branch_is_traced_where_the_spec_is_at_hand(of: Branch) -> None:
 
 
 @pytest.mark.parametrize("of", [if_odd, if_wide], ids=lambda of: of.__name__)
-def test_a_graph_without_its_spec_names_the_question_and_its_line(of: Branch) -> None:
+def test_a_graph_without_its_spec_names_the_guard_and_its_line(of: Branch) -> None:
     """It cannot be traced at B = 8, where another branch is taken."""
     result = calc.derive(calc.trace(function(of), cache=False, optimizer="sgd"))
 

@@ -150,7 +150,7 @@ def test_what_goes_by_the_number_that_a_size_is_is_right_at_every_size(name: str
         assert 2 * at * f + f + at == derivation["parameters"].at(d=at), at
 
 
-def test_sizes_are_told_apart_in_a_set() -> None:
+def test_different_sizes_are_different_in_a_set() -> None:
     """d and f are two widths, and one where they are equal."""
 
     def build(n: Any) -> nn.Module:
@@ -194,7 +194,7 @@ def _added(positions: Callable[[Any], Tensor]) -> Spec:
     return Spec("remembered", {"B": 3, "d": 31}, lambda n: nn.Linear(n.d, n.d), lambda n: (torch.randn(n.B, n.d),), loss)
 
 
-def test_a_function_that_remembers_is_asked_with_a_symbol() -> None:
+def test_a_cached_function_is_called_with_a_symbol() -> None:
     derivation = calc.derive(_spec(lambda d: _twice(d)), cache=False, optimizer="sgd")
 
     assert ((), "4*d**2 + 3*d") == (derivation.assumptions, derivation["parameters"].text)

@@ -86,7 +86,7 @@ def derived(s: Spec, **options: str) -> Derivation:
     return calc.derive(s, cache=False, **options)
 
 
-def test_a_depth_is_found_to_be_a_loop_count() -> None:
+def test_a_depth_is_inferred_to_be_a_trip_count() -> None:
     """Nothing declares it; L (d² + d) parameters come out, and the assumption names the line that looped."""
     result = stacked()
 
@@ -96,7 +96,7 @@ def test_a_depth_is_found_to_be_a_loop_count() -> None:
     assert "range(n.L)" in assumption.because
 
 
-def test_a_declared_depth_gives_the_same_as_a_found_one() -> None:
+def test_a_declared_depth_gives_the_same_as_an_inferred_one() -> None:
     """Declaring it only spares the search."""
     assert texts(stacked()) == texts(derived(stack(trip_counts=("L",))))
 

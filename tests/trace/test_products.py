@@ -36,7 +36,7 @@ def _operators(graph: Graph) -> list[list[tuple[str, str, tuple[Tensor, ...]]]]:
     return [[(op.name.replace("_unsafe_view", "view"), op.phase, op.outputs) for op in record.ops] for record in graph.traces]
 
 
-def test_products_taken_apart_in_python_are_the_same_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matmuls_decomposed_in_python_are_the_same_operators(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a version before 2.12: every operator of the step, forward and backward, but for the kind of a view; every closed form."""
     as_it_is = calc.trace(_spec(), cache=False)
     monkeypatch.setattr(matmul, "_KEEPS_SYMBOLS", (99, 0))

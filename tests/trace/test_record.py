@@ -133,7 +133,7 @@ def test_phases_follow_each_other_in_each_of_two_steps() -> None:
 # -- sizes ---------------------------------------------------------------------------------------------------------------
 
 
-def test_every_declared_size_is_a_symbol_in_the_record() -> None:
+def test_every_declared_size_is_a_symbol_in_the_trace() -> None:
     """x (B, d) times 2d x d: no number stands where a size was."""
     traced = graph("nested")
     product = next(op for op in ops(traced.traces[0], "forward") if op.module_path == "outer.0" and op.name == "aten.addmm.default")
@@ -199,7 +199,7 @@ def test_live_bytes_at_the_end_of_a_step_equal_those_at_its_start(name: str, opt
 
 
 @pytest.mark.parametrize("name", few(MODELS, 5))
-def test_a_storage_is_born_once_and_dies_at_most_once_and_later(name: str) -> None:
+def test_a_storage_is_allocated_once_and_freed_at_most_once_and_later(name: str) -> None:
     """Windows bound the events of their steps, in order."""
     record = symbolic(name)
     changes: dict[int, list[int]] = {}
@@ -305,7 +305,7 @@ def test_a_mean_squared_error_keeps_the_buffer_it_was_summed_in() -> None:
 # -- dtypes, saved tensors, calls -------------------------------------------------------------------------------------------
 
 
-def test_formats_of_tensors_are_in_the_record() -> None:
+def test_dtypes_of_tensors_are_in_the_trace() -> None:
     """Token ids are 8-byte integers, weights are not."""
     record = symbolic("tied")
     lookup = next(op for op in ops(record, "forward") if op.name == "aten.embedding.default")
@@ -315,7 +315,7 @@ def test_formats_of_tensors_are_in_the_record() -> None:
     assert "8*B" in {s.nbytes for s in record.storages if s.role == "input"}
 
 
-def test_saved_tensors_are_those_autograd_holds_when_the_forward_returns() -> None:
+def test_saved_tensors_are_those_saved_for_backward_when_the_forward_returns() -> None:
     """tanh keeps its result, a linear layer its input and (to reach the layer below) its weight; the sum keeps nothing."""
     record = symbolic("stack")
     held = [(s.module_path, s.op) for s in record.saved]
@@ -363,7 +363,7 @@ def test_a_layer_norm_of_a_symbolic_width_is_written_as_users_do() -> None:
     assert calc.derive(graph("norms"))["parameters"].text == "3*d"
 
 
-def test_initializers_are_left_out_of_the_record() -> None:
+def test_initializers_are_left_out_of_the_trace() -> None:
     """They ask sizes for numbers (the fan-in) and are no part of a step."""
     traced = graph("initialized")
 
@@ -371,7 +371,7 @@ def test_initializers_are_left_out_of_the_record() -> None:
     assert not any("normal" in op.name or "uniform" in op.name for op in traced.traces[0].ops)
 
 
-def test_certificates_are_recorded_at_plain_sizes_outside_the_derivation() -> None:
+def test_certificates_are_traced_at_plain_sizes_outside_the_derivation() -> None:
     """Every symbol is a number in them, depths are deeper ones, and no two are alike."""
     traced = graph("stack")
 
@@ -382,7 +382,7 @@ def test_certificates_are_recorded_at_plain_sizes_outside_the_derivation() -> No
     assert len({tuple(sorted(c.sizes.items())) for c in traced.certificates}) == len(traced.certificates)
 
 
-def test_an_optimizer_of_the_spec_is_used_when_asked_for() -> None:
+def test_an_optimizer_of_the_spec_is_used_when_requested() -> None:
     """Momentum alone: one state tensor a parameter."""
     assert {"momentum_buffer"} == {key for _, key, _ in symbolic("linear", "spec").state}
 

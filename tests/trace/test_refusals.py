@@ -148,7 +148,7 @@ class Rays(nn.Module):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trip_counts", [(), ("D",)])
-def test_the_loop_at_fault_alone_becomes_a_number(trip_counts: tuple[str, ...]) -> None:
+def test_only_the_loop_at_fault_is_specialized(trip_counts: tuple[str, ...]) -> None:
     """The peak has no closed form in the depth D. The samples S are a loop count too, found later, and stay a symbol."""
     s = Spec(
         "rays",
@@ -180,7 +180,7 @@ def test_a_value_that_is_only_checked_is_the_one_that_raises_nothing(of: Callabl
 
 
 @pytest.mark.parametrize("of", [modules.chosen, modules.chosen_in_assert])
-def test_a_value_that_leads_two_ways_is_refused(of: Callable[[Tensor], Tensor]) -> None:
+def test_a_value_with_two_branches_is_refused(of: Callable[[Tensor], Tensor]) -> None:
     with pytest.raises(DataDependentError, match="reads a value out of a tensor"):
         calc.derive(function(of), cache=False, optimizer="sgd")
 
@@ -222,7 +222,7 @@ def failed_assert(x: Tensor) -> Tensor:
         (failed_assert, "AssertionError", "never"),
     ],
 )
-def test_a_model_that_raises_is_told_where(of: Callable[[Tensor], Tensor], kind: str, said: str) -> None:
+def test_a_model_that_raises_is_reported_with_its_line(of: Callable[[Tensor], Tensor], kind: str, said: str) -> None:
     """Kind, line and first line of what it said."""
     error = refusal(function(of))
 
@@ -242,7 +242,7 @@ def test_a_model_that_leaves_python_is_refused() -> None:
     assert_names_line(refusal(function(leaves)), leaves)
 
 
-def test_a_model_that_raises_in_a_library_is_told_its_own_line() -> None:
+def test_a_model_that_raises_in_a_library_is_reported_with_its_own_line() -> None:
     """Not torch's, which it did not write."""
 
     def normalized(x: Tensor) -> Tensor:
@@ -251,7 +251,7 @@ def test_a_model_that_raises_in_a_library_is_told_its_own_line() -> None:
     assert_names_line(refusal(function(normalized)), normalized)
 
 
-def test_a_build_that_raises_is_told_where() -> None:
+def test_a_build_that_raises_is_reported_with_its_line() -> None:
     """Before there is a model at all."""
 
     def build(n: Any) -> nn.Module:
@@ -263,7 +263,7 @@ def test_a_build_that_raises_is_told_where() -> None:
     assert "AttributeError" in str(error)
 
 
-def test_inputs_that_raise_are_told_where() -> None:
+def test_inputs_that_raise_are_reported_with_their_line() -> None:
     """They are the user's code as well."""
 
     def inputs(n: Any) -> tuple[Tensor, ...]:
@@ -272,7 +272,7 @@ def test_inputs_that_raise_are_told_where() -> None:
     assert_names_line(refusal(spec(lambda n: nn.Linear(n.d, n.d), inputs=inputs)), inputs)
 
 
-def test_an_optimizer_that_raises_is_told_where() -> None:
+def test_an_optimizer_that_raises_is_reported_with_its_line() -> None:
     """Its step is part of the training step."""
 
     class Broken(torch.optim.SGD):
@@ -324,7 +324,7 @@ def test_sizes_that_do_not_match_are_refused_with_the_line() -> None:
         ({"loss": lambda module, x: None}, r"^small: loss must return a scalar tensor, not NoneType$"),
     ],
 )
-def test_a_spec_that_breaks_its_promise_is_told_which(changes: dict[str, Any], message: str) -> None:
+def test_a_malformed_result_of_a_spec_is_named(changes: dict[str, Any], message: str) -> None:
     """What was returned, and what should have been."""
     error = refusal(spec(changes.pop("build", lambda n: nn.Linear(n.d, n.d)), **changes))
 

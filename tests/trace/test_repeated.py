@@ -36,7 +36,7 @@ def _at(record: StepTrace, spec: Spec) -> StepTrace:
 
 
 @pytest.mark.parametrize("name", ["gpt2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mixtral", "vit-b"))])
-def test_what_an_earlier_run_worked_out_changes_nothing_of_a_record(name: str) -> None:
+def test_cached_results_of_an_earlier_run_change_nothing_in_a_trace(name: str) -> None:
     """Operators, storages, lifetimes and every question asked about sizes."""
     spec = calc.load(name)
     alone, after = _run(spec, 4), _run(spec, 4, like=_run(spec, 3))
@@ -47,7 +47,7 @@ def test_what_an_earlier_run_worked_out_changes_nothing_of_a_record(name: str) -
 
 
 @pytest.mark.slow
-def test_a_question_that_is_not_asked_again_would_be_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_guard_that_is_not_evaluated_again_would_be_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = calc.load("mixtral")
     alone = _run(spec, 4)
     monkeypatch.setattr(SizeEnv, "add_answers", lambda self, evaluations: None)
@@ -64,7 +64,7 @@ def test_runs_of_other_symbols_share_nothing() -> None:
     assert other.trace == _run(calc.load("mlp"), 3).trace
 
 
-def test_a_fake_tensor_is_the_same_by_whichever_way_it_is_made() -> None:
+def test_a_fake_tensor_is_the_same_however_it_is_made() -> None:
     """As torch's constructor leaves it: the first of a run, and those after it."""
     with FakeTensorMode() as mode, in_kernel_invocation_manager(mode):
         made = [torch.empty(5, 3, device="meta") for _ in range(3)]
@@ -79,7 +79,7 @@ def test_a_fake_tensor_is_the_same_by_whichever_way_it_is_made() -> None:
         assert (ours.requires_grad, ours.is_leaf, ours._version) == (theirs.requires_grad, theirs.is_leaf, theirs._version)
 
 
-def test_what_is_known_of_one_fake_tensor_is_not_known_of_the_next() -> None:
+def test_facts_about_one_fake_tensor_do_not_pass_to_the_next() -> None:
     with FakeTensorMode() as mode, in_kernel_invocation_manager(mode):
         first, second = (_faked(torch.empty(5, device="meta"), mode) for _ in range(2))
     first.napkin_constant = 7  # type: ignore[attr-defined]  # ours, on torch's tensor

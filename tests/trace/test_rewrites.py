@@ -36,7 +36,7 @@ def _recorded(name: str, graph: Graph, rewrites: bool) -> StepTrace:
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in _QUICK else [pytest.mark.slow]) for n in (*_IN_PLACE, *_SOME)])
-def test_a_record_is_the_same_where_nothing_is_rewritten(name: str) -> None:
+def test_a_trace_is_the_same_where_nothing_is_mutated(name: str) -> None:
     """Operators, sizes, lives of storages: with views as real ones are made, and as torch makes those of fake tensors."""
     graph = _graph(name)
 
@@ -51,7 +51,7 @@ def test_a_graph_says_whether_a_step_rewrites() -> None:
     assert not plain.mutates_tracked
 
 
-def test_a_step_that_is_not_seen_to_rewrite_is_recorded_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_whose_mutation_is_missed_is_traced_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the look at what operators change, a gradient is not copied: the test above can fail."""
     graphs = {name: _graph(name) for name in _IN_PLACE}  # made first: without the look they are refused
     monkeypatch.setattr(Recorder, "_mutates_tracked", lambda *_: False)

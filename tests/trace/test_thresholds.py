@@ -99,7 +99,7 @@ def test_few_points_are_multiplied_otherwise_than_many() -> None:
     assert few["flops.forward.matmul"].text != many["flops.forward.matmul"].text
 
 
-def test_a_model_that_fails_at_the_sizes_asked_for_says_so_itself() -> None:
+def test_a_model_that_fails_at_the_requested_sizes_keeps_its_message() -> None:
     """A quarter of 3 channels is none. What torch says of that comes instead of the path that the recording took."""
 
     def build(n: Any) -> nn.Module:
@@ -189,7 +189,7 @@ def test_what_pads_a_length_fixes_the_length_alone() -> None:
     assert [] == failures(calc.check(derivation, B=3, d=5))
 
 
-def test_a_certificate_keeps_the_guards_that_it_can_where_one_cannot_be_kept() -> None:
+def test_a_certificate_satisfies_the_guards_that_it_can() -> None:
     """A width of at most 20 (fused attention of heads up to 256 wide, say) beside a guard that comes out otherwise at every certificate."""
     spec = _spec((), 128)
     graph = calc.trace(spec, cache=False, mode="infer")

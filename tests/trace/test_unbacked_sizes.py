@@ -125,7 +125,7 @@ def test_the_assumption_says_what_is_expected_and_how_to_change_it(routed: Deriv
     assert "-d n1=" in assumption.because
 
 
-def test_more_experts_a_token_than_experts_is_no_question(routed: Derivation) -> None:
+def test_more_experts_a_token_than_experts_is_no_guard(routed: Derivation) -> None:
     """That e is at most E is known of the model, so it is not taken for granted each time something depends on it."""
     (e,) = [dim for dim in routed.dims if dim.name == "e"]
 
@@ -133,7 +133,7 @@ def test_more_experts_a_token_than_experts_is_no_question(routed: Derivation) ->
     assert [] == [a.expr for a in routed.assumptions if re.fullmatch(r"e <= \d+|e <= E", a.expr)]
 
 
-def test_a_size_that_data_decide_can_be_given() -> None:
+def test_a_data_dependent_size_can_be_set() -> None:
     """7 tokens an expert in place of 12; what is derived stays at that."""
     given = derived(experts(), {"n1": 7})
 
@@ -148,7 +148,7 @@ def test_a_size_above_its_bound_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["n2", "n9", "n0", "m1"])
-def test_a_size_that_nothing_decides_is_unknown(name: str) -> None:
+def test_a_size_without_a_line_is_unknown(name: str) -> None:
     """Names like n1 may come up while the step is recorded, so they are looked for when it is."""
     with pytest.raises(DimensionError, match=f"^this model has no dimension '{name}'"):
         derived(some_rows(), {name: 3})
@@ -241,7 +241,7 @@ def test_a_line_in_several_layers_has_one_size() -> None:
     assert "2*d**2*L*n1" == derivation[MATMUL].text
 
 
-def test_what_runs_again_has_the_size_it_had() -> None:
+def test_recomputed_operators_have_the_sizes_of_the_forward() -> None:
     """A checkpointed part is called from no line of the model's the second time."""
 
     def positive(x: Tensor) -> Tensor:
@@ -291,7 +291,7 @@ def test_an_index_that_was_exchanged_may_be_anything() -> None:
         derived(function(of))
 
 
-def test_a_number_of_chosen_elements_may_be_asked_for() -> None:
+def test_a_number_of_chosen_elements_may_be_requested() -> None:
     """How many there are is a size as any other: it may be compared, and may be a size."""
 
     def of(x: Tensor) -> Tensor:
@@ -382,7 +382,7 @@ def test_counts_of_known_numbers_have_a_known_length() -> None:
 # -- kept -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_saved_graph_keeps_what_data_decide(tmp_path: Path) -> None:
+def test_a_saved_graph_keeps_data_dependent_sizes(tmp_path: Path) -> None:
     """Bound, expected value and place."""
     graph = calc.trace(some_rows(), optimizer="sgd", cache=False)
     serialize.save(graph, tmp_path / "graph.json")

@@ -156,14 +156,14 @@ def test_a_degree_that_is_too_low_is_met_with_more_counts_not_with_larger_ones()
 
 
 @pytest.mark.parametrize(("apart", "counts"), [(0, (3, 4)), (1, (3, 4)), (3, (5, 6)), (6, (7, 8)), (9, (3, 4))])
-def test_layers_after_dense_ones_are_recorded_as_more_than_those(apart: int, counts: tuple[int, ...]) -> None:
+def test_layers_after_dense_ones_are_traced_at_higher_trip_counts(apart: int, counts: tuple[int, ...]) -> None:
     """With fewer, nothing tells which of them needs most memory; where none of the counts to try is more, the usual ones come first."""
     assert trip_counts.traced_counts(trip_counts.first_attempt(apart), ["L"]) == {"L": counts}
 
 
 @pytest.mark.parametrize("loops", [["L"], ["L", "T"]])
 @pytest.mark.parametrize("attempt", range(5))
-def test_a_case_apart_starts_with_the_counts_that_the_step_needed(loops: list[str], attempt: int) -> None:
+def test_a_special_case_starts_with_the_trip_counts_that_the_step_needed(loops: list[str], attempt: int) -> None:
     """They are told from what was recorded; where nothing is a loop, there is but one."""
     counts = trip_counts.traced_counts(attempt, loops)
     records = [dict(zip(counts, at, strict=True)) for at in itertools.product(*counts.values())]

@@ -73,7 +73,7 @@ class Attention(nn.Module):
         return y
 
 
-def test_a_batch_is_a_size_where_its_length_is_asked_for() -> None:
+def test_a_batch_is_a_size_where_its_length_is_read() -> None:
     """d² + d, 2·d·f + 2·f and f·d + d parameters, with f = ⌊4·d/3⌋."""
     spec = Spec(
         "tokens",
