@@ -294,7 +294,7 @@ def test_the_catalogue_lists_models_with_torch_blocked() -> None:
 
 
 def test_a_saved_graph_derives_with_torch_blocked(tmp_path: Path) -> None:
-    """Once recorded, a step needs no torch: D K + K parameters, 256 * 32 + 32."""
+    """Once traced, a step needs no torch: D K + K parameters, 256 * 32 + 32."""
     file = tmp_path / "linear.json"
     serialize.save(calc.trace(calc.load("linear"), cache=False), file)
 

@@ -39,10 +39,10 @@ ELSEWHERE = {
     for kind in ("flash", "efficient", "cudnn")
     for way in ("", "_backward")
 }
-UNRECORDED = {"aten.lift_fresh.default": "a constant written in Python: tracing takes it as it is, and both sides move nothing for it"}
+UNTRACED = {"aten.lift_fresh.default": "a constant written in Python: tracing takes it as it is, and both sides move nothing for it"}
 
 HERE = sorted(REGISTRY.rules.keys() - ELSEWHERE.keys())
-FREE = sorted(REGISTRY.frees.keys() - UNRECORDED.keys())
+FREE = sorted(REGISTRY.frees.keys() - UNTRACED.keys())
 
 
 # The quantities that rules are asked for and that a run has an instrument for; the recompute is held against what executes.
@@ -53,11 +53,11 @@ COUNTED = (
 )
 
 
-# -- models, recorded and measured once ---------------------------------------------------------------------------------------
+# -- models, traced and measured once ---------------------------------------------------------------------------------------
 
 
 @cache
-def recorded(model: str) -> StepTrace:
+def traced(model: str) -> StepTrace:
     """The training step of a model at its first sizes, as plain numbers."""
     exhibit = ZOO[model]
     spec = exhibit.make()
@@ -83,7 +83,7 @@ def ran(model: str) -> Measurement:
 def measured(model: str) -> Measurement:
     """The run. With the rules as they are, nothing of it fails: else every error would seem noticed."""
     measurement = ran(model)
-    assert [] == failed(compared(recorded(model), REGISTRY, measurement)), model
+    assert [] == failed(compared(traced(model), REGISTRY, measurement)), model
     return measurement
 
 
@@ -96,29 +96,29 @@ def models() -> dict[str, list[str]]:
     """
     found: dict[str, list[str]] = {}
     for model, exhibit in ZOO.items():
-        if not exhibit.slow and not any(call.causal for call in recorded(model).calls):
-            for op in {op.name for op in recorded(model).ops if op.step == 2}:
+        if not exhibit.slow and not any(call.causal for call in traced(model).calls):
+            for op in {op.name for op in traced(model).ops if op.step == 2}:
                 found.setdefault(op, []).append(model)
-    return {op: sorted(names, key=lambda m: (len(recorded(m).ops), m)) for op, names in found.items()}
+    return {op: sorted(names, key=lambda m: (len(traced(m).ops), m)) for op, names in found.items()}
 
 
 def calls(op: str, among: Iterable[str]) -> list[Operator]:
     """Every call of an operator in these models, as its rule sees it."""
     folder = Accumulator(int, REGISTRY)
-    return [folder.operator(o) for model in among for o in recorded(model).ops if o.name == op and o.step == 2]
+    return [folder.operator(o) for model in among for o in traced(model).ops if o.name == op and o.step == 2]
 
 
 # -- the check ----------------------------------------------------------------------------------------------------------------
 
 
-def compared(record: StepTrace, registry: Registry, measurement: Measurement) -> Report:
-    """The check of ``calc.pipeline.check`` on what ``registry`` says of a record's operators."""
+def compared(trace: StepTrace, registry: Registry, measurement: Measurement) -> Report:
+    """The check of ``calc.pipeline.check`` on what ``registry`` says of a trace's operators."""
     counts = dict.fromkeys(COUNTED, 0)
-    for entry in Accumulator(int, registry).entries(record):
+    for entry in Accumulator(int, registry).entries(trace):
         if entry.quantity in counts:
             counts[entry.quantity] += entry.count
     quantities = {name: Quantity(name, Unit.FLOP, "", "folded", count) for name, count in counts.items()}
-    coverage = tuple(CoverageRow(name, "1", 1, "counted", "") for name in sorted({op.name for op in record.ops}))
+    coverage = tuple(CoverageRow(name, "1", 1, "counted", "") for name in sorted({op.name for op in trace.ops}))
     return compare(Derivation("zoo", "tests", (), {}, (), quantities, (), coverage, (), {}), counts, measurement)
 
 
@@ -128,7 +128,7 @@ def failed(report: Report) -> list[str]:
 
 def unnoticed(op: str, registry: Registry) -> bool:
     """Whether every model that executes ``op`` passes its check under ``registry``."""
-    return not any(failed(compared(recorded(m), registry, measured(m))) for m in models()[op])
+    return not any(failed(compared(traced(m), registry, measured(m))) for m in models()[op])
 
 
 def errors(op: str, model: str | None = None) -> Mapping[str, Registry]:
@@ -198,7 +198,7 @@ def test_a_rule_in_its_own_place_is_no_error(op: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("op", sorted(UNRECORDED))
+@pytest.mark.parametrize("op", sorted(UNTRACED))
 def test_what_is_said_not_to_be_recorded_is_not(op: str) -> None:
     """Otherwise the table of what cannot be tested here would hide a rule that can."""
     assert op in REGISTRY.frees

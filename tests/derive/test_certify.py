@@ -37,12 +37,12 @@ def with_records(graph: Graph, change: Callable[[StepTrace], StepTrace]) -> Grap
 
 
 def without_last(name: str, phase: str) -> Callable[[StepTrace], StepTrace]:
-    """A record in which one operator did not run: it stays in place, as one that costs nothing."""
+    """A trace in which one operator did not run: it stays in place, as one that costs nothing."""
 
-    def change(record: StepTrace) -> StepTrace:
-        index = max(op.index for op in record.ops if op.name == name and op.phase == phase and op.step == 2)
-        ops = tuple(replace(op, name="aten.alias.default", args=()) if op.index == index else op for op in record.ops)
-        return replace(record, ops=ops)
+    def change(trace: StepTrace) -> StepTrace:
+        index = max(op.index for op in trace.ops if op.name == name and op.phase == phase and op.step == 2)
+        ops = tuple(replace(op, name="aten.alias.default", args=()) if op.index == index else op for op in trace.ops)
+        return replace(trace, ops=ops)
 
     return change
 
@@ -96,11 +96,11 @@ def test_a_certificate_with_one_product_less_refuses(graph: Graph) -> None:
 def test_a_certificate_with_one_more_live_storage_refuses(graph: Graph) -> None:
     """Something that dies too late changes the peak alone."""
 
-    def longer(record: StepTrace) -> StepTrace:
-        start, end = record.windows[1]
-        deaths = [i for i in range(start, end) if record.events[i].change < 0]
-        events = tuple(e for i, e in enumerate(record.events) if i != deaths[0])
-        return replace(record, events=events, windows=(record.windows[0], (start, end - 1)))
+    def longer(trace: StepTrace) -> StepTrace:
+        start, end = trace.windows[1]
+        deaths = [i for i in range(start, end) if trace.events[i].change < 0]
+        events = tuple(e for i, e in enumerate(trace.events) if i != deaths[0])
+        return replace(trace, events=events, windows=(trace.windows[0], (start, end - 1)))
 
     assert_refused("memory.peak", with_certificate(graph, longer))
 
@@ -108,8 +108,8 @@ def test_a_certificate_with_one_more_live_storage_refuses(graph: Graph) -> None:
 def test_a_step_that_grows_faster_with_depth_is_refused(graph: Graph) -> None:
     """Two traces determine a line: a parameter more in the deeper one is a line that deeper certificates are not on."""
 
-    def deeper(record: StepTrace) -> StepTrace:
-        return replace(record, parameters=record.parameters[:-1]) if record.sizes["L"] == 3 else record
+    def deeper(trace: StepTrace) -> StepTrace:
+        return replace(trace, parameters=trace.parameters[:-1]) if trace.sizes["L"] == 3 else trace
 
     assert_refused("parameters", with_records(graph, deeper))
 
@@ -127,7 +127,7 @@ def test_a_rule_that_is_wrong_alike_everywhere_passes_its_certificates(graph: Gr
 
 
 def test_a_rule_that_is_no_polynomial_is_refused(graph: Graph) -> None:
-    """Right at the sizes of the recording, wrong elsewhere: 1 where a size is read as a number."""
+    """Right at the sizes of the trace, wrong elsewhere: 1 where a size is read as a number."""
 
     def guessed(op: Operator) -> Cost:
         right = REGISTRY.rules["aten.addmm.default"].function(op)

@@ -166,7 +166,7 @@ def test_a_trait_is_exact(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("L", [1, 2, 3, 11])
 def test_a_stack_is_exact_at_every_depth(L: int) -> None:
-    """Below and above those recorded."""
+    """Below and above those traced."""
     at_their_own(stack(), {"B": 3, "d": 7, "L": L})
 
 

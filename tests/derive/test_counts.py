@@ -145,7 +145,7 @@ def test_differences_of_counts_may_be_below_0() -> None:
 
 @pytest.mark.parametrize("phase", ["forward", "backward", "optimizer"])
 def test_certificates_cover_the_bytes_that_operators_move(phase: str) -> None:
-    """A rule that says other bytes of sizes that are numbers, as a record at the very sizes has them, is refused."""
+    """A rule that says other bytes of sizes that are numbers, as a trace at the very sizes has them, is refused."""
     op = {"forward": "aten.sum.default", "backward": "aten.mul.Tensor", "optimizer": "aten.add_.Tensor"}[phase]
 
     def of_numbers(call: Operator) -> Cost:
@@ -162,7 +162,7 @@ def test_certificates_cover_the_bytes_that_operators_move(phase: str) -> None:
 
 
 def test_certificates_cover_what_no_closed_form_is_of() -> None:
-    """A rule that counts nothing of symbols and something of numbers: what only the record has is compared with 0."""
+    """A rule that counts nothing of symbols and something of numbers: what only the trace has is compared with 0."""
 
     def of_numbers(call: Operator) -> Cost:
         counted = call.shape("self") and isinstance(call.tensor("self").numel, int)

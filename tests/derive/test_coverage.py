@@ -62,9 +62,9 @@ def test_the_flops_of_all_operators_are_those_of_the_step(result: Derivation) ->
 def test_calls_in_closed_form_are_those_of_a_trace(graph: Graph, result: Derivation) -> None:
     """At the depths of the certificates, which no closed form was made from."""
     assert graph.certificates
-    for record in graph.certificates[:2]:
-        executed = Counter(op.name for op in record.ops if op.step == 2)
-        at = graph.as_basis().sizes(record.sizes)
+    for trace in graph.certificates[:2]:
+        executed = Counter(op.name for op in trace.ops if op.step == 2)
+        at = graph.as_basis().sizes(trace.sizes)
 
         assert executed == {row.operator: row.value for row in derive(graph, at).coverage}
 

@@ -124,10 +124,10 @@ def _record(*events: tuple[int, int], sizes: tuple[int | str, ...], windows: tup
 
 def test_only_the_requested_step_counts_to_its_peaks() -> None:
     """600 bytes live throughout and 3,000 more in the first step alone: 600 + 100 in the second, 1024 + 512 when rounded."""
-    record = _record((1, 0), (1, 1), (-1, 1), (1, 2), (-1, 2), sizes=(600, 3000, 100), windows=((1, 3), (3, 5)))
+    trace = _record((1, 0), (1, 1), (-1, 1), (1, 2), (-1, 2), sizes=(600, 3000, 100), windows=((1, 3), (3, 5)))
 
-    assert (3600, 1024 + 3072) == (simulate(record, 1).live, simulate(record, 1).allocated)
-    assert (700, 1024 + 512) == (simulate(record, 2).live, simulate(record, 2).allocated)
+    assert (3600, 1024 + 3072) == (simulate(trace, 1).live, simulate(trace, 1).allocated)
+    assert (700, 1024 + 512) == (simulate(trace, 2).live, simulate(trace, 2).allocated)
 
 
 def test_a_symbolic_trace_is_refused() -> None:
@@ -142,11 +142,11 @@ def test_a_traced_step_has_its_live_peak_and_counters_stay_on_the_cpu() -> None:
     import calc
 
     spec = load("mlp")
-    record = trace_at(spec, {}, spec.sizes(), {}, Options())
-    everything, found = simulate(record, on_device={}), simulate(record)
+    trace = trace_at(spec, {}, spec.sizes(), {}, Options())
+    everything, found = simulate(trace, on_device={}), simulate(trace)
 
     assert calc.derive(spec, cache=False)["memory.peak"].value == everything.live
-    assert everything.live - 4 * len(record.parameters) == found.live
+    assert everything.live - 4 * len(trace.parameters) == found.live
     assert found.live < found.allocated <= found.reserved
     assert ("not measured", NOT_MEASURED) == (found.to_json()["verdict"], found.to_json()["because"])
 

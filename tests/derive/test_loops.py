@@ -22,8 +22,8 @@ def _interpolated(poly: Poly, counts: dict[str, Sequence[int]]) -> Poly:
     grid = [dict(zip(counts, at, strict=True)) for at in itertools.product(*counts.values())]
     random.Random(0).shuffle(grid)
     values = [_at(poly, at) for at in grid]
-    records: list[Any] = [SimpleNamespace(sizes=at) for at in grid]
-    return Interpolation(records, list(counts), ALGEBRA)(values)
+    traces: list[Any] = [SimpleNamespace(sizes=at) for at in grid]
+    return Interpolation(traces, list(counts), ALGEBRA)(values)
 
 
 def _at(poly: Poly, sizes: dict[str, int]) -> Poly:

@@ -106,11 +106,11 @@ def test_what_a_phase_touches_first_is_cold(traced: Traced) -> None:
 
 
 def test_a_count_that_differs_from_a_certificate_is_refused(traced: Traced) -> None:
-    """Planted: the record that certifies loses its last product."""
+    """Planted: the trace that certifies loses its last product."""
     graph, _ = traced("two-layer")
-    record = graph.certificates[0]
-    lost = next(op.index for op in reversed(record.ops) if op.name == "aten.mm.default")
-    planted = replace(graph, certificates=(replace(record, ops=tuple(op for op in record.ops if op.index != lost)),))
+    trace = graph.certificates[0]
+    lost = next(op.index for op in reversed(trace.ops) if op.name == "aten.mm.default")
+    planted = replace(graph, certificates=(replace(trace, ops=tuple(op for op in trace.ops if op.index != lost)),))
 
     with pytest.raises(CertificateError, match="of the backward: "):
         operators(planted)

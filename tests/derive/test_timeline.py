@@ -23,7 +23,7 @@ SIZES = {"B": 2, "T": 7, "d": 15, "h": 3, "f": 13, "L": 7, "V": 17, "C": 11}
 
 @pytest.fixture(scope="module")
 def deep() -> Derivation:
-    """GPT-2 at a depth that no record of its derivation has."""
+    """GPT-2 at a depth that no trace of its derivation has."""
     return calc.derive(calc.load("gpt2"), SIZES)
 
 
@@ -95,7 +95,7 @@ LAYERED = ["cruncher", "llama3-8b", "mixtral", "vit-b", "transformers:deepseek_v
 
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
 def test_what_is_written_down_for_deep_models_is_what_a_run_of_all_layers_gives(optimizer: str) -> None:
-    """Live bytes after every operator, what is alive at the peak, the allocator's segments: all of it, from records of few layers."""
+    """Live bytes after every operator, what is alive at the peak, the allocator's segments: all of it, from traces of few layers."""
     derivation = calc.derive(calc.load("gpt2"), SIZES, optimizer=optimizer)
 
     assert derivation.replay is not None
@@ -114,7 +114,7 @@ def test_that_holds_of_each_kind_of_layers(source: str) -> None:
 
 @pytest.fixture
 def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where records do not tell what an iteration adds."""
+    """As where traces do not tell what an iteration adds."""
     monkeypatch.setattr(sys.modules[unrolled.__module__], "_alike", lambda *_: False)
 
 
@@ -136,7 +136,7 @@ def test_then_the_step_is_run_at_its_depth(deep: Derivation, run: Timeline) -> N
 
 @pytest.mark.parametrize("planted", ["an operator less", "a death later", "a larger storage"])
 def test_a_trace_that_unrolling_does_not_reproduce_is_not_unrolled(deep: Derivation, planted: str) -> None:
-    """What one more layer adds to the first record must be all that the deepest one has."""
+    """What one more layer adds to the first trace must be all that the deepest one has."""
     graph = calc.trace(calc.load("gpt2"))
     analysis = analysed(graph)
     values = graph.as_basis().values(deep.sizes)
@@ -198,7 +198,7 @@ def test_the_allocator_s_rounding_is_made_of_the_steps_that_were_run(deep: Deriv
 
 @pytest.mark.usefixtures("shallow")
 def test_the_allocator_has_nothing_to_say_of_another_depth(deep: Derivation) -> None:
-    """Read off the deepest record, live bytes are shown and segments are not."""
+    """Read off the deepest trace, live bytes are shown and segments are not."""
     assert deep.replay is not None
 
     assert () == deep.replay(None).allocated

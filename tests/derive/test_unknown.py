@@ -49,8 +49,8 @@ def planted() -> Iterator[Quantity]:
     true = calc.derive(spec(), cache=False, optimizer="sgd")["memory.peak"]
     found = memory.peak_candidates
 
-    def higher(records: Any, step: int, algebra: Any, *rest: Any) -> Any:
-        peaks = found(records, step, algebra, *rest)
+    def higher(traces: Any, step: int, algebra: Any, *rest: Any) -> Any:
+        peaks = found(traces, step, algebra, *rest)
         return tuple(replace(peak, live=peak.live + algebra.constant(4)) for peak in peaks) if step == 2 else peaks
 
     with pytest.MonkeyPatch.context() as patch:
@@ -124,9 +124,9 @@ def one_more(monkeypatch: pytest.MonkeyPatch, quantity: str) -> None:
     """Plant one more in each addend of ``quantity`` that a trace with all sizes as numbers has."""
     found = fold.Accumulator.entries
 
-    def more(self: Any, record: Any) -> Any:
-        entries = found(self, record)
-        if not record.sizes:
+    def more(self: Any, trace: Any) -> Any:
+        entries = found(self, trace)
+        if not trace.sizes:
             return entries
         return [replace(e, amount=replace(e.amount, count=e.count + 1)) if e.quantity == quantity else e for e in entries]
 

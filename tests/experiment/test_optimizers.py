@@ -298,13 +298,13 @@ def escaping(p: nn.Parameter, grad: Tensor, state: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("update", [clipped_to_one, escaping], ids=lambda f: f.__name__)
 def test_a_number_with_an_unseen_effect_fails_the_certificate(update: Any) -> None:
-    """Recordings that certify read another number, and take the bound."""
+    """Traces that certify read another number, and take the bound."""
     with pytest.raises(CertificateError, match=r"^the closed form of flops\.optimizer\.elementwise gives "):
         calc.derive(own(lambda parameters: Own(parameters, update)), cache=False, optimizer="spec")
 
 
 def test_what_is_no_optimizer_is_refused() -> None:
-    """By the recording route as by the measuring one."""
+    """By tracing as by measuring."""
     with pytest.raises(SpecError, match=r"^own: optimizer must return a torch\.optim\.Optimizer, not int$"):
         calc.derive(own(lambda parameters: 3), cache=False, optimizer="spec")
 

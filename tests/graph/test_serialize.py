@@ -1,4 +1,4 @@
-"""Recorded graphs on disk: what is written reads back the same, derives without torch, and anything else is refused."""
+"""Traced graphs on disk: what is written reads back the same, derives without torch, and anything else is refused."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def written(name: str = "linear") -> str:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_saved_graph_loads_equal(name: str, tmp_path: Path) -> None:
-    """Every record, tensor, event, condition and note, and the same bytes when written again."""
+    """Every trace, tensor, event, condition and note, and the same bytes when written again."""
     file = tmp_path / "graph.json"
     serialize.save(graph(name), file)
     loaded = serialize.load(file)
@@ -167,7 +167,7 @@ def test_a_graph_that_lacks_a_part_is_refused(key: str) -> None:
 
 @pytest.mark.parametrize("key", RECORD_PARTS)
 def test_a_trace_that_lacks_a_part_is_refused(key: str) -> None:
-    """One record of several is enough."""
+    """One trace of several is enough."""
     data = json.loads(written())
     del data["certificates"][-1][key]
 
@@ -297,8 +297,8 @@ def test_a_graph_that_no_step_gives_is_one_line() -> None:
     """Sealed anew, in the right form, and with a matrix of one axis."""
     data = json.loads(written())
     for part in ("records", "certificates"):
-        for record in data[part]:
-            for tensor in record["tensors"]:
+        for trace in data[part]:
+            for tensor in trace["tensors"]:
                 tensor[1] = tensor[1][:1]
     loaded = serialize.loads(sealed(data))
 
@@ -311,7 +311,7 @@ CHANGED = "the text is a graph that was changed after it was saved: trace the mo
 
 
 def test_a_graph_with_another_number_in_it_is_refused() -> None:
-    """It would load, and give a closed form that nobody recorded."""
+    """It would load, and give a closed form of no trace."""
     data = json.loads(written())
     data["records"][0]["storages"][0][0] = 4
 

@@ -14,8 +14,8 @@ from calc.graph.step import Guard, TracedDim
 
 
 def _graph(dims: dict[str, Dim]) -> Any:
-    records = [TracedDim(name, "", int(dim.default), multiple_of=dim.multiple_of) for name, dim in dims.items()]
-    return SimpleNamespace(dims=records, basis=dict(basis_of(dims).define), loops=())
+    traces = [TracedDim(name, "", int(dim.default), multiple_of=dim.multiple_of) for name, dim in dims.items()]
+    return SimpleNamespace(dims=traces, basis=dict(basis_of(dims).define), loops=())
 
 
 def _fixed(**dims: Dim) -> dict[str, str]:
@@ -85,9 +85,9 @@ def test_few_iterations_of_two_loops_are_tried_together_at_last() -> None:
     dims = {"S": Dim(3), "T": Dim(1), "d": Dim(7)}
     basis = basis_of(dims)
     unmet = [Guard("T != 1", True, "the traced trip counts")]
-    records = [SimpleNamespace(sizes={"S": turns, "T": turns}) for turns in (5, 6)]
+    traces = [SimpleNamespace(sizes={"S": turns, "T": turns}) for turns in (5, 6)]
     graph: Any = _graph(dims)
-    graph.loops, graph.traces, graph.as_basis, graph.failed_guards = ("S", "T"), records, lambda: basis, lambda _: unmet
+    graph.loops, graph.traces, graph.as_basis, graph.failed_guards = ("S", "T"), traces, lambda: basis, lambda _: unmet
 
     assert special_case_candidates(graph, {"S": 3, "T": 1, "d": 7}, unmet) == [{"T": "1"}, {"S": "3", "T": "1"}]
 

@@ -237,7 +237,7 @@ def test_whatever_a_users_file_raises_is_one_line(code: str, said: str, tmp_path
     "error", [GeneratorExit(), SystemExit(0), Odd(), Untold(), StopIteration(), MemoryError()], ids=lambda e: type(e).__name__
 )
 def test_whatever_a_model_raises_is_one_line_that_names_it(error: BaseException) -> None:
-    """While it is recorded: with its line where there is one."""
+    """While it is traced: with its line where there is one."""
     from calc.trace.model_errors import refusing
 
     with pytest.raises(SizesError, match=rf"^mine raised {type(error).__name__} at .*: (no message|0)$"), refusing(Spec(**GOOD), None):

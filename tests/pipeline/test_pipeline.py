@@ -62,7 +62,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def files(folder: Path) -> list[Path]:
-    """Two for each trace: the step as it was recorded, and certified where sizes are degenerate too."""
+    """Two for each trace: the step as it was traced, and certified where sizes are degenerate too."""
     return sorted(folder.iterdir()) if folder.exists() else []
 
 
@@ -117,7 +117,7 @@ print(json.dumps({name: result[name].value for name in result}))
 
 
 def test_a_hit_needs_no_torch(cache: Path) -> None:
-    """In a Python that cannot import it, at other sizes than those recorded: d * m + m = 13 * 11 + 11 parameters."""
+    """In a Python that cannot import it, at other sizes than those traced: d * m + m = 13 * 11 + 11 parameters."""
     calc.trace(spec(Builds()))
     done = subprocess.run([sys.executable, "-c", HIT], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -403,13 +403,13 @@ def test_a_quantity_is_certified_at_degenerate_sizes_once_they_are_requested(siz
     """Not before: a derivation has the certificates that its own sizes need. It has the value of a derivation at those sizes."""
     builds, said = Builds(), list[str]()
     derivation = calc.derive(spec(builds), cache=False, progress=said.append)
-    before, recorded = builds.number, len(said)
+    before, lines = builds.number, len(said)
     there = calc.derive(spec(Builds()), sizes, cache=False)
 
     at_sizes = {name: quantity.at(**sizes) for name, quantity in derivation.quantities.items() if quantity.text}
     assert at_sizes == {name: quantity.value for name, quantity in there.quantities.items() if quantity.text}
     assert builds.number > before
-    assert all(line.startswith("tracing a certificate") for line in said[recorded:])
+    assert all(line.startswith("tracing a certificate") for line in said[lines:])
     again = builds.number
     derivation["memory.peak"].at(B=1, m=13)
     assert builds.number == again

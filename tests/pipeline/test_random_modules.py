@@ -9,7 +9,7 @@ import calc
 from calc.pipeline.verdict import EXACT, NOT_MEASURED, PROVED
 from tests.pipeline.random_modules import IMAGES, SEQUENCES, Plan, plans
 
-# Each example records a step and runs one, which takes about a second. Failing examples are shrunk only in the longer test.
+# Each example traces a step and runs one, which takes about a second. Failing examples are shrunk only in the longer test.
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
 ONE_PASS = (Phase.explicit, Phase.generate)
 

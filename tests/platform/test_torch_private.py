@@ -17,7 +17,7 @@ from calc.platform import torch_private
 
 ROOT = Path(__file__).resolve().parents[2]
 _PRIVATE = re.compile(r"\b_[a-zA-Z]\w*")
-PUBLIC_OPERATORS = ("torch.ops.",)  # names of operators are data, as in rules and records
+PUBLIC_OPERATORS = ("torch.ops.",)  # names of operators are data, as in rules and traces
 REPLACED = ("torch.nn.init._no_grad_trunc_normal_",)  # an attribute that is replaced for a while
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from calc.rules.registry import REGISTRY
 from tests.rules.cases import CASES
-from tests.test_planted_errors import ELSEWHERE, UNRECORDED, compared, errors, failed, measured, models, recorded
+from tests.test_planted_errors import ELSEWHERE, UNTRACED, compared, errors, failed, measured, models, traced
 from tests.zoo import ZOO
 
 FILE = Path(__file__).resolve().parent.parent.parent / "reports" / "data" / "tested.json"
@@ -38,12 +38,12 @@ def write(entries: Mapping[str, Entry]) -> None:
 def bites(op: str, model: str) -> bool:
     """Whether the check of this one model fails when an error is planted in what the rule of ``op`` says of its calls."""
     _, registry = random.Random(op).choice(sorted(errors(op, model).items()))
-    return bool(failed(compared(recorded(model), registry, measured(model))))
+    return bool(failed(compared(traced(model), registry, measured(model))))
 
 
 def runs(op: str, model: str | None) -> bool:
     """Whether a model of that name is in the zoo and executes ``op`` in the step that counts."""
-    return model in ZOO and any(o.name == op and o.step == 2 for o in recorded(str(model)).ops)
+    return model in ZOO and any(o.name == op and o.step == 2 for o in traced(str(model)).ops)
 
 
 def entry(op: str, known: Mapping[str, Entry]) -> Entry | None:
@@ -52,8 +52,8 @@ def entry(op: str, known: Mapping[str, Entry]) -> Entry | None:
     ``None`` where there is no call, or no such model.
     """
     calls: Entry = {"calls": len(CASES.get(op, ()))}
-    if op in UNRECORDED:
-        return {**calls, "model": None, "because": UNRECORDED[op]}
+    if op in UNTRACED:
+        return {**calls, "model": None, "because": UNTRACED[op]}
     twin = ELSEWHERE.get(op, op)
     model = known.get(op, {}).get("model")
     if not runs(twin, model) or not bites(twin, str(model)):

@@ -73,7 +73,7 @@ def test_an_operator_gives_its_tensors_by_their_schema_names() -> None:
 
 def test_a_rule_that_asks_for_an_argument_that_is_not_there_is_refused() -> None:
     """It was written for another call; counting on would be a guess."""
-    message = r"^aten\.twice\.default was recorded without the tensor argument 'bias': the rule does not fit this call$"
+    message = r"^aten\.twice\.default was traced without the tensor argument 'bias': the rule does not fit this call$"
     with pytest.raises(NapkinError, match=message):
         operator().shape("bias")
 

@@ -27,7 +27,7 @@ NEVER_GIVEN = {"aten.native_group_norm_backward.default", "aten.detach_.default"
 KNOWN = {"aten.addr.default", "aten.index.Tensor", "aten._unsafe_index.Tensor", "aten._reshape_alias.default"}
 # With symbolic sizes, torch takes these apart before they reach a kernel.
 TAKEN_APART = {"aten.mean.default", "aten.mean.dim", "aten.unsafe_split.Tensor"}
-# Data decide the size of their results: recordings make those by themselves, and the zoo checks them.
+# The size of their results is data-dependent: traces make those separately, and the zoo checks them.
 DECIDED = {"aten._unique2.default", "aten.masked_select.default", "aten.unique_consecutive.default"}
 DECIDED |= {"aten._pack_padded_sequence.default", "aten._ctc_loss.Tensor"}
 
@@ -86,7 +86,7 @@ def results(op: str, case: Case, layout: Callable[[Tensor], Tensor], which: Call
         try:
             traced = fake_kernels.run(func, fake_args, fake_kwargs)
         except DynamicOutputShapeException:
-            return  # data decide its size: recordings make its result by themselves, and the zoo checks it
+            return  # its size is data-dependent: traces make its result separately, and the zoo checks it
         size = fake_kernels.storage_bytes(func, fake_args, fake_kwargs, traced)
     old = {t.untyped_storage()._cdata for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)}
     for one, other in zip(tree_leaves(real), tree_leaves(traced), strict=True):

@@ -9,12 +9,12 @@ from calc.rules.registry import REGISTRY
 from tests.rules.cases import CASES
 from tests.rules.mutate import with_rule
 from tests.rules.table import OPERATORS, bites, read, runs
-from tests.test_planted_errors import ELSEWHERE, UNRECORDED, addends, calls, compared, failed, measured, recorded, shown_alone
+from tests.test_planted_errors import ELSEWHERE, UNTRACED, addends, calls, compared, failed, measured, shown_alone, traced
 
 TABLE = read()
 MADE_WITH = "2.13"  # of torch, pinned in constraints.txt: another one may decompose an operator before it is traced
 AGAIN = "run python -m tests.rules.table"
-HERE = [op for op in OPERATORS if op in TABLE and op not in ELSEWHERE and op not in UNRECORDED]
+HERE = [op for op in OPERATORS if op in TABLE and op not in ELSEWHERE and op not in UNTRACED]
 RULES = [op for op in HERE if op in REGISTRY.rules]
 
 
@@ -29,10 +29,10 @@ def test_the_table_counts_the_calls_of_the_cases() -> None:
 
 
 def test_what_is_counted_as_another_operator_rests_on_the_tests_of_that_one() -> None:
-    """Kernels of other devices; what is never recorded says why."""
+    """Kernels of other devices; what is never traced says why."""
     assert {op: TABLE[twin]["model"] for op, twin in ELSEWHERE.items()} == {op: TABLE[op]["model"] for op in ELSEWHERE}
     assert all(REGISTRY.rules[op].function is REGISTRY.rules[twin].function for op, twin in ELSEWHERE.items())
-    assert UNRECORDED == {op: entry["because"] for op, entry in TABLE.items() if entry["model"] is None}
+    assert UNTRACED == {op: entry["because"] for op, entry in TABLE.items() if entry["model"] is None}
 
 
 @pytest.mark.parametrize("op", HERE)
@@ -57,4 +57,4 @@ def test_a_rule_in_its_own_place_is_no_error(op: str) -> None:
     """The checks that notice an error pass where there is none, though the registry is a copy all the same."""
     model, same = TABLE[op]["model"], with_rule(REGISTRY, op, REGISTRY.rules[op].function)
 
-    assert [] == failed(compared(recorded(model), same, measured(model)))
+    assert [] == failed(compared(traced(model), same, measured(model)))

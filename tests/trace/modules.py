@@ -124,16 +124,16 @@ class Attention(nn.Module):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
-# -- reading records ------------------------------------------------------------------------------------------------------
+# -- reading traces ------------------------------------------------------------------------------------------------------
 
 
-def ops(record: StepTrace, phase: str, step: int = 2) -> list[Op]:
-    return [op for op in record.ops if op.phase == phase and op.step == step]
+def ops(trace: StepTrace, phase: str, step: int = 2) -> list[Op]:
+    return [op for op in trace.ops if op.phase == phase and op.step == step]
 
 
-def sites(record: StepTrace, phase: str, name: str, step: int = 2) -> list[str]:
+def sites(trace: StepTrace, phase: str, name: str, step: int = 2) -> list[str]:
     """Sites at which the operator ``aten.<name>`` runs."""
-    return [op.module_path for op in ops(record, phase, step) if op.name.startswith(f"aten.{name}.")]
+    return [op.module_path for op in ops(trace, phase, step) if op.name.startswith(f"aten.{name}.")]
 
 
 # Checks of values. Pytest rewrites assertions in files of tests, so they are here.

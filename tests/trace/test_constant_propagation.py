@@ -62,7 +62,7 @@ def derived(of: Callable[[Tensor], Tensor], B: int) -> Derivation:
 @pytest.mark.parametrize("of", TAKEN)
 @pytest.mark.parametrize("rows", [*(pytest.param(rows, marks=pytest.mark.slow) for rows in (1, 3, 10, 11, 71, 72, 90, 300)), 91])
 def test_a_branch_on_a_constant_is_taken_as_at_the_requested_sizes(of: Callable[[Tensor], Tensor], rows: int) -> None:
-    """However small those were that the step was recorded with, and wherever its answer changes."""
+    """However small those were that the step was traced with, and wherever its answer changes."""
     expected = 4 * rows * rows * 7 if TAKEN[of](rows) else 0
 
     assert expected == derived(of, rows)["flops.forward.matmul"].value

@@ -109,7 +109,7 @@ def test_a_branch_on_sizes_gives_the_right_number_or_none(of: Branch) -> None:
 
 @pytest.mark.parametrize("of", [if_odd, if_wide], ids=lambda of: of.__name__)
 def test_another_branch_is_traced_where_the_spec_is_at_hand(of: Branch) -> None:
-    """Recorded at B = 3, d = 7, asked at B = 8: the other branch, and its number."""
+    """Traced at B = 3, d = 7, asked at B = 8: the other branch, and its number."""
     result = calc.derive(function(of), cache=False, optimizer="sgd")
 
     assert result[ELEMENTWISE].at(B=8) == elementwise(of, 8, 7)
@@ -224,7 +224,7 @@ class Smeared(nn.Module):
     ids=["by a function", "one by one"],
 )
 def test_what_is_divided_by_iterations_is_no_guard_on_that_number(places: Callable[[Any], Tensor], read: bool) -> None:
-    """A width that is read as a number is 3 in one recording, so that torch asks of a layout whether 3*k//g is 1. With k = 5 and g = 13
+    """A width that is read as a number is 3 in one trace, so that torch asks of a layout whether 3*k//g is 1. With k = 5 and g = 13
     that is so of 3, and never of the 13 that stand in its place. A function that builds a line of g places reads no number at all."""
 
     def build(n: Any) -> nn.Module:

@@ -176,7 +176,7 @@ def test_a_stack_of_one_is_its_layer() -> None:
 
 
 def test_a_depth_at_which_the_step_was_not_seen_is_right_or_refused() -> None:
-    """One layer asked of a derivation of five: its own numbers, or a refusal that says what the recording took for granted."""
+    """One layer asked of a derivation of five: its own numbers, or a refusal that says what the trace assumes."""
     alone = derived(spec(lambda n: nn.Sequential(nn.Linear(n.d, n.d), nn.Tanh())))
     for name in stacked():
         if stacked()[name].text is not None:

@@ -26,7 +26,7 @@ PIECES: dict[str, Pieces] = {
 }
 
 
-# A step trained takes three times as long to record as its forward.
+# A step trained takes three times as long to trace as its forward.
 MODES = pytest.mark.parametrize("mode", ["infer", pytest.param("train", marks=pytest.mark.slow)])
 
 

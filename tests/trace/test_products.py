@@ -33,7 +33,7 @@ def _spec() -> Spec:
 
 
 def _operators(graph: Graph) -> list[list[tuple[str, str, tuple[Tensor, ...]]]]:
-    return [[(op.name.replace("_unsafe_view", "view"), op.phase, op.outputs) for op in record.ops] for record in graph.traces]
+    return [[(op.name.replace("_unsafe_view", "view"), op.phase, op.outputs) for op in trace.ops] for trace in graph.traces]
 
 
 def test_matmuls_decomposed_in_python_are_the_same_operators(monkeypatch: pytest.MonkeyPatch) -> None:

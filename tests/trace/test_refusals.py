@@ -338,7 +338,7 @@ def test_a_name_of_several_lines_stays_in_one() -> None:
 
 
 def test_a_loss_that_reaches_no_parameter_is_refused() -> None:
-    """There is no backward to record."""
+    """There is no backward to trace."""
     error = refusal(function(lambda x: x.detach()))
 
     assert isinstance(error, NapkinError)

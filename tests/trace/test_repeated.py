@@ -29,10 +29,10 @@ def _asked(run: TracedRun) -> set[tuple[str, bool]]:
     return {(c.expr, c.outcome) for c in run.guards}
 
 
-def _at(record: StepTrace, spec: Spec) -> StepTrace:
-    """The record with each storage's bytes as a number: texts may say the same polynomial in two ways."""
+def _at(trace: StepTrace, spec: Spec) -> StepTrace:
+    """The trace with each storage's bytes as a number: texts may say the same polynomial in two ways."""
     sizes = hints(basis_of(spec.dimensions, {}), spec.sizes(), hint_set=2)
-    return replace(record, storages=tuple(replace(s, nbytes=evaluate_text(str(s.nbytes), sizes)) for s in record.storages))
+    return replace(trace, storages=tuple(replace(s, nbytes=evaluate_text(str(s.nbytes), sizes)) for s in trace.storages))
 
 
 @pytest.mark.parametrize("name", ["gpt2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mixtral", "vit-b"))])

@@ -27,7 +27,7 @@ def _graph(name: str) -> Graph:
     return calc.trace(exhibit.kept(), exhibit.sizes, **exhibit.options.to_json())
 
 
-def _recorded(name: str, graph: Graph, rewrites: bool) -> StepTrace:
+def _traced(name: str, graph: Graph, rewrites: bool) -> StepTrace:
     """The step at the sizes of a certificate. Some models draw what they do: all draw the same."""
     torch.manual_seed(0)
     return concrete_trace(
@@ -40,7 +40,7 @@ def test_a_trace_is_the_same_where_nothing_is_mutated(name: str) -> None:
     """Operators, sizes, lives of storages: with views as real ones are made, and as torch makes those of fake tensors."""
     graph = _graph(name)
 
-    assert _recorded(name, graph, rewrites=False) == _recorded(name, graph, rewrites=True)
+    assert _traced(name, graph, rewrites=False) == _traced(name, graph, rewrites=True)
 
 
 def test_a_graph_says_whether_a_step_rewrites() -> None:
@@ -56,7 +56,7 @@ def test_a_step_whose_mutation_is_missed_is_traced_wrongly(monkeypatch: pytest.M
     graphs = {name: _graph(name) for name in _IN_PLACE}  # made first: without the look they are refused
     monkeypatch.setattr(Recorder, "_mutates_tracked", lambda *_: False)
 
-    assert any(_recorded(name, graph, rewrites=False) != _recorded(name, graph, rewrites=True) for name, graph in graphs.items())
+    assert any(_traced(name, graph, rewrites=False) != _traced(name, graph, rewrites=True) for name, graph in graphs.items())
 
 
 def test_storages_that_die_together_do_so_in_the_order_in_which_they_were_made() -> None:

@@ -1,4 +1,4 @@
-"""Sizes that a step compares with numbers: it is recorded on the side that the sizes asked for are on, and they stay symbols."""
+"""Sizes that a step compares with numbers: it is traced on the side that the sizes asked for are on, and they stay symbols."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_few_points_are_multiplied_otherwise_than_many() -> None:
 
 
 def test_a_model_that_fails_at_the_requested_sizes_keeps_its_message() -> None:
-    """A quarter of 3 channels is none. What torch says of that comes instead of the path that the recording took."""
+    """A quarter of 3 channels is none. What torch says of that comes instead of the path that the trace took."""
 
     def build(n: Any) -> nn.Module:
         return nn.Sequential(nn.Conv2d(n.c, n.c // 4, 1), nn.Conv2d(n.c // 4, n.c, 1))
@@ -123,7 +123,7 @@ def test_hints_near_sizes_are_in_their_order_and_distinct() -> None:
 
 
 def test_beyond_a_limit_a_batch_of_one_leaves_the_length_a_symbol() -> None:
-    """Though the length may stay a number: the case of one is recorded near the length asked for, and other lengths need no recording."""
+    """Though the length may stay a number: the case of one is traced near the length asked for, and other lengths need no trace."""
     s = replace(_spec((512,), 1024, B=1), may_specialize=(("T",),))
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 

@@ -149,7 +149,7 @@ def test_a_size_above_its_bound_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["n2", "n9", "n0", "m1"])
 def test_a_size_without_a_line_is_unknown(name: str) -> None:
-    """Names like n1 may come up while the step is recorded, so they are looked for when it is."""
+    """Names like n1 may come up while the step is traced, so they are looked for when it is."""
     with pytest.raises(DimensionError, match=f"^this model has no dimension '{name}'"):
         derived(some_rows(), {name: 3})
 
@@ -409,7 +409,7 @@ spec = Spec(
 
 
 def test_a_cached_trace_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recorded, read from the cache, and read from it with the size given."""
+    """Traced, read from the cache, and read from it with the size given."""
     (tmp_path / "rows.py").write_text(MODEL, encoding="utf-8")
     monkeypatch.setenv("NAPKIN_CACHE", str(tmp_path / "cache"))
     s = calc.load(f"{tmp_path / 'rows.py'}:spec")

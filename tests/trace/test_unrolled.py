@@ -113,7 +113,7 @@ def branching(yields: bool) -> Derivation:
 
 @pytest.mark.slow
 def test_a_branch_on_the_length_beyond_the_traced_iterations_is_no_guess() -> None:
-    """Longer sequences take one cell more: they are recorded at that length where it may be a number, else refused."""
+    """Longer sequences take one cell more: they are traced at that length where it may be a number, else refused."""
     s = yielding(longer_than_eight)
     long = derived(s, T=11)
 
@@ -164,9 +164,9 @@ def test_layers_after_dense_ones_are_traced_at_higher_trip_counts(apart: int, co
 @pytest.mark.parametrize("loops", [["L"], ["L", "T"]])
 @pytest.mark.parametrize("attempt", range(5))
 def test_a_special_case_starts_with_the_trip_counts_that_the_step_needed(loops: list[str], attempt: int) -> None:
-    """They are told from what was recorded; where nothing is a loop, there is but one."""
+    """They are told from what was traced; where nothing is a loop, there is but one."""
     counts = trip_counts.traced_counts(attempt, loops)
-    records = [dict(zip(counts, at, strict=True)) for at in itertools.product(*counts.values())]
+    traces = [dict(zip(counts, at, strict=True)) for at in itertools.product(*counts.values())]
 
-    assert trip_counts.attempt_of(loops, records) == attempt
+    assert trip_counts.attempt_of(loops, traces) == attempt
     assert trip_counts.attempt_of([], [{"B": 3}]) == 0

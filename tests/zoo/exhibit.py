@@ -31,7 +31,7 @@ class Exhibit:
     slow: bool = False
 
     def kept(self) -> Spec:
-        """The spec with a name for its recordings, so that the tests of a run record it once."""
+        """The spec with a name for its traces, so that the tests of a run trace it once."""
         return replace(self.make(), key=f"zoo: {self.name}")
 
 

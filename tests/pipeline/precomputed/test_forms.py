@@ -72,7 +72,7 @@ def test_a_small_form_is_what_a_fresh_trace_gives(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("line", INDEXED["forms"], ids=lambda line: line["file"])
 def test_a_form_is_what_a_fresh_trace_gives(line: dict[str, Any]) -> None:
-    """The same for every form, with its options. The cache of a run of the tests holds what this run recorded, and nothing older."""
+    """The same for every form, with its options. The cache of a run of the tests holds what this run traced, and nothing older."""
     fresh = calc.derive(calc.load(line["name"]), **line["options"])
     derivation = _form(line["file"]).derivation({})
 

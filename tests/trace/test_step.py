@@ -70,7 +70,7 @@ MODELS = {
 
 @functools.cache
 def graph(name: str, optimizer: str = "adamw", attention: str = "fused") -> Graph:
-    """The graph of one of ``MODELS``, recorded once for all tests."""
+    """The graph of one of ``MODELS``, traced once for all tests."""
     return calc.trace(MODELS[name], optimizer=optimizer, attention=attention, cache=False)
 
 
@@ -78,7 +78,7 @@ def symbolic(name: str, optimizer: str = "adamw", attention: str = "fused") -> S
     return graph(name, optimizer, attention).traces[0]
 
 
-def recorded(s: Spec) -> StepTrace:
+def first_trace(s: Spec) -> StepTrace:
     return calc.trace(s, optimizer="sgd", cache=False).traces[0]
 
 
@@ -87,12 +87,12 @@ def recorded(s: Spec) -> StepTrace:
 
 def test_an_operator_runs_at_the_module_whose_forward_is_on_the_stack() -> None:
     """Inside a part of a part; the model's own arithmetic at its top; the loss outside of it."""
-    record = symbolic("nested")
+    trace = symbolic("nested")
 
-    assert ["outer.0", "outer.2"] == sites(record, "forward", "addmm")
-    assert ["outer.1"] == sites(record, "forward", "gelu")
-    assert ["(model)"] == sites(record, "forward", "add")
-    assert ["(loss)"] == sites(record, "forward", "sum")
+    assert ["outer.0", "outer.2"] == sites(trace, "forward", "addmm")
+    assert ["outer.1"] == sites(trace, "forward", "gelu")
+    assert ["(model)"] == sites(trace, "forward", "add")
+    assert ["(loss)"] == sites(trace, "forward", "sum")
 
 
 def test_a_module_that_is_used_twice_runs_twice_under_one_name() -> None:
@@ -107,27 +107,27 @@ def test_a_module_that_is_used_twice_runs_twice_under_one_name() -> None:
 
 def test_a_backward_operator_runs_at_the_module_path_it_differentiates() -> None:
     """Two products for each linear layer whose input needs a gradient, one for the first."""
-    record = symbolic("nested")
+    trace = symbolic("nested")
 
-    assert ["outer.1"] == sites(record, "backward", "gelu_backward")
-    assert ["shared", "shared", "outer.2", "outer.2", "outer.0", "outer.0", "shared"] == sites(record, "backward", "mm")
-    assert [True] * 7 == [bool(op.node) for op in ops(record, "backward") if op.name == "aten.mm.default"]
+    assert ["outer.1"] == sites(trace, "backward", "gelu_backward")
+    assert ["shared", "shared", "outer.2", "outer.2", "outer.0", "outer.0", "shared"] == sites(trace, "backward", "mm")
+    assert [True] * 7 == [bool(op.node) for op in ops(trace, "backward") if op.name == "aten.mm.default"]
 
 
 def test_an_optimizer_operator_runs_at_its_parameter() -> None:
     """A step of SGD is one in-place addition for each of 5 tensors."""
-    record = symbolic("nested", "sgd")
+    trace = symbolic("nested", "sgd")
 
-    assert ["outer.0.weight", "outer.0.bias", "outer.2.weight", "outer.2.bias", "shared.weight"] == sites(record, "optimizer", "add_")
+    assert ["outer.0.weight", "outer.0.bias", "outer.2.weight", "outer.2.bias", "shared.weight"] == sites(trace, "optimizer", "add_")
 
 
 def test_phases_follow_each_other_in_each_of_two_steps() -> None:
     """Forward, backward, optimizer; zero_grad runs no operator."""
-    record = symbolic("stack")
-    order = [(step, phase) for (step, phase), _ in itertools.groupby((op.step, op.phase) for op in record.ops)]
+    trace = symbolic("stack")
+    order = [(step, phase) for (step, phase), _ in itertools.groupby((op.step, op.phase) for op in trace.ops)]
 
     assert order == [(step, phase) for step in (1, 2) for phase in PHASES[:3]]
-    assert [op.index for op in record.ops] == list(range(len(record.ops)))
+    assert [op.index for op in trace.ops] == list(range(len(trace.ops)))
 
 
 # -- sizes ---------------------------------------------------------------------------------------------------------------
@@ -146,14 +146,14 @@ def test_every_declared_size_is_a_symbol_in_the_trace() -> None:
 
 def test_an_expanded_tensor_has_few_distinct_elements() -> None:
     """The gradient of a sum is one number seen B*d times."""
-    record = symbolic("linear", "sgd")
-    expanded = next(op for op in ops(record, "backward") if op.name == "aten.expand.default")
+    trace = symbolic("linear", "sgd")
+    expanded = next(op for op in ops(trace, "backward") if op.name == "aten.expand.default")
 
     assert (("B", "d"), 1) == (expanded.outputs[0].shape, expanded.outputs[0].distinct)
 
 
 def test_a_trace_is_of_no_particular_sizes() -> None:
-    """The same record at other values of the dimensions, as long as they are ordered alike."""
+    """The same trace at other values of the dimensions, as long as they have the same order."""
     one, other = graph("nested"), calc.trace(MODELS["nested"], {"B": 29, "d": 10**6}, cache=False)
 
     assert one.traces == other.traces
@@ -169,12 +169,12 @@ def test_a_trace_is_the_same_twice(name: str) -> None:
 # -- storages --------------------------------------------------------------------------------------------------------------
 
 
-def live(record: StepTrace, events: int, read: Callable[[Any], Any]) -> Any:
-    return sum((e.change * read(record.storages[e.storage].nbytes) for e in record.events[:events]), start=read(0))
+def live(trace: StepTrace, events: int, read: Callable[[Any], Any]) -> Any:
+    return sum((e.change * read(trace.storages[e.storage].nbytes) for e in trace.events[:events]), start=read(0))
 
 
-def reader(found: Graph, record: StepTrace) -> Callable[[Any], Any]:
-    return Algebra(found.symbols, [str(s.nbytes) for s in record.storages]).parse
+def reader(found: Graph, trace: StepTrace) -> Callable[[Any], Any]:
+    return Algebra(found.symbols, [str(s.nbytes) for s in trace.storages]).parse
 
 
 @pytest.mark.parametrize(
@@ -187,50 +187,50 @@ def test_live_bytes_at_the_end_of_a_step_equal_those_at_its_start(name: str, opt
     The loss of a step is dropped after its window, so it is still live at its end: 4 bytes.
     """
     traced = graph(name, optimizer)
-    for record in (*traced.traces, *traced.certificates):
-        read = reader(traced, record)
-        (first, after_first), (start, end) = record.windows
-        born_in_first = {e.storage for e in record.events[first:after_first] if e.change > 0}
-        state = {t.storage for _, _, t in record.state} & born_in_first
-        total = sum((read(record.storages[i].nbytes) for i in state), start=read(0))
+    for trace in (*traced.traces, *traced.certificates):
+        read = reader(traced, trace)
+        (first, after_first), (start, end) = trace.windows
+        born_in_first = {e.storage for e in trace.events[first:after_first] if e.change > 0}
+        state = {t.storage for _, _, t in trace.state} & born_in_first
+        total = sum((read(trace.storages[i].nbytes) for i in state), start=read(0))
 
-        assert live(record, after_first, read) - live(record, first, read) == total + read(4)
-        assert live(record, end, read) - live(record, start, read) == read(4)
+        assert live(trace, after_first, read) - live(trace, first, read) == total + read(4)
+        assert live(trace, end, read) - live(trace, start, read) == read(4)
 
 
 @pytest.mark.parametrize("name", few(MODELS, 5))
 def test_a_storage_is_allocated_once_and_freed_at_most_once_and_later(name: str) -> None:
     """Windows bound the events of their steps, in order."""
-    record = symbolic(name)
+    trace = symbolic(name)
     changes: dict[int, list[int]] = {}
-    for event in record.events:
+    for event in trace.events:
         changes.setdefault(event.storage, []).append(event.change)
 
-    assert set(changes) == set(range(len(record.storages)))
+    assert set(changes) == set(range(len(trace.storages)))
     assert all(found in ([1], [1, -1]) for found in changes.values())
-    assert [s.index for s in record.storages] == list(range(len(record.storages)))
-    assert {s.role for s in record.storages} <= set(ROLES)
-    (a, b), (c, d) = record.windows
-    assert 0 < a < b <= c < d <= len(record.events)
-    assert [e.op for e in record.events] == sorted(e.op for e in record.events)
+    assert [s.index for s in trace.storages] == list(range(len(trace.storages)))
+    assert {s.role for s in trace.storages} <= set(ROLES)
+    (a, b), (c, d) = trace.windows
+    assert 0 < a < b <= c < d <= len(trace.events)
+    assert [e.op for e in trace.events] == sorted(e.op for e in trace.events)
 
 
 def test_parameters_and_inputs_are_alive_before_the_first_step() -> None:
     """And stay."""
-    record = symbolic("tied")
-    start = record.windows[0][0]
-    roles = {record.storages[e.storage].role for e in record.events[:start]}
+    trace = symbolic("tied")
+    start = trace.windows[0][0]
+    roles = {trace.storages[e.storage].role for e in trace.events[:start]}
 
     assert roles == {"parameter", "input"}
-    assert record.events
-    assert all(e.change > 0 or record.storages[e.storage].role not in roles for e in record.events)
+    assert trace.events
+    assert all(e.change > 0 or trace.storages[e.storage].role not in roles for e in trace.events)
 
 
 def test_a_view_shares_the_storage_of_its_base() -> None:
     """The transposed weight that a linear layer multiplies with is the weight."""
-    record = symbolic("linear")
-    weight = dict(record.parameters)["weight"].storage
-    product = next(op for op in ops(record, "forward") if op.name == "aten.addmm.default")
+    trace = symbolic("linear")
+    weight = dict(trace.parameters)["weight"].storage
+    product = next(op for op in ops(trace, "forward") if op.name == "aten.addmm.default")
 
     assert dict(product.args)["mat2"].storage == weight
 
@@ -238,11 +238,11 @@ def test_a_view_shares_the_storage_of_its_base() -> None:
 def test_tied_weights_are_one_parameter_and_one_storage() -> None:
     """V*d elements, V*d gradients, one state."""
     traced = graph("tied")
-    record = traced.traces[0]
+    trace = traced.traces[0]
 
-    assert ["embed.weight"] == [name for name, _ in record.parameters]
-    assert ["embed.weight"] == [name for name, _ in record.gradients]
-    assert 1 == [s.role for s in record.storages].count("parameter")
+    assert ["embed.weight"] == [name for name, _ in trace.parameters]
+    assert ["embed.weight"] == [name for name, _ in trace.gradients]
+    assert 1 == [s.role for s in trace.storages].count("parameter")
     result = calc.derive(traced)
     assert [result[q].at(V=11, d=7) for q in ("parameters", "gradients.bytes")] == [77, 4 * 77]
 
@@ -272,8 +272,8 @@ def test_a_parameter_that_no_gradient_reaches_has_none() -> None:
 def test_buffers_are_roles_of_their_own_and_a_checkpoint_holds_those_of_the_state_dict() -> None:
     """d² + d weights and the d kept ones, 4 bytes each, and 8 for the iteration: 4 (49 + 7 + 7) + 8 = 260."""
     traced = graph("buffers", "sgd")
-    record = traced.traces[0]
-    buffers = {s.name: s.nbytes for s in record.storages if s.role == "buffer"}
+    trace = traced.traces[0]
+    buffers = {s.name: s.nbytes for s in trace.storages if s.role == "buffer"}
 
     assert set(buffers) == {"kept", "left"}
     assert buffers["kept"] == "4*d"
@@ -282,24 +282,24 @@ def test_buffers_are_roles_of_their_own_and_a_checkpoint_holds_those_of_the_stat
 
 def test_storages_of_gradients_and_state_are_named_by_their_parameter() -> None:
     """AdamW keeps two moments for each; a second step makes new gradients."""
-    record = symbolic("linear")
-    named = [(s.role, s.name) for s in record.storages]
+    trace = symbolic("linear")
+    named = [(s.role, s.name) for s in trace.storages]
 
     assert named.count(("gradient", "weight")) == 2
     assert named.count(("gradient", "bias")) == 2
     assert named.count(("optimizer state", "weight")) >= 2
-    assert {("weight", "step"), ("weight", "exp_avg"), ("weight", "exp_avg_sq")} == {(n, k) for n, k, _ in record.state if n == "weight"}
+    assert {("weight", "step"), ("weight", "exp_avg"), ("weight", "exp_avg_sq")} == {(n, k) for n, k, _ in trace.state if n == "weight"}
 
 
 def test_a_mean_squared_error_keeps_the_buffer_it_was_summed_in() -> None:
     """Its scalar is the first element of B numbers: 4*B bytes, as a real one on CPU."""
-    record = recorded(
+    trace = first_trace(
         spec(lambda n: nn.Linear(n.d, 1), loss=lambda module, x: nn.functional.mse_loss(module(x), torch.zeros_like(x[:, :1])))
     )
-    loss = next(op for op in ops(record, "forward") if op.name == "aten.mse_loss.default")
+    loss = next(op for op in ops(trace, "forward") if op.name == "aten.mse_loss.default")
 
     assert loss.outputs[0].shape == ()
-    assert record.storages[loss.outputs[0].storage].nbytes == "4*B"
+    assert trace.storages[loss.outputs[0].storage].nbytes == "4*B"
 
 
 # -- dtypes, saved tensors, calls -------------------------------------------------------------------------------------------
@@ -307,19 +307,19 @@ def test_a_mean_squared_error_keeps_the_buffer_it_was_summed_in() -> None:
 
 def test_dtypes_of_tensors_are_in_the_trace() -> None:
     """Token ids are 8-byte integers, weights are not."""
-    record = symbolic("tied")
-    lookup = next(op for op in ops(record, "forward") if op.name == "aten.embedding.default")
+    trace = symbolic("tied")
+    lookup = next(op for op in ops(trace, "forward") if op.name == "aten.embedding.default")
     args = dict(lookup.args)
 
     assert ("float32", "int64") == (args["weight"].dtype, args["indices"].dtype)
-    assert "8*B" in {s.nbytes for s in record.storages if s.role == "input"}
+    assert "8*B" in {s.nbytes for s in trace.storages if s.role == "input"}
 
 
 def test_saved_tensors_are_those_saved_for_backward_when_the_forward_returns() -> None:
     """tanh keeps its result, a linear layer its input and (to reach the layer below) its weight; the sum keeps nothing."""
-    record = symbolic("stack")
-    held = [(s.module_path, s.op) for s in record.saved]
-    L = record.sizes["L"]
+    trace = symbolic("stack")
+    held = [(s.module_path, s.op) for s in trace.saved]
+    L = trace.sizes["L"]
 
     assert held.count(("layers.0", "aten.addmm.default")) == 1
     assert all(held.count((f"layers.{i}", "aten.addmm.default")) == 2 for i in range(1, L))
@@ -330,11 +330,11 @@ def test_saved_tensors_are_those_saved_for_backward_when_the_forward_returns() -
 @pytest.mark.parametrize("attention_option", ["fused", "math"])
 def test_a_declared_causal_mask_is_noted_before_the_call_is_decomposed(attention_option: str) -> None:
     """Its operators, fused or not, all point to the call."""
-    record = symbolic("attention", attention=attention_option)
-    products = [op for op in ops(record, "forward") if "flash_attention" in op.name or op.name == "aten.bmm.default"]
+    trace = symbolic("attention", attention=attention_option)
+    products = [op for op in ops(trace, "forward") if "flash_attention" in op.name or op.name == "aten.bmm.default"]
 
-    assert record.calls
-    assert all((c.function, c.causal, c.query, c.key) == ("scaled_dot_product_attention", True, "T", "T") for c in record.calls)
+    assert trace.calls
+    assert all((c.function, c.causal, c.query, c.key) == ("scaled_dot_product_attention", True, "T", "T") for c in trace.calls)
     assert len(products) == (1 if attention_option == "fused" else 2)
     assert all(op.call is not None for op in products)
 
@@ -353,9 +353,9 @@ def test_fused_attention_is_one_operator_and_math_attention_is_products() -> Non
 
 def test_the_step_runs_in_training_mode() -> None:
     """Dropout draws its noise."""
-    record = symbolic("dropout")
+    trace = symbolic("dropout")
 
-    assert {"aten.bernoulli_.float", "aten.native_dropout.default"} & {op.name for op in ops(record, "forward")}
+    assert {"aten.bernoulli_.float", "aten.native_dropout.default"} & {op.name for op in ops(trace, "forward")}
 
 
 def test_a_layer_norm_of_a_symbolic_width_is_written_as_users_do() -> None:
@@ -389,8 +389,8 @@ def test_an_optimizer_of_the_spec_is_used_when_requested() -> None:
 
 def test_operators_carry_their_arguments_by_schema_name() -> None:
     """So that a rule can read ``dim`` and ``keepdim``."""
-    record = recorded(modules.function(lambda x: x.mean(dim=1, keepdim=True)))
-    mean = next(op for op in ops(record, "forward") if op.name == "aten.mean.dim")
+    trace = first_trace(modules.function(lambda x: x.mean(dim=1, keepdim=True)))
+    mean = next(op for op in ops(trace, "forward") if op.name == "aten.mean.dim")
 
     assert isinstance(mean, Op)
     assert (("dim", (1,)), ("keepdim", True)) == mean.args[1:]
@@ -398,8 +398,8 @@ def test_operators_carry_their_arguments_by_schema_name() -> None:
 
 def test_operators_in_place_say_what_they_change() -> None:
     """``relu_`` changes its argument and births no storage."""
-    record = recorded(modules.function(lambda x: x.relu_()))
-    relu = next(op for op in ops(record, "forward") if op.name == "aten.relu_.default")
+    trace = first_trace(modules.function(lambda x: x.relu_()))
+    relu = next(op for op in ops(trace, "forward") if op.name == "aten.relu_.default")
 
     assert relu.mutates == ("self",)
     assert relu.outputs[0].storage == dict(relu.args)["self"].storage
