@@ -137,7 +137,7 @@ def test_the_limits_of_the_security_page_are_those_of_the_code() -> None:
         "digits": written_numbers.MOST_DIGITS,
         "characters and 500 terms": reading.LENGTH,
         "terms": reading.TERMS,
-        "divisions into ranks": MOST_RANKS,
+        "combinations of ranks": MOST_RANKS,
     }
     page = " ".join(SECURITY.split())
 

@@ -236,7 +236,7 @@ def inference(
     graph = trace(spec, sizes, options=Options(mode="infer"), cache=remember, progress=progress)
     derivation = derive(graph, sizes)
     made = weights(graph, derivation, {**derivation.sizes, **at}, weights_in, group)
-    progress("running the model to see what every layer keeps of a token")
+    progress("running the model to measure the cache of every layer")
     amount, unknown, checks = measured_cache(spec, at, cache_in)
     return Inference(spec.name, spec.source, at, made, amount, unknown, checks)
 

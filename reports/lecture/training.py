@@ -124,7 +124,7 @@ def _included(name: str, what: str, says: str) -> None:
         products = per_layer(lab, "flops.forward.matmul", "flops.backward.matmul")
         updates = [lab.value("cruncher", "flops.optimizer.total", {"B": b, "D": 64}) for b in (2, 4)]
         because = (
-            f"products with weights alone make the {products}; {what} are elementwise work beside it: the optimizer's FLOPs"
+            f"matmuls with weights alone make the {products}; {what} are elementwise work beside it: the optimizer's FLOPs"
             f" ({updates[0]:,}) do not even depend on the number of points"
         )
         return true(

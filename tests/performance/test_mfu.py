@@ -226,7 +226,7 @@ def test_the_command_shows_json_instead() -> None:
         (["--device", "cpu", "--fit"], "--fit is of CUDA devices, and not of cpu: leave it out"),
         (["--device", "cpu", "--gpu", "gb200"], "--gpu names a CUDA device whose peak counts: on cpu give the peak itself, --peak 100e9"),
         (["--device", "cpu", "--peak", "0"], "--peak = '0' must be more than 0"),
-        (["--device", "cpu", "--peak", "fast"], "--peak = 'fast' is no number: write it as 70e9, 15T, 80GB, 30days, 50% or 3.35TB/s"),
+        (["--device", "cpu", "--peak", "fast"], "--peak = 'fast' is not a number: write it as 70e9, 15T, 80GB, 30days, 50% or 3.35TB/s"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_anything_runs(words: list[str], said: str) -> None:

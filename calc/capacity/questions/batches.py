@@ -23,7 +23,7 @@ CRITICAL_BATCH = Question(
 )
 NOISE_SCALE = Question(
     "noise-scale",
-    "the critical batch as the gradients of single examples show it",
+    "the critical batch from the gradients of single examples",
     (
         _CRITICAL,
         Variable("v", "variance", "1", "sum of the variances of the gradient's elements over examples"),
@@ -42,8 +42,8 @@ STEPS_AT_BATCH = Question(
         Variable("X", "examples", "examples", "examples"),
     ),
     (
-        Equation("S", "s*(1 + c/B)", "equation 2.7: half of the steps are lost to noise where the batch is the critical one"),
-        Equation("X", "B*S", "so many examples a step"),
+        Equation("S", "s*(1 + c/B)", "equation 2.7: half of the steps are lost to noise at the critical batch"),
+        Equation("X", "B*S", "examples per step times steps"),
     ),
     "S",
     also=("X",),

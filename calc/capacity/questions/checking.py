@@ -40,7 +40,7 @@ def require_all_used(problem: Problem, system: System, everything: System) -> No
     idle += [key for key in problem.given.choices if key not in {choice.key for choice, _ in problem.choices}]
     if idle:
         by_what = f" once {' and '.join(problem.question.variable(n).key for n in settled)} is given" if settled else ""
-        raise BadInputError(f"{', '.join(dict.fromkeys(idle))} has no part in the answer{by_what}: leave it out")
+        raise BadInputError(f"{', '.join(dict.fromkeys(idle))} does not affect the answer{by_what}: leave it out")
 
 
 def check(problem: Problem, values: Mapping[str, Fraction]) -> None:
@@ -67,7 +67,7 @@ def _beyond(problem: Problem, variable: Variable, values: Mapping[str, Fraction]
     share = values[variable.symbol]
     peak = next((x for x in problem.question.variables if x.device == "peak"), None)
     if peak is None or peak.symbol not in values:
-        return f"{variable.key} = {float(share):.4g} is more than the whole: what is asked for is impossible"
+        return f"{variable.key} = {float(share):.4g} is a share above 1: no such value exists"
     rate, dtype = share * values[peak.symbol], problem.given.device.get("dtype", DEFAULT_DTYPE)
     of = None if problem.device is None else problem.device.accelerator
     why = devices.above_peak if variable.symbol == problem.question.answer and not problem.given.solve else devices.beyond_peak
@@ -80,7 +80,7 @@ def say(problem: Problem, value: Fraction) -> None:
         problem.notes += devices.notes(problem.device, problem.used_of_device)
     for choice, chosen in problem.choices:
         if choice.key not in problem.given.choices:
-            problem.notes.append(f"{choice.key} = {chosen}, as nothing was said: {choice.because}")
+            problem.notes.append(f"{choice.key} = {chosen}, by default: {choice.because}")
         of_model = problem.given.model and choice.key in OPTIONS  # the model's own traced step includes what a table leaves out
         problem.notes += [choice.notes[chosen]] if chosen in choice.notes and not of_model else []
     for name, got in problem.given.variables.items():
@@ -155,7 +155,7 @@ def _flag_other_memory(problem: Problem) -> None:
         if variable.device == "memory" and got is not None and got.value != problem.device.accelerator.memory:
             problem.flags.append(
                 f"{variable.key} = {int(got.value):,} bytes is not what {problem.device.accelerator.name} is sold with,"
-                f" {problem.device.accelerator.memory:,}: what was typed is taken"
+                f" {problem.device.accelerator.memory:,}: the given value is used"
             )
 
 

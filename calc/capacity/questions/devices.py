@@ -93,9 +93,9 @@ def notes(from_: Device, used: set[str]) -> list[str]:
     """Notes on the specifications in ``used``, by kind."""
     said = []
     if "peak" in used and not from_.said:
-        said.append(f"no number format was named: the rate is that of dense {from_.dtype} products; another one is dtype=…")
+        said.append(f"dtype was not given: the rate is that of dense {from_.dtype} products; another one is dtype=…")
     if "peak" in used and from_.sparse:
-        said.append("the rate is one with two of every four weights zero: no dense product reaches it")
+        said.append("this is the rate with 2:4 sparsity: no dense matmul reaches it")
     if "memory" in used and from_.accelerator.memory_reported is not None:
         said.append(
             f"memory is the maker's number of GB as 10^9 bytes, a low reading: the driver shows {from_.accelerator.memory_reported:,} bytes"
@@ -135,9 +135,9 @@ def other_peak(peak: Fraction, dtype: str, of: Accelerator) -> str:
     """A note if a given peak differs from that of the device in ``dtype``."""
     if dtype not in of.peaks or _about(peak, of.peaks[dtype].dense):
         return ""
-    said = f"peak = {_tera(peak)} is not what {of.name} does in {dtype}, {_tera(of.peaks[dtype].dense)} dense"
+    said = f"peak = {_tera(peak)} is not the peak of {of.name} in {dtype}, {_tera(of.peaks[dtype].dense)} dense"
     matching = next((name for name, rate in of.peaks.items() if _about(peak, rate.dense)), "")
-    return f"{said}; it is that of {matching}: say dtype={matching}" if matching else f"{said}: what was typed is taken"
+    return f"{said}; it is that of {matching}: say dtype={matching}" if matching else f"{said}: the given value is used"
 
 
 def _about(typed: Fraction, published: Fraction | None) -> bool:
@@ -157,12 +157,12 @@ def above_peak(rate: Fraction, dtype: str, of: Accelerator | None) -> str:
     if of is None:
         return (
             f"no device outruns its peak, so the peak is not that of {dtype}, {_EARLY};"
-            " give the dense peak of the format and synchronise before timing"
+            " give the dense peak of the format and synchronize before timing"
         )
     floating = {name: peak.dense for name, peak in of.peaks.items() if not name.startswith("int")}
     allowing = [f"{name} ({float(dense):.4g})" for name, dense in floating.items() if dense >= rate]
     if not allowing:
-        return f"{_cannot(rate, dtype, of)}, nor in any other format: {_EARLY}; synchronise before timing"
+        return f"{_cannot(rate, dtype, of)}, nor in any other format: {_EARLY}; synchronize before timing"
     which = allowing[0] if len(allowing) == 1 else f"{', '.join(allowing[:-1])} or {allowing[-1]}"
     ran = f"the products ran in {which}, with a peak of their own, or {_EARLY}"
     return f"{_cannot(rate, dtype, of)}, whose dense peak is {float(of.peak(dtype)):.4g}; {ran}"

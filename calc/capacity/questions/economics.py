@@ -37,7 +37,7 @@ COST = replace(
     name="cost",
     summary="what a training costs at a price per device and hour",
     variables=(*_VARIABLES, _PRICE, _COST),
-    equations=(*GPU_HOURS.equations, Equation("X", "p*H", "so much for each device and hour")),
+    equations=(*GPU_HOURS.equations, Equation("X", "p*H", "price times devices and hours")),
     answer="X",
     also=("H", "t"),
     notes=("devices that run, and nothing else: no storage, no network, no people, no failed runs",),
@@ -55,13 +55,13 @@ ENERGY = replace(
 )
 SAVING = Question(
     "saving",
-    "the share of an amount that another one saves",
+    "the share saved by one amount compared with another",
     (
         Variable("a", "amount", "1", "amount"),
-        Variable("o", "other", "1", "amount of what it is compared with"),
+        Variable("o", "other", "1", "amount to compare with"),
         Variable("v", "saving", "share", "share saved"),
     ),
-    (Equation("v", "1 - a/o", "what is left over, of the whole"),),
+    (Equation("v", "1 - a/o", "saved amount over the whole"),),
     "v",
     conditions=(Requirement("a <= o", "nothing is saved: {a} is more than {o}", refuse=True),),
 )

@@ -186,7 +186,7 @@ class EquationSolver(Problem):
         if crossing is None:
             whole, taken = to_safe_side(real, self._side(real))
             if taken:
-                self.notes.append(f"{x.key} comes out within 10⁻¹⁴ of {whole:,}, which is taken: the digits of a printed number end there")
+                self.notes.append(f"{x.key} is within 10⁻¹⁴ of {whole:,} and is rounded to it: a printed double has no more digits")
         else:
             whole = int(crossing.value)
         goal, (whole, above) = self._goal(), self._whole_parts(whole)
@@ -298,10 +298,10 @@ class EquationSolver(Problem):
         if self.device is not None:
             shown.append(Input("gpu", "", self.device.accelerator.id, "", self.device.accelerator.name, "catalogue"))
             if "peak" in self.used_of_device:
-                how = "as asked" if self.device.said else "ASSUMPTION: nothing was said"
-                shown.append(Input("dtype", "", self.device.dtype, "", "number format of the products, dense", how))
+                how = "as asked" if self.device.said else "ASSUMPTION: default"
+                shown.append(Input("dtype", "", self.device.dtype, "", "dtype of the matmuls, dense", how))
         for choice, chosen in self.choices:
-            how = "as asked" if choice.key in self.given.choices else "ASSUMPTION: nothing was said"
+            how = "as asked" if choice.key in self.given.choices else "ASSUMPTION: default"
             shown.append(Input(choice.key, "", chosen, "", choice.meaning, how))
         return tuple(shown)
 

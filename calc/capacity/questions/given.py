@@ -20,7 +20,7 @@ _OTHER_WORDS = {
 WORDS_OF_LAYOUT = ("micro", "batch")  # sequences per micro-batch, and per step over all devices, as in napkin shard
 # Smallest plausible value of each device specification (a smaller one lacks its unit), and how to write it.
 _LEAST = {
-    "memory": (10**6, "less than one layer of a model takes: write 80GB or 80GiB"),
+    "memory": (10**6, "less than one layer of a model needs: write 80GB or 80GiB"),
     "peak": (10**9, "less than any device does: write 989.5TFLOP/s"),
     "bandwidth": (10**6, "less than any device moves: write 3.35TB/s"),
     "link": (10**5, "less than any link carries: write 50GB/s or 400Gbit/s"),
@@ -67,13 +67,13 @@ def sort(question: Question, typed: Mapping[str, Typed]) -> QuestionInputs:
         )
     if given.solve in given.variables:
         key = question.variable(given.solve).key
-        raise BadInputError(f"{key} is given and asked for: leave out {key}=…, or solve for another")
+        raise BadInputError(f"{key} is both given and solved for: leave out {key}=…, or solve for another")
     return given
 
 
 def _variable(given: QuestionInputs, variable: Variable, key: str, value: Typed) -> None:
     if variable.symbol in given.variables:
-        raise BadInputError(f"{variable.key} is given twice, as {' and '.join(variable.names)} mean the same")
+        raise BadInputError(f"{variable.key} is given twice: {' and '.join(variable.names)} are the same key")
     got = read(key, value, variable.unit, whole=bool(variable.whole))
     require_unit(variable.device, key, value, got, variable.unit)
     given.variables[variable.symbol] = got
@@ -114,7 +114,7 @@ def _size_or_key(given: QuestionInputs, question: Question, written: str, value:
 
 def _size(given: QuestionInputs, name: str, value: Typed) -> None:
     if name in given.sizes:
-        raise BadInputError(f"{name} is given twice, by two names for it: give it once")
+        raise BadInputError(f"{name} is given twice, under two names: give it once")
     given.sizes[name] = int(read(name, value, "elements", whole=True).value)
 
 

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 _WEIGHT = Variable("w", "weight-bytes", "bytes", "bytes of a weight")
 _WEIGHTS = Variable("Q", "weights-bytes", "bytes", "weights")
 _ITEM = Variable("x", "cache-item-bytes", "bytes", "bytes of one value in the cache")
-_OWN = Variable("y", "model-weights-bytes", "bytes", "weights as the model has them", model="weights_kept")
-_TOUCHED = Variable("j", "read-weights-bytes", "bytes", "weights that one token reads", model="weights_read")
+_OWN = Variable("y", "model-weights-bytes", "bytes", "weights of the model", model="weights_kept")
+_TOUCHED = Variable("j", "read-weights-bytes", "bytes", "weights read for one token", model="weights_read")
 _PER_TOKEN = Variable("f", "flops-per-token", "FLOP", "FLOPs of one token", model="token_flops")
-_KEPT = Variable("E", "cache-values", "elements", "values kept of each token", model="cache_per_token")
+_KEPT = Variable("E", "cache-values", "elements", "cached values per token", model="cache_per_token")
 _CACHE = Variable("K", "cache-per-token", "bytes", "keys and values of one token")
 _READ = Variable("Z", "bytes-read", "bytes", "bytes read for one token of each sequence")
 _MEMORY_TIME = Variable("m", "memory-seconds", "s", "time to read them")
@@ -46,7 +46,7 @@ _ROOM = (
     Equation("o", "U/(n*M)", "evenly divided among the devices"),
 )
 _FITS = Requirement("o <= 1", "it does not fit: {U} bytes are needed, {o} times the memory of {n} of these devices")
-_ONE_SEQUENCE = replace(BATCH, default="1", because="one sequence, as no number was given")
+_ONE_SEQUENCE = replace(BATCH, default="1", because="default")
 _CACHE_LETTERS = (LAYERS, KV_HEADS, HEAD_WIDTH, _ITEM, _KEPT, _CACHE)
 
 WEIGHTS = QuestionChoice(
@@ -65,15 +65,15 @@ CACHE = QuestionChoice(
     "that of the arithmetic",
 )
 _SIZE = Equation("Q", "N*w", "every weight once")
-_OF_MODEL = Equation("Q", "y", "matrices in the format asked for; tables that are looked up, norms and biases as libraries leave them")
+_OF_MODEL = Equation("Q", "y", "matrices in the given format; looked-up tables, norms and biases as libraries keep them")
 _CACHE_EQUATIONS = (
     Equation("E", "2*L*g*k", "a key and a value of width k for each key/value head, in each layer"),
     Equation("K", "x*E", "each in so many bytes"),
 )
-_BOUND = "a bound: launches, communication and reads of activations come on top, and no bandwidth is reached in full"
+_BOUND = "a lower bound: launches, communication and reads of activations come on top, and no bandwidth is reached in full"
 _EVERY_WEIGHT = (
-    "every weight is taken to be read and multiplied, those of tables that are only looked up and of all experts too: of a mixture of"
-    " experts name the model, as this is no bound there"
+    "assumes that every weight is read and multiplied, also those of looked-up tables and of all experts: for a mixture of experts"
+    " name the model, since this is not a bound there"
 )
 
 TIME_PER_TOKEN = Question(
@@ -86,10 +86,10 @@ TIME_PER_TOKEN = Question(
     (
         _SIZE,
         *_CACHE_EQUATIONS,
-        Equation("Z", "Q + B*T*K", "weights are read once for all sequences, keys and values of each sequence for itself"),
-        Equation("m", "Z/(n*W)", "no byte moves faster than the memory gives it"),
+        Equation("Z", "Q + B*T*K", "weights are read once for all sequences, keys and values once per sequence"),
+        Equation("m", "Z/(n*W)", "every byte is read at the memory bandwidth"),
         Equation("c", "2*N*B/(n*P)", "2 FLOP for each weight and token, at the peak"),
-        Equation("s", "Max(m, c)", "whichever takes longer: both go on at the same time"),
+        Equation("s", "Max(m, c)", "the longer of the two: they overlap"),
         *_ROOM,
     ),
     "s",
@@ -104,8 +104,8 @@ TIME_PER_TOKEN = Question(
     notes_without_model=(_EVERY_WEIGHT,),
     with_model=(
         _OF_MODEL,
-        Equation("Z", "j + B*T*K", "what one token reads of the weights, once for all sequences; keys and values of each for itself"),
-        Equation("c", "f*B/(n*P)", "the model's own matrix products, at the peak; attention to earlier tokens comes on top"),
+        Equation("Z", "j + B*T*K", "the weights that one token reads, once for all sequences; keys and values once per sequence"),
+        Equation("c", "f*B/(n*P)", "the model's own matmuls, at the peak; attention to earlier tokens comes on top"),
     ),
 )  # fmt: skip
 TOKENS_PER_SECOND = replace(
@@ -113,7 +113,7 @@ TOKENS_PER_SECOND = replace(
     name="tokens-per-second",
     summary="tokens generated in a second, at most, by how many sequences run at a time",
     variables=(*TIME_PER_TOKEN.variables, Variable("r", "tokens-per-second", "tokens/s", "tokens per second, at most")),
-    equations=(*TIME_PER_TOKEN.equations, Equation("r", "B/s", "each turn makes one token of every sequence")),
+    equations=(*TIME_PER_TOKEN.equations, Equation("r", "B/s", "each step generates one token of every sequence")),
     answer="r",
     also=("s", "m", "c", "o"),
 )
@@ -136,7 +136,7 @@ LARGEST_CONCURRENCY = Question(
     "B",
     limit="M",
     choices=(WEIGHTS, CACHE),
-    notes=("what operators hold while they run is not in it",),
+    notes=("operator temporaries are not included",),
     with_model=(_OF_MODEL,),
 )
 PREFILL_TIME = Question(
@@ -144,24 +144,24 @@ PREFILL_TIME = Question(
     "seconds until a prompt is read",
     (
         PARAMETERS, _ONE_SEQUENCE, SEQUENCE, ONE_DEVICE, PEAK,
-        replace(MFU, default="1", because="the whole peak, so this is the least time"),
+        replace(MFU, default="1", because="the full peak: a lower bound on the time"),
         Variable("F", "prompt-flops", "FLOP", "FLOPs of the prompt"),
         Variable("c", "flops-per-sequence", "FLOP", "FLOPs of the forward of one sequence", model="forward_flops"),
         Variable("s", "seconds", "s", "time of the prompt"),
     ),
     (Equation("F", "2*N*B*T", "2 FLOP for each weight and token"), Equation("s", "F/(u*n*P)", "amount over rate")),
     "s",
-    with_model=(Equation("F", "c*B", "all matrix products of the model's own forward, attention in full"),),
+    with_model=(Equation("F", "c*B", "all matmuls of the model's own forward, attention in full"),),
     notes=("2·N·T leaves out attention, which grows with the square of the prompt; with model=… it is in",),
 )  # fmt: skip
 TURNING_BATCH = Question(
     "decode-turning-point",
-    "sequences from which on generating is bound by arithmetic and no longer by memory, caches left out",
+    "number of sequences from which decoding is bound by arithmetic instead of memory bandwidth, without caches",
     (_WEIGHT, BANDWIDTH, PEAK, replace(BATCH, whole="up")),
     (Equation("B", "w*P/(2*W)", "reading a weight takes w/W, multiplying it with a token of each of B sequences 2·B/P"),),
     "B",
     choices=(WEIGHTS,),
-    notes=("keys and values are read for each sequence apart: where they outweigh the weights, no batch turns it",),
+    notes=("keys and values are read once per sequence: where they outweigh the weights, decoding stays bound by memory at any batch",),
 )
 
 
@@ -173,7 +173,7 @@ def _formats(values: Values, model: QuestionModel | None) -> Sequence[FurtherRes
         size = read = values["N"] * sum((Fraction(part.strip()) for part in text.split("+")), start=Fraction(0))
         if model is not None:
             own = model.in_use.weights(name)
-            size, read, said = Fraction(own.kept), own.read(), "scales counted; what libraries leave in bf16 is left"
+            size, read, said = Fraction(own.kept), own.read(), "scales included; tensors that libraries keep in bf16 stay in bf16"
         rows.append(FurtherResult(name, size, "bytes", said))
         rows.append(FurtherResult("", values["n"] * values["W"] / read, "tokens/s", "of one sequence, at most"))
     return rows
@@ -188,11 +188,11 @@ BANDWIDTH_BOUND = Question(
         Variable("r", "tokens-per-second", "tokens/s", "tokens per second, at most"),
     ),
     (
-        Equation("Z", "Q + B*G", "weights are read once for all sequences, keys and values of each sequence for itself"),
-        Equation("r", "n*B*W/Z", "no byte moves faster than the memory gives it, and each turn makes B tokens"),
+        Equation("Z", "Q + B*G", "weights are read once for all sequences, keys and values once per sequence"),
+        Equation("r", "n*B*W/Z", "every byte is read at the memory bandwidth, and each step generates B tokens"),
     ),
     "r",
-    notes=("a bound from memory alone: arithmetic, launches and communication come on top",),
+    notes=("an upper bound from memory bandwidth alone: arithmetic, launches and communication come on top",),
 )  # fmt: skip
 QUANTIZED = Question(
     "quantized",
@@ -207,13 +207,13 @@ QUANTIZED = Question(
     also=("Q",),
     table=_formats,
     notes=(
-        "what quantizing costs in quality is not computed; keys and values are left out; arithmetic in few bits needs a device that has it",
+        "the loss of quality is not computed; keys and values are left out; low-precision arithmetic needs a device that supports it",
     ),
     notes_without_model=(
-        "every weight is taken to be quantized; libraries leave norms and tables in bf16: with model=… these are counted apart",
+        "assumes that every weight is quantized; libraries keep norms and tables in bf16: model=… counts these separately",
         _EVERY_WEIGHT,
     ),
-    with_model=(_OF_MODEL, Equation("r", "n*W/j", "each token reads what it is multiplied with once")),
+    with_model=(_OF_MODEL, Equation("r", "n*W/j", "each token reads once the weights that it is multiplied with")),
 )  # fmt: skip
 
 QUESTIONS = (

@@ -93,7 +93,7 @@ class LayoutSolver(EquationSolver):
         allowed = {"M", "k", "l", "G", *_RANKS}
         unused = [self.question.variable(name).key for name in self.given.variables if name not in allowed]
         if unused:
-            raise BadInputError(f"{', '.join(unused)} is what model={self.given.model[:40]} gives, or follows from it: leave it out")
+            raise BadInputError(f"{', '.join(unused)} follows from model={self.given.model[:40]}: leave it out")
         if self.wanted.symbol not in ("M", *_RANKS):
             raise BadInputError(f"with a model, {self.question.name} can be solved for memory, data, tensor or pipeline")
         ranks = {symbol: int(self.values.get(symbol, 1)) for symbol in _RANKS}
@@ -117,11 +117,13 @@ class LayoutSolver(EquationSolver):
         sizes = {name: str(size) for name, size in self.given.sizes.items() if name not in WORDS_OF_LAYOUT}
         micro, batch = (self.given.sizes.get(word, default) for word, default in (("micro", 1), ("batch", 0)))
         if batch and "k" in self.values:
-            raise BadInputError("micro-batches follow from batch, the sequences of a step: leave one of both out")
+            raise BadInputError("micro-batches follow from batch, the sequences of a step: leave one of them out")
         model, state = read_model(self.given.model, {**sizes, **{k: chosen[k] for k in _RECIPE}}, micro, self.progress)
         self.inputs.insert(0, Input("model", "", model.name, "", "model", model.source))
         self.notes += model.notes
-        self.notes.append(f"activations of micro-batches of {micro} are in it (micro=… changes that), and what ZeRO gathers for a moment")
+        self.notes.append(
+            f"includes activations of micro-batches of {micro} (micro=… changes that) and the tensors that ZeRO gathers temporarily"
+        )
         return Steps(model, state, int(chosen["zero"]), micro, micro_batches, batch)
 
     # -- the smallest number that fits ---------------------------------------------------------------------------------------------

@@ -21,13 +21,13 @@ from calc.capacity.questions.variables import (
 )
 
 _FEED_FORWARD = Variable("f", "feed-forward", "elements", "feed-forward width")
-_MATRICES = Variable("a", "flops-of-matrices", "FLOP", "forward FLOPs of one token in products with weights", model="forward_linear")
+_MATRICES = Variable("a", "flops-of-matrices", "FLOP", "forward FLOPs of one token in matmuls with weights", model="forward_linear")
 _ATTENTION = Variable("b", "flops-of-attention", "FLOP", "forward FLOPs of attention for a token and a position", model="forward_quadratic")
 _LONGER = replace(SEQUENCE, whole="up")
 
 ATTENTION_CROSSOVER = Question(
     "attention-crossover",
-    "tokens of a sequence from which on attention takes more FLOPs than the products with weights",
+    "sequence length from which attention takes more FLOPs than the matmuls with weights",
     (
         WIDTH,
         HEADS,
@@ -42,7 +42,7 @@ ATTENTION_CROSSOVER = Question(
     (
         Equation("a", "2*w", "2 FLOP for each weight of a layer and token"),
         Equation("b", "4*h*k", "2 FLOP for each element of a head, once against a key and once against a value, attention in full"),
-        Equation("T", "a/b", "a token takes a of the one, and b for each of T positions of the other"),
+        Equation("T", "a/b", "per token, a FLOP of the one, and b FLOP of the other for each of T positions"),
     ),
     "T",
     choices=(
@@ -56,15 +56,15 @@ ATTENTION_CROSSOVER = Question(
             "two matrices, as in GPT-2",
         ),
     ),
-    notes=("a layer for itself; with model=… all layers and the head, exactly",),
+    notes=("of a single layer; with model=… all layers and the head, exactly",),
 )
 SIX_N_D_ERROR = Question(
     "six-nd-error",
-    "tokens of a sequence from which on 6·N·D is too low by more than a share",
+    "sequence length from which 6·N·D is too low by more than a share",
     (
         PARAMETERS, LAYERS, HEADS, HEAD_WIDTH,
         Variable(
-            "a", "flops-of-matrices", "FLOP", "FLOPs of one token in products with weights, forward and backward",
+            "a", "flops-of-matrices", "FLOP", "FLOPs of one token in matmuls with weights, forward and backward",
             model="step_linear",
         ),
         Variable("b", "flops-of-attention", "FLOP", "FLOPs of attention for a token and a position, both ways", model="step_quadratic"),
@@ -74,11 +74,11 @@ SIX_N_D_ERROR = Question(
     (
         Equation("a", "6*N", "what 6·N·D counts"),
         Equation("b", "12*L*h*k", "4·h·k in each layer forward, twice that backward"),
-        Equation("e", "(a + b*T)/(6*N) - 1", "what is executed over what the rule says, less 1"),
+        Equation("e", "(a + b*T)/(6*N) - 1", "executed FLOPs ÷ 6·N·D − 1"),
     ),
     "T",
     limit="e",
-    notes=("attention in full; with model=… the embedding that is no product and the head are counted as they are",),
+    notes=("attention in full; with model=… the embedding, which is not a matmul, and the head are counted exactly",),
     source=KAPLAN,
 )  # fmt: skip
 _WORK = Variable("F", "flops", "FLOP", "FLOPs")
@@ -89,7 +89,7 @@ _TIME = Variable("s", "seconds", "s", "time, at least")
 _EITHER = (
     Equation("c", "F/P", "amount over rate"),
     Equation("m", "Q/W", "amount over rate"),
-    Equation("s", "Max(c, m)", "whichever takes longer: both go on at the same time"),
+    Equation("s", "Max(c, m)", "the longer of the two: they overlap"),
 )
 _NAMED = (
     Requirement("c >= m", "bound by memory: moving takes {m} s, computing {c} s"),
@@ -97,9 +97,9 @@ _NAMED = (
 )
 BOUND = Question(
     "roofline",
-    "the least time of so many FLOPs on so many bytes, and whether arithmetic or memory sets it",
-    (_WORK, _MOVED, PEAK, BANDWIDTH, _COMPUTE, _MEMORY, _TIME, Variable("i", "intensity", "1", "FLOP for each byte")),
-    (*_EITHER, Equation("i", "F/Q", "amount of the one over the other")),
+    "the least time for given FLOPs and bytes, and whether arithmetic or memory bandwidth limits it",
+    (_WORK, _MOVED, PEAK, BANDWIDTH, _COMPUTE, _MEMORY, _TIME, Variable("i", "intensity", "1", "FLOP per byte")),
+    (*_EITHER, Equation("i", "F/Q", "FLOPs over bytes")),
     "s",
     conditions=_NAMED,
     also=("i",),
@@ -107,8 +107,8 @@ BOUND = Question(
 )
 RIDGE = Question(
     "ridge-point",
-    "FLOP for each byte from which on a device is bound by arithmetic",
-    (PEAK, BANDWIDTH, Variable("i", "intensity", "1", "FLOP for each byte")),
+    "FLOP per byte from which a device is bound by arithmetic",
+    (PEAK, BANDWIDTH, Variable("i", "intensity", "1", "FLOP per byte")),
     (Equation("i", "P/W", "both take equally long where F/P = Q/W"),),
     "i",
     source=BOUND.source,
@@ -146,17 +146,17 @@ MATMUL = Question(
 )
 DATA_PARALLEL = Question(
     "data-parallel-tokens",
-    "tokens of a step for each device from which on exchanging gradients hides behind the backward",
+    "tokens per device and step from which the gradient exchange is hidden behind the backward",
     (
         DEVICES, PEAK,
-        replace(MFU, default="1", because="the whole peak, which asks for the most tokens"),
+        replace(MFU, default="1", because="the full peak, which needs the most tokens"),
         Variable("l", "link", "bytes/s", "rate of a device's links, per direction", device="link"),
         Variable("e", "gradient-bytes", "bytes", "bytes of a gradient", default="2", because="bf16"),
         Variable("y", "tokens-per-device", "tokens", "tokens of a step for each device", whole="up"),
     ),
     (Equation("y", "e*(n - 1)*u*P/(2*n*l)", "2·e·N·(n - 1)/n bytes in a ring take as long as 4·N·y FLOP of the backward"),),
     "y",
-    conditions=(Requirement("n >= 2", "one device has nothing to exchange", refuse=True),),
+    conditions=(Requirement("n >= 2", "one device exchanges nothing", refuse=True),),
     notes=("a ring over links that all run at once, and one exchange a step; between nodes give link=… of the network",),
     source="Austin et al. 2025, How to Scale Your Model, Training (jax-ml.github.io/scaling-book)",
 )  # fmt: skip

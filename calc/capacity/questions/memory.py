@@ -106,7 +106,7 @@ TRAINING_STATE = Question(
     (_SUM, Equation("S", "N*b", "so many bytes for each parameter")),
     "S",
     choices=_STATE_OF,
-    with_model=(Equation("S", "Y", "as the recorded step keeps them, step counters included"),),
+    with_model=(Equation("S", "Y", "from the traced step, step counters included"),),
     notes=("activations are not in it: see largest-batch, or napkin derive MODEL",),
     source=ZERO,
 )
@@ -114,10 +114,10 @@ _EVENLY = (
     "what one process needs at its peak, {%s} bytes, is divided evenly among {n} devices, a lower bound that no layout reaches in general:"
     " napkin shard MODEL works a layout out, napkin layout MODEL searches for the best"
 )
-_RATIO = Variable("x", "ratio", "1", "what is needed over what there is")
+_RATIO = Variable("x", "ratio", "1", "bytes needed over bytes available")
 FITS = Question(
     "fits",
-    "whether the training state of a model fits on some devices, or with model=… all of its step: what is needed over what there is",
+    "whether the training state of a model fits on some devices, or with model=… all of its step: bytes needed over bytes available",
     (
         PARAMETERS,
         ONE_DEVICE,
@@ -129,17 +129,17 @@ FITS = Question(
     ),
     (
         _SUM,
-        Equation("S", "N*b", "the training state alone, so many bytes for each parameter; no activations"),
+        Equation("S", "N*b", "the training state alone, bytes per parameter times parameters; no activations"),
         Equation("x", "S/(n*M)", "more than 1 does not fit"),
     ),
     "x",
     choices=_STATE_OF,
     conditions=(
-        Requirement("x <= 1", "it does not fit: {S} bytes are needed, {x} times what there is"),
+        Requirement("x <= 1", "it does not fit: {S} bytes are needed, {x} times the memory"),
         Requirement("n == 1", _EVENLY % "Y"),
     ),
     also=("S",),
-    with_model=(Equation("S", "Y", "the peak, not the state alone: all that lives at once at the largest moment of the recorded step"),),
+    with_model=(Equation("S", "Y", "the peak, not the state alone: live bytes at the peak of the traced step"),),
     notes_without_model=("the state alone: no activations; each device holds an even part",),
     source=ZERO,
 )
@@ -179,12 +179,12 @@ def _number(text: str) -> Fraction:
 
 WHAT_FITS = Question(
     "what-fits",
-    "the largest models that a device has room for, in use and in training",
+    "the largest models that fit a device, in use and in training",
     (ONE_DEVICE, MEMORY, Variable("A", "all-memory", "bytes", "memory of all devices")),
     (Equation("A", "n*M", "of each so many"),),
     "A",
     table=_room,
-    notes=("keys, values and activations need room as well: these are upper bounds",),
+    notes=("keys, values and activations take memory too: these are upper bounds",),
 )
 
 # -- a transformer with its activations ------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ WHAT_FITS = Question(
 _TOTAL = Variable("Q", "total", "bytes", "state and activations")
 LARGEST_BATCH = Question(
     "largest-batch",
-    "the largest batch that a training step of a transformer has room for",
+    "the largest batch whose training step of a transformer fits",
     (
         PARAMETERS,
         LAYERS,
@@ -204,7 +204,7 @@ LARGEST_BATCH = Question(
         ONE_DEVICE,
         MEMORY,
         Variable("S", "state", "bytes", "training state"),
-        Variable("A", "activations", "bytes", "activations kept for the backward"),
+        Variable("A", "activations", "bytes", "activations saved for backward"),
         _TOTAL,
         *PARTS,
     ),
@@ -214,7 +214,7 @@ LARGEST_BATCH = Question(
         Equation("S", "b*N", "so many bytes for each parameter"),
         Equation("A", "L*B*T*(34*d + 5*h*T)", "in 2 bytes: 34 times the width for each token and layer, and 5 for each score of attention"),
         Equation("Q", "S + A", "both at once when the backward begins"),
-        Equation("M", "Q/n", "evenly divided, as if the devices were one"),
+        Equation("M", "Q/n", "evenly divided over the devices"),
     ),
     "B",
     limit="M",
@@ -228,9 +228,9 @@ LARGEST_BATCH = Question(
     fills=True,
 )
 
-LARGEST_SEQUENCE = replace(LARGEST_BATCH, name="largest-sequence", summary="the longest sequence that such a step has room for", answer="T")
-LARGEST_DEPTH = replace(LARGEST_BATCH, name="largest-depth", summary="the most layers that such a step has room for", answer="L")
-LARGEST_WIDTH = replace(LARGEST_BATCH, name="largest-width", summary="the largest width that such a step has room for", answer="d")
+LARGEST_SEQUENCE = replace(LARGEST_BATCH, name="largest-sequence", summary="the longest sequence whose training step fits", answer="T")
+LARGEST_DEPTH = replace(LARGEST_BATCH, name="largest-depth", summary="the most layers whose training step fits", answer="L")
+LARGEST_WIDTH = replace(LARGEST_BATCH, name="largest-width", summary="the largest width whose training step fits", answer="d")
 
 QUESTIONS = (
     LARGEST_MODEL,

@@ -40,7 +40,7 @@ class Fit:
 
     def line(self, symbol: str, size: int) -> WorkedStep:
         at = f"{symbol} = {size:,}" if size else symbol
-        because = f"the largest moment of the step at {at}, {self.because}"
+        because = f"the peak of the step at {at}, {self.because}"
         return WorkedStep("Q", self.form, "bytes", "peak of live bytes of a step", because, Fraction(self.peak))
 
 
@@ -128,12 +128,12 @@ class MemorySolver(EquationSolver):
         sizes = self.filled.all_sizes(**({x.symbol: fill.size} if fill.size else {}))
         lines = [fill.line(x.symbol if fill.size else "the sizes", fill.size)]
         if not fill.size:
-            lines.append(WorkedStep("M", "Q/n", "bytes", x.meaning, "evenly divided, as if the devices were one", fill.peak / devices))
+            lines.append(WorkedStep("M", "Q/n", "bytes", x.meaning, "evenly divided over the devices", fill.peak / devices))
         value = Fraction(fill.size) if fill.size else fill.peak / devices
         bound = None
         if fill.size and fill.there is not None:
             bound = Bound("memory", "bytes", self.values["M"], fill.peak / devices, fill.further, fill.there / devices)
-        self.notes += [f"no further {x.key}: {fill.capped}"] if fill.capped else []
+        self.notes += [f"{x.key} stops here: {fill.capped}"] if fill.capped else []
         say(self, value)
         check(self, {**self.values, "Q": Fraction(fill.peak)})
         puts = [Put(name, Fraction(size), "", self.filled.dimension(name).meaning, self.filled.name) for name, size in sizes.items()]
@@ -144,7 +144,7 @@ class MemorySolver(EquationSolver):
             bound=bound,
             rule_of_thumb=None if fill.capped else self._by_rule(sizes),  # its message is about memory only
             also=(FurtherResult("peak of live bytes of the step", Fraction(fill.peak), "bytes", lines[0].because),),
-            notes=("the peak of one process that has all the memory: what sharding gathers for a moment is not in it",),
+            notes=("the peak of one process that has all the memory: tensors that sharding gathers temporarily are not included",),
         )
 
     def _by_rule(self, sizes: Mapping[str, int]) -> RuleOfThumbAnswer | None:

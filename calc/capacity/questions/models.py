@@ -197,7 +197,7 @@ class QuestionModel:
         weights = self.in_use.weights(self.format)
         parts = " and ".join(str(share) for share in sorted({place.share for place in weights.partial}))
         experts = f"{parts} of the experts', and " if parts else ""
-        return weights.read(), f"bytes of weights that one token reads: {experts}no tables that are only looked up"
+        return weights.read(), f"bytes of weights read for one token: {experts}no tables that are only looked up"
 
     def token_flops(self) -> tuple[Fraction, str]:
         return Fraction(self.in_use.flops), "FLOPs of the forward of one token, without those before it"
@@ -208,14 +208,16 @@ class QuestionModel:
 
         spec = self.spec
         one, more = (spec.sizes({**self.sizes, "B": 1, "T": length}) for length in (1, 2))
-        self.progress("running the model to see what every layer keeps of a token")
+        self.progress("running the model to measure the cache of every layer")
         of_one, unknown, _ = measured_cache(spec, one, "fp8")
         of_two, _, _ = measured_cache(spec, more, "fp8")
         if of_one is None or of_two is None:
             raise BadInputError(f"{self.name[:40]}: {unknown}")
         if of_two.value != 2 * of_one.value:
-            raise BadInputError(f"{self.name[:40]} does not keep the same of every token: napkin inference {self.name[:40]} counts it")
-        return Fraction(of_one.value), "values kept of each token"
+            raise BadInputError(
+                f"{self.name[:40]} has a cache that is not the same for every token: napkin inference {self.name[:40]} counts it"
+            )
+        return Fraction(of_one.value), "cached values per token"
 
 
 def _of(index: int, signed: tuple[tuple[int, str], ...], meaning: str) -> Callable[[QuestionModel], tuple[Fraction, str]]:
@@ -230,9 +232,9 @@ def _size(name: str, meaning: str) -> Callable[[QuestionModel], tuple[Fraction, 
     return size
 
 
-_RECORDED = "its recorded forward"
+_RECORDED = "its traced forward"
 _SOURCES = {
-    "cache_per_token": "what its layers keep, as a run confirms",
+    "cache_per_token": "from the caches of its layers, confirmed by a run",
     "weights_kept": _RECORDED, "weights_read": _RECORDED, "token_flops": _RECORDED,
 }  # fmt: skip
 _GIVEN: dict[str, Callable[[QuestionModel], tuple[Fraction, str]]] = {
@@ -241,7 +243,7 @@ _GIVEN: dict[str, Callable[[QuestionModel], tuple[Fraction, str]]] = {
     "sequence": _size("T", "tokens of a sequence"),
     "kv-heads": _size("g", "key/value heads"),
     "head-width": _size("k", "width of a head"),
-    "experts-per-token": _size("e", "experts that a token goes through"),
+    "experts-per-token": _size("e", "experts per token"),
     "parameters": QuestionModel.parameters,
     "state_bytes": QuestionModel.state,
     "step_peak": QuestionModel.step_peak,

@@ -111,7 +111,7 @@ class Problem:
                 value, meaning, source = described_by.gives(variable.model)
                 self._put(variable, value, meaning, source)
         if self.wanted.model:
-            raise BadInputError(f"{self.wanted.key} is what model={self.given.model[:40]} gives: leave the model out to solve for it")
+            raise BadInputError(f"{self.wanted.key} follows from model={self.given.model[:40]}: leave the model out to solve for it")
         self.inputs.insert(0, Input("model", "", described_by.name, "", "model", described_by.source))
         self.notes += described_by.notes
 
@@ -123,7 +123,7 @@ class Problem:
     def from_device(self) -> None:
         if self.device is None:
             if self.given.device and "peak" not in {x.device for x in self.question.variables if x.symbol in self.values}:
-                raise BadInputError(f"{', '.join(self.given.device)} says which rate of a device: give gpu=… as well")
+                raise BadInputError(f"{', '.join(self.given.device)} selects a rate of a device: give gpu=… as well")
             return
         for variable in self.question.variables:
             if variable.device and variable.symbol not in self.values and variable is not self.wanted and variable.symbol in self.part:
@@ -133,7 +133,7 @@ class Problem:
         compared = self.wanted.device == "memory" or any(x.device and x.symbol in self.given.variables for x in self.question.variables)
         if not self.used_of_device and not compared:
             name = self.device.accelerator.id
-            raise BadInputError(f"gpu={name} has no part in this: what it would give is given, or asked for; leave it out")
+            raise BadInputError(f"gpu={name} is not used: what it supplies is given or solved for; leave it out")
 
     def defaults(self) -> None:
         """Add defaults: of each variable that the answer depends on and nothing else determines."""

@@ -13,7 +13,7 @@ _LOST = Variable("x", "lost", "1", "share of the time that is lost")
 
 CHECKPOINT_INTERVAL = Question(
     "checkpoint-interval",
-    "how often to save a checkpoint, for the least time lost to saving and to failures",
+    "checkpoint interval that loses the least time to saving and failures",
     (_SAVE, _OF_ONE, ONE_DEVICE, _OF_ALL, _EVERY, _LOST),
     (
         Equation("F", "f/n", "devices fail independently, and one that fails stops the run"),
@@ -40,8 +40,8 @@ CHECKPOINT_INTERVAL = Question(
         ),
     ),
     conditions=(
-        Requirement("s < 2*3600*F", "saving takes {s} s and the run fails every {F} h: it would not get on", refuse=True),
-        Requirement("2*s <= 3600*F", "saving takes {s} s and the run fails every {F} h: beyond half of that, no interval is a good one"),
+        Requirement("s < 2*3600*F", "saving takes {s} s and the run fails every {F} h: it would make no progress", refuse=True),
+        Requirement("2*s <= 3600*F", "saving takes {s} s and the run fails every {F} h: above half of that, the estimate does not apply"),
     ),
     also=("x",),
     source="Young 1974, CACM 17(9), 530-531; Daly 2006, FGCS 22(3), 303-312, equation 37 (the number of the equation not re-checked)",

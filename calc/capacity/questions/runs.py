@@ -50,14 +50,14 @@ def _compared(values: Values, _: QuestionModel | None) -> Sequence[FurtherResult
 
 COMPARE = Question(
     "compare",
-    "FLOPs of a training beside known runs and thresholds",
-    (PARAMETERS, TOKENS, FLOPS, PER_TOKEN, Variable("p", "pf-days", "PF-days", "the same as days at 10^15 FLOP/s")),
+    "FLOPs of a training compared with known runs and thresholds",
+    (PARAMETERS, TOKENS, FLOPS, PER_TOKEN, Variable("p", "pf-days", "PF-days", "in days at 10^15 FLOP/s")),
     (SIX_N_D, Equation("p", "C/(86400*10**15)", "a day has 86,400 s")),
     "p",
     also=("C",),
     with_model=(EXACT,),
     table=_compared,
-    notes=("thresholds count what the law says, which may be more than the last training run; this is no advice on them",),
+    notes=("thresholds count what the law says, which may include more than the last training run; this is not legal advice",),
     source=KAPLAN,
 )
 

@@ -10,7 +10,7 @@ from calc.capacity.questions.variables import FLOPS, PARAMETERS, SIX_N_D, TOKENS
 HOFFMANN = "Hoffmann et al. 2022, Training Compute-Optimal Large Language Models (arXiv 2203.15556)"
 _FIT = "loss = 1.69 + 406.4/N^0.34 + 410.7/D^0.28, fitted in approach 3"
 BESIROGLU = "Besiroglu et al. 2024, Chinchilla Scaling: A replication attempt (arXiv 2404.10102)"
-_REFIT = "loss = 1.8172 + 482.01/N^0.3478 + 2085.43/D^0.3658, fitted anew to points read off the paper's figure 4"
+_REFIT = "loss = 1.8172 + 482.01/N^0.3478 + 2085.43/D^0.3658, refitted to points read from the paper's figure 4"
 _LOSS = Variable("l", "loss", "nats", "loss by the fit, on the paper's own data")
 _LOSS_OF = Equation("l", "1.69 + 406.4/N**(17/50) + 410.7/D**(7/25)", f"Hoffmann et al., section 3.3 and equation 10: {_FIT}")
 _REFITTED = Equation("l", "1.8172 + 482.01/N**(1739/5000) + 2085.43/D**(1829/5000)", f"{BESIROGLU}: {_REFIT}")
@@ -43,7 +43,7 @@ LAW = QuestionChoice(
             _LOSS_OF,
         ),
         "20-tokens": (
-            Equation("G", "20", "so many tokens for each parameter, which approaches 1 and 2 of the paper come to at its budgets"),
+            Equation("G", "20", "20 tokens per parameter, the result of approaches 1 and 2 of the paper at its budgets"),
             Equation("N", "(C/(6*G))**(1/2)", "C = 6·N·D with D = 20·N"),
             _LOSS_OF,
         ),
@@ -62,7 +62,7 @@ LAW = QuestionChoice(
 )
 COMPUTE_OPTIMAL = Question(
     "compute-optimal",
-    "parameters and tokens that lead to the least loss on a budget of FLOPs",
+    "parameters and tokens with the least loss for a budget of FLOPs",
     (
         PARAMETERS,
         TOKENS,
@@ -72,7 +72,7 @@ COMPUTE_OPTIMAL = Question(
         Variable("a", "ratio", "1", "tokens for each parameter"),
     ),
     (
-        Equation("D", "C/(6*N)", "what 6·N·D leaves for tokens"),
+        Equation("D", "C/(6*N)", "6·N·D solved for D"),
         Equation("a", "D/N", "of each so many"),
     ),
     "N",
@@ -83,7 +83,7 @@ COMPUTE_OPTIMAL = Question(
 )
 LOSS = Question(
     "loss",
-    "the loss that so many parameters and tokens lead to, by a published fit",
+    "the loss that the given number of parameters and tokens lead to, by a published fit",
     (PARAMETERS, TOKENS, FLOPS, _LOSS),
     (SIX_N_D,),
     "l",

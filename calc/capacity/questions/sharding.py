@@ -15,14 +15,14 @@ from calc.capacity.questions.variables import HEAD_WIDTH, KV_HEADS, LAYERS, MEMO
 ZERO = "Rajbhandari et al. 2020, ZeRO (arXiv 1910.02054), sections 5 and 7"
 SHOEYBI = "Shoeybi et al. 2019, Megatron-LM (arXiv 1909.08053), section 3"
 NARAYANAN = "Narayanan et al. 2021, Megatron-LM (arXiv 2104.04473), section 2.2"
-_RING = "in a ring, which no other way beats in bytes"
-_ENDS = "of the layers: embedding, head and loss come on top; napkin shard MODEL has them"
-_RATE = "every byte over the device's links to its neighbours; between nodes give link=… of the network"
+_RING = "in a ring, which sends the fewest bytes"
+_ENDS = "layers only: embedding, head and loss come on top, see napkin shard MODEL"
+_RATE = "every byte over the device's links to its neighbors; between nodes give link=… of the network"
 
-DATA = Variable("n", "data", "ranks", "data-parallel ranks", whole="up", default="1", because="nothing is divided by data")
-TENSOR = Variable("t", "tensor", "ranks", "tensor-parallel ranks", whole="up", default="1", because="no matrix is divided", firm=True)
+DATA = Variable("n", "data", "ranks", "data-parallel ranks", whole="up", default="1", because="no data parallelism")
+TENSOR = Variable("t", "tensor", "ranks", "tensor-parallel ranks", whole="up", default="1", because="no tensor parallelism", firm=True)
 PIPELINE = Variable(
-    "p", "pipeline", "stages", "stages of the pipeline", whole="up", default="1", because="one stage has all layers", firm=True
+    "p", "pipeline", "stages", "stages of the pipeline", whole="up", default="1", because="no pipeline parallelism", firm=True
 )
 MICRO = Variable(
     "k",
@@ -31,60 +31,66 @@ MICRO = Variable(
     "micro-batches of a step, on each data rank",
     whole="up",
     default="1",
-    because="no number was given",
+    because="default",
 )
 _ALL = Variable("G", "devices", "devices", "devices, all ranks together", whole="up", also=("gpus",))
 _SHARE = Variable("a", "rank-parameters", "parameters", "parameters of a tensor and pipeline rank")
 _SENT = Variable("X", "sent", "bytes", "bytes that each device sends in a step")
 _LINK = Variable("l", "link", "bytes/s", "rate of a device's links, per direction", device="link")
 _SECONDS = Variable("s", "seconds", "s", "time of that traffic")
-_TIME = Equation("s", "X/l", "amount over rate; what passes behind the work is not taken off")
+_TIME = Equation("s", "X/l", "amount over rate; overlap with compute is not subtracted")
 
 # -- state under ZeRO ------------------------------------------------------------------------------------------------------------------
 
-_AROUND = f"(n - 1)/n of each sum and each gathering leaves a rank {_RING}"
+_AROUND = f"(n - 1)/n of each reduce-scatter and all-gather leaves a rank {_RING}"
 STAGE = QuestionChoice(
     "zero",
     "stage of ZeRO",
     {
         "0": (
-            Equation("M", "(w + q + m + o)*a", "every data rank has all of it"),
-            Equation("X", "2*q*a*(n - 1)/n", f"gradients are summed once a step, which is a scattering and a gathering: {_AROUND}"),
+            Equation("M", "(w + q + m + o)*a", "replicated on every data rank"),
+            Equation(
+                "X", "2*q*a*(n - 1)/n", f"gradients are all-reduced once a step, which is a reduce-scatter and an all-gather: {_AROUND}"
+            ),
         ),
         "1": (
-            Equation("M", "(w + q)*a + (m + o)*a/n", "optimizer state and copies are divided among the data ranks"),
-            Equation("X", "(q + w)*a*(n - 1)/n", f"gradients are scattered once a step, and the weights stepped are gathered: {_AROUND}"),
+            Equation("M", "(w + q)*a + (m + o)*a/n", "optimizer state and copies are sharded over the data ranks"),
+            Equation(
+                "X", "(q + w)*a*(n - 1)/n", f"gradients are reduce-scattered once a step, and the updated weights all-gathered: {_AROUND}"
+            ),
         ),
         "2": (
-            Equation("M", "w*a + (q + m + o)*a/n", "optimizer state, copies and gradients are divided among the data ranks"),
-            Equation("X", "(k*q + w)*a*(n - 1)/n", f"gradients are scattered with every micro-batch, weights gathered once: {_AROUND}"),
+            Equation("M", "w*a + (q + m + o)*a/n", "optimizer state, copies and gradients are sharded over the data ranks"),
+            Equation(
+                "X", "(k*q + w)*a*(n - 1)/n", f"gradients are reduce-scattered with every micro-batch, weights all-gathered once: {_AROUND}"
+            ),
         ),
         "3": (
-            Equation("M", "(w + q + m + o)*a/n", "all of it is divided among the data ranks"),
+            Equation("M", "(w + q + m + o)*a/n", "all of it is sharded over the data ranks"),
             Equation(
                 "X",
                 "k*(q + 2*w)*a*(n - 1)/n",
-                f"gradients are scattered, weights gathered forward and backward, with every micro-batch: {_AROUND}",
+                f"gradients are reduce-scattered, weights all-gathered forward and backward, with every micro-batch: {_AROUND}",
             ),
         ),
     },
-    "nothing is divided among data ranks",
+    "every data rank has the whole state",
     {
         "2": (
-            "the gradients of one layer, whole for a moment, come on top; FSDP2 gathers weights with every micro-batch unless it is told to"
-            " keep them after a backward"
+            "the unsharded gradients of one layer come on top; FSDP2 gathers weights with every micro-batch unless reshard_after_backward"
+            " is off"
         ),
-        "3": "one layer or two, whole for a moment, and the gradients of one come on top",
+        "3": "one or two unsharded layers, and the gradients of one, come on top",
     },
 )
 # The recipe of the ZeRO paper comes first, so that it is the default.
 _MIXED = replace(
     PRECISION,
     options={name: PRECISION.options[name] for name in ("bf16-master", *(n for n in PRECISION.options if n != "bf16-master"))},
-    because="2 bytes of a weight and of its gradient, 4 of the copy that is stepped, as ZeRO counts",
+    because="2 bytes of a weight and of its gradient, 4 of the fp32 copy that the optimizer updates, as ZeRO counts",
 )
 _DEVICES = (
-    Requirement("Mod(G, t*p) == 0", "devices = {G} is no multiple of {t} tensor ranks times {p} stages: give one that is", refuse=True),
+    Requirement("Mod(G, t*p) == 0", "devices = {G} is not a multiple of {t} tensor ranks times {p} stages: give one that is", refuse=True),
     Requirement("G == n*t*p", "data {n} * tensor {t} * pipeline {p} is not devices = {G}: the ranks multiply to the devices", refuse=True),
     Requirement("G <= N", "{G} devices are more than all {N} parameters", refuse=True),
 )
@@ -96,7 +102,7 @@ SHARDING = Question(
         _SHARE, *PARTS[:-1],
     ),
     (
-        Equation("G", "n*t*p", "each data rank has so many tensor ranks and stages"),
+        Equation("G", "n*t*p", "each data rank has t tensor ranks in each of p stages"),
         Equation("a", "N/(t*p)", "matrices and layers are divided evenly"),
         _TIME,
     ),
@@ -105,8 +111,8 @@ SHARDING = Question(
     conditions=_DEVICES,
     also=("G", "X", "s"),
     notes=(
-        "state alone: no activations, no workspace; what tensor ranks and stages send is asked by tensor-traffic and pipeline-traffic",
-        "of which numbers of ranks a model's heads and layers allow, napkin shard MODEL knows",
+        "state alone: no activations, no workspace; tensor-traffic and pipeline-traffic give what tensor ranks and stages send",
+        "napkin shard MODEL checks which numbers of ranks a model's heads and layers allow",
         _RATE,
     ),
     source=ZERO,
@@ -120,7 +126,7 @@ FEWEST_RANKS = replace(
     limit="M",
     choices=(
         replace(
-            STAGE, options={stage: STAGE.options[stage] for stage in ("3", "2", "1")}, because="all of the state is divided, as by FSDP"
+            STAGE, options={stage: STAGE.options[stage] for stage in ("3", "2", "1")}, because="all of the state is sharded, as by FSDP"
         ),
         *SHARDING.choices[1:],
     ),
@@ -130,18 +136,18 @@ FEWEST_RANKS = replace(
 
 _BATCH = Variable("B", "batch", "sequences", "sequences of a step, on each data rank", whole="down", default="1", because="one sequence")
 _ELEMENT = Variable("y", "element-bytes", "bytes", "bytes of an activation", default="2", because="bf16")
-_STREAM = Variable("Y", "stream", "bytes", "what passes from a layer to the next")
+_STREAM = Variable("Y", "stream", "bytes", "activations passed from a layer to the next")
 _LAYERS, _WIDTH, _SEQUENCE = (replace(x, model=x.key) for x in (LAYERS, WIDTH, SEQUENCE))
-_PASSES = Equation("Y", "y*B*T*d", "one number for each token and element of the width")
+_PASSES = Equation("Y", "y*B*T*d", "one value per token and element of the width")
 _OF_LAYERS = (_LAYERS, _WIDTH, _SEQUENCE, _BATCH, _ELEMENT, _STREAM)
 _LAST = (_SENT, _LINK, _SECONDS)
 
 
 def _several(symbol: str, what: str) -> Requirement:
-    return Requirement(f"{symbol} >= 2", f"one {what} has nothing to exchange: give two or more", refuse=True)
+    return Requirement(f"{symbol} >= 2", f"one {what} exchanges nothing: give two or more", refuse=True)
 
 
-_OF_TENSOR = f"(t - 1)/t of each leaves a rank {_RING}"
+_OF_TENSOR = f"(t - 1)/t of each all-reduce leaves a rank {_RING}"
 TENSOR_TRAFFIC = Question(
     "tensor-traffic",
     "bytes that each device sends in a step for tensor parallelism",
@@ -153,11 +159,13 @@ TENSOR_TRAFFIC = Question(
             "sequence-parallel",
             "sequence parallelism",
             {
-                "off": (Equation("X", "2*4*L*Y*(t - 1)/t", f"two all-reduces of a layer forward, two backward: 2·{_OF_TENSOR}"),),
-                "kept": (Equation("X", "8*L*Y*(t - 1)/t", f"each all-reduce is a gathering and a scattering, four of each: {_OF_TENSOR}"),),
-                "again": (Equation("X", "10*L*Y*(t - 1)/t", f"two more gatherings for the gradients of weights: {_OF_TENSOR}"),),
+                "off": (Equation("X", "2*4*L*Y*(t - 1)/t", f"two all-reduces per layer forward, two backward: 2·{_OF_TENSOR}"),),
+                "kept": (
+                    Equation("X", "8*L*Y*(t - 1)/t", f"each all-reduce is an all-gather and a reduce-scatter, four of each: {_OF_TENSOR}"),
+                ),
+                "again": (Equation("X", "10*L*Y*(t - 1)/t", f"two more all-gathers for the gradients of weights: {_OF_TENSOR}"),),
             },
-            "tensor ranks each keep the whole stream",
+            "each tensor rank has the whole residual stream",
         ),
     ),
     conditions=(_several("t", "tensor rank"),),
@@ -165,35 +173,33 @@ TENSOR_TRAFFIC = Question(
     notes=(_ENDS, _RATE),
     source=f"{SHOEYBI}; Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2",
 )
-_PIECES = Variable(
-    "v", "interleave", "pieces", "pieces of the model on each stage", whole="up", default="1", because="stages do not interleave"
-)
+_PIECES = Variable("v", "interleave", "pieces", "model chunks of each stage", whole="up", default="1", because="stages do not interleave")
 PIPELINE_TRAFFIC = Question(
     "pipeline-traffic",
     "bytes that each stage of a pipeline sends in a step",
     (_WIDTH, _SEQUENCE, _BATCH, _ELEMENT, _STREAM, _PIECES, *_LAST),
-    (_PASSES, Equation("X", "2*v*Y", "each piece sends its results on, and the gradients of its arguments back"), _TIME),
+    (_PASSES, Equation("X", "2*v*Y", "each chunk sends its outputs on, and the gradients of its inputs back"), _TIME),
     "X",
     also=("s",),
-    notes=("a stage in the middle; the first and the last send one of the two less", _RATE),
+    notes=("of an inner stage; the first and the last send one of the two less", _RATE),
     source=NARAYANAN,
 )
 PIPELINE_BUBBLE = Question(
     "pipeline-bubble",
-    "time that the stages of a pipeline wait, over the time that they work",
+    "idle time of the stages of a pipeline over their busy time",
     (
         replace(PIPELINE, whole="down", default="", because="", firm=False), replace(MICRO, default="", because=""), _PIECES,
-        Variable("b", "bubble", "1", "waiting over working"),
-        Variable("x", "waiting", "share", "share of the step that a stage waits"),
+        Variable("b", "bubble", "1", "idle over busy time"),
+        Variable("x", "waiting", "share", "share of the step in which a stage is idle"),
     ),
     (
-        Equation("b", "(p - 1)/(v*k)", "p - 1 turns until the last stage has work, and as many at the end, of 1/v of a stage each"),
-        Equation("x", "b/(1 + b)", "waiting over all"),
+        Equation("b", "(p - 1)/(v*k)", "p - 1 micro-batches until the last stage has work, and as many at the end, of 1/v of a stage each"),
+        Equation("x", "b/(1 + b)", "idle over total time"),
     ),
     "b",
     conditions=(
-        Requirement("p >= 2", "one stage waits for no other: give two or more", refuse=True),
-        Requirement("v == 1 or Mod(k, p) == 0", "interleaved stages take micro-batches in rounds of {p}, and {k} are no rounds"),
+        Requirement("p >= 2", "one stage has no bubble: give two or more", refuse=True),
+        Requirement("v == 1 or Mod(k, p) == 0", "interleaved stages take micro-batches in rounds of {p}, and {k} is not a multiple of it"),
     ),
     also=("x",),
     notes=("1F1B and GPipe alike: they differ in memory; all stages take equally long, and sending takes no time",),
@@ -213,20 +219,20 @@ CONTEXT_TRAFFIC = Question(
     choices=(
         QuestionChoice(
             "exchange",
-            "how keys and values go round",
+            "how keys and values are exchanged",
             {
                 "ring": (
                     Equation(
                         "X",
                         "L*K*(2*(c - 1) + c*4/y)",
-                        "every block visits every rank forward and backward; its gradients go the whole round, in fp32",
+                        "every block visits every rank forward and backward; its gradients travel the whole ring, in fp32",
                     ),
                 ),
                 "gather": (
                     Equation("X", "3*L*K*(c - 1)", "gathered forward and backward, gradients scattered: c - 1 blocks each time"),
                 ),
             },
-            "keys and values go in a ring",
+            "ring attention",
         ),
     ),
     conditions=(
@@ -236,7 +242,7 @@ CONTEXT_TRAFFIC = Question(
     ),
     also=("s",),
     notes=(
-        "with a causal mask too: a block that a rank has no use for passes through it",
+        "with a causal mask too: every block passes through every rank",
         "gradients of weights are summed among context ranks as among data ranks: napkin ask sharding",
         _RATE,
     ),
@@ -248,7 +254,7 @@ EXPERT_TRAFFIC = Question(
     "bytes that each device sends in a step for expert parallelism",
     (
         *_OF_LAYERS, _EXPERT,
-        Variable("e", "experts-per-token", "experts", "experts that a token goes through", whole="down", model="experts-per-token"), *_LAST,
+        Variable("e", "experts-per-token", "experts", "experts per token", whole="down", model="experts-per-token"), *_LAST,
     ),
     (
         _PASSES,

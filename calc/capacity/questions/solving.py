@@ -84,7 +84,7 @@ class System:
         for equation in self.equations:
             if equation.symbol in self.values:
                 whole = self._inlined(equation, wanted)
-                because = f"{whole.symbol} = {whole.expr}, the lines of the question put together and rearranged for {wanted}"
+                because = f"{whole.symbol} = {whole.expr}, substituted into one another and rearranged for {wanted}"
                 unknown = free_names(whole.expr) - self.values.keys()
                 if unknown == {wanted} and self._rearranged(whole, wanted, because):
                     return True

@@ -22,9 +22,9 @@ from calc.capacity.questions.variables import (  # fmt: skip
 )
 
 PER_TOKEN = Variable("c", "flops-per-token", "FLOP", "model FLOPs of one token, forward and backward", model="flops_per_token")
-EXACT = Equation("C", "c*D", "the model's own matrix products, forward and backward, without recomputation, for every token")
-_NOTHING_STANDS_STILL = "nothing stands still: no failure, no checkpoint, no evaluation"
-_ONLY_WEIGHTS = "6·N·D counts products with weights only: attention, elementwise work and the optimizer are left out"
+EXACT = Equation("C", "c*D", "the model's own matmuls, forward and backward, without recomputation, for every token")
+_NOTHING_STANDS_STILL = "without failures, checkpoints or evaluation"
+_ONLY_WEIGHTS = "6·N·D counts matmuls with weights only: attention, elementwise work and the optimizer are left out"
 _TIME = Equation("t", "C/(86400*R)", "amount over rate; a day has 86,400 s")
 
 CONVENTION = QuestionChoice(
@@ -36,16 +36,16 @@ CONVENTION = QuestionChoice(
             Equation(
                 "C",
                 "8*N*D",
-                "as 6·N·D, and every layer's forward runs again: Narayanan et al. 2021, Megatron-LM (arXiv 2104.04473), equation 4",
+                "as 6·N·D, and every layer's forward is recomputed: Narayanan et al. 2021, Megatron-LM (arXiv 2104.04473), equation 4",
             ),
         ),
     },
-    "nothing runs again",
+    "nothing is recomputed",
 )
 
 TRAINING_TIME = Question(
     "training-time",
-    "days to train a model on so many tokens",
+    "days to train a model on a number of tokens",
     (PARAMETERS, TOKENS, DEVICES, PEAK, MFU, FLOPS, RATE, DAYS, PER_TOKEN),
     (RATE_OF_ALL, _TIME),
     "t",
@@ -56,7 +56,7 @@ TRAINING_TIME = Question(
 )
 GPUS = replace(TRAINING_TIME, name="gpus", summary="devices that finish a training by a deadline", answer="n", limit="t")
 TOKENS_FOR_TIME = replace(
-    TRAINING_TIME, name="tokens-in-time", summary="tokens that a model can be trained on in so many days", answer="D", limit="t"
+    TRAINING_TIME, name="tokens-in-time", summary="tokens that a model can be trained on in a number of days", answer="D", limit="t"
 )
 TOKENS_FOR_COMPUTE = Question(
     "tokens",
@@ -73,7 +73,7 @@ TOKENS_FOR_COMPUTE = Question(
 TRAINING_FLOPS = replace(TOKENS_FOR_COMPUTE, name="flops", summary="FLOPs of a training", answer="C", limit="")
 DEVICE_FLOPS = Question(
     "device-flops",
-    "FLOPs that devices do in so many days",
+    "FLOPs that devices do in a number of days",
     (DEVICES, PEAK, MFU, DAYS, replace(FLOPS, meaning="FLOPs done"), RATE),
     (RATE_OF_ALL, Equation("C", "86400*t*R", "rate times time; a day has 86,400 s")),
     "C",
@@ -89,7 +89,7 @@ TIME_PER_STEP = Question(
     (Equation("F", "6*N*B*T", SIX_N_D.because), RATE_OF_ALL, Equation("s", "F/R", "amount over rate")),
     "s",
     with_model=(Equation("F", "c*B*T", EXACT.because),),
-    notes=(_NOTHING_STANDS_STILL, "all devices together run one batch"),
+    notes=(_NOTHING_STANDS_STILL, "one batch over all devices"),
     source=KAPLAN,
 )  # fmt: skip
 STEPS = Question(
@@ -102,7 +102,7 @@ STEPS = Question(
         Variable("S", "steps", "steps", "steps", whole="up"),
         Variable("b", "tokens-per-step", "tokens", "tokens of a step"),
     ),
-    (Equation("b", "B*T", "every sequence of the batch has so many tokens"), Equation("S", "D/b", "each token once")),
+    (Equation("b", "B*T", "every sequence of the batch has T tokens"), Equation("S", "D/b", "each token once")),
     "S",
     limit="D",
 )

@@ -24,17 +24,17 @@ _WORK = Variable("F", "flops", "FLOP", "FLOPs done")
 _SECONDS = Variable("s", "seconds", "s", "time")
 _RATE = Variable("R", "rate", "FLOP/s", "rate achieved, all devices together")
 _EACH = Variable("X", "achieved", "FLOP/s", "rate achieved, each device")
-_SHARE = (Equation("X", "R/n", "evenly over the devices"), Equation("u", "X/P", "achieved over promised"))
-_DENSE = "the peak is that of the format that is multiplied in, dense"
+_SHARE = (Equation("X", "R/n", "evenly over the devices"), Equation("u", "X/P", "achieved over peak"))
+_DENSE = "the dense peak of the dtype of the matmuls"
 
 MFU_OF = Question(
     "mfu",
     "model FLOPs utilization: the FLOP/s that serve the model over the peak",
     (_WORK, _SECONDS, ONE_DEVICE, PEAK, _RATE, _EACH, MFU),
-    (Equation("R", "F/s", "amount over time"), *_SHARE),
+    (Equation("R", "F/s", "FLOPs over time"), *_SHARE),
     "u",
     also=("R",),
-    notes=("FLOPs of the model, without what runs again; with that it is HFU: napkin ask hfu", _DENSE),
+    notes=("model FLOPs, without recomputation; with it: napkin ask hfu", _DENSE),
     source="Chowdhery et al. 2022, PaLM (arXiv 2204.02311), appendix B",
 )
 HFU_OF = replace(
@@ -57,7 +57,7 @@ TRAINING_MFU = Question(
     choices=(
         QuestionChoice(
             "convention",
-            "what is counted of a token",
+            "which FLOPs of a token count",
             {
                 "6N": (Equation("c", "6*N", "2 FLOP for each weight forward, twice that backward"),),
                 "palm": (Equation("c", "6*N + 12*L*h*k*T", "and attention in full: 4·h·k a position and layer, twice that backward"),),
@@ -81,10 +81,12 @@ STEP_CONVENTION = QuestionChoice(
             ),
         ),
         "korthikanti-hardware": (
-            Equation("F", "72*B*L*T*d**2*(1 + T/(3*d) + V/(12*d*L))", f"{_KORTHIKANTI}, equation 8: attention runs again in the backward"),
+            Equation(
+                "F", "72*B*L*T*d**2*(1 + T/(3*d) + V/(12*d*L))", f"{_KORTHIKANTI}, equation 8: attention is recomputed in the backward"
+            ),
         ),
         "megatron": (
-            Equation("F", "96*B*T*L*d**2*(1 + T/(6*d) + V/(16*L*d))", f"{_NARAYANAN}, equation 3: every layer's forward runs again"),
+            Equation("F", "96*B*T*L*d**2*(1 + T/(6*d) + V/(16*L*d))", f"{_NARAYANAN}, equation 3: every layer's forward is recomputed"),
         ),
     },
     "model FLOPs",
@@ -112,10 +114,10 @@ SPEED_UP = Question(
     "how much more a run does in the same time than another one",
     (
         Variable("s", "seconds", "s", "time of a step"),
-        Variable("o", "other-seconds", "s", "time of the other's step"),
-        Variable("v", "more", "1", "more work in the same time, as a part of the other's"),
+        Variable("o", "other-seconds", "s", "step time of the other run"),
+        Variable("v", "more", "1", "additional work in the same time, as a share of the other's"),
     ),
-    (Equation("v", "o/s - 1", "rates are as the reciprocals of the times"),),
+    (Equation("v", "o/s - 1", "rates are proportional to the reciprocals of the times"),),
     "v",
 )
 

@@ -51,11 +51,11 @@ def read(name: str, typed: Typed, unit: str, *, whole: bool = False) -> ParsedVa
     if number.value <= 0:
         raise BadInputError(f"{name} = {_clip(typed)} must be more than 0")
     if not Fraction(1, 10**_LARGEST_EXPONENT) <= number.value <= 10**_LARGEST_EXPONENT:
-        raise BadInputError(f"{name} = {_clip(typed)} is out of reach: numbers here are {_RANGE}")
+        raise BadInputError(f"{name} = {_clip(typed)} is out of range: numbers are {_RANGE}")
     if unit == "share" and number.value > 1:
-        raise BadInputError(f"{name} = {_clip(typed)} is more than the whole: {_meant(number)}")
+        raise BadInputError(f"{name} = {_clip(typed)} is above 1: {_meant(number)}")
     if whole and number.value.denominator != 1:
-        raise BadInputError(f"{name} = {_clip(typed)} is no whole number of {unit}")
+        raise BadInputError(f"{name} = {_clip(typed)} is not an integer number of {unit}")
     return number
 
 
@@ -68,9 +68,9 @@ def _meant(typed: ParsedValue) -> str:
 def _text(name: str, typed: int | float | Fraction) -> str:
     """A float counts as its shortest decimal text: 0.1 is exactly one tenth."""
     if isinstance(typed, bool) or not isinstance(typed, int | float | Fraction):
-        raise BadInputError(f"{name} = {_clip(typed)} is no number")
+        raise BadInputError(f"{name} = {_clip(typed)} is not a number")
     if isinstance(typed, int) and typed.bit_length() > 4 * _LONGEST // 2:
-        raise BadInputError(f"{name} has too many digits: numbers here are {_RANGE}")
+        raise BadInputError(f"{name} has too many digits: numbers are {_RANGE}")
     return str(typed)
 
 
@@ -80,10 +80,10 @@ def _read(name: str, text: str, unit: str) -> ParsedValue:
         raise BadInputError(f"{name} = {_clip(text)} is too long for a number")
     match = _NUMBER.match(text)
     if match is None:
-        raise BadInputError(f"{name} = {_clip(text)} is no number: write it as 70e9, 15T, 80GB, 30days, 50% or 3.35TB/s")
+        raise BadInputError(f"{name} = {_clip(text)} is not a number: write it as 70e9, 15T, 80GB, 30days, 50% or 3.35TB/s")
     exponent = match["exponent"] or "0"
     if len(exponent.lstrip("+-").lstrip("0")) > 2 or abs(int(exponent)) > _LARGEST_EXPONENT:
-        raise BadInputError(f"{name} = {_clip(text)} has too large an exponent: numbers here are {_RANGE}")
+        raise BadInputError(f"{name} = {_clip(text)} has too large an exponent: numbers are {_RANGE}")
     value = Fraction(match["number"].replace("_", "").rstrip(".") or "0") * Fraction(10) ** int(exponent)
     if match["below"]:
         value = _divided(name, text, value, int(match["below"]))

@@ -9,7 +9,7 @@ from calc.capacity.questions.question import Equation, Variable
 PARAMETERS = Variable("N", "parameters", "parameters", "parameters", whole="down", model="parameters")
 TOKENS = Variable("D", "tokens", "tokens", "tokens", whole="down")
 DEVICES = Variable("n", "gpus", "devices", "devices", whole="up", also=("devices",))
-ONE_DEVICE = replace(DEVICES, default="1", because="one device, as no number was given")
+ONE_DEVICE = replace(DEVICES, default="1", because="default")
 PEAK = Variable("P", "peak", "FLOP/s", "dense peak rate of one device", device="peak")
 MFU = Variable("u", "mfu", "share", "model FLOPs utilization")
 FLOPS = Variable("C", "flops", "FLOP", "FLOPs of the whole training")

@@ -36,10 +36,10 @@ class Traffic:
 
 
 FITS, UNSURE, NOT = "fits", "may not fit", "does not fit"
-KEPT_FITS = "state and kept activations fit, temporaries are not counted"
-KEPT_UNSURE = "may not fit: state, kept activations and all gradients do not together, temporaries are not counted"
+KEPT_FITS = "state and saved activations fit; temporaries are not counted"
+KEPT_UNSURE = "may not fit: state, saved activations and all gradients together do not; temporaries are not counted"
 STATE_FITS, STATE_NOT = "the state alone fits", "the state alone does not fit"
-_OF_STAGE = "the lines of that stage"
+_OF_STAGE = "the steps of that stage"
 _PASSING = frozenset({"gradients", "unreduced", "gathered", "temporaries"})
 
 
@@ -177,7 +177,7 @@ def _inputs(model: ShardedModel, layout: Layout, state: State) -> tuple[WorkedIn
     formats = [
         WorkedInput(symbol, Fraction(size), "bytes", f"{what} of a parameter", state.source) for symbol, (what, size) in sizes_of.items()
     ]
-    rank = [WorkedInput("r", Fraction(layout.rank), "", "number of the rank among those that share", "the layout")] if layout.rank else []
+    rank = [WorkedInput("r", Fraction(layout.rank), "", "rank among those that share the state", "the layout")] if layout.rank else []
     return (*sizes, *ranks, *rank, micros, *formats)
 
 
@@ -187,7 +187,7 @@ def worked(name: str, inputs: Sequence[WorkedInput], steps: Sequence[WorkedStep]
     done = []
     for step in steps:
         if step.symbol in values:
-            raise BadInputError(f"{name}: {step.symbol} stands for two things")
+            raise BadInputError(f"{name}: {step.symbol} is defined twice")
         value = evaluate_text(step.expr, values)
         values[step.symbol] = _plain(value)
         done.append(WorkedStep(step.symbol, step.expr, step.unit, step.meaning, step.because, value))

@@ -68,7 +68,7 @@ def _tensor(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Colle
     loss = product("m", f"3*4*b*{'(T/c)' if choice.has('c') else 'T'}") if stage in (ONLY, LAST) else ""
     because_loss = "the loss over a divided vocabulary: largest logit, sum of exponentials, logit of the target, in fp32"
     if choice.sequence == OFF:
-        why = "one behind attention, one behind the feed-forward; backward as many, where inputs were the same" + _beside(ends)
+        why = "one after attention and one after the feed-forward; in the backward as many, at their inputs" + _beside(ends)
         passes = f"{4 + 2 * recomputed}*l" + (f" + {ends}" if ends else "")
         traffic = [Collective("Ct", ALL_REDUCE, "tensor", "t", product("m", passes, "Y"), why)]
     else:
@@ -78,11 +78,9 @@ def _tensor(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Colle
         ahead = ends + (1 if choice.sequence == AGAIN and stage in (ONLY, LAST) else 0)
         traffic = [
             Collective(
-                "Cg", ALL_GATHER, "tensor", "t", product("m", _plus(f"{gathers}*l", ahead), "Y"), f"before each pair of products{extra}"
+                "Cg", ALL_GATHER, "tensor", "t", product("m", _plus(f"{gathers}*l", ahead), "Y"), f"before each pair of matmuls{extra}"
             ),
-            Collective(
-                "Cs", REDUCE_SCATTER, "tensor", "t", product("m", _plus(f"{scatters}*l", ends), "Y"), "behind each pair of products"
-            ),
+            Collective("Cs", REDUCE_SCATTER, "tensor", "t", product("m", _plus(f"{scatters}*l", ends), "Y"), "after each pair of matmuls"),
         ]
     if choice.sequence != OFF:
         traffic += _whole_vectors(model, choice, stage)
@@ -96,7 +94,7 @@ def _whole_vectors(model: ShardedModel, choice: LayoutChoice, stage: str) -> lis
     groups = {name: [t for t in tensors if t.divided == WHOLE] for name, tensors in groups_of(model, choice, stage).items()}
     parts = [product("l", elements(groups[name], choice)) for name in ("l", "e") if groups.get(name)]
     parts += [elements(groups["o"], choice)] if groups.get("o") else []
-    why = "gradients of norms and other whole vectors: each rank has seen a part of the stream"
+    why = "gradients of norms and other replicated vectors: each rank has only its part of the stream"
     return [Collective("Cn", ALL_REDUCE, "tensor", "t", product("q", total(parts)), why, once=True)]
 
 
@@ -121,7 +119,7 @@ def _context(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Coll
     numbers = f"2*b*(T/c)*{heads}*k" + (f"/{divisor}" if divisor else "")
     if choice.exchange == RING:
         hops = f"{model.element * _runs(choice)}*(c - 1) + {_FP32}*c"
-        why = "every block of keys and values visits every rank, forward and backward; their gradients go the whole round, in fp32"
+        why = "every block of keys and values visits every rank, forward and backward; their gradients travel the whole ring, in fp32"
         return [Collective("Ck", SEND, "context", "c", product("m", "l", hops, numbers), why)]
     whole = product("m", "l", "c", f"{model.element}*{numbers}")
     return [
@@ -191,9 +189,9 @@ def _of_group(model: ShardedModel, choice: LayoutChoice, stage: str, suffix: str
         return [Collective(f"D{suffix}", ALL_REDUCE, "data", over, product("q", each), "gradients, summed once a step", once=True)]
     if choice.zero == 1:
         return [
-            Collective(f"D{suffix}", REDUCE_SCATTER, "data", over, product("q", padded), "gradients, each rank its share", once=True),
+            Collective(f"D{suffix}", REDUCE_SCATTER, "data", over, product("q", padded), "gradients, each rank its shard", once=True),
             Collective(
-                f"G{suffix}", ALL_GATHER, "data", over, product("w", padded), "weights, after each rank has stepped its share", once=True
+                f"G{suffix}", ALL_GATHER, "data", over, product("w", padded), "updated weights, from the shard of each rank", once=True
             ),
         ]
     scattered = Collective(f"D{suffix}", REDUCE_SCATTER, "data", over, product("m", "q", padded), "gradients, with every micro-batch")
@@ -203,7 +201,7 @@ def _of_group(model: ShardedModel, choice: LayoutChoice, stage: str, suffix: str
         twice, why = f"2*{at_ends}", "weights, forward and backward"
     else:
         twice = total(part for part in (f"2*l*{in_layer}" if in_layer else "", at_ends) if part)
-        why = "weights, forward and backward; what is outside of the layers stays in between"
+        why = "weights, forward and backward; those outside the layers stay gathered in between"
     return [scattered, Collective(f"G{suffix}", ALL_GATHER, "data", over, product("m", "w", _ranks(over), twice), why)]
 
 

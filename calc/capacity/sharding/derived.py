@@ -63,7 +63,7 @@ def model_of(derivation: Derivation, own: Sequence[ShardedTensor] = ()) -> Shard
         values=values,
         tensors=(*read, *head),
         items=items,
-        source="derived from a record of its step",
+        source="derived from a trace of its step",
         attention=derivation.options["attention"],
         element=_ELEMENT.get(derivation.options["precision"], 4),
         tied=tied,
@@ -89,7 +89,7 @@ def _all_kept(derivation: Derivation) -> Item:
     sizes = {name: size for name, size in derivation.sizes.items() if name != "B"}
     text = at_hand(derivation["activations.bytes"].text or "0", derivation.sizes)
     numbers = re.sub(r"[A-Za-z_]\w*", lambda match: str(sizes.get(match[0], match[0])), text)
-    return Item("all that is kept", numbers, SAME, "derived; its batch is that of a rank", EVERY)
+    return Item("all saved tensors", numbers, SAME, "derived; its batch is that of a rank", EVERY)
 
 
 # -- parameters -------------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def _of_heads(left: Monomials, derivation: Derivation) -> list[ShardedTensor] | 
         shared = left.pop("L*d*g*k", 0)
         own = left.pop("L*d*h*k", 0)
         if (own, shared) not in ((2, 2), (4, 0)):
-            return "queries, keys, values and one projection are not what its attention consists of"
+            return "its attention does not consist of queries, keys, values and one projection"
         biases = 3 if left.pop("L*h*k", 0) + left.pop("L*g*k", 0) == 3 else 0
     tensors = [
         ShardedTensor("queries", "h*k", "d", divided=ROWS),
@@ -219,9 +219,9 @@ def _items(derivation: Derivation) -> tuple[tuple[Item, ...], str]:
     """Every saved tensor once, in a layer or at an end, and an empty text; or the reason why they do not add up to the derived activations.
     """
     if derivation.options["precision"] not in _ELEMENT:
-        return (), f"precision {derivation.options['precision']} keeps casts of weights among its activations: use bf16 or fp32"
+        return (), f"precision {derivation.options['precision']} saves casts of weights among its activations: use bf16 or fp32"
     if derivation.options.get("checkpointing", "none") != "none":
-        return (), "what runs again is chosen by the layout: derive it without checkpointing"
+        return (), "the layout chooses activation checkpointing: derive the model without it"
     counted = [tensor for tensor in derivation.saved if not tensor.same_as]
     first_layer = next((i for i, tensor in enumerate(counted) if "*" in tensor.module_path), len(counted))
     layers = {t.module_path for t in counted if t.times == "L - 1"}
@@ -231,7 +231,7 @@ def _items(derivation: Derivation) -> tuple[tuple[Item, ...], str]:
             continue  # the first layer's own tensor: another one, with factor L - 1, counts for every layer
         items.append(_item(tensor, _where(tensor, number < first_layer, derivation), derivation))
     if any(set(re.findall(r"[A-Za-z_]\w*", item.expr)) - {*_LETTERS, "B", "T"} for item in items) or not _adds_up(items, derivation):
-        return (), "what its backward keeps does not come apart by layer"
+        return (), "its saved tensors are not a sum over layers"
     return tuple(items), ""
 
 

@@ -36,7 +36,7 @@ def of_account(account: Account) -> dict[str, Any]:
 def _no_step(account: Account) -> str:
     if account.step is not None:
         return ""
-    return "no machine is named" if account.machine is None else f"its products are not known apart: {account.model.only_data}"
+    return "no device was given" if account.machine is None else f"its matmuls are not known separately: {account.model.only_data}"
 
 
 def _stage(stage: Stage) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from calc.platform.arguments import shown
 # How sequence parallelism treats the input of a matmul that all tensor ranks need whole.
 OFF, KEPT, AGAIN = "off", "kept", "again"
 SEQUENCE = {
-    OFF: "tensor ranks each keep the whole stream between products",
-    KEPT: "the stream is divided along its length; what is gathered for a product is kept for the backward, as torch's classes have it",
-    AGAIN: "the stream is divided along its length; what was gathered for a product is gathered again in the backward",
+    OFF: "each tensor rank has the whole residual stream between matmuls",
+    KEPT: "the residual stream is split along the sequence; what is gathered for a matmul is saved for backward, as in torch's classes",
+    AGAIN: "the residual stream is split along the sequence; what was gathered for a matmul is gathered again in the backward",
 }
 NONE, ATTENTION, BLOCK = "none", "attention", "block"
 CHECKPOINTING = (NONE, ATTENTION, BLOCK)
@@ -33,12 +33,12 @@ MEANINGS = {
     "pipeline": "stages of the pipeline",
     "context": "context-parallel ranks",
     "expert": "expert-parallel ranks",
-    "interleave": "pieces of the model that each stage holds",
+    "interleave": "model chunks of each stage",
     "micro": "sequences of a micro-batch",
     "batch": "sequences of a step, all devices together",
 }
 UNITS = {
-    "data": "ranks", "tensor": "ranks", "pipeline": "stages", "context": "ranks", "expert": "ranks", "interleave": "pieces",
+    "data": "ranks", "tensor": "ranks", "pipeline": "stages", "context": "ranks", "expert": "ranks", "interleave": "chunks",
     "micro": "sequences", "batch": "sequences",
 }  # fmt: skip
 LARGEST = 10**9
@@ -75,7 +75,7 @@ class Layout:
         _require_one_of("exchange", self.exchange, EXCHANGE)
         shared = self.data * self.context * self.expert
         if isinstance(self.rank, bool) or not isinstance(self.rank, int) or not 0 <= self.rank < shared:
-            raise BadInputError(f"rank = {_clipped(self.rank)} is none of the {shared} that share weights: they are 0 to {shared - 1}")
+            raise BadInputError(f"rank = {_clipped(self.rank)} is not among the {shared} that share weights: they are 0 to {shared - 1}")
         if not self.batch:
             object.__setattr__(self, "batch", self.replicas * self.micro)
 
@@ -122,13 +122,13 @@ def layout_of(given: Mapping[str, int | str]) -> Layout:
 def require_devices_at_most(devices: int) -> int:
     """Refuse a search over more devices than one kind of parallelism may have ranks."""
     if not 1 <= devices <= LARGEST:
-        raise BadInputError(f"devices = {_clipped(devices)} is no count of devices: give an integer from 1 to 10**9")
+        raise BadInputError(f"devices = {_clipped(devices)} is not a number of devices: give an integer from 1 to 10**9")
     return devices
 
 
 def _require_count(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
-        raise BadInputError(f"{name} = {_clipped(value)} is no count of {MEANINGS[name]}: give an integer from 1 to 10**9")
+        raise BadInputError(f"{name} = {_clipped(value)} is not a number of {MEANINGS[name]}: give an integer from 1 to 10**9")
 
 
 def _require_one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:

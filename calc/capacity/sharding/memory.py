@@ -45,12 +45,12 @@ KINDS: Mapping[str, str] = {
 }  # fmt: skip
 WORDS: Mapping[str, str] = {
     "weights": "weights", "gradients": "gradients", "optimizer": "optimizer state", "master": "master weights",
-    "gathered": "weights gathered", "unreduced": "gradients not yet divided", "activations": "activations",
+    "gathered": "weights gathered", "unreduced": "gradients not yet sharded", "activations": "activations",
     "temporaries": "temporaries",
 }  # fmt: skip
 TOTAL = "M"
-_DIVIDED = "each matrix is divided along its columns or rows, each vector that goes with divided columns too"
-_CUT = "each tensor's rows in as many equal pieces as ranks have it, the last ones filled up (FSDP2)"
+_DIVIDED = "each matrix is sharded along its columns or rows, and the bias of sharded columns with it"
+_CUT = "each tensor's rows are cut into equal shards, one per rank, the last ones padded (FSDP2)"
 
 
 def shares(choice: LayoutChoice) -> bool:
@@ -72,10 +72,10 @@ def memory(model: ShardedModel, choice: LayoutChoice, stage: str, state: State) 
 
 def _together(model: ShardedModel) -> tuple[str, str]:
     """The meaning and the reason of the sum."""
-    when = "at the moment when the most micro-batches are under way"
+    when = "when the most micro-batches are in flight"
     if model.moments:
-        return "all of it", f"{when}, and as if gradients and the largest temporaries were whole then: no moment has more"
-    return "what is kept", f"{when}; temporaries are not counted"
+        return "all of it", f"{when}, with all gradients and the largest temporaries: an upper bound on the peak"
+    return "state and saved tensors", f"{when}; temporaries are not counted"
 
 
 def _parameters(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[WorkedStep]:
@@ -93,7 +93,7 @@ _OF_RANK = {WHOLE_RANK: "a rank", FILLED: "a rank's share", EXACT: "the share of
 
 def _counted(model: ShardedModel, choice: LayoutChoice, stage: str, symbol: str, how: str = WHOLE_RANK) -> list[WorkedStep]:
     """Elements of a layer, of its experts, outside the layers, and of all."""
-    why = {FILLED: _CUT, EXACT: "without the filling: the last ranks have fewer rows, or none"}.get(how, _DIVIDED)
+    why = {FILLED: _CUT, EXACT: "without padding: the last ranks have fewer rows, or none"}.get(how, _DIVIDED)
     what = _OF_RANK[how]
     groups = groups_of(model, choice, stage)
     words = {"l": "of a layer", "e": "of a layer's experts", "o": "outside of the layers"}
@@ -148,7 +148,7 @@ def _state(model: ShardedModel, choice: LayoutChoice, stage: str, state: State) 
 
 
 def _divided(by: str) -> str:
-    return ", of the rank's share" if by == "S" else ", whole on each data rank"
+    return ", of the rank's share" if by == "S" else ", replicated on each data rank"
 
 
 def _transient(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[WorkedStep]:
@@ -160,13 +160,11 @@ def _transient(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Wo
     lines = []
     if choice.zero == 3:
         gathered = "w*N" if model.only_data else f"w*(N - Max(0, l - 2)*{product(layer)})"
-        why = "a layer is whole while it runs, the next one is fetched meanwhile; what is outside of the layers stays"
+        why = "a layer is gathered while it runs and the next one is prefetched; weights outside the layers stay gathered"
         lines.append(WorkedStep("H", gathered, "bytes", "weights gathered", why))
     units = [unit for unit in (layer, "No" if "o" in groups else "0") if unit != "0"]
     largest = f"Max({', '.join(units)})" if len(units) > 1 else product(units[0])
-    lines.append(
-        WorkedStep("J", f"q*{largest}", "bytes", "gradients not yet divided", "of the largest unit, before they are summed and scattered")
-    )
+    lines.append(WorkedStep("J", f"q*{largest}", "bytes", "gradients not yet sharded", "of the largest unit, before the reduce-scatter"))
     return lines
 
 
@@ -181,24 +179,22 @@ def _activations(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[
             "Al",
             total(on_rank(item, choice) for item in saved_items(model, choice)),
             "bytes",
-            "kept of a layer and micro-batch",
+            "saved by a layer, per micro-batch",
             _kept_words(choice),
         )
     ]
     number, unit = ("l" if stage == ONLY else "i"), "Al"
     if stage != ONLY:
-        why = "1F1B: a stage begins as many micro-batches as stages follow it before the first backward comes back"
+        why = "1F1B: before its first backward, a stage runs one forward for each later stage and one more"
         lines.append(WorkedStep("i", layers_in_flight(choice, stage), "layers", "layers in flight, each for one micro-batch", why))
     if choice.checkpointing == BLOCK:
         divided = choice.has("t") and choice.sequence != OFF
-        why = "a layer that runs again keeps its argument"
-        lines.append(
-            WorkedStep("Ab", passed(model, choice) + ("/t" if divided else ""), "bytes", "argument of a layer and micro-batch", why)
-        )
+        why = "a recomputed layer saves its input"
+        lines.append(WorkedStep("Ab", passed(model, choice) + ("/t" if divided else ""), "bytes", "input of a layer, per micro-batch", why))
         unit = "Ab"
     parts = [f"{number}*{unit}", *(["Al"] if unit == "Ab" else [])]
     shorter = fewer(choice) if choice.uneven and stage in (FIRST, LAST) else ""
-    for symbol, of, what in (("Ao", _once, "kept outside of the layers"), ("Ae", _every, "kept with every piece")):
+    for symbol, of, what in (("Ao", _once, "saved outside the layers"), ("Ae", _every, "saved with every chunk")):
         items = [on_rank(item, choice) for item in beside if of(item)]
         if items:
             lines.append(
@@ -210,10 +206,8 @@ def _activations(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[
                 else product(pieces(choice, stage), symbol)
             )
     if shorter:
-        lines.append(
-            WorkedStep("z", shorter, "layers", "that the piece at this end has fewer", "embedding or head takes the place of a layer")
-        )
-    lines.append(WorkedStep("A", total(parts), "bytes", "activations", "of all micro-batches under way"))
+        lines.append(WorkedStep("z", shorter, "layers", "fewer in the chunk at this end", "embedding or head takes the place of a layer"))
+    lines.append(WorkedStep("A", total(parts), "bytes", "activations", "of all micro-batches in flight"))
     return lines
 
 
@@ -232,5 +226,5 @@ def _at_the_end(choice: LayoutChoice, stage: str, symbol: str, less: str) -> str
 
 
 def _kept_words(choice: LayoutChoice) -> str:
-    words = {"none": "what its backward needs", "attention": "what its backward needs, without scores, which are made again"}
-    return words.get(choice.checkpointing, "of the one layer that runs again at a time")
+    words = {"none": "what its backward needs", "attention": "what its backward needs, without the scores, which are recomputed"}
+    return words.get(choice.checkpointing, "of the one layer being recomputed")

@@ -101,7 +101,7 @@ def decoder(
     values = _completed(sizes, gated)
     tensors = (*_attention(bias), *_norms(bias), *_feed_forward(values, gated, bias), *_ends(values, bias, tied))
     items = (*_kept_by_attention(attention, dropout), *_kept_by_feed_forward(values, gated, dropout), *_kept_at_ends(dropout, bias))
-    kind = f"{'gated' if gated else 'plain'} feed-forward{', biases' if bias else ''}, {'one table' if tied else 'a head of its own'}"
+    kind = f"{'gated' if gated else 'plain'} feed-forward{', biases' if bias else ''}, {'one table' if tied else 'a separate head'}"
     source = f"published account: {_KORTHIKANTI}; {kind}"
     return ShardedModel(
         "decoder", values, tensors, items, source, attention, tied=tied, moments=_moments(values, gated, attention, dropout)
@@ -114,7 +114,7 @@ def _completed(sizes: Mapping[str, int], gated: bool) -> dict[str, int]:
     if missing:
         raise BadInputError(f"a decoder by its sizes needs {', '.join(missing)}: give them, or name a model")
     if ("E" in sizes) != ("e" in sizes):
-        raise BadInputError("experts need both E (how many) and e (how many a token goes through)")
+        raise BadInputError("experts need both E (how many) and e (how many per token)")
     d, h = sizes["d"], sizes["h"]
     if "k" not in sizes and d % h:
         raise BadInputError(f"h = {h} heads do not divide the width d = {d}: give the head width k")
@@ -124,7 +124,7 @@ def _completed(sizes: Mapping[str, int], gated: bool) -> dict[str, int]:
     if completed["h"] % completed["g"]:
         raise BadInputError(f"g = {completed['g']} key/value heads do not divide the {h} heads")
     if completed.get("e", 1) > completed.get("E", 1):
-        raise BadInputError(f"e = {completed['e']} experts a token are more than all {completed['E']}")
+        raise BadInputError(f"e = {completed['e']} experts per token are more than all {completed['E']}")
     return completed
 
 
@@ -181,17 +181,17 @@ def _kept_by_attention(attention: str, dropout: bool) -> list[Item]:
         ),
         Item("queries", "2*B*T*h*k", DIVIDED, "each product's backward needs the other factor"),
         Item("keys and values", "4*B*T*g*k", DIVIDED, "each product's backward needs the other factor"),
-        Item("input of the output projection", "2*B*T*h*k", DIVIDED, "what attention gives, head by head"),
+        Item("input of the output projection", "2*B*T*h*k", DIVIDED, "the output of attention, head by head"),
     ]
     if attention == _MATH:
         items.append(Item("softmax", "2*B*T*T*h", DIVIDED, "its backward needs its result", scores=True))
         if dropout:
-            items.append(Item("noise on the scores", "B*T*T*h", DIVIDED, "a byte an element", scores=True))
-            items.append(Item("scores after the noise", "2*B*T*T*h", DIVIDED, "what values are multiplied with", scores=True))
+            items.append(Item("dropout mask of the scores", "B*T*T*h", DIVIDED, "1 byte per element", scores=True))
+            items.append(Item("scores after dropout", "2*B*T*T*h", DIVIDED, "the factor of the values", scores=True))
     else:
-        items.append(Item("logarithms of sums", "4*B*T*h", DIVIDED, "a number for each row of scores, from which they are made again"))
+        items.append(Item("log-sum-exp", "4*B*T*h", DIVIDED, "one number per row of scores, from which the backward recomputes them"))
     if dropout:
-        items.append(Item("noise behind attention", "B*T*d", STREAM, "a byte an element"))
+        items.append(Item("dropout mask after attention", "B*T*d", STREAM, "1 byte per element"))
     return items
 
 
@@ -210,9 +210,9 @@ def _kept_by_feed_forward(values: Mapping[str, int], gated: bool, dropout: bool)
         Item("hidden", hidden, DIVIDED, of),
     ]
     if times:
-        items.append(Item("what experts give", "2*B*T*d*e", GATHERED, "each is weighted by its share, whose gradient needs it"))
+        items.append(Item("expert outputs", "2*B*T*d*e", GATHERED, "each is weighted by its router probability, whose gradient needs it"))
     if dropout:
-        items.append(Item("noise behind the feed-forward", "B*T*d", STREAM, "a byte an element"))
+        items.append(Item("dropout mask after the feed-forward", "B*T*d", STREAM, "1 byte per element"))
     return items
 
 
@@ -224,7 +224,7 @@ def _kept_at_ends(dropout: bool, bias: bool) -> list[Item]:
         Item("logits", "4*B*T*V", DIVIDED, "the loss is taken in fp32", LAST),
     ]
     if dropout:
-        items.append(Item("noise on the embedding", "B*T*d", STREAM, "a byte an element", FIRST))
+        items.append(Item("dropout mask of the embedding", "B*T*d", STREAM, "1 byte per element", FIRST))
     return items
 
 
@@ -239,7 +239,7 @@ def _moments(values: Mapping[str, int], gated: bool, attention: str, dropout: bo
     """
     times = "*e" if "E" in values else ""
     stream = f"2*B*T*d{times}"
-    what = "the gradients of gate and up beside that of their product" if gated else "the gradients before and behind the activation"
+    what = "the gradients of gate and up beside that of their product" if gated else "the gradients before and after the activation"
     moments = [
         TransientBytes("the loss: the gradients of log-probabilities and of logits, in fp32", (("8*B*T*V", DIVIDED),), LAST, True),
         TransientBytes(what, ((f"{6 if gated else 4}*B*T*f{times}", DIVIDED), (stream, SAME)), LAYER),

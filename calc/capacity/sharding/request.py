@@ -61,7 +61,7 @@ def best(name: str | None, words: Words, progress: Progress) -> Ranking:
         if needed not in words:
             raise BadInputError(f"a search needs {needed}: give {example}")
     if "rank" in words:
-        raise BadInputError("a search is about the fullest rank: leave rank out")
+        raise BadInputError("a search compares the fullest ranks: leave rank out")
     given = _layout_words(words)
     layout_of({name: value for name, value in given.items() if name != "sequence"})  # refuses what no layout can have
     devices, fewer = require_devices_at_most(_count(words, "devices")), _yes(words, "fewer", False)
@@ -98,7 +98,7 @@ def _asked(name: str | None, words: Words, batch: int, devices: int, progress: P
         return ShardingRequest(_decoder(words), state, machine, words)
     for word in _SHAPE:
         if word in words:
-            raise BadInputError(f"{word} describes a decoder by its sizes: {name[:60]} says by itself what it is")
+            raise BadInputError(f"{word} describes a decoder by its sizes: {name[:60]} needs no description")
     return ShardingRequest(_named(name, words, precision, batch, progress), state, machine, words)
 
 
@@ -108,12 +108,12 @@ def _of_a_number(name: str | None, words: Words) -> ShardedModel:
     for word in words:
         if word not in WORDS:
             raise BadInputError(
-                f"{word[:40]} is a size of a model, and parameters={words['parameters'][:40]} names none: name a model, or leave it out"
+                f"{word[:40]} is a size of a model, and parameters={words['parameters'][:40]} is not a model: name a model, or leave it out"
             )
     number = int(read("parameters", words["parameters"], "parameters", whole=True).value)
     tensor = ShardedTensor("parameters", str(number), "1", FIRST, per_token=False)
-    why = "a number of parameters says nothing of matrices, heads or layers; name a model, or give its sizes (L, d, h, f, V, T)"
-    return ShardedModel("so many parameters", {}, (tensor,), (), "as asked", only_data=why, own=(tensor,))
+    why = "a number of parameters does not determine matrices, heads or layers; name a model, or give its sizes (L, d, h, f, V, T)"
+    return ShardedModel("the given number of parameters", {}, (tensor,), (), "as asked", only_data=why, own=(tensor,))
 
 
 def _decoder(words: Words) -> ShardedModel:
@@ -121,7 +121,7 @@ def _decoder(words: Words) -> ShardedModel:
     for word in sizes:
         if word not in _DECODER:
             near = difflib.get_close_matches(word, (*WORDS, *_DECODER), n=1)
-            raise BadInputError(f"unknown word {word[:40]!r}{f': did you mean {near[0]}?' if near else ': see napkin shard --help'}")
+            raise BadInputError(f"unknown key {word[:40]!r}{f': did you mean {near[0]}?' if near else ': see napkin shard --help'}")
     if not sizes:
         raise BadInputError("name a model, or give parameters=70e9, or a decoder by its sizes: L=32 d=4096 h=32 f=14336 V=128256 T=8192")
     gated = _yes(words, "gated", True)
@@ -141,7 +141,9 @@ def _named(name: str, words: Words, precision: str, batch: int, progress: Progre
     spec = calc.load(name)
     sizes = {word: _count(words, word) for word in words if word not in WORDS}
     if "B" in sizes:
-        raise BadInputError("B follows from the layout here: micro is how many sequences a rank has at a time, batch how many all have")
+        raise BadInputError(
+            "B follows from the layout: micro is the number of sequences per rank and micro-batch, batch that of a whole step"
+        )
     if "B" in spec.dimensions:
         sizes["B"] = batch
     resolved = spec.sizes(sizes)
@@ -159,7 +161,7 @@ def _named(name: str, words: Words, precision: str, batch: int, progress: Progre
     peak = derivation["memory.peak"].value
     if peak is not None:
         at_once = f" with {resolved['B']:,} sequence{'s' if resolved['B'] > 1 else ''} at a time" if "B" in resolved else ""
-        notes.append(f"on one device{at_once} the derived peak is {peak:,} bytes; the sum here is a bound from above")
+        notes.append(f"on one device{at_once} the derived peak is {peak:,} bytes; the sum here is an upper bound")
     return replace(model_of(derivation, own), name=name, notes=tuple(notes))
 
 

@@ -81,7 +81,7 @@ def _exact(
         worked = account(model, layouts.layout(int(row), limits.batch), state, machine)
         for value, array in ((Fraction(worked.memory), layouts.memory), (_seconds(worked), layouts.seconds)):
             if abs(Fraction(float(array[row])) - value) * 10**_DIGITS > value:
-                raise BadInputError(f"internal error: the arrays have {array[row]} where {float(value)} is exact; please report it")
+                raise BadInputError(f"internal error: the arrays give {array[row]} where {float(value)} is exact; please report it")
         exact.append(worked)
     return exact
 
@@ -133,7 +133,7 @@ def parts_of_step(account: Account) -> dict[str, Fraction]:
     parts = {"work": slowest["m"] * slowest["tc"]}
     parts |= {words: slowest[symbol] for symbol, words in _PARTS.items() if symbol in slowest.values}
     step = account.step
-    parts |= {"bubble": step["tw"] - step["tm"], "data traffic beyond the work": step["step"] - step["tw"]}
+    parts |= {"bubble": step["tw"] - step["tm"], "data traffic beyond the compute": step["step"] - step["tw"]}
     return {name: value for name, value in parts.items() if value}
 
 
@@ -173,14 +173,13 @@ def _no_layout(layouts: LayoutTable, limits: Limits) -> str:
     if not layouts.tried:
         given = ", ".join(f"{NAMES[symbol]} = {number}" for symbol, number in limits.fixed)
         return (
-            f"the ranks that were given ({given}) do not multiply to {limits.devices} devices, with any number of the others:"
-            " leave one out, or change devices"
+            f"the given ranks ({given}) do not multiply to {limits.devices} devices with any other ranks: leave one out, or change devices"
         )
     refused, devices = layouts.refused, f"{limits.devices} device{'s' if limits.devices > 1 else ''}"
     if layouts.tried > sum(refused.values()):
         return (
-            f"no layout of {devices} has what was given of zero, sequence, checkpointing and exchange: zero needs ranks that"
-            " share weights, sequence tensor ranks that divide the tokens, checkpointing=attention attention=math; leave one out"
+            f"no layout of {devices} matches the given zero, sequence, checkpointing and exchange: zero needs ranks that share weights,"
+            " sequence needs tensor ranks that divide the tokens, checkpointing=attention needs attention=math; leave one out"
         )
     why = max(refused, key=lambda name: refused[name])
     return f"no layout of {devices} and batch = {limits.batch} is possible: most fail because {why}; change devices or batch"

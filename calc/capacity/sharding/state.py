@@ -33,7 +33,7 @@ def state_of(precision: str = MASTER, optimizer: str = "adamw") -> State:
     rule = KNOWN[optimizer].state
     if optimizer in REFUSED or "r" in rule or "c" in rule or KNOWN[optimizer].vectors:
         raise BadInputError(
-            f"{optimizer} keeps rows and columns of a matrix, not so many bytes a parameter: use adamw, sgd, momentum and such"
+            f"{optimizer} keeps rows and columns of a matrix, not bytes per parameter: use adamw, sgd, momentum or the like"
         )
     size = master or weights
     counter = int(evaluate_text(rule, {"s": size, "n": 0}))

@@ -74,7 +74,7 @@ class LayoutTable:
 def table(model: ShardedModel, limits: Limits, state: State, machine: Machine) -> LayoutTable:
     """Every valid layout with its memory and time."""
     if model.only_data:
-        raise BadInputError(f"{model.name} can be divided by data and ZeRO only, which needs no search: {model.only_data}")
+        raise BadInputError(f"{model.name} can be sharded by data parallelism and ZeRO only, which needs no search: {model.only_data}")
     if model.values["L"] > LARGEST:
         raise BadInputError(f"L = {str(model.values['L'])[:40]} is too deep for a search: give 1 to 10**9 layers")
     grid, refused, tried = _grid(model, limits)
@@ -181,7 +181,7 @@ def _holds(
     return np.broadcast_to(holds(condition.expr, values), grid["n"].shape if shape is None else shape)
 
 
-# Limits of the search: divisions into ranks, these times micro-batches, combinations created, and valid layouts.
+# Limits of the search: combinations of ranks, these times micro-batches, combinations created, and valid layouts.
 MOST_RANKS, _MOST_TRIED, _MOST_MADE, _MOST_VALID = 1_000_000, 200_000_000, 50_000_000, 250_000
 _AT_ONCE = 2**21
 
@@ -191,8 +191,8 @@ def _too_many(model: ShardedModel, limits: Limits) -> str:
     free = [NAMES[axis] for axis in "tpcxvb" if axis not in fixed and (axis != "x" or model.has_experts)]
     example = next((f", e.g. {name}=8" for name in free if name == "tensor"), "")
     return (
-        f"{limits.devices} devices and batch = {limits.batch} have more layouts than are searched ({MOST_RANKS:,} divisions into ranks,"
-        f" {_MOST_VALID:,} valid ones with pieces and micro-batches): give {' or '.join(free) or 'other devices'}{example}"
+        f"{limits.devices} devices and batch = {limits.batch} have more layouts than are searched ({MOST_RANKS:,} combinations of ranks,"
+        f" {_MOST_VALID:,} valid ones with chunks and micro-batches): give {' or '.join(free) or 'other devices'}{example}"
     )
 
 

@@ -19,7 +19,7 @@ AT_LOSS = "Xa"  # beside all saved tensors
 _FOUND = (
     ("Xl", LAYER, False, "of a layer's backward"),
     ("Xf", FIRST, False, "at the embedding"),
-    (AT_LOSS, LAST, True, "at the loss, when all that is kept is there"),
+    (AT_LOSS, LAST, True, "at the loss, when all saved tensors are allocated"),
     ("Xo", LAST, False, "at the end of the model"),
 )
 
@@ -34,10 +34,10 @@ def temporaries(model: ShardedModel, choice: LayoutChoice, stage: str, state: St
         there = [m for m in model.moments if (m.where, m.beside_all) == (where, beside_all) and _is_on(where, stage)]
         if there:
             each = list(dict.fromkeys(_bytes(moment, choice, stage) for moment in there))
-            lines.append(WorkedStep(symbol, _largest(each), "bytes", f"for a moment, {words}", _named(there)))
+            lines.append(WorkedStep(symbol, _largest(each), "bytes", f"temporary, {words}", _named(there)))
     stepping = _stepping(model, choice, stage, state, share)
     lines.append(stepping)
-    why = "the largest of these: they are not there at the same time, and what is kept is gone when the optimizer steps"
+    why = "the largest of these: they are not allocated at the same time, and saved tensors are freed before the optimizer step"
     symbols = [line.symbol for line in lines if line is not stepping]
     return [*lines, WorkedStep("X", f"Max({', '.join([*symbols, 'Xs - A'])}, 0)", "bytes", "temporaries", why)]
 
@@ -73,7 +73,7 @@ def _stepping(model: ShardedModel, choice: LayoutChoice, stage: str, state: Stat
     parts += [product(str(of_largest), _largest(list(sizes)))] if of_largest and sizes else []
     parts += [_bytes(moment, choice, stage) for moment in model.moments if moment.where == STEPS]
     why = "gradients in the format that is stepped, beside their own; what is made of the largest tensor; inputs"
-    return WorkedStep("Xs", total(parts), "bytes", "for a moment, as the optimizer steps", why)
+    return WorkedStep("Xs", total(parts), "bytes", "temporary, in the optimizer step", why)
 
 
 def _largest_of(tensors: Iterable[ShardedTensor], values: Mapping[str, int]) -> list[ShardedTensor]:

@@ -21,8 +21,8 @@ from calc.hardware.accelerators import Accelerator
 from calc.symbolic.worked import WorkedInput, WorkedStep, worked_input
 
 NOTES = (
-    "a bound from below: products at the given share of the dense peak; norms, activations, the optimizer and latency are left out",
-    "tensor, expert and pipeline traffic is waited for; traffic of data ranks passes behind the work of the step, whichever takes longer",
+    "a lower bound: matmuls at the given share of the dense peak; norms, activations, the optimizer and latency are left out",
+    "tensor, expert and pipeline traffic is exposed; data-parallel traffic overlaps with the step, whichever takes longer",
     "attention is counted in full, T squared",
 )
 _SECONDS = 3600
@@ -55,9 +55,9 @@ class Machine:
     def inputs(self) -> tuple[WorkedInput, ...]:
         inputs = [
             WorkedInput("P", self.peak, "FLOP/s", f"dense peak of {self.name} in {self.dtype}", self.source),
-            WorkedInput("eta", self.efficiency, "", "share of the peak that products reach", self.efficiency_source),
-            WorkedInput("Wn", self.link, "bytes/s", "links of a node, each way and device", self.link_source),
-            WorkedInput("Wi", self.network, "bytes/s", "network between nodes, each way and device", self.network_source),
+            WorkedInput("eta", self.efficiency, "", "share of the peak that matmuls reach", self.efficiency_source),
+            WorkedInput("Wn", self.link, "bytes/s", "links of a node, per direction and device", self.link_source),
+            WorkedInput("Wi", self.network, "bytes/s", "network between nodes, per direction and device", self.network_source),
             WorkedInput("R", Fraction(self.node), "devices", "devices of a node", self.node_source),
         ]
         return (
@@ -74,7 +74,7 @@ def machine_of(
     is needed."""
     share, in_node = Fraction(1) if efficiency is None else efficiency, _NODE if node is None else node
     if not 0 < share <= 1:
-        raise BadInputError(f"efficiency = {share} is no share of a peak: give a number above 0, at most 1")
+        raise BadInputError(f"efficiency = {share} is not a share of the peak: give a number above 0, at most 1")
     if device.link is None and link is None:
         raise BadInputError(f"{device.name} has no published link between devices: give link=…, e.g. link=32GB/s")
     inter: Fraction | int | None = network if network is not None else device.inter_node
@@ -124,13 +124,13 @@ def time_lines(model: ShardedModel, choice: LayoutChoice, stage: str, traffic: S
     waited = [f"T{symbol}" for axis, symbol in _AXES.items() if axis not in ("data", "context") and f"T{symbol}" in there]
     if "Tk" in there:
         ring = choice.exchange == RING
-        why = "what the attention of the blocks does not cover" if ring else "waited for"
-        lines.append(WorkedStep("tk", "Max(0, Tk - m*l*ta)" if ring else "Tk", "s", "context traffic that is waited for", why))
+        why = "what attention to the blocks does not hide" if ring else "exposed"
+        lines.append(WorkedStep("tk", "Max(0, Tk - m*l*ta)" if ring else "Tk", "s", "exposed context traffic", why))
         waited.append("tk")
     lines.append(
-        WorkedStep("ts", total(["m*tc", *waited]), "s", "a step of this stage, without the bubble", "work, and traffic that is waited for")
+        WorkedStep("ts", total(["m*tc", *waited]), "s", "a step of this stage, without the bubble", "compute, and exposed traffic")
     )
-    lines.append(WorkedStep("td", "Td" if "Td" in there else "0", "s", "data traffic", "passes behind the work"))
+    lines.append(WorkedStep("td", "Td" if "Td" in there else "0", "s", "data traffic", "overlaps with compute"))
     return lines
 
 
@@ -148,19 +148,21 @@ def _flops(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Worked
     recomputed = {BLOCK: "Fl", "attention": "Fa"}.get(choice.checkpointing, "0")
     if model.attention == "fused" and choice.checkpointing != "attention":
         recomputed = "Fa/2" if recomputed == "0" else f"{recomputed} + Fa/2"
-        why = "fused attention makes its scores again" + ("; the layer runs again" if choice.checkpointing == BLOCK else "")
+        why = "fused attention recomputes its scores" + ("; the layer is recomputed" if choice.checkpointing == BLOCK else "")
     else:
-        why = {BLOCK: "the layer runs again", "attention": "scores and values are made again"}.get(
-            choice.checkpointing, "nothing runs again"
+        why = {BLOCK: "the layer is recomputed", "attention": "scores and values are recomputed"}.get(
+            choice.checkpointing, "nothing is recomputed"
         )
-    lines.append(WorkedStep("Fr", recomputed, "FLOP", "repeated in the backward of a layer", why))
+    lines.append(WorkedStep("Fr", recomputed, "FLOP", "recomputed in the backward of a layer", why))
     whole = total(["l*(3*Fl + Fr)", *([product("6", tokens, ends)] if ends != "0" else [])])
     why = "backward is twice the forward: a product for each factor's gradient"
     lines.append(WorkedStep("F", whole, "FLOP", "of a micro-batch, forward and backward", why))
-    lines.append(WorkedStep("tc", "F/(eta*P)", "s", "work of a micro-batch", "FLOPs over rate"))
+    lines.append(WorkedStep("tc", "F/(eta*P)", "s", "compute of a micro-batch", "FLOPs over rate"))
     if choice.has("c"):
         lines.append(
-            WorkedStep("ta", "(3*Fa + Fa/2)/(eta*P)", "s", "attention of a layer and micro-batch", "forward, backward, scores again")
+            WorkedStep(
+                "ta", "(3*Fa + Fa/2)/(eta*P)", "s", "attention of a layer and micro-batch", "forward, backward, and recomputed scores"
+            )
         )
     return lines
 
@@ -186,12 +188,12 @@ def step_lines(choice: LayoutChoice, stages: int, machine: Machine) -> list[Work
             "beta",
             bubble,
             "1",
-            "bubble, as a part of the time without it",
-            "p - 1 turns until the last stage has work, and as many at the end",
+            "bubble, as a share of the time without it",
+            "p - 1 micro-batches until the last stage has work, and as many at the end",
         ),
-        WorkedStep("tw", "tm*(1 + beta)", "s", "work and what is waited for", "with the bubble"),
-        WorkedStep("dt", data, "s", "data traffic", "of the stage that has most"),
-        WorkedStep("step", "Max(tw, dt)", "s", "time of a step", "data traffic passes behind the work: the longer of both counts"),
+        WorkedStep("tw", "tm*(1 + beta)", "s", "compute and exposed traffic", "with the bubble"),
+        WorkedStep("dt", data, "s", "data traffic", "of the stage with the most"),
+        WorkedStep("step", "Max(tw, dt)", "s", "time of a step", "data traffic overlaps with compute: the longer of both counts"),
     ]
     if machine.price:
         lines.append(

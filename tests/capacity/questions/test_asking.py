@@ -35,7 +35,7 @@ def test_training_time_is_exact_with_its_steps() -> None:
     assert (DAYS, "143.93", "days") == (answer.value, f"{float(answer.value):.2f}", answer.unit)
     assert ["6*N*D", "u*n*P", "C/(86400*R)"] == [line.expr for line in answer.calculation.steps]
     assert "6*N*D/(86400*u*n*P)" == answer.expr
-    assert "no number format was named: the rate is that of dense bf16 products; another one is dtype=…" in answer.notes
+    assert "dtype was not given: the rate is that of dense bf16 products; another one is dtype=…" in answer.notes
 
 
 def test_the_expression_gives_the_answer() -> None:
@@ -163,7 +163,7 @@ def test_units_make_no_difference() -> None:
     ("training-tim", {}, "unknown question 'training-tim': did you mean 'training-time', or one of training-time, gpus, "),
     ("training-time", {**RUN, "gpu": "h100-sxn"}, "unknown accelerator 'h100-sxn': did you mean 'h100-sxm', or one of "),
     ("training-time", {**RUN, "tokens": "-15T"}, "tokens = '-15T' must be more than 0"),
-    ("training-time", {**RUN, "mfu": 60}, "mfu = 60 is more than the whole: did you mean 0.6, or 60%?"),
+    ("training-time", {**RUN, "mfu": 60}, "mfu = 60 is above 1: did you mean 0.6, or 60%?"),
     ("training-time", {**RUN, "gups": 8}, "training-time has no key 'gups': did you mean 'gpus'; it has parameters, "),
     ("training-time", {"nodes": 8}, "training-time has no key 'nodes': did you mean 'gpus'; it has parameters, "),
     ("training-time", {"gpu_count": 8}, "training-time has no key 'gpu-count': did you mean 'gpus'; it has parameters, "),
@@ -176,21 +176,21 @@ def test_units_make_no_difference() -> None:
     ("largest-batch", {"layers": 32, "width": 4096, "heads": 32, "sequence": 4096, "gpu": "h100-sxm", "parameters": "7e9"},
      "not even one of the sequences fits: batch = 1 takes memory = 216,152,956,928 bytes, of which the training state alone takes"
      " 112,000,000,000, and there are 80,000,000,000"),
-    ("training-time", {**RUN, "N": 7}, "parameters is given twice, as parameters and N mean the same"),
+    ("training-time", {**RUN, "N": 7}, "parameters is given twice: parameters and N are the same key"),
     ("training-time", RUN, "training-time needs gpus (devices) as well"),
     ("training-time", {"days": 30, "solve": "gpus"},
      "training-time needs parameters (parameters, or model=…), tokens (tokens), peak (dense peak "),
     ("training-time", {**RUN, "days": 30}, "days is what training-time answers: with days=… say what to solve for, e.g. solve=parameters"),
-    ("training-time", {**RUN, "gpus": 8, "solve": "gpus"}, "gpus is given and asked for: leave out gpus=…, or solve for another"),
+    ("training-time", {**RUN, "gpus": 8, "solve": "gpus"}, "gpus is both given and solved for: leave out gpus=…, or solve for another"),
     ("training-time", {**RUN, "gpus": 8, "solve": "size"}, "training-time has no 'size' to solve for: one of parameters, tokens, "),
     ("training-time", {**RUN, "gpus": 8, "flops": "1e24"},
-     "parameters, tokens has no part in the answer once flops is given: leave it out"),
+     "parameters, tokens does not affect the answer once flops is given: leave it out"),
     ("training-time", {**RUN, "gpus": 8, "days": 1, "mfu": 1, "solve": "peak"},
-     "gpu=h100-sxm has no part in this: what it would give is given, "),
-    ("largest-model", {"memory": 80}, "memory = 80 is 80 bytes, less than one layer of a model takes: write 80GB or 80GiB"),
+     "gpu=h100-sxm is not used: what it supplies is given or solved"),
+    ("largest-model", {"memory": 80}, "memory = 80 is 80 bytes, less than one layer of a model needs: write 80GB or 80GiB"),
     ("largest-model", {"memory": "80GB", "optimizer": "adamww"}, "unknown optimizer 'adamww': did you mean 'adamw', or one of adamw, "),
     ("largest-model", {"memory": "80GB", "bytes_per_parameter": 16, "optimizer": "adam"},
-     "optimizer has no part in the answer: leave it out"),
+     "optimizer does not affect the answer: leave it out"),
     ("largest-concurrency", {"parameters": "70B", "layers": 80, "kv_heads": 8, "head_width": 128, "sequence": 1024, "gpu": "h100-sxm"},
      "not even one of the sequences fits: batch = 1 takes memory = 140,335,544,320 bytes, and there are 80,000,000,000"),
     ("largest-depth", {"width": 65536, "heads": 8, "batch": 1, "sequence": 1024, "memory": "16GB", "V": 1000, "precision": "fp32"},
@@ -199,8 +199,9 @@ def test_units_make_no_difference() -> None:
     ("training-time", {"parameters": "70e9", "tokens": 1, "gpus": 1, "mfu": 1, "sparse": "yes"}, "sparse goes with gpu: give gpu=…, "),
     ("training-time", {"flops": "1e24", "gpus": 1, "mfu": 1, "peak": "1e15", "hardware": "mine.toml"},
      "hardware goes with gpu: give gpu=…, or the rate itself as peak=…"),
-    ("data-parallel-tokens", {"gpu": "h100-sxm", "gpus": 1}, "one device has nothing to exchange"),
-    ("checkpoint-interval", {"save": 3600, "mtbf": "15min"}, "saving takes 3,600 s and the run fails every 0.25 h: it would not get on"),
+    ("data-parallel-tokens", {"gpu": "h100-sxm", "gpus": 1}, "one device exchanges nothing"),
+    ("checkpoint-interval", {"save": 3600, "mtbf": "15min"},
+     "saving takes 3,600 s and the run fails every 0.25 h: it would make no progress"),
     ("cost", {"gpu_hours": 10, "gpu": "m4-max"}, "Apple M4 Max (40-core GPU) has no price in the catalogue: give price=2$/h"),
 ])  # fmt: skip
 def test_nonsense_is_refused_with_the_reason(question: str, given: dict[str, Any], said: str) -> None:
@@ -240,20 +241,20 @@ def test_a_sparse_peak_for_a_dense_one_is_refused_or_flagged() -> None:
     assert () == ask("training-time", **run, dtype="fp8").flags
     del run["peak"]
     sparse = ask("training-time", **run, gpu="h100-sxm", sparse="yes")
-    assert "the rate is one with two of every four weights zero: no dense product reaches it" in sparse.notes
+    assert "this is the rate with 2:4 sparsity: no dense matmul reaches it" in sparse.notes
 
 
 def test_a_peak_of_another_format_is_named() -> None:
     """3958 TFLOP/s are an H100's in 8 bits with sparsity, 1979 its fp8; 989 is 989.5 with a digit less."""
     run = {"flops": "1e24", "gpus": 8, "mfu": "0.5"}
     sparse = "peak = 3958 TFLOP/s is the rate of NVIDIA H100 SXM5 80GB in fp8 with 2:4 sparsity, and 1979 TFLOP/s is the dense one"
-    other = "peak = 312 TFLOP/s is not what NVIDIA H100 SXM5 80GB does in bf16, 989.5 TFLOP/s dense: what was typed is taken"
+    other = "peak = 312 TFLOP/s is not the peak of NVIDIA H100 SXM5 80GB in bf16, 989.5 TFLOP/s dense: the given value is used"
 
     assert (f"{sparse}: was that one meant?",) == ask("training-time", **run, peak="3958TFLOP/s").flags
     assert refusal("training-time", **run, peak="3958TFLOP/s", gpu="h100-sxm").startswith(sparse)
     assert (other,) == ask("training-time", **run, peak="312TFLOP/s", gpu="h100-sxm").flags
     assert () == ask("training-time", **run, peak="989TFLOP/s", gpu="h100-sxm").flags
-    assert ask("training-time", **run, peak="1979TFLOP/s", gpu="b200-hgx").flags[0].startswith("peak = 1979 TFLOP/s is not what ")
+    assert ask("training-time", **run, peak="1979TFLOP/s", gpu="b200-hgx").flags[0].startswith("peak = 1979 TFLOP/s is not the peak")
 
 
 def test_numbers_without_their_suffix_are_refused_or_flagged() -> None:
@@ -286,7 +287,7 @@ def test_a_memory_that_is_not_the_devices_is_flagged() -> None:
     answer = ask("fits", parameters="1B", gpu="h100-sxm", memory="80GiB")
 
     assert (
-        "memory = 85,899,345,920 bytes is not what NVIDIA H100 SXM5 80GB is sold with, 80,000,000,000: what was typed is taken"
+        "memory = 85,899,345,920 bytes is not what NVIDIA H100 SXM5 80GB is sold with, 80,000,000,000: the given value is used"
         in answer.flags
     )
 
@@ -295,7 +296,7 @@ def test_what_does_not_fit_is_flagged() -> None:
     """70e9 · 16 bytes on eight devices of 80e9: 1.75 times."""
     answer = ask("fits", parameters="70e9", gpu="h100-sxm", gpus=8)
 
-    assert (Fraction(7, 4), ("it does not fit: 1,120,000,000,000 bytes are needed, 1.75 times what there is",)) == (
+    assert (Fraction(7, 4), ("it does not fit: 1,120,000,000,000 bytes are needed, 1.75 times the memory",)) == (
         answer.value,
         answer.flags,
     )

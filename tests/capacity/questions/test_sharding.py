@@ -62,17 +62,17 @@ def test_where_no_number_of_ranks_is_enough_it_is_said() -> None:
 
 @pytest.mark.parametrize(("question", "given", "said"), [
     ("sharding", {"parameters": "7e9", "devices": 10, "tensor": 4},
-     "devices = 10 is no multiple of 4 tensor ranks times 1 stages: give one that is"),
+     "devices = 10 is not a multiple of 4 tensor ranks times 1 stages: give one that is"),
     ("sharding", {"parameters": "7e9", "devices": 64, "data": 8},
      "data 8 * tensor 1 * pipeline 1 is not devices = 64: the ranks multiply to the devices"),
     ("sharding", {"parameters": "7e9", "data": "1e10"}, "10,000,000,000 devices are more than all 7,000,000,000 parameters"),
     ("context-traffic", {"layers": 2, "kv_heads": 8, "head_width": 16, "sequence": 16, "context": 17},
      "17 context ranks are more than the 16 tokens of a sequence"),
-    ("pipeline-bubble", {"pipeline": 1, "micro_batches": 4}, "one stage waits for no other: give two or more"),
-    ("tensor-traffic", {"layers": 2, "width": 8, "sequence": 16, "tensor": 1}, "one tensor rank has nothing to exchange: give two or more"),
+    ("pipeline-bubble", {"pipeline": 1, "micro_batches": 4}, "one stage has no bubble: give two or more"),
+    ("tensor-traffic", {"layers": 2, "width": 8, "sequence": 16, "tensor": 1}, "one tensor rank exchanges nothing: give two or more"),
     ("sharding", {"parameters": "7e9", "data": 8, "zero": 4}, "unknown zero '4': one of 0, 1, 2, 3"),
     ("sharding", {"parameters": "7e9", "data": 0}, "data = 0 must be more than 0"),
-    ("sharding", {"parameters": "7e9", "data": "1.5"}, "data = '1.5' is no whole number of ranks"),
+    ("sharding", {"parameters": "7e9", "data": "1.5"}, "data = '1.5' is not an integer number of ranks"),
 ])  # fmt: skip
 def test_what_cannot_be_divided_is_refused(question: str, given: dict[str, Any], said: str) -> None:
     assert refusal(question, **given) == said
@@ -127,7 +127,9 @@ def test_tensor_traffic_is_that_of_the_layers_of_a_layout(sequence: str) -> None
 
     assert answer.value == sent(SIZES, "tensor", tensor=4, sequence=sequence, micro=3)
     because = next(line.because for line in answer.calculation.steps if line.symbol == "X")
-    assert (": 2·(t - 1)/t of each leaves a rank" in because) == (sequence == "off")  # an all-reduce is a scattering and a gathering
+    assert (": 2·(t - 1)/t of each all-reduce leaves a rank" in because) == (
+        sequence == "off"
+    )  # an all-reduce is a scattering and a gathering
 
 
 @pytest.mark.parametrize("exchange", ["ring", "gather"])
@@ -223,7 +225,7 @@ def test_what_a_number_leaves_out_is_not_said_of_a_model() -> None:
     number, model = ask("sharding", parameters="1e9", zero=3), ask("sharding", model="gpt2", zero=3, T=64)
     left_out = {
         "step counters of the optimizer, 4 bytes a tensor, are not counted",
-        "one layer or two, whole for a moment, and the gradients of one come on top",
+        "one or two unsharded layers, and the gradients of one, come on top",
     }
 
     assert left_out <= set(number.notes)
@@ -251,8 +253,8 @@ def test_the_fewest_ranks_of_a_model_are_the_first_that_fit(key: str, rest: dict
     ({"devices": 9, "tensor": 2}, "devices = 9 is no multiple of 2, tensor ranks times stages: give one that is"),
     ({"solve": "data"}, "sharding needs memory (memory that a device needs, or gpu=…) as well"),
     ({"memory": "1e9", "solve": "devices"}, "with a model, sharding can be solved for memory, data, tensor or pipeline"),
-    ({"batch": 8, "micro_batches": 2}, "micro-batches follow from batch, the sequences of a step: leave one of both out"),
-    ({"B": 8}, "B follows from the layout here: micro is how many sequences a rank has at a time, batch how many all have"),
+    ({"batch": 8, "micro_batches": 2}, "micro-batches follow from batch, the sequences of a step: leave one of them out"),
+    ({"B": 8}, "B follows from the layout: micro is the number of sequences per rank and micro-batch, batch that of a whole step"),
     ({"data": 3, "batch": 8}, "batch = 8 "),
     ({"memory": "7e6", "zero": 3, "solve": "data", "T": 64}, "no number of data-parallel ranks is enough: with 16,777,216 a device needs "),
 ])  # fmt: skip

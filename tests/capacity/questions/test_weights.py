@@ -28,7 +28,7 @@ def test_without_a_model_a_mixture_of_experts_is_warned_of() -> None:
     """A number of parameters does not say which of them a token meets; the note is there for each question that says at most."""
     of = {"parameters": "46.7e9", "gpu": "h100-sxm"}
     cached = {**of, "layers": 32, "kv_heads": 8, "head_width": 128, "sequence": 4096}
-    said = "of a mixture of experts name the model, as this is no bound there"
+    said = "for a mixture of experts name the model, since this is not a bound there"
 
     for found in (ask("quantized", **of), ask("tokens-per-second", **cached), ask("time-per-token", **cached)):
         assert any(note.endswith(said) for note in found.notes), found.question
@@ -99,7 +99,7 @@ def test_a_model_without_a_sequence_generates_no_tokens() -> None:
 @pytest.mark.slow
 def test_bytes_of_a_weight_have_no_part_beside_a_model() -> None:
     """The model says which of its weights are in which format."""
-    with pytest.raises(BadInputError, match=r"^weight-bytes has no part in the answer: leave it out$"):
+    with pytest.raises(BadInputError, match=r"^weight-bytes does not affect the answer: leave it out$"):
         ask("quantized", model="gpt2", gpu="h100-sxm", weight_bytes=1)
 
 

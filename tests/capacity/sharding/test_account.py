@@ -228,7 +228,7 @@ def test_a_table_of_both_ends_is_on_both_stages() -> None:
         ({"tensor": 3, "batch": 3}, "tensor = 3 neither divides the 4 key/value heads nor is a multiple of them: use one that does"),
         (
             {"pipeline": 5},
-            "pipeline*interleave = 5*1 divides neither the 12 layers nor 12 + 2, with embedding and head in the place of a layer each:"
+            "pipeline*interleave = 5*1 divides neither the 12 layers nor 12 + 2, with embedding and head counted as a layer each:"
             " use a divisor of one of them",
         ),
         ({"interleave": 2}, "interleave = 2 needs a pipeline: give pipeline=2 or more"),
@@ -239,18 +239,18 @@ def test_a_table_of_both_ends_is_on_both_stages() -> None:
         ({"context": 7}, "context = 7 does not divide the 240 tokens of a sequence: use a divisor of it"),
         ({"expert": 2}, "expert = 2 needs a model with experts: decoder has none"),
         ({"data": 4, "batch": 6},
-         "batch = 6 sequences are no micro-batches of 1 on each of 4*1 data and expert ranks: give a multiple of 4*1*1"),
+         "batch = 6 sequences cannot be split into micro-batches of 1 on each of 4*1 data and expert ranks: give a multiple of 4*1*1"),
         ({"sequence": "kept"}, "sequence = kept divides the stream among tensor ranks, of which there is one: give tensor=2 or more"),
         ({"checkpointing": "attention"},
-         "checkpointing=attention saves the scores, which fused attention does not keep: use none or block"),
-        ({"tensor": 0}, "tensor = 0 is no count of tensor-parallel ranks: give an integer from 1 to 10**9"),
-        ({"tensor": True}, "tensor = True is no count of tensor-parallel ranks: give an integer from 1 to 10**9"),
-        ({"tensor": 10**5000}, "tensor = of 16,610 bits is no count of tensor-parallel ranks: give an integer from 1 to 10**9"),
-        ({"tensor": []}, "tensor = of type list is no count of tensor-parallel ranks: give an integer from 1 to 10**9"),
+         "checkpointing=attention recomputes the scores, which fused attention never saves: use none or block"),
+        ({"tensor": 0}, "tensor = 0 is not a number of tensor-parallel ranks: give an integer from 1 to 10**9"),
+        ({"tensor": True}, "tensor = True is not a number of tensor-parallel ranks: give an integer from 1 to 10**9"),
+        ({"tensor": 10**5000}, "tensor = of 16,610 bits is not a number of tensor-parallel ranks: give an integer from 1 to 10**9"),
+        ({"tensor": []}, "tensor = of type list is not a number of tensor-parallel ranks: give an integer from 1 to 10**9"),
         ({"zero": 4}, "zero = '4' is unknown: use 0, 1, 2, 3"),
         ({"zero": {}}, "zero = 'of type dict' is unknown: use 0, 1, 2, 3"),
-        ({"rank": -(10**5000)}, "rank = of 16,610 bits is none of the 1 that share weights: they are 0 to 0"),
-        ({"data": 2, "rank": 2}, "rank = 2 is none of the 2 that share weights: they are 0 to 1"),
+        ({"rank": -(10**5000)}, "rank = of 16,610 bits is not among the 1 that share weights: they are 0 to 0"),
+        ({"data": 2, "rank": 2}, "rank = 2 is not among the 2 that share weights: they are 0 to 1"),
         ({"tensors": 2}, "a layout has no 'tensors': it has data, tensor, pipeline, context, expert, interleave, micro, batch, zero,"
                          " sequence, checkpointing, exchange, rank"),
     ],
@@ -268,16 +268,16 @@ def test_context_parallelism_with_written_out_attention_is_refused() -> None:
     with pytest.raises(BadInputError) as error:
         worked(GPT, context=2)
 
-    assert str(error.value) == "context parallelism never has all scores at once, which attention=math keeps: use attention=fused"
+    assert str(error.value) == "context parallelism never has all scores at once, but attention=math saves them: use attention=fused"
 
 
 @pytest.mark.parametrize(
     ("sizes", "refusal"),
     [
         ({"L": 2}, "a decoder by its sizes needs d (width), h (heads), V (vocabulary), T (length): give them, or name a model"),
-        ({**SIZES, "E": 4}, "experts need both E (how many) and e (how many a token goes through)"),
+        ({**SIZES, "E": 4}, "experts need both E (how many) and e (how many per token)"),
         ({**SIZES, "g": 5}, "g = 5 key/value heads do not divide the 12 heads"),
-        ({**SIZES, "E": 4, "e": 5}, "e = 5 experts a token are more than all 4"),
+        ({**SIZES, "E": 4, "e": 5}, "e = 5 experts per token are more than all 4"),
         ({name: SIZES[name] for name in "LhdVT"}, "h = 12 heads do not divide the width d = 46: give the head width k"),
     ],
 )
@@ -295,7 +295,7 @@ def test_state_of_rows_and_columns_is_refused() -> None:
         state_of("fp32", "adafactor")
 
     assert str(error.value) == (
-        "adafactor keeps rows and columns of a matrix, not so many bytes a parameter: use adamw, sgd, momentum and such"
+        "adafactor keeps rows and columns of a matrix, not bytes per parameter: use adamw, sgd, momentum or the like"
     )
 
 

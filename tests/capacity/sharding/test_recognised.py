@@ -44,7 +44,7 @@ def test_all_parameters_of_a_decoder_are_its_tensors(parameters: str) -> None:
 @pytest.mark.parametrize(("parameters", "because"), [
     (f"{DECODER} + L*d/2", "its parameters have 5/2*L*d: not every layer has the same tensors, as a decoder's have"),
     (f"{DECODER} + L*h*k", "the tensors that a decoder has are not all of its parameters"),
-    (f"{DECODER} + L*d*h*k", "queries, keys, values and one projection are not what its attention consists of"),
+    (f"{DECODER} + L*d*h*k", "its attention does not consist of queries, keys, values and one projection"),
     (f"{DECODER} + V", "its parameters have 1*V, which no decoder has"),
 ])  # fmt: skip
 def test_a_tensor_too_many_is_why_it_is_no_decoder(parameters: str, because: str) -> None:

@@ -162,23 +162,22 @@ def refused(limits: Limits) -> str:
 def test_ranks_that_do_not_multiply_to_the_devices_are_what_is_blamed() -> None:
     """7 divides no 64: nothing is tried, so that no condition can be at fault."""
     assert refused(Limits(64, 8, fixed=(("t", 7), ("n", 2)))) == (
-        "the ranks that were given (tensor = 7, data = 2) do not multiply to 64 devices, with any number of the others: leave one out, or"
-        " change devices"
+        "the given ranks (tensor = 7, data = 2) do not multiply to 64 devices with any other ranks: leave one out, or change devices"
     )
 
 
 def test_a_choice_that_goes_with_no_ranks_is_what_is_blamed() -> None:
     """One device has no tensor ranks, among which a stream could be divided."""
     assert refused(Limits(1, 8, sequence=("kept",))) == (
-        "no layout of 1 device has what was given of zero, sequence, checkpointing and exchange: zero needs ranks that share weights,"
-        " sequence tensor ranks that divide the tokens, checkpointing=attention attention=math; leave one out"
+        "no layout of 1 device matches the given zero, sequence, checkpointing and exchange: zero needs ranks that share weights,"
+        " sequence needs tensor ranks that divide the tokens, checkpointing=attention needs attention=math; leave one out"
     )
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    ({"batch": "1e30"}, "batch = 1000000000000000000000000000000 is no count of sequences of a step, all devices together: give an integer"
-                        " from 1 to 10**9"),
-    ({"devices": "1e12"}, "devices = 1000000000000 is no count of devices: give an integer from 1 to 10**9"),
+    ({"batch": "1e30"}, "batch = 1000000000000000000000000000000 is not a number of sequences of a step, all devices together: give an"
+                        " integer from 1 to 10**9"),
+    ({"devices": "1e12"}, "devices = 1000000000000 is not a number of devices: give an integer from 1 to 10**9"),
     ({"L": "1e12"}, "L = 1000000000000 is too deep for a search: give 1 to 10**9 layers"),
     ({"fewer": "maybe"}, "fewer = 'maybe' is neither yes nor no"),
 ])  # fmt: skip
@@ -217,8 +216,8 @@ def test_a_search_without_end_is_refused_with_what_to_fix(model, limits: Limits,
         table(model, limits, STATE, H100)
 
     assert str(refusal.value) == (
-        f"{limits.devices} devices and batch = {limits.batch} have more layouts than are searched (1,000,000 divisions into ranks,"
-        f" 250,000 valid ones with pieces and micro-batches): give {free}"
+        f"{limits.devices} devices and batch = {limits.batch} have more layouts than are searched (1,000,000 combinations of ranks,"
+        f" 250,000 valid ones with chunks and micro-batches): give {free}"
     )
 
 
@@ -255,7 +254,7 @@ def test_a_planted_error_in_the_arrays_is_noticed(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(NapkinError) as error:
         search(SMALL, Limits(8, 8), STATE, H100)
 
-    assert str(error.value).startswith("internal error: the arrays have ")
+    assert str(error.value).startswith("internal error: the arrays give ")
 
 
 def test_devices_of_one_node_need_no_network() -> None:
@@ -271,7 +270,7 @@ def test_devices_of_one_node_need_no_network() -> None:
 
 
 @pytest.mark.parametrize(("word", "said"), [
-    ("memory=80", "memory = 80 is 80 bytes, less than one layer of a model takes: write 80GB or 80GiB"),
+    ("memory=80", "memory = 80 is 80 bytes, less than one layer of a model needs: write 80GB or 80GiB"),
     ("network=50", "network = 50 is 50 bytes/s, less than any link carries: write 50GB/s or 400Gbit/s"),
     ("link=900GB", "link = '900GB' is an amount of memory: link is in bytes/s, write 900GB/s"),
 ])  # fmt: skip

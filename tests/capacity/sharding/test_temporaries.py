@@ -99,9 +99,9 @@ def test_without_temporaries_nothing_is_said_to_fit() -> None:
     unknown = fit(replace(DECODER, moments=()), 10**12)
 
     assert "temporaries" not in unknown.fullest.kinds
-    assert unknown.fit == "state and kept activations fit, temporaries are not counted"
+    assert unknown.fit == "state and saved activations fit; temporaries are not counted"
     assert fit(unknown.model, unknown.memory - 1).fit == (
-        "may not fit: state, kept activations and all gradients do not together, temporaries are not counted"
+        "may not fit: state, saved activations and all gradients together do not; temporaries are not counted"
     )
     assert fit(unknown.model, unknown.fullest.at_once - 1).fit == "does not fit"
 

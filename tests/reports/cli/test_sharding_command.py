@@ -75,13 +75,13 @@ def test_what_nobody_asked_for_is_called_an_assumption(capsys: pytest.CaptureFix
 
     assert rows == [
         {
-            "eta": "eta 1 share of the peak that products reach assumed, all of the peak; efficiency=… changes that",
-            "Wn": "Wn 450,000,000,000 bytes/s links of a node, each way and device NVIDIA H100 datasheet",
+            "eta": "eta 1 share of the peak that matmuls reach assumed, all of the peak; efficiency=… changes that",
+            "Wn": "Wn 450,000,000,000 bytes/s links of a node, per direction and device NVIDIA H100 datasheet",
             "R": "R 8 devices devices of a node assumed, as in most machines; node=… changes that",
         },
         {
-            "eta": "eta 0.500 share of the peak that products reach as asked",
-            "Wn": "Wn 100,000,000,000 bytes/s links of a node, each way and device as asked",
+            "eta": "eta 0.500 share of the peak that matmuls reach as asked",
+            "Wn": "Wn 100,000,000,000 bytes/s links of a node, per direction and device as asked",
             "R": "R 1 device devices of a node as asked",
         },
     ]
@@ -112,7 +112,7 @@ def test_json_has_every_line_and_exact_fractions(capsys: pytest.CaptureFixture[s
     (stage,) = document["stages"]
     assert sum(stage["memory"].values()) == stage["total"] == document["memory"]["value"]
     assert [item["collective"] for item in stage["traffic"]] == ["reduce-scatter", "all-gather"]
-    assert (document["step"], document["because"]) == (None, "no machine is named")
+    assert (document["step"], document["because"]) == (None, "no device was given")
 
 
 def test_a_search_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,24 +131,25 @@ def test_a_search_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (("shard",), "name a model, or give parameters=70e9, or a decoder by its sizes: L=32 d=4096 h=32 f=14336 V=128256 T=8192"),
         (("shard", "parameters=7e9", "tensor=2"),
-         "so many parameters can be divided by data and ZeRO only, not by tensor: a number of parameters says nothing of matrices, heads or"
-         " layers; name a model, or give its sizes (L, d, h, f, V, T)"),
+         "the given number of parameters can be sharded by data parallelism and ZeRO only, not by tensor:"
+         " a number of parameters does not determine matrices, heads"
+         " or layers; name a model, or give its sizes (L, d, h, f, V, T)"),
         (("shard", "parameters=7e9", "data=2", "data=3"), "data is given twice, '2' and '3': give it once"),
         (("shard", "parameters=7e9", "data"), "cannot read 'data': write KEY=VALUE, e.g. data=8"),
-        (("shard", "parameters=7e9", "L=3"), "L is a size of a model, and parameters=7e9 names none: name a model, or leave it out"),
+        (("shard", "parameters=7e9", "L=3"), "L is a size of a model, and parameters=7e9 is not a model: name a model, or leave it out"),
         (("shard", "parameters=7e9", "data=2", "devices=8"),
          "data 2*tensor 1*pipeline 1*context 1*expert 1 = 2 is not devices = 8: the ranks of all kinds multiply to the devices"),
-        (("shard", *DECODER, "tensr=2"), "unknown word 'tensr': did you mean tensor?"),
+        (("shard", *DECODER, "tensr=2"), "unknown key 'tensr': did you mean tensor?"),
         (("shard", *DECODER, "memory=80GB"), "memory is a property of a machine: name one too, e.g. gpu=h100-sxm"),
         (("shard", *DECODER, "gated=perhaps"), "gated = 'perhaps' is neither yes nor no"),
         (("shard", *DECODER, "zero=-1"), "zero = -1 is no whole number from 0 on"),
-        (("shard", *DECODER, "gpu=h100-sxm", "efficiency=60"), "efficiency = '60' is more than the whole: did you mean 0.6, or 60%?"),
-        (("shard", "llama3-8b", "gated=no"), "gated describes a decoder by its sizes: llama3-8b says by itself what it is"),
+        (("shard", *DECODER, "gpu=h100-sxm", "efficiency=60"), "efficiency = '60' is above 1: did you mean 0.6, or 60%?"),
+        (("shard", "llama3-8b", "gated=no"), "gated describes a decoder by its sizes: llama3-8b needs no description"),
         (("shard", "llama3-8b", "B=4"),
-         "B follows from the layout here: micro is how many sequences a rank has at a time, batch how many all have"),
+         "B follows from the layout: micro is the number of sequences per rank and micro-batch, batch that of a whole step"),
         (("layout", *DECODER), "a search needs devices: give devices=1024"),
         (("layout", *DECODER, "devices=8", "gpu=h100-sxm"), "a search needs batch: give batch=2048, in sequences"),
-        (("layout", *DECODER, "devices=8", "gpu=h100-sxm", "batch=8", "rank=1"), "a search is about the fullest rank: leave rank out"),
+        (("layout", *DECODER, "devices=8", "gpu=h100-sxm", "batch=8", "rank=1"), "a search compares the fullest ranks: leave rank out"),
     ],
 )  # fmt: skip
 def test_nonsense_is_one_line(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], refusal: str) -> None:
@@ -183,7 +184,7 @@ def test_a_model_by_its_name_is_derived() -> None:
     found = shard("llama3-8b", words, lambda _: None)
 
     assert found.fullest.kinds["weights"] == 2 * 8_030_261_248 // 8
-    assert found.model.source == "derived from a record of its step"
+    assert found.model.source == "derived from a trace of its step"
     search = best("llama3-8b", {"devices": "8", "batch": "8", "gpu": "h100-sxm", "T": "64"}, lambda _: None)
     assert search.winner.memory <= 80 * 10**9
 
