@@ -67,11 +67,11 @@ def mamba(n: Any) -> int:
 def resnet18(n: Any) -> int:
     """Kernel area × channels in × channels out × positions, of every convolution; a head."""
     s, w = n.S // 4, n.w
-    found = 9 * w * w * s**2 * 4
+    macs = 9 * w * w * s**2 * 4
     for _ in range(3):
         s, w = s // 2, 2 * w
-        found += (9 * w * (w // 2) + 9 * w * w * 3 + w * (w // 2)) * s**2
-    return 2 * n.B * (found + w * n.K) + stem(n)
+        macs += (9 * w * (w // 2) + 9 * w * w * 3 + w * (w // 2)) * s**2
+    return 2 * n.B * (macs + w * n.K) + stem(n)
 
 
 def stem(n: Any) -> int:
@@ -80,14 +80,14 @@ def stem(n: Any) -> int:
 
 def resnet50(n: Any) -> int:
     """Bottlenecks of 1 x 1, 3 x 3 with the stride, 1 x 1."""
-    s, w, inner, found = n.S // 4, n.w, n.w, 0
+    s, w, inner, macs = n.S // 4, n.w, n.w, 0
     for stage, blocks in enumerate((3, 4, 6, 3)):
         for block in range(blocks):
             halved = s // 2 if stage and block == 0 else s
-            found += inner * w * s**2 + (9 * w * w + 4 * w * w + (4 * inner * w if block == 0 else 0)) * halved**2
+            macs += inner * w * s**2 + (9 * w * w + 4 * w * w + (4 * inner * w if block == 0 else 0)) * halved**2
             s, inner = halved, 4 * w
         w *= 2
-    return 2 * n.B * (found + inner * n.K) + stem(n)
+    return 2 * n.B * (macs + inner * n.K) + stem(n)
 
 
 def encoder(n: Any) -> int:

@@ -28,15 +28,15 @@ def full(grouped: Derivation) -> Derivation:
     return calc.derive(calc.load("llama3-8b"), {**SIZES, "g": 6})
 
 
-def require_sums(found: Comparison) -> None:
+def require_sums(comparison: Comparison) -> None:
     """Each difference is the sum of its terms, and each closed form gives its value at the shared sizes."""
-    for change in found.changes:
+    for change in comparison.changes:
         if change.value is None:
             assert change.note
             continue
         assert change.terms == () or sum(term.value for term in change.terms) == change.value
         for expr, value in [(change.expr, change.value), *((t.expr, t.value) for t in change.terms)]:
-            assert expr is None or evaluate_text(expr, found.same) == value
+            assert expr is None or evaluate_text(expr, comparison.same) == value
 
 
 @pytest.mark.slow

@@ -75,8 +75,8 @@ def test_where_a_size_comes_out_as_0_there_is_a_case_of_its_own() -> None:
     """``d // 4`` columns have no elements at d = 3, which no line asks: B·d products there, no sums over B and no product of those."""
     general = calc.derive(function(lambda y: y[:, : y.shape[1] // 4].sum(0).prod()), {"d": 16}, optimizer="sgd", cache=False)
 
-    found = general.at_sizes({"d": 3})
-    assert 3 * 3 == found["flops.forward.elementwise"].value == general["flops.forward.elementwise"].at(d=3)
+    special = general.at_sizes({"d": 3})
+    assert 3 * 3 == special["flops.forward.elementwise"].value == general["flops.forward.elementwise"].at(d=3)
     assert (3 * 16) + 4 * (3 - 1) + (4 - 1) == general["flops.forward.elementwise"].value
 
 

@@ -143,12 +143,12 @@ def test_a_traced_step_has_its_live_peak_and_counters_stay_on_the_cpu() -> None:
 
     spec = load("mlp")
     trace = trace_at(spec, {}, spec.sizes(), {}, Options())
-    everything, found = simulate(trace, on_device={}), simulate(trace)
+    everything, on_gpu = simulate(trace, on_device={}), simulate(trace)
 
     assert calc.derive(spec, cache=False)["memory.peak"].value == everything.live
-    assert everything.live - 4 * len(trace.parameters) == found.live
-    assert found.live < found.allocated <= found.reserved
-    assert ("not measured", NOT_MEASURED) == (found.to_json()["verdict"], found.to_json()["because"])
+    assert everything.live - 4 * len(trace.parameters) == on_gpu.live
+    assert on_gpu.live < on_gpu.allocated <= on_gpu.reserved
+    assert ("not measured", NOT_MEASURED) == (on_gpu.to_json()["verdict"], on_gpu.to_json()["because"])
 
 
 def test_workspaces_of_libraries_are_separate_with_their_source() -> None:

@@ -52,7 +52,7 @@ def test_a_polynomial_in_the_depths_is_found_from_its_values(poly: Poly, counts:
 
 def test_too_few_counts_give_another_polynomial() -> None:
     """Which a certificate at further counts refuses."""
-    found = _interpolated(L**2 * D, {"L": (3, 4)})
+    linear = _interpolated(L**2 * D, {"L": (3, 4)})
 
-    assert found != L**2 * D
-    assert [_at(found, {"L": n}) for n in (3, 4)] == [9 * D, 16 * D]
+    assert linear != L**2 * D
+    assert [_at(linear, {"L": n}) for n in (3, 4)] == [9 * D, 16 * D]

@@ -49,9 +49,9 @@ def used() -> dict[str, Derivation]:
 @pytest.mark.parametrize("quantity", ABSENT)
 def test_what_does_not_run_is_unknown_with_its_reason(used: dict[str, Derivation], mode: str, quantity: str) -> None:
     """Neither 0 nor left out."""
-    found = used[mode][quantity]
+    quantity_there = used[mode][quantity]
 
-    assert (None, None, f"mode {mode} {ABSENT[quantity]}") == (found.text, found.value, found.unknown)
+    assert (None, None, f"mode {mode} {ABSENT[quantity]}") == (quantity_there.text, quantity_there.value, quantity_there.unknown)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -45,15 +45,15 @@ def traced() -> Traced:
     return make
 
 
-def _assert_adds_up(found: Operators, works: Sequence[Work], derivation: Derivation, sizes: Mapping[str, int]) -> None:
+def _assert_adds_up(derived: Operators, works: Sequence[Work], derivation: Derivation, sizes: Mapping[str, int]) -> None:
     """As expressions and, of ``works`` at ``sizes``, as integers."""
     for phase in PHASES:
         for field, name in QUANTITY.items():
             if name.format(phase) in derivation.quantities and derivation[name.format(phase)].text is not None:
                 quantity = derivation[name.format(phase)]
                 assert quantity.at(**sizes) == sum(w.times * getattr(w, field) for w in works if w.phase == phase), (phase, field)
-                if not found.graph.special_cases:
-                    assert quantity.text == found.total(field, phase), (phase, field)
+                if not derived.graph.special_cases:
+                    assert quantity.text == derived.total(field, phase), (phase, field)
 
 
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in ("cruncher", "mlp", "gpt2"))])
@@ -70,9 +70,9 @@ def test_operators_of_a_model_add_up_and_fusion_adds_no_traffic(name: str) -> No
     """Of each operator, fused bytes are at most the eager ones; a fused run launches once."""
     exhibit = ZOO[name]
     made = step_operators(exhibit.kept(), exhibit.sizes, options=exhibit.options)
-    found, works = made.operators, made.works
+    derived, works = made.operators, made.works
 
-    _assert_adds_up(found, works, calc.derive(found.graph), {})
+    _assert_adds_up(derived, works, calc.derive(derived.graph), {})
     assert works
     for work in works:
         assert 0 <= work.fused <= work.moved

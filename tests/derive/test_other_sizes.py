@@ -83,14 +83,14 @@ def values(derivation: Derivation) -> dict[str, int | None]:
 )
 def test_at_sizes_where_the_step_runs_otherwise_it_is_traced_there(extra: Callable[[Tensor], Tensor], sizes: dict[str, int]) -> None:
     """Every quantity, the operators and the sizes are those of a derivation made there."""
-    found, there = derive(spec(extra)), derive(spec(extra), sizes)
+    general, there = derive(spec(extra)), derive(spec(extra), sizes)
 
-    assert not found.holds_at(sizes)
-    assert values(there) == values(found.at_sizes(sizes))
-    assert values(there) == {name: q.at(**sizes) if q.text else None for name, q in found.quantities.items()}
-    assert "aten._softmax.default" in [row.operator for row in found.at_sizes(sizes).coverage]
-    assert "aten._softmax.default" not in [row.operator for row in found.coverage]
-    assert there.sizes == found.at_sizes(sizes).sizes
+    assert not general.holds_at(sizes)
+    assert values(there) == values(general.at_sizes(sizes))
+    assert values(there) == {name: q.at(**sizes) if q.text else None for name, q in general.quantities.items()}
+    assert "aten._softmax.default" in [row.operator for row in general.at_sizes(sizes).coverage]
+    assert "aten._softmax.default" not in [row.operator for row in general.coverage]
+    assert there.sizes == general.at_sizes(sizes).sizes
 
 
 @pytest.mark.slow

@@ -20,34 +20,34 @@ from tests.trace.modules import spec as trace_spec
 
 
 @pytest.fixture(scope="module")
-def found():
+def comparisons():
     return {c.rule.name: c for c in compare(sample.derivation())}
 
 
-def test_6nd_counts_every_parameter_six_times_a_token(found):
+def test_6nd_counts_every_parameter_six_times_a_token(comparisons):
     """4,080 parameters, 2*5 tokens: 6 * 4080 * 10 = 244,800."""
-    assert 244_800 == found["6ND"].value
+    assert 244_800 == comparisons["6ND"].value
 
 
-def test_6nd_approximates_model_flops_without_recomputation(found):
+def test_6nd_approximates_model_flops_without_recomputation(comparisons):
     """Forward 78,000 + backward 156,000 - recomputed 1,200 = 232,800, so the rule is 5.15 % high."""
-    assert 78_000 + 156_000 - 1_200 == found["6ND"].exact
-    assert Fraction(244_800, 232_800) == found["6ND"].ratio
+    assert 78_000 + 156_000 - 1_200 == comparisons["6ND"].exact
+    assert Fraction(244_800, 232_800) == comparisons["6ND"].ratio
 
 
-def test_2nd_approximates_the_forward(found):
+def test_2nd_approximates_the_forward(comparisons):
     """2 * 4080 * 10 = 81,600 against 78,000."""
-    assert (81_600, 78_000) == (found["2ND"].value, found["2ND"].exact)
+    assert (81_600, 78_000) == (comparisons["2ND"].value, comparisons["2ND"].exact)
 
 
-def test_activations_rule_is_stated_in_this_models_letters(found):
+def test_activations_rule_is_stated_in_this_models_letters(comparisons):
     """L (34 T B d + 5 h T² B) = 2 * (34*5*2*12 + 5*3*25*2) = 2 * (4080 + 750) = 9,660 bytes."""
-    assert 9_660 == found["34sbh + 5as²b"].value
+    assert 9_660 == comparisons["34sbh + 5as²b"].value
 
 
-def test_sixteen_bytes_approximate_parameters_gradients_and_state(found):
+def test_sixteen_bytes_approximate_parameters_gradients_and_state(comparisons):
     """4*4080 + 4*4080 + (8*4080 + 4*28) = 65,392; the rule leaves out the 28 step counters of 4 bytes."""
-    comparison = found["16 bytes per parameter"]
+    comparison = comparisons["16 bytes per parameter"]
 
     assert 65_392 == comparison.exact
     assert 65_392 - 16 * 4_080 == 112 == -sum(d.value for d in comparison.differences)
@@ -56,9 +56,9 @@ def test_sixteen_bytes_approximate_parameters_gradients_and_state(found):
 OF_TRANSFORMERS = ("6ND", "2ND", "34sbh + 5as²b", "16 bytes per parameter")
 
 
-def test_rules_of_models_without_a_sequence_do_not_apply(found):
+def test_rules_of_models_without_a_sequence_do_not_apply(comparisons):
     """They are stated in a width D, or for models without T; nothing else about them is known."""
-    elsewhere = {name: c for name, c in found.items() if not c.applies}
+    elsewhere = {name: c for name, c in comparisons.items() if not c.applies}
 
     assert {rule.name for rule in RULES} - set(OF_TRANSFORMERS) == set(elsewhere)
     assert "does not apply: it is stated for models without T, and this model has T" == elsewhere["6BN"].reason
@@ -67,9 +67,9 @@ def test_rules_of_models_without_a_sequence_do_not_apply(found):
 
 
 @pytest.mark.parametrize("name", OF_TRANSFORMERS)
-def test_differences_close_without_a_rest(found, name):
+def test_differences_close_without_a_rest(comparisons, name):
     """The listed differences are rule − exact to the last unit, as numbers and as expressions."""
-    comparison = found[name]
+    comparison = comparisons[name]
     sizes = sample.derivation().sizes
 
     assert comparison.value - comparison.exact == sum(d.value for d in comparison.differences)
@@ -77,9 +77,9 @@ def test_differences_close_without_a_rest(found, name):
 
 
 @pytest.mark.parametrize("name", OF_TRANSFORMERS)
-def test_steps_lead_from_the_rule_to_the_exact_count(found, name):
+def test_steps_lead_from_the_rule_to_the_exact_count(comparisons, name):
     """From the rule's value, through a correction for each difference, to a sum of both that is the exact count."""
-    comparison, sizes = found[name], sample.derivation().sizes
+    comparison, sizes = comparisons[name], sample.derivation().sizes
     corrections = [s for s in comparison.steps if s.rule == "correction"]
 
     assert comparison.value == comparison.steps[0].value
@@ -92,20 +92,20 @@ def test_steps_lead_from_the_rule_to_the_exact_count(found, name):
         assert ("symbolic", "holds") == (step.check.kind, step.check.result)
 
 
-def test_2nd_drops_attention_and_adds_positions(found):
+def test_2nd_drops_attention_and_adds_positions(comparisons):
     """The products of attention belong to no parameter; the position embedding enters no product."""
-    by_kind = {(d.kind, site) for d in found["2ND"].differences for site in d.module_paths}
+    by_kind = {(d.kind, site) for d in comparisons["2ND"].differences for site in d.module_paths}
 
     assert ("dropped", "h.*.attn") in by_kind
     assert ("added", "wpe") in by_kind
     # The token embedding's V·d is looked up once and multiplied once, as the tied head: it does not show.
-    assert not any("V" in d.expr for d in found["2ND"].differences)
+    assert not any("V" in d.expr for d in comparisons["2ND"].differences)
 
 
 @pytest.mark.parametrize("name", OF_TRANSFORMERS)
-def test_the_range_is_where_the_rule_is_near(found, name):
+def test_the_range_is_where_the_rule_is_near(comparisons, name):
     """At the ends of each range the rule is within 5 %, just outside it is not."""
-    derivation, comparison = sample.derivation(), found[name]
+    derivation, comparison = sample.derivation(), comparisons[name]
     assert comparison.within
     for within in comparison.within:
         if within.dim not in ("T", "L", "V"):
@@ -176,9 +176,9 @@ def test_a_default_that_holds_is_put_in():
     assert comparison.exact == comparison.steps[-1].value
 
 
-def test_a_step_says_which_sizes_it_replaces(found):
+def test_a_step_says_which_sizes_it_replaces(comparisons):
     """f = 4·d is a default that holds: 2·d·f of the rule and 8·d² of its result are equal only with it."""
-    reasons = {name: [s.because for s in found[name].steps] for name in ("6ND", "34sbh + 5as²b")}
+    reasons = {name: [s.because for s in comparisons[name].steps] for name in ("6ND", "34sbh + 5as²b")}
 
     assert [True, True, *[False] * 6] == [because.endswith("; with f = 4·d") for because in reasons["6ND"]]
     assert "nothing else separates them; with f = 4·d" == reasons["34sbh + 5as²b"][-1]
@@ -248,9 +248,9 @@ def test_valid_ranges_include_sizes_that_are_a_multiple_plus_a_remainder():
     """Of a width of 2m + 1, sizes are odd. 16 d² is within 5 % of 16 d² + 4 bytes at each of them."""
     odd = trace_spec(lambda n: nn.Linear(n.d, n.d, bias=False), dims={"B": 3, "d": Dim(7, multiple_of=2, plus=1)})
 
-    found = {c.rule.name: c for c in compare(calc.derive(odd, cache=False))}["16 bytes per parameter"]
+    comparisons = {c.rule.name: c for c in compare(calc.derive(odd, cache=False))}["16 bytes per parameter"]
 
-    [along] = [w for w in found.within if w.dim == "d"]
+    [along] = [w for w in comparisons.within if w.dim == "d"]
     assert along.ranges == (along.searched,) == ((3, 2**20 + 1),)
 
 
@@ -259,8 +259,8 @@ def test_a_number_of_parameters_by_cases_is_that_of_the_case_in_force():
     derivation = sample.derivation()
     text = derivation["parameters"].text
     by_cases = replace(derivation["parameters"], text=f"Piecewise(({text}, And(Eq(B, {derivation.sizes['B']}), Eq(d, d))), (d, True))")
-    found = {c.rule.name: c for c in compare(replace(derivation, quantities={**derivation.quantities, "parameters": by_cases}))}
+    comparisons = {c.rule.name: c for c in compare(replace(derivation, quantities={**derivation.quantities, "parameters": by_cases}))}
 
-    assert "Piecewise" not in found["6ND"].expr
-    assert 244_800 == evaluate_text(found["6ND"].expr, derivation.sizes)
-    assert not any("Piecewise" in str(step) for step in found["6ND"].steps)
+    assert "Piecewise" not in comparisons["6ND"].expr
+    assert 244_800 == evaluate_text(comparisons["6ND"].expr, derivation.sizes)
+    assert not any("Piecewise" in str(step) for step in comparisons["6ND"].steps)

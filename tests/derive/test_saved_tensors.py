@@ -13,9 +13,9 @@ from tests.derive.models import CASES, SMALL, some_sizes
 
 
 def _one(result: Derivation, site: str, operator: str, because: str = "") -> SavedTensor:
-    found = [s for s in result.saved if (s.module_path, s.operator) == (site, f"aten.{operator}.default") and because in s.because]
-    assert 1 == len(found), found
-    return found[0]
+    matching = [s for s in result.saved if (s.module_path, s.operator) == (site, f"aten.{operator}.default") and because in s.because]
+    assert 1 == len(matching), matching
+    return matching[0]
 
 
 @pytest.mark.parametrize(("name", "optimizer", "attention"), CASES)

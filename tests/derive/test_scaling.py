@@ -208,7 +208,7 @@ def test_a_crossover_is_where_brute_force_finds_it(coefficients: list[int], unit
 
 def test_addends_that_are_no_integers_alone_have_a_crossover() -> None:
     """Every third of L layers but two attends, T² each, and every layer takes 4·T: at L = 8 that is 2·T² and 32·T, equal at 16."""
-    found = sensitivity.crossover(made("T**2*L/3 - 2*T**2/3 + 4*T*L", "T", dim("T", 9), dim("L", 8)), "flops.forward.matmul")
+    crossing = sensitivity.crossover(made("T**2*L/3 - 2*T**2/3 + 4*T*L", "T", dim("T", 9), dim("L", 8)), "flops.forward.matmul")
 
-    assert found is not None
-    assert 16 == found.at
+    assert crossing is not None
+    assert 16 == crossing.at

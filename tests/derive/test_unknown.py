@@ -47,10 +47,10 @@ def spec() -> Spec:
 def planted() -> Iterator[Quantity]:
     """Closed forms of the peak of the second step that are 4 bytes too high; it gives the true peak."""
     true = calc.derive(spec(), cache=False, optimizer="sgd")["memory.peak"]
-    found = memory.peak_candidates
+    original = memory.peak_candidates
 
     def higher(traces: Any, step: int, algebra: Any, *rest: Any) -> Any:
-        peaks = found(traces, step, algebra, *rest)
+        peaks = original(traces, step, algebra, *rest)
         return tuple(replace(peak, live=peak.live + algebra.constant(4)) for peak in peaks) if step == 2 else peaks
 
     with pytest.MonkeyPatch.context() as patch:
@@ -122,10 +122,10 @@ def test_a_graph_alone_keeps_the_reason_and_has_no_value(planted):
 
 def one_more(monkeypatch: pytest.MonkeyPatch, quantity: str) -> None:
     """Plant one more in each addend of ``quantity`` that a trace with all sizes as numbers has."""
-    found = fold.Accumulator.entries
+    original = fold.Accumulator.entries
 
     def more(self: Any, trace: Any) -> Any:
-        entries = found(self, trace)
+        entries = original(self, trace)
         if not trace.sizes:
             return entries
         return [replace(e, amount=replace(e.amount, count=e.count + 1)) if e.quantity == quantity else e for e in entries]

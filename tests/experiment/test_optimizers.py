@@ -71,11 +71,11 @@ def test_what_a_class_keeps_for_a_parameter_is_what_is_listed(known: Known, dtyp
     """Matrices, vectors, filters and single numbers, in two formats, in each implementation that torch has."""
     for shape in MATRIX if known.name == "muon" else SHAPES:
         for way in ({}, *({w: True} for w in known.ways)):
-            found = kept(built(known, [nn.Parameter(torch.rand(shape).to(dtype))], **way))
+            state_bytes = kept(built(known, [nn.Parameter(torch.rand(shape).to(dtype))], **way))
 
             text = known.vectors if known.vectors and len(shape) < 2 else known.state
             r, c = shape[-2:] if len(shape) > 1 else (1, 1)
-            assert evaluate_text(text, {"n": math.prod(shape), "s": dtype.itemsize, "r": r, "c": c}) == found, (shape, way)
+            assert evaluate_text(text, {"n": math.prod(shape), "s": dtype.itemsize, "r": r, "c": c}) == state_bytes, (shape, way)
 
 
 @pytest.mark.parametrize("known", KNOWN.values(), ids=KNOWN)

@@ -56,19 +56,19 @@ def recurrent(kind: type[nn.Module] = Recurrent) -> Spec:
 
 def saved_by_default() -> int:
     """Bytes that autograd keeps of the step as torch runs it: each storage that is no parameter's once."""
-    model, found = Recurrent(calc.spec.Sizes(d=7, h=4)), {}
+    model, storages = Recurrent(calc.spec.Sizes(d=7, h=4)), {}
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
-            found[storage.data_ptr()] = storage.nbytes()
+            storages[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         loss = model(torch.randn(5, 3, 7)).square().mean()
     assert loss.requires_grad
-    return sum(found.values())
+    return sum(storages.values())
 
 
 def test_an_lstm_is_said_to_run_otherwise_by_default_and_by_how_much() -> None:

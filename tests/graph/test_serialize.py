@@ -268,8 +268,8 @@ def test_a_wrong_value_is_refused_with_its_place(place: tuple[str | int, ...], v
         node = node[key]
     node[place[-1]] = value
 
-    found = damaged(data)
-    assert found == message if message else "expected" in found or "known are" in found
+    refused_with = damaged(data)
+    assert refused_with == message if message else "expected" in refused_with or "known are" in refused_with
 
 
 def test_no_text_of_a_graph_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,16 +176,16 @@ def test_a_module_without_such_parts_is_refused(module: nn.Module, choice: str, 
 def test_the_gradients_stay_the_same(choice: str) -> None:
     """Dropout too: the noise is made again from the same state."""
     spec = load("gpt2:dropout=0.3")
-    found = []
+    gradients = []
     for each in ("none", choice):
         torch.manual_seed(0)
         module, inputs, _ = build(spec, L=4, **SIZES)
         module = checkpointed("a model", module, each)
         spec.loss(module, *inputs).backward()
-        found.append([p.grad for p in module.parameters()])
+        gradients.append([p.grad for p in module.parameters()])
 
-    assert found[0]
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    assert gradients[0]
+    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
 
 
 # -- on both routes ------------------------------------------------------------------------------------------------------------

@@ -144,7 +144,7 @@ def outcome(file: Path, content: bytes) -> str:
     file.write_bytes(content)
     signal.alarm(SECONDS)
     try:
-        found = hf.spec(str(file))
+        loaded = hf.spec(str(file))
     except NapkinError as error:
         said = str(error)
         return "" if 0 < len(said) < 1_000 else f"says {said[:2_000]!r}"
@@ -152,7 +152,7 @@ def outcome(file: Path, content: bytes) -> str:
         return f"raises {type(error).__name__}: {error}"
     finally:
         signal.alarm(0)
-    return "" if isinstance(found, Spec) else f"is {found!r}"
+    return "" if isinstance(loaded, Spec) else f"is {loaded!r}"
 
 
 def wrong(folder: Path, seed: int, count: int, names: tuple[str, ...]) -> Iterator[str]:

@@ -105,7 +105,7 @@ def derivation(
             return Quantity(name, Unit.FLOP, "", None, None, unknown=formula)
         return Quantity(name, Unit.FLOP, "", "by hand", formula({d.name: d.value for d in dims}), _evaluator=ByHand(formula))
 
-    found = Derivation(
+    made = Derivation(
         model="by hand",
         source="test",
         dims=dims,
@@ -118,7 +118,7 @@ def derivation(
         provenance={},
         spec=spec,
     )
-    return replace(found, other_sizes=AtSizes(found))
+    return replace(made, other_sizes=AtSizes(made))
 
 
 def test_hand_derived_numbers_of_a_linear_layer_are_exact_at_other_sizes() -> None:

@@ -45,8 +45,8 @@ def test_each_layer_alone_is_exact(images: bool) -> None:
 
     failed = {}
     for name in IMAGES if images else SEQUENCES:
-        found = differences(Plan((name,), (False,), "squares", "sgd", sizes))
-        if found:
-            failed[name] = found
+        differing = differences(Plan((name,), (False,), "squares", "sgd", sizes))
+        if differing:
+            failed[name] = differing
 
     assert {} == failed

@@ -80,9 +80,9 @@ CONDITIONS = ("B*T < 2*B", "B + T >= 3*T", "B == T", "B % 3 != T // 5", "not B <
 @given(st.integers(1, 2**62), st.integers(1, 2**62), st.sampled_from(CONDITIONS))
 def test_a_condition_over_arrays_is_that_at_points(b: int, t: int, text: str) -> None:
     """Products of two sizes of 62 bits do not wrap round."""
-    found = arrays.holds(text, {"B": np.asarray([b, 1]), "T": np.asarray([t, 1])})
+    swept = arrays.holds(text, {"B": np.asarray([b, 1]), "T": np.asarray([t, 1])})
 
-    assert [holds(text, {"B": b, "T": t}), holds(text, {"B": 1, "T": 1})] == found.tolist()
+    assert [holds(text, {"B": b, "T": t}), holds(text, {"B": 1, "T": 1})] == swept.tolist()
 
 
 # -- models -----------------------------------------------------------------------------------------------------------------
@@ -229,8 +229,8 @@ def test_a_default_is_read_as_it_is_at_a_point(default: str) -> None:
             expected = resolve(table, at)["K"]
         except NapkinError:
             expected = None
-        found = int(_default("K", table["K"], {name: np.asarray([size]) for name, size in at.items()}, trouble)[0])
-        assert expected == (None if any(bad.any() for bad, _ in trouble) else found)
+        swept = int(_default("K", table["K"], {name: np.asarray([size]) for name, size in at.items()}, trouble)[0])
+        assert expected == (None if any(bad.any() for bad, _ in trouble) else swept)
 
 
 # -- expressions --------------------------------------------------------------------------------------------------------------
@@ -243,9 +243,9 @@ SIZES = st.lists(st.integers(1, 10**9), min_size=1, max_size=3)
 @given(SIZES, SIZES, st.sampled_from(EXPRESSIONS))
 def test_an_expression_over_a_grid_is_that_at_points(depths: list[int], widths: list[int], text: str) -> None:
     """At every point, by fractions."""
-    found = sweep_expression(text, {"L": depths, "d": widths})
+    swept = sweep_expression(text, {"L": depths, "d": widths})
 
-    assert [int(evaluate_text(text, {"L": a, "d": b})) for a in depths for b in widths] == [values[0] for _, values in found.rows()]
+    assert [int(evaluate_text(text, {"L": a, "d": b})) for a in depths for b in widths] == [values[0] for _, values in swept.rows()]
 
 
 UNREADABLE = {

@@ -30,15 +30,15 @@ def _dotted(node: ast.AST) -> str:
 
 def _private_uses(tree: ast.AST) -> list[str]:
     """Private names of torch's modules that a file imports or reads."""
-    found = []
+    used = []
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "torch":
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
+            used += [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names if alias.name.partition(".")[0] == "torch"]
+            used += [alias.name for alias in node.names if alias.name.partition(".")[0] == "torch"]
         elif isinstance(node, ast.Attribute) and _dotted(node).startswith("torch."):
-            found.append(_dotted(node))
-    return [name for name in found if (_PRIVATE.search(name) or ".experimental" in name) and not name.startswith(PUBLIC_OPERATORS)]
+            used.append(_dotted(node))
+    return [name for name in used if (_PRIVATE.search(name) or ".experimental" in name) and not name.startswith(PUBLIC_OPERATORS)]
 
 
 def test_private_names_of_torch_are_read_in_one_file() -> None:
@@ -47,7 +47,7 @@ def test_private_names_of_torch_are_read_in_one_file() -> None:
     uses = {str(file.relative_to(ROOT)): _private_uses(ast.parse(file.read_text(encoding="utf-8"))) for file in files}
     known = {*torch_private.ATTRIBUTES, *REPLACED}
 
-    assert {} == {file: names for file, found in uses.items() if (names := [name for name in found if name not in known])}
+    assert {} == {file: names for file, used in uses.items() if (names := [name for name in used if name not in known])}
     assert ["torch._C"] == _private_uses(ast.parse("import torch._C"))
     assert ["torch.utils._pytree.tree_map"] == _private_uses(ast.parse("from torch.utils._pytree import tree_map"))
 

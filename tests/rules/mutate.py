@@ -58,16 +58,16 @@ def _changed(function: RuleFunction, change: Change) -> RuleFunction:
 
 def _changes(costs: list[Cost]) -> dict[str, Change]:
     """All errors by what they do, in the order in which the costs first offer them."""
-    found: dict[str, Change] = {}
+    changes: dict[str, Change] = {}
     for cost in costs:
         for kind in KINDS:
             for term in getattr(cost, kind):
-                found.update(_term_changes(kind, term))
+                changes.update(_term_changes(kind, term))
         for side in ("reads", "writes"):
-            found.update(_traffic_changes(side, getattr(cost, side)))
+            changes.update(_traffic_changes(side, getattr(cost, side)))
         if cost.causal is not None:
-            found["causal mask forgotten"] = lambda c: dataclasses.replace(c, causal=None)
-    return found
+            changes["causal mask forgotten"] = lambda c: dataclasses.replace(c, causal=None)
+    return changes
 
 
 def _term_changes(kind: str, term: Term) -> Iterator[tuple[str, Change]]:

@@ -25,8 +25,8 @@ Entry = dict[str, Any]
 
 
 def read() -> dict[str, Entry]:
-    found: dict[str, Entry] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
-    return found
+    table: dict[str, Entry] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    return table
 
 
 def write(entries: Mapping[str, Entry]) -> None:
@@ -68,9 +68,9 @@ def main() -> None:
     words.add_argument("--all", action="store_true", help="look for every model anew")
     known = {} if words.parse_args().all else read()
     entries = {op: entry(op, known) for op in OPERATORS}
-    write({op: found for op, found in entries.items() if found is not None})
+    write({op: row for op, row in entries.items() if row is not None})
     print(f"wrote {FILE.name}: {len(OPERATORS)} operators", file=sys.stderr)
-    untested = [op for op, found in entries.items() if found is None]
+    untested = [op for op, row in entries.items() if row is None]
     if untested:
         sys.exit(f"without a call in tests/rules/cases.py or a model in tests/zoo: {', '.join(untested)}")
 

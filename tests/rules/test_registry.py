@@ -62,7 +62,7 @@ def test_an_operator_gives_its_tensors_by_their_schema_names() -> None:
     """Those in lists too; other arguments are values."""
     op = Operator("aten.cat.default", {"tensors": (view(2, 3), view(5, 3)), "dim": 0}, (view(7, 3),))
 
-    assert [("tensors", (2, 3)), ("tensors", (5, 3))] == [(name, found.shape) for name, found in op.tensors()]
+    assert [("tensors", (2, 3)), ("tensors", (5, 3))] == [(name, argument.shape) for name, argument in op.tensors()]
     assert op.value("dim") == 0
     assert op.value("missing", 11) == 11
     assert op.out.numel == 21

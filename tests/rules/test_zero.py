@@ -135,11 +135,11 @@ def _differences(op: str, registry: Registry = REGISTRY) -> tuple[int, list[str]
         if op == "aten.norm.ScalarOpt_dim" and seen.operator.value("p") == 0:
             continue  # refused with its own message
         cost = cost_of(seen.operator, "", registry)
-        found, calls = derived(cost, seen), calls + 1
+        counted, calls = derived(cost, seen), calls + 1
         below = [t.name for t in (*cost.matmul, *cost.elementwise) if t.count < 0]
-        products = (seen.matmul if case.matmul is None else found.matmul, seen.elementwise, seen.bytes_moved)
-        if below or (found.matmul, found.elementwise, found.bytes_moved) != products:
-            wrong.append(f"{[v.shape for _, v in seen.operator.tensors()]}: {found} is not {seen}, below 0: {below}")
+        products = (seen.matmul if case.matmul is None else counted.matmul, seen.elementwise, seen.bytes_moved)
+        if below or (counted.matmul, counted.elementwise, counted.bytes_moved) != products:
+            wrong.append(f"{[v.shape for _, v in seen.operator.tensors()]}: {counted} is not {seen}, below 0: {below}")
     return calls, wrong
 
 

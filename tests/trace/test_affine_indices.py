@@ -128,29 +128,29 @@ def at(number: Any, env: SizeEnv, n: int) -> int:
     return int(expr.subs(dict.fromkeys(env.names, n)))
 
 
-def written_out(found: Elements, env: SizeEnv, n: int, like: Tensor) -> Tensor:
+def written_out(fact: Elements, env: SizeEnv, n: int, like: Tensor) -> Tensor:
     """The elements that a tensor of the shape of ``like`` has at n, by what is known of it."""
-    if isinstance(found, Triangle):
+    if isinstance(fact, Triangle):
         rows, columns = (torch.arange(like.shape[axis]) for axis in (-2, -1))
-        above = columns - rows[:, None] >= found.diagonal
-        return torch.where(above, found.above, found.below).to(like.dtype).expand_as(like)
-    if isinstance(found, ComparedElements):
-        numbers = written_out(found.index, env, n, like.to(torch.int64))
-        truths: Tensor = RELATIONS[found.relation](numbers, at(found.bound, env, n))
+        above = columns - rows[:, None] >= fact.diagonal
+        return torch.where(above, fact.above, fact.below).to(like.dtype).expand_as(like)
+    if isinstance(fact, ComparedElements):
+        numbers = written_out(fact.index, env, n, like.to(torch.int64))
+        truths: Tensor = RELATIONS[fact.relation](numbers, at(fact.bound, env, n))
         return truths
     places = torch.zeros_like(like, dtype=torch.int64)
-    if found.step:
-        assert at(found.length, env, n) == like.shape[found.axis]
-        places = places + torch.arange(like.shape[found.axis]).view(-1, *[1] * (-1 - found.axis))
-    return (places * found.step + at(found.first, env, n)).to(like.dtype)
+    if fact.step:
+        assert at(fact.length, env, n) == like.shape[fact.axis]
+        places = places + torch.arange(like.shape[fact.axis]).view(-1, *[1] * (-1 - fact.axis))
+    return (places * fact.step + at(fact.first, env, n)).to(like.dtype)
 
 
 def assert_known(make: Made, sizes: Sequence[int] = TRIED) -> None:
-    found, env = known(make)
-    assert found is not None
+    fact, env = known(make)
+    assert fact is not None
     for n in sizes:
         real = make(n)
-        assert torch.equal(written_out(found, env, n, real), real), (found, n)
+        assert torch.equal(written_out(fact, env, n, real), real), (fact, n)
 
 
 @pytest.mark.parametrize("name", sorted(MADE.keys() - UNKNOWN))
@@ -179,16 +179,16 @@ def test_a_planted_error_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     right = ELEMENT_RULES[rule]
 
     def wrong(given: Any, out: Tensor) -> Any:
-        found = right(given, out)
-        if isinstance(found, ComparedElements):
-            return replace(found, bound=found.bound + 1)
-        if isinstance(found, Triangle):
+        fact = right(given, out)
+        if isinstance(fact, ComparedElements):
+            return replace(fact, bound=fact.bound + 1)
+        if isinstance(fact, Triangle):
             return (
-                replace(found, above=found.below, below=found.above)
+                replace(fact, above=fact.below, below=fact.above)
                 if out.dtype is torch.bool
-                else replace(found, diagonal=found.diagonal + 1)
+                else replace(fact, diagonal=fact.diagonal + 1)
             )
-        return None if found is None else replace(found, first=1 - found.first if out.dtype is torch.bool else found.first + 1)
+        return None if fact is None else replace(fact, first=1 - fact.first if out.dtype is torch.bool else fact.first + 1)
 
     monkeypatch.setitem(ELEMENT_RULES, rule, wrong)
     with pytest.raises(AssertionError):
@@ -239,12 +239,12 @@ def test_so_it_is_of_any_operators_one_after_the_other(names: list[str], last: s
         return compared
 
     try:
-        found, env = known(make)
+        fact, env = known(make)
         real = [(n, make(n)) for n in (11, 17, 29)]
     except (RuntimeError, IndexError, ValueError):  # no such axis, or no such view
         return
-    for n, tensor in real if found is not None else ():
-        assert torch.equal(written_out(found, env, n, tensor), tensor)  # type: ignore[arg-type]  # it is not None
+    for n, tensor in real if fact is not None else ():
+        assert torch.equal(written_out(fact, env, n, tensor), tensor)  # type: ignore[arg-type]  # it is not None
 
 
 # -- in a step ------------------------------------------------------------------------------------------------------------

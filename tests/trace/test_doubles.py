@@ -73,14 +73,14 @@ def _agree(generator: random.Random, pairs: int) -> Iterator[tuple[int, int]]:
 
 def test_a_number_made_of_sizes_is_rounded_as_python_rounds_it() -> None:
     """Random expressions at random sizes: the closed form is Python's number, or says that it does not stand there; mostly it stands."""
-    stands = [found for found, _ in _agree(random.Random(1), 100)]
+    stands = [agreed for agreed, _ in _agree(random.Random(1), 100)]
 
     assert sum(stands) > 4 * len(stands)
 
 
 @pytest.mark.slow
 def test_many_numbers_made_of_sizes_are_rounded_as_python_rounds_them() -> None:
-    assert sum(found for found, _ in _agree(random.Random(2), 6_000)) > 4 * 6_000
+    assert sum(agreed for agreed, _ in _agree(random.Random(2), 6_000)) > 4 * 6_000
 
 
 @pytest.mark.slow

@@ -80,11 +80,11 @@ def number(value: Callable[[], Any]) -> Any:
 
 def right_or_refused(value: Callable[[], int | None], expected: int) -> bool:
     """Whether there is a number, which is then the right one; a refusal is one line."""
-    found = number(value)
-    if isinstance(found, str):
-        assert "\n" not in found
+    outcome = number(value)
+    if isinstance(outcome, str):
+        assert "\n" not in outcome
         return False
-    assert found == expected
+    assert outcome == expected
     return True
 
 

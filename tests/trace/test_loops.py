@@ -180,8 +180,8 @@ def test_a_depth_at_which_the_step_was_not_seen_is_right_or_refused() -> None:
     alone = derived(spec(lambda n: nn.Sequential(nn.Linear(n.d, n.d), nn.Tanh())))
     for name in stacked():
         if stacked()[name].text is not None:
-            found = number(functools.partial(stacked()[name].at, L=1))
-            assert found == alone[name].value or re.search(r"where L (>=|!=) \d is True, which it is not at these sizes", str(found))
+            value = number(functools.partial(stacked()[name].at, L=1))
+            assert value == alone[name].value or re.search(r"where L (>=|!=) \d is True, which it is not at these sizes", str(value))
 
 
 def test_a_fixed_number_of_layers_is_no_loop_count() -> None:

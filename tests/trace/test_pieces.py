@@ -67,7 +67,7 @@ def _failed(derivation: Derivation, **sizes: int) -> list[str]:
 @pytest.mark.parametrize("how", [pytest.param(how, marks=() if how == "by places" else pytest.mark.slow) for how in PIECES])
 @pytest.mark.parametrize(
     "length",
-    [pytest.param(Dim(12, multiple_of="c"), id="declared", marks=pytest.mark.slow), pytest.param(12, id="found")],
+    [pytest.param(Dim(12, multiple_of="c"), id="declared", marks=pytest.mark.slow), pytest.param(12, id="inferred")],
 )
 @MODES
 def test_as_many_pieces_as_fit_are_a_trip_count(how: str, length: Any, mode: str) -> None:

@@ -173,8 +173,8 @@ def live(trace: StepTrace, events: int, read: Callable[[Any], Any]) -> Any:
     return sum((e.change * read(trace.storages[e.storage].nbytes) for e in trace.events[:events]), start=read(0))
 
 
-def reader(found: Graph, trace: StepTrace) -> Callable[[Any], Any]:
-    return Algebra(found.symbols, [str(s.nbytes) for s in trace.storages]).parse
+def reader(graph_: Graph, trace: StepTrace) -> Callable[[Any], Any]:
+    return Algebra(graph_.symbols, [str(s.nbytes) for s in trace.storages]).parse
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_storage_is_allocated_once_and_freed_at_most_once_and_later(name: str)
         changes.setdefault(event.storage, []).append(event.change)
 
     assert set(changes) == set(range(len(trace.storages)))
-    assert all(found in ([1], [1, -1]) for found in changes.values())
+    assert all(graph_ in ([1], [1, -1]) for graph_ in changes.values())
     assert [s.index for s in trace.storages] == list(range(len(trace.storages)))
     assert {s.role for s in trace.storages} <= set(ROLES)
     (a, b), (c, d) = trace.windows

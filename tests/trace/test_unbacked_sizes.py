@@ -196,7 +196,7 @@ def entries(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("of", "found"),
+    ("of", "expected"),
     [
         (drawn, {"n1": ("3*B/20", "B")}),
         (either, {"n1": ("B", "B")}),
@@ -207,9 +207,9 @@ def entries(x: Tensor) -> Tensor:
         (entries, {"n1": ("B*d", "B*d")}),
     ],
 )
-def test_the_same_values_have_one_size_and_others_another(of: Callable[[Tensor], Tensor], found: dict[str, Any]) -> None:
+def test_the_same_values_have_one_size_and_others_another(of: Callable[[Tensor], Tensor], expected: dict[str, Any]) -> None:
     """A mask used twice chooses as many each time; another mask, another part of it, or the mask after a change need not."""
-    assert found == by_name(derived(function(of)))
+    assert expected == by_name(derived(function(of)))
 
 
 @pytest.mark.parametrize("mode", [pytest.param("eval", marks=pytest.mark.slow), "infer"])

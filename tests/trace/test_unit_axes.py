@@ -37,19 +37,19 @@ TOGETHER = [
 ]
 
 
-def strides(found: Any) -> tuple[int, ...]:
-    return tuple((found[0] if isinstance(found, tuple) else found).stride())
+def strides(tensors: Any) -> tuple[int, ...]:
+    return tuple((tensors[0] if isinstance(tensors, tuple) else tensors).stride())
 
 
 def layouts(shape: tuple[int, ...], draw: random.Random) -> list[Tensor]:
     """Plain, permuted, with channels last, and each with other strides of its axes of length 1."""
     orders = draw.sample(list(itertools.permutations(range(len(shape)))), 3)
-    found = [torch.ones(shape), *(torch.ones([shape[i] for i in p]).permute([p.index(i) for i in range(len(shape))]) for p in orders)]
-    found += [torch.ones(shape).to(memory_format=torch.channels_last)] if len(shape) == 4 else []
-    for x in list(found):
+    tensors = [torch.ones(shape), *(torch.ones([shape[i] for i in p]).permute([p.index(i) for i in range(len(shape))]) for p in orders)]
+    tensors += [torch.ones(shape).to(memory_format=torch.channels_last)] if len(shape) == 4 else []
+    for x in list(tensors):
         others = [draw.choice([1, 7, 64, 4096, s]) if size == 1 else s for size, s in zip(shape, x.stride(), strict=True)]
-        found.append(torch.ones(50_000).as_strided(shape, others))
-    return found
+        tensors.append(torch.ones(50_000).as_strided(shape, others))
+    return tensors
 
 
 def calls(shape: tuple[int, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:

@@ -27,9 +27,9 @@ def test_a_size_that_may_be_0_is_a_condition(columns: object, condition: str) ->
     assert callable(columns)
     graph = calc.trace(function(lambda y: y[:, : columns(y.shape[1])].sum()), {"d": 16}, optimizer="sgd", cache=False)
 
-    found = [c for c in graph.guards if " != 0" in c.expr and "aten." in c.where]
-    assert ([condition] if condition else []) == [c.expr for c in found]
-    assert all(c.outcome for c in found)
+    of_sizes = [c for c in graph.guards if " != 0" in c.expr and "aten." in c.where]
+    assert ([condition] if condition else []) == [c.expr for c in of_sizes]
+    assert all(c.outcome for c in of_sizes)
 
 
 class Targets(nn.Module):

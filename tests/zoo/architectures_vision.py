@@ -203,14 +203,14 @@ class Detector(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         pixels = self.stem(x).flatten(2).transpose(1, 2) + self.places
-        found = self.transformer(pixels, self.queries.expand(len(x), -1, -1))  # (B, N, d)
-        return self.classes(found), self.boxes(found).sigmoid()
+        decoded = self.transformer(pixels, self.queries.expand(len(x), -1, -1))  # (B, N, d)
+        return self.classes(decoded), self.boxes(decoded).sigmoid()
 
 
 def detected(module: nn.Module, x: Tensor, classes: Tensor, boxes: Tensor) -> Tensor:
     """The first query is held against the first object, and so on: who is matched with whom changes no size."""
-    logits, found = module(x)
-    return F.cross_entropy(logits.flatten(0, 1), classes.flatten()) + F.l1_loss(found, boxes)
+    logits, decoded = module(x)
+    return F.cross_entropy(logits.flatten(0, 1), classes.flatten()) + F.l1_loss(decoded, boxes)
 
 
 network(

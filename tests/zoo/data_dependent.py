@@ -120,15 +120,15 @@ def _filled(w: Tensor, x: Tensor) -> list[Tensor]:
 def _places(w: Tensor, x: Tensor) -> list[Tensor]:
     """Places instead of masks, and how many there are as a size."""
     rows, columns = (x > 0).nonzero(as_tuple=True)
-    found = torch.argwhere(x[:, 1] > 0)[:, 0]
-    return [w[rows, columns], w[found] * torch.ones(len(found), w.shape[1]), w.index_select(0, found)]
+    distinct = torch.argwhere(x[:, 1] > 0)[:, 0]
+    return [w[rows, columns], w[distinct] * torch.ones(len(distinct), w.shape[1]), w.index_select(0, distinct)]
 
 
 def _different(w: Tensor, x: Tensor) -> list[Tensor]:
     """The different columns in which rows are largest, sorted and in the order in which they come, and how many rows have each."""
     best = x.argmax(1)
-    found, which, often = torch.unique(best, return_inverse=True, return_counts=True)
-    means = w.new_zeros((found.shape[0], w.shape[1])).index_add(0, which, w) / often[:, None]
+    distinct, which, often = torch.unique(best, return_inverse=True, return_counts=True)
+    means = w.new_zeros((distinct.shape[0], w.shape[1])).index_add(0, which, w) / often[:, None]
     columns, repeated = torch.unique_consecutive(best, return_counts=True)
     return [means, w[:, columns] * repeated, w * torch.bincount(best, minlength=w.shape[1])]
 

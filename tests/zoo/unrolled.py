@@ -60,11 +60,11 @@ class Selective(nn.Module):
         enter, leave = self.ways(u).split([self.states, self.states], -1)
         kept = torch.exp(-step[..., None] * torch.exp(self.decay))
         new = (step * u)[..., None] * enter[:, :, None, :]
-        state, found = torch.zeros_like(new[:, 0]), []
+        state, outputs = torch.zeros_like(new[:, 0]), []
         for t in range(x.shape[1]):
             state = kept[:, t] * state + new[:, t]
-            found.append((state * leave[:, t, None, :]).sum(-1))
-        y: Tensor = x + self.out(torch.stack(found, 1))
+            outputs.append((state * leave[:, t, None, :]).sum(-1))
+        y: Tensor = x + self.out(torch.stack(outputs, 1))
         return y
 
 
