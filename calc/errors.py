@@ -123,8 +123,8 @@ class RoundedShareError(SizesError):
 
 
 class OtherPathError(SizesError):
-    """At the requested sizes the step runs otherwise than it was traced, or fails. ``divides``: the guard that fails is about divisibility.
-    ``compared`` are the symbols of an inequality that has the other outcome."""
+    """At the requested sizes the step fails, or runs other operators than in the trace. ``divides``: the guard that fails is about
+    divisibility. ``compared`` are the symbols of an inequality that has the other outcome."""
 
     def __init__(self, message: str, divides: bool, compared: Collection[str] = ()) -> None:
         super().__init__(message)

@@ -67,7 +67,7 @@ def test_the_largest_size_is_accepted() -> None:
 
 
 def test_indivisible_heads_are_refused() -> None:
-    """16 is no multiple of 3, whether or not the head width is a dimension too."""
+    """16 is not a multiple of 3, whether or not the head width is a dimension too."""
     without_k = {name: dim for name, dim in TRANSFORMER.items() if name != "k"}
 
     assert refusal({"d": 16}, without_k) == "d = 16 is not divisible by h = 3: this model needs d to be a multiple of h"

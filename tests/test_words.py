@@ -50,13 +50,23 @@ REPLACED = {
     "step ?work": "step operators",
     "stand-?ins?": "operator override",
     "coincidences?": "size specialization",
+    "(recorded|traced) apart|cases? of (its|their) own": "traced separately, special case",
+    "runs? otherwise": "runs other operators",
+    "largest moments?": "peak candidate",
+    "number \\d+ from the (first|last)": "iteration 2, call 3 from the end",
+    "a kin of": "or the like",
+    "goes by its number": "uses its value",
+    "evaluated for real": "computed on real tensors",
+    "found by recording": "inferred by tracing",
     "initialis|normalis|quantis|neighbour|colour": "US spelling, as PyTorch",
 }
 """Regular expressions of whole words, matched in any case, and what to write instead."""
 
 CLEAN = (
-    *(f"calc/{room}" for room in ("experiment", "hardware", "memory", "notebook", "platform", "symbolic")),
+    *(f"calc/{room}" for room in ("derive", "experiment", "graph", "hardware", "memory", "models", "notebook", "pipeline", "platform")),
+    *(f"calc/{room}" for room in ("rules", "symbolic", "trace", "dimensions.py", "errors.py", "options.py", "spec.py")),
     *(f"reports/{room}" for room in ("figures", "lecture", "live", "page", "process", "typeset")),
+    *(f"tests/{room}" for room in ("derive", "experiment", "graph", "models", "pipeline", "platform", "rules", "trace", "zoo")),
     "templates",
     "README.md",
 )
@@ -75,14 +85,20 @@ def files(room: str) -> list[Path]:
 
 
 def texts(file: Path) -> Iterator[tuple[int, str]]:
-    """Line and text of each string literal and docstring; of a template or a document, of each line."""
+    """Line and text of each string literal and docstring; of a template or a document, of each line. Keys of dictionaries are formats."""
     source = file.read_text(encoding="utf-8")
     if file.suffix != ".py":
         yield from enumerate(source.splitlines(), 1)
         return
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+    tree = ast.parse(source)
+    keys = {id(key) for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys if _is_word(key)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in keys:
             yield node.lineno, " ".join(node.value.split())
+
+
+def _is_word(key: ast.expr | None) -> bool:
+    return isinstance(key, ast.Constant) and str(key.value).isidentifier()
 
 
 def replaced(text: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Which of several polynomials can be the largest, at some sizes of at least 1.
 
 ``p ≤ q`` at all such sizes follows when ``q - p`` has no negative coefficient after each size x is written 1 + x' (and C as T + C', where T
-≤ C is known). An atom such as ``Mod(-T, 4)``, which is no polynomial, is written as its lower bound plus a nonnegative rest; an atom
+≤ C is known). An atom such as ``Mod(-T, 4)``, which is not a polynomial, is written as its lower bound plus a nonnegative rest; an atom
 without a lower bound must cancel. Coefficients are rows of a matrix, one for each polynomial, so that many pairs are compared at once.
 """
 

@@ -284,7 +284,7 @@ def _runs(ops: Sequence[Op], folder: Accumulator) -> Iterator[list[Op]]:
 
 
 def _launches(op: Op, cost: Cost, folder: Accumulator) -> bool:
-    """Whether a kernel runs for the operator: it is no view."""
+    """Whether a kernel runs for the operator: it is not a view."""
     return bool(cost.matmul) or folder.moved(op, cost).count != 0
 
 

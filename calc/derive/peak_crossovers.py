@@ -206,7 +206,7 @@ class _Along:
             return [Fraction(self.step), Fraction(self.dim.plus)]
         if not name.isidentifier():
             if any(self._depends(n) for n in free_names(name)):
-                raise _NoPolynomialError(f"{name} is no polynomial in {self.dim.name}")
+                raise _NoPolynomialError(f"{name} is not a polynomial in {self.dim.name}")
             return [evaluate_text(name, self._here)]
         text = self._definition(name)
         if text is None or not self._depends(name):
@@ -245,7 +245,7 @@ class _Polynomials(Arithmetic[list[Fraction]]):
         return self.refused(node) if len(divisor) > 1 else [c / divisor[0] for c in node.top.value_in(self)]
 
     def refused(self, node: Expression) -> NoReturn:
-        raise _NoPolynomialError(f"{as_text(node, spaced=True)} is no polynomial in {self._along.dim.name}")
+        raise _NoPolynomialError(f"{as_text(node, spaced=True)} is not a polynomial in {self._along.dim.name}")
 
 
 class _NoPolynomialError(NapkinError):

@@ -186,7 +186,7 @@ class StepMaker:
         return _Part(node.path, shown, total)
 
     def _loose(self, quantity: str, g: Group) -> _Part:
-        """A group whose number is no multiple of its module's: it runs in some layers only, or in every iteration of a loop."""
+        """A group whose number is not a multiple of its module's: it runs in some layers only, or in every iteration of a loop."""
         outer, operator = self.analysis.fold.outer, g.rule.startswith("aten.")
         number = tree(outer, self.analysis.fold(g.times))
         before = Labelled(Product((number, *self._factors(g.factors))), _label(g))
@@ -281,7 +281,7 @@ class StepMaker:
             self._append(quantity, f"{quantity}, maximum", "maximum", display.maximum(sums), collected, _DOMINANCE, check, ())
 
     def _at_random_points(self, before: Expression, after: Expression) -> StepCheck:
-        """Evaluate both sides exactly at five random sizes: ``Max`` is no polynomial."""
+        """Evaluate both sides exactly at five random sizes: ``Max`` is not a polynomial."""
         points = [*itertools.islice(self._random_points(), _POINTS)]
         for at in points:
             if display.value(before, at.__getitem__) != display.value(after, at.__getitem__):

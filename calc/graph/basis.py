@@ -110,7 +110,7 @@ def _require_multiple(dims: Mapping[str, Dim], name: str, whole: str, part: int 
 
 
 def with_quotients(text: str, basis: Basis) -> str:
-    """``text`` with each quotient ``S / P`` that is no dimension replaced by its symbol."""
+    """``text`` with each quotient ``S / P`` that is not a dimension replaced by its symbol."""
     if "/" not in text or not basis.hidden:
         return text
     symbols = {parse(of): Name(symbol) for symbol, of in basis.hidden.items()}
@@ -182,7 +182,7 @@ class Folding:
 
 
 def _written(name: str, basis: Basis, algebra: Algebra) -> str:
-    """A symbol or an atom of ``algebra`` in the model's dimensions: a quotient that is no dimension as a quotient, with sizes inside an
+    """A symbol or an atom of ``algebra`` in the model's dimensions: a quotient that is not a dimension as a quotient, with sizes inside an
     atom substituted too."""
     quotients = {fold.quotient: fold for fold in basis.folds}
     if name in quotients:

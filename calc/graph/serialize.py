@@ -36,7 +36,7 @@ def loads(text: str, where: str = "the text") -> Graph:
     except (ValueError, RecursionError) as error:
         raise BadInputError(f"{where} is not JSON ({str(error)[:60]}): give a graph saved by calc.graph.serialize.save") from None
     if not isinstance(data, dict) or data.get("kind") != KIND:
-        raise BadInputError(f"{where} is no saved graph: give a file written by calc.graph.serialize.save")
+        raise BadInputError(f"{where} is not a saved graph: give a file written by calc.graph.serialize.save")
     if data.get("schema") != SCHEMA:
         schema = repr(data.get("schema"))[:40]
         raise BadInputError(f"{where} is a graph of schema {schema}, this version reads {SCHEMA}: trace the model again")

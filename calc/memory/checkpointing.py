@@ -115,7 +115,7 @@ def largest(derivation: Derivation, dim: str, limit: int) -> int | None:
 
     def fits(size: int) -> bool:
         if size > 1 and dim not in derivation.specialized and not derivation.holds_at({dim: size}):  # the next size is traced if necessary
-            raise NapkinError("the step runs otherwise there")
+            raise NapkinError("the step runs other operators there")
         return peak.at(**{dim: size}) <= limit
 
     try:

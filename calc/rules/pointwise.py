@@ -164,7 +164,7 @@ def _each_of(op: Operator, *addends: str) -> Cost:
     "aten.add_.Tensor",
     "aten.add_.Scalar",
     statement="y = a + alpha · b",
-    source=REFS + "add; an alpha of 1 is no multiplication",
+    source=REFS + "add; an alpha of 1 is not a multiplication",
     shapes="a and b broadcast to (*) → y (*).",
 )
 def add(op: Operator) -> Cost:
@@ -177,7 +177,7 @@ def add(op: Operator) -> Cost:
     "aten.sub_.Tensor",
     "aten.sub_.Scalar",
     statement="y = a - alpha · b",
-    source=REFS + "sub; an alpha of 1 is no multiplication",
+    source=REFS + "sub; an alpha of 1 is not a multiplication",
     shapes="a and b broadcast to (*) → y (*).",
 )
 def sub(op: Operator) -> Cost:
@@ -203,7 +203,7 @@ def xlogy(op: Operator) -> Cost:
     "aten.rsub.Tensor",
     "aten.rsub.Scalar",
     statement="y = b - alpha · a",
-    source=REFS + "rsub; an alpha of 1 is no multiplication",
+    source=REFS + "rsub; an alpha of 1 is not a multiplication",
     shapes="a and b broadcast to (*) → y (*).",
 )
 def rsub(op: Operator) -> Cost:

@@ -52,7 +52,7 @@ def optional(operator: Operator, name: str) -> View | None:
 
 
 def given_number(operator: Operator, name: str) -> bool:
-    """Whether a scale such as ``alpha`` was given and is not 1: multiplying by 1 is no operation."""
+    """Whether a scale such as ``alpha`` was given and is not 1: multiplying by 1 is not an operation."""
     return bool(operator.value(name, 1) != 1)
 
 

@@ -49,7 +49,7 @@ def flipped_guards(spec: Spec, graph: Graph, sizes: Mapping[str, int], equal: Ma
 
 
 def rounded_share_error(spec: Spec, graph: Graph, known: TracedRuns) -> RoundedShareError | None:
-    """The error for a step that is no polynomial in a trip count, where one of the ``rounded_shares`` of that trip count was read as a
+    """The error for a step that is not a polynomial in a trip count, where one of the ``rounded_shares`` of that trip count was read as a
     number."""
     read = next((share for run in known.values() for share in run.rounded_shares), None)
     return None if read is None else RoundedShareError(no_closed_form(spec, read, graph.as_basis()), read.divided or ())

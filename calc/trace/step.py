@@ -55,7 +55,7 @@ class TracedRun:
     ``scalar_readers``   who reads numbers out of data and uses them in arithmetic only: the optimizer, or a line.
     ``mutates_tracked``  that of ``Graph``.
     ``number_reads``     line that uses the value of a size, or of a double computed from sizes → the symbols in it.
-    ``exchanged``        kernels that torch would run otherwise, by their keys in ``calc.graph.exchanges``.
+    ``exchanged``        kernels that torch would run differently, by their keys in ``calc.graph.exchanges``.
     ``rounded_shares``   those of ``SizeEnv``.
     """
 

@@ -161,7 +161,7 @@ class SizeEnv(ShapeEnv):
     ``answers``         evaluated expression → its value, and the line that evaluated it.
     ``trip_counts``     symbols that may be read as numbers.
     ``number_reads``    line → the symbols whose values it uses: it hashes a size, or reads a double computed from sizes.
-    ``rounded_shares``  reads of a trip count that is divided and rounded: the reason if the step is no polynomial in it.
+    ``rounded_shares``  reads of a trip count that is divided and rounded: the reason if the step is not a polynomial in it.
     """
 
     def __init__(self, hint_of: Mapping[str, int], trip_counts: Collection[str] = ()) -> None:

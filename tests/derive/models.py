@@ -32,7 +32,7 @@ SMALL: dict[str, dict[str, int]] = {
 
 
 def some_sizes(result: Derivation, seed: int) -> dict[str, int]:
-    """Random sizes that the model takes: all at least 2 and none alike, since coinciding sizes may be a case of their own."""
+    """Random sizes that the model takes: all at least 2 and none alike, since equal sizes may be a special case."""
     generator = random.Random(seed)
     name = result.model
     sizes = dict(zip(SMALL[name], generator.sample(range(2, 400), len(SMALL[name])), strict=True))

@@ -1,4 +1,4 @@
-"""Sizes at which a step runs otherwise have closed forms of their own, joined to the general ones by cases."""
+"""Sizes at which a step runs other operators have closed forms of their own, joined to the general ones by cases."""
 
 from __future__ import annotations
 

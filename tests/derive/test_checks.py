@@ -82,7 +82,7 @@ def test_gpt2_is_exact_at_sizes_it_was_not_derived_for(number: int, attention: s
 @pytest.mark.parametrize("number", range(len(SETS)))
 @pytest.mark.parametrize(("attention", "optimizer"), WAYS)
 def test_gpt2_is_exact_when_derived_at_the_sizes(number: int, attention: str, optimizer: str) -> None:
-    """Those of coinciding or single sizes too, where a step may run otherwise."""
+    """Those of equal sizes and sizes of 1 too, where a step may run other operators."""
     at_their_own(calc.load("gpt2"), SETS[number], attention=attention, optimizer=optimizer)
 
 

@@ -119,7 +119,7 @@ spec = Spec(name="biased", dims={"B": 3, "d": 5}, build=lambda n: Bias(n.d), inp
 
 @pytest.fixture(scope="module")
 def biased(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A gradient that is summed over the batch, which at a batch of one is no sum: a case of its own."""
+    """A gradient that is summed over the batch, which at a batch of one is not a sum: a special case."""
     file = tmp_path_factory.mktemp("contrast") / "biased.py"
     file.write_text(BIASED, encoding="utf-8")
     return f"{file}:spec"

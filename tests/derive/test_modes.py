@@ -111,7 +111,7 @@ def test_training_is_the_default_mode() -> None:
 
 
 def test_evaluation_needs_less_memory_than_training() -> None:
-    """Nothing is kept for a backward, and no gradient, no state."""
+    """Nothing is saved for backward, and there is no gradient and no state."""
     training = calc.derive(classifier(), cache=False)
 
     assert training["memory.peak"].value is not None

@@ -1,4 +1,4 @@
-"""A derivation asked for other sizes than its own: the step is traced where it runs otherwise, and nobody meets closed forms that do
+"""A derivation asked for other sizes than its own: the step is traced where it runs other operators, and nobody meets closed forms that do
 not hold."""
 
 from __future__ import annotations

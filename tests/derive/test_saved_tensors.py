@@ -40,7 +40,7 @@ def test_they_do_at_other_sizes(seed: int, derived: Derived) -> None:
 
 
 def test_a_batch_of_one_has_its_own(derived: Derived) -> None:
-    """Where the step runs otherwise, the tensors are those of that case."""
+    """Where the step runs other operators, the tensors are those of that case."""
     derivation = calc.derive(calc.load("mlp"), {"B": 1})
 
     assert derivation["activations.bytes"].value == sum(s.value for s in derivation.saved)

@@ -130,7 +130,7 @@ def test_what_grows_with_no_power_is_refused() -> None:
 
 
 def test_cases_are_those_in_force_at_each_size() -> None:
-    """Where T = 4 runs otherwise, its own form counts there."""
+    """Where T = 4 runs other operators, its own form counts there."""
     derivation = made("Piecewise((100*T, Eq(T, 4)), (T**2 + T, True))", "T", dim("T", 16))
     split = flops_by_degree(derivation)
 

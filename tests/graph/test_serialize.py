@@ -140,7 +140,7 @@ def test_what_is_not_json_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["null", "[]", "7", '"napkin graph"', "{}", '{"schema": 1}', '{"kind": "report", "schema": 1}', "NaN"])
 def test_foreign_json_is_refused(text: str) -> None:
     """It is JSON, and no graph."""
-    assert refusal(lambda: serialize.loads(text)) == "the text is no saved graph: give a file written by calc.graph.serialize.save"
+    assert refusal(lambda: serialize.loads(text)) == "the text is not a saved graph: give a file written by calc.graph.serialize.save"
 
 
 @pytest.mark.parametrize("schema", [0, 2, "1", None])
@@ -360,4 +360,4 @@ def test_a_refusal_of_a_file_names_it(tmp_path: Path) -> None:
     file = tmp_path / "other.json"
     file.write_text("{}")
 
-    assert refusal(lambda: serialize.load(file)) == f"{str(file)!r} is no saved graph: give a file written by calc.graph.serialize.save"
+    assert refusal(lambda: serialize.load(file)) == f"{str(file)!r} is not a saved graph: give a file written by calc.graph.serialize.save"

@@ -20,7 +20,7 @@ from tests.models.configs import FAMILIES, GPT2, LLAMA, parameters, shapes, spec
 
 
 def test_llama_dimensions_with_grouped_heads(tmp_path: Path) -> None:
-    """Rotary positions: the head width is even and no table bounds T, so C is no dimension."""
+    """Rotary positions: the head width is even and no table bounds T, so C is not a dimension."""
     assert spec_of(tmp_path, LLAMA).dims == {
         "B": Dim(1),
         "T": Dim(64),
@@ -333,7 +333,7 @@ LARGE = {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 
 
 @pytest.mark.slow
 def test_a_large_model_is_checked_on_a_small_one_which_says_so(tmp_path: Path) -> None:
-    """As deep as the usual case takes: two layers of a transformer run otherwise than three or more."""
+    """As deep as the usual case takes: two layers of a transformer run other operators than three or more."""
     spec = spec_of(tmp_path, LLAMA | LARGE | {"num_hidden_layers": 32})
     derivation = calc.derive(spec, optimizer="sgd")
     chosen = check_sizes.chosen(derivation, spec, {})

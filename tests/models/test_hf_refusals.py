@@ -133,7 +133,7 @@ def test_a_config_is_refused_in_one_line(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", [{"num_attention_heads": 7, "num_key_value_heads": 7}, {"head_dim": 7}, {"hidden_act": 3}])
 def test_what_the_config_class_refuses_becomes_one_line(change: dict[str, Any], tmp_path: Path) -> None:
-    """48 is no multiple of 7 heads, 7 is no even head width, 3 is no activation: in the library's words, which vary by version."""
+    """48 is not a multiple of 7 heads, 7 is no even head width, 3 is no activation: in the library's words, which vary by version."""
     file = written(tmp_path, LLAMA | change)
 
     with pytest.raises(ConfigError, match=rf"^{re.escape(file)}: [^\n]+[0-9][^\n]+$"):

@@ -64,7 +64,7 @@ def test_vit_looks_at_every_pixel() -> None:
 
 
 def test_vit_refuses_an_image_that_is_not_made_of_patches() -> None:
-    """225 is no multiple of 16."""
+    """225 is not a multiple of 16."""
     with pytest.raises(DimensionError, match=r"^p = S/P is not an integer at S = 225, P = 16: choose sizes that divide$"):
         load("vit-b").sizes({"S": 225})
 
@@ -108,7 +108,7 @@ def test_resnet_names_its_modules_as_published_checkpoints_do() -> None:
 
 
 def test_resnet_refuses_an_image_that_cannot_be_halved_five_times() -> None:
-    """200 is no multiple of 32."""
+    """200 is not a multiple of 32."""
     with pytest.raises(DimensionError, match=r"^S = 200 is not divisible by 32: this model needs S to be a multiple of 32$"):
         load("resnet50").sizes({"S": 200})
 

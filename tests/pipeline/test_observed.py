@@ -1,4 +1,4 @@
-"""A check at sizes that data decided: exact at the mean where every time counts alike, and open where nothing follows."""
+"""A check at data-dependent sizes: exact at the mean where every occurrence costs the same, and open where nothing follows."""
 
 from __future__ import annotations
 

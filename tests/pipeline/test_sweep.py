@@ -127,7 +127,7 @@ def test_where_the_step_reads_values_only_traced_sizes_hold() -> None:
 
 
 def test_a_grid_with_traced_cases_is_all_of_its_points() -> None:
-    """Wherever the step runs otherwise than the form says (a batch of one, one feature), each point has what a derivation there gives."""
+    """Wherever the form does not hold (a batch of one, one feature), each point has what a derivation there gives."""
     names, axes = ("parameters", "activations.bytes", "memory.peak"), {"B": [1, 2], "D": [1, 4], "K": [1, 3]}
     spec = calc.load("two-layer")
 

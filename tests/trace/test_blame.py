@@ -48,7 +48,7 @@ def test_an_error_of_tracing_alone_is_said_to_be_one() -> None:
 
 
 def test_an_error_of_the_modules_own_keeps_its_message() -> None:
-    """It is raised without tracing as well, so nothing is said of tracing."""
+    """It is raised without tracing as well, so the message does not mention tracing."""
 
     def narrow(y: Tensor, width: Any) -> Tensor:
         assert width < 3, f"too many classes: {width}"

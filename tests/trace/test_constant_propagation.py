@@ -1,4 +1,4 @@
-"""Values that depend on sizes and constants alone are evaluated for real: at the very sizes asked for, and only while they stand."""
+"""Values that depend on sizes and constants alone are computed on real tensors, at the requested sizes, while they are valid."""
 
 from __future__ import annotations
 

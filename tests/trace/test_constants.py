@@ -1,4 +1,4 @@
-"""Sizes and values that no data decide, though they are read out of tensors: constants, masks with so many ones, numbers copied."""
+"""Sizes and values that are not data-dependent, though they are read out of tensors: constants, masks with so many ones, numbers copied."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def first_places(scores: Tensor, y: Tensor, model: Any) -> Tensor:
 
 @pytest.mark.parametrize("of", [margin, one_hot, off_diagonal, first_places])
 def test_a_mask_whose_ones_sizes_count_chooses_so_many(of: Callable[[Tensor, Tensor, Any], Tensor]) -> None:
-    """One in each row, all but a diagonal, two in each row: no size that data decide, and exact."""
+    """One in each row, all but a diagonal, two in each row: no data-dependent size, and exact."""
     derivation, report = checked(of)
 
     assert not [dim.name for dim in derivation.dims if dim.unbacked_at]

@@ -51,7 +51,7 @@ def _contract_path(equation: str, *operands: Tensor, optimize: Any) -> tuple[Any
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package as torch sees it: itself, or a stand-in where it is not installed."""
+    """The package as torch sees it: itself, or a substitute where it is not installed."""
     try:
         package: Any = importlib.import_module("opt_einsum")
     except ImportError:

@@ -109,7 +109,7 @@ def test_a_branch_on_sizes_gives_the_right_number_or_none(of: Branch) -> None:
 
 @pytest.mark.parametrize("of", [if_odd, if_wide], ids=lambda of: of.__name__)
 def test_another_branch_is_traced_where_the_spec_is_at_hand(of: Branch) -> None:
-    """Traced at B = 3, d = 7, asked at B = 8: the other branch, and its number."""
+    """Traced at B = 3, d = 7, requested at B = 8: the other branch, and its number."""
     result = calc.derive(function(of), cache=False, optimizer="sgd")
 
     assert result[ELEMENTWISE].at(B=8) == elementwise(of, 8, 7)

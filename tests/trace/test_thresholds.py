@@ -168,7 +168,7 @@ def test_a_check_goes_to_the_side_of_a_limit_that_was_derived() -> None:
 
 
 def test_what_pads_a_length_fixes_the_length_alone() -> None:
-    """Whole chunks of 16 run otherwise than a padded rest, at any width, though the questions are of products with the width."""
+    """Whole chunks of 16 run other operators than a padded rest, at any width, though the guards have products with the width."""
 
     class Chunks(nn.Module):
         def __init__(self, n: Any) -> None:

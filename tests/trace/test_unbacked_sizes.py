@@ -49,7 +49,7 @@ def decided(derivation: Derivation) -> list[TracedDim]:
 
 
 def by_name(derivation: Derivation) -> dict[str, tuple[str | None, str | None]]:
-    """Expected value and bound of each size that data decide."""
+    """Expected value and bound of each data-dependent size."""
     return {dim.name: (dim.expr, dim.at_most) for dim in decided(derivation)}
 
 

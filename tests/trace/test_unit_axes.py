@@ -88,7 +88,7 @@ def test_results_have_the_strides_that_real_kernels_give_them(shape: tuple[int, 
 
 
 def test_an_image_made_of_tokens_is_laid_out_as_in_a_real_run_at_a_batch_of_one() -> None:
-    """As attention in a U-Net gives it back: whether the normalization behind it copies hangs on the stride of the batch."""
+    """As attention in a U-Net gives it back: whether the normalization behind it copies depends on the stride of the batch."""
 
     class Attended(nn.Module):
         def __init__(self, n: Any) -> None:

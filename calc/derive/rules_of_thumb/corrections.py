@@ -53,7 +53,7 @@ class _Correction:
 def explained(expr: str, exact: ExactCount, derivation: Derivation) -> tuple[tuple[Difference, ...], tuple[Step, ...]]:
     """The differences between a rule, written as ``expr``, and the exact count, and the steps from the one to the other.
 
-    Where a term is no polynomial even after substituting ties, there are none: the error is exact, but it is not split.
+    Where a term is not a polynomial even after substituting ties, there are none: the error is exact, but it is not split.
     """
     try:
         bridge = _Bridge(expr, exact, derivation)

@@ -153,7 +153,7 @@ def _without_memory(source: Source, config: Any) -> Any:
 
 
 def vocabulary_of(module: Any, config: Any) -> int:
-    """The vocabulary size where it is no dimension: the rows of the input embedding, else ``vocab_size`` of the config, else 0."""
+    """The vocabulary size where it is not a dimension: the rows of the input embedding, else ``vocab_size`` of the config, else 0."""
     try:
         return int(module.get_input_embeddings().num_embeddings)
     except (AttributeError, NotImplementedError):

@@ -42,6 +42,6 @@ def _require_aligned_rows(matrix: torch.Tensor) -> None:
     stride = before if type(last) is int and last == 1 else last
     if stride % each != 0:
         raise TraceError(
-            f"a grouped matrix product takes rows of a multiple of {_ALIGNMENT} bytes, and {user_line()} gives it rows of"
+            f"a grouped matmul takes rows of a multiple of {_ALIGNMENT} bytes, and {user_line()} gives it rows of"
             f" {stride} elements of {matrix.element_size()} bytes: make that size a multiple of {each} (Dim(…, multiple_of={each}))"
         )

@@ -20,7 +20,7 @@ _GIVING = ("all", "any", "is_nonzero", "item", "bool")
 
 
 def required() -> bool | None:
-    """The truth value that the check at the innermost user line needs, or None where that line is no check."""
+    """The truth value that the check at the innermost user line needs, or None where that line is not a check."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_foreign(frame.f_code.co_filename):
         frame = frame.f_back

@@ -125,7 +125,7 @@ def _divided_down(a: Any, b: Any) -> Any:
 
 
 def rounded(value: torch.SymFloat, how: str, *digits: Any) -> Any:
-    """The size that a double computed from sizes is rounded to. Where the double is no quotient of sizes, a plain number under the guard
+    """The size that a double computed from sizes is rounded to. Where the double is not a quotient of sizes, a plain number under the guard
     that the size equals it."""
     env, expr = value.node.shape_env, value.node.expr
     if not isinstance(env, SizeEnv):

@@ -178,7 +178,7 @@ _AS_METHODS = [(kind, name) for kind in (torch.SymInt, torch.SymFloat) for name 
 
 
 class _Range(metaclass=_LooksLike):
-    """What a model's files call ``range``. The trip count of a range with a step is no polynomial in its end."""
+    """What a model's files call ``range``. The trip count of a range with a step is not a polynomial in its end."""
 
     python_type = builtins.range
 

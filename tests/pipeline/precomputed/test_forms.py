@@ -190,7 +190,7 @@ assert not {"torch", "sympy", "numpy", "transformers"} & set(sys.modules), sys.m
 
 
 def test_all_forms_are_small() -> None:
-    """They travel with the package: 2 MB in all."""
+    """They are bundled with the package: 2 MB in all."""
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 2_000_000
 
 

@@ -132,9 +132,9 @@ def test_a_takeover_is_said_in_order_with_the_size_at_hand_marked() -> None:
 
 def test_what_cannot_be_searched_says_why() -> None:
     """Instead of a range."""
-    row = _peak_crossover(PeakCrossovers("T", (), because="T//2 is no polynomial in T"), sample.derivation())
+    row = _peak_crossover(PeakCrossovers("T", (), because="T//2 is not a polynomial in T"), sample.derivation())
 
-    assert "not searched: T//2 is no polynomial in T" == row.searched
+    assert "not searched: T//2 is not a polynomial in T" == row.searched
 
 
 def test_every_kept_tensor_is_on_the_page(text: str) -> None:
