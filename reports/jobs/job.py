@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from calc.memory.peak_levers import PeakLever
     from calc.options import Options
     from calc.performance.measuring import Measured, MeasuringOptions
+    from reports.page.model import ModelSection
 
 Progress = Callable[[str], None]
 
@@ -127,6 +128,27 @@ def levers(derivation: Derivation, request: Request, progress: Progress) -> tupl
         return derive(replace(request, options=options, sizes={**request.sizes, **sizes}), progress)
 
     return peak_levers(derivation, changed)
+
+
+def equations(derivation: Derivation, progress: Progress) -> ModelSection:
+    """The forward and the gradients as equations; else why there are none."""
+    from calc.mathematics.gradients import gradients
+    from calc.options import TRAIN, Options
+    from reports.page.equations import MOST, NO_EQUATIONS, model_section
+
+    if derivation.spec is None:
+        return NO_EQUATIONS
+    if derivation.ledger.calls > _MOST_CALLS:
+        return replace(NO_EQUATIONS, why=f"a step of {derivation.ledger.calls:,} operators has more than {MOST} of them")
+    mode, attention = derivation.options.get("mode", TRAIN), derivation.options.get("attention", "fused")
+    try:
+        return model_section(gradients(derivation.spec, options=Options(attention=attention), progress=progress), mode=mode)
+    except NapkinError as error:
+        return model_section(None, str(error))
+
+
+# Operators of a step beyond which a page has no room for the equations.
+_MOST_CALLS = 20_000
 
 
 def inference(model: str, sizes: Mapping[str, int], progress: Progress, **how: Any) -> Inference:

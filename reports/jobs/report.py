@@ -25,6 +25,7 @@ from reports.figures.shapes import Figure
 from reports.jobs import job
 from reports.jobs.request import Request, json_text
 from reports.page.build import build, today
+from reports.page.equations import equations_document
 from reports.page.inputs import FORMATS, Inputs, digest_of, file_of, folder_digest
 from reports.page.model import Command
 from reports.page.records import measurements
@@ -81,7 +82,7 @@ def make(
     except MeasurementError as error:
         unchecked = str(error)
     live, no_timeline = job.timeline(derivation, progress)
-    levers = job.levers(derivation, request, progress)
+    levers, equations = job.levers(derivation, request, progress), job.equations(derivation, progress)
     progress("writing the report")
     inputs = replace(_inputs(request, derivation, checks, device, look), gpu=gpu)
     here = inputs.environment
@@ -92,11 +93,11 @@ def make(
     given = (request.sizes, unchecked, live, no_timeline)
     commands = _commands(request, checks, gpu)
     roof = _roof(request, device_shown, progress)
-    shown = functools.partial(build, inputs=inputs, evidence=records, device=device_shown, roof=roof, levers=levers)
+    shown = functools.partial(build, inputs=inputs, evidence=records, device=device_shown, roof=roof, levers=levers, equations=equations)
     built = shown(derivation, checks, compared, commands, *given)
 
     def data() -> dict[str, Any]:
-        changed = {"levers": levers_document(levers)}
+        changed = {"levers": levers_document(levers), "equations": equations_document(equations)}
         return {**to_json(derivation, checks, compared, live), **changed, "measurements": measurements(records), **carried(inputs)}
 
     writers: dict[str, Callable[[], str]] = {

@@ -29,6 +29,7 @@ from reports.page import rules
 from reports.page.chapters import chapter, reported, sizes_with_quotients, trees
 from reports.page.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions, has_attention
 from reports.page.coverage import coverage
+from reports.page.equations import NO_EQUATIONS
 from reports.page.inputs import Inputs
 from reports.page.memory import memory
 from reports.page.model import (
@@ -37,6 +38,7 @@ from reports.page.model import (
     Chapter,
     Command,
     FormulaPieces,
+    ModelSection,
     Page,
     SymbolRow,
     Tile,
@@ -54,7 +56,7 @@ from reports.typeset.wording import Stated, declared, headline, in_words, stated
 SECTIONS = {
     "answers": "Questions and answers",
     "assumptions": "Assumptions",
-    "symbols": "Symbols",
+    "symbols": "Symbols and model",
     "derivation": "Derivation",
     "memory": "Memory over the step",
     "sensitivity": "Sensitivity",
@@ -84,6 +86,7 @@ def build(
     device: Accelerator | None = None,
     roof: Figure = UNNAMED,
     levers: Sequence[PeakLever] = (),
+    equations: ModelSection = NO_EQUATIONS,
 ) -> Page:
     """The page of a derivation.
 
@@ -91,6 +94,7 @@ def build(
     ``no_timeline``: why there is no ``timeline``. ``sensitivity``: with peak crossovers, doublings and figures, which take seconds for a
     large model. ``inputs``: what makes the page again, to embed in it. ``evidence``: recordings of real runs. ``device``: what the peak is
     compared with. ``roof``: the roofline figure. ``levers``: changes of the step, with the peaks that they give.
+    ``equations``: those of the model.
     """
     mode = derivation.options.get("mode", TRAIN)
     names = reported(derivation)
@@ -126,6 +130,7 @@ def build(
         chapters=chapters,
         steps=numbers.integer(sum(1 + len(s.alike) for c in chapters for s in c.steps)),
         memory=memory(derivation, timeline, no_timeline, moves),
+        equations=equations,
         peak=peak_story(derivation, timeline, levers, device),
         figures=figures(derivation, twice, comparisons, device, roof) if sensitivity else UNDRAWN,
         dominant=tuple(dominant(derivation)),

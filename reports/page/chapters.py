@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from calc.derive.quantities import absent
@@ -95,6 +95,7 @@ def chapter(
             "terms": several(len(quantity.terms), "term"),
             "table": f"{quantity.name} by part" + (f": {what}" if what else ""),
             "candidates": several(len(quantity.candidates), "peak candidate"),
+            "others": f"Steps of the other {several(len(quantity.candidates) - 1, 'peak candidate')}",
         },
     )
 
@@ -106,7 +107,11 @@ def _steps(
     steps = steps_of(derivation, quantity.name)
     moments = all_moments.of(steps)
     steps = _largest_first(steps, moments)
-    views = (step_view(f"{number}.{i}", s, quantity.unit, sizes, moments, anchors, last=s is steps[-1]) for i, s in enumerate(steps, 1))
+    places = _places(steps, moments)
+    views = (
+        replace(step_view(f"{number}.{i}", s, quantity.unit, sizes, moments, anchors, last=s is steps[-1]), folded=0 < place < len(moments))
+        for i, (s, place) in enumerate(zip(steps, places, strict=True), 1)
+    )
     return steps, tuple(views), moments
 
 
@@ -200,11 +205,17 @@ def _largest_note(quantity: Quantity) -> str:
 def _largest_first(steps: Sequence[Step], moments: Mapping[Expression, PeakCandidateView]) -> list[Step]:
     """The steps in the order of the names of their peak candidates, so that each refers to an earlier one; a step that leads to a
     candidate's step stays with it."""
+    places = _places(steps, moments)
+    return [steps[i] for i in sorted(range(len(steps)), key=places.__getitem__)]
+
+
+def _places(steps: Sequence[Step], moments: Mapping[Expression, PeakCandidateView]) -> list[int]:
+    """For each step the place of the peak candidate that it leads to; that of the maximum is the last."""
     order = {form: place for place, form in enumerate(moments)}
     place, places = len(order), [0] * len(steps)
     for i, step in reversed(list(enumerate(steps))):
         place = places[i] = len(order) if is_maximum(step.after) else order.get(step.after, place)
-    return [steps[i] for i in sorted(range(len(steps)), key=places.__getitem__)]
+    return places
 
 
 def _roles(quantity: Quantity) -> tuple[list[str], tuple[tuple[str, str], ...]]:

@@ -129,7 +129,7 @@ class StepView:
 
     ``alike``: titles of further steps that differ from it in their module path only; ``more`` says how many. ``same``: its two sides are
     written alike. ``same_reason``: its reason is that of the step before it. ``same_as``: the equal step of an earlier chapter.
-    ``tabled``: its formula is in the table of peak candidates.
+    ``tabled``: its formula is in the table of peak candidates. ``folded``: it leads to a peak candidate that is not the largest.
     """
 
     number: str
@@ -148,6 +148,7 @@ class StepView:
     same_reason: bool = False
     same_as: PageLink | None = None
     tabled: bool = False
+    folded: bool = False
     alike: tuple[str, ...] = ()
     more: str = ""
 
@@ -213,6 +214,21 @@ class Chapter:
     columns: tuple[tuple[str, str], ...]
     throughout: tuple[tuple[str, str], ...]
     titles: Mapping[str, str]
+
+    @property
+    def main(self) -> tuple[StepView, ...]:
+        """The steps that a reader needs first: for a maximum, those of the largest candidate and the maximum itself."""
+        return tuple(step for step in self.steps if not step.folded)
+
+    @property
+    def others(self) -> tuple[StepView, ...]:
+        """All further steps."""
+        return tuple(step for step in self.steps if step.folded)
+
+    @property
+    def untabled(self) -> tuple[StepView, ...]:
+        """Those of ``others`` that are not in the table of peak candidates."""
+        return tuple(step for step in self.others if not step.tabled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,6 +489,31 @@ class RecordedRuns:
 
 
 @dataclass(frozen=True, slots=True)
+class EquationRow:
+    """An equation of the model as text. ``parameter``: the gradient of a parameter."""
+
+    equation: str
+    shape: str
+    flops: str
+    parameter: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EquationTable:
+    title: str
+    rows: tuple[EquationRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSection:
+    """The forward and the gradients as equations. ``why``: why there are none."""
+
+    tables: tuple[EquationTable, ...]
+    notes: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class LeverRow:
     """A change of the step and its peak. ``matmul``: the change of its matmul FLOPs. ``fits``: whether the device holds the peak."""
 
@@ -533,6 +574,7 @@ class Page:
     steps: str
     memory: MemorySection
     peak: PeakStory | None
+    equations: ModelSection
     figures: Figures
     dominant: tuple[tuple[str, tuple[TermRow, ...]], ...]
     doublings: DoublingTable

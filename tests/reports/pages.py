@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from calc.derive.rules_of_thumb import compare
 from calc.graph.step import Assumption
 from calc.memory.peak_levers import PeakLever, StepChange
 from reports.figures.roofline import figure
 from reports.page.build import build
-from reports.page.model import Command, Page
+from reports.page.model import Command, EquationRow, EquationTable, ModelSection, Page
 from tests.reports import drawings, live_bytes, sample
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>|`**x**[l](javascript:1)$y$\x1b[31m\u202e\n# h ```\n'
@@ -23,12 +24,21 @@ LEVERS = (
 )
 
 
+def _equations(text: str) -> ModelSection:
+    rows = (EquationRow(f"Y = x0 {text}", "(B, D)", "2·B·D²", False), EquationRow(f"∂L/∂{text} = x0ᵀ ∂L/∂Y", "(D, D)", "2·B·D²", True))
+    return ModelSection((EquationTable(f"Forward: {text}", rows),), (f"∂L/∂{text} is not computed.",), text if text != "w1" else "")
+
+
+def _more(levers: tuple[PeakLever, ...], text: str) -> dict[str, Any]:
+    return {"levers": levers, "equations": _equations(text)}
+
+
 def page() -> Page:
     """The sample with checks and comparisons."""
     derivation = sample.derivation()
     commands, sizes = (COMMAND,), {"B": 2}
     live, roof = live_bytes.timeline(), drawings.roof()
-    return build(derivation, sample.checks(), compare(derivation), commands, sizes, timeline=live, roof=roof, levers=LEVERS)
+    return build(derivation, sample.checks(), compare(derivation), commands, sizes, timeline=live, roof=roof, **_more(LEVERS, "w1"))
 
 
 def hostile() -> Page:
@@ -70,4 +80,4 @@ def hostile() -> Page:
     verdict = sample.Verdict(HOSTILE, 1, 2, HOSTILE, "failed", because=HOSTILE)
     roof = figure(drawings.found((HOSTILE, *drawings.SITES[1:])))
     commands = (Command(HOSTILE, HOSTILE),)
-    return build(derivation, sample.checks(verdict), compare(derivation), commands, timeline=found, roof=roof, levers=levers)
+    return build(derivation, sample.checks(verdict), compare(derivation), commands, timeline=found, roof=roof, **_more(levers, HOSTILE))

@@ -13,6 +13,7 @@ from calc.errors import BadInputError
 from calc.symbolic.algebra import evaluate_text
 from calc.symbolic.expression import Name, Number, Product
 from reports.page.build import build
+from reports.typeset.marks import as_latex
 from reports.typeset.wording import in_words
 from reports.writers import html, markdown
 from reports.writers.render import Look
@@ -108,7 +109,7 @@ def test_the_substituted_row_evaluates_to_the_printed_value(page):
     assert any(chapter.steps for chapter in page.chapters)
     for chapter in page.chapters:
         for step in chapter.steps:
-            row = " ".join(step.substituted.pieces)
+            row = " ".join(map(as_latex, step.substituted.pieces))
             row = row.replace(r"\cdot", "*").replace(r"\,", "*").replace("{,}", "").replace(r"\max", "Max").replace(r"\left", "")
             row = re.sub(r"\{(\d+)\}\^\{(\d+)\}", r"\1**\2", row.replace(r"\right", ""))
             row = re.sub(r"(\d)\s*\(", r"\1*(", row)

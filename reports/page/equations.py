@@ -1,0 +1,82 @@
+"""The model in a report: the forward as equations with shapes, then the gradients from the loss back, as ``napkin gradients`` has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import sympy as sp
+
+from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.derived import Derived
+from calc.options import TRAIN
+from reports.page.gradients import FORWARD, PARAMETER, EquationEntry, EquationGroup, entries, groups
+from reports.page.model import EquationRow, EquationTable, ModelSection
+from reports.page.parts import several
+from reports.typeset.letters import flops_text
+from reports.typeset.numbers import NBSP
+
+MOST = 160  # equations of a page; of a longer model, the command is named instead
+
+NO_EQUATIONS = ModelSection((), (), "they were not derived")
+
+
+def model_section(derived: Derived | None, why: str = "", mode: str = TRAIN) -> ModelSection:
+    """The equations of a model. Without them, ``why`` says why."""
+    if derived is None:
+        return ModelSection((), (), why)
+    tables = tuple(_tables(derived, mode))
+    count = sum(len(table.rows) for table in tables)
+    if count > MOST:
+        return ModelSection((), (), f"there are {several(count, 'equation')}: napkin gradients {derived.program.model} prints them")
+    return ModelSection(tables, tuple(_notes(derived, mode)), "")
+
+
+def _tables(derived: Derived, mode: str) -> Iterator[EquationTable]:
+    indexed, matrices = entries(derived), entries(derived, matrix=True)
+    matrix = {id(entry): of for entry, of in zip(indexed, matrices, strict=True)}
+    for group in groups(indexed):
+        if group.entries[0].kind == FORWARD or mode == TRAIN:
+            yield EquationTable(_title(group), tuple(_row(entry, matrix[id(entry)], derived) for entry in group.entries))
+
+
+def _title(group: EquationGroup) -> str:
+    what = "Forward" if group.entries[0].kind == FORWARD else "Gradients, from the loss back"
+    return f"{what}: {group.title}, each layer" if len(group.layers) > 1 else f"{what}: {group.title}" if group.title else what
+
+
+def _row(entry: EquationEntry, matrix: EquationEntry, derived: Derived) -> EquationRow:
+    """Matmuls in matrix notation; index notation for the rest, of which matrices do not say everything."""
+    flops = entry.equation.flops
+    line = matrix.equation if flops != 0 else entry.equation
+    return EquationRow(str(line), entry.equation.shape, flops_text(flops, derived.program) if flops != 0 else "", entry.kind == PARAMETER)
+
+
+def _notes(derived: Derived, mode: str) -> Iterator[str]:
+    for name, value in derived.program.fixed.items():
+        yield f"{name}{NBSP}={NBSP}{value} in these equations; every other size is a symbol."
+    if mode != TRAIN:
+        return
+    not_computed = _inputs(derived)
+    saved = sp.expand(derived.backward_flops_with_inputs - derived.backward_flops)
+    if not_computed and saved != 0:
+        listed = " and ".join(f"∂L/∂{name}" for name in not_computed)
+        which = f"{listed} {'is' if len(not_computed) == 1 else 'are'} not computed: inputs need no gradient"
+        yield f"{which}. That saves {flops_text(saved, derived.program)} FLOP."
+
+
+def _inputs(derived: Derived) -> Sequence[str]:
+    """The floating-point inputs that a matmul reads."""
+    read = {
+        source
+        for node in derived.equations.nodes[: derived.forward]
+        if isinstance(node.op, ir.Contract) and len(node.op.operands) > 1
+        for source in ir.sources(node.op)
+    }
+    leaves = [node for node in derived.equations.nodes[: derived.forward] if isinstance(node.op, ir.Leaf) and node.index in read]
+    return [derived.names.of.get(n.index, "") for n in leaves if isinstance(n.op, ir.Leaf) and n.op.role == "input" and not n.whole]
+
+
+def equations_document(section: ModelSection) -> list[dict[str, object]]:
+    """The equations as plain data."""
+    rows = ((table.title, row) for table in section.tables for row in table.rows)
+    return [{"of": title, "equation": row.equation, "shape": row.shape, "flops": row.flops} for title, row in rows]

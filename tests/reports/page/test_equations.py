@@ -1,0 +1,47 @@
+"""The model and its gradients as equations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import calc
+from calc.mathematics.gradients import gradients
+from reports.jobs import job
+from reports.page import equations
+from reports.page.equations import model_section
+
+TWO_LAYER = model_section(gradients(calc.load("two-layer")))
+
+
+def test_forward_and_gradients_have_shapes_and_flops() -> None:
+    """Matmuls in matrix notation, all else with its indices."""
+    forward, backward = TWO_LAYER.tables
+
+    assert ["Y = x0 w1", "Y2 = Y w2", "L = mean_b,k((Y2[b,k] - x1[b,k])^2)"] == [row.equation for row in forward.rows]
+    assert [("(D, K)", "2·B·D·K"), ("(D, D)", "2·B·D²")] == [(row.shape, row.flops) for row in backward.rows if row.parameter]
+
+
+def test_the_gradient_of_an_input_is_not_computed() -> None:
+    """∂L/∂x0 = ∂L/∂Y w1ᵀ would take 2·B·D² FLOP; x1 is read by no matmul."""
+    assert ("∂L/∂x0 is not computed: inputs need no gradient. That saves 2·B·D² FLOP.",) == TWO_LAYER.notes
+
+
+def test_a_step_without_a_backward_has_the_forward_alone() -> None:
+    """In evaluation mode nothing is differentiated."""
+    section = model_section(gradients(calc.load("two-layer")), mode="eval")
+
+    assert (1, ()) == (len(section.tables), section.notes)
+
+
+def test_a_long_model_names_the_command(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """Its equations are not cut."""
+    monkeypatch.setattr(equations, "MOST", 3)
+
+    assert "there are 7 equations: napkin gradients two-layer prints them" == model_section(gradients(calc.load("two-layer"))).why
+
+
+def test_a_model_without_equations_says_why() -> None:
+    """A derivation from a graph has no model to trace."""
+    derivation = replace(calc.derive(calc.load("mlp")), spec=None)
+
+    assert job.equations(derivation, lambda _: None).why.startswith("they were not derived")
