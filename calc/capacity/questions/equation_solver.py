@@ -66,15 +66,14 @@ class EquationSolver(Problem):
         real = system.values[x.symbol]
         value, bound = self._rounded(real, crossing)
         exact = (x.symbol not in system.rounded and crossing is None) or value.denominator == 1
-        everything = System(self.equations, {**self.values, x.symbol: value}, [], set() if exact else {x.symbol})
-        for variable in self.question.variables:
-            everything.reach(variable.symbol)
+        everything = self._everything(value, rounded=value != real, exact=exact)
         require_all_used(self, system, everything)
         check(self, everything.values)
         expr = None if crossing is not None else self._closed(system)
         meanings = {y.symbol: (_plain(y.unit), y.meaning) for y in self.question.variables}
         lines = system.lines((x.symbol,), meanings)
         lines = lines if lines else (self._searched_line(crossing, real),)
+        worked = {line.symbol: line.value for line in lines} | {x.symbol: value}
         say(self, value)
         flag_experts(self, value)
         flag_beyond(self, value)
@@ -87,7 +86,7 @@ class EquationSolver(Problem):
             bound=bound,
             rule_of_thumb=self._rule_of_thumb(value),
             also=tuple(self._row(name, everything) for name in self.question.also if name != x.symbol and name in everything.values),
-            beside=tuple(y for y in everything.lines(self.question.also, meanings) if y.symbol not in {z.symbol for z in lines}),
+            beside=tuple(y for y in everything.lines(self.question.also, meanings) if worked.get(y.symbol) != y.value),
             rows=self._rows(everything.values),
             notes=(*self.question.notes, *(() if self.given.model else self.question.notes_without_model)),
             source=self.question.source,
@@ -106,6 +105,20 @@ class EquationSolver(Problem):
             value if unrounded is None else unrounded, self._all_inputs(), replace(calculation, notes=notes), bound, rule_of_thumb,
             also, beside, rows, tuple(self.flags), notes, source,
         )  # fmt: skip
+
+    def _everything(self, value: Fraction, *, rounded: bool, exact: bool) -> System:
+        """The system with the answer, solved for every variable that follows from it.
+
+        A rounded answer no longer meets its limit exactly: nothing may be rearranged from the limit then, which is put back at the end.
+        """
+        x, follows = self.wanted.symbol, {e.symbol for e in self.equations}
+        limit = next((name for name in (self._goal(), self.question.limit) if rounded and name in follows), "")
+        values = {name: of for name, of in self.values.items() if name != limit}
+        everything = System(self.equations, {**values, x: value}, [], set() if exact else {x})
+        for variable in self.question.variables:
+            everything.reach(variable.symbol)
+        everything.values |= self.values
+        return everything
 
     def _solved(self) -> tuple[System, Crossing | None]:
         """The system solved for the wanted variable: step by step, by substitution, or by search."""

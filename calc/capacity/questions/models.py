@@ -5,6 +5,7 @@ Stored closed forms need neither torch nor SymPy; without them the model is deri
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -14,6 +15,7 @@ from calc.capacity.questions.given import nearest
 from calc.dimensions import Dim, evaluate
 from calc.errors import BadInputError
 from calc.options import MASTER
+from calc.symbolic.exact import evaluate_text
 
 if TYPE_CHECKING:
     from calc.capacity.questions.weights import InUse
@@ -25,6 +27,7 @@ Progress = Callable[[str], None]
 
 _MODEL_FLOPS = ((1, "flops.forward.matmul"), (1, "flops.backward.matmul"), (-1, "flops.backward.recompute"))
 _FORWARD = ((1, "flops.forward.matmul"),)
+_QUOTIENT = re.compile(r"\b([A-Za-z]+)_per_([A-Za-z]+)\b")  # a quotient that a trace named: no input of an answer has that name
 _LENGTH = 128  # shortest sequence length at which the fit evaluates a closed form, to separate the terms quadratic in T
 
 
@@ -60,14 +63,20 @@ class QuestionModel:
         return self._derivation[quantity].at(**sizes)
 
     def peak(self, **changed: int) -> tuple[int, str, str]:
-        """Peak of live bytes of a step, the polynomial that attains it (the number itself if there is none), and its source."""
+        """Peak of live bytes of a step, the peak candidate that has this value at these sizes (the number itself if there is none), and its
+        source."""
         sizes = {**self.sizes, **changed}
         stands = self._form is not None and self._form.covers(sizes)
         peak = (self._form.derivation(sizes) if stands else self._derivation.at_sizes(sizes))["memory.peak"]
         value = self.at("memory.peak", **changed)
         if not peak.candidates:
             return value, str(value), f"traced at these sizes; memory.peak has no closed form: {peak.unknown}"
-        return value, peak.candidates[0].expr, "from the closed form of memory.peak"
+        at = self.all_sizes(**changed)
+        forms = (_QUOTIENT.sub(r"(\1/\2)", c.expr) for c in peak.candidates)
+        largest = next((form for form in forms if evaluate_text(form, at) == value), None)
+        if largest is None:
+            return value, str(value), "traced at these sizes; no closed form of memory.peak gives this number here"
+        return value, largest, "from the closed form of memory.peak"
 
     def all_sizes(self, **changed: int) -> dict[str, int]:
         """The value of every dimension, defaults included."""

@@ -16,6 +16,7 @@ from calc.capacity.questions.registry import all_questions
 from calc.capacity.questions.solving import same
 from calc.errors import BadInputError
 from calc.symbolic.parser import free_names
+from tests.capacity.steps import false_steps
 
 # Where the usual range of a unit would lead to no answer: a rate above its peak, a memory that nothing fits in.
 RANGES: dict[tuple[str, str], tuple[int, int]] = {
@@ -111,8 +112,10 @@ def many_to_one(question: Question, chosen: dict[str, str], answer: Answer) -> b
 
 
 def asked(question: Question, given_: dict[str, Fraction | str]) -> Answer | None:
-    """Nothing where the numbers drawn make no sense."""
+    """Nothing where the numbers drawn make no sense. Every printed step evaluates to the number printed after it."""
     try:
-        return answered(question, given_)
+        answer = answered(question, given_)
     except BadInputError:
         return None
+    assert false_steps(answer) == []
+    return answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,8 @@ from calc.capacity.questions import ask, models
 from calc.capacity.questions.memory_solver import filled
 from calc.derive.result import Derivation
 from calc.errors import BadInputError, DimensionError
+from calc.symbolic.parser import free_names
+from tests.capacity.steps import false_steps
 
 RUN = {"tokens": "300e9", "gpu": "a100-sxm-80", "gpus": 8, "mfu": "0.3"}
 
@@ -168,6 +171,37 @@ def test_the_peak_of_a_step_is_called_so_and_its_even_division_flagged() -> None
         " reaches in general: napkin shard MODEL works a layout out, napkin layout MODEL searches for the best",
     )
     assert ask("largest-batch", model="gpt2", gpu="h100-sxm", gpus=8).flags[0].startswith("what one process needs at its peak, ")
+
+
+@pytest.mark.parametrize(("model", "memory"), [("two-layer", "2MB"), ("two-layer", "1GB"), ("mlp", "30MB"), ("mlp", "2GB")])
+def test_the_step_of_the_peak_is_that_of_the_candidate_that_binds_at_the_answer(
+    model: str, memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In whatever order the candidates come, the one that is printed evaluates to the peak at the answer."""
+    candidates = Derivation.__getitem__
+
+    def backwards(self: Derivation, name: str) -> Any:
+        quantity = candidates(self, name)
+        return replace(quantity, candidates=quantity.candidates[::-1])
+
+    monkeypatch.setattr(Derivation, "__getitem__", backwards)
+    answer = ask("largest-batch", model=model, memory=memory)
+
+    assert false_steps(answer) == []
+    assert "B" in free_names(answer.calculation.steps[0].expr)
+    assert answer.calculation.steps[0].value <= answer.bound.limit if answer.bound else False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("question", ["largest-batch", "largest-sequence", "largest-depth", "largest-width", "fits", "training-time"])
+@pytest.mark.parametrize("model", ["gpt2", "llama3-8b", "vit-b"])
+def test_every_printed_step_of_a_model_evaluates_to_its_number(model: str, question: str) -> None:
+    run = {"tokens": "1e9", "peak": "1e15", "mfu": "0.4"} if question == "training-time" else {"memory": "900GB"}
+    try:
+        answer = ask(question, model=model, **run)
+    except BadInputError:
+        return  # no size of it is asked for, or the smallest does not fit
+    assert false_steps(answer) == []
 
 
 # -- filling, on a synthetic model -------------------------------------------------------------------------------------------------------
