@@ -9,6 +9,7 @@ from fractions import Fraction
 from calc.capacity.questions import Answer
 from calc.capacity.questions.answer import Bound
 from calc.symbolic.worked import WorkedStep
+from reports.typeset.numbers import singular
 from reports.writers.terminal import Terminal
 
 _DIGITS = 5
@@ -96,12 +97,7 @@ def quantity(value: Fraction, unit: str) -> str:
         return f"{short(value)} {unit}{_time(value, unit)}"
     if value.denominator == 1 and 10**6 <= value < 10**15:
         return f"{int(value):,} {unit} ({short(value)})"
-    return f"{short(value)} {_one(unit) if value == 1 else unit}"
-
-
-def _one(unit: str) -> str:
-    """``devices`` is one device, ``batches`` one batch."""
-    return unit.removesuffix("es") if unit.endswith("ches") else unit.removesuffix("s")
+    return f"{short(value)} {singular(unit) if value == 1 else unit}"
 
 
 def _time(value: Fraction, unit: str) -> str:

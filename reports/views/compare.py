@@ -6,6 +6,7 @@ from calc.derive.compare import Change, Comparison
 from calc.symbolic import tree
 from reports.page.parts import formula, in_cases, or_unknown
 from reports.typeset.numbers import amount, signed
+from reports.typeset.wording import several
 from reports.writers.terminal import Terminal, bold, right
 
 _MOST = 3
@@ -53,7 +54,7 @@ def _show_change(change: Change, most: int | None, out: Terminal) -> None:
     rest = change.terms[most:] if most is not None else ()
     if rest:
         total = sum(term.value for term in rest)
-        out.line(f"  {signed(total)}  {len(rest)} more terms: --explain {change.quantity}", style="dim")
+        out.line(f"  {signed(total)}  {several(len(rest), "more term")}: --explain {change.quantity}", style="dim")
 
 
 def _written(expr: str | None) -> str:

@@ -19,7 +19,7 @@ def show(initial: Initial, lines: Sequence[SampleComparison], out: Terminal) -> 
     out.table(("parameter", "law", "E[w²]"), [(each.name, _law(each), each.second) for each in initial.drawn])
     out.line()
     out.line("E2[site] = E[x²] of each module's output")
-    heads = ("site", "E[x²]", "equation", "closed form", *(("sampled", "verdict") if lines else ()))
+    heads = ("module path", "E[x²]", "equation", "closed form", *(("sampled", "verdict") if lines else ()))
     out.table(heads, _rows(initial.parts, {line.part.site: line for line in lines}))
     rests = dict.fromkeys(rest for part in initial.parts for rest in part.rests)
     for number, rest in enumerate(rests, 1):

@@ -16,6 +16,7 @@ from calc.performance.roofline import RATES
 from calc.performance.step_operators import StepOperators
 from reports.jobs import job
 from reports.typeset.numbers import duration, percent, rate
+from reports.typeset.wording import several
 from reports.views.calibration import threads
 from reports.writers.terminal import Terminal, bold
 
@@ -158,7 +159,7 @@ def _show_operators(prediction: Prediction, out: Terminal) -> None:
     rows = [(f"{phase} {name}", proxy, *_time_and_share(seconds, prediction)) for seconds, (phase, name, proxy) in ordered[:_SHOWN]]
     out.table(("operators", "timed as", ("predicted", "right"), ("share", "right")), rows)
     if len(ordered) > _SHOWN:
-        out.line(f"and {len(ordered) - _SHOWN} more kinds: --json shows all, one by one", style="dim")
+        out.line(f"and {several(len(ordered) - _SHOWN, "more kind")}: --json shows all, one by one", style="dim")
 
 
 def _exact(value: float) -> Fraction:

@@ -9,7 +9,7 @@ from calc.derive.operators import Operators, Work
 from calc.derive.to_json import number
 from calc.performance.roofline import LAUNCH_SECONDS, LAUNCH_SOURCE, Roofline, RooflineRow, Sums
 from reports.figures.roofline_bounds import RooflinePair, bounds, ceilings, finding, notes
-from reports.typeset.numbers import duration, percent, significant
+from reports.typeset.numbers import duration, percent, significant, singular
 from reports.views import hardware
 from reports.writers.terminal import Terminal, bold, right
 
@@ -123,8 +123,8 @@ def _show_sites(rooflines: RooflinePair, top: int, out: Terminal) -> None:
         intensity = significant(Fraction(sums.flops, sums.bytes)) if sums.bytes else "-"
         rows.append((site, intensity, duration(sums.seconds), _share(sums.seconds, total), bounds(sums)))
     numbers = ("FLOP/byte", "eager time", "share")
-    out.table(("site, forward and backward", *right(*numbers), "bound by"), rows)
-    _show_omitted(len(sites) - top, "sites", out)
+    out.table(("module path, forward and backward", *right(*numbers), "bound by"), rows)
+    _show_omitted(len(sites) - top, "module paths", out)
 
 
 def _show_operators(rooflines: RooflinePair, top: int, out: Terminal) -> None:
@@ -137,13 +137,13 @@ def _show_operators(rooflines: RooflinePair, top: int, out: Terminal) -> None:
         cells = (f"{row.times:,}", f"{row.flops:,}", f"{row.bytes:,}", intensity, duration(row.total), _share(row.total, total))
         rows.append((f"{row.phase} {name}", row.site, *cells, row.bound))
     numbers = ("times", "FLOP", "bytes", "FLOP/byte", "time of all", "share")
-    out.table(("operator", "site", *right(*numbers), "bound"), rows)
+    out.table(("operator", "module path", *right(*numbers), "bound"), rows)
     _show_omitted(len(ordered) - top, "kinds of operators", out)
 
 
 def _show_omitted(count: int, what: str, out: Terminal) -> None:
     if count > 0:
-        out.line(f"and {count} more {what}: --top shows more, --json all", style="dim")
+        out.line(f"and {count:,} more {singular(what) if count == 1 else what}: --top shows more, --json all", style="dim")
 
 
 def _share(part: Fraction, whole: Fraction) -> str:

@@ -12,7 +12,7 @@ from calc.capacity.sharding.memory import KINDS, WORDS
 from calc.capacity.sharding.search import Ranking, parts_of_step
 from calc.symbolic.worked import WorkedInput, WorkedStep
 from calc.units import Unit
-from reports.typeset.numbers import amount, integer, significant
+from reports.typeset.numbers import amount, integer, significant, singular
 from reports.writers.terminal import Head, Line, Terminal, bold, dim, right
 
 _LONG, _LITTLE = 10**15, Fraction(1, 1000)  # whole numbers below are written out, fractions between as decimals
@@ -142,7 +142,7 @@ def _input_value(item: WorkedInput) -> str:
 
 def _many(number: int, unit: str) -> str:
     """``1 device``, ``2 devices``."""
-    return f"{integer(number)} {unit.removesuffix('s') if number == 1 and '/' not in unit and len(unit) > 1 else unit}".rstrip()
+    return f"{integer(number)} {singular(unit) if number == 1 and '/' not in unit and len(unit) > 1 else unit}".rstrip()
 
 
 def _show_ranking(title: str, accounts: Sequence[tuple[Account, str]], out: Terminal) -> None:
