@@ -54,7 +54,7 @@ def _show_change(change: Change, most: int | None, out: Terminal) -> None:
     rest = change.terms[most:] if most is not None else ()
     if rest:
         total = sum(term.value for term in rest)
-        out.line(f"  {signed(total)}  {several(len(rest), "more term")}: --explain {change.quantity}", style="dim")
+        out.line(f"  {signed(total)}  {several(len(rest), 'more term')}: --explain {change.quantity}", style="dim")
 
 
 def _written(expr: str | None) -> str:

@@ -159,7 +159,7 @@ def _show_operators(prediction: Prediction, out: Terminal) -> None:
     rows = [(f"{phase} {name}", proxy, *_time_and_share(seconds, prediction)) for seconds, (phase, name, proxy) in ordered[:_SHOWN]]
     out.table(("operators", "timed as", ("predicted", "right"), ("share", "right")), rows)
     if len(ordered) > _SHOWN:
-        out.line(f"and {several(len(ordered) - _SHOWN, "more kind")}: --json shows all, one by one", style="dim")
+        out.line(f"and {several(len(ordered) - _SHOWN, 'more kind')}: --json shows all, one by one", style="dim")
 
 
 def _exact(value: float) -> Fraction:

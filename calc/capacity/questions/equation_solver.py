@@ -14,7 +14,7 @@ from calc.capacity.questions.given import sort
 from calc.capacity.questions.problem import Problem, Progress
 from calc.capacity.questions.question import Question, Variable
 from calc.capacity.questions.registry import question
-from calc.capacity.questions.solving import Crossing, System, divisors, searched, to_safe_side, value_of
+from calc.capacity.questions.solving import Crossing, System, divisors, same, searched, to_safe_side, value_of
 from calc.capacity.questions.values import Typed
 from calc.errors import BadInputError
 from calc.symbolic.arithmetic import tidy
@@ -86,7 +86,7 @@ class EquationSolver(Problem):
             bound=bound,
             rule_of_thumb=self._rule_of_thumb(value),
             also=tuple(self._row(name, everything) for name in self.question.also if name != x.symbol and name in everything.values),
-            beside=tuple(y for y in everything.lines(self.question.also, meanings) if worked.get(y.symbol) != y.value),
+            beside=tuple(y for y in everything.lines(self.question.also, meanings) if not same(worked.get(y.symbol, Fraction(-1)), y.value)),
             rows=self._rows(everything.values),
             notes=(*self.question.notes, *(() if self.given.model else self.question.notes_without_model)),
             source=self.question.source,
