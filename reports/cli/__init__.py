@@ -22,37 +22,51 @@ from reports import process
 from reports.cli.common import given_once
 from reports.process import HELD, INTERRUPTED, PIPE_CLOSED, REFUSED, interrupted
 
-# Each command, with its file and function: read when it is asked for, so that a short question stays short.
-COMMANDS = {
-    "ask": "ask:ask",
-    "bytes-per-parameter": "recipes:bytes_per_parameter",
-    "calibrate": "calibrate:calibrate",
-    "check": "check:check",
-    "checkpoint": "memory:checkpoint",
-    "checkpointing": "memory:checkpointing",
-    "compare": "compare:compare",
-    "derive": "derive:derive",
-    "dtype": "dtype:dtype",
-    "einsum": "einsum:einsum",
-    "gradients": "gradients:gradients",
-    "inference": "memory:inference",
-    "initialization": "initialization:initialization",
-    "layout": "sharding:layout",
-    "lecture": "lecture:lecture",
-    "list": "listing:list_",
-    "measure": "measure:measure",
-    "measure-matmul": "measure_matmul:measure_matmul",
-    "optimizer": "optimizer:optimizer",
-    "predict": "predict:predict",
-    "report": "check:report",
-    "roofline": "roofline:roofline",
-    "shard": "sharding:shard",
-    "storage": "storage:storage",
-    "sweep": "sweep:sweep",
-    "train-demo": "train_demo:train_demo",
-    "transfers": "transfers:transfers",
-    "verify": "verify:verify",
+# Commands by purpose: each with its file and function, imported when it is called, and the line that ``napkin --help`` shows.
+GROUPS = {
+    "Derive and check a training step": {
+        "derive": ("derive:derive", "every quantity in closed form, each with its steps"),
+        "check": ("check:check", "run the step for real, compare every number"),
+        "report": ("check:report", "write all of it as HTML, Markdown and JSON"),
+        "compare": ("compare:compare", "two models, sizes or recipes, and their difference"),
+        "sweep": ("sweep:sweep", "quantities over many sizes, as a table or a figure"),
+        "list": ("listing:list_", "models, quantities, rules, questions, hardware, …"),
+    },
+    "Plan a run": {
+        "ask": ("ask:ask", "how long, how many devices, what fits, what it costs"),
+        "shard": ("sharding:shard", "memory, traffic and time on several devices"),
+        "layout": ("sharding:layout", "the fastest layout on N devices that fits"),
+        "checkpointing": ("memory:checkpointing", "activation checkpointing: bytes saved, FLOPs added"),
+        "bytes-per-parameter": ("recipes:bytes_per_parameter", "bytes per parameter of each precision recipe"),
+        "inference": ("memory:inference", "memory of weights and of the KV cache"),
+        "checkpoint": ("memory:checkpoint", "size of a checkpoint file, and an exact resume"),
+    },
+    "Predict and measure time": {
+        "roofline": ("roofline:roofline", "what bounds each operator, and the minimum time"),
+        "predict": ("predict:predict", "time of a step from a calibration"),
+        "calibrate": ("calibrate:calibrate", "time primitive operators on this machine"),
+        "measure": ("measure:measure", "time real steps, MFU and CUDA memory"),
+        "measure-matmul": ("measure_matmul:measure_matmul", "time one matrix multiplication"),
+        "transfers": ("transfers:transfers", "time copies between host and device"),
+        "train-demo": ("train_demo:train_demo", "train a small model, every step accounted for"),
+    },
+    "Look at the mathematics": {
+        "gradients": ("gradients:gradients", "the gradient equations of a model"),
+        "optimizer": ("optimizer:optimizer", "update rule, state and FLOPs of an optimizer"),
+        "einsum": ("einsum:einsum", "shapes, FLOPs and bytes of an einops pattern"),
+        "initialization": ("initialization:initialization", "second moments before the first step"),
+        "storage": ("storage:storage", "which operations return views, which allocate"),
+        "dtype": ("dtype:dtype", "range, precision and rounding of a number format"),
+    },
+    "Keep documents right": {
+        "verify": ("verify:verify", "recompute the numbers of documents and reports"),
+        "lecture": ("lecture:lecture", "audit the notes of a lecture, claim by claim"),
+    },
 }
+COMMANDS = {name: place for group in GROUPS.values() for name, (place, _) in group.items()}
+
+
+_NAME = max(map(len, COMMANDS))  # columns of a name in the help
 
 
 class Napkin(click.Group):
@@ -60,6 +74,12 @@ class Napkin(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands by purpose, a line each; none is imported for it."""
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(_NAME), text) for name, (_, text) in group.items()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 import click
 
+from reports.cli.common import pairs_option
+
 
 @click.command()
 @click.argument("question", metavar="QUESTION")
-@click.argument("given", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("words", nargs=-1, metavar="[KEY=VALUE]...")
+@pairs_option
 @click.option("--json", "as_json", is_flag=True, help="Write the answer, its steps and notes as JSON.")
-def ask(question: str, given: Sequence[str], as_json: bool) -> None:
+def ask(question: str, words: Sequence[str], as_json: bool) -> None:
     """Answer a capacity question: how long, how many, what fits, what it costs. See napkin list questions.
 
     \b
@@ -34,7 +37,7 @@ def ask(question: str, given: Sequence[str], as_json: bool) -> None:
     from calc.capacity.questions import answered
     from calc.capacity.questions.registry import question as named
 
-    problem, values = named(question), _pairs(given)
+    problem, values = named(question), _pairs(words)
     if "model" in values:
         from reports.cli.common import print_result, talk
 

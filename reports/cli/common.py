@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import os
 import re
 import shlex
@@ -99,10 +100,41 @@ def output_folder(text: str) -> Path:
     return folder
 
 
+def sizes_arguments(
+    text: str = "Set a dimension; B=8 T=1024 after the model is the same.", *, model: bool | None = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The arguments ``model`` (None: there is none) and ``sizes``: ``T=4096`` after the model, or ``-d T=4096``."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def with_sizes(*args: Any, sizes: Sequence[str], further: Sequence[str], **words: Any) -> Any:
+            first = words.get("model")
+            if first is not None and re.fullmatch(r"\w+=\d+", first):
+                raise click.UsageError(f"the model comes before its sizes: napkin {click.get_current_context().info_name} gpt2 {first}")
+            return command(*args, sizes=(*sizes, *further), **words)
+
+        option = click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help=text)
+        words = click.argument("further", nargs=-1, metavar="[NAME=INTEGER]...")
+        sized: Callable[..., Any] = words(option(with_sizes))
+        return sized if model is None else click.argument("model", required=model)(sized)
+
+    return decorate
+
+
 def model_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arguments that say which step is meant."""
-    sizes = click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension, e.g. -d B=8 -d T=1024.")
-    return click.argument("model")(sizes(step_options(command)))
+    return sizes_arguments()(step_options(command))
+
+
+def pairs_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The option ``-d T=4096``, where ``T=4096`` alone is the usual way: both end up in ``words``."""
+
+    @functools.wraps(command)
+    def with_pairs(*args: Any, pairs: Sequence[str], words: Sequence[str], **others: Any) -> Any:
+        return command(*args, words=(*words, *pairs), **others)
+
+    text = "Set a key or a size; KEY=VALUE without -d is the same."
+    return click.option("-d", "--dim", "pairs", multiple=True, metavar="KEY=VALUE", help=text)(with_pairs)
 
 
 def step_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from calc.errors import BadInputError
-from reports.cli.common import print_result, refuse_idle, say_written, talk
+from reports.cli.common import pairs_option, print_result, refuse_idle, say_written, talk
 
 
 @click.command()
 @click.argument("left")
 @click.argument("right")
-@click.argument("both", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("words", nargs=-1, metavar="[KEY=VALUE]...")
+@pairs_option
 @click.option("--explain", metavar="NAME", help="Show one quantity with every term that differs.")
 @click.option("-o", "--output", metavar="DIR", help="Write compare.md, .html and .json there: napkin verify makes them again.")
 @click.option("--no-cache", is_flag=True, help="Trace the steps again, and neither read nor write the cache.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
-def compare(left: str, right: str, both: tuple[str, ...], explain: str | None, output: str | None, no_cache: bool, as_json: bool) -> None:
+def compare(left: str, right: str, words: Sequence[str], explain: str | None, output: str | None, no_cache: bool, as_json: bool) -> None:
     """Derive two steps and their difference.
 
     LEFT and RIGHT are a model with what is set for it, in one word: "gpt2 B=8 optimizer=adamw". KEY=VALUE behind them is set for both.
@@ -31,7 +33,7 @@ def compare(left: str, right: str, both: tuple[str, ...], explain: str | None, o
     from reports.jobs.request import pairs
     from reports.views import compare as page
 
-    sides = compared.sides(left, right, pairs(both), not no_cache)
+    sides = compared.sides(left, right, pairs(words), not no_cache)
     sides.requests()  # what cannot be asked for is refused before any work
     with talk() as say:
         comparison, inputs = compared.compare(sides, say)

@@ -6,19 +6,20 @@ from collections.abc import Sequence
 
 import click
 
-from reports.cli.common import print_result
+from reports.cli.common import pairs_option, print_result
 
 
 @click.command(context_settings={"ignore_unknown_options": True})  # "-> a" is a pattern, no option
 @click.argument("pattern")
-@click.argument("sizes", nargs=-1, metavar="[NAME=INTEGER]...")
+@click.argument("words", nargs=-1, metavar="[NAME=INTEGER]...")
+@pairs_option
 @click.option(
     "--reduce", "reduction", default="", metavar="HOW", help="Reduction of one operand: sum (the default), mean, max, min or prod."
 )
 @click.option("--dtype", default="fp32", show_default=True, metavar="FORMAT", help="Number format of the elements, for bytes.")
 @click.option("--check", "checked", is_flag=True, help="Run it for real: compare with torch's FLOP counter and with autograd.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
-def einsum(pattern: str, sizes: Sequence[str], reduction: str, dtype: str, checked: bool, as_json: bool) -> int:
+def einsum(pattern: str, words: Sequence[str], reduction: str, dtype: str, checked: bool, as_json: bool) -> int:
     """Count an operation over named dimensions: result, FLOPs, bytes, intensity, gradients, the least order of several operands.
 
     PATTERN is einops': "b s d, d f -> b s f" contracts, "b s d -> b d" reduces, "b (h k) -> b h k" rearranges, "b d -> b t d" repeats.
@@ -35,7 +36,7 @@ def einsum(pattern: str, sizes: Sequence[str], reduction: str, dtype: str, check
     if item_size.denominator != 1:
         raise BadInputError(f"{dtype[:40]} has no whole bytes for an element: choose a format of 8 bits or more")
     parsed = read(pattern)
-    op = operation(parsed, sizes_of(parsed, sizes), int(item_size), reduction)
+    op = operation(parsed, sizes_of(parsed, words), int(item_size), reduction)
     verdicts = check(op) if checked else None
     from reports.views import einsum as view
 

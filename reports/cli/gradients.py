@@ -6,19 +6,11 @@ from collections.abc import Sequence
 
 import click
 
-from reports.cli.common import print_result, refuse_idle, talk
+from reports.cli.common import print_result, refuse_idle, sizes_arguments, talk
 
 
 @click.command()
-@click.argument("model")
-@click.option(
-    "-d",
-    "--dim",
-    "sizes",
-    multiple=True,
-    metavar="NAME=INTEGER",
-    help="Set a depth (default 2); with --check, also sizes to run at.",
-)
+@sizes_arguments("Set a depth (default 2); with --check, also sizes to run at. L=3 after the model is the same.")
 @click.option("--parameter", metavar="NAME", help="Show only what the gradient of this parameter depends on.")
 @click.option("--notation", default="index", show_default=True, metavar="KIND", help="Notation: index (with labels) or matrix.")
 @click.option("--attention", default="fused", show_default=True, metavar="KIND", help="Attention kernel: fused or math.")

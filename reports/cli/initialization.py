@@ -8,12 +8,11 @@ from typing import Any
 
 import click
 
-from reports.cli.common import Integer, print_result
+from reports.cli.common import Integer, print_result, sizes_arguments
 
 
 @click.command()
-@click.argument("model")
-@click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension, e.g. -d B=8 -d T=1024.")
+@sizes_arguments()
 @click.option("--draws", type=Integer(30, 100_000), metavar="INTEGER", help="Build and run N real modules (at least 30) for comparison.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 def initialization(model: str, sizes: Sequence[str], draws: int | None, as_json: bool) -> int:

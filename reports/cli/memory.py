@@ -8,14 +8,11 @@ from typing import Any
 
 import click
 
-from reports.cli.common import FAILED, HELD, model_arguments, option_of, print_result, request_of, talk
+from reports.cli.common import FAILED, HELD, model_arguments, option_of, print_result, request_of, sizes_arguments, talk
 
 
 @click.command()
-@click.argument("model")
-@click.option(
-    "-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension: T is the number of cached tokens, B of sequences."
-)
+@sizes_arguments("Set a dimension: T is the number of cached tokens, B of sequences. T=8192 after the model is the same.")
 @click.option(
     "--weights",
     "weights_in",

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import click
 
-from reports.cli.common import print_result, talk
+from reports.cli.common import pairs_option, print_result, talk
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, metavar="[MODEL] [KEY=VALUE]...")
+@pairs_option
 @click.option("--json", "as_json", is_flag=True, help="Write every line, collective and condition as JSON.")
 def shard(words: Sequence[str], as_json: bool) -> None:
     """Derive what each device stores and sends in a training step, and the minimum time of the step.
@@ -40,6 +41,7 @@ def shard(words: Sequence[str], as_json: bool) -> None:
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, metavar="[MODEL] [KEY=VALUE]...")
+@pairs_option
 @click.option("--json", "as_json", is_flag=True, help="Write the winner with all its lines, the front and the runners-up as JSON.")
 def layout(words: Sequence[str], as_json: bool) -> None:
     """Find the fastest layout of a model on N devices that fits: every valid one is evaluated, and the best explained.

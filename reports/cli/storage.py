@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from reports.cli.common import print_result, refuse_idle
+from reports.cli.common import print_result, refuse_idle, sizes_arguments
 
 
 @click.command()
-@click.argument("model", required=False)
-@click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension of MODEL, e.g. -d B=8 -d T=1024.")
+@sizes_arguments("Set a dimension of MODEL; B=8 T=1024 after MODEL is the same.", model=False)
 @click.option("--attention", default="fused", show_default=True, metavar="KIND", help="Attention kernel of MODEL: fused or math.")
 @click.option("--tensor", "shape", metavar="SHAPE", help="Show operations on a tensor of this shape instead, e.g. 4x4.")
 @click.option("--do", "expression", metavar="EXPRESSION", help='Operations on the tensor: "x.transpose(0, 1).contiguous()".')

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reports.cli.common import FAILED, HELD, Integer, device_here, print_result, rate_of, refuse_idle, require_gpu, talk, unmeasured
+from reports.cli.common import FAILED, HELD, Integer, device_here, print_result, rate_of, refuse_idle, require_gpu, sizes_arguments, talk, unmeasured
 
 _COUNT: dict[str, Any] = {"type": Integer(1, 10**6), "show_default": True, "metavar": "INTEGER"}
 
@@ -20,7 +20,7 @@ _COUNT: dict[str, Any] = {"type": Integer(1, 10**6), "show_default": True, "meta
     metavar="NAME",
     help="Model to train: gpt, a small GPT-2, or linear, the lecture's linear network.",
 )
-@click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension, e.g. -d B=16.")
+@sizes_arguments("Set a dimension; B=16 alone is the same.", model=None)
 @click.option("--steps", default=60, **_COUNT, help="Total number of steps, including those before a checkpoint.")
 @click.option("--every", default=10, **_COUNT, help="Account for every N-th step, and for the first.")
 @click.option("-o", "--output", metavar="DIR", help="Folder for checkpoints.")

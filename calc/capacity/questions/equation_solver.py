@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 from calc.capacity.questions.answer import Answer, Bound, FurtherResult, Input, RuleOfThumbAnswer
 from calc.capacity.questions.checking import check, flag_beyond, flag_experts, require_all_used, say, short
 from calc.capacity.questions.devices import Device
+from calc.capacity.questions.examples import example
 from calc.capacity.questions.given import sort
 from calc.capacity.questions.problem import Problem, Progress
 from calc.capacity.questions.question import Question, Variable
@@ -147,7 +148,7 @@ class EquationSolver(Problem):
         """The error message: the missing inputs, or that the equations have no solution."""
         missing = self._missing(system)
         if missing:
-            return f"{self.question.name} needs {', '.join(missing)} as well"
+            return self._needs(missing)
         if not goal:
             return f"{self.question.name}: {self.wanted.key} cannot be computed from the given values"
         limit = self.question.variable(goal)
@@ -172,20 +173,35 @@ class EquationSolver(Problem):
         least = short(Fraction(math.floor(there))) if there > 1 else short(there)
         return f"no number of {self.wanted.meaning} is enough: {limit.key} stays above {least} {limit.unit}, {given}"
 
-    def _missing(self, system: System) -> list[str]:
-        """Variables without value and equation on which the wanted one depends."""
-        by = {e.symbol: free_names(e.expr) for e in self.equations}
-        start = {self.wanted.symbol, *(name for name in self.values if name in by)}
+    def _missing(self, system: System) -> list[Variable]:
+        """The variables without a value that the wanted one needs: what it follows from, or else what a given variable, the limit or the
+        answer of the question follows from."""
+        x, by = self.wanted, {e.symbol: free_names(e.expr) for e in self.equations}
+        target = self.question.answer if x.symbol != self.question.answer else self.question.limit
+        given = {name for name in self.values if name in by and x.symbol in self._reaching({name}, by)}
+        roots = {x.symbol} if x.symbol in by else {x.symbol} | (given or {target} - {""})
+        seen = self._reaching(roots, by)
+        return [
+            y
+            for y in self.question.variables
+            if y is not x and y.symbol in seen and y.symbol not in system.values and (y.symbol not in by or y.symbol in roots)
+        ]
+
+    def _reaching(self, roots: set[str], by: Mapping[str, Collection[str]]) -> set[str]:
+        """``roots`` and all variables that they follow from, not through one that has a value."""
         seen: set[str] = set()
-        while start - seen:
-            name = (start - seen).pop()
+        waiting = set(roots)
+        while waiting:
+            name = waiting.pop()
             seen.add(name)
-            start |= by.get(name, set())
-        loose = [x for x in self.question.variables if x.symbol in seen and x.symbol not in system.values and x.symbol not in by]
-        loose = [x for x in loose if x is not self.wanted]
-        if not loose and self.wanted.symbol not in by and not start & self.values.keys() & by.keys():
-            loose = [self.question.variable(self.question.answer)]
-        return [self._asked_for(x) for x in loose]
+            if name in roots or name not in self.values:
+                waiting |= set(by.get(name, ())) - seen
+        return seen
+
+    def _needs(self, missing: Sequence[Variable]) -> str:
+        """The error message for ``missing``, with values that work for an example."""
+        typed = example(self.question, missing)
+        return f"{self.question.name} needs {', '.join(map(self._asked_for, missing))} as well{f', e.g. {typed}' if typed else ''}"
 
     def _asked_for(self, variable: Variable) -> str:
         ways = [w for w, there in (("gpu=…", variable.device), ("model=…", variable.model)) if there]

@@ -120,7 +120,7 @@ class MemorySolver(EquationSolver):
         elif "M" in self.values:
             fill = filled(self.filled, self.wanted.symbol, self.values["M"] * self.values["n"])
         else:
-            raise BadInputError(f"{self.question.name} needs memory (memory of one device, or gpu=…) as well")
+            raise BadInputError(self._needs([self.question.variable("M")]))
         return self._answered(fill)
 
     def _answered(self, fill: Fit) -> Answer:

@@ -90,6 +90,7 @@ class ShardedModel:
 
 
 _SIZES = {"L": "layers", "d": "width", "h": "heads", "V": "vocabulary", "T": "length"}
+_EXAMPLE = {"L": 32, "d": 4096, "h": 32, "V": 128256, "T": 8192, "f": 14336}
 _KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198), section 4"
 
 
@@ -110,16 +111,16 @@ def decoder(
 
 def _completed(sizes: Mapping[str, int], gated: bool) -> dict[str, int]:
     """All dimensions, with defaults g = h, k = d/h, f = 4·d; a gated f must be given. Raises BadInputError if one is missing or invalid."""
-    missing = [f"{symbol} ({word})" for symbol, word in _SIZES.items() if symbol not in sizes]
+    needed = {**_SIZES, "f": "feed-forward width, or gated=no for f = 4*d"} if gated else _SIZES
+    missing = {symbol: f"{symbol} ({word})" for symbol, word in needed.items() if symbol not in sizes}
     if missing:
-        raise BadInputError(f"a decoder by its sizes needs {', '.join(missing)}: give them, or name a model")
+        example = " ".join(f"{symbol}={_EXAMPLE[symbol]}" for symbol in missing)
+        raise BadInputError(f"a decoder by its sizes needs {', '.join(missing.values())}: give {'it' if len(missing) == 1 else 'them'}, e.g. {example}, or name a model")
     if ("E" in sizes) != ("e" in sizes):
         raise BadInputError("experts need both E (how many) and e (how many per token)")
     d, h = sizes["d"], sizes["h"]
     if "k" not in sizes and d % h:
         raise BadInputError(f"h = {h} heads do not divide the width d = {d}: give the head width k")
-    if "f" not in sizes and gated:
-        raise BadInputError("a gated feed-forward needs its width f: give f, or gated=no for f = 4*d")
     completed = {"g": h, "k": d // h, "f": 4 * d, **sizes}
     if completed["h"] % completed["g"]:
         raise BadInputError(f"g = {completed['g']} key/value heads do not divide the {h} heads")

@@ -57,9 +57,7 @@ def shard(name: str | None, words: Words, progress: Progress) -> Account:
 
 def best(name: str | None, words: Words, progress: Progress) -> Ranking:
     """The best layout on the given devices. Layout keys stay fixed in the search: ``tensor=8``, ``zero=1``."""
-    for needed, example in (("devices", "devices=1024"), ("gpu", "gpu=h100-sxm"), ("batch", "batch=2048, in sequences")):
-        if needed not in words:
-            raise BadInputError(f"a search needs {needed}: give {example}")
+    _require_search(name, words)
     if "rank" in words:
         raise BadInputError("a search compares the fullest ranks: leave rank out")
     given = _layout_words(words)
@@ -69,6 +67,23 @@ def best(name: str | None, words: Words, progress: Progress) -> Ranking:
     assert setup.machine is not None
     progress("evaluating every layout")
     return search(setup.model, _limits(given, devices, fewer), setup.state, setup.machine)
+
+
+def _require_search(name: str | None, words: Words) -> None:
+    """Raises BadInputError with everything that a search lacks, and values that work."""
+    examples = {"a model": "llama3-8b", "devices": "devices=512", "gpu": "gpu=h100-sxm"}
+    if "devices" in words:
+        devices = require_devices_at_most(_count(words, "devices"))
+        examples["batch"] = f"batch={2 * devices}"
+    else:
+        examples["batch"] = "batch=1024"
+    has_model = name is not None or "parameters" in words or any(word not in WORDS for word in words)
+    missing = [needed for needed in examples if (not has_model if needed == "a model" else needed not in words)]
+    if missing:
+        *first, last = missing
+        said = f"{', '.join(first)} and {last}" if first else last
+        inputs = " (sequences of a step, all devices together)" if "batch" in missing else ""
+        raise BadInputError(f"a search needs {said}{inputs} as well, e.g. {' '.join(examples[needed] for needed in missing)}")
 
 
 def _limits(given: Mapping[str, int | str], devices: int, fewer: bool) -> Limits:

@@ -147,8 +147,13 @@ def test_a_search_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         (("shard", "llama3-8b", "gated=no"), "gated describes a decoder by its sizes: llama3-8b needs no description"),
         (("shard", "llama3-8b", "B=4"),
          "B follows from the layout: micro is the number of sequences per rank and micro-batch, batch that of a whole step"),
-        (("layout", *DECODER), "a search needs devices: give devices=1024"),
-        (("layout", *DECODER, "devices=8", "gpu=h100-sxm"), "a search needs batch: give batch=2048, in sequences"),
+        (("layout",), "a search needs a model, devices, gpu and batch (sequences of a step, all devices together) as well, e.g. llama3-8b"
+         " devices=512 gpu=h100-sxm batch=1024"),
+        (("layout", *DECODER, "gpu=h100-sxm", "batch=8"), "a search needs devices as well, e.g. devices=512"),
+        (("layout", *DECODER, "devices=8", "gpu=h100-sxm"),
+         "a search needs batch (sequences of a step, all devices together) as well, e.g. batch=16"),
+        (("shard", "L=4", "d=64"), "a decoder by its sizes needs h (heads), V (vocabulary), T (length), f (feed-forward width, or gated=no"
+         " for f = 4*d): give them, e.g. h=32 V=128256 T=8192 f=14336, or name a model"),
         (("layout", *DECODER, "devices=8", "gpu=h100-sxm", "batch=8", "rank=1"), "a search compares the fullest ranks: leave rank out"),
     ],
 )  # fmt: skip

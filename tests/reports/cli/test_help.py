@@ -1,0 +1,101 @@
+"""What every command has alike: its line in the help, and how sizes are given."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from reports.cli import COMMANDS, GROUPS, napkin
+
+SIZED = {
+    "derive linear": "B=3 D=7 K=5", "compare linear B=5": "D=7 K=5", "gradients linear": "B=3", "initialization linear": "B=3",
+    "storage linear": "B=3 D=7", "inference linear": "B=3", "roofline linear --gpu a100-sxm-80": "B=3 D=7 K=5",
+    "sweep linear": "B=1,2", "bytes-per-parameter linear": "D=7 K=5", "einsum 'a b, b c -> a c'": "a=3 b=2 c=4",
+    "ask training-time parameters=70e9 gpu=h100-sxm mfu=0.5": "tokens=15e12 gpus=1024",
+    "shard L=6 d=64 h=4 f=128 V=512": "T=128 data=2",
+    "layout L=6 d=64 h=4 f=128 V=512 gpu=h100-sxm": "T=128 devices=2 batch=4",
+}  # fmt: skip
+
+
+def output(*words: str) -> str:
+    done = CliRunner().invoke(napkin, list(words))
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("command", SIZED)
+def test_sizes_are_given_the_same_way_to_every_command(command: str) -> None:
+    """``T=4096``, ``-d T=4096`` and both together."""
+    import shlex
+
+    words, sizes = shlex.split(command), SIZED[command].split()
+    plain = output(*words, *sizes)
+
+    assert plain == output(*words, *(word for size in sizes for word in ("-d", size)))
+    assert plain == output(*words, "-d", sizes[0], *sizes[1:])
+
+
+def test_a_model_comes_before_its_sizes() -> None:
+    done = CliRunner().invoke(napkin, ["derive", "B=4", "gpt2"])
+
+    assert (2, "napkin: the model comes before its sizes: napkin derive gpt2 B=4\n") == (done.exit_code, done.stderr)
+
+
+def test_the_help_has_every_command_in_a_line_by_purpose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In 80 columns none is cut, and none is imported for it."""
+    monkeypatch.setenv("COLUMNS", "80")
+    text = output("--help")
+    lines = [line.split(maxsplit=1) for line in text.splitlines()]
+
+    for title, group in GROUPS.items():
+        assert f"{title}:\n" in text
+        for name, (_, words) in group.items():
+            assert [name, words] in lines
+    assert "..." not in text.partition("Options:")[2]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_begins_with_a_sentence(name: str) -> None:
+    """It has a subject or a verb, and ends like a sentence."""
+    command = napkin.get_command(click.Context(napkin), name)
+
+    assert command is not None
+    first = (command.help or "").partition("\n\n")[0].strip()
+    assert first[0].isupper()
+    assert first.endswith((".", ":"))
+
+
+@pytest.mark.parametrize("width", [60, 90])
+@pytest.mark.parametrize("command", [
+    "derive linear", "derive linear --explain flops.forward.matmul", "derive linear --saved", "list rules convolution",
+    "list quantities", "list questions days", "ask training-time parameters=70e9 tokens=15e12 gpu=h100-sxm gpus=1024 mfu=0.5",
+    "shard L=6 d=64 h=4 g=2 f=128 V=512 T=128 data=2 tensor=2 gpu=h100-sxm", "optimizer adamw", "dtype bf16", "storage",
+])  # fmt: skip
+def test_no_name_is_split_in_a_narrow_terminal(command: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every word of it stands in the text of a very wide terminal too; a product may break behind its dots."""
+    from reports.writers import terminal
+
+    monkeypatch.setattr(terminal, "PIPE_WIDTH", 10_000)
+    whole = {piece for word in output(*command.split()).split() for piece in (word, *word.replace("·", "· ").split())}
+    monkeypatch.setattr(terminal, "PIPE_WIDTH", width)
+    narrow = output(*command.split())
+    pieces = {piece.rstrip(":") for word in narrow.split() for piece in word.replace("·", "· ").split() if set(word) != {"─"}}
+
+    assert max(map(len, narrow.splitlines())) <= width
+    assert pieces - {piece.rstrip(":") for piece in whole} == set()
+
+
+def test_the_help_imports_no_command() -> None:
+    import subprocess
+
+    code = (
+        "import sys; sys.argv = ['napkin', '--help']\nfrom reports.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "assert not [name for name in sys.modules if name.startswith('reports.cli.') and name != 'reports.cli.common']"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stderr[-500:]
