@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from reports.cli.common import pairs_option
+from reports.cli.common import pairs_option, print_result, talk
 
 
 @click.command()
@@ -39,8 +39,6 @@ def ask(question: str, words: Sequence[str], as_json: bool) -> None:
 
     problem, values = named(question), _pairs(words)
     if "model" in values:
-        from reports.cli.common import print_result, talk
-
         with talk() as say:
             answer = answered(problem, values, say)
     else:

@@ -7,7 +7,19 @@ from typing import Any
 
 import click
 
-from reports.cli.common import FAILED, HELD, Integer, device_here, print_result, rate_of, refuse_idle, require_gpu, sizes_arguments, talk, unmeasured
+from reports.cli.common import (
+    FAILED,
+    HELD,
+    Integer,
+    device_here,
+    print_result,
+    rate_of,
+    refuse_idle,
+    require_gpu,
+    sizes_arguments,
+    talk,
+    unmeasured,
+)
 
 _COUNT: dict[str, Any] = {"type": Integer(1, 10**6), "show_default": True, "metavar": "INTEGER"}
 

@@ -74,7 +74,8 @@ class EquationSolver(Problem):
         meanings = {y.symbol: (_plain(y.unit), y.meaning) for y in self.question.variables}
         lines = system.lines((x.symbol,), meanings)
         lines = lines if lines else (self._searched_line(crossing, real),)
-        worked = {line.symbol: line.value for line in lines} | {x.symbol: value}
+        shown = {line.symbol: line.value for line in lines} | {x.symbol: value}
+        beside = (y for y in everything.lines(self.question.also, meanings) if not same(shown.get(y.symbol, Fraction(-1)), y.value))
         say(self, value)
         flag_experts(self, value)
         flag_beyond(self, value)
@@ -87,7 +88,7 @@ class EquationSolver(Problem):
             bound=bound,
             rule_of_thumb=self._rule_of_thumb(value),
             also=tuple(self._row(name, everything) for name in self.question.also if name != x.symbol and name in everything.values),
-            beside=tuple(y for y in everything.lines(self.question.also, meanings) if not same(worked.get(y.symbol, Fraction(-1)), y.value)),
+            beside=tuple(beside),
             rows=self._rows(everything.values),
             notes=(*self.question.notes, *(() if self.given.model else self.question.notes_without_model)),
             source=self.question.source,

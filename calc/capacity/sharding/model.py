@@ -115,7 +115,8 @@ def _completed(sizes: Mapping[str, int], gated: bool) -> dict[str, int]:
     missing = {symbol: f"{symbol} ({word})" for symbol, word in needed.items() if symbol not in sizes}
     if missing:
         example = " ".join(f"{symbol}={_EXAMPLE[symbol]}" for symbol in missing)
-        raise BadInputError(f"a decoder by its sizes needs {', '.join(missing.values())}: give {'it' if len(missing) == 1 else 'them'}, e.g. {example}, or name a model")
+        them = "it" if len(missing) == 1 else "them"
+        raise BadInputError(f"a decoder by its sizes needs {', '.join(missing.values())}: give {them}, e.g. {example}, or name a model")
     if ("E" in sizes) != ("e" in sizes):
         raise BadInputError("experts need both E (how many) and e (how many per token)")
     d, h = sizes["d"], sizes["h"]
