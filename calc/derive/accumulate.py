@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -49,6 +49,7 @@ class Accumulator:
         self.registry = registry
         self._costs: dict[Any, Cost] = {}
         self._views: dict[Any, View] = {}
+        self._addends: dict[Any, Sequence[CountedAddend]] = {}
         self.uncredited: set[str] = set()
 
     def entries(self, trace: StepTrace) -> list[CountedAddend]:
@@ -140,13 +141,26 @@ class Accumulator:
         for op in trace.ops:
             if op.step != 2 or op.phase not in PHASES:
                 continue
-            cost = self.cost(op)
             gradient = gradient_of(op, forward) if op.phase == "backward" and op.node != RECOMPUTED else ""
-            yield from self._flops(op, cost, trace, gradient)
-            yield from self._traffic(op, cost)
+            for alike in self._addends_of(op, trace, gradient):
+                yield CountedAddend(alike.quantity, op.module_path, op.name, alike.label, alike.factors, alike.amount)
+
+    def _addends_of(self, op: Op, trace: StepTrace, gradient: str) -> Sequence[CountedAddend]:
+        """The addends of ``op``, or those of an equal operator at another module path. ``gradient`` names the matmul of the backward."""
+        key = self.key(op)
+        cost = self._cost(op, key)
+        causal = self._mask(op, cost, trace)
+        alike = key, op.phase, op.mutates, op.node == RECOMPUTED, causal, gradient
+        addends = self._addends.get(alike)
+        if addends is None:
+            addends = self._addends[alike] = [*self._flops(op, cost, causal, gradient), *self._traffic(op, cost)]
+        return addends
 
     def cost(self, op: Op) -> Cost:
-        key = self.key(op)
+        """The cost of ``op`` by its rule."""
+        return self._cost(op, self.key(op))
+
+    def _cost(self, op: Op, key: tuple[Any, ...]) -> Cost:
         op_cost = self._costs.get(key)
         if op_cost is None:
             op_cost = self._costs[key] = cost_of(self.operator(op), op.module_path, self.registry)
@@ -182,10 +196,8 @@ class Accumulator:
             view = self._views[key] = View(tuple(self.read(s) for s in tensor.shape), tensor.dtype, self.read(tensor.distinct))
         return view
 
-    def _flops(self, op: Op, cost: Cost, trace: StepTrace, gradient: str) -> Iterator[CountedAddend]:
-        """``gradient`` names the matmul of the backward."""
+    def _flops(self, op: Op, cost: Cost, causal: Any, gradient: str) -> Iterator[CountedAddend]:
         phase = f"flops.{op.phase}"
-        causal = self._mask(op, cost, trace)
         for term in (replace(t, name=gradient or t.name) for t in cost.matmul):
             yield _flop_entry(f"{phase}.matmul", op, term)
             if op.phase != "optimizer":

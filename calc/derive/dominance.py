@@ -7,10 +7,8 @@ without a lower bound must cancel. Coefficients are rows of a matrix, one for ea
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,11 +18,16 @@ from calc.symbolic.parser import parse
 from calc.symbolic.ranges import range_of
 
 Monomial = tuple[int, ...]
-Column = Monomial | tuple[Monomial, int]  # a monomial, or with -1 the negative of its coefficient
 Matrix = np.ndarray[Any, Any]
 Label = TypeVar("Label", bound=Hashable)
 
 _WEIGHTS = 16
+
+# Coefficients below this leave room in int64 for the weights.
+_ROOM = 2**56
+
+# Of many columns, those that exclude most rows are compared first.
+_COMPARED_FIRST = 6
 
 # Means are tried between at most this many rows. The time is cubic in their number, and in a longer list, such as that of a hybrid
 # model with twelve sizes, few rows are below a mean: of Bamba's 1,153 candidates at least 874 are not.
@@ -40,34 +43,48 @@ class Shift:
         self._shifts = [g + (low or 0) for g, low in zip(algebra.ring.gens, lows, strict=False)]
         self._unbounded = [i for i, low in enumerate(lows) if low is None]
         self._below_zero = [i for i, low in enumerate(lows) if low is None or low < 0]
-        self._expanded: dict[Monomial, list[tuple[Monomial, Any]]] = {}
+        self._expanded: dict[Monomial, list[tuple[Monomial, int]]] = {}
         names = list(algebra.names)
         for low, high in bounds:
             if low in names and high in names:
                 self._shifts[names.index(high)] = self._shifts[names.index(low)] + algebra.gen(high)
 
-    def __call__(self, poly: Poly) -> dict[Column, Any]:
-        """Coefficients by monomial: integers, or fractions where they are not integral. A monomial of unknown sign has an entry for each
-        sign."""
-        coefficients: dict[Monomial, Any] = {}
+    def never_negative(self, poly: Poly) -> bool:
+        """Whether ``poly`` is at least 0 because no coefficient is negative after the rewriting, and none of unknown sign is left."""
+        over = math.lcm(*(int(c.denominator) for c in poly.itercoeffs()))
+        coefficients: dict[Monomial, int] = {}
         for monomial, coefficient in poly.iterterms():
-            factor = _plain(coefficient)
+            factor = int(coefficient.numerator) * (over // int(coefficient.denominator))
             for m, c in self._expand(monomial):
                 coefficients[m] = coefficients.get(m, 0) + c * factor
-        return _with_both_signs(coefficients, self._unbounded)
+        return all(c > 0 and not any(m[i] for i in self._unbounded) for m, c in coefficients.items() if c)
 
-    def unshifted(self, poly: Poly) -> dict[Column, Any]:
-        """Coefficients of ``poly`` as it is, in the same form: a generator that may be negative has an unknown sign."""
-        return _with_both_signs({m: _plain(c) for m, c in poly.iterterms()}, self._below_zero)
+    def shifted(self, polys: Sequence[Poly]) -> Matrix:
+        """The coefficients of each polynomial as integers, one row each: all multiplied by one number, a common denominator. A monomial of
+        unknown sign has a column for each sign."""
+        monomials, given = _coefficients(polys)
+        columns: dict[Monomial, int] = {}
+        expanded = [[(columns.setdefault(m, len(columns)), c) for m, c in self._expand(monomial)] for monomial in monomials]
+        rewritten: Matrix = np.zeros((len(polys), len(columns)), dtype=_room(given, expanded))
+        for column, terms in enumerate(expanded):
+            rows = np.flatnonzero(given[:, column])
+            factors = given[rows, column].astype(rewritten.dtype)
+            for of, coefficient in terms:
+                rewritten[rows, of] += factors * coefficient
+        return _with_both_signs([*columns], rewritten, self._unbounded)
 
-    def _expand(self, monomial: Monomial) -> list[tuple[Monomial, Any]]:
+    def unshifted(self, polys: Sequence[Poly]) -> Matrix:
+        """The coefficients of the polynomials as they are, in the same form: a generator that may be negative has an unknown sign."""
+        return _with_both_signs(*_coefficients(polys), self._below_zero)
+
+    def _expand(self, monomial: Monomial) -> list[tuple[Monomial, int]]:
         terms = self._expanded.get(monomial)
         if terms is None:
             product = self._one
             for shift, power in zip(self._shifts, monomial, strict=False):  # a ring without names has an unused generator
                 if power:
                     product = product * shift**power
-            terms = self._expanded[monomial] = [(m, _plain(c)) for m, c in product.iterterms()]
+            terms = self._expanded[monomial] = [(m, int(c)) for m, c in product.iterterms()]
         return terms
 
 
@@ -77,28 +94,40 @@ def _lowest(name: str) -> int | None:
     return None if isinstance(low, float) else math.floor(low)
 
 
-def _with_both_signs(coefficients: Mapping[Monomial, Any], of_any_sign: Sequence[int]) -> dict[Column, Any]:
-    """``coefficients``, and the negatives of those whose monomials have a generator of unknown sign: if neither a coefficient nor its
+def _with_both_signs(monomials: Sequence[Monomial], matrix: Matrix, of_any_sign: Sequence[int]) -> Matrix:
+    """``matrix``, and the negatives of the columns whose monomials have a generator of unknown sign: if neither a coefficient nor its
     negative is below another polynomial's, they are equal."""
-    columns: dict[Column, Any] = dict(coefficients.items())
-    if of_any_sign:
-        columns |= {(m, -1): -c for m, c in coefficients.items() if any(m[i] for i in of_any_sign)}
-    return columns
+    columns = [column for column, monomial in enumerate(monomials) if any(monomial[i] for i in of_any_sign)]
+    return np.hstack([matrix, -matrix[:, columns]]) if columns else matrix
 
 
-def _plain(coefficient: Any) -> Any:
-    """A coefficient of a ring as a Python number: arithmetic on integers is many times faster."""
-    if coefficient.denominator == 1:
-        return int(coefficient.numerator)
-    return Fraction(int(coefficient.numerator), int(coefficient.denominator))
+def _coefficients(polys: Sequence[Poly]) -> tuple[list[Monomial], Matrix]:
+    """The monomials of the polynomials, and their coefficients as integers: all multiplied by one number, a common denominator."""
+    columns: dict[Monomial, int] = {}
+    terms = [(row, columns.setdefault(m, len(columns)), c) for row, poly in enumerate(polys) for m, c in poly.iterterms()]
+    over = math.lcm(*{int(c.denominator) for _, _, c in terms})
+    values = [int(c.numerator) * (over // int(c.denominator)) for _, _, c in terms]
+    matrix = np.zeros((len(polys), len(columns)), dtype=np.int64 if all(abs(value) < _ROOM for value in values) else object)
+    if values:
+        matrix[[row for row, _, _ in terms], [column for _, column, _ in terms]] = values
+    return [*columns], matrix
+
+
+def _room(given: Matrix, expanded: Sequence[Sequence[tuple[int, int]]]) -> type:
+    """int64, which is much faster, where every coefficient of the rewritten polynomials leaves room for the weights."""
+    largest: dict[int, int] = {}
+    for most, terms in zip(map(int, abs(given).max(axis=0, initial=0)), expanded, strict=True):
+        for of, coefficient in terms:
+            largest[of] = largest.get(of, 0) + most * abs(coefficient)
+    return np.int64 if max(largest.values(), default=0) < _ROOM else object
 
 
 def undominated(live: Mapping[Label, Poly], shift: Shift) -> list[Label]:
     """Labels of the polynomials that can be the largest. One is dropped when another, or a weighted mean of two others, is at least as
     large everywhere; means are skipped where too many remain."""
-    as_written = _matrix([shift.unshifted(poly) for poly in live.values()])
+    as_written = shift.unshifted([*live.values()])
     labels = [list(live)[i] for i in sorted(_front(as_written))]  # a quick first pass, before anything is rewritten
-    matrix = _matrix([shift(live[label]) for label in labels])
+    matrix = shift.shifted([live[label] for label in labels])
     front = _front(matrix)
     return [labels[i] for i in sorted(_without_means(front, matrix) if len(front) <= _MOST_WITH_MEANS else front)]
 
@@ -107,13 +136,25 @@ def _front(matrix: Matrix) -> list[int]:
     """Indices of rows that no other row bounds from above in every column; of equal rows the first."""
     # In order of decreasing sums, no later row bounds an earlier one.
     totals = matrix.sum(axis=1)
-    rows: list[int] = []
-    front = matrix[:0]
+    largest_first = _rarest(matrix)
+    front = np.empty(len(matrix), dtype=np.intp)
+    number = 0
     for i in sorted(range(len(matrix)), key=lambda i: (-totals[i], i)):
-        if not (front >= matrix[i]).all(axis=1).any():
-            rows.append(i)
-            front = matrix[rows]
-    return rows
+        row, above = matrix[i], front[:number]
+        for column in largest_first[i]:
+            above = above[matrix[above, column] >= row[column]]
+        if not above.size or not (matrix[above] >= row).all(axis=1).any():
+            front[number] = i
+            number += 1
+    return [*map(int, front[:number])]
+
+
+def _rarest(matrix: Matrix) -> Matrix:
+    """For each row, a few columns in which the fewest rows are as large: they exclude most rows."""
+    below = np.empty(matrix.shape, dtype=np.int32)
+    for column, values in enumerate(matrix.T):
+        below[:, column] = np.searchsorted(np.sort(values), values)
+    return np.argsort(-below, axis=1, kind="stable")[:, :_COMPARED_FIRST]
 
 
 def _without_means(candidates: Sequence[int], matrix: Matrix) -> list[int]:
@@ -168,20 +209,3 @@ def _few_first(columns: int) -> Iterator[slice]:
     while start < columns:
         yield slice(start, start + size)
         start, size = start + size, 4 * size
-
-
-def _matrix(rows: Sequence[Mapping[Column, Any]]) -> Matrix:
-    """One row for each mapping, one column for each monomial that occurs."""
-    columns = {m: i for i, m in enumerate(dict.fromkeys(itertools.chain.from_iterable(rows)))}
-    matrix = np.zeros((len(rows), len(columns)), dtype=object)
-    for number, row in enumerate(rows):
-        for monomial, coefficient in row.items():
-            matrix[number, columns[monomial]] = coefficient
-    return _as_integers(matrix)
-
-
-def _as_integers(matrix: Matrix) -> Matrix:
-    """The matrix in int64, which is much faster, where all entries are integers that leave room for the weights."""
-    if all(isinstance(c, int) and abs(c) < 2**56 for c in matrix.flat):
-        return matrix.astype(np.int64)
-    return matrix

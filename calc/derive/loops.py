@@ -7,7 +7,9 @@ one, more traces a higher degree. Certificates at other depths verify the degree
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
+from dataclasses import dataclass
+
+from sympy.polys.domains import QQ
 
 from calc.graph.step import StepTrace
 from calc.symbolic.algebra import Algebra, Poly
@@ -20,32 +22,50 @@ class Interpolation:
     """
 
     def __init__(self, traces: Sequence[StepTrace], loops: Sequence[str], algebra: Algebra) -> None:
-        self._algebra = algebra
         counts = [tuple(trace.sizes[name] for name in loops) for trace in traces]
         self._order = sorted(range(len(counts)), key=counts.__getitem__)
-        self._loops = [(algebra.gen(name), sorted({at[i] for at in counts})) for i, name in enumerate(loops)]
+        self._loops = [_Points.of(algebra.gen(name), sorted({at[i] for at in counts})) for i, name in enumerate(loops)]
+        self._polynomials: dict[tuple[Poly, ...], Poly] = {}
 
     def __call__(self, values: Sequence[Poly]) -> Poly:
         """The polynomial with these ``values``, one for each trace."""
         if all(v == values[0] for v in values):
             return values[0]
-        return self._through([values[i] for i in self._order], self._loops)
+        ordered = tuple(values[i] for i in self._order)
+        polynomial = self._polynomials.get(ordered)
+        if polynomial is None:
+            polynomial = self._polynomials[ordered] = _through(ordered, self._loops)
+        return polynomial
 
-    def _through(self, values: Sequence[Poly], loops: Sequence[tuple[Poly, Sequence[int]]]) -> Poly:
-        """The polynomial through the values on a grid, those of the innermost loop next to each other."""
-        if not loops:
-            return values[0]
-        (count, points), *inner = loops
-        share = len(values) // len(points)
-        differences = [self._through(values[i * share : (i + 1) * share], inner) for i in range(len(points))]
-        for order in range(1, len(points)):
-            for i in reversed(range(order, len(points))):
-                change = differences[i] - differences[i - 1]
-                differences[i] = change * self._algebra.constant(Fraction(1, points[i] - points[i - order]))
-        total = differences[-1]
-        for point, difference in zip(points[-2::-1], differences[-2::-1], strict=True):
-            total = total * (count - point) + difference
-        return total
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """The trip counts of one loop, and what its trip count exceeds each of them by."""
+
+    counts: Sequence[int]
+    excess: Sequence[Poly]
+
+    @classmethod
+    def of(cls, count: Poly, counts: Sequence[int]) -> _Points:
+        return cls(counts, [count - traced for traced in counts])
+
+
+def _through(values: Sequence[Poly], loops: Sequence[_Points]) -> Poly:
+    """The polynomial through the values on a grid, those of the innermost loop next to each other."""
+    if not loops:
+        return values[0]
+    points, *inner = loops
+    share = len(values) // len(points.counts)
+    differences = [_through(values[i * share : (i + 1) * share], inner) for i in range(len(points.counts))]
+    for order in range(1, len(points.counts)):
+        for i in reversed(range(order, len(points.counts))):
+            change = differences[i] - differences[i - 1]
+            apart = points.counts[i] - points.counts[i - order]
+            differences[i] = change if apart == 1 else change * QQ(1, apart)
+    total = differences[-1]
+    for excess, difference in zip(points.excess[-2::-1], differences[-2::-1], strict=True):
+        total = total * excess + difference if total else difference
+    return total
 
 
 class LoopIndices:

@@ -169,8 +169,7 @@ def _evaluated(work: Work, read: _Cached) -> Work:
     times = read(work.times)
     if times < 0:
         raise UnequalIterationsError(
-            f"the operators at {work.module_path or 'the top level'} have different sizes in each iteration:"
-            " trace the step at these sizes"
+            f"the operators at {work.module_path or 'the top level'} have different sizes in each iteration: trace the step at these sizes"
         )
     return replace(
         work,

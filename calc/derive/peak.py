@@ -206,7 +206,7 @@ class _Iterations:
         if None in beside:
             return False
         twice = sum((m.live for m in beside if m is not None), start=-2 * run.points[at].live)
-        return twice == 0 or all(coefficient >= 0 for coefficient in shift(twice).values())
+        return twice == 0 or shift.never_negative(twice)
 
 
 def _iterations(runs: Sequence[Mapping[Kind, _PointRun]]) -> dict[Kind, _Iterations]:
