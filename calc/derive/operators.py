@@ -124,11 +124,11 @@ def operators(graph: Graph, registry: Registry = REGISTRY) -> Operators:
     return result
 
 
-def of_trace(graph: Graph, trace: StepTrace, registry: Registry = REGISTRY) -> tuple[Work, ...]:
+def of_trace(graph: Graph, trace: StepTrace) -> tuple[Work, ...]:
     """The operators of a concrete ``trace`` of the graph's step, equal ones together, in integers."""
     numbers: dict[Any, int] = {}
     samples: dict[Any, Work] = {}
-    for key, work in _traced(trace, Accumulator(int, registry), LoopIndices(graph.traces)):
+    for key, work in _traced(trace, Accumulator(int, REGISTRY), LoopIndices(graph.traces)):
         numbers[key] = numbers.get(key, 0) + 1
         samples.setdefault(key, work)
     return tuple(replace(samples[key], times=number) for key, number in numbers.items())

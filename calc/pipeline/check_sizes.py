@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from calc.derive.result import Derivation
@@ -45,17 +45,13 @@ def _because(
 ) -> str:
     moved = {name for name in sizes if sizes[name] != derivation.sizes[name] and not spec.dimensions[name].tied}
     small = [name for name in spec.check_at if name in moved and name not in given.keys() | own.keys()]
-    reasons = [f"{_names(given)} as given"] if given else []
+    reasons = [f"{', '.join(given)} as given"] if given else []
     if small:
-        reasons.append(f"{_names(small)} small, {spec.reduced}" if spec.reduced else f"{_names(small)} as the spec says (check_at)")
+        reasons.append(f"{', '.join(small)} small, {spec.reduced}" if spec.reduced else f"{', '.join(small)} as the spec says (check_at)")
     reasons += [f"{_are(raised)}, the smallest at which the step runs as at the sizes of the derivation"] if raised else []
     special = [name for name in own if name not in given.keys() | raised.keys() and spec.check_at.get(name, own[name]) != own[name]]
     reasons += [f"{_are({n: own[n] for n in special})} as in the derivation, a special case"] if special else []
     return "; ".join(reasons) if moved or given else "those of the derivation"
-
-
-def _names(names: Iterable[str]) -> str:
-    return ", ".join(names)
 
 
 def _are(sizes: Mapping[str, int]) -> str:

@@ -122,14 +122,10 @@ def _at_means(quantity: Quantity, constant: Mapping[str, int], varied: Counts) -
     means = {symbol: Fraction(sum(varied[str(symbol)]), len(varied[str(symbol)])) for symbol in here}
     value = rest.subs({symbol: sp.Rational(mean.numerator, mean.denominator) for symbol, mean in means.items()})
     if not value.is_Integer:
-        raise _Undecided(f"it is not an integer at the mean of {_names(varied)}")
+        raise _Undecided(f"it is not an integer at the mean of {', '.join(varied)}")
     return int(value)
 
 
 def _variation(varied: Counts) -> str:
     alike = all(len(set(counts)) < 2 for counts in varied.values())
-    return f"{_names(varied)} {'was 0' if alike else 'differed between occurrences'}"
-
-
-def _names(varied: Counts) -> str:
-    return ", ".join(varied)
+    return f"{', '.join(varied)} {'was 0' if alike else 'differed between occurrences'}"

@@ -7,10 +7,11 @@ from fractions import Fraction
 
 from calc.derive.result import Derivation, Quantity
 from calc.hardware.accelerators import Accelerator
+from calc.platform.reading import clipped
 from calc.units import Unit
 from reports.figures.devices import COMMON, beside, capacity
 from reports.figures.scales import round_step, short_bytes
-from reports.figures.shapes import Figure, Key, Label, SvgLine, SvgRect, clipped, css_class, letter, percent
+from reports.figures.shapes import Figure, Key, Label, SvgLine, SvgRect, css_class, letter, percent
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
 from reports.typeset.wording import several

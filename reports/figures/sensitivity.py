@@ -9,7 +9,8 @@ from fractions import Fraction
 
 from calc.derive.result import Derivation
 from calc.derive.sensitivity import Doubling
-from reports.figures.shapes import Figure, Label, SvgLine, SvgRect, clipped, percent
+from calc.platform.reading import clipped
+from reports.figures.shapes import Figure, Label, SvgLine, SvgRect, percent
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
 from reports.typeset.wording import several

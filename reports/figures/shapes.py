@@ -140,11 +140,6 @@ def percent(share: Fraction) -> str:
     return f"{hundredths // 100}.{hundredths % 100:02d}%"
 
 
-def clipped(name: str, longest: int) -> str:
-    """A name of at most ``longest`` characters."""
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
-
-
 def css_class(role: str) -> str:
     """The CSS class that colors a role of memory."""
     return f"role-{role.replace(' ', '-')}"

@@ -19,14 +19,14 @@ from reports.lecture.verdicts import SOURCE, ClaimFinding, convention, number, r
 PRECISION = Topic("Few bits, and mixed precision")
 
 
-def _year(name: str, says: str, paper: str, claimed: int, more: str = "") -> None:
+def _year(name: str, says: str, paper: str, claimed: int) -> None:
     @PRECISION.claim(name, says)
     def _(_: Lab) -> ClaimFinding:
         publication = source(paper)
         return true(
             publication.year == claimed,
             publication.year,
-            f"{publication.words}: its identifier is of {publication.year}{more}",
+            f"{publication.words}: its identifier is of {publication.year}",
             "arXiv identifier",
             unit=YEAR,
             rests_on=SOURCE,
@@ -228,9 +228,9 @@ def _(lab: Lab) -> ClaimFinding:
     return true(gain > 2, gain, because, "inference of llama3-8b; napkin ask bandwidth-bound gpu=h100-sxm", unit="times")
 
 
-def tokens_per_second(lab: Lab, model: str, form: str, length: int = 8192) -> Fraction:
-    """The upper bound on tokens/s from memory bandwidth, for one sequence of that length on an H100."""
-    at = {"B": 1, "T": length}
+def tokens_per_second(lab: Lab, model: str, form: str) -> Fraction:
+    """The upper bound on tokens/s from memory bandwidth, for one sequence of 8192 tokens on an H100."""
+    at = {"B": 1, "T": 8192}
     cache = lab.inference(model, at, form).cache
     assert cache is not None
     return ask("bandwidth-bound", weights_bytes=lab.read_each_token(model, at, form), cache_bytes=cache.value, gpu="h100-sxm").value

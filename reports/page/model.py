@@ -26,14 +26,10 @@ class FormulaPieces(NamedTuple):
 
 @dataclass(frozen=True)
 class TypesetFormula:
-    """A formula as plain text, one for each term, and in LaTeX, which is made on first use: a terminal never needs it.
-
-    ``braces``: labels may be under braces; else they are beside their terms.
-    """
+    """A formula as plain text, one for each term, and in LaTeX, which is made on first use: a terminal never needs it."""
 
     plain: tuple[str, ...]
     write: Callable[[], FormulaPieces] = field(compare=False, repr=False)
-    braces: bool = True
 
     @cached_property
     def _pieces(self) -> FormulaPieces:

@@ -37,7 +37,7 @@ def badge(name: str, verdicts: Mapping[str, Any]) -> Badge:
 
 def formula(tree: Expression, *, braces: bool = True) -> TypesetFormula:
     """A formula for all writers. Without ``braces``, labels are beside the terms instead of under them."""
-    return TypesetFormula(plain.terms(tree), partial(_pieces, tree, braces), braces)
+    return TypesetFormula(plain.terms(tree), partial(_pieces, tree, braces))
 
 
 def _pieces(tree: Expression, braces: bool) -> FormulaPieces:
