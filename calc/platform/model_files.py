@@ -14,9 +14,19 @@ from pathlib import Path
 from types import CellType, FunctionType, ModuleType
 from typing import Any
 
-_OWN = tuple(f"{Path(__file__).parent.parent}/{folder}" for folder in ("trace", "measure", "derive"))
+_CALC = f"{Path(__file__).parent.parent}/"
+_WITH_MODELS = tuple(f"{_CALC}{name}" for name in ("models/", "experiment/", "spec.py", "dimensions.py"))
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
-_LEFT_ALONE = ("torch", "sympy", "numpy", "mpmath", "_pytest", "pytest", "hypothesis")
+# Looking through a module costs time in every trace. These packages, with which Napkin and transformers compute, write, download and are
+# tested, contain no models.
+_LEFT_ALONE = frozenset(
+    (
+        *("torch", "torchgen", "sympy", "numpy", "mpmath", "gmpy2"),
+        *("reports", "click", "jinja2", "markupsafe", "markdown", "markdown_it", "mdurl", "pygments", "yaml"),
+        *("anyio", "filelock", "h11", "httpcore", "httpcore2", "httpx", "httpx2", "huggingface_hub", "idna", "tokenizers", "tqdm"),
+        *("_pytest", "pytest", "pluggy", "iniconfig", "xdist", "execnet", "hypothesis", "sortedcontainers"),
+    )
+)
 _TABLES = (dict, OrderedDict, defaultdict)  # exactly these: iterating a library's subclass may import modules
 _REMEMBERING = type(functools.lru_cache(lambda: None))
 _MISSING = object()
@@ -82,6 +92,8 @@ def restored(tables: Sequence[dict[Any, Any]], passing: Callable[[Any], bool]) -
         yield
     finally:
         for table, values in before:
+            if _same_objects(table, values):
+                continue
             for key in [key for key, value in table.items() if values.get(key, _MISSING) is not value]:
                 if not passes(key) and not passes(table[key]):
                     continue
@@ -89,6 +101,15 @@ def restored(tables: Sequence[dict[Any, Any]], passing: Callable[[Any], bool]) -
                     table[key] = values[key]
                 else:
                     del table[key]
+
+
+def _same_objects(table: dict[Any, Any], values: dict[Any, Any]) -> bool:
+    """Whether two dictionaries have the same keys and values in the same order, compared by identity: as fast as Python can."""
+    return (
+        len(table) == len(values)
+        and all(map(operator.is_, table.values(), values.values()))
+        and all(map(operator.is_, table, values))
+    )
 
 
 def attributes(owner: Any) -> Mapping[str, Any]:
@@ -132,7 +153,7 @@ def _is_class_of(module: ModuleType, value: Any) -> bool:
 
 
 def _of_a_model(module: ModuleType) -> bool:
-    """Whether a module may hold a model's code: it is not torch, the standard library, or Napkin's tracing, measuring or deriving."""
+    """Whether a module may hold a model's code: it is none of the standard library, of torch, or of Napkin outside its models."""
     file = getattr(module, "__file__", None)
     return isinstance(file, str) and _is_of_a_model(module.__name__, file)
 
@@ -141,8 +162,8 @@ def _of_a_model(module: ModuleType) -> bool:
 def _is_of_a_model(name: str, file: str) -> bool:
     if not file.endswith(".py") or name.partition(".")[0] in _LEFT_ALONE:
         return False
-    if file.startswith(_OWN):
-        return False
+    if file.startswith(_CALC):
+        return file.startswith(_WITH_MODELS)
     return "site-packages" in file or not file.startswith(_STANDARD_LIBRARY)
 
 

@@ -27,6 +27,7 @@ from calc.platform.torch_private import sym_log2
 from calc.trace.kernels.hide_tracing import replaced
 from calc.trace.symbolic_sizes import SizeEnv
 
+_WORD = re.compile(r"\b(?:int|float|range|len|type)\b")
 _ELEMENT_TYPE = re.compile(r"(?:\bdtype\s*=\s*|\.(?:to|type|view)\((?:[^()\n]*,)?\s*)(int|float)\s*[,)]")
 
 
@@ -244,9 +245,7 @@ def symbolic_numbers() -> Iterator[None]:
     changed: list[tuple[dict[str, Any], str, Any]] = []
     modules = FILES.names()
     for names in modules:
-        taken = _element_types(names["__file__"])
-        changed += [(names, name, replacement) for name, replacement in _BUILTINS.items() if name not in names and name not in taken]
-        changed += [(names, "type", None)] if "type" not in names else []
+        changed += [(names, name, _BUILTINS.get(name)) for name in _replaced_in(names["__file__"]) if name not in names]
     changed += [(names, name, _INSTEAD[id(value)]) for names, name, value in _from_python(modules)]
     changed += [(vars(file), name, _MATH if name == "math" else _BUILTINS[name]) for file, seen in _OF_TORCH.items() for name in seen]
     before = [(names, name, names.get(name, _MISSING)) for names, name, _ in changed]
@@ -279,13 +278,14 @@ def _power_of_a_number(exponent: torch.SymInt, base: Any) -> Any:
 
 
 @functools.cache
-def _element_types(file: str) -> frozenset[str]:
-    """Which of ``int`` and ``float`` a file passes to torch as a dtype: torch accepts only Python's own there."""
+def _replaced_in(file: str) -> frozenset[str]:
+    """Which of ``int``, ``float``, ``range``, ``len`` and ``type`` a file uses, without an ``int`` or ``float`` that it passes to torch as
+    a dtype: torch accepts only Python's own there."""
     try:
         source = Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError:  # a module without its source
-        return frozenset()
-    return frozenset(_ELEMENT_TYPE.findall(source))
+        return frozenset((*_BUILTINS, "type"))
+    return frozenset(_WORD.findall(source)) - frozenset(_ELEMENT_TYPE.findall(source))
 
 
 def _from_python(loaded: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], str, Any]]:
