@@ -94,7 +94,7 @@ def test_a_certificate_with_one_product_less_refuses(graph: Graph) -> None:
 
 
 def test_a_certificate_with_one_more_live_storage_refuses(graph: Graph) -> None:
-    """Something that dies too late changes the peak alone."""
+    """A storage freed too late changes the peak alone."""
 
     def longer(trace: StepTrace) -> StepTrace:
         start, end = trace.windows[1]

@@ -22,7 +22,7 @@ SIZES = {"B": 3, "d": 5, "f": 7, "L": 11}
 
 
 class Layers(nn.Module):
-    """As many layers as asked for, and one more of another width at the end."""
+    """The requested number of layers, and one more of another width at the end."""
 
     def __init__(self, depth: int, width: int, inner: int) -> None:
         super().__init__()

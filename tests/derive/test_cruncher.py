@@ -38,7 +38,7 @@ def test_torchs_adagrad_keeps_a_counter_for_each_weight_as_well(torchs: Derivati
 
 
 def test_twenty_eight_numbers_are_saved_for_the_backward(lectures: Derivation) -> None:
-    """x, h1, h2 of 2·4, the prediction and y of 2 each: 28 numbers, 112 bytes. The loss itself is not kept."""
+    """x, h1, h2 of 2·4, the prediction and y of 2 each: 28 numbers, 112 bytes. The loss itself is not saved."""
     assert 4 * (3 * 2 * 4 + 2 + 2) == 112 == at(lectures, "activations.bytes")
 
 

@@ -24,7 +24,7 @@ ROW = st.lists(st.integers(-9, 9), min_size=3, max_size=3)
 def test_a_mean_is_found_where_there_is_one(row: list[int], x: list[int], mates: list[list[int]]) -> None:
     """Every mate and every weight, tried one by one."""
     if all(a >= b for a, b in zip(x, row, strict=True)):
-        return  # it is below that one itself, and is dropped before means are asked for
+        return  # it is below that one itself, and is dropped before means are tried
     tried = any(
         all(w * a + (_WEIGHTS - w) * b >= _WEIGHTS * c for a, b, c in zip(x, y, row, strict=True))
         for y in mates

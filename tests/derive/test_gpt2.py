@@ -34,7 +34,7 @@ def assert_equal(expected: sp.Expr, expr: sp.Expr) -> None:
     assert sp.simplify(as_published(expr) - expected) == 0
 
 
-# -- parameters and what is kept of them ----------------------------------------------------------------------------------------
+# -- parameters and their state ----------------------------------------------------------------------------------------
 
 
 def test_parameters_are_the_published_polynomial(fused: Derivation) -> None:
@@ -52,7 +52,7 @@ def test_every_block_has_its_share(fused: Derivation) -> None:
     assert terms["transformer.h.*.mlp.c_fc.weight"] == 12 * 768 * 3072
     assert terms["transformer.wte.weight"] == 50257 * 768
     assert terms["transformer.wpe.weight"] == 1024 * 768
-    assert not any("lm_head" in site for site in terms)  # tied to wte
+    assert not any("lm_head" in path for path in terms)  # tied to wte
 
 
 def test_adamw_keeps_two_moments_and_a_counter_for_each_tensor(fused: Derivation) -> None:
@@ -124,7 +124,7 @@ def test_the_peak_is_in_dimensions_of_the_model_with_its_candidates_listed(fused
     assert len(peak.candidates) >= 2
     assert peak.value == peak.candidates[0].value == max(c.value for c in peak.candidates)
     assert peak.candidates[0].at.startswith("backward, after ")
-    # three times the logits beside what the forward saved: log-softmax's result is saved, its gradient and the logits' are born
+    # three times the logits beside what the forward saved: log-softmax's result is saved, its gradient and the logits' are allocated
     assert peak.value > 16 * 124_439_808 - 4 * 124_439_808 + 3 * 4 * BT * 50257
 
 

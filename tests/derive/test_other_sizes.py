@@ -1,5 +1,5 @@
-"""A derivation asked for other sizes than its own: the step is traced where it runs other operators, and nobody meets closed forms that do
-not hold."""
+"""A derivation at other sizes than its own: where the step runs other operators, it is traced, so closed forms are used only where they
+hold."""
 
 from __future__ import annotations
 

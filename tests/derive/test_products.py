@@ -38,7 +38,7 @@ def test_a_tie_of_one_case_may_be_a_product() -> None:
 
 
 def test_what_holds_where_two_sizes_are_equal_says_nothing_of_where_one_is_less() -> None:
-    """h·k > d was traced; a trace at h·k = d has the other answer, and formulas that are right there may be wrong below."""
+    """h·k > d was traced; a trace at h·k = d has the other outcome, and formulas that are right there may be wrong below."""
     guard = Guard("h*k > d", True, "the optimizer's step")
     equal, less, more = ({"h": 2, "k": 3, "d": d} for d in (6, 7, 5))
 

@@ -145,7 +145,7 @@ ROWS: dict[str, Row] = {
 
 @cache
 def derived(name: str) -> Derivation:
-    """Lengths over which a model loops in Python stay as they are asked for."""
+    """Lengths over which a model loops in Python stay as requested."""
     row = ROWS[name]
     return calc.derive(row.make(), row.sizes, cache=False, optimizer="sgd", mode=row.mode)
 

@@ -94,7 +94,7 @@ def test_steps_lead_from_the_rule_to_the_exact_count(comparisons, name):
 
 def test_2nd_drops_attention_and_adds_positions(comparisons):
     """The products of attention belong to no parameter; the position embedding enters no product."""
-    by_kind = {(d.kind, site) for d in comparisons["2ND"].differences for site in d.module_paths}
+    by_kind = {(d.kind, path) for d in comparisons["2ND"].differences for path in d.module_paths}
 
     assert ("dropped", "h.*.attn") in by_kind
     assert ("added", "wpe") in by_kind

@@ -12,8 +12,8 @@ from tests.derive.conftest import Derived
 from tests.derive.models import CASES, SMALL, some_sizes
 
 
-def _one(result: Derivation, site: str, operator: str, because: str = "") -> SavedTensor:
-    matching = [s for s in result.saved if (s.module_path, s.operator) == (site, f"aten.{operator}.default") and because in s.because]
+def _one(result: Derivation, module_path: str, operator: str, because: str = "") -> SavedTensor:
+    matching = [s for s in result.saved if (s.module_path, s.operator) == (module_path, f"aten.{operator}.default") and because in s.because]
     assert 1 == len(matching), matching
     return matching[0]
 
@@ -87,7 +87,7 @@ def test_parameters_are_not_among_them(derived: Derived) -> None:
 
 
 def test_what_has_no_reason_of_its_own_is_said_in_general() -> None:
-    """A sentence that is true of everything kept."""
+    """A reason that is true of every saved tensor."""
     assert IN_GENERAL == reason("no_such_operator", "self") == reason("mm", "no such argument")
 
 

@@ -1,4 +1,4 @@
-"""A quantity without a closed form is unknown with its reason, and has its value from a trace at the sizes asked for; others stand."""
+"""A quantity without a closed form is unknown with its reason, and has its value from a trace at the requested sizes."""
 
 from __future__ import annotations
 

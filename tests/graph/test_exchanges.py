@@ -1,4 +1,4 @@
-"""Kernels that are exchanged for others are said to be, in the first lines, with what the default step is beside them."""
+"""Exchanged kernels are reported in the first lines, with how the default step differs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from reports.writers import html, markdown
 
 ROOT = Path(calc.__file__).parent
 
-# What decides which kernel torch runs, in the source of the two routes.
+# What determines which kernel torch runs, in the source of the two routes.
 _DECIDING = re.compile(
     r"foreign_functions|set_onednn\(|^\s*torch\.backends\.mha\.set_fastpath_enabled\(|SDPBackend\.MATH\)|attention=\"math\"|set_flags\(|_set_mkldnn",
     re.MULTILINE,

@@ -53,7 +53,7 @@ def written(name: str = "linear") -> str:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_saved_graph_loads_equal(name: str, tmp_path: Path) -> None:
-    """Every trace, tensor, event, condition and note, and the same bytes when written again."""
+    """Every trace, tensor, event, condition and note, and the same bytes when rewritten."""
     file = tmp_path / "graph.json"
     serialize.save(graph(name), file)
     loaded = serialize.load(file)
@@ -294,7 +294,7 @@ def sealed(data: dict[str, Any]) -> str:
 
 
 def test_a_graph_that_no_step_gives_is_one_line() -> None:
-    """Sealed anew, in the right form, and with a matrix of one axis."""
+    """With a valid digest and form, and with a matrix of one axis."""
     data = json.loads(written())
     for part in ("records", "certificates"):
         for trace in data[part]:

@@ -65,7 +65,7 @@ def test_the_quotient_of_equal_dimensions_is_one() -> None:
 
 
 def test_sizes_that_cover_some_failing_guards_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the sizes asked for were tried in vain: what is the same in all there is to tell fails as they did."""
+    """After the requested sizes failed: sizes that satisfy the same guards would fail too."""
     some, all_, none = {"B": 1, "T": 89}, {"B": 1, "T": 3}, {"B": 17, "T": 89}
     monkeypatch.setattr("calc.graph.specialization.degenerate", lambda _: [some, all_, none])
 
@@ -81,11 +81,11 @@ def test_sizes_that_cover_some_failing_guards_are_tried(monkeypatch: pytest.Monk
 
 
 def test_few_iterations_of_two_loops_are_tried_together_at_last() -> None:
-    """S = 3 is told at many iterations of T, and may not be at one: first T alone is fixed, then both."""
+    """S = 3 is certified at many iterations of T, and maybe not at one: first T alone is fixed, then both."""
     dims = {"S": Dim(3), "T": Dim(1), "d": Dim(7)}
     basis = basis_of(dims)
     unmet = [Guard("T != 1", True, "the traced trip counts")]
-    traces = [SimpleNamespace(sizes={"S": turns, "T": turns}) for turns in (5, 6)]
+    traces = [SimpleNamespace(sizes={"S": count, "T": count}) for count in (5, 6)]
     graph: Any = _graph(dims)
     graph.loops, graph.traces, graph.as_basis, graph.failed_guards = ("S", "T"), traces, lambda: basis, lambda _: unmet
 

@@ -114,7 +114,7 @@ def test_gpt2_head_is_tied_to_the_embedding() -> None:
 
 
 def test_gpt2_names_its_modules_as_published_checkpoints_do() -> None:
-    """So that sites in a report are those its reader knows."""
+    """So that module paths in a report are those its reader knows."""
     module, _, _ = build(load("gpt2"), **SMALL["gpt2"])
 
     assert {"transformer.wte", "transformer.wpe", "transformer.h.1.attn.c_attn", "transformer.h.1.mlp.c_fc", "transformer.ln_f"} <= {

@@ -174,7 +174,7 @@ def test_a_module_without_such_parts_is_refused(module: nn.Module, choice: str, 
 
 @pytest.mark.parametrize("choice", ["block", "block/2", "attention"])
 def test_the_gradients_stay_the_same(choice: str) -> None:
-    """Dropout too: the noise is made again from the same state."""
+    """Dropout too: the noise is regenerated from the same state."""
     spec = load("gpt2:dropout=0.3")
     gradients = []
     for each in ("none", choice):
@@ -208,7 +208,7 @@ def test_what_a_block_keeps_is_its_argument() -> None:
 
 
 def test_the_forward_is_recomputed_except_for_the_last_matmul() -> None:
-    """Torch stops once it has all that was kept; no argument of the backward comes after the last product."""
+    """Torch stops once it has all that was saved; no argument of the backward comes after the last product."""
     forward, again = (_derived("block")[f"flops.{name}"].expr for name in ("forward.matmul", "backward.recompute"))
     B, d, f, L = (next(s for s in forward.free_symbols if s.name == name) for name in "BdfL")
 
@@ -242,7 +242,7 @@ def test_gpt2_is_exact(choice: str, attention: str) -> None:
 
 
 class Fused(nn.Module):
-    """Attention as one operator, whose result is kept."""
+    """Attention as one operator, whose result is saved."""
 
     def __init__(self, d: Any, k: Any) -> None:
         super().__init__()
@@ -266,7 +266,7 @@ FUSED = Spec(
 
 def test_what_fused_attention_recomputes_is_counted_from_its_sizes() -> None:
     """In each of two blocks: the layer, 2·2·3·10·10 = 1200, the two products, 2·2·(2·2·3·3·5) = 720, and inside the kernel's backward the
-    first of them once more, 360. On the math backend torch stops before the second product, since only its arguments are kept."""
+    first of them once more, 360. On the math backend torch stops before the second product, since only its arguments are saved."""
     measurement = measure(FUSED, {}, options=Options(optimizer="sgd", checkpointing="block"))
 
     assert 2 * (1200 + 720 + 360) == measurement["flops.backward.recompute"].value

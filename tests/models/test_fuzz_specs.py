@@ -115,7 +115,7 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Mapping[
 
 
 def fuzz(count: int, seed: int, put: Callable[[Mapping[str, Any]], str]) -> None:
-    """Each is loaded or refused in one line, and so it is by the command, which is asked for a size that it does not have."""
+    """Each is loaded or refused in one line, and so it is by the command, with a size that it does not have."""
     dice, loaded = random.Random(seed), 0
     for number in range(count):
         name = put(wrong(dice))
@@ -203,7 +203,7 @@ def test_an_expression_that_cannot_be_a_size_is_refused_at_once(default: str, me
 
 
 def test_an_object_that_lies_about_its_type_is_none() -> None:
-    """It is not asked: ``isinstance`` would."""
+    """It is not read: ``isinstance`` would read it."""
     with pytest.raises(SpecError) as caught:
         Spec(**{**GOOD, "name": Liar()})
 

@@ -112,7 +112,7 @@ def test_the_width_need_not_divide_where_the_class_does_not_ask(tmp_path: Path) 
 
 
 def test_the_depth_follows_the_pattern_of_the_layers(tmp_path: Path) -> None:
-    """Window and full attention in turn: the depth is even, and a depth of 6 repeats the pattern of 4 layers."""
+    """Window and full attention alternate: the depth is even, and a depth of 6 repeats the pattern of 4 layers."""
     turns = ["sliding_attention", "full_attention"] * 2
     gemma = LLAMA | {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "num_hidden_layers": 4, "layer_types": turns}
     spec = spec_of(tmp_path, gemma)
@@ -152,7 +152,7 @@ def test_irregular_layers_are_added_to_the_pattern(tmp_path: Path) -> None:
 
 
 def test_layers_that_are_counted_by_kind_follow_the_depth(tmp_path: Path) -> None:
-    """Global and local in turn, said as three times the pair: a depth of 4 is the four kinds, once."""
+    """Global and local alternate, written as three times the pair: a depth of 4 is the four kinds, once."""
     neo = {"model_type": "gpt_neo", "architectures": ["GPTNeoForCausalLM"], "hidden_size": 48, "num_heads": 6, "vocab_size": 97}
     spec = spec_of(tmp_path, neo | {"num_layers": 6, "attention_types": [[["global", "local"], 3]]})
 

@@ -52,7 +52,7 @@ OPT = {
 
 @pytest.mark.parametrize("name", ["bamba-9b", "dbrx", "gpt-j-6b", "mamba-codestral-7b"])
 def test_a_check_is_at_sizes_at_which_the_class_runs(name: str) -> None:
-    """Where a class compares products of widths, groups heads by a fixed number or turns a fixed share of each, the relative fits it."""
+    """Where a class compares products of widths, groups heads by a fixed number or rotates a fixed share of each, the relative fits it."""
     spec = load(f"hf:{PUBLISHED / name}.json")
     sizes = spec.sizes(spec.check_at)
     module = spec.build(Sizes(**sizes))

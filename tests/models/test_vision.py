@@ -101,7 +101,7 @@ def test_resnet_has_its_strides_in_the_wide_convolutions() -> None:
 
 
 def test_resnet_names_its_modules_as_published_checkpoints_do() -> None:
-    """So that sites in a report are those its reader knows."""
+    """So that module paths in a report are those its reader knows."""
     module, _, _ = build(load("resnet50"), **RESNET)
 
     assert {"conv1", "bn1", "layer1.0.downsample.0", "layer3.5.conv3", "layer4.2.bn3", "fc"} <= {name for name, _ in module.named_modules()}

@@ -90,7 +90,7 @@ def test_one_row_counts_as_one() -> None:
 
 
 def test_no_row_at_all_is_exact_where_no_rule_counts_from_one() -> None:
-    """Products and kept tensors vanish with the rows; a sum of nothing is not minus one addition."""
+    """Products and saved tensors vanish with the rows; a sum of nothing is not minus one addition."""
     report = checked(0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1)
 
     assert [] == verdicts(report, FAILED)

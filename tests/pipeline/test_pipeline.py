@@ -128,7 +128,7 @@ def test_a_hit_needs_no_torch(cache: Path) -> None:
 
 
 def test_a_hit_has_the_values_of_its_call(cache: Path) -> None:
-    """Sizes are no part of what is kept: a default expression follows them as it does without a cache."""
+    """Sizes are not part of what is cached: a default expression follows them as it does without a cache."""
     builds = Builds()
     dims = {"B": 3, "d": 7, "m": "2*d + 1"}
     traced(builds, dims=dims)
@@ -262,7 +262,7 @@ def test_the_usual_place_is_the_users_cache_folder(monkeypatch: pytest.MonkeyPat
     ),
 )
 def test_a_damaged_file_is_ignored_and_replaced(cache: Path, damage: Callable[[str], str]) -> None:
-    """As good as none: traced again, and whole afterwards. Each is said once."""
+    """As good as none: traced again, and whole afterwards. Each is reported once."""
     builds, said = Builds(), list[str]()
     first, _ = traced(builds)
     for file in files(cache):
@@ -395,7 +395,7 @@ def test_a_derivation_from_a_spec_keeps_it_and_one_from_a_graph_has_none(cache: 
     assert dataclasses.replace(from_spec, spec=None, certificates=from_graph.certificates) == from_graph
 
 
-# -- sizes that were not asked for ----------------------------------------------------------------------------------------------
+# -- sizes that were not requested ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sizes", [{"B": 1}, {"B": 1, "d": 29, "m": 2}])

@@ -16,7 +16,7 @@ from calc.graph.step import Graph
 
 
 class Hostile:
-    """Raises whatever it is asked."""
+    """Raises on every access."""
 
     def __repr__(self) -> str:
         raise SystemExit("shown")

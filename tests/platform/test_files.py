@@ -60,7 +60,7 @@ def test_what_is_no_regular_file_is_refused_by_what_it_is() -> None:
 
 
 def test_a_file_that_becomes_a_fifo_before_it_is_opened_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was opened is looked at again, and opening it waits for nobody."""
+    """An opened file is checked again, and opening never blocks."""
     Path("file").touch()
     os.mkfifo("fifo")
     regular = os.stat("file")

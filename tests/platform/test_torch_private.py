@@ -1,4 +1,4 @@
-"""What Napkin uses of torch that is not public: in one file, and told where a version lacks it or is newer than any that was tried."""
+"""What Napkin uses of torch that is not public: in one file, and reported where a version lacks it or is newer than any that was tried."""
 
 from __future__ import annotations
 

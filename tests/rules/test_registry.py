@@ -41,7 +41,7 @@ def registry() -> Registry:
 
 
 def test_a_term_counts_the_product_of_its_factors() -> None:
-    """2*2*3*5 = 60, with the factors kept as they were written."""
+    """2*2*3*5 = 60, with the factors as written."""
     assert term("A B", 2, 2, 3, 5).count == 60
     assert term("A B", 2, 2, 3, 5).factors == (2, 2, 3, 5)
     assert term("one").count == 1
@@ -120,7 +120,7 @@ def test_a_free_operator_moves_nothing_unless_it_says_so() -> None:
 
 
 def test_an_unknown_operator_is_refused_with_the_whole_situation_and_both_ways_out() -> None:
-    """Operator, site, shapes with formats, the nearest names, how to state a cost and how to state that there is none."""
+    """Operator, module path, shapes with dtypes, the nearest names, how to state a cost and how to state that there is none."""
     with pytest.raises(UnknownOperatorError) as refusal:
         cost_of(operator("aten.mn.default"), "blocks.0.mlp.up", registry())
 

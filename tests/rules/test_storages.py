@@ -134,7 +134,7 @@ def test_a_traced_operator_allocates_what_the_real_one_does(layout: Callable[[Te
 
 
 def masked(op: str, case: Case) -> Iterator[Case]:
-    """The call with every choice of the gradients that may be asked for."""
+    """The call with every choice of the gradients that may be requested."""
     at = [argument.name for argument in overload(op)._schema.arguments].index("output_mask")
     for mask in itertools.product([True, False], repeat=len(case.args[at])):
         if any(mask):
@@ -148,7 +148,7 @@ def given(tensors: Any) -> list[int | None]:
 
 @pytest.mark.parametrize("op", sorted(op for op in CASES if "output_mask" in {a.name for a in overload(op)._schema.arguments}))
 def test_the_gradients_that_a_kernel_returns_are_traced_whatever_is_requested(op: str) -> None:
-    """Some give more than they are asked for, and some of torch's fake ones do where the real ones do not."""
+    """Some return more than is requested, and some of torch's fake ones do where the real ones do not."""
     compared = 0
     for make in CASES[op]:
         for asked in masked(op, make()):

@@ -145,7 +145,7 @@ def _differences(op: str, registry: Registry = REGISTRY) -> tuple[int, list[str]
 
 @pytest.mark.parametrize("op", [f"aten.{op}" for op in REDUCING])
 def test_a_reduction_of_no_elements_costs_what_torch_counts(op: str) -> None:
-    """With 0 in the place of each size in turn, products, elementwise work and bytes are those measured, and no term is below 0."""
+    """With 0 in place of one size after another, products, elementwise work and bytes are those measured, and no term is below 0."""
     calls, wrong = _differences(op)
 
     assert [] == wrong

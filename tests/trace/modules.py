@@ -131,7 +131,7 @@ def ops(trace: StepTrace, phase: str, step: int = 2) -> list[Op]:
     return [op for op in trace.ops if op.phase == phase and op.step == step]
 
 
-def sites(trace: StepTrace, phase: str, name: str, step: int = 2) -> list[str]:
+def module_paths(trace: StepTrace, phase: str, name: str, step: int = 2) -> list[str]:
     """Sites at which the operator ``aten.<name>`` runs."""
     return [op.module_path for op in ops(trace, phase, step) if op.name.startswith(f"aten.{name}.")]
 

@@ -262,7 +262,7 @@ def stretched(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(("rows", "flops"), [(3, 0), (100, 0), (101, 4 * 101 * 101 * 7), (300, 4 * 300 * 300 * 7)])
 def test_a_branch_on_positions_is_one_on_sizes(rows: int, flops: int) -> None:
-    """Taken as it comes out at the very sizes asked for, however small those were that the step was traced with."""
+    """Taken as at exactly the requested sizes, however small those were that the step was traced with."""
     assert flops == derived(stretched, B=rows)["flops.forward.matmul"].value
 
 

@@ -1,4 +1,4 @@
-"""Layers that are recomputed in the backward pass: what is saved, held at the peak and computed is that of the real step."""
+"""Layers that are recomputed in the backward pass: what is saved, allocated at the peak and computed is that of the real step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MASKED = ["flops.forward.causal", "flops.backward.causal"]
 
 
 class Block(nn.Module):
-    """Two layers with noise, so that running them again must repeat the noise too."""
+    """Two layers with noise, so that recomputing them must repeat the noise too."""
 
     def __init__(self, d: int, f: int) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ def stack(run: Callable[..., Tensor]) -> Spec:
 
 
 def products(_: Any, op: Any, *__: Any, **___: Any) -> CheckpointPolicy:
-    """Keep what matrix products give."""
+    """Save the results of matmuls."""
     return CheckpointPolicy.MUST_SAVE if op is torch.ops.aten.addmm.default else CheckpointPolicy.PREFER_RECOMPUTE
 
 
@@ -93,7 +93,7 @@ QUICK = ("not reentrant", "but for the products")  # the other ways wait for the
 
 @pytest.mark.parametrize("way", [way if way in QUICK else pytest.param(way, marks=pytest.mark.slow) for way in WAYS])
 def test_a_checkpointed_model_is_exact(way: str) -> None:
-    """Bytes kept, both peaks and all FLOPs equal a real run at other sizes and another depth; the repeated work is measured too."""
+    """Bytes saved, both peaks and all FLOPs equal a real run at other sizes and another depth; the repeated work is measured too."""
     report = calc.check(derived(way), B=7, d=2, f=3, L=4)
 
     assert [] == not_exact(report)
@@ -124,13 +124,13 @@ def test_a_recomputed_block_repeats_its_matmuls() -> None:
 
 
 def test_the_steps_say_what_a_checkpoint_keeps() -> None:
-    """By the name of what runs it again."""
+    """By the name of the function that recomputes it."""
     assert any("torch.utils.checkpoint" in term.because for term in derived("reentrant")["activations.bytes"].terms)
     assert any("torch.utils.checkpoint" in term.because for term in derived("not reentrant")["activations.bytes"].terms)
 
 
 def test_what_is_recomputed_is_at_the_path_of_its_module() -> None:
-    """And not at that of whatever asked for it."""
-    sites = {term.module_path for term in derived("not reentrant")["flops.backward.recompute"].terms}
+    """And not at that of the module that needs it."""
+    module_paths = {term.module_path for term in derived("not reentrant")["flops.backward.recompute"].terms}
 
-    assert {"blocks.*.up", "blocks.*.down"} == sites
+    assert {"blocks.*.up", "blocks.*.down"} == module_paths

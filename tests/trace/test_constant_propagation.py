@@ -16,7 +16,7 @@ from calc.graph import serialize
 from tests.trace.modules import function
 from tests.trace.refused import assert_names_line, refusal
 
-# -- what sizes decide in no way that is known -----------------------------------------------------------------------------
+# -- values that depend on sizes in an unknown way -----------------------------------------------------------------------------
 
 
 def of_squares(x: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ def derived(of: Callable[[Tensor], Tensor], B: int) -> Derivation:
 @pytest.mark.parametrize("of", TAKEN)
 @pytest.mark.parametrize("rows", [*(pytest.param(rows, marks=pytest.mark.slow) for rows in (1, 3, 10, 11, 71, 72, 90, 300)), 91])
 def test_a_branch_on_a_constant_is_taken_as_at_the_requested_sizes(of: Callable[[Tensor], Tensor], rows: int) -> None:
-    """However small those were that the step was traced with, and wherever its answer changes."""
+    """However small those were that the step was traced with, and wherever its outcome changes."""
     expected = 4 * rows * rows * 7 if TAKEN[of](rows) else 0
 
     assert expected == derived(of, rows)["flops.forward.matmul"].value
@@ -97,7 +97,7 @@ def test_a_value_of_too_many_elements_is_refused_with_its_line() -> None:
 
 
 def assert_is_data(marked: Callable[[Tensor], Tensor], offset: int) -> None:
-    """A question about it, ``offset`` lines below the head, is refused as one about data."""
+    """A branch on it, ``offset`` lines below the head, is refused as one about data."""
     error = refusal(function(marked))
 
     assert isinstance(error, DataDependentError)
@@ -127,7 +127,7 @@ def as_a_result(marks: Tensor, data: Tensor) -> None:
 @pytest.mark.parametrize("write", [through_a_view, through_a_twin, in_a_list, at_random, as_a_result])
 @pytest.mark.parametrize("seen", [lambda marks: marks, lambda marks: marks[:2]], ids=["whole", "view made before"])
 def test_a_constant_overwritten_with_data_is_data(write: Callable[[Tensor, Tensor], None], seen: Callable[[Tensor], Tensor]) -> None:
-    """Through whichever view it was written: the zeros that it began with answer no question any more."""
+    """Through whichever view it was written: the zeros that it began with are no longer valid."""
 
     def marked(x: Tensor) -> Tensor:
         marks = torch.zeros(x.shape[1])

@@ -153,7 +153,7 @@ def test_a_trace_leaves_torch_as_it_was() -> None:
     assert torch.tensor([torch.tensor(2.0), 1.0]).tolist() == [2.0, 1.0]
 
 
-# -- values that sizes decide -----------------------------------------------------------------------------------------------
+# -- values that depend on sizes -----------------------------------------------------------------------------------------------
 
 
 class Masked(nn.Module):

@@ -86,7 +86,7 @@ RIGHT: Callable[[int, int, int, int], int] = lambda b, d, f, e: 2 * d * e * (f +
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(("batch", "order"), [(30, RIGHT), (5, LEFT)])
 def test_operands_are_contracted_in_the_order_that_is_cheapest_at_the_sizes(batch: int, order: Callable[..., int]) -> None:
-    """Sizes stay symbols, the comparison that decided the order is an assumption, and a real run takes the same order."""
+    """Sizes stay symbols, the comparison that determined the order is an assumption, and a real run takes the same order."""
     derivation = calc.derive(CHAIN, {"B": batch}, cache=False, optimizer="sgd")
 
     assert {} == derivation.specialized

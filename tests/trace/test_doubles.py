@@ -49,7 +49,7 @@ def _expression(generator: random.Random, depth: int) -> Callable[[Any, Any], An
 
 
 def _traced(expression: Callable[[Any, Any], Any], how: Callable[[Any], Any], d: int, T: int) -> tuple[int | str, list[Any]]:
-    """The size that tracing makes of the expression at these hints, and the questions that it asks."""
+    """The size that tracing makes of the expression at these hints, and the guards that it evaluates."""
     env = SizeEnv({"d": d, "T": T})
     with preserving_order(), symbolic_numbers(), like_integers():
         size = how(expression(env.symbols["d"], env.symbols["T"]))
@@ -86,7 +86,7 @@ def test_many_numbers_made_of_sizes_are_rounded_as_python_rounds_them() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["floor", "ceil", "rint"])
 def test_what_is_proved_of_a_constant_holds_at_a_million_sizes(name: str) -> None:
-    """Of each constant whose fraction is taken without a question, NumPy's doubles at random sizes and at multiples of its denominator."""
+    """Of each constant whose fraction is used without a guard, NumPy's doubles at random sizes and at multiples of its denominator."""
     generator = np.random.default_rng(0)
     d, proved = sp.Symbol("d", integer=True, positive=True), 0
     for constant in sorted({_constant(random.Random(seed)) for seed in range(3_000)}):
@@ -112,7 +112,7 @@ def test_a_constant_is_read_as_the_simplest_fraction_with_that_double() -> None:
 
 
 def test_a_fraction_is_used_without_a_guard_only_where_that_is_proved() -> None:
-    """8/3 is near enough to its double; 0.29 falls short of 29 at 100, and is asked about at every size."""
+    """8/3 is near enough to its double; 0.29 falls short of 29 at 100, and has a guard at every size."""
     third, hundredth = (_traced(lambda d, _, c=c: d * c, math.floor, 31, 5) for c in (8 / 3, 0.29))  # type: ignore[misc]
 
     assert "floor((8*d)/(3))" == third[0]

@@ -1,4 +1,4 @@
-"""A branch on sizes is taken as the sizes asked for take it: the number is right at them, or it is refused."""
+"""A branch on sizes is taken as at the requested sizes: the number is right at them, or it is refused."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ SOME = (if_odd, if_large)
 
 @pytest.mark.parametrize("of", [pytest.param(of, id=of.__name__, marks=[] if of in SOME else [pytest.mark.slow]) for of in TAKEN])
 def test_a_branch_on_sizes_gives_the_right_number_or_none(of: Branch) -> None:
-    """At the sizes derived for, and at all others asked of the result: a negation more where it is taken, never a guess."""
+    """At the sizes derived for, and at all others that the result is evaluated at: a negation more where it is taken, never a guess."""
     given = 0
     for B, d in SIZES[:3]:
         result = number(functools.partial(calc.derive, function(of, dims={"B": B, "d": d}), cache=False, optimizer="sgd"))
@@ -224,7 +224,7 @@ class Smeared(nn.Module):
     ids=["by a function", "one by one"],
 )
 def test_what_is_divided_by_iterations_is_no_guard_on_that_number(places: Callable[[Any], Tensor], read: bool) -> None:
-    """A width that is read as a number is 3 in one trace, so that torch asks of a layout whether 3*k//g is 1. With k = 5 and g = 13
+    """A width that is read as a number is 3 in one trace, so that torch tests of a layout whether 3*k//g is 1. With k = 5 and g = 13
     that is so of 3, and never of the 13 that stand in its place. A function that builds a line of g places reads no number at all."""
 
     def build(n: Any) -> nn.Module:
@@ -239,7 +239,7 @@ def test_what_is_divided_by_iterations_is_no_guard_on_that_number(places: Callab
 
 
 class Turning(nn.Module):
-    """A layer several times, on the negated input where a question about rows and iterations says so."""
+    """A layer several times, on the negated input depending on a guard about rows and iterations."""
 
     def __init__(self, n: Any, asked: Callable[[Any, Any], bool]) -> None:
         super().__init__()
@@ -261,7 +261,7 @@ class Turning(nn.Module):
         ),
         (lambda B, g: g // 10 == 0, ((7, 4), (5, 9)), (7, 13), "floor((g)/(10)) == 0 is no longer True"),
     ],
-    ids=["rows", "turns alone"],
+    ids=["rows", "iterations alone"],
 )
 def test_a_branch_on_a_quotient_with_iterations_stays_one(
     asked: Callable[[Any, Any], bool], same: tuple[tuple[int, int], ...], other: tuple[int, int], said: str

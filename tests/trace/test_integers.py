@@ -117,7 +117,7 @@ _WIDTHS_OF = {64: 5, 96: 7}
 
 @pytest.mark.parametrize("d", [31, 64])
 def test_what_a_table_has_for_a_size_is_read_at_that_size(d: int) -> None:
-    """A table may have a number for one width and none for another: the step is traced at each width that is asked for."""
+    """A table may have a number for one width and none for another: the step is traced at each requested width."""
     width = functools.partial(_looked_up, _WIDTHS_OF)
     derivation = calc.derive(_spec(width), {"d": d}, cache=False, mode="infer")
 
@@ -212,7 +212,7 @@ def _copied(rows: Any) -> Tensor:
 
 
 def test_what_a_module_makes_without_memory_is_not_remembered() -> None:
-    """Whether a real run fits is asked of a module without memory: the run after it has its constants all the same."""
+    """Whether a real run fits is computed from a module without memory: the run after it has its constants all the same."""
 
     class Weighted(nn.Linear):
         def __init__(self, d: Any) -> None:

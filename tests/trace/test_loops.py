@@ -176,7 +176,7 @@ def test_a_stack_of_one_is_its_layer() -> None:
 
 
 def test_a_depth_at_which_the_step_was_not_seen_is_right_or_refused() -> None:
-    """One layer asked of a derivation of five: its own numbers, or a refusal that says what the trace assumes."""
+    """One layer, requested of a derivation of five: its own numbers, or a refusal that says what the trace assumes."""
     alone = derived(spec(lambda n: nn.Sequential(nn.Linear(n.d, n.d), nn.Tanh())))
     for name in stacked():
         if stacked()[name].text is not None:
@@ -199,7 +199,7 @@ def test_a_fixed_number_of_layers_is_no_loop_count() -> None:
 
 
 class InPairs(nn.Module):
-    """As many turns as there are columns, which must be even; the weight's scale is NumPy's."""
+    """As many iterations as there are columns, which must be even; the weight's scale is NumPy's."""
 
     def __init__(self, n: Any) -> None:
         super().__init__()
@@ -213,7 +213,7 @@ class InPairs(nn.Module):
 
 
 def test_what_fails_at_other_counts_alone_is_no_bound() -> None:
-    """At 7 turns the halves do not fit, whatever B is: that says nothing of B, and T is even."""
+    """At 7 iterations the halves do not fit, whatever B is: that says nothing of B, and T is even."""
     s = spec(InPairs, dims={"B": 3, "T": 8}, inputs=lambda n: (torch.randn(n.B, n.T),))
 
     dims = {dim.name: dim for dim in calc.derive(s, cache=False).dims}

@@ -27,7 +27,7 @@ def halved(x: Tensor) -> Tensor:
 
 
 def woven(even: Tensor, odd: Tensor) -> Tensor:
-    """The rows of both in turns."""
+    """The rows of both alternate."""
     n = even.shape[1] + odd.shape[1]
     if even.shape[1] == odd.shape[1] + 1:
         odd = nn.functional.pad(odd, (0, 0, 0, 1))
@@ -65,7 +65,7 @@ def test_bytes_moved_have_a_closed_form_where_no_two_lengths_take_one_path(deriv
 
 
 def test_a_search_over_lengths_traces_the_step_at_none_of_them(derivation, monkeypatch):
-    """Where rules of thumb are near is asked of lengths up to a million, at each of which the step would be traced."""
+    """Where rules of thumb are near is evaluated at lengths up to a million, at each of which the step would be traced."""
     lengths: set[int] = set()
     traced = pipeline.traced
 

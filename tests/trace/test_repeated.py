@@ -19,10 +19,10 @@ from calc.trace.step import StepSizes, TracedRun, trace_step
 from calc.trace.symbolic_sizes import SizeEnv, hints
 
 
-def _run(spec: Spec, turns: int, like: TracedRun | None = None) -> TracedRun:
+def _run(spec: Spec, depth: int, like: TracedRun | None = None) -> TracedRun:
     basis = basis_of(spec.dimensions, {})
     repeats = None if like is None else like.repeats
-    return trace_step(spec, StepSizes(basis, hints(basis, spec.sizes()), {"L": turns}), Options(), like=repeats)
+    return trace_step(spec, StepSizes(basis, hints(basis, spec.sizes()), {"L": depth}), Options(), like=repeats)
 
 
 def _asked(run: TracedRun) -> set[tuple[str, bool]]:
@@ -37,7 +37,7 @@ def _at(trace: StepTrace, spec: Spec) -> StepTrace:
 
 @pytest.mark.parametrize("name", ["gpt2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mixtral", "vit-b"))])
 def test_cached_results_of_an_earlier_run_change_nothing_in_a_trace(name: str) -> None:
-    """Operators, storages, lifetimes and every question asked about sizes."""
+    """Operators, storages, lifetimes and every guard on sizes."""
     spec = calc.load(name)
     alone, after = _run(spec, 4), _run(spec, 4, like=_run(spec, 3))
 

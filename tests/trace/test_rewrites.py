@@ -1,4 +1,4 @@
-"""Views are made for autograd as those of real tensors where an operator in place may have them taken again, and only there."""
+"""Views are made for autograd as those of real tensors where an in-place operator may regenerate them, and only there."""
 
 from __future__ import annotations
 

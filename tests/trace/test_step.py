@@ -1,4 +1,4 @@
-"""What a trace writes down: sites, storages and their lives, roles, dtypes, calls, with sizes as symbols."""
+"""What a trace contains: module paths, storages with their lifetimes, roles, dtypes, calls, with sizes as symbols."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from calc.spec import Spec
 from calc.symbolic.algebra import Algebra
 from tests.quick import few
 from tests.trace import modules
-from tests.trace.modules import ops, sites, spec
+from tests.trace.modules import module_paths, ops, spec
 
 
 def attention() -> Spec:
@@ -89,17 +89,17 @@ def test_an_operator_runs_at_the_module_whose_forward_is_on_the_stack() -> None:
     """Inside a part of a part; the model's own arithmetic at its top; the loss outside of it."""
     trace = symbolic("nested")
 
-    assert ["outer.0", "outer.2"] == sites(trace, "forward", "addmm")
-    assert ["outer.1"] == sites(trace, "forward", "gelu")
-    assert ["(model)"] == sites(trace, "forward", "add")
-    assert ["(loss)"] == sites(trace, "forward", "sum")
+    assert ["outer.0", "outer.2"] == module_paths(trace, "forward", "addmm")
+    assert ["outer.1"] == module_paths(trace, "forward", "gelu")
+    assert ["(model)"] == module_paths(trace, "forward", "add")
+    assert ["(loss)"] == module_paths(trace, "forward", "sum")
 
 
 def test_a_module_that_is_used_twice_runs_twice_under_one_name() -> None:
     """Its weight is one parameter, its products are two."""
     traced = graph("nested")
 
-    assert ["shared", "shared"] == sites(traced.traces[0], "forward", "mm")
+    assert ["shared", "shared"] == module_paths(traced.traces[0], "forward", "mm")
     assert ["shared.weight"] == [name for name, _ in traced.traces[0].parameters if name.startswith("shared")]
     # d² shared, 2d² + 2d and 2d² + d outside
     assert calc.derive(traced)["parameters"].text == "5*d**2 + 3*d"
@@ -109,8 +109,8 @@ def test_a_backward_operator_runs_at_the_module_path_it_differentiates() -> None
     """Two products for each linear layer whose input needs a gradient, one for the first."""
     trace = symbolic("nested")
 
-    assert ["outer.1"] == sites(trace, "backward", "gelu_backward")
-    assert ["shared", "shared", "outer.2", "outer.2", "outer.0", "outer.0", "shared"] == sites(trace, "backward", "mm")
+    assert ["outer.1"] == module_paths(trace, "backward", "gelu_backward")
+    assert ["shared", "shared", "outer.2", "outer.2", "outer.0", "outer.0", "shared"] == module_paths(trace, "backward", "mm")
     assert [True] * 7 == [bool(op.node) for op in ops(trace, "backward") if op.name == "aten.mm.default"]
 
 
@@ -118,7 +118,7 @@ def test_an_optimizer_operator_runs_at_its_parameter() -> None:
     """A step of SGD is one in-place addition for each of 5 tensors."""
     trace = symbolic("nested", "sgd")
 
-    assert ["outer.0.weight", "outer.0.bias", "outer.2.weight", "outer.2.bias", "shared.weight"] == sites(trace, "optimizer", "add_")
+    assert ["outer.0.weight", "outer.0.bias", "outer.2.weight", "outer.2.bias", "shared.weight"] == module_paths(trace, "optimizer", "add_")
 
 
 def test_phases_follow_each_other_in_each_of_two_steps() -> None:
@@ -270,7 +270,7 @@ def test_a_parameter_that_no_gradient_reaches_has_none() -> None:
 
 
 def test_buffers_are_roles_of_their_own_and_a_checkpoint_holds_those_of_the_state_dict() -> None:
-    """d² + d weights and the d kept ones, 4 bytes each, and 8 for the iteration: 4 (49 + 7 + 7) + 8 = 260."""
+    """d² + d weights and the d saved ones, 4 bytes each, and 8 for the iteration: 4 (49 + 7 + 7) + 8 = 260."""
     traced = graph("buffers", "sgd")
     trace = traced.traces[0]
     buffers = {s.name: s.nbytes for s in trace.storages if s.role == "buffer"}

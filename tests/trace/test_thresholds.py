@@ -1,4 +1,4 @@
-"""Sizes that a step compares with numbers: it is traced on the side that the sizes asked for are on, and they stay symbols."""
+"""Sizes that a step compares with numbers: it is traced on the side of the requested sizes, and they stay symbols."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_hints_near_sizes_are_in_their_order_and_distinct() -> None:
 
 
 def test_beyond_a_limit_a_batch_of_one_leaves_the_length_a_symbol() -> None:
-    """Though the length may stay a number: the case of one is traced near the length asked for, and other lengths need no trace."""
+    """Though the length may stay a number: the case of one is traced near the requested length, and other lengths need no trace."""
     s = replace(_spec((512,), 1024, B=1), may_specialize=(("T",),))
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 
@@ -144,7 +144,7 @@ class Placed(Deeper):
 
 
 def test_a_case_beyond_a_limit_is_traced_once() -> None:
-    """Near the length asked for, which is compared with a number: with the usual symbols the case would take the other path again."""
+    """Near the requested length, which is compared with a number: with the usual symbols the case would take the other path again."""
     traced: list[str] = []
     one = replace(_spec((512,), 1024, B=1), build=lambda n: Placed(n, (512,)))
     derivation = calc.derive(one, cache=False, optimizer="sgd", progress=traced.append)

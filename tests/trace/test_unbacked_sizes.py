@@ -305,7 +305,7 @@ def test_a_number_of_chosen_elements_may_be_requested() -> None:
     assert "B*d + 2*d*n1 - 1" == derivation["flops.forward.elementwise"].text
 
 
-# -- what data decide and no mask ----------------------------------------------------------------------------------------
+# -- data-dependent sizes without a mask ----------------------------------------------------------------------------------------
 
 
 def up_to_the_largest(x: Tensor) -> Tensor:
@@ -379,7 +379,7 @@ def test_counts_of_known_numbers_have_a_known_length() -> None:
     assert calc.check(derivation).ok
 
 
-# -- kept -----------------------------------------------------------------------------------------------------------------
+# -- saved ----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_saved_graph_keeps_data_dependent_sizes(tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ def walk(places: Callable[[Any], Any], **changes: Any) -> Spec:
     return spec(lambda n: Walk(n, places), **{"dims": DIMS, "inputs": lambda n: (torch.randn(n.B, n.T, n.d),), **changes})
 
 
-def yielding(places: Callable[[Any], Any]) -> Spec:
-    """The same, of a spec that lets its length be a number."""
+def specializable(places: Callable[[Any], Any]) -> Spec:
+    """The same, of a spec whose length may be specialized."""
     return walk(places, may_specialize=(("T",),), may_unroll=("T",))
 
 
@@ -76,14 +76,14 @@ def products(result: Derivation, **sizes: int) -> int:
 
 
 def test_a_batch_of_one_leaves_the_length_a_symbol() -> None:
-    """What is asked of B·T and T comes out otherwise by the batch, whatever the length: the cases of one and of more have the same loop."""
+    """A guard on B·T and T has another outcome by the batch, whatever the length: the cases of one and of more have the same loop."""
 
     class Joined(Walk):
         def forward(self, x: Tensor) -> Tensor:
             state = super().forward(x)
             return state if x.shape[0] * x.shape[1] == x.shape[1] else 2 * self.cell(state)
 
-    one = yielding(every)
+    one = specializable(every)
     result = derived(replace(one, dims={**one.dims, "B": 1, "T": 400}, build=lambda n: Joined(n, every)))
 
     assert {"B"} == result.specialized.keys()
@@ -99,8 +99,8 @@ def test_every_iteration_is_counted_at_any_length(places: Callable[[Any], Any]) 
 
 
 def test_a_length_that_may_be_a_number_is_a_loop_count_where_it_can_be() -> None:
-    """Nothing is held, and a thousand iterations need no trace of a thousand iterations."""
-    result = derived(yielding(every))
+    """Nothing is specialized, and a thousand iterations need no trace of a thousand iterations."""
+    result = derived(specializable(every))
 
     assert dict(result.specialized) == {}
     assert products(result, T=1000) == 1000
@@ -108,13 +108,13 @@ def test_a_length_that_may_be_a_number_is_a_loop_count_where_it_can_be() -> None
 
 @functools.cache
 def branching(yields: bool) -> Derivation:
-    return derived((yielding if yields else walk)(longer_than_eight))
+    return derived((specializable if yields else walk)(longer_than_eight))
 
 
 @pytest.mark.slow
 def test_a_branch_on_the_length_beyond_the_traced_iterations_is_no_guess() -> None:
     """Longer sequences take one cell more: they are traced at that length where it may be a number, else refused."""
-    s = yielding(longer_than_eight)
+    s = specializable(longer_than_eight)
     long = derived(s, T=11)
 
     assert products(branching(True), T=7) == 7
@@ -124,7 +124,7 @@ def test_a_branch_on_the_length_beyond_the_traced_iterations_is_no_guess() -> No
         derived(walk(longer_than_eight), T=11)
 
 
-@pytest.mark.parametrize("of", [yielding, pytest.param(walk, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("of", [specializable, pytest.param(walk, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("places", [every_fourth, chunks])
 def test_a_number_of_chunks_is_no_polynomial_in_the_length(places: Callable[[Any], Any], of: Callable[[Any], Spec]) -> None:
     """All lengths up to a chunk's have one: that says nothing of longer ones. The length stays a number."""
@@ -164,7 +164,7 @@ def test_layers_after_dense_ones_are_traced_at_higher_trip_counts(apart: int, co
 @pytest.mark.parametrize("loops", [["L"], ["L", "T"]])
 @pytest.mark.parametrize("attempt", range(5))
 def test_a_special_case_starts_with_the_trip_counts_that_the_step_needed(loops: list[str], attempt: int) -> None:
-    """They are told from what was traced; where nothing is a loop, there is but one."""
+    """They follow from the traces; without a loop, there is only one."""
     counts = trip_counts.traced_counts(attempt, loops)
     traces = [dict(zip(counts, at, strict=True)) for at in itertools.product(*counts.values())]
 

@@ -57,7 +57,7 @@ def test_counts_at_which_a_wrong_polynomial_holds_are_no_proof_of_it(monkeypatch
 
 
 class Attention(nn.Module):
-    """Heads apart, and how many examples there are asked of the tensor itself."""
+    """Heads apart, and the number of examples read from the tensor itself."""
 
     def __init__(self, d: Any, h: Any, multiplier: float) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ from tests.trace.modules import function, spec
     ids=["d // 4", "d - 5", "d // 2", "d - d // 3", "d - 1"],
 )
 def test_a_size_that_may_be_0_is_a_condition(columns: object, condition: str) -> None:
-    """Where no other question tells of it: what is 0 for d = 1 alone, or for no size, needs none."""
+    """Where no other guard implies it: what is 0 for d = 1 alone, or for no size, needs none."""
     assert callable(columns)
     graph = calc.trace(function(lambda y: y[:, : columns(y.shape[1])].sum()), {"d": 16}, optimizer="sgd", cache=False)
 
@@ -44,7 +44,7 @@ class Targets(nn.Module):
 
 
 def test_numbers_of_a_list_are_no_reason_for_other_bytes() -> None:
-    """``torch.tensor(x.tolist())`` in bf16: the gradient of the loss has the format of its input, so no operator converts it."""
+    """``torch.tensor(x.tolist())`` in bf16: the gradient of the loss has the dtype of its input, so no operator converts it."""
     derivation = calc.derive(spec(lambda n: Targets(n.d)), optimizer="sgd", precision="bf16", cache=False)
 
     assert [] == failures(calc.check(derivation))

@@ -61,7 +61,7 @@ def test_every_known_family_has_a_form() -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_small_form_is_what_a_fresh_trace_gives(name: str) -> None:
-    """Every closed form, value, addend and moment; and the file is written anew byte for byte."""
+    """Every closed form, value, addend and moment; and the file is rewritten byte for byte."""
     fresh = calc.derive(calc.load(name), cache=False)
     form = _form(f"{name}.json")
 
