@@ -12,8 +12,8 @@ from tests.derive.conftest import Derived
 from tests.derive.models import CASES, SMALL, some_sizes
 
 
-def _one(result: Derivation, module_path: str, operator: str, because: str = "") -> SavedTensor:
-    matching = [s for s in result.saved if (s.module_path, s.operator) == (module_path, f"aten.{operator}.default") and because in s.because]
+def _one(result: Derivation, path: str, operator: str, because: str = "") -> SavedTensor:
+    matching = [s for s in result.saved if (s.module_path, s.operator) == (path, f"aten.{operator}.default") and because in s.because]
     assert 1 == len(matching), matching
     return matching[0]
 
