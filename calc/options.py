@@ -221,8 +221,8 @@ def _count(option: str, value: object, most: int) -> str:
     if isinstance(value, str) and re.fullmatch(r"[1-9]\d{0,5}", value, re.ASCII):
         count = int(value)
     if count is None or not 1 <= count <= most:
-        said = f"{option} = {value[:40]} is not a count" if isinstance(value, str) else given(option, value)
-        raise BadInputError(f"{said}: give an integer from 1 to {most}")
+        message = f"{option} = {value[:40]} is not a count" if isinstance(value, str) else given(option, value)
+        raise BadInputError(f"{message}: give an integer from 1 to {most}")
     return str(count)
 
 

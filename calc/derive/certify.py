@@ -113,5 +113,5 @@ def _compare(what: str, derived: int, traced: int, trace: StepTrace) -> None:
     if derived != traced:
         quantity = what.partition(" at ")[0]
         why = f"the closed form of {what} gives {derived:,} and a trace gives {traced:,} at {_written(trace.sizes)}"
-        said = f"{why}: the step is not the same polynomial at all sizes, so no closed form is given"
-        raise CertificateError(quantity, said, trace.sizes, {quantity: why})
+        message = f"{why}: the step is not the same polynomial at all sizes, so no closed form is given"
+        raise CertificateError(quantity, message, trace.sizes, {quantity: why})

@@ -140,10 +140,10 @@ def resolve(traced: HasGuards, given: Mapping[str, int]) -> dict[str, int]:
 def not_traced(traced: HasGuards, values: Mapping[str, int]) -> DimensionError:
     """The error for sizes at which a guard fails, where there is no spec to trace the step from."""
     for guard in traced.failed_guards(values):
-        said = f"the step was traced where {guard.expr} is {guard.outcome}, which it is not at these sizes (evaluated"
+        message = f"the step was traced where {guard.expr} is {guard.outcome}, which it is not at these sizes (evaluated"
         if guard.opaque:
-            said = "a value that the step reads is not known at these sizes (read"
-        return DimensionError(f"{said} at {guard.where}); a graph cannot be traced again: derive the model from its spec")
+            message = "a value that the step reads is not known at these sizes (read"
+        return DimensionError(f"{message} at {guard.where}); a graph cannot be traced again: derive the model from its spec")
     return DimensionError("the model cannot have these sizes: derive it from its spec")
 
 

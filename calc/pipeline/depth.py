@@ -113,8 +113,8 @@ def _other_path(spec: Spec, graph: Graph, at: Mapping[str, int]) -> SizesError |
     c = next((c for c in graph.guards if not c.opaque and not c.holds_at(at)), None)
     if c is None:
         return None
-    said = f"{spec.name}: no other sizes take the traced path, where {c.expr} is {c.outcome}, evaluated at {c.where}"
-    return OtherPathError(said, divides=False)
+    message = f"{spec.name}: no other sizes take the traced path, where {c.expr} is {c.outcome}, evaluated at {c.where}"
+    return OtherPathError(message, divides=False)
 
 
 def _fails_at_every_depth(spec: Spec, graph: Graph, analysis: Analysis | None, error: CertificateError, progress: Progress) -> bool:
@@ -136,14 +136,14 @@ def _no_polynomial(spec: Spec, graph: Graph, failure: CertificateError) -> Trace
     counts no iterations may be specialized."""
     widths: Collection[str] = {name for c in graph.guards if c.opaque for name in ordered_names(c.expr)}
     for name, where in reversed([*graph.trip_count_reads.items()]):
-        said = (
+        message = (
             f"{spec.name}: {name} is read as a number at {where}, and the step is not a polynomial in it: {failure}; "
             "use the size without converting it, or fix it in the spec"
         )
         if name in widths and name not in spec.may_unroll:
-            return _of(failure, OtherPathError(said, divides=False))
+            return _of(failure, OtherPathError(message, divides=False))
         no_peak = tells_no_peak(failure) and name in spec.dims and name not in spec.may_unroll
-        return _of(failure, (NoPeakError if no_peak else SpecializationError)(name, where, said))
+        return _of(failure, (NoPeakError if no_peak else SpecializationError)(name, where, message))
     return failure
 
 

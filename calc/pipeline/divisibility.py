@@ -118,7 +118,7 @@ def _pairs(spec: Spec, failure: NapkinError) -> Iterable[tuple[str, int | str]]:
 def _divided(spec: Spec, error: str) -> list[tuple[str, int | str]]:
     """Sizes that ``error`` divided and rounded, with their divisors: ``(S - P)//P`` would be exact for multiples of P."""
     quotients: list[tuple[str, str]] = []
-    for whole, part in _DIVISION.findall(_said(error)):
+    for whole, part in _DIVISION.findall(_without_advice(error)):
         quotients += [(name, part) for name in _named(spec, error)] if whole == part else [(_dimension(spec, whole), part)]
     return [(name, int(part) if part.isdigit() else part) for name, part in quotients if name and (part.isdigit() or part in spec.dims)]
 
@@ -169,13 +169,13 @@ def as_numbers(spec: Spec, error: str) -> Spec:
     return replace(spec, may_specialize=tuple((name,) for name in order if not spec.dimensions[name].tied))
 
 
-def _said(error: str) -> str:
+def _without_advice(error: str) -> str:
     """The text of an error without its location and without Napkin's advice, which names other sizes."""
     return error.partition("; declare what")[0].partition(": ")[2]
 
 
 def _words(error: str) -> list[str]:
-    return re.findall(r"[A-Za-z_]\w*|\d+", _said(error))
+    return re.findall(r"[A-Za-z_]\w*|\d+", _without_advice(error))
 
 
 def _named(spec: Spec, error: str) -> list[str]:
@@ -192,8 +192,8 @@ def _says_more(dim: Dim, part: int) -> bool:
 def _declared(spec: Spec, multiples: Mapping[str, Dim], error: str) -> Inferred:
     why = error.removeprefix(f"{spec.name} ").removeprefix(f"{spec.name}: ").partition("; ")[0]
     dims = {name: replace(dim, because=f"inferred by tracing: without it {why}") for name, dim in multiples.items()}
-    said = " and ".join(f"{dim.default if dim.tied else name} to be a multiple of {dim.multiple_of}" for name, dim in dims.items())
-    return Inferred(replace(spec, dims={**spec.dims, **dims}), f"assuming {said}")
+    requirements = " and ".join(f"{dim.default if dim.tied else name} to be a multiple of {dim.multiple_of}" for name, dim in dims.items())
+    return Inferred(replace(spec, dims={**spec.dims, **dims}), f"assuming {requirements}")
 
 
 def _situation(spec: Spec, error: str) -> tuple[str, tuple[str, ...]]:

@@ -137,8 +137,8 @@ def derive(
     try:
         return derive_graph(source, sizes, registry)
     except _UNFIT as error:  # for a graph traced here it is a bug of Napkin; the traceback shows the cause
-        said = f"{type(error).__name__}: {str(error)[:60]}"
-        raise BadInputError(f"the graph of {source.model[:60]} does not fit together ({said}): trace the model again") from error
+        message = f"{type(error).__name__}: {str(error)[:60]}"
+        raise BadInputError(f"the graph of {source.model[:60]} does not fit together ({message}): trace the model again") from error
 
 
 # Raised by a well-formed graph that no real step produces, e.g. an operator with a missing shape.
@@ -243,7 +243,7 @@ def traced(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> Planned:
 
     outcome, plan = refined(TracePlan(spec, sizes or {}, run.options, given=spec), attempt, REFINEMENTS, run.progress)
     if isinstance(outcome, Refusal):
-        raise _said(spec, plan, outcome.error)
+        raise _error_for_user(spec, plan, outcome.error)
     if plan.search is None or plan.search.trying is None:
         return outcome
 
@@ -254,7 +254,7 @@ def traced(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> Planned:
     return simplified(outcome, plan, ways, smaller, _complexity, run.progress)[0]
 
 
-def _said(spec: Spec, plan: TracePlan, error: NapkinError) -> NapkinError:
+def _error_for_user(spec: Spec, plan: TracePlan, error: NapkinError) -> NapkinError:
     """The error for a step that no plan can trace."""
     if isinstance(error, RefusedOperatorError) and error.at is not None:
         return error.at(in_patterns(plan.spec, plan.sizes, plan.options).sizes(plan.sizes))

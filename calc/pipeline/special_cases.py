@@ -179,9 +179,9 @@ def _another_path(spec: Spec, graph: Graph, unmet: Sequence[Guard]) -> TraceErro
     """The error for ``unmet`` guards; suggests other sizes if one of them is about more than iterations."""
     of_sizes = [condition for condition in unmet if not _about_iterations(condition, graph)]
     condition = (of_sizes or unmet)[0]
-    said = (
+    message = (
         f"{spec.name}: at these sizes the step takes another path than its closed forms ({condition.expr} is no longer"
         f" {condition.outcome}), evaluated at {condition.where}: choose other sizes"
     )
     compared = ordered_names(condition.expr) if condition.compares else ()
-    return by_values(spec, [condition]) or (OtherPathError(said, condition.divides, compared) if of_sizes else TraceError(said))
+    return by_values(spec, [condition]) or (OtherPathError(message, condition.divides, compared) if of_sizes else TraceError(message))

@@ -22,8 +22,8 @@ TEXT = 1_000_000
 class Wrong(Exception):
     """An invalid value. ``place`` lists the keys that lead to it, innermost first."""
 
-    def __init__(self, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
         self.place: list[str | int] = []
 
     def __str__(self) -> str:
@@ -76,11 +76,11 @@ def flag(value: Any) -> bool:
 
 def whole(least: int, below: int = NUMBER, what: str = "an integer") -> Read[int]:
     """A reader of an integer from ``least`` up to, but not including, ``below``; true and false are not integers."""
-    said = f"{what} from {least} on" if below == NUMBER else f"{what} from {least} to {_power(below - 1)}"
+    expected = f"{what} from {least} on" if below == NUMBER else f"{what} from {least} to {_power(below - 1)}"
 
     def read(value: Any) -> int:
         if type(value) is not int or not least <= value < below:
-            refuse(value, said if below > least else "nothing: there is none to refer to")
+            refuse(value, expected if below > least else "nothing: there is none to refer to")
         return value
 
     return read

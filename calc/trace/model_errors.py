@@ -40,10 +40,10 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
         if os.environ.get("NAPKIN_DEBUG"):
             traceback.print_exc()
         first = _first_words(error)
-        said = env.named(first) if env is not None else first
-        out = _MULTIPLES if env is not None and _DIVIDES.search(said) else ""
+        message = env.named(first) if env is not None else first
+        out = _MULTIPLES if env is not None and _DIVIDES.search(message) else ""
         new = f"; {untried()}" if untried() else ""
-        raise SizesError(f"{spec.name} raised {type(error).__name__} at {where}: {said}{out}{new}") from None
+        raise SizesError(f"{spec.name} raised {type(error).__name__} at {where}: {message}{out}{new}") from None
 
 
 # Raised where a size does not divide another: a symbolic size is divisible only by its declared divisors.

@@ -42,10 +42,10 @@ def attributed(spec: Spec, requested: Mapping[str, int], options: Options, error
 
 
 def _by_tracing(spec: Spec, sizes: Mapping[str, int], options: Options, error: SizesError) -> SizesError:
-    said, _, declare = str(error).partition("; declare ")
+    message, _, declare = str(error).partition("; declare ")
     at = ", ".join(f"{name}={value}" for name, value in sizes.items())
     advice = f"declare {declare}" if declare else _OF_SIZES if _traces(spec, sizes, options) else _OF_VALUES
-    return SizesError(f"{said} (under symbolic tracing; the module itself runs at {at}); {advice}")
+    return SizesError(f"{message} (under symbolic tracing; the module itself runs at {at}); {advice}")
 
 
 def _traces(spec: Spec, sizes: Mapping[str, int], options: Options) -> bool:

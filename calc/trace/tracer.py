@@ -105,11 +105,11 @@ class Tracer:
         if any(name in names for names in spec.may_specialize) and not (specialization.counts and name in spec.may_unroll):
             return Refusal(SpecializationError(name, specialization.where, str(specialization)))
         if specialization.dimension in self.loops or len(self.loops) == _MOST_LOOPS:
-            said = no_closed_form(spec, specialization, self.basis)
+            message = no_closed_form(spec, specialization, self.basis)
             return Refusal(
-                SpecializationError(name, specialization.where, said)
+                SpecializationError(name, specialization.where, message)
                 if specialization.divided is None
-                else RoundedShareError(said, specialization.divided)
+                else RoundedShareError(message, specialization.divided)
             )
         if self.plan.options.every > 1 and name not in (*spec.trip_counts, *spec.may_unroll):
             # It may count blocks of which only every n-th is recomputed: like any depth, it then counts such patterns.
@@ -132,8 +132,8 @@ class Tracer:
         size = _with_counts(undecided, failure, fixed, others) if isinstance(failure, UnbackedSizeError) else None
         if failure is not None and not isinstance(failure, UnbackedSizeError):
             return failure
-        said = f"{undecided}, and its upper bound is not a simple function of {', '.join(fixed)}"
-        return size or SpecializationError([*fixed][-1], undecided.where, said)
+        message = f"{undecided}, and its upper bound is not a simple function of {', '.join(fixed)}"
+        return size or SpecializationError([*fixed][-1], undecided.where, message)
 
     def _bound(self, error: NapkinError) -> Inferred | None:
         """The bound of a dimension where the step fails only because the dimension exceeds a trip count, which is small here, as where a

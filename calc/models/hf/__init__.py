@@ -148,8 +148,8 @@ def _without_memory(source: Source, config: Any) -> Any:
     except ConfigError:
         raise
     except Exception as error:  # whatever the class raises, this config cannot be used
-        said = str(error).strip().partition("\n")[0][:200] or "no message"
-        raise ConfigError(f"{source.where}: {source.architecture} cannot be built from it: {type(error).__name__}: {said}") from None
+        message = str(error).strip().partition("\n")[0][:200] or "no message"
+        raise ConfigError(f"{source.where}: {source.architecture} cannot be built from it: {type(error).__name__}: {message}") from None
 
 
 def vocabulary_of(module: Any, config: Any) -> int:

@@ -129,7 +129,7 @@ def _meaning(file: Path) -> str:
     if file.suffix != ".py":
         return hashlib.sha256(file.read_bytes()).hexdigest()
     bindings = [_binding(node) for node in ast.walk(_parsed(file)) if isinstance(node, ast.ImportFrom) and _ours(node)]
-    return _digest(*_said(file), *bindings)
+    return _digest(*_statement_texts(file), *bindings)
 
 
 def _digest(*texts: str) -> str:
@@ -137,7 +137,7 @@ def _digest(*texts: str) -> str:
 
 
 @functools.cache
-def _said(file: Path) -> tuple[str, ...]:
+def _statement_texts(file: Path) -> tuple[str, ...]:
     """The statements of a file, without docstrings and without what is imported from this package."""
     return tuple(ast.dump(statement) for statement in _Bare().visit(ast.parse(file.read_bytes())).body)
 
@@ -164,12 +164,12 @@ def _definition(module: str, name: str) -> str:
     if any(_files(f"{module}.{name}")):
         return name
     for file in _files(module):
-        for statement, said in zip(_parsed(file).body, _said(file), strict=True):
+        for statement, text in zip(_parsed(file).body, _statement_texts(file), strict=True):
             origin = _origin(statement, name)
             if origin:
                 return _definition(*origin)
             if name in _bound(statement):
-                return _digest(said)
+                return _digest(text)
     return name
 
 

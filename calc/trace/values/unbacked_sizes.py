@@ -156,8 +156,8 @@ class UnbackedSizes:
         symbols = self._constants.symbols_of(tensors)
         if symbols:
             where = user_line()
-            said = f"values computed from {', '.join(sorted(symbols))} determine a size at {where}: {what}"
-            return SpecializationError(min(symbols), where, said)
+            message = f"values computed from {', '.join(sorted(symbols))} determine a size at {where}: {what}"
+            return SpecializationError(min(symbols), where, message)
         return DataDependentError(f"the size of a result depends on the values in a tensor at {user_line()}: {what} has no closed form")
 
     def _next(self, place: str) -> int:

@@ -38,7 +38,7 @@ def edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Edit]:
 
 def _forget() -> None:
     for function in (
-        *(code._imported, code._parsed, code._meaning, code._said, code._definition),
+        *(code._imported, code._parsed, code._meaning, code._statement_texts, code._definition),
         *(precomputed._digest_here, precomputed._has_same_meaning, precomputed.code_here, cache._versions),
     ):
         function.cache_clear()
