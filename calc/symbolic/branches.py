@@ -6,11 +6,10 @@ A step that runs differently at some sizes (B = 1) has the text ``Piecewise((spe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from fractions import Fraction
 
 from calc.errors import NapkinError
-from calc.symbolic.exact import Exact, evaluate_text
-from calc.symbolic.expression import Expression, FunctionCall, Piecewise, Truth, rewritten, walk
+from calc.symbolic.exact import Exact
+from calc.symbolic.expression import Expression, FunctionCall, Name, Number, Piecewise, Truth, rewritten, walk
 from calc.symbolic.parser import parse
 from calc.symbolic.writer import as_text
 
@@ -22,8 +21,8 @@ def at_hand(text: str, sizes: Mapping[str, int]) -> str:
 
 def equalities_at(texts: Iterable[str], sizes: Mapping[str, int]) -> tuple[str, ...]:
     """The equalities, such as ``B = 1``, of the special cases that hold at ``sizes``; empty where the general forms hold."""
-    equalities = (equality for text in texts for condition in _chosen(text, sizes)[1] for equality in _equalities(condition))
-    return tuple(dict.fromkeys(equalities))
+    sides = (both for text in texts for condition in _chosen(text, sizes)[1] for both in _equal_sides(condition))
+    return tuple(dict.fromkeys(f"{as_text(left, spaced=True)} = {as_text(right, spaced=True)}" for left, right in sides))
 
 
 def _chosen(text: str, sizes: Mapping[str, int]) -> tuple[str, list[Expression]]:
@@ -44,16 +43,11 @@ def _chosen(text: str, sizes: Mapping[str, int]) -> tuple[str, list[Expression]]
     return as_text(rewritten(parse(text), choose), spaced=True), conditions
 
 
-def _equalities(condition: Expression) -> Iterator[str]:
+def _equal_sides(condition: Expression) -> Iterator[tuple[Expression, Expression]]:
     for node in walk(condition):
         match node:
             case FunctionCall("Eq", (left, right)):
-                yield f"{as_text(left, spaced=True)} = {as_text(right, spaced=True)}"
-
-
-def value(text: str, sizes: Mapping[str, int]) -> Fraction:
-    """Exact value of a closed form, piecewise or not."""
-    return evaluate_text(text, sizes)
+                yield left, right
 
 
 def other_cases(text: str, sizes: Mapping[str, int]) -> list[tuple[str, str]]:
@@ -64,10 +58,10 @@ def other_cases(text: str, sizes: Mapping[str, int]) -> list[tuple[str, str]]:
     return [(as_text(expr, spaced=True), as_text(condition, spaced=True)) for i, (expr, condition) in enumerate(cases) if i != here]
 
 
-def condition_at(text: str, sizes: Mapping[str, int]) -> str:
-    """The condition of the case that holds: ``"Eq(B, 1)"``; empty if the form is not piecewise, or its general case holds."""
-    condition = next((condition for _, condition in _cases(text) if _holds(condition, sizes)), None)
-    return "" if condition is None or isinstance(condition, Truth) else as_text(condition, spaced=True)
+def case_at(text: str, sizes: Mapping[str, int]) -> dict[str, str]:
+    """The sizes of the outermost case that holds, ``{"B": "1"}``, without products; empty for the general case, or a form without cases."""
+    condition = next((condition for _, condition in _cases(text) if _holds(condition, sizes)), Truth(True))
+    return {as_text(a): as_text(b) for a, b in _equal_sides(condition) if isinstance(a, Name) and isinstance(b, Name | Number)}
 
 
 def _cases(text: str) -> tuple[tuple[Expression, Expression], ...]:

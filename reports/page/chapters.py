@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -169,8 +168,7 @@ def _compared(quantity: Quantity, verdicts: Mapping[str, Any]) -> str:
 
 def _where(quantity: Quantity, sizes: Mapping[str, int]) -> str:
     """The case of the form that holds at these sizes, as text: ``B = 1``; empty for the general form."""
-    condition = branches.condition_at(quantity.text, sizes) if quantity.text is not None else ""
-    return in_case(dict(re.findall(r"Eq\((\w+), (\w+)\)", condition)))
+    return in_case(branches.case_at(quantity.text, sizes)) if quantity.text is not None else ""
 
 
 def _otherwise(quantity: Quantity, sizes: Mapping[str, int]) -> TypesetFormula | None:

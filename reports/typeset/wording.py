@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from calc.graph.guards import Assumption, TracedDim
+from calc.symbolic.expression import Compare, FunctionCall, Name, Not, Number
+from calc.symbolic.parser import ExpressionError, parse
+from calc.symbolic.writer import as_text
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
 
@@ -111,15 +113,24 @@ def remark(note: str) -> str:
     return note if "\n" in note.strip() else sentence(note.strip())
 
 
-_OPPOSITE = {"<": "≥", "<=": ">", ">": "≤", ">=": "<", "==": "≠", "!=": "="}
+_RELATIONS = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "==", "!=": "!="}
+_OPPOSITES = {"<": "≥", "<=": ">", ">": "≤", ">=": "<", "==": "≠", "!=": "="}
 
 
-def in_words(expr: str) -> str:
-    """A condition as a reader sees it: ``h divides d``, ``T ≤ C``, and ``T < 4096`` for one that is not to be ``T >= 4096``."""
-    refused = re.fullmatch(r"not \(([^()<>=!]+) (<|<=|>|>=|==|!=) ([^()<>=!]+)\)", expr)
-    if refused:
-        return f"{refused[1]} {_OPPOSITE[refused[2]]} {refused[3]}"
-    divides = re.fullmatch(r"Eq\(Mod\((\w+), (\w+)\), 0\)", expr)
-    equal = re.fullmatch(r"Eq\((\w+), ([^,]+)\)", expr)
-    plain = f"{equal.group(1)} = {equal.group(2)}" if equal else expr
-    return f"{divides.group(2)} divides {divides.group(1)}" if divides else plain.replace("<=", "≤").replace(">=", "≥")
+def in_words(condition: str) -> str:
+    """A condition as a reader sees it: ``h divides d``, ``T ≤ C``, and ``T < 4096`` for one that is not to be ``T >= 4096``. One that is
+    no formula stays as it is."""
+    try:
+        tree = parse(condition)
+    except ExpressionError:
+        return condition
+    match tree:
+        case Not(Compare(left, relation, right)):
+            return f"{as_text(left)} {_OPPOSITES[relation]} {as_text(right)}"
+        case Compare(left, relation, right):
+            return f"{as_text(left)} {_RELATIONS[relation]} {as_text(right)}"
+        case FunctionCall("Eq", (FunctionCall("Mod", (Name(whole), Name() | Number() as part)), Number(0))):
+            return f"{as_text(part)} divides {whole}"
+        case FunctionCall("Eq", (Name(name), other)):
+            return f"{name} = {as_text(other)}"
+    return condition

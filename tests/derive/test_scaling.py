@@ -16,7 +16,7 @@ from calc.derive.scaling import FlopsByPart, flops_by_degree
 from calc.dimensions import Dim, resolve
 from calc.graph.step import TracedDim
 from calc.pipeline.precomputed import stored
-from calc.symbolic import branches
+from calc.symbolic.exact import evaluate_text
 from calc.units import Unit
 from tests.reports import sample
 
@@ -36,7 +36,7 @@ class Form:
         return True
 
     def value(self, sizes: Mapping[str, int]) -> int:
-        return int(branches.value(self.text, sizes))
+        return int(evaluate_text(self.text, sizes))
 
     def expr(self) -> Any:
         raise NotImplementedError
@@ -47,7 +47,7 @@ def made(forward: str, elementwise: str, *dims: TracedDim) -> Derivation:
     values = {d.name: d.value for d in dims}
     texts = {"flops.forward.matmul": forward, "flops.forward.elementwise": elementwise, "flops.step.total": f"{forward} + {elementwise}"}
     quantities = {
-        name: Quantity(name, Unit.FLOP, "", text, int(branches.value(text, values)), _evaluator=Form(text, dims))
+        name: Quantity(name, Unit.FLOP, "", text, int(evaluate_text(text, values)), _evaluator=Form(text, dims))
         for name, text in texts.items()
     }
     return sample.derivation(dims=dims, quantities=quantities, options={"mode": "infer"})

@@ -19,6 +19,7 @@ from calc.derive.rules_of_thumb.ranges import scanned, within
 from calc.derive.rules_of_thumb.rules import RULES as RULES
 from calc.derive.rules_of_thumb.rules import RuleOfThumb as RuleOfThumb
 from calc.symbolic import branches
+from calc.symbolic.exact import evaluate_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def _compare(rule: RuleOfThumb, derivation: Derivation) -> RuleComparison:
         True,
         "",
         expr=here,
-        value=int(branches.value(expr, derivation.sizes)),
+        value=int(evaluate_text(expr, derivation.sizes)),
         exact=exact.at({}),
         differences=differences,
         steps=steps,

@@ -9,7 +9,7 @@ from fractions import Fraction
 from calc.derive.result import Derivation, QuantityTerm
 from calc.derive.rules_of_thumb.rules import RuleOfThumb
 from calc.errors import NapkinError
-from calc.symbolic import branches
+from calc.symbolic.exact import evaluate_text
 from calc.units import ITEM_SIZE, Unit
 
 PARAMETER_BYTES = "parameters.bytes"
@@ -99,7 +99,7 @@ class ExactCount:
             raise NapkinError("the step runs other operators at these sizes")
         total = sum(sign * self._derivation[name].at(**sizes) for sign, name in self._parts)
         if self._parameters:
-            total += int(branches.value(self._parameters, {**self._derivation.sizes, **sizes}))
+            total += int(evaluate_text(self._parameters, {**self._derivation.sizes, **sizes}))
         elements = Fraction(total, self.size)
         assert elements.denominator == 1  # a tensor has an integral number of elements
         return int(elements)

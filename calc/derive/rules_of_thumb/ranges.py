@@ -13,7 +13,7 @@ from calc.derive.rules_of_thumb.exact import ExactCount
 from calc.dimensions import Dim
 from calc.errors import DimensionError, NapkinError
 from calc.graph.guards import dimensions
-from calc.symbolic import branches
+from calc.symbolic.exact import evaluate_text
 from calc.symbolic.parser import free_names
 
 NEAR = Fraction(1, 20)  # "within 5 %"
@@ -91,7 +91,7 @@ def _is_near(sizes: Mapping[str, int], dims: Mapping[str, Dim], expr: str, exact
     if derivation.other_sizes is not None and not derivation.holds_at(free):
         raise DimensionError("the closed forms do not hold at these sizes")
     true = exact.at(free)
-    return abs(int(branches.value(expr, sizes)) - true) <= NEAR * true
+    return abs(int(evaluate_text(expr, sizes)) - true) <= NEAR * true
 
 
 def _bisect(near: Callable[[int], bool], a: int, b: int) -> int:
