@@ -305,7 +305,7 @@ _POINTS, _MOST_DRAWN = 5, 1000
 
 _DOMINANCE = (
     "memory peaks at one of these candidates: at every other operator, live bytes are at most those of one candidate, or the mean of"
-    " several, because their difference has no negative coefficient when each size x is written as 1 + x′ with x′ ≥ 0"
+    " several, because their difference has no negative coefficient when each size x is written as 1 + y with y ≥ 0"
 )
 
 _REASONS = {

@@ -54,7 +54,7 @@ def step_view(
     before = _without_repeated_operators(_without_prefix(before, place_of(step).partition(", ")[0]))
     return StepView(
         number=number,
-        anchor=anchors(step.id),
+        anchor=anchors(_called(step)),
         title=step.title if moment is None else f"{subscripted(moment.name.name)}: {step.title}",
         rule=PageLink(step.rule, target=rule_anchor(step.rule)),
         badge=_STEP_BADGES.get(step.check.kind, Badge("○", step.check.kind, "open")),
@@ -68,6 +68,27 @@ def step_view(
         tabled=moment is not None and moment.base is not None,
         same=bare(before) == after,
     )
+
+
+def _called(step: Step) -> str:
+    """A name of a step for citations: its quantity and the end of its module path. Unlike the step's number it does not change when a
+    step is added before it."""
+    if not re.fullmatch(r"step-\d+", step.id):
+        return step.id
+    path, _, what = step.title.removeprefix(step.quantity).partition(", ")
+    end = [part for part in path.split(".") if part != "*"][-2:]
+    quantity = _SHORT.get(step.quantity, step.quantity.removeprefix("flops."))
+    return "-".join(re.findall(r"[\w.]+", f"{quantity} {'.'.join(end)} {what}", re.ASCII))
+
+
+_SHORT = {
+    "activations.bytes": "saved",
+    "gradients.bytes": "grad",
+    "optimizer_state.bytes": "state",
+    "checkpoint.bytes": "checkpoint",
+    "memory.peak": "peak",
+    "memory.peak.first_step": "first",
+}
 
 
 def _sides(step: Step, moments: Mapping[Expression, PeakCandidateView], moment: PeakCandidateView | None) -> tuple[Expression, Expression]:

@@ -43,7 +43,15 @@ def _inline(formula: TypesetFormula) -> Markup:
 
 
 def _joined(pieces: Sequence[Marks]) -> str:
-    return " ".join(map(as_latex, pieces))
+    return " ".join(_apart(as_latex(piece)) for piece in pieces)
+
+
+def _apart(formula: str) -> str:
+    r"""A formula in which signs such as ``\_`` are outside ``\text``: inside, MathJax prints the backslash too."""
+    return _TEXT.sub(lambda text: re.sub(r"(\\[_#%&])", r"}\1\\text{", text[0]).replace(r"\text{}", ""), formula)
+
+
+_TEXT = re.compile(r"\\text\{(?:[^{}\\]|\\.)*\}")
 
 
 def _equations(lines: Sequence[tuple[str, TypesetFormula]]) -> list[Markup]:
@@ -55,9 +63,9 @@ def _aligned(sign: str, formula: TypesetFormula) -> Iterator[str]:
     first = True
     for pieces, label in formula.rows or ((formula.pieces, ""),):
         for i in range(0, len(pieces), ROW_TERMS):
-            row = f"{sign if first else ''}& {_joined(pieces[i : i + ROW_TERMS])}"
+            row = f"{f'{sign}{{}}' if first and sign else ''}& {_joined(pieces[i : i + ROW_TERMS])}"
             first = False
-            yield f"{row} && {latex.text(label)}" if label and i + ROW_TERMS >= len(pieces) else row
+            yield f"{row} && {_apart(latex.text(label))}" if label and i + ROW_TERMS >= len(pieces) else row
 
 
 def _blocks(rows: Sequence[str]) -> Iterator[str]:

@@ -41,7 +41,7 @@ def test_the_tables_parse(text):
     """Those that a reader looks for, with their columns."""
     tables = _tables(text)
 
-    assert ("Quantity", "Closed form", "Value", "Check") in tables
+    assert ("Quantity", "Value", "Check", "Closed form") in tables
     assert ("Symbol", "Meaning", "Unit", "Value", "Source") in tables
     assert ("Quantity", "Derived", "Measured", "Difference", "Tolerance", "Verdict", "Note") in tables
     assert ("Rule", "Estimate", "Exact", "Error", "Verdict") in tables
