@@ -1,7 +1,7 @@
 """Accelerators by id: peak rates by number format, memory and bandwidth as their makers publish them. Torch-free.
 
-The figures stand in ``calc/data/hardware.toml``, each entry with its source. They are published, never measured here. A user's own
-entries stand in a file of the same layout, named on the command line or in the environment variable ``NAPKIN_HARDWARE``.
+The figures are in ``calc/data/hardware.toml``, each entry with its source. They are published, never measured here. A user's own entries
+are in a file of the same layout, named on the command line or in the environment variable ``NAPKIN_HARDWARE``.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ class Repeat:
 
     def __post_init__(self) -> None:
         if self.warm_up < 0 or self.count < 1 or self.most < self.count or not 0 <= self.seconds < float("inf"):
-            raise BadInputError(f"{self} cannot be done: warm up 0 times or more, count once or more, at most as often as the most")
+            raise BadInputError(f"{self} is invalid: warm_up must be at least 0, count at least 1, most at least count")
 
 
 STEPS = Repeat(warm_up=3, count=5, seconds=1.0)

@@ -86,8 +86,8 @@ def gradients(
     if not options.trains:
         raise BadInputError(f"mode {options.mode} takes no gradients: use mode train")
     if options.precision != "fp32":
-        raise BadInputError("equations are over real numbers: gradients have no number format; leave --precision out")
-    (progress or _silent)("recording the forward with symbolic sizes")
+        raise BadInputError("equations are over the real numbers: gradients have no dtype; leave --precision out")
+    (progress or _silent)("tracing the forward with symbolic sizes")
     at = chosen(spec, sizes or {})
     program = trace_program(spec, at, options)
     (progress or _silent)("deriving gradients")

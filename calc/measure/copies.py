@@ -194,7 +194,7 @@ def _drop(path: Path) -> None:
     """Drop the file's pages from the page cache. Pages in use at that moment (by writeback or reclaim) stay, so it tries several times.
     Raises ``_PagesRemainError`` if pages remain."""
     if not hasattr(os, "posix_fadvise"):
-        raise _PagesRemainError("this system cannot be told to drop a file's pages")
+        raise _PagesRemainError("this system has no posix_fadvise to drop a file's pages")
     with path.open("rb", buffering=0) as file:
         for _ in range(_ATTEMPTS):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -202,7 +202,7 @@ def _drop(path: Path) -> None:
             if not pages:
                 return
             time.sleep(_SECONDS_BETWEEN)
-    raise _PagesRemainError(f"the system keeps {pages:,} pages of a file that it was told {_ATTEMPTS} times to drop")
+    raise _PagesRemainError(f"the system keeps {pages:,} pages of a file after {_ATTEMPTS} requests to drop them")
 
 
 def _in_memory(path: Path) -> int:
@@ -213,5 +213,5 @@ def _in_memory(path: Path) -> int:
     address = [ctypes.c_void_p(pages.ctypes.data), ctypes.c_size_t(pages.nbytes), ctypes.c_void_p(marks.ctypes.data)]
     library = ctypes.CDLL(None, use_errno=True)
     if library.mincore(*address) != 0:
-        raise _PagesRemainError(f"this system does not tell which pages of a file it holds: {os.strerror(ctypes.get_errno())}")
+        raise _PagesRemainError(f"this system does not report which pages of a file are cached: {os.strerror(ctypes.get_errno())}")
     return int((marks & 1).sum())

@@ -182,7 +182,7 @@ def _reading(counted: Sequence[tuple[Observer, FlopCounterMode]], fused: Sequenc
     if not fused:
         return Reading(value, INSTRUMENT)
     kernels = ", ".join(name.split(".")[1] for name in fused)
-    because = f"no torch counter sees {kernels}: the same products were run one by one"
+    because = f"torch's counter does not see {kernels}: the same matmuls were run one by one"
     off = " and without the fast path (torch.backends.mha.set_fastpath_enabled(False))" if fast_path(fused) else ""
     return Reading(value, f"{INSTRUMENT} on the math attention backend{off}", because, proxy=True)
 

@@ -53,7 +53,7 @@ def _cuda_conditions(device: str) -> dict[str, Any]:
     name = getattr(torch.cuda.get_device_properties(device), "uuid", None)  # nvidia-smi also counts devices hidden from us
     output = None if name is None else _nvidia_smi(",".join(_QUERIES.values()), f"--id=GPU-{name}")
     values = [_number(text) for text in (output or "").split(",")] if output else [None] * len(_QUERIES)
-    because = "nvidia-smi is not here or says nothing of this device" if output is None else "the driver does not tell"
+    because = "nvidia-smi is not installed or does not list this device" if output is None else "the driver does not report it"
     conditions = dict(zip(_QUERIES, values, strict=False))
     return {**conditions, "because": {name: because for name, value in conditions.items() if value is None}}
 

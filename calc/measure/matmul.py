@@ -54,7 +54,7 @@ def time_of_matmul(shape: Shape, dtype: str, device: str, repeat: Repeat) -> Tim
         try:
             return time_of(_matmul(shape, dtype, device), watch_of(device), repeat)
         except (RuntimeError, NotImplementedError) as error:  # no kernel, or not enough memory
-            raise MeasurementError(f"the product in {dtype} raised {type(error).__name__}: {' '.join(str(error).split())[:200]}") from None
+            raise MeasurementError(f"the matmul in {dtype} raised {type(error).__name__}: {' '.join(str(error).split())[:200]}") from None
 
 
 def _matmul(shape: Shape, dtype: str, device: str) -> Callable[[], Tensor]:
@@ -82,9 +82,9 @@ def _require_dtype(dtype: str, device: str) -> None:
     if dtype not in ("tf32", "fp8"):
         return
     if not device.startswith("cuda"):
-        raise MeasurementError(f"{dtype} is multiplied by tensor cores, and {device} has none")
+        raise MeasurementError(f"{dtype} needs tensor cores, which {device} lacks")
     if dtype == "fp8" and torch.cuda.get_device_capability(device) < _FP8_SINCE:
-        raise MeasurementError("fp8 is multiplied from compute capability 8.9 on, and this device is older")
+        raise MeasurementError("fp8 matmuls need compute capability 8.9 or higher")
 
 
 def _require_room(shape: Shape, dtype: str, device: str) -> None:
@@ -93,4 +93,4 @@ def _require_room(shape: Shape, dtype: str, device: str) -> None:
     needed = shape.nbytes(item if item > 1 else 3, max(item, 2))
     free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else available_bytes()
     if needed > free:
-        raise MeasurementError(f"the product in {dtype} needs {needed:,} bytes and {free:,} are free: give a smaller --m, --k or --n")
+        raise MeasurementError(f"the matmul in {dtype} needs {needed:,} bytes and {free:,} are free: give a smaller --m, --k or --n")

@@ -23,7 +23,7 @@ INSTRUMENT = "torch.utils.flop_counter.FlopCounterMode over what the backward ru
 
 
 WITH_FUSED = f"{INSTRUMENT}, and the sizes of fused attention's calls"
-INSIDE = "no torch counter sees inside fused attention: what its calls repeat is counted from their sizes"
+INSIDE = "torch's counter does not see inside fused attention: its recomputation is counted from the sizes of its calls"
 
 aten = torch.ops.aten
 
@@ -72,7 +72,7 @@ def measure_recompute(run: Training, mapping: Mapping[Any, Callable[..., int]], 
     """``flops.backward.recompute`` of the next step, in FLOPs, with fused attention and activation checkpointing."""
     unsupported = [name for name in fused if not any(name.startswith(f"{kernel}.") for kernel in _FUSED)]
     if unsupported:
-        return Reading(None, WITH_FUSED, f"what {', '.join(unsupported)} repeats inside is not known")
+        return Reading(None, WITH_FUSED, f"the recomputation inside {', '.join(unsupported)} is not known")
     counters: list[FlopCounterMode] = []
     recompute_counters: list[RecomputeCounter] = []
 

@@ -204,7 +204,7 @@ def _measure_reference(run: Training, memory: Reading) -> dict[str, Reading]:
 def _counted(value: int, instrument: str, unknown: Iterable[str]) -> Reading:
     names = ", ".join(sorted(unknown))
     if names:
-        return Reading(None, instrument, f"the measuring side cannot count {names}: torch has no reference decomposition of it")
+        return Reading(None, instrument, f"{names} cannot be counted in a run: torch has no reference decomposition")
     return Reading(value, instrument)
 
 

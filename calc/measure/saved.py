@@ -24,7 +24,7 @@ from calc.measure.storages import StorageWatch, distinct_storages
 from calc.measure.training import Training
 from calc.platform.torch_private import no_modes
 
-INSTRUMENT = "torch.autograd.graph.saved_tensors_hooks (weakly watched), and storages that go with the graph"
+INSTRUMENT = "torch.autograd.graph.saved_tensors_hooks (weakly watched), and storages freed with the graph"
 
 
 class _Packed:

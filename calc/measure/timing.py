@@ -107,7 +107,7 @@ class HostWatch:
 
     def _nonnegative(self, begin: int, end: int) -> int:
         if end < begin:
-            raise MeasurementError(f"the clock went back by {begin - end} ns: {self.name} is not monotonic, so no time can be read off it")
+            raise MeasurementError(f"the clock went back by {begin - end} ns: {self.name} is not monotonic, so it gives no time")
         return end - begin
 
 
@@ -138,7 +138,7 @@ class EventWatch:
     def between(self, begin: Any, end: Any) -> int:
         nanoseconds = int(round(begin.elapsed_time(end) * 10**6))  # noqa: RUF046  # opaque to types; events give milliseconds
         if nanoseconds < 0:
-            raise MeasurementError(f"the clock went back by {-nanoseconds} ns between two {self.name}, so no time can be read off them")
+            raise MeasurementError(f"the clock went back by {-nanoseconds} ns between two {self.name}, so they give no time")
         return nanoseconds
 
 
@@ -219,7 +219,7 @@ def _timed(body: Callable[[Around], object], watch: Watch, how: Repeat) -> Timed
 
 def _part(name: str, timed_runs: Sequence[_TimedRun], dropped: Sequence[_TimedRun]) -> Timings:
     if not all(name in run.parts for run in timed_runs):
-        raise MeasurementError(f"{name} did not run in every repetition, so the repetitions are not of the same thing")
+        raise MeasurementError(f"{name} did not run in every repetition, so the repetitions differ")
     return Timings(tuple(run.parts[name] for run in timed_runs), warm_up=tuple(run.parts.get(name, 0) for run in dropped))
 
 

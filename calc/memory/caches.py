@@ -34,14 +34,11 @@ class Layers:
 def layers_of(spec: Spec, sizes: Mapping[str, int]) -> tuple[Layers, ...]:
     """The layers by kind, with the number of each as an expression in the depth."""
     if not {"B", "T"} <= spec.dims.keys():
-        raise BadInputError(f"{spec.name} does not write token after token: it keeps no keys and values")
+        raise BadInputError(f"{spec.name} is not autoregressive: it has no key/value cache")
     if spec.source == "built-in":
         return _of_built_in(spec)
     if not spec.key.startswith("hf:"):
-        raise BadInputError(
-            f"{spec.name}: what a module keeps of a token is known of built-in language models and of configs (hf:PATH),"
-            " not of a module's code"
-        )
+        raise BadInputError(f"{spec.name}: caches are known for built-in language models and configs (hf:PATH), not for a module's code")
     given = {name: size for name, size in sizes.items() if not spec.dimensions[name].tied}
     module = _built(spec, given)
     kinds = _kinds(module)
@@ -58,7 +55,7 @@ def layers_of(spec: Spec, sizes: Mapping[str, int]) -> tuple[Layers, ...]:
 
 def _of_built_in(spec: Spec) -> tuple[Layers, ...]:
     if not {"h", "k", "L", "V"} <= spec.dims.keys():
-        raise BadInputError(f"{spec.name} does not write token after token: it keeps no keys and values")
+        raise BadInputError(f"{spec.name} is not autoregressive: it has no key/value cache")
     return (_full("L", "g" if "g" in spec.dims else "h", "k"),)
 
 
@@ -78,7 +75,7 @@ def _kinds(module: Any) -> Counter[tuple[str, int]]:
     try:
         from transformers.cache_utils import get_layer_types_and_kwargs
     except ImportError:
-        raise BadInputError("the installed transformers does not state what its layers keep: use one of 5.17 or later") from None
+        raise BadInputError("the installed transformers does not describe the caches of its layers: use 5.17 or later") from None
     config = module.config.get_text_config(decoder=True)
     kinds, more = get_layer_types_and_kwargs(config)
     return Counter((kind, given.get("sliding_window", 0)) for kind, given in zip(kinds, more, strict=True))
@@ -101,11 +98,11 @@ def _layers(spec: Spec, config: Any, kind: str, window: int, count: str) -> Laye
     if kind == "linear_attention":
         return _recurrent(spec, config, count)
     if kind != "full_attention" and kind not in _SLIDING:
-        raise BadInputError(f"{spec.name}: layers of the kind {kind!r} keep what is not stated here, so their cache is refused")
+        raise BadInputError(f"{spec.name}: layers of the kind {kind!r} have a cache of unknown size, so it is refused")
     positions, seen = "T", "of every token"
     if kind in _SLIDING:
         # The library caches what the next token will see besides itself: a window of w minus one.
-        positions, seen = f"Min(T, {window - 1})", f"of the last {window - 1} tokens: a window of {window} less the token that looks"
+        positions, seen = f"Min(T, {window - 1})", f"of the last {window - 1} tokens: a window of {window} without the current token"
     if {"kv_lora_rank", "qk_rope_head_dim"} <= spec.dims.keys():
         latent = f"one latent vector for keys and values and one rotary key, shared by all heads, {seen}"
         return Layers(kind, count, positions, "kv_lora_rank + qk_rope_head_dim", latent)
@@ -125,14 +122,14 @@ def _width(spec: Spec, config: Any) -> str:
         return "k"
     if {"d", "h"} <= spec.dims.keys():
         return "d/h"
-    raise BadInputError(f"{spec.name}: its config states no width of a head")
+    raise BadInputError(f"{spec.name}: its config has no head width")
 
 
 _DELTA = ("linear_num_key_heads", "linear_key_head_dim", "linear_num_value_heads", "linear_value_head_dim")
 
 
 def _recurrent(spec: Spec, config: Any, count: str) -> Layers:
-    """A state of fixed size: the last inputs of a convolution, and what the layer has summed up."""
+    """A state of fixed size: the last inputs of a convolution, and the recurrent state."""
     kind = "linear_attention"
     if all(hasattr(config, name) for name in (*_DELTA, "linear_conv_kernel_dim")):
         key_heads, key, value_heads, value = (name if name in spec.dims else str(getattr(config, name)) for name in _DELTA)
@@ -142,7 +139,7 @@ def _recurrent(spec: Spec, config: Any, count: str) -> Layers:
         return Layers(kind, count, "1", f"({channels})*{kernel} + {value_heads}*{key}*{value}", because)
     inner, inputs, state = (getattr(config, name, None) for name in ("intermediate_size", "conv_kernel", "state_size"))
     if not (inner and inputs and state) or ("f" not in spec.dims and not getattr(config, "expand", None)):
-        raise BadInputError(f"{spec.name}: its layers carry a state whose size is not stated by any fields known here, so it is refused")
+        raise BadInputError(f"{spec.name}: its layers have a state whose size no known config field gives, so it is refused")
     channels = "f" if "f" in spec.dims else f"{config.expand}*d"
     states = "state_size" if "state_size" in spec.dims else str(state)
     because = f"the last {inputs} inputs of a convolution and {states} numbers of state, of every channel, however long the text"

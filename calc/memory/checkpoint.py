@@ -23,7 +23,9 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """How often to save, from how long it takes and how seldom a run fails. Seconds; ``lost`` is a share of the time."""
+    """The checkpoint interval ``every`` for a time to save and a mean time between failures, all in seconds; ``lost`` is the share of time
+    lost.
+    """
 
     save: float
     failure: float
@@ -66,7 +68,7 @@ def saving(
     file = counted(spec, at, options)
     given = {name: size for name, size in (sizes or {}).items() if name not in spec.check_at}
     small = spec.sizes({**spec.check_at, **given})
-    progress("training at a stretch, and with a checkpoint in between")
+    progress("training without interruption, and resumed from a checkpoint")
     return Saving(spec.name, at, options.to_json(), file, small, _measured(spec, small, options))
 
 
@@ -84,11 +86,11 @@ def _measured(spec: Spec, at: Mapping[str, int], options: Options) -> tuple[Verd
     given = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
     resumed = resume(spec, given, options=options)
     differing = len(resumed.differing)
-    said = f"{resumed.tensors} tensors after {resumed.saved_after} steps, a file and {resumed.steps - resumed.saved_after} more"
-    named = f"; the first that differs is {resumed.differing[0]}" if differing else ", every one bit for bit"
+    said = f"{resumed.tensors} tensors after {resumed.saved_after} steps, a checkpoint and {resumed.steps - resumed.saved_after} more steps"
+    named = f"; the first that differs is {resumed.differing[0]}" if differing else ", all bitwise equal"
     resuming = judged("tensors that differ after resuming", 0, differing, because=said + named)
     if resumed.chance and not differing:
-        named = f"; two runs at a stretch differ as well, first in {resumed.chance[0]}"
+        named = f"; two uninterrupted runs differ as well, first in {resumed.chance[0]}"
         resuming = replace(resuming, verdict=NOT_MEASURED, because=said + named)
     verdicts = [
         resuming,

@@ -56,7 +56,7 @@ class Container:
 
 
 def safetensors(entries: Iterable[FileTensor], metadata: dict[str, str] | None = None) -> Container:
-    """8 bytes that hold the header's length, the header in JSON filled up with spaces to a multiple of 8, then the tensors.
+    """8 bytes that hold the header's length, the header in JSON padded with spaces to a multiple of 8, then the tensors.
 
     Source: the format's own description (huggingface/safetensors, README, "Format"); order and filling as version 0.8 writes.
     """
@@ -97,13 +97,13 @@ _AFTER = (("version", len("3\n")), (".data/serialization_id", 40))
 
 
 def torch_save(storages: Sequence[int], pickled: int, stem: str) -> Container:
-    """The zip archive that ``torch.save`` writes to ``stem.pt``: storages of so many bytes, and a pickle of so many.
+    """The zip archive that ``torch.save`` writes to ``stem.pt``: with storages of these bytes and a pickle of ``pickled`` bytes.
 
     Every record begins at a multiple of 64 bytes, is stored as it is with a descriptor behind it (an empty one has none), and is
-    named in the central directory at the end. A record of 4 GiB or beyond them has a field of zip64 in both headers, and a longer
-    descriptor. Source: the ZIP format (PKWARE APPNOTE 4.3, 4.5.3), ``caffe2/serialize/inline_container.cc`` (``getPadding``,
-    ``writeEndOfFile``) and miniz (``mz_zip_writer_add_mem_ex_v2``). How long the pickle is depends on names and on Python's own
-    encoding: it is read off a real file.
+    named in the central directory at the end. A record of 4 GiB or more, or at such an offset, has a zip64 field in both headers, and a
+    longer descriptor. Source: the ZIP format (PKWARE APPNOTE 4.3, 4.5.3), ``caffe2/serialize/inline_container.cc`` (``getPadding``,
+    ``writeEndOfFile``) and miniz (``mz_zip_writer_add_mem_ex_v2``). The length of the pickle depends on names and on Python's encoding: it
+    is read from a real file.
     """
     data = [(f"data/{i}", nbytes) for i, nbytes in enumerate(storages)]
     cursor = central = 0
@@ -140,12 +140,12 @@ def entries_of(record: StepTrace) -> tuple[FileTensor, ...]:
     for name, tensor in named:
         first_name, first_tensor = tensors.setdefault(tensor.storage, (name, tensor))
         if first_tensor != tensor:
-            raise BadInputError(f"{name[:60]} and {first_name[:60]} are different parts of one memory: safetensors takes no such tensors")
+            raise BadInputError(f"{name[:60]} and {first_name[:60]} are different views of one storage, which safetensors refuses")
     iteration = (FileTensor("iteration", "int64", ()),) if record.state or record.gradients else ()
     return tuple(FileTensor(name, t.dtype, tuple(map(_number, t.shape))) for name, t in tensors.values()) + iteration
 
 
 def _number(size: Size) -> int:
     if not isinstance(size, int):
-        raise BadInputError(f"the record has the symbolic size {size}: a file is counted from a record at concrete sizes")
+        raise BadInputError(f"the trace has the symbolic size {size}: a file is counted from a trace at concrete sizes")
     return size

@@ -30,7 +30,8 @@ CALLERS = 2
 
 @dataclass(frozen=True, slots=True)
 class PredictedMemory:
-    """What the steps should take at ``sizes``. ``workspace`` are the bytes of libraries; where they are not known, ``unknown`` says why."""
+    """Predicted memory of the steps at ``sizes``. ``workspace`` are the bytes of libraries; where they are not known, ``unknown`` says why.
+    """
 
     sizes: Mapping[str, int]
     first: Simulated
@@ -76,7 +77,7 @@ def predicted(derivation: Derivation, capability: tuple[int, int], progress: Pro
     """What the allocator would make of the steps of a derivation, at its sizes, with workspaces of such a device."""
     allocations = timeline(derivation, progress=progress)
     if not allocations.allocated:
-        raise MeasurementError(f"{derivation.model}: the step cannot be recorded at these sizes, so its memory is not predicted")
+        raise MeasurementError(f"{derivation.model}: the step cannot be traced at these sizes, so its memory is not predicted")
     first, steady = allocations.allocated
     return on_device(PredictedMemory(allocations.sizes, first, steady, None), capability)
 

@@ -39,10 +39,10 @@ class Formula:
         """The value; every variable must be given, and positive."""
         unknown, missing = sorted(values.keys() - self.letters.keys()), sorted(self.letters.keys() - values.keys())
         if unknown or missing:
-            raise BadInputError(f"{self.name} needs {', '.join(self.letters)}: {', '.join(unknown or missing)} is not among what was given")
+            raise BadInputError(f"{self.name} needs {', '.join(self.letters)}: {', '.join(unknown or missing)} is missing or unknown")
         for letter, value in values.items():
             if not (value > 0 and math.isfinite(value)):
-                raise BadInputError(f"{self.name}: {letter} = {value} is no positive number")
+                raise BadInputError(f"{self.name}: {letter} = {value} is not a positive number")
         return float(self.expr.subs({sp.Symbol(letter, positive=True): value for letter, value in values.items()}))
 
 
@@ -55,7 +55,7 @@ SAVING_INTERVAL = Formula(
     text="sqrt(2*delta*M)",
     unit="s",
     letters=_INTERVAL,
-    error="least time lost to first order in delta/M; failures come independently, at a constant rate. Use it while delta is below M/2",
+    error="least time lost, to first order in delta/M; failures are independent, at a constant rate. Use it while delta is below M/2",
     source="Young 1974, A first order approximation to the optimum checkpoint interval, CACM 17(9), 530-531",
 )
 TIME_LOST = Formula(
@@ -64,7 +64,7 @@ TIME_LOST = Formula(
     unit="1",
     letters={"tau": "time between checkpoints, s", **_INTERVAL},
     error="first order in tau/M: a failure loses half an interval on average; the restart itself is not in it",
-    source="Young 1974, CACM 17(9), whose sum of both this is; least at sqrt(2*delta*M)",
+    source="Young 1974, CACM 17(9), the sum of both; smallest at sqrt(2*delta*M)",
 )
 
 # -- a recipe that is stated, not run --------------------------------------------------------------------------------------
@@ -109,20 +109,20 @@ FP8_LM = Recipe(
         RecipePart("first moment", _BYTE, "fp8, with one scale a tensor"),
         RecipePart("second moment", _TWO, "fp16: its square roots need the range"),
     ),
-    error="the scales of the tensors (4 bytes each) and the fp8 copies that products read are left out",
+    error="the scales of the tensors (4 bytes each) and the fp8 copies that matmuls read are left out",
     source="Peng et al. 2023, FP8-LM (arXiv 2310.18313), section 2.2: 6 bytes where mixed precision keeps 16",
 )
 TRANSFORMER_ENGINE = Recipe(
-    name="fp8 products over bf16 weights",
+    name="fp8 matmuls over bf16 weights",
     parts=(
         RecipePart("weights", _TWO, "bf16"),
         RecipePart("gradients", _TWO, "bf16"),
         RecipePart("master weights", _FOUR, "fp32"),
         RecipePart("first moment", _FOUR, "fp32"),
         RecipePart("second moment", _FOUR, "fp32"),
-        RecipePart("fp8 weights, as they stand and transposed", _TWO, "e4m3, both made from the weights and kept through the backward"),
+        RecipePart("fp8 weights and their transposes", _TWO, "e4m3, both cast from the weights and kept until the backward"),
     ),
-    error="only matrices of linear layers have fp8 copies: norms, biases and embeddings have none, so this is from above;"
+    error="only matrices of linear layers have fp8 copies: norms, biases and embeddings have none, so this is an upper bound;"
     " scales and their histories (4 bytes a tensor and an entry) are left out",
     source="NVIDIA Transformer Engine user guide, 'Using FP8 with Transformer Engine': fp8_autocast with the weights in bf16",
 )

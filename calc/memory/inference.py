@@ -129,7 +129,7 @@ def weights(graph: Graph, derivation: Derivation, sizes: Mapping[str, int], name
     for term in derivation["parameters"].terms:
         parameter = next((p for p in shapes if term.stands_for(p)), None)
         if parameter is None:
-            raise UnknownQuantityError(f"{term.module_path[:60]}: no recorded parameter has this name, so its shape is not known")
+            raise UnknownQuantityError(f"{term.module_path[:60]}: no traced parameter has this name, so its shape is unknown")
         count = at_hand(term.expr, derivation.sizes)
         text, because = _bytes_of(count, shapes[parameter], parameter in tables, parameter.endswith("bias"), how)
         lines.append(InferenceTerm(term.module_path, text, _value(text, sizes), because))
@@ -141,7 +141,7 @@ def _bytes_of(count: str, shape: Sequence[str], looked_up: bool, bias: bool, how
     if not how.scaled:
         return _text(to_sympy(count) * how.bits / 8), how.words
     if looked_up or len(shape) < 2 or bias:
-        why = "a table that is looked up" if looked_up else "a bias" if bias else "no matrix"
+        why = "a looked-up table" if looked_up else "a bias" if bias else "no matrix"
         return _text(to_sympy(count) * _KEPT), f"{why}: stays in bf16, {_KEPT} bytes each"
     *others, last = (to_sympy(side) for side in shape)
     rows = sp.Mul(*others)
@@ -211,7 +211,7 @@ def _text(expr: sp.Expr) -> str:
 def _value(text: str, sizes: Mapping[str, int]) -> int:
     size: Fraction = evaluate_text(text, sizes)
     if size.denominator != 1:
-        raise BadInputError(f"{text} is {size}, no whole number of bytes, at these sizes: choose sizes that divide")
+        raise BadInputError(f"{text} is {size}, not an integer number of bytes, at these sizes: choose sizes that divide")
     return int(size)
 
 
@@ -228,7 +228,7 @@ def inference(
     remember: bool = True,
     progress: Progress = lambda _: None,
 ) -> Inference:
-    """What using ``spec`` takes at ``sizes``: weights, and the cache of T tokens of B sequences, checked by a run."""
+    """Memory of inference with ``spec`` at ``sizes``: weights, and the cache of T tokens of B sequences, checked by a run."""
     weight_format(weights_in, group)
     if cache_in not in CACHE:
         raise BadInputError(f"unknown cache format {cache_in[:40]!r}: known are {', '.join(CACHE)}")
@@ -253,8 +253,8 @@ def measured_cache(spec: Spec, at: Mapping[str, int], cache_in: str) -> tuple[By
         return None, f"no run confirms a cache: {checks[0].because}", checks
     if failed:
         worst = failed[0]
-        why = f"the closed form gives {worst.derived:,} bytes and a run keeps {worst.measured:,} at {_shown(worst.sizes)}"
-        return None, f"a layer keeps something else than its kind says: {why}", checks
+        why = f"the closed form gives {worst.derived:,} bytes but a run has {worst.measured:,} at {_shown(worst.sizes)}"
+        return None, f"the cache of a layer differs from that of its kind: {why}", checks
     return cache(layers, at, cache_in), "", checks
 
 

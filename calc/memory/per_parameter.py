@@ -17,7 +17,7 @@ from calc.errors import BadInputError
 # Quantities of the state, with what they are in words.
 TERMS = {
     "parameters.bytes": "weights",
-    "master_weights.bytes": "fp32 copies of the weights, which the optimizer steps",
+    "master_weights.bytes": "fp32 copies of the weights, which the optimizer updates",
     "gradients.bytes": "gradients",
     "optimizer_state.bytes": "optimizer state",
 }
@@ -117,11 +117,11 @@ def _because(name: str, whole: int, rest: int, options: Mapping[str, str]) -> st
             said = f"{each}: {'bf16' if precision in ('bf16', 'bf16-master') else 'fp32'} weights"
             return f"{said}; autocast's casts live in the forward only" if precision.endswith("autocast") else said
         case "master_weights.bytes":
-            return f"{each}: one fp32 copy, which the optimizer steps and which is rounded into the weights"
+            return f"{each}: one fp32 copy, which the optimizer updates and which is rounded into the weights"
         case "optimizer_state.bytes":
-            said = f"{each}: what {options.get('optimizer', 'the optimizer')} keeps per weight, in the format of what it steps"
-            return f"{said}; beside them {rest:,} bytes, of step counters mostly" if rest > 0 else said
+            said = f"{each}: what {options.get('optimizer', 'the optimizer')} keeps per weight, in the dtype of what it updates"
+            return f"{said}; plus {rest:,} bytes, mostly step counters" if rest > 0 else said
         case "gradients.bytes" if not whole and not rest:
             return "none between backward and step: each is cast into its copy's and released"
     said = f"{each}: one for every weight, in the weight's format" if name == "gradients.bytes" else each
-    return f"{said}; {-rest:,} bytes less, of parameters without a gradient" if rest < 0 else said
+    return f"{said}; {-rest:,} bytes fewer, of parameters without a gradient" if rest < 0 else said

@@ -62,7 +62,7 @@ def sizes_for(device: str, m: int | None, k: int | None, n: int | None) -> tuple
     sizes = tuple(given if given is not None else whole // scale for given, whole in zip((m, k, n), LECTURE, strict=True))
     for name, size in zip("mkn", sizes, strict=True):
         if not 1 <= size <= _MOST:
-            raise BadInputError(f"{name} = {size} is no number of rows or columns here: give 1 to {_MOST:,}")
+            raise BadInputError(f"{name} = {size} is not a number of rows or columns: give 1 to {_MOST:,}")
     return sizes[0], sizes[1], sizes[2]
 
 

@@ -170,7 +170,7 @@ def _require_same_machine(calibration: Calibration | None, facts: Mapping[str, A
         return
     there, here = (_device_of(machine) for machine in (calibration.machine, facts))
     if there != here:
-        raise BadInputError(f"the calibration is of {there}, and this is {here}: calibrate here, napkin calibrate -o FILE")
+        raise BadInputError(f"the calibration is of {there}, but this is {here}: calibrate here, napkin calibrate -o FILE")
 
 
 def _device_of(machine: Mapping[str, Any]) -> str:

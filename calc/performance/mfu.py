@@ -123,7 +123,7 @@ def work_of(derivation: Derivation) -> MatmulFlops:
 
 def as_compiled(work: MatmulFlops) -> MatmulFlops:
     """The same through torch.compile: the model's FLOPs are unchanged, but the compiler's recomputation is unknown."""
-    return MatmulFlops(work.model, None, work.because or "what torch.compile keeps and what it runs again is not recorded")
+    return MatmulFlops(work.model, None, work.because or "what torch.compile saves and recomputes is not traced")
 
 
 def work_from(derive: Callable[[], Derivation]) -> MatmulFlops:

@@ -72,13 +72,13 @@ class TrainingRequest:
             raise BadInputError(f"unknown demonstration {self.demo[:40]!r}: known are {', '.join(DEMOS)}")
         for name, value in (("--steps", self.steps), ("--every", self.every), ("--save-every", self.save_every)):
             if not 1 <= value <= _MOST_STEPS:
-                raise BadInputError(f"{name} = {value} is no number of steps here: give 1 to {_MOST_STEPS:,}")
+                raise BadInputError(f"{name} = {value} is not a number of steps: give 1 to {_MOST_STEPS:,}")
         if self.resume and self.folder is None:
-            raise BadInputError("--resume needs the folder of the run to go on with: give it with -o")
+            raise BadInputError("--resume needs the folder of the run to continue: give it with -o")
         if self.folder is not None and self.resume and not (self.folder / CHECKPOINT).is_file():
             raise BadInputError(f"there is no {CHECKPOINT} in {self.folder} to resume from: train without --resume first")
         if self.folder is not None and not self.resume and os.path.exists(self.folder / CHECKPOINT):
-            raise BadInputError(f"{self.folder} holds a run already: go on with it by --resume, or name another folder")
+            raise BadInputError(f"{self.folder} contains a run already: continue it with --resume, or name another folder")
 
     def accounts_for(self, step: int) -> bool:
         """Whether a step is accounted for instead of timed."""
@@ -252,7 +252,7 @@ def demonstrate(ready: Ready, progress: Callable[[Progress], None] = lambda _: N
     with training(ready.spec, sizes, demo.options, request.device) as run:
         begun, losses = resumed(run, request.folder) if request.resume and request.folder is not None else (0, [])
         if begun >= request.steps:
-            raise BadInputError(f"the checkpoint has done {begun} steps already: give more than that with --steps")
+            raise BadInputError(f"the checkpoint is at step {begun} already: give a larger --steps")
         for done in trained(run, batch, range(begun + 1, request.steps + 1), request.accounts_for):
             losses.append(done.loss)
             progress(tally.add(done, request.steps))

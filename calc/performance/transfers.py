@@ -40,27 +40,27 @@ def copy_time(nbytes: Number, bandwidth: Number, source: str = "as asked") -> Wo
     return worked_calculation(
         "copy",
         (worked_input("n", nbytes, "bytes", "bytes moved"), worked_input("w", bandwidth, "bytes/s", "bandwidth, in one direction", source)),
-        (WorkedStep("t", "n/w", "s", "time of the copy", "every byte passes once, at the rate of the narrowest part of the way"),),
+        (WorkedStep("t", "n/w", "s", "time of the copy", "every byte passes once, at the rate of the slowest link"),),
     )
 
 
 def beside(copy: Number, compute: Number) -> WorkedCalculation:
     """Seconds of a step that copies and computes: in sequence, and overlapped, which is the answer."""
     return worked_calculation(
-        "copy beside compute",
+        "copy overlapped with compute",
         (
             worked_input("c", copy, "s", "time of the copy alone", "measured"),
             worked_input("k", compute, "s", "time of the compute alone", "measured"),
         ),
         (
             WorkedStep(
-                "a", "c + k", "s", "one after the other", "the device waits for its data: the call blocks, or both are on one stream"
+                "a", "c + k", "s", "one after the other", "the device waits for its data: the copy blocks, or both are on one stream"
             ),
             WorkedStep(
-                "o", "Max(c, k)", "s", "at the same time", "the copy engine and the processors work side by side; the longer one remains"
+                "o", "Max(c, k)", "s", "at the same time", "the copy engine and the processors work in parallel; the longer one remains"
             ),
         ),
-        ("a bound: both use the memory of the device, and launches cost time of their own",),
+        ("a lower bound: both use the memory of the device, and launches take time",),
     )
 
 
@@ -95,7 +95,7 @@ def measured(
             progress(f"copies to and from {device}")
             yield from copies.device_copies(nbytes, device, repeat)
         if because:
-            yield copies.Unmeasured("copies to a device, and beside compute", because)
+            yield copies.Unmeasured("copies to a device, and overlapped with compute", because)
 
     measurements = tuple(all_copies())
     overlapped = copies.beside_compute(nbytes, device, repeat) if device.startswith("cuda") else None

@@ -34,7 +34,7 @@ def einsum(pattern: str, words: Sequence[str], reduction: str, dtype: str, check
 
     item_size = element_bytes(named(dtype))
     if item_size.denominator != 1:
-        raise BadInputError(f"{dtype[:40]} has no whole bytes for an element: choose a format of 8 bits or more")
+        raise BadInputError(f"{dtype[:40]} has elements smaller than a byte: choose a dtype of 8 bits or more")
     parsed = read(pattern)
     op = operation(parsed, sizes_of(parsed, words), int(item_size), reduction)
     verdicts = check(op) if checked else None

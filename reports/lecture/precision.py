@@ -87,7 +87,7 @@ def _(_: Lab) -> ClaimFinding:
 def _(_: Lab) -> ClaimFinding:
     linear = [part.what for part in TRANSFORMER_ENGINE.parts if part.what.startswith("fp8")]
     because = f"{TRANSFORMER_ENGINE.source}; {TRANSFORMER_ENGINE.error.partition(':')[0]}"
-    return true(bool(linear), "linear layers", because, "the stated recipe of fp8 products over bf16 weights", rests_on=SOURCE)
+    return true(bool(linear), "linear layers", because, "the stated recipe of fp8 matmuls over bf16 weights", rests_on=SOURCE)
 
 
 @PRECISION.claim("int8-int4-bytes", "int8 takes 1 byte, and int4, a 4-bit integer, 0.5 bytes.")

@@ -87,7 +87,7 @@ def _show_number(layout: Format, encoding: Encoding, out: Terminal) -> None:
     if encoding.steps:
         out.line()
         out.table((), [(step.name, step.text, dim(step.because)) for step in encoding.steps])
-    out.line("rounded once, from the exact number, to the nearest; a tie goes to the even one", style="dim")
+    out.line("rounded once, from the exact number, to the nearest; ties to even", style="dim")
     out.lines(*(f"note: {note}" for note in encoding.notes), style="dim")
 
 

@@ -57,7 +57,7 @@ def _layout(x: StridedTensor) -> str:
 
 
 def show_place(x: StridedTensor, index: tuple[int, ...], out: Terminal) -> None:
-    """Where an element lies."""
+    """The storage index of an element."""
     layout = x.layout
     addends = [*([str(layout.offset)] if layout.offset else []), *(f"{i}·{s}" for i, s in zip(index, layout.strides, strict=True))]
     out.line()

@@ -1,4 +1,4 @@
-"""Transfers on a terminal: each way with its bandwidth, and a copy beside compute with what the expressions give."""
+"""Transfers on a terminal: each way with its bandwidth, and a copy overlapped with compute with what the expressions give."""
 
 from __future__ import annotations
 

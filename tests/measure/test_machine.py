@@ -54,7 +54,7 @@ def test_the_device_is_asked_by_its_own_name_through_the_driver_s_tool(monkeypat
 
     assert "--id=GPU-1234" in asked[0]
     assert (1980, 3201, 41, None) == tuple(conditions[name] for name in ("clock", "memory_clock", "temperature", "power"))
-    assert {"power": "the driver does not tell"} == conditions["because"]
+    assert {"power": "the driver does not report it"} == conditions["because"]
 
 
 @pytest.mark.usefixtures("cuda")
@@ -65,6 +65,6 @@ def test_without_the_driver_s_tool_all_is_unknown(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(subprocess, "run", run)
     conditions = machine.conditions("cuda")
 
-    assert {"nvidia-smi is not here or says nothing of this device"} == set(conditions["because"].values())
+    assert {"nvidia-smi is not installed or does not list this device"} == set(conditions["because"].values())
     assert {None} == {conditions[name] for name in conditions["because"]}
     assert 4 == len(conditions["because"])

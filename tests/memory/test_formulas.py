@@ -49,7 +49,7 @@ def test_the_interval_of_higher_order_is_the_best_of_the_exact_expected_time() -
 
 def test_a_letter_that_is_missing_or_not_positive_is_refused() -> None:
     """In one line that names it."""
-    with pytest.raises(BadInputError, match=r"^saving interval, first order needs delta, M: M is not among what was given$"):
+    with pytest.raises(BadInputError, match=r"^saving interval, first order needs delta, M: M is missing or unknown$"):
         SAVING_INTERVAL.at(delta=60)
-    with pytest.raises(BadInputError, match=r"^saving interval, first order: M = 0 is no positive number$"):
+    with pytest.raises(BadInputError, match=r"^saving interval, first order: M = 0 is not a positive number$"):
         SAVING_INTERVAL.at(delta=60, M=0)

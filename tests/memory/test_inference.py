@@ -103,7 +103,7 @@ def test_a_class_that_reads_its_fields_otherwise_is_refused_rather_than_guessed(
     found, unknown, _ = measured_cache(spec, spec.sizes(), "bf16")
 
     assert found is None
-    assert unknown.startswith("a layer keeps something else than its kind says: the closed form gives 49,152 bytes and a run keeps 16,384")
+    assert unknown.startswith("the cache of a layer differs from that of its kind: the closed form gives 49,152 bytes but a run has 16,384")
 
 
 def test_a_class_without_a_cache_is_refused(tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ def test_a_class_without_a_cache_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ("cruncher", "cruncher does not write token after token: it keeps no keys and values"),
-        ("vit-b", "vit-b does not write token after token: it keeps no keys and values"),
+        ("cruncher", "cruncher is not autoregressive: it has no key/value cache"),
+        ("vit-b", "vit-b is not autoregressive: it has no key/value cache"),
     ],
 )
 def test_models_that_write_no_tokens_have_no_cache(model: str, said: str) -> None:
@@ -129,7 +129,7 @@ def test_models_that_write_no_tokens_have_no_cache(model: str, said: str) -> Non
 
 def test_a_module_of_one_s_own_is_refused() -> None:
     """What its code keeps of a token is not stated anywhere."""
-    with pytest.raises(BadInputError, match=r"^attention: what a module keeps of a token is known of .*, not of a module's code$"):
+    with pytest.raises(BadInputError, match=r"^attention: caches are known for .*, not for a module's code$"):
         layers_of(tiny.attention(), tiny.attention().sizes())
 
 

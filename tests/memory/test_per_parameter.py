@@ -51,7 +51,7 @@ def test_what_does_not_divide_is_left_over_and_named() -> None:
     assert 16 == recipe.rest
     assert sum(derivation[name].value or 0 for name in NAMES if derivation[name].text is not None) == recipe.bytes
     assert recipe.exact == 16 + Fraction(16, recipe.parameters)
-    assert "beside them 16 bytes, of step counters mostly" in recipe.terms[-1].because
+    assert "plus 16 bytes, mostly step counters" in recipe.terms[-1].because
 
 
 def test_a_forward_alone_has_no_bytes_per_parameter_of_training() -> None:

@@ -43,7 +43,7 @@ def test_nothing_to_gather_is_the_first_refusal() -> None:
     """And devices that are none are refused."""
     with pytest.raises(BadInputError, match=r"^no bf16 here$"):
         gathered({}, {"bf16": "no bf16 here"})
-    with pytest.raises(BadInputError, match=r"^0 devices cannot share anything: give 1 or more$"):
+    with pytest.raises(BadInputError, match=r"^0 devices cannot shard the state: give 1 or more$"):
         gathered({"fp32": derived("fp32")}, {}, 0)
 
 

@@ -33,7 +33,7 @@ def test_the_lecture_s_product_has_8_8_tera_flop() -> None:
     assert 8_796_093_022_208 == Shape(*sizes_for("cuda", None, None, None)).flops
     assert LECTURE == sizes_for("cuda:1", None, None, None)
     assert (512, 5, 256) == sizes_for("cpu", None, 5, None)
-    with pytest.raises(BadInputError, match=r"^k = 0 is no number of rows or columns here: give 1 to 16,777,216$"):
+    with pytest.raises(BadInputError, match=r"^k = 0 is not a number of rows or columns: give 1 to 16,777,216$"):
         sizes_for("cpu", None, 0, None)
 
 
@@ -67,13 +67,13 @@ def test_formats_that_the_device_does_not_multiply_say_so_and_the_others_run() -
 
     assert ["tf32", "fp32", "fp8"] == [row.dtype for row in matmuls.rows]
     assert [None, 2, None] == [row.times and len(row.times.nanoseconds) for row in matmuls.rows]
-    assert "tf32 is multiplied by tensor cores, and cpu has none" == matmuls.rows[0].because
+    assert "tf32 needs tensor cores, which cpu lacks" == matmuls.rows[0].because
 
 
 def test_a_product_that_does_not_fit_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """37·41 + 41·43 + 37·43 elements of 4 bytes are 19,484 bytes."""
     monkeypatch.setattr(torch_matmul, "available_bytes", lambda: 19_483)
-    said = "^the product in fp32 needs 19,484 bytes and 19,483 are free: give a smaller --m, --k or --n$"
+    said = "^the matmul in fp32 needs 19,484 bytes and 19,483 are free: give a smaller --m, --k or --n$"
 
     with pytest.raises(MeasurementError, match=said):
         time_of_matmul(Shape(37, 41, 43), "fp32", "cpu", ONCE)

@@ -112,7 +112,7 @@ def test_model_flops_leave_out_what_runs_again_and_hardware_flops_hold_all_produ
     result = derivation(forward_matmul=100, backward_matmul=250, backward_recompute=50, optimizer_matmul=7)
 
     assert MatmulFlops(300, 357) == work_of(result)
-    assert MatmulFlops(300, None, "what torch.compile keeps and what it runs again is not recorded") == as_compiled(work_of(result))
+    assert MatmulFlops(300, None, "what torch.compile saves and recomputes is not traced") == as_compiled(work_of(result))
     assert MatmulFlops(100, 100) == work_of(derivation("infer", forward_matmul=100))
     assert MatmulFlops(None, None, "nobody knows") == work_of(derivation("infer", forward_matmul=None))
     assert MatmulFlops(None, None, "flops.forward.matmul is unknown") == work_of(derivation("infer"))

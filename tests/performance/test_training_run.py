@@ -153,16 +153,16 @@ def test_what_cannot_be_run_is_refused(tmp_path: Path) -> None:
     run(folder=tmp_path / "there", steps=2)
     for changes, said in (
         ({"demo": "bert"}, "unknown demonstration 'bert': known are linear, gpt"),
-        ({"steps": 0}, "--steps = 0 is no number of steps here: give 1 to 1,000,000"),
-        ({"resume": True}, "--resume needs the folder of the run to go on with: give it with -o"),
-        ({"folder": tmp_path / "there"}, f"{tmp_path / 'there'} holds a run already: go on with it by --resume, or name another folder"),
+        ({"steps": 0}, "--steps = 0 is not a number of steps: give 1 to 1,000,000"),
+        ({"resume": True}, "--resume needs the folder of the run to continue: give it with -o"),
+        ({"folder": tmp_path / "there"}, f"{tmp_path / 'there'} contains a run already: continue it with --resume, or name another folder"),
         (
             {"folder": tmp_path / "none", "resume": True},
             f"there is no checkpoint.pt in {tmp_path / 'none'} to resume from: train without --resume first",
         ),
         (
             {"folder": tmp_path / "there", "resume": True, "steps": 2},
-            "the checkpoint has done 2 steps already: give more than that with --steps",
+            "the checkpoint is at step 2 already: give a larger --steps",
         ),
     ):
         with pytest.raises(BadInputError) as caught:

@@ -79,7 +79,7 @@ def test_what_needs_no_device_is_measured_on_a_cpu() -> None:
     ]
     assert 2 * 3 * 17 * 2 == measurement.copies[-2].nbytes
     assert made["beside_compute"] is None
-    assert {"name": "copies to a device, and beside compute", "because": "there is no device"} == made["unmeasured"][-1]
+    assert {"name": "copies to a device, and overlapped with compute", "because": "there is no device"} == made["unmeasured"][-1]
     assert made["copies"]
     for copied in made["copies"]:
         assert copied["bytes"] / copied["times"]["seconds"]["median"] == pytest.approx(copied["bytes_per_second"])
@@ -103,7 +103,7 @@ def test_pages_in_memory_are_counted_without_reading_one(pages: Path) -> None:
 
     try:
         copies._drop(pages)
-    except copies._KeptError as error:
+    except copies._PagesRemainError as error:
         pytest.skip(str(error))
     assert 0 == copies._in_memory(pages)
 
@@ -116,7 +116,7 @@ def test_a_page_in_use_is_dropped_when_it_no_longer_is(pages: Path, monkeypatch:
     assert [] == list(kept)
 
     monkeypatch.setattr(copies, "_in_memory", lambda _: 2)
-    with pytest.raises(copies._KeptError, match=r"^the system keeps 2 pages of a file that it was told 50 times to drop$"):
+    with pytest.raises(copies._PagesRemainError, match=r"^the system keeps 2 pages of a file after 50 requests to drop them$"):
         copies._drop(pages)
 
 
@@ -129,7 +129,7 @@ def test_a_file_whose_pages_stay_in_memory_is_not_called_uncached(dropped: int, 
 
     assert isinstance(first, copies.Unmeasured)
     assert "file of tokens, whole, not cached" == first.name
-    assert first.because.startswith("not measured: the system keeps 7 pages of a file that it was told ")
+    assert first.because.startswith("not measured: the system keeps 7 pages of a file after")
     assert ["file of tokens, whole, cached", "batch of 3 × 17 tokens and targets, cached"] == [other.name for other in others]
 
 
@@ -192,7 +192,7 @@ def test_the_command_shows_expressions_and_measurements_and_writes_both(tmp_path
 
     assert 0 == shown.exit_code, shown.stderr
     assert "n = 2*8*B*T = 816\u00a0bytes" in shown.stdout
-    assert "copies to a device, and beside compute: not measured: the CPU was asked for" in shown.stdout
+    assert "copies to a device, and overlapped with compute: not measured: the CPU was asked for" in shown.stdout
     assert "measurement of transfers" == json.loads(file.read_text())["kind"]
 
 
@@ -237,7 +237,7 @@ def test_a_gpu_copies_pinned_memory_and_returns_before_it_is_done() -> None:
 
 
 class Streams:
-    """torch.cuda as far as a copy beside compute uses it; what is called, on which stream."""
+    """torch.cuda as far as a copy overlapped with compute uses it; what is called, on which stream."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

@@ -121,9 +121,7 @@ class OperatorCall:
         return self.converter.program.values[self.instruction.outputs[output]].dtype
 
     def refusal(self, why: str) -> UnknownOperatorError:
-        return UnknownOperatorError(
-            f"{self.instruction.name} at {self.instruction.module_path}: {why}, and equations have no form for that"
-        )
+        return UnknownOperatorError(f"{self.instruction.name} at {self.instruction.module_path}: {why}, which equations cannot express")
 
     # -- common parts of decompositions -------------------------------------------------------------------------------
 

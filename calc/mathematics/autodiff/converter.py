@@ -24,7 +24,7 @@ from calc.mathematics.autodiff.views import AxisFactor, NodeView, Views, of_node
 # View operators from the owner of a storage, each with the index of the result that continues the chain.
 Chain = tuple[tuple[int, int], ...]
 
-_NO_GRADIENT = "the model asks for no gradient here"
+_NO_GRADIENT = "no_grad in the model"
 
 
 class Converter:
@@ -109,7 +109,7 @@ class Converter:
         except UnknownOperatorError:
             raise
         except (NapkinError, AssertionError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
-            why = str(error).partition("\n")[0] or "its arguments are of a kind that was not met before"
+            why = str(error).partition("\n")[0] or "its arguments are of an unknown kind"
             raise UnknownOperatorError(f"{instruction.name} at {instruction.module_path} has no equation in this form: {why}") from error
 
     def _result(self, instruction: Instruction, position: int, output: int, view: NodeView) -> None:
@@ -117,8 +117,8 @@ class Converter:
         by_hand = bool(instruction.function) or instruction.index in self._by_hand
         if by_hand and self.active(view.node):
             self._note(
-                f"{instruction.function or 'a function'} at {instruction.module_path} is an autograd function with a backward of its own:"
-                " these are the gradients of its forward, which a check compares with what its backward gives"
+                f"{instruction.function or 'a function'} at {instruction.module_path} is a custom autograd function:"
+                " these are the gradients of its forward, which a check compares with those of its backward"
             )
         elif not instruction.graded and instruction.mutates and self.active(view.node):
             view = self._shifted(view, self.view(_refs(instruction.args)[0]))
@@ -163,7 +163,7 @@ class Converter:
         if value not in self._views:
             made = next((i for i in self.program.instructions if value in i.outputs), None)
             what = f"{made.name} at {made.module_path}" if made is not None else "an operator"
-            raise UnknownOperatorError(f"a result of {what} is used that equations have no form for")
+            raise UnknownOperatorError(f"a result of {what} is used that equations cannot express")
         owner, chain = self._chain[value]
         if self._stamp[value] < self._writes.get(owner, 0):
             self._set(value, self._replayed(self._views[owner], chain), owner, chain)
@@ -251,8 +251,8 @@ def _flat(data: Any) -> list[float]:
 def _unknown(instruction: Instruction) -> str:
     name = instruction.name.removeprefix("aten.").partition(".")[0]
     near = difflib.get_close_matches(name, DECOMPOSITIONS, n=2)
-    hint = f" (equations are known of {' and '.join(near)})" if near else ""
+    hint = f" (there are equations for {' and '.join(near)})" if near else ""
     return (
-        f"no equation is known for {instruction.name} at {instruction.module_path}{hint}: write that part with operators that have one,"
+        f"there is no equation for {instruction.name} at {instruction.module_path}{hint}: rewrite it with operators that have one,"
         " or add a decomposition to calc/mathematics/autodiff/decompositions"
     )

@@ -95,7 +95,7 @@ class Derived:
 
     @cached_property
     def outer_flops(self) -> sp.Expr:
-        """FLOPs of the backward's products without a sum: those of a vector and a number."""
+        """FLOPs of the backward's products without a sum: of a vector and a number."""
         ends = [step.node for w in self.parameters.values() if (step := self.of.get(w)) is not None and step.node is not None]
         made = [self.equations[i] for i in needed(self.equations, ends) if i >= self.forward]
         return self.flops([n.index for n in made if not n.inner and n.operator.removeprefix("aten.").partition(".")[0] in _VECTORS])

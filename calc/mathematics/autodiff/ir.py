@@ -1,8 +1,8 @@
 """Tensor equations: each node is one equation for one tensor, by one of a few primitives.
 
 Labels are integers. In a node of rank r, labels 0 … r-1 are the axes of its result, in order; labels from r on are summed over (or
-reduced), and their sizes stand in ``inner``. An operand says which label each of its own axes carries, so that a transpose or a
-broadcast needs no operator of its own. Frozen records, plain data; sizes are SymPy expressions in the basis symbols.
+reduced), and their sizes are in ``inner``. An operand gives the label of each of its axes, so a transpose or a broadcast needs no
+operator. Plain data; sizes are SymPy expressions in the basis symbols.
 """
 
 from __future__ import annotations
@@ -70,21 +70,21 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A coordinate that is computed from the labels: ``place(0)``, ``place(1)``, …"""
+    """A coordinate computed from the labels: ``place(0)``, ``place(1)``, …"""
 
     expr: sp.Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """A coordinate that is read from a tensor of whole numbers."""
+    """A coordinate read from an integer tensor."""
 
     operand: Operand
 
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Y[out] = source[coordinates]; ``fill`` where a coordinate lies outside (``None``: it never does)."""
+    """Y[out] = source[coordinates]; ``fill`` where a coordinate is out of range (``None``: it never is)."""
 
     source: int
     coordinates: tuple[Index | Pick, ...]
@@ -93,7 +93,7 @@ class Gather:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Y[coordinates] += updates, starting from zeros. Labels are the axes of ``updates``; what lies outside is dropped."""
+    """Y[coordinates] += updates, starting from zeros. Labels are the axes of ``updates``; elements out of range are dropped."""
 
     updates: int
     coordinates: tuple[Index | Pick, ...]
@@ -119,7 +119,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Concatenate:
-    """The parts one after the other along ``axis``; all carry the labels in order."""
+    """The parts concatenated along ``axis``; all have the labels in order."""
 
     parts: tuple[int, ...]
     axis: int

@@ -1,4 +1,4 @@
-"""Where a tensor of the forward is zero because a mask put -∞ before an exponential: there P = 0, and P times the mask is P."""
+"""Where a tensor is zero because a mask added -∞ before an exponential: there P = 0, so P times the mask is P."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOW = -1e4
 
 
 class Masks:
-    """Conditions (over labels 0, 1, … of a node) without which the node is 0."""
+    """Conditions (over labels 0, 1, … of a node) outside which the node is 0."""
 
     def __init__(self, equations: Equations, symbols: Symbols) -> None:
         self._equations = equations
@@ -26,7 +26,7 @@ class Masks:
         return self._unless(node, lowest=False)
 
     def _unless(self, node: int, lowest: bool) -> frozenset[sp.Expr]:
-        """Conditions without which the node is 0, or -∞ where ``lowest``."""
+        """Conditions outside which the node is 0, or -∞ if ``lowest``."""
         key = (node, lowest)
         if key not in self._known:
             self._known[key] = frozenset()
@@ -52,7 +52,7 @@ class Masks:
         return self._through(expr, op, lowest)
 
     def _through(self, expr: sp.Expr, op: ir.Map, lowest: bool) -> set[sp.Expr]:
-        """What holds of an operand also holds of the result: a sum with -∞, an exponential of it, a product with 0."""
+        """The conditions of an operand that the result inherits: by a sum with -∞, its exponential, a product with 0."""
         conditions: set[sp.Expr] = set()
         for i, operand in enumerate(op.operands):
             x = argument(i)

@@ -1,4 +1,4 @@
-"""Names of the tensors of a forward, from module and letter; and which of them need no equation of their own."""
+"""Names of the tensors of a forward, from module path and symbol; and which of them are written inside another equation."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _letter(node: Node) -> str:
 
 
 def _input_names(equations: Equations, forward: int, program: Program) -> Mapping[int, str]:
-    """x, or x0, x1, … of several; i where they are whole numbers."""
+    """x, or x0, x1, … for several; i for integers."""
     inputs = [n for n in equations.nodes[:forward] if isinstance(n.op, ir.Leaf) and n.op.role == "input"]
     names: dict[int, str] = {}
     for whole, letter in ((False, "x"), (True, "i")):

@@ -1,4 +1,4 @@
-"""Products of the forward that have a name (P = E/Z, n = c r): each says what one of its factors is in terms of it."""
+"""Named products of the forward (P = E/Z, n = c r): each expresses one of its factors in terms of the product."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from calc.mathematics.autodiff.terms import TooLarge, expand
 class Relation:
     """``gone`` = ``expr`` of the result (``argument(0)``) and of its other operand i (``argument(i + 1)``).
 
-    ``at`` says which label of the result each axis of ``gone`` carries; it has them all. ``others`` are the other operands.
+    ``at`` is the label of the result for each axis of ``gone``, which has all labels. ``others`` are the other operands.
     """
 
     result: int
@@ -26,7 +26,7 @@ class Relation:
 
 
 def relations(equations: Equations, forward: int) -> list[Relation]:
-    """Every way to write a factor of a product of the forward by that product."""
+    """Every relation that expresses a factor of a named product by that product."""
     relations = []
     for node in equations.nodes[:forward]:
         if isinstance(node.op, ir.Map) and len(node.op.operands) > 1 and len({o.node for o in node.op.operands}) == len(node.op.operands):

@@ -1,4 +1,4 @@
-"""Equations run in numpy, in float64: every tensor of every kind is an array of doubles."""
+"""Evaluates equations in numpy: every tensor is an array of float64."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class NumericRun:
         return array.transpose(order).reshape([places.get(label, 1) for label in range(rank)])
 
     def _coordinates(self, given: Sequence[ir.Index | ir.Pick], shape: Sequence[int]) -> list[Array]:
-        """Each coordinate as whole numbers that broadcast to ``shape``."""
+        """Each coordinate as integers that broadcast to ``shape``."""
         rank = len(shape)
         grids = {place(i): np.arange(n).reshape([-1 if j == i else 1 for j in range(rank)]) for i, n in enumerate(shape)}
         coordinates = []
@@ -80,7 +80,7 @@ class NumericRun:
     @_value.register
     def _leaf(self, op: ir.Leaf, node: Node) -> Array:
         if (op.role, op.name) not in self._leaves:
-            raise NapkinError(f"no values for the {op.role} {op.name!r}: what a run draws at random has to be given")
+            raise NapkinError(f"no values for the {op.role} {op.name!r}: random draws must be given")
         array = np.asarray(self._leaves[op.role, op.name], dtype=np.float64)
         return array.reshape([self._size(s) for s in node.shape])
 

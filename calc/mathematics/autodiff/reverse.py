@@ -57,7 +57,7 @@ class Gradients:
 def gradients(equations: Equations, loss: int, wanted: Collection[int]) -> Gradients:
     """The gradients of the scalar ``loss`` with respect to the ``wanted`` nodes and everything between."""
     if equations[loss].shape:
-        raise NapkinError(f"a gradient needs a scalar loss, and this one has {len(equations[loss].shape)} axes: reduce it to one number")
+        raise NapkinError(f"a gradient needs a scalar loss, but this one has {len(equations[loss].shape)} axes: reduce it to one number")
     nodes = equations.nodes[: loss + 1]
     active = _active(nodes, wanted)
     shares: list[GradientShare] = []
@@ -112,7 +112,7 @@ def contract(equations: Equations, node: Node, gradient: int, i: int) -> int | N
     for operand in others:
         for label in operand.at:
             labels.setdefault(label, len(labels))
-    # The gradient stands where the tensor stood: dA = dY Bᵀ, dB = Aᵀ dY.
+    # The gradient takes the position of its tensor: dA = dY Bᵀ, dB = Aᵀ dY.
     given = tuple(Operand(o.node, tuple(labels[label] for label in o.at)) for o in (*others[:i], others[-1], *others[i:-1]))
     inner = tuple(node.size(label) for label in list(labels)[len(mine.at) :])
     return equations.add(ir.Contract(given), equations[mine.node].shape, inner)
@@ -141,7 +141,7 @@ def repeated(equations: Equations, whole: int, operand: Operand, node: Node) -> 
     return equations.total(Operand(whole, at), equations[operand.node].shape, tuple(node.shape[label] for label in missing))
 
 
-@rule(ir.Reduce, saying="a sum hands its gradient to every addend, a mean its share of it, a maximum to where it is reached")
+@rule(ir.Reduce, saying="a sum passes its gradient to every addend, a mean 1/n of it, a maximum to where it is attained")
 def reduced(equations: Equations, node: Node, gradient: int, _: int) -> int | None:
     op = node.op
     assert isinstance(op, ir.Reduce)
@@ -167,14 +167,14 @@ def reduced(equations: Equations, node: Node, gradient: int, _: int) -> int | No
     raise NapkinError(f"no rule for the gradient of a reduction by {op.kind}")
 
 
-@rule(ir.Gather, saying="what was read from a place hands its gradient back to that place; several readings add up")
+@rule(ir.Gather, saying="a gather passes its gradient back to the positions read; several reads add up")
 def gathered(equations: Equations, node: Node, gradient: int, i: int) -> int | None:
     op = node.op
     assert isinstance(op, ir.Gather)
     return equations.add(ir.Scatter(gradient, op.coordinates), equations[op.source].shape) if i == 0 else None
 
 
-@rule(ir.Scatter, saying="what was added at a place takes the gradient of that place")
+@rule(ir.Scatter, saying="a scatter takes the gradient at its positions")
 def scattered(equations: Equations, node: Node, gradient: int, i: int) -> int | None:
     op = node.op
     assert isinstance(op, ir.Scatter)
@@ -197,7 +197,7 @@ def merged(equations: Equations, node: Node, gradient: int, _: int) -> int | Non
     return equations.add(ir.Split(gradient, op.axis, op.count), equations[op.source].shape)
 
 
-@rule(ir.Concatenate, saying="each part takes its stretch of the gradient")
+@rule(ir.Concatenate, saying="each part takes its slice of the gradient")
 def concatenated(equations: Equations, node: Node, gradient: int, i: int) -> int | None:
     op = node.op
     assert isinstance(op, ir.Concatenate)
@@ -215,7 +215,7 @@ def sliced(equations: Equations, source: int, axis: int, start: sp.Expr, length:
     return equations.add(ir.Gather(source, places), (*shape[:axis], length, *shape[axis + 1 :]))
 
 
-@rule(ir.Cumulate, saying="an element is in every running sum from its place on, so gradients are summed from the end")
+@rule(ir.Cumulate, saying="an element is in every running sum from its position on, so gradients are summed from the end")
 def cumulated(equations: Equations, node: Node, gradient: int, _: int) -> int | None:
     op = node.op
     assert isinstance(op, ir.Cumulate)
@@ -240,5 +240,5 @@ def pulled(equations: Equations, source: int, result: int, gradient: int) -> int
                 pending.setdefault(read, []).append(share)
                 waiting.add(read)
     if source not in pending:
-        raise NapkinError("a tensor that is written over is no rearrangement of its storage")
+        raise NapkinError("a tensor that is overwritten is not a rearrangement of its storage")
     return added(equations, pending[source])

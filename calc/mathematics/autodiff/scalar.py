@@ -1,4 +1,4 @@
-"""Scalar functions that SymPy lacks or writes otherwise, derivatives in the form a person writes, and how numpy runs them."""
+"""Scalar functions that SymPy lacks, derivatives in textbook form, and their numpy functions."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ class Softplus(sp.Function):  # type: ignore[misc]  # as above
 
 
 class _Step(sp.Function):  # type: ignore[misc]  # as above
-    """A function that is constant between its jumps: its derivative counts as 0, as torch has it."""
+    """A function that is constant between its jumps: its derivative counts as 0, as in torch."""
 
     def fdiff(self, argindex: int = 1) -> sp.Expr:
         return sp.Integer(0)
 
 
 class Floor(_Step):
-    """The largest whole number that is not above x."""
+    """The largest integer not above x."""
 
 
 class Ceiling(_Step):
-    """The smallest whole number that is not below x."""
+    """The smallest integer not below x."""
 
 
 class Round(_Step):
-    """The nearest whole number, halves to even."""
+    """The nearest integer, halves to even."""
 
 
 class Truncate(_Step):
@@ -59,7 +59,7 @@ class Sign(_Step):
 
 
 class Whole(sp.Function):  # type: ignore[misc]  # as above
-    """An expression that is one factor to whoever multiplies out: the derivative of an activation, say. The second argument is the
+    """An expression that is not expanded, such as the derivative of an activation. The second argument is the
     number of the function's name in ``WHOLE_NAMES``."""
 
 
@@ -67,7 +67,7 @@ WHOLE_NAMES: list[str] = []
 
 
 def kept_whole(derivative: sp.Expr, operator: str) -> sp.Expr:
-    """A derivative that is a sum with functions in it, as one factor; ``operator`` is what it is the derivative of."""
+    """A derivative that is a sum of functions, as one unexpanded factor; ``operator`` is the differentiated operator."""
     if not derivative.atoms(sp.Function) - derivative.atoms(sp.Piecewise) or not derivative.atoms(sp.Add):
         return derivative
     name = operator.removeprefix("aten.").partition(".")[0] or "f"
@@ -86,7 +86,7 @@ def truth(condition: Any) -> sp.Expr:
 
 
 def larger(a: sp.Expr, b: sp.Expr) -> sp.Expr:
-    """max(a, b); between equals torch shares the gradient, and so does this."""
+    """max(a, b); equal arguments share the gradient, as in torch."""
     return sp.Piecewise((a, a > b), (b, a < b), ((a + b) / 2, True))
 
 

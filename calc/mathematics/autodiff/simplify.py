@@ -116,7 +116,7 @@ class _Work:
         return made
 
     def _inlined(self, raw: int) -> sp.Expr:
-        """The expression of a Map or a sum over labels 0, 1, …, with the steps between put in."""
+        """The expression of a Map or a sum over labels 0, 1, …, with intermediate steps substituted."""
         if raw not in self._inner:
             node = self.equations[raw]
             op = node.op
@@ -155,7 +155,7 @@ class _Work:
         return poly
 
     def _candidates(self, poly: Poly) -> list[tuple[Poly, int]]:
-        """The polynomial with one tensor expressed by another that the forward makes of it."""
+        """The polynomial with one tensor expressed by another that the forward computes from it."""
         there = self.symbols.nodes(self.summing.expr(poly))
         rewrites = []
         for relation in self._relations:

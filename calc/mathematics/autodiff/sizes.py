@@ -80,7 +80,7 @@ class _Numbers(SympyFunctions):
         return number(node.value)
 
     def refused(self, node: Expression) -> NapkinError:
-        return NapkinError(f"a number is made of sizes in a way that equations cannot show: {as_text(node, spaced=True)[:60]}")
+        return NapkinError(f"a number depends on sizes in a way that equations cannot express: {as_text(node, spaced=True)[:60]}")
 
 
 def value_of(expr: sp.Expr, sizes: Mapping[str, int]) -> int:

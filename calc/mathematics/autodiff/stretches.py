@@ -1,4 +1,4 @@
-"""Parts of a tensor that lie beside one another along an axis: what a gradient is made of where the forward took its tensor apart."""
+"""Adjacent slices of a tensor along an axis: the parts of a gradient where the forward split its tensor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from calc.mathematics.autodiff.ir import Equations, Operand, place
 
 
 def stretch(equations: Equations, operand: Operand, shape: ir.Shape) -> tuple[int, sp.Expr, int] | None:
-    """(axis, offset, what is put there) where an operand is one stretch along one axis and zeros around it."""
+    """(axis, offset, node) of an operand that is one slice along one axis, with zeros around it."""
     op = equations[operand.node].op
     if not isinstance(op, ir.Scatter) or operand.at != tuple(range(len(shape))):
         return None
@@ -29,7 +29,7 @@ def stretch(equations: Equations, operand: Operand, shape: ir.Shape) -> tuple[in
 
 
 def in_a_row(equations: Equations, stretches: Sequence[tuple[int, sp.Expr, int]], shape: ir.Shape) -> tuple[int, list[int]] | None:
-    """The axis along which stretches follow one another without a gap from first to last, and what they hold, in order."""
+    """The axis along which slices are adjacent without gaps, and their nodes in order."""
     axes = {axis for axis, _, _ in stretches}
     by_offset = {offset: source for _, offset, source in stretches}
     if len(axes) != 1 or len(by_offset) != len(stretches):

@@ -1,5 +1,5 @@
-"""Sums over labels in normal form: factors that do not depend on a label go in front of its sum, and sums that the forward's own
-definitions settle are replaced (Σ P = 1 of a softmax, Σ (x - mean x) = 0, Σ δ = 1)."""
+"""Sums over labels in normal form: factors that do not depend on a label are pulled out of its sum, and sums known from the forward's
+definitions are replaced (Σ P = 1 of a softmax, Σ (x - mean x) = 0, Σ δ = 1)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Vanishes = Callable[[int, Collection[int]], bool]
 
 
 class Summing:
-    """``forward`` nodes are those below that index. ``vanishes`` says of a node that is no scalar expression whether its sum over axes
-    is zero. ``said`` collects which facts were used."""
+    """``forward`` nodes are those below that index. ``vanishes`` returns whether the sum over axes of a node that is not a scalar
+    expression is zero. ``said`` collects the facts used."""
 
     def __init__(self, equations: Equations, forward: int, symbols: Symbols, vanishes: Vanishes) -> None:
         self.equations = equations
@@ -32,14 +32,14 @@ class Summing:
         self.masks = Masks(equations, symbols)
 
     def expr(self, poly: Poly) -> sp.Expr:
-        """A polynomial with its facts applied as one expression."""
+        """The expression of a polynomial after applying the facts."""
         return sp.Add(*(product_of(m, c) for m, c in poly.items()))
 
     def normal(self, expr: sp.Expr) -> Poly:
         return self._tidied(expand(expr))
 
     def _tidied(self, poly: Poly) -> Poly:
-        """0 and 1 are their own powers, and a mask adds nothing to what is 0 where it is."""
+        """Powers of 0/1 values are the values, and a mask is dropped beside a factor that is 0 outside it."""
         tidied: Poly = {}
         for monomial, coefficient in poly.items():
             powers = {f: sp.Integer(1) if p > 1 and self._is_truth(f) else p for f, p in monomial}
@@ -59,7 +59,7 @@ class Summing:
         for mask in masks:
             condition = truth_of(mask)
             if condition is not None and condition in zero:
-                self.said.append(("what a mask takes out is 0 already", -1))
+                self.said.append(("the masked elements are 0 already", -1))
                 powers = {f: p for f, p in powers.items() if f != mask}
         return powers
 
@@ -91,7 +91,7 @@ class Summing:
         return multiplied(outer, self._settled(inside, bound, depth))
 
     def _settled(self, inside: Mapping[sp.Expr, sp.Expr], bound: Mapping[int, sp.Expr], depth: int) -> Poly:
-        """The sum of one product all of whose factors depend on the labels."""
+        """The sum of a product whose factors all depend on the labels."""
         if len(inside) == 1 and next(iter(inside.values())) == 1:
             (factor,) = inside
             meaning = self.symbols.meaning.get(factor)
@@ -113,7 +113,7 @@ class Summing:
     def _separate(
         self, inside: Mapping[sp.Expr, sp.Expr], bound: Mapping[int, sp.Expr]
     ) -> list[tuple[dict[sp.Expr, sp.Expr], dict[int, sp.Expr]]]:
-        """Factors that share no label are summed by themselves: Σ over a, b of f[a] g[b] is a product of two sums."""
+        """Factors without common labels are summed separately: Σ over a, b of f[a] g[b] is a product of two sums."""
         groups: list[tuple[dict[sp.Expr, sp.Expr], set[int]]] = []
         for factor, power in inside.items():
             mine = set(self.symbols.labels(factor) & bound.keys())
@@ -129,13 +129,13 @@ class Summing:
         return [(factors, {label: bound[label] for label in labels}) for factors, labels in groups]
 
     def _of_element(self, element: Element, bound: Mapping[int, sp.Expr], depth: int) -> Poly | None:
-        """What the sum of a tensor's own elements is, where its definition says so."""
+        """The sum of a tensor's elements, if known from its definition."""
         node = self.equations[element.node]
         settled_total = self._known_total(element, bound)
         if settled_total is not None:
             return settled_total
         if isinstance(node.op, ir.Delta) and set(bound) == {element.labels[-1]}:
-            self.said.append(("exactly one class is the right one: Σ Y = 1", node.index))
+            self.said.append(("exactly one class is the target: Σ Y = 1", node.index))
             return {(): sp.Integer(1)}
         if not isinstance(node.op, ir.Map | ir.Reduce):
             axes = [i for i, label in enumerate(element.labels) if label in bound]
@@ -150,7 +150,7 @@ class Summing:
         return total
 
     def _known_total(self, element: Element, bound: Mapping[int, sp.Expr]) -> Poly | None:
-        """A sum or mean that the forward computes by itself."""
+        """A sum or mean that the forward computes."""
         for operand, reduced, sizes, kind in self._totals.get(element.node, ()):
             rank = len(self.equations[reduced].shape)
             inner = {element.labels[i] for i, label in enumerate(operand.at) if label >= rank}
@@ -177,7 +177,7 @@ _Known = tuple[ir.Operand, int, ir.Shape, str]
 
 
 def _totals(equations: Equations, forward: int) -> dict[int, list[_Known]]:
-    """The sums and means that the forward takes, by what they are of."""
+    """The sums and means of the forward, by their operand."""
     totals: dict[int, list[_Known]] = {}
     for node in equations.nodes[:forward]:
         if isinstance(node.op, ir.Reduce) and node.op.kind in ("sum", "mean") and set(range(len(node.shape))) <= set(node.op.operand.at):

@@ -1,8 +1,7 @@
-"""Sums of products of tensors' elements, in which sums over labels are factors too: what gradients are simplified in.
+"""The normal form in which gradients are simplified: sums of products of tensor elements and of sums over labels.
 
-An expression is SymPy's, over symbols that stand for an element of a tensor (a node with its labels) or for a sum over labels of a
-product. Its normal form is expanded, with every factor outside the sums that it does not depend on. Labels from ``BOUND`` on are
-summed over.
+An expression is SymPy's, over symbols for an element of a tensor (a node with its labels) or a sum over labels of a product. Its normal
+form is expanded, with every factor outside the sums that it does not depend on. Labels from ``BOUND`` on are summed over.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Poly = dict[Monomial, sp.Expr]
 
 
 class TooLarge(Exception):
-    """Too many terms to be readable: the equation stays as the chain rule gave it."""
+    """Too many terms to be readable: the equation from the chain rule is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """Σ over ``bound`` of ``inner``, a product all of whose factors depend on one of them."""
+    """Σ over ``bound`` of ``inner``, a product whose factors all depend on one of them."""
 
     bound: tuple[int, ...]
     sizes: tuple[sp.Expr, ...]
@@ -42,7 +41,7 @@ class Total:
 
 
 class Symbols:
-    """The symbols of one simplification, and what each stands for."""
+    """The symbols of one simplification, with their meanings."""
 
     def __init__(self) -> None:
         self._of: dict[Element | Total, sp.Symbol] = {}
@@ -66,7 +65,7 @@ class Symbols:
         return frozenset().union(*(self._labels.get(s, frozenset()) for s in expr.free_symbols))
 
     def nodes(self, expr: sp.Expr) -> set[int]:
-        """The tensors in an expression, those in its sums too."""
+        """The tensors in an expression, including those in its sums."""
         nodes: set[int] = set()
         for s in expr.free_symbols:
             meaning = self.meaning.get(s)
@@ -88,7 +87,7 @@ class Symbols:
         return expr.xreplace(changed)
 
     def bounds(self, expr: sp.Expr) -> int:
-        """The first label that no sum in the expression is over."""
+        """The first label that no sum in the expression uses."""
         label = BOUND
         for s in expr.free_symbols:
             meaning = self.meaning.get(s)
@@ -97,7 +96,7 @@ class Symbols:
         return label
 
     def total(self, inner: sp.Expr, bound: Collection[int], size_of: Mapping[int, sp.Expr]) -> sp.Symbol:
-        """The symbol of a sum. Its labels are numbered by where they first stand, so that equal sums are one symbol."""
+        """The symbol of a sum. Its labels are numbered in order of appearance, so equal sums are one symbol."""
         order: list[int] = []
         for s in sorted(inner.free_symbols, key=lambda s: self._rank(s, bound)):
             order += [label for label in self._ordered(s) if label in bound and label not in order]
@@ -122,7 +121,7 @@ class Symbols:
 
 
 def expand(expr: sp.Expr) -> Poly:
-    """The expression as a sum of products. What is no product (a function of an element) is a factor."""
+    """The expression as a sum of products. Anything else (a function of an element) is a factor."""
     if expr.is_number:
         return {(): expr} if expr != 0 else {}
     if expr.is_Add:
@@ -146,7 +145,7 @@ def _only_sizes(expr: sp.Expr) -> bool:
 
 
 def _sizes(expr: sp.Expr) -> Poly:
-    """A sum of sizes (T - 1, B*T - B) as a product of factors each of which stays whole, so that one cancels another."""
+    """A sum of sizes (T - 1, B*T - B) as a product of unexpanded factors, so that equal ones cancel."""
     factored = sp.factor(expr)
     powers: dict[sp.Expr, sp.Expr] = {}
     coefficient = sp.Integer(1)
@@ -164,7 +163,7 @@ def _sizes(expr: sp.Expr) -> Poly:
 
 
 def spelled(expr: sp.Expr) -> sp.Expr:
-    """The expression with such factors written out."""
+    """The expression with such factors expanded."""
     return expr.xreplace({s: _WRITTEN[s] for s in expr.free_symbols if s in _WRITTEN})
 
 
@@ -212,7 +211,7 @@ def product_of(monomial: Monomial, coefficient: sp.Expr = sp.S.One) -> sp.Expr:
 
 
 def together(poly: Poly) -> sp.Expr:
-    """The expression of a polynomial, with what all of its terms share in front."""
+    """The expression of a polynomial, with the common factor of its terms pulled out."""
     if not poly:
         return sp.Integer(0)
     shared = _shared(list(poly))
@@ -227,7 +226,7 @@ def together(poly: Poly) -> sp.Expr:
 
 
 def _grouped(terms: list[sp.Expr]) -> sp.Expr:
-    """A sum with the factor that most of its terms share in front of those."""
+    """A sum with the factor that most of its terms share pulled out of those."""
     counts: dict[sp.Expr, int] = {}
     for term in terms:
         for factor in sp.Mul.make_args(term):
@@ -255,7 +254,7 @@ def _shared(monomials: list[Monomial]) -> dict[sp.Expr, sp.Expr]:
 
 
 def _content(coefficients: list[sp.Expr]) -> sp.Expr:
-    """What all coefficients share, the sign of the first among them where all have it."""
+    """The common factor of all coefficients, negative if all are."""
     if len(coefficients) == 1:
         return coefficients[0]
     first = coefficients[0] if not coefficients[0].is_Rational else sp.Integer(1)

@@ -1,4 +1,4 @@
-"""Whether the sum of a gradient over some of its axes is zero by the equations: how a bias comes to have no gradient at all."""
+"""Whether the sum of a gradient over some of its axes is zero by the equations, as for a bias before a norm."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Tensors as a program holds them, over the axes of equations.
+"""Views: the program's tensors in terms of the axes of equations.
 
-A program reshapes (B, T, d) to (B·T, d) and back, transposes, repeats: none of that computes anything. A ``NodeView`` keeps the node and
-says which of its axes, in which order, make up each axis of the program's tensor. An axis of size 1 is made of none.
+A program reshapes (B, T, d) to (B·T, d) and back, transposes, repeats: none of these computes anything. A ``NodeView`` has the node and,
+for each axis of the program's tensor, the node's axes that it consists of, in order. An axis of size 1 has none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Axis = tuple[AxisFactor, ...]
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """``axes`` of a tensor. Each axis of the node stands in them exactly once."""
+    """``axes`` of a tensor. Each axis of the node occurs in them exactly once."""
 
     node: int
     axes: tuple[Axis, ...]
@@ -45,11 +45,11 @@ class NodeView:
 
 
 class ViewError(NapkinError):
-    """A tensor cannot be seen in a shape without a rearrangement that equations have no name for."""
+    """A tensor cannot be viewed in a shape without a rearrangement that equations cannot express."""
 
 
 def of_node(equations: Equations, node: int) -> NodeView:
-    """The node as it is. An axis of size 1 is dropped: nothing is repeated along it."""
+    """The view of a node itself, without its axes of size 1."""
     shape = equations[node].shape
     if any(s == 1 for s in shape):
         long_axes = [i for i, s in enumerate(shape) if s != 1]
@@ -60,7 +60,7 @@ def of_node(equations: Equations, node: int) -> NodeView:
 
 
 class Views:
-    """Changes of views that add rearrangements to ``equations`` where they are needed."""
+    """Changes views; adds rearrangements to ``equations`` where needed."""
 
     def __init__(self, equations: Equations, hints: Mapping[str, int]) -> None:
         self.equations = equations
@@ -72,7 +72,7 @@ class Views:
     # -- one axis -----------------------------------------------------------------------------------------------------
 
     def split_part(self, view: NodeView, part: AxisFactor, sizes: Sequence[sp.Expr]) -> tuple[NodeView, tuple[AxisFactor, ...]]:
-        """The view with one of its parts in several, and these."""
+        """The view with one of its factors split, and the new factors."""
         if part.axis is None:
             return self._with(view, part, made := tuple(AxisFactor(None, s) for s in sizes)), made
         at, more = part.axis, len(sizes) - 1
@@ -85,7 +85,7 @@ class Views:
         return self._with(moved, part, made), made
 
     def _with(self, view: NodeView, part: AxisFactor, made: tuple[AxisFactor, ...]) -> NodeView:
-        """``part`` (the first that equals it) in the view as ``made``."""
+        """The view with ``part`` (the first equal one) replaced by ``made``."""
         done = False
         axes = []
         for axis in view.axes:
@@ -100,7 +100,7 @@ class Views:
         return NodeView(view.node, tuple(axes))
 
     def merged(self, view: NodeView, which: int) -> NodeView:
-        """The view with axis ``which`` as one part; repetitions among several parts are written out."""
+        """The view with axis ``which`` as one factor; repetitions among several factors are materialized."""
         axis = view.axes[which]
         if len(axis) <= 1:
             return view
@@ -123,7 +123,7 @@ class Views:
         return self._numbered(made, [axis if i != which else None for i, axis in enumerate(view.axes)])
 
     def _numbered(self, node: int, axes: Sequence[Axis | None]) -> NodeView:
-        """A view of ``node``, whose axes are in the order of the parts; ``None`` is an axis that is one part now."""
+        """A view of ``node``, whose axes are in the order of the parts; ``None`` is an axis that is now one factor."""
         shape = self.equations[node].shape
         numbered: list[Axis] = []
         at = 0
@@ -140,7 +140,7 @@ class Views:
         return NodeView(node, tuple(numbered))
 
     def dense(self, view: NodeView, which: int | None = None) -> NodeView:
-        """The view with its repetitions written out: those of axis ``which``, or all."""
+        """The view with its repetitions materialized: those of axis ``which``, or all."""
         loose = [(i, p) for i, axis in enumerate(view.axes) for p in axis if p.axis is None and which in (None, i)]
         if not loose:
             return view
@@ -154,7 +154,7 @@ class Views:
         return NodeView(node, axes)
 
     def plain(self, view: NodeView) -> NodeView:
-        """The view with at most one part an axis and nothing repeated, its node's axes in order: as the program's tensor is."""
+        """The view with at most one factor per axis, without repetitions and with the node's axes in order, like the program's tensor."""
         view = self.dense(view)
         for which in range(len(view.axes)):
             view = self.merged(view, which)
@@ -169,7 +169,7 @@ class Views:
     # -- shapes -------------------------------------------------------------------------------------------------------
 
     def reshaped(self, view: NodeView, shape: Sequence[sp.Expr]) -> NodeView:
-        """The same elements, row after row, in another shape."""
+        """The same elements in row-major order, in another shape."""
         waiting = list(view.parts)
         axes: list[Axis] = []
         for size in shape:
@@ -177,7 +177,7 @@ class Views:
             left = size
             while left != 1:
                 if not waiting:
-                    raise ViewError("a reshape to more elements than there are")
+                    raise ViewError("a reshape to more elements than the tensor has")
                 part = waiting.pop(0)
                 smaller = quotient(left, part.size) if self.hint(part.size) <= self.hint(left) else None
                 if smaller is not None:
@@ -198,7 +198,7 @@ class Views:
         return NodeView(view.node, tuple(axes))
 
     def _reshaped_flat(self, view: NodeView, shape: Sequence[sp.Expr]) -> NodeView:
-        """By way of one axis: for sizes that do not divide each other part by part."""
+        """A reshape through one flat axis, for sizes that do not divide each other factor by factor."""
         flat = self.merged(NodeView(view.node, (tuple(view.parts),)), 0)
         if len(flat.axes[0]) == 1 and flat.axes[0][0].axis is not None:
             part = flat.axes[0][0]
@@ -210,7 +210,7 @@ class Views:
     # -- several tensors ----------------------------------------------------------------------------------------------
 
     def aligned(self, views: Sequence[NodeView], axes: Sequence[int | None]) -> list[NodeView]:
-        """The views with the same parts along one axis: ``axes`` says which it is of each (``None``: it has none)."""
+        """The views with the same factors along one axis: ``axes`` says which it is of each (``None``: it has none)."""
         views = list(views)
         for _ in range(8):
             present = [(i, v.axes[a]) for i, (v, a) in enumerate(zip(views, axes, strict=True)) if a is not None and v.axes[a]]
@@ -223,10 +223,10 @@ class Views:
                     views = refined
                     continue
             views = [v if a is None else self.merged(v, a) for v, a in zip(views, axes, strict=True)]
-        raise ViewError("axes that are made of other factors in each tensor")
+        raise ViewError("axes that consist of different factors in each tensor")
 
     def _refined(self, views: Sequence[NodeView], axes: Sequence[int | None], finest: Axis) -> list[NodeView] | None:
-        """The views with that axis split as ``finest`` is, where it is one part elsewhere."""
+        """The views with that axis split as ``finest`` is, where it is a single factor."""
         refined = []
         for view, at in zip(views, axes, strict=True):
             if at is None or not view.axes[at] or _sizes(view.axes[at]) == _sizes(finest):
@@ -238,7 +238,7 @@ class Views:
         return refined
 
     def split_part_at(self, view: NodeView, at: int, sizes: Sequence[sp.Expr]) -> NodeView:
-        """The view with axis ``at``, which is one part, in several."""
+        """The view with axis ``at``, a single factor, split in several."""
         part = view.axes[at][0]
         if part.axis is None:
             return NodeView(view.node, (*view.axes[:at], tuple(AxisFactor(None, s) for s in sizes), *view.axes[at + 1 :]))
@@ -257,5 +257,5 @@ def _sizes(axis: Axis) -> tuple[sp.Expr, ...]:
 
 
 def _inverse(order: Sequence[int]) -> tuple[int, ...]:
-    """Where each axis of the node goes when its axes are taken in ``order``."""
+    """The inverse of a permutation of the node's axes."""
     return tuple(list(order).index(i) for i in range(len(order)))

@@ -1,1 +1,1 @@
-"""Number formats: what follows from a layout of sign, exponent and fraction bits, and what a given number becomes in one. Torch-free."""
+"""Number formats: limits from the sign, exponent and fraction bits, and the encoding of a number. Torch-free."""

@@ -12,7 +12,7 @@ from calc.mathematics.dtypes.numbers import written
 
 
 def of_bits(layout: Format, text: str) -> Encoding:
-    """The number that bits stand for: ``0 01000 0100011111`` (as many as the format has), ``0x211f`` or ``0b…``."""
+    """The number encoded by bits: ``0 01000 0100011111`` (as many as the format has), ``0x211f`` or ``0b…``."""
     code = _bits(layout, text)
     encoding = encode(layout, decode(layout, code))
     return replace(encoding, code=code, fields=fields_of(layout, code), steps=_decoding(layout, code), notes=())
@@ -33,7 +33,7 @@ def _bits(layout: Format, text: str) -> int:
 
 
 def _decoding(layout: Format, code: int) -> tuple[EncodingStep, ...]:
-    """How a finite number is read off its bits."""
+    """The steps that decode a finite number."""
     value = decode(layout, code)
     if isinstance(layout, IntegerFormat) or value.kind != "finite":
         return ()
@@ -43,7 +43,7 @@ def _decoding(layout: Format, code: int) -> tuple[EncodingStep, ...]:
     power = f"{stored} - {bias} = {stored - bias}" if stored else f"1 - {bias} = {1 - bias}"
     lines = [
         EncodingStep(
-            "exponent", power, "the code less the bias" if stored else "code 0 is for 0 and the subnormals: the exponent of code 1"
+            "exponent", power, "the code minus the bias" if stored else "code 0 is for 0 and subnormals, with the exponent of code 1"
         )
     ]
     lines.append(

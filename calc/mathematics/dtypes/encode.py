@@ -24,7 +24,7 @@ class EncodingStep:
 class Encoding:
     """``given`` as ``code`` of a format.
 
-    ``fields``    (name, bits) from the highest down. ``value`` is what the code stands for.
+    ``fields``    (name, bits) from the highest down. ``value`` is the number of the code.
     ``kind``      zero, subnormal, normal, integer, infinity or nan.
     ``below`` and ``above`` are the neighboring numbers, ``None`` where there is none.
     ``spacing``   the unit in the last place at the number given, where it is in range: the distance of two numbers of the format there.
@@ -52,7 +52,7 @@ class Encoding:
 
     @property
     def relative(self) -> Fraction | None:
-        """The error as a part of the number given."""
+        """The relative error."""
         error, given = self.error, self.given.value
         return None if error is None or not given else error / abs(given)
 
@@ -66,7 +66,7 @@ class Encoding:
 
 
 def largest_code(layout: Float) -> int:
-    """The code of the largest number, without its sign: codes of one sign count upwards with what they stand for."""
+    """The code of the largest number, without its sign: codes of one sign are in the order of their numbers."""
     e, m = layout.exponent, layout.fraction
     all_ones = (1 << (e + m)) - 1
     return {"ieee": all_ones - (1 << m), "fn": all_ones - 1}.get(layout.specials, all_ones)
@@ -94,7 +94,7 @@ def _magnitude(layout: Float, rest: int) -> Fraction:
 
 
 def encode(layout: Format, number: FormatNumber) -> Encoding:
-    """``number`` rounded once into a format. An integer format refuses what is no number; infinities and NaN need a float."""
+    """``number`` rounded once into a format. An integer format refuses infinities and NaN."""
     return _integer(layout, number) if isinstance(layout, IntegerFormat) else _float(layout, number)
 
 
@@ -120,7 +120,7 @@ def _code(layout: Float, number: FormatNumber, spacing: Fraction | None) -> tupl
         return _nan(layout), False
     if spacing is None:
         return _beyond(layout), layout.specials != "ieee"
-    # The exponent's code and the fraction count on together: what rounds up to the next power of two carries by itself.
+    # Exponent code and fraction are one integer: rounding up to the next power of two carries into the exponent.
     binades = _binade(layout, number.size) - int(limit(layout, "smallest exponent"))
     unit_code = round(number.size / spacing) + (binades << layout.fraction)
     return (unit_code, False) if unit_code <= top else (_beyond(layout), True)
@@ -212,7 +212,7 @@ def _steps(layout: Float, number: FormatNumber, rest: int, spacing: Fraction | N
         EncodingStep("in units of the last place", f"|x| / 2**{e - layout.fraction} = {_short(scaled)}", "the spacing of numbers there")
     )
     rounded = round(scaled)
-    tie = "a tie goes to the even one" if scaled.denominator == 2 else "to the nearest"
+    tie = "ties to even" if scaled.denominator == 2 else "to the nearest"
     lines.append(EncodingStep("rounded", f"{rounded}", tie if scaled.denominator != 1 else "nothing to round: the number is in the format"))
     if overflow:
         at = f"{rounded} * 2**{e - layout.fraction} is beyond the largest, {written(FormatNumber(limit(layout, 'largest')))}"
@@ -236,8 +236,8 @@ def _short(value: Fraction) -> str:
 
 
 _SATURATES = (
-    "it has no infinity: a number beyond the largest stays at the largest here, as the OCP formats have it when they saturate;"
-    " conversions that do not saturate give NaN"
+    "it has no infinity: a number beyond the largest becomes the largest here, as in saturating OCP conversions;"
+    " non-saturating ones give NaN"
 )
 
 
@@ -252,18 +252,18 @@ def _notes(layout: Float, number: FormatNumber, code: int, overflow: bool) -> tu
     if twice is not None and twice != code:
         value = written(decode(layout, twice))
         notes.append(
-            f"a conversion by way of {' and '.join(between)}, as torch's from a Python number, rounds more than once: it gives {value}"
+            f"a conversion through {' and '.join(between)}, like torch's from a Python number, rounds more than once and gives {value}"
         )
     return tuple(notes)
 
 
 def _wider(layout: Float) -> tuple[str, ...]:
-    """What a Python number passes through on its way into a tensor: it is fp64, and torch casts to small formats from fp32."""
+    """The dtypes through which torch converts a Python number: it is fp64, and small formats are cast from fp32."""
     return ("fp64", "fp32") if layout.bits < 32 else ("fp64",) if layout.bits < 64 else ()
 
 
 def _by_way_of(names: tuple[str, ...], layout: Float, number: FormatNumber) -> int | None:
-    """The code that is reached through other formats, where there are any."""
+    """The code after conversion through other formats, if any."""
     if number.kind != "finite" or not names:
         return None
     for name in names:
@@ -286,15 +286,15 @@ def _signed_code(layout: Float, number: FormatNumber) -> int:
 def _integer(layout: IntegerFormat, number: FormatNumber) -> Encoding:
     given = number.value
     if given is None:
-        raise BadInputError(f"{layout.name} holds whole numbers only: {written(number)} needs a floating-point format")
+        raise BadInputError(f"{layout.name} has integers only: {written(number)} needs a floating-point format")
     low, high = limit(layout, "smallest"), limit(layout, "largest")
     nearest = Fraction(round(given))
     clamped = min(max(nearest, low), high)
     code = int(clamped) % 2**layout.bits
     overflow = clamped != nearest
-    steps = [EncodingStep("rounded", str(nearest), "to the nearest whole number, ties to the even one")]
+    steps = [EncodingStep("rounded", str(nearest), "to the nearest integer, ties to even")]
     if overflow:
-        steps.append(EncodingStep("overflow", f"{nearest} is outside {low} to {high}", "kept at the nearest bound, as quantization does"))
+        steps.append(EncodingStep("overflow", f"{nearest} is outside {low} to {high}", "clamped to the nearest bound, as in quantization"))
     notes = ("a cast in C or torch drops the fraction instead, and is undefined out of range",) if overflow or nearest != given else ()
     return Encoding(
         layout.name, number, code, fields_of(layout, code), finite(clamped), "zero" if not clamped else "integer",

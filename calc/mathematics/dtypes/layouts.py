@@ -15,7 +15,7 @@ from typing import Literal
 from calc.errors import BadInputError
 from calc.units import item_size
 
-# ieee: the highest exponent code is kept for infinities and NaN. fn: it is used, and only the code of all ones is NaN.
+# ieee: the highest exponent code is reserved for infinities and NaN. fn: it is used, and only the code of all ones is NaN.
 # fnuz: it is used, and NaN is the code that would be -0. finite: every code is a number.
 Specials = Literal["ieee", "fn", "fnuz", "finite"]
 
@@ -57,7 +57,7 @@ class IntegerFormat:
 
     @property
     def fields(self) -> tuple[tuple[str, int], ...]:
-        """The bits from the highest down. In two's complement the sign bit weighs as much as the others and 1 more, and takes it away."""
+        """The bits from the highest down. In two's complement the sign bit has a negative weight."""
         return (("sign", 1), ("others", self.bits - 1)) if self.signed else (("magnitude", self.bits),)
 
 
@@ -70,7 +70,7 @@ _NAMED: tuple[Format, ...] = (
     Float("bf16", 8, 7, stored="bfloat16", about="the upper half of fp32"),
     Float("fp16", 5, 10, stored="float16", about="IEEE 754 binary16"),
     Float("fp8-e4m3", 4, 3, "fn", "float8_e4m3fn", "largest", "no infinities: all ones are NaN"),
-    Float("fp8-e5m2", 5, 2, stored="float8_e5m2", about="as IEEE 754 would have it"),
+    Float("fp8-e5m2", 5, 2, stored="float8_e5m2", about="as in IEEE 754"),
     Float("fp8-e4m3fnuz", 4, 3, "fnuz", "float8_e4m3fnuz", "nan", "no infinities and no -0, whose code is NaN"),
     Float("fp8-e5m2fnuz", 5, 2, "fnuz", "float8_e5m2fnuz", "nan", "no infinities and no -0, whose code is NaN"),
     Float("fp6-e3m2", 3, 2, "finite", "", "largest", "every code is a number"),
@@ -106,7 +106,7 @@ def named(name: str) -> Format:
         if plain == layout.name or (layout.stored and torch_name == plain and layout.name != "tf32"):
             return layout
     if plain in _SEVERAL:
-        raise BadInputError(f"{plain} is no single layout: choose {_SEVERAL[plain]}")
+        raise BadInputError(f"{plain} is ambiguous: choose {_SEVERAL[plain]}")
     general = _GENERAL.fullmatch(plain)
     if general is not None:
         return _from_layout(plain, int(general[1]), int(general[2]), general[3])
@@ -116,7 +116,7 @@ def named(name: str) -> Format:
 
 
 def _from_layout(name: str, exponent: int, fraction: int, specials: str) -> Float:
-    """A format that no table has: as IEEE 754 would lay it out, unless the name ends in fn or fnuz."""
+    """A format outside the table: laid out as in IEEE 754, unless the name ends in fn or fnuz."""
     same = [f for f in _NAMED if isinstance(f, Float) and f.name.endswith(f"-e{exponent}m{fraction}{specials}")]
     if same:
         return same[0]

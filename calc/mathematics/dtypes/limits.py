@@ -63,7 +63,7 @@ def _number(value: int) -> str:
 
 
 _TOP = {
-    "ieee": ("2**e - 2", "the code of all ones is kept for infinities and NaN"),
+    "ieee": ("2**e - 2", "the code of all ones is reserved for infinities and NaN"),
     "fn": ("2**e - 1", "every exponent code holds numbers"),
     "fnuz": ("2**e - 1", "every exponent code holds numbers"),
     "finite": ("2**e - 1", "every exponent code holds numbers"),
@@ -81,11 +81,11 @@ def _of_float(layout: Float) -> tuple[Limit, ...]:
     if layout.specials == "fnuz":
         steps.add("bias", "2**(e - 1)", "one more than in IEEE 754, so that the highest code holds numbers", "bias")
     else:
-        steps.add("bias", "2**(e - 1) - 1", "exponents lie about evenly around 0", "bias")
+        steps.add("bias", "2**(e - 1) - 1", "exponents are about symmetric around 0", "bias")
     text, because = _TOP[layout.specials]
     steps.add("largest exponent code", text, because, "top")
-    steps.add("largest exponent", "top - bias", "a code stands for itself less the bias", "emax")
-    steps.add("smallest exponent", "1 - bias", "code 0 is kept for 0 and the subnormals, which share the exponent of code 1", "emin")
+    steps.add("largest exponent", "top - bias", "the exponent is the code minus the bias", "emax")
+    steps.add("smallest exponent", "1 - bias", "code 0 is reserved for 0 and subnormals, which have the exponent of code 1", "emin")
     if layout.specials == "fn":
         steps.add("largest", "(2 - 2*2**(-m))*2**emax", "a fraction of all ones but the last bit: all ones are NaN")
     else:
@@ -103,12 +103,17 @@ def _of_float(layout: Float) -> tuple[Limit, ...]:
 def _digits(steps: _Steps, m: int) -> None:
     """Decimal digits. ``kept`` is what C calls DIG, ``needed`` DECIMAL_DIG; torch's resolution is a unit of the last digit kept."""
     digits = _log10(2**m)
-    steps.state("decimal digits kept", "floor(m*log10(2))", Fraction(digits), "so many come back from text unchanged: 10**digits <= 2**m")
+    steps.state(
+        "decimal digits kept",
+        "floor(m*log10(2))",
+        Fraction(digits),
+        "this many survive a round trip through the format: 10**digits <= 2**m",
+    )
     needed = _log10(2 ** (m + 1)) + 2
-    steps.state("decimal digits needed", "1 + ceiling((m + 1)*log10(2))", Fraction(needed), "so many tell every two numbers apart")
+    steps.state("decimal digits needed", "1 + ceiling((m + 1)*log10(2))", Fraction(needed), "this many distinguish any two numbers")
     share = Fraction(_log10(2 ** (100 * (m + 1))), 100)
     steps.state("decimal digits, about", "(m + 1)*log10(2)", share, "significant bits as digits, cut off after two places")
-    steps.state("resolution", "10**(-floor(m*log10(2)))", Fraction(1, 10**digits), "a unit of the last decimal digit kept")
+    steps.state("resolution", "10**(-floor(m*log10(2)))", Fraction(1, 10**digits), "a unit of the last preserved decimal digit")
 
 
 def _log10(power_of_two: int) -> int:
@@ -123,7 +128,7 @@ def _of_integer(layout: IntegerFormat) -> tuple[Limit, ...]:
     steps = _Steps(b=layout.bits)
     if layout.signed:
         steps.add("largest", "2**(b - 1) - 1", "half of the codes are below 0, one is 0")
-        steps.add("smallest", "-2**(b - 1)", "two's complement: the highest bit counts negative")
+        steps.add("smallest", "-2**(b - 1)", "two's complement: the highest bit has a negative weight")
     else:
         steps.add("largest", "2**b - 1", "all ones")
         steps.add("smallest", "0*b", "no sign")

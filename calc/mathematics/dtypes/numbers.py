@@ -64,12 +64,12 @@ def read(text: str) -> FormatNumber:
 def _power(text: str, exponent: str) -> int:
     # Looked at before int(): an exponent of a million digits would be a number too large to hold.
     if len(exponent.lstrip("+-0")) > 4 or abs(int(exponent)) > _FARTHEST:
-        raise BadInputError(f"the exponent of {text[:40]!r} is out of reach: use one from -{_FARTHEST} to {_FARTHEST}")
+        raise BadInputError(f"the exponent of {text[:40]!r} is out of range: use one from -{_FARTHEST} to {_FARTHEST}")
     return int(exponent)
 
 
 def decimal(value: Fraction) -> str:
-    """Every digit of a number whose denominator is a product of 2 and 5; a fraction where it is none."""
+    """All digits of a number whose denominator has only the factors 2 and 5; else a fraction."""
     twos, fives, rest = _exponents(value.denominator)
     if rest != 1:
         return f"{value.numerator}/{value.denominator}"

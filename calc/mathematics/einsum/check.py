@@ -48,7 +48,7 @@ def _require_small(op: Operation) -> None:
     # numpy goes through all combinations of dimensions at once; what lies between two products may be larger than every operand.
     largest = max(math.prod(op.sizes[name] for name in op.pattern.names), *(step.elements.at(op.sizes) or 0 for step in op.steps))
     if largest > _LARGEST:
-        raise BadInputError(f"a run would go through {largest:,} combinations, more than {_LARGEST:,}: check at smaller sizes")
+        raise BadInputError(f"a run would compute {largest:,} combinations, more than {_LARGEST:,}: check at smaller sizes")
 
 
 def _dotted(text: str) -> str:
@@ -56,7 +56,7 @@ def _dotted(text: str) -> str:
 
 
 def _apart(array: Array, axes: Axes, op: Operation) -> Array:
-    """With an axis for each dimension."""
+    """The array with one axis per dimension."""
     return array.reshape([op.sizes[name] for name in axes.names])
 
 
@@ -64,16 +64,16 @@ def _flops(op: Operation, forward: int, backward: int) -> list[Verdict[str]]:
     pairs = ("forward", op.matmul, forward), ("backward", op.backward_matmul, backward)
     alone = [n for n, size in op.sizes.items() if size == 1]
     if alone:
-        because = f"torch leaves dimensions of size 1 ({', '.join(alone)}) out of its products"
-        unequal = [(f"FLOP of the {name}'s products", str(count.at(op.sizes)), str(measured)) for name, count, measured in pairs]
+        because = f"torch leaves dimensions of size 1 ({', '.join(alone)}) out of its matmuls"
+        unequal = [(f"FLOP of the matmuls of the {name}", str(count.at(op.sizes)), str(measured)) for name, count, measured in pairs]
         return [Verdict(*numbers, "", NOT_MEASURED, because=because) for numbers in unequal]
-    instrument = "torch.utils.flop_counter, over the products one after another"
-    return [_equal(f"FLOP of the {name}'s products", count.at(op.sizes), measured, instrument) for name, count, measured in pairs]
+    instrument = "torch.utils.flop_counter, over all matmuls"
+    return [_equal(f"FLOP of the matmuls of the {name}", count.at(op.sizes), measured, instrument) for name, count, measured in pairs]
 
 
 def _view(op: Operation, view: bool) -> Verdict[str]:
     derived = not op.steps[0].elements.terms
-    return judged("in the operand's memory", _yes(derived), _yes(view), because="the address of the result's storage")
+    return judged("shares the operand's storage", _yes(derived), _yes(view), because="the address of the result's storage")
 
 
 def _yes(value: bool) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """``Σ factor · Π names``: (factor, names) with names in the order in which a person meets them."""
+    """``Σ factor · Π names``: (factor, names) with names in order of appearance."""
 
     terms: tuple[tuple[int, tuple[str, ...]], ...] = ()
 

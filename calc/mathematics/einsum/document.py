@@ -14,7 +14,7 @@ from calc.pipeline.verdict import Verdict
 
 
 def document(op: Operation, dtype: str, verdicts: Sequence[Verdict[str]] | None) -> dict[str, Any]:
-    """The ``"schema": 1`` document. What has a size that was not given is null, its expression stands beside it."""
+    """The ``"schema": 1`` document. A value that depends on a size that was not given is null, with its expression."""
     sizes = op.sizes
     return {
         "schema": 1,
@@ -67,8 +67,8 @@ def _count(count: Count, sizes: Mapping[str, int]) -> dict[str, Any]:
 
 def _why(op: Operation) -> str:
     if op.missing:
-        return f"no size is given for {', '.join(_name(name) for name in op.missing)}"
-    return "" if op.intensity is not None else "nothing is moved: the result is a view"
+        return f"no size given for {', '.join(_name(name) for name in op.missing)}"
+    return "" if op.intensity is not None else "no bytes are moved: the result is a view"
 
 
 def _verdict(v: Verdict[str]) -> dict[str, str | None]:

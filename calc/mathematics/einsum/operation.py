@@ -160,9 +160,9 @@ def _reduced(
             return f"{y} = 1/{count} {_sum(gone)}{x}", f"d{x} = d{y} / {count}", divided, "each addend has derivative 1/n"
         case "prod":
             equation, gradient = f"{y} = Π{index} {x}", f"d{x} = d{y} {y} / {x}"
-            return equation, gradient, total((product(after), product(before))), "the product of the others, where no element is 0"
+            return equation, gradient, total((product(after), product(before))), "the product of the other elements, where no element is 0"
     equation, gradient = f"{y} = {how}{index} {x}", f"d{x} = d{y} where {x} = {y}, else 0"
-    return equation, gradient, Count(), "the element that is taken has derivative 1; equals share it"
+    return equation, gradient, Count(), "the extreme element has derivative 1; equal ones share it"
 
 
 def _sum(names: tuple[str, ...]) -> str:

@@ -38,11 +38,11 @@ def best(pattern: Pattern, sizes: Mapping[str, int]) -> ContractionOrder:
     """The cheapest order at ``sizes``; left to right if one of them is unknown."""
     names = operand_names(pattern)
     if len(names) < 3:
-        return ContractionOrder(left_to_right(pattern), "two operands have one order")
+        return ContractionOrder(left_to_right(pattern), "two operands have a single order")
     if any(name not in sizes for name in pattern.names):
-        return ContractionOrder(left_to_right(pattern), "from left to right: which order is least depends on sizes that are not given")
+        return ContractionOrder(left_to_right(pattern), "from left to right: the best order depends on sizes that are not given")
     pairs = _least(pattern, sizes, names)
-    return ContractionOrder(_steps(pattern, pairs), "the least of all orders at these sizes")
+    return ContractionOrder(_steps(pattern, pairs), "the cheapest order at these sizes")
 
 
 def alternatives(pattern: Pattern) -> tuple[tuple[str, Count], ...]:

@@ -1,4 +1,4 @@
-"""Patterns of named dimensions, ``"b s d, d f -> b s f"``: read by einops' own parser, refused in one line where they are none."""
+"""Patterns of named dimensions, ``"b s d, d f -> b s f"``: parsed by einops; an invalid one is refused in one line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Axes:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The dimensions in the order in which they lie in memory."""
+        """The dimensions in memory order."""
         return tuple(name for group in self.groups for name in group)
 
     @property
@@ -61,7 +61,7 @@ def _size(group: tuple[str, ...], sizes: Mapping[str, int]) -> int | str:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What a pattern says: operands on the left of the arrow, the result on its right."""
+    """A parsed pattern: operands on the left of the arrow, the result on its right."""
 
     text: str
     operands: tuple[Axes, ...]
@@ -121,15 +121,15 @@ def _require(pattern: Pattern) -> None:
     given = {name for axes in pattern.operands for name in axes.names}
     new = [name for name in pattern.result.names if name not in given]
     if several and new:
-        raise BadInputError(f"the pattern {text!r} has {', '.join(new)} in the result and in no operand: leave it out or name it in one")
+        raise BadInputError(f"the pattern {text!r} has {', '.join(new)} in the result but in no operand: leave it out or add it to one")
     if several and any(axes.merged for axes in (*pattern.operands, pattern.result)):
         raise BadInputError(f"the pattern {text!r} merges dimensions of several operands: rearrange one tensor at a time, then contract")
     if new and given - set(pattern.result.names):
-        raise BadInputError(f"the pattern {text!r} both sums dimensions and makes new ones ({', '.join(new)}): do one after the other")
+        raise BadInputError(f"the pattern {text!r} both sums dimensions and makes new ones ({', '.join(new)}): do them one at a time")
 
 
 def sizes_of(pattern: Pattern, words: Sequence[str]) -> dict[str, int]:
-    """``["b=2", "...=6"]`` → sizes of the pattern's dimensions; an ellipsis has the product of what it stands for."""
+    """``["b=2", "...=6"]`` → sizes of the pattern's dimensions; an ellipsis has the product of the dimensions it covers."""
     sizes: dict[str, int] = {}
     for word in words:
         if word.startswith("...="):
@@ -138,7 +138,7 @@ def sizes_of(pattern: Pattern, words: Sequence[str]) -> dict[str, int]:
         if name not in pattern.names:
             raise BadInputError(f"the pattern {_clip(pattern.text)!r} has no dimension {_clip(name)!r}{_hint(name, pattern.names)}")
         if name in sizes:
-            raise BadInputError(f"the size of {name} is given twice: give each once")
+            raise BadInputError(f"the size of {name} is given twice: give it once")
         sizes[name] = size
     return sizes
 

@@ -90,7 +90,7 @@ def reduce(pattern: Pattern, how: str) -> EinsumStep:
     before, after = pattern.operands[0].names, pattern.result.names
     gone = tuple(name for name in before if name not in after)
     flops = total((product(before), product(after, -1), product(after) if how == "mean" else Count()))
-    because = f"{_list(gone)} reduced: one operation less than elements for each result"
+    because = f"{_list(gone)} reduced: n - 1 operations for n elements of each result"
     because += ", and a division" if how == "mean" else ""
     return _single(f"reduce by {how}", pattern, flops, total((product(before), product(after))), because)
 
@@ -100,8 +100,8 @@ def repeat(pattern: Pattern, sizes: Mapping[str, int]) -> EinsumStep:
     new = [name for name in pattern.result.names if name not in pattern.operands[0].names]
     wide = [tuple(name for name in group if sizes.get(name) != 1) for group in pattern.result.groups]
     if any(len(group) > 1 and set(group) & set(new) for group in wide) or _scattered(pattern, set(new), sizes):
-        return _single("repeat", pattern, Count(), _moved(pattern), f"{_list(new)} merged with others: every element is written")
-    return _single("repeat", pattern, Count(), Count(), f"{_list(new)} with stride 0: a view, no element is read or written")
+        return _single("repeat", pattern, Count(), _moved(pattern), f"{_list(new)} merged with others: every element is copied")
+    return _single("repeat", pattern, Count(), Count(), f"{_list(new)} with stride 0: a view, no bytes are moved")
 
 
 def rearrange(pattern: Pattern, sizes: Mapping[str, int]) -> EinsumStep:
@@ -110,13 +110,13 @@ def rearrange(pattern: Pattern, sizes: Mapping[str, int]) -> EinsumStep:
     if scattered:
         because = f"({' '.join(scattered[0])}) are not next to each other in memory: merging them copies every element"
         return _single("rearrange", pattern, Count(), _moved(pattern), because)
-    return _single("rearrange", pattern, Count(), Count(), "other sizes and strides over the same memory: a view, nothing is copied")
+    return _single("rearrange", pattern, Count(), Count(), "other sizes and strides of the same storage: a view, nothing is copied")
 
 
 def _scattered(pattern: Pattern, new: set[str], sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
     """Merged groups whose dimensions do not follow one another in the operand, which lies in memory without gaps.
 
-    A dimension that is known to be 1 lies nowhere.
+    Dimensions of size 1 do not matter.
     """
     order = {name: at for at, name in enumerate(n for n in pattern.operands[0].names if sizes.get(n) != 1)}
     groups = []

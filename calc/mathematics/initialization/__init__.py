@@ -1,7 +1,7 @@
-"""What the values of a model look like before the first step: second moments through the graph, from how parameters are drawn.
+"""The values of a model before the first step: second moments through the graph, from the distributions of its parameters.
 
-A program of the forward (``calc.trace.forward``) is walked from its draws on; the laws of the draws are read off the model's own
-initializers. Sampling real modules (``calc.measure.sampling``) shares no code with it.
+A program of the forward (``calc.trace.forward``) is evaluated in order; the distributions are those of the model's own initializers.
+Sampling real modules (``calc.measure.sampling``) shares no code with it.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ def initial(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options
 
 
 def _free(spec: Spec, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Sizes that may be given: what follows from others does follow."""
+    """The sizes that are not tied to others."""
     dims = spec.dimensions
     return {name: size for name, size in sizes.items() if not dims[name].tied}
 
 
 def _parts(program: Program, states: list[State]) -> list[ModuleVariance]:
-    """The last value that each module makes, itself or through its children."""
+    """The last value that each module computes, itself or through its children."""
     last: dict[str, int] = {}
     for instruction in program.instructions:
         if not instruction.outputs or instruction.module_path == LOSS:
@@ -114,7 +114,7 @@ def _part(site: str, state: State, called: Mapping[str, str]) -> ModuleVariance:
         return ModuleVariance(
             site, state.second, state.mean, _shown(state.equation, called), _simplified(state.closed), state.because, state.rests
         )
-    why = state.why if isinstance(state, Unknown) else "its values are not drawn"
+    why = state.why if isinstance(state, Unknown) else "its values are not random"
     return ModuleVariance(site, None, None, "", None, "", (), why)
 
 
@@ -123,7 +123,7 @@ def _shown(equation: str, called: Mapping[str, str]) -> str:
 
 
 def _simplified(closed: str | None) -> str | None:
-    """A closed form in the sizes with what cancels cancelled; none where it holds what is no number of sizes."""
+    """A closed form in the sizes, simplified; empty where it contains anything else than an integer expression of sizes."""
     if closed is None or "[" in closed:
         return None
     import sympy as sp

@@ -15,7 +15,7 @@ SPREAD = 3.29
 
 
 class Sample(Protocol):
-    """What a sample says of a module's result: mean square over the draws, its standard error, and calls in one forward."""
+    """A sample of a module's result: mean square over the draws, its standard error, and calls in one forward."""
 
     @property
     def second(self) -> float: ...
@@ -55,10 +55,10 @@ def _compared(part: ModuleVariance, sample: Sample | None) -> SampleComparison:
         return SampleComparison(part, low, sample.second, high, INSIDE)
     off = sum(OFF[rest] for rest in part.rests)
     near = (1 - off) * low <= part.second <= (1 + off) * high
-    because = "; ".join(part.rests) or "rests on nothing but the laws"
+    because = "; ".join(part.rests) or "follows from the distributions alone"
     return SampleComparison(part, low, sample.second, high, WITHIN if near else FAILED, because, off)
 
 
 def percent(allowed: float) -> str:
-    """An allowance as it is read: ``4 %``."""
+    """An allowance as a percentage: ``4 %``."""
     return f"{100 * allowed:.3g} %"

@@ -1,8 +1,8 @@
 """E[w²] of a parameter as an expression in the sizes, fitted to builds at several sizes.
 
 An initializer computes a number from sizes. Which sizes, and with what power, shows when one of them is changed at a time: a
-variance that is halved where d is doubled goes with 1/d. The expression is kept only if it gives every build's number; what is
-no product of powers is tried as one over a sum of two sides (Xavier), and else stays a number at the sizes asked for.
+variance that is halved where d is doubled goes with 1/d. The expression is used only if it gives every build's number; one that is not a
+product of powers is tried as one over a sum of two sides (Xavier), and else the number at the given sizes is used.
 """
 
 from __future__ import annotations

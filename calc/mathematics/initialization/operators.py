@@ -1,6 +1,6 @@
 """Which rule of moments each operator has.
 
-An operator that only shows or copies elements carries its operand's moments on; one that has no rule refuses.
+A view or a copy has its operand's moments; an operator without a rule is refused.
 """
 
 from __future__ import annotations
@@ -74,13 +74,15 @@ def _parts(step: BoundInstruction) -> State | list[State]:
 
 
 def _joined(step: BoundInstruction) -> State:
-    """Parts side by side: an element picked at random is of each as often as it is large."""
+    """A concatenation: a random element is from each part with probability proportional to its size."""
     tensors = step.args.get("tensors", ())
     if not all(isinstance(each, Moments | WeightLaw) for each in tensors):
-        return step.refuse("joins values of which one is not drawn")
+        return step.refuse("joins values of which one is not random")
     parts = [_drawn(each, step.fresh + i) for i, each in enumerate(tensors)]
     if len({(p.second, p.mean, p.shared) for p in parts}) == 1:
-        return replace(parts[0], sources=frozenset({step.fresh}), because="parts alike, joined", normal=all(p.normal for p in parts))
+        return replace(
+            parts[0], sources=frozenset({step.fresh}), because="parts with equal moments, joined", normal=all(p.normal for p in parts)
+        )
     sizes = [math.prod(shape) for shape in step.parts]
     shares = [size / sum(sizes) for size in sizes]
     mean, second, shared = (sum(w * getattr(p, of) for w, p in zip(shares, parts, strict=True)) for of in ("mean", "second", "shared"))
@@ -95,21 +97,21 @@ def _product(step: BoundInstruction) -> State:
     if step.name == "addmm":
         left, right, bias = step.args.get("mat1"), step.args.get("mat2"), step.args.get("self")
     if step.name == "bmm" or not (isinstance(left, Moments | Unknown) and isinstance(right, WeightLaw)):
-        return step.refuse("multiplies two values of which none is a fresh matrix")
+        return step.refuse("multiplies two values of which neither is an independent random matrix")
     return rules.affine(step, left, right, right.shape[0], f"({step.texts['mat2'][0]})", bias)
 
 
 def _linear(step: BoundInstruction) -> State:
     x, weight = step.args.get("input"), step.args.get("weight")
     if not (isinstance(x, Moments | Unknown) and isinstance(weight, WeightLaw)):
-        return step.refuse("multiplies two values of which none is a fresh matrix")
+        return step.refuse("multiplies two values of which neither is an independent random matrix")
     return rules.affine(step, x, weight, weight.shape[-1], f"({step.texts['weight'][-1]})", step.args.get("bias"))
 
 
 def _convolution(step: BoundInstruction) -> State:
     x, weight = step.args.get("input"), step.args.get("weight")
     if not (isinstance(x, Moments | Unknown) and isinstance(weight, WeightLaw)) or step.args.get("transposed"):
-        return step.refuse("is no convolution with a fresh kernel")
+        return step.refuse("is not a convolution with an independent random kernel")
     taps = 1.0
     for axis, (side, kernel) in enumerate(zip(step.shapes["input"][2:], weight.shape[2:], strict=True)):
         stride, padding, dilation = (_at(step.args[k], axis) for k in ("stride", "padding", "dilation"))
@@ -227,7 +229,7 @@ def _mean(step: BoundInstruction) -> State:
     x, dims = step.args.get("self"), step.args.get("dim")
     shape = step.shapes["self"]
     if not isinstance(x, Moments) or not isinstance(dims, tuple) or {int(d) % len(shape) for d in dims} != {len(shape) - 1}:
-        return step.refuse("averages over something else than features")
+        return step.refuse("averages over something other than features")
     return rules.mean_of(step, x, shape[-1])
 
 
@@ -242,7 +244,7 @@ _ROOTS: dict[str, Callable[[float], float]] = {"rsqrt": lambda v: v**-0.5, "sqrt
 def _attention(step: BoundInstruction) -> State:
     scale = step.args.get("scale")
     if step.args.get("attn_mask") is not None or step.args.get("attn_bias") is not None:
-        return step.refuse("has a mask that is data")
+        return step.refuse("has a data-dependent mask")
     if step.args.get("dropout_p"):
         return step.refuse("drops weights")
     width = step.shapes["query"][-1]
@@ -257,7 +259,7 @@ def _dropout(step: BoundInstruction) -> State:
     return replace(x, second=x.second / (1 - p), normal=False, because=f"E[x²] {x.second:.6g} / (1 - {p:g})") if p else x
 
 
-# Of an unknown value these know something nevertheless.
+# Operators with a known result for an unknown input.
 OF_UNKNOWN = frozenset(
     """mm addmm linear convolution native_layer_norm native_batch_norm _fused_rms_norm view _unsafe_view reshape transpose
     t permute""".split()  # noqa: SIM905  # names of operators

@@ -1,7 +1,7 @@
 """Moments of an operator's result from those of its operands, one function for each family.
 
 A matrix is drawn independently of what it multiplies and has mean 0, so E[(Wx)ᵢ²] = Σⱼ E[Wᵢⱼ²] E[xⱼ²] exactly: fan-in × E[w²] × E[x²]
-(Glorot and Bengio 2010; He et al. 2015, arXiv:1502.01852). What is not exact says what it rests on.
+(Glorot and Bengio 2010; He et al. 2015, arXiv:1502.01852). Results that are not exact list their assumptions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ State = Moments | Fixed | WeightLaw | Unknown
 @dataclass(frozen=True, slots=True)
 class BoundInstruction:
     """An instruction with its operands looked up: ``args`` by name, ``shapes`` and ``refs`` (values) of tensor operands, sizes as
-    numbers and as text, ``parts`` the shapes of a list of them. ``fresh`` names what is drawn here first."""
+    numbers and as text, ``parts`` the shapes of a list of them. ``fresh`` names the parameters that are used here first."""
 
     name: str
     site: str
@@ -53,7 +53,7 @@ def affine(step: BoundInstruction, x: Moments | Unknown, weight: WeightLaw, fan_
             return step.refuse(f"adds {bias.name}, whose mean is not 0")
         plus = bias.second
     elif bias is not None:
-        return step.refuse("adds something else than a parameter")
+        return step.refuse("adds something other than a parameter")
     if isinstance(x, Unknown):
         return Unknown(x.why, True, frozenset({step.fresh}))
     gain = fan_in * weight.second
@@ -68,7 +68,7 @@ def affine(step: BoundInstruction, x: Moments | Unknown, weight: WeightLaw, fan_
 def activation(step: BoundInstruction, x: Moments, f: Activation) -> State:
     """f(x) of a normal x."""
     if not x.normal or abs(x.mean) > 1e-9:
-        return step.refuse("is applied to what is not close to normal with mean 0")
+        return step.refuse("is applied to a value that is not close to normal with mean 0")
     mean, second = f.mean_at(x.second), f.second_at(x.second)
     text = f"E[{f.name}(x)²], x ~ N(0, {x.second:.6g})" + (f" = {f.second.format(q='q')}" if f.second else "")
     moments = Moments(mean, second, f.cross_at(x.second, min(max(x.shared, 0.0), x.second)), False, x.sources, text, x.rests, step.label)
@@ -85,7 +85,7 @@ def added(step: BoundInstruction, x: Moments, y: Moments, sign: float = 1.0) -> 
         times = f"{(1 + sign) ** 2:g}"
         return replace(x.scaled(1 + sign), because=f"{times} × E[x²]", site=step.label).saying(f"{times}*({{x}})", x=x)
     if x.sources & y.sources:
-        return step.refuse("adds two values that hang on one draw")
+        return step.refuse("adds two values that depend on the same draw")
     cross = sign * x.mean * y.mean
     second = x.second + y.second + 2 * cross
     text = f"E[x²] {x.second:.6g} + E[y²] {y.second:.6g}" + (f" + 2 E[x] E[y] {2 * cross:.6g}" if cross else "")
@@ -97,7 +97,7 @@ def added(step: BoundInstruction, x: Moments, y: Moments, sign: float = 1.0) -> 
 
 
 def _rotated(x: Moments, y: Moments, sign: float) -> Moments | None:
-    """x cos φ ± y sin φ keeps the second moment, whatever φ."""
+    """x cos φ ± y sin φ keeps the second moment for every φ."""
     if x.angle is None or y.angle is None or x.angle[1] != y.angle[1] or {x.angle[0], y.angle[0]} != {"cos", "sin"}:
         return None
     if not math.isclose(x.angle[2], y.angle[2], rel_tol=1e-9):
@@ -113,7 +113,7 @@ def multiplied(step: BoundInstruction, x: Moments, y: Moments) -> State:
     if x.even or y.even:
         return _by_even(step, *((y, x) if x.even else (x, y)))
     if x.sources & y.sources:
-        return step.refuse("multiplies two values that hang on one draw")
+        return step.refuse("multiplies two values that depend on the same draw")
     text = f"E[x²] {x.second:.6g} × E[y²] {y.second:.6g}"
     rests = tuple(dict.fromkeys((*x.rests, *y.rests)))
     moments = Moments(x.mean * y.mean, x.second * y.second, x.shared * y.shared, False, x.sources | y.sources, text, rests, step.label)
@@ -121,13 +121,13 @@ def multiplied(step: BoundInstruction, x: Moments, y: Moments) -> State:
 
 
 def _by_even(step: BoundInstruction, x: Moments, rate: Moments) -> Moments:
-    """Times a number that hardly varies."""
+    """Times a nearly constant number."""
     moments = replace(x.scaled(rate.mean), because=f"{rate.mean:.6g}² × E[x²] {x.second:.6g}", site=step.label, even=x.even)
     return moments.saying("({x})*{r}", x=x, r=rate).resting(*rate.rests, WIDE)
 
 
 def mean_of(step: BoundInstruction, x: Moments, over: int) -> Moments:
-    """A mean over so many features of one position."""
+    """A mean over ``over`` features of one position."""
     second = x.mean**2 + (x.second - x.mean**2) / over
     text = f"mean of {over}: E = {x.mean:.6g}"
     moments = replace(x, second=second, shared=x.mean**2, normal=False, even=True, because=text, site=step.label)
@@ -135,16 +135,16 @@ def mean_of(step: BoundInstruction, x: Moments, over: int) -> Moments:
 
 
 def of_even(step: BoundInstruction, x: Moments, f: Callable[[float], float]) -> State:
-    """A function of what hardly varies."""
+    """A function of a nearly constant value."""
     if not x.even or x.mean <= 0:
-        return step.refuse("is applied to what is no mean over features")
+        return step.refuse("is applied to a value that is not a mean over features")
     value = f(x.mean)
     return replace(x, mean=value, second=value**2, shared=value**2, because=f"of {x.mean:.6g}", site=step.label).saying(f"{value**2:.6g}")
 
 
 def squared(step: BoundInstruction, x: Moments) -> State:
     if not x.normal:
-        return step.refuse("squares what is not close to normal")
+        return step.refuse("squares a value that is not close to normal")
     q, c = x.second, x.shared
     moments = Moments(q, 3 * q**2, q**2 + 2 * c**2, False, x.sources, f"E[x⁴] = 3 × {q:.6g}²", x.rests, step.label)
     return moments.resting(WIDE).saying("3*({x})**2", x=x)
@@ -162,7 +162,7 @@ def turned(x: Moments, angle: tuple[str, int]) -> Moments:
 
 
 def normalized_unknown(step: BoundInstruction, x: Unknown, weight: State | None, bias: State | None) -> State:
-    """What a norm makes of a value that is normal and unknown else: 1, and its own weight and bias."""
+    """The result of a norm of a value that is normal and otherwise unknown: second moment 1, times its weight, plus its bias."""
     if not x.normal:
         return x
     moments = Moments(0.0, 1.0, 0.0, True, x.sources, "a norm's result", (VARIES,), step.label).saying("1")
@@ -180,7 +180,7 @@ def normalized(
     of_mean = (x.second - x.mean**2) / over if centered else 0.0
     spread_ = x.second - (x.mean**2 if centered else 0.0) - of_mean
     if spread_ <= 0:
-        return step.refuse("normalizes what does not vary")
+        return step.refuse("normalizes a constant")
     shrink = 1 / (spread_ + eps)
     second = spread_ * shrink
     shared = (x.shared - (x.mean**2 if centered else 0.0)) * (1 - 1 / over if centered else 1.0) * shrink
@@ -200,7 +200,7 @@ def normalized(
 def averaged(step: BoundInstruction, q: State, k: State, v: State, scale: float, causal: bool) -> State:
     """Attention: a weighted mean of the values."""
     if not (isinstance(q, Moments) and isinstance(k, Moments) and isinstance(v, Moments)):
-        return step.refuse("attends to what has no moments")
+        return step.refuse("attends to values without moments")
     width, keys = step.shapes["query"][-1], step.shapes["key"][-2]
     variance = width * scale**2 * (q.second * k.second - q.shared * k.shared)
     alone = v.second - v.shared

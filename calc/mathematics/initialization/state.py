@@ -1,4 +1,4 @@
-"""What is known of a value when the parameters have just been drawn: moments of one of its elements.
+"""The state of a value right after initialization: moments of one of its elements.
 
 Averages are over the draw of parameters and inputs and over the elements of the value, as they are in a sample.
 """
@@ -12,10 +12,10 @@ from calc.symbolic.writer import as_text
 
 # What a number rests on where it is not exact.
 WIDE = "features are many: a mean over them is its expectation, a sum of them is normal (He et al. 2015; error O(1/width))"
-FLAT = "attention scores are small and normal, and all positions alike: E[Σ p²] to second order in the scores' spread"
-APART = "rows of a table that tokens pick are apart as often as two tokens of the vocabulary are"
-VARIES = "what a norm sees varies by far more than its ε"
-ANEW = "a matrix used twice is taken as drawn anew each time"
+FLAT = "attention scores are small and normal, and all positions are alike: E[Σ p²] to second order in the scores' spread"
+APART = "two positions read different rows of a table as often as two random tokens differ"
+VARIES = "the variance of the input of a norm is much larger than its ε"
+ANEW = "a matrix that is used twice counts as independent each time"
 
 # How far off a number may be that rests on each of them, relative to it. Seen in samples at widths from 48 on, and doubled.
 OFF = {WIDE: 0.03, FLAT: 0.3, APART: 0.01, VARIES: 0.01, ANEW: 0.1}
@@ -26,11 +26,11 @@ class Moments:
     """``mean`` = E[x], ``second`` = E[x²], ``shared`` = E[x y] for the same feature at two positions (tokens, pixels, samples).
 
     ``normal``   whether an element is close to normal with mean 0, which an activation's moments need.
-    ``sources``  the draws its elements hang on without a fresh matrix in between: two values that share one are not independent.
-    ``because``  how it follows from the operands, in numbers. ``rests`` are assumptions made on the way.
-    ``equation`` E[x²] in sizes, laws and the E[x²] of the operands by their sites; ``closed`` in sizes and laws alone, while short.
-    ``even``     whether it is a mean over many features, and so close to its expectation.
-    ``angle``    (``cos`` or ``sin``, of which value, second moment of what it multiplies), inside a rotation.
+    ``sources``  the draws that its elements depend on without an independent matrix in between: two values that share one are not
+    independent. ``because``  how it follows from the operands, in numbers. ``rests`` are assumptions made on the way. ``equation`` E[x²] in
+    sizes, laws and the E[x²] of the operands by their sites; ``closed`` in sizes and laws alone, while short. ``even``     whether it is a
+    mean over many features, and so close to its expectation. ``angle``    (``cos`` or ``sin``, of which value, second moment of what it
+    multiplies), inside a rotation.
     """
 
     mean: float
@@ -67,9 +67,9 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A value without moments: the operator that has no rule here, and where it ran.
+    """A value without moments: the operator without a rule, and its module path.
 
-    After a fresh matrix it is at least normal, and independent of what came before: a norm then knows its result again.
+    After an independent matrix it is at least normal and independent of earlier values: the result of a norm is then known again.
     """
 
     why: str
@@ -79,8 +79,8 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A value that no draw enters: positions, angles, masks. ``angle`` is (``cos`` or ``sin``, of which value); ``distinct``
-    says that no number comes twice in it."""
+    """A value that depends on no draw: positions, angles, masks. ``angle`` is (``cos`` or ``sin``, of which value); ``distinct``
+    means that all its numbers differ."""
 
     number: float | None = None
     angle: tuple[str, int] | None = None

@@ -37,7 +37,7 @@ def moments_of(program: Program, draws: Draws, sizes: Mapping[str, int]) -> list
         walk.states[leaf.value] = walk.leaf(leaf.value, leaf.role, leaf.name, leaf.data)
     for instruction in program.instructions:
         walk.take(instruction)
-    return [walk.states.get(value.index, Unknown("nothing makes it")) for value in program.values]
+    return [walk.states.get(value.index, Unknown("no operator computes it")) for value in program.values]
 
 
 class _Walk:
@@ -49,7 +49,7 @@ class _Walk:
         self._shapes = {v.index: tuple(self.number(s) for s in v.shape) for v in program.values}
 
     def written(self, size: int | str) -> str:
-        """A size in the model's dimensions, in brackets where it would fall apart as a factor."""
+        """A size in the model's dimensions, in parentheses if it is a sum."""
         expr = in_dimensions(expressions.size(size), self.program)
         return str(expr) if expr.is_Atom else f"({expr})"
 
@@ -60,7 +60,7 @@ class _Walk:
         if role == "parameter":
             law = self.draws.parameters.get(name)
             if law is None:
-                return Unknown(f"parameter {name} is made by operators that have no law here")
+                return Unknown(f"parameter {name} is initialized by operators without a known distribution")
             return WeightLaw(name, law.mean, law.second, self._shapes[value], self.draws.texts.get(name, f"{law.second:.6g}"))
         if role == "input":
             law = self.draws.inputs.get(name)
@@ -102,7 +102,7 @@ class _Walk:
         return BoundInstruction(bare, instruction.module_path, args, shapes, texts, results, fresh, refs, self.label(instruction), parts)
 
     def label(self, instruction: Instruction) -> str:
-        """What a result is called: its module, and where that has made others before, which of them."""
+        """The name of a result: its module, numbered from its second result on."""
         if not instruction.outputs or instruction.name.removeprefix("aten.").partition(".")[0] in SAME | PARTS:
             return instruction.module_path
         self.made[instruction.module_path] = self.made.get(instruction.module_path, 0) + 1
@@ -110,7 +110,7 @@ class _Walk:
 
     def _looked_up(self, argument: Any) -> Any:
         if isinstance(argument, Ref):
-            return self.states.get(argument.value, Unknown("nothing makes it"))
+            return self.states.get(argument.value, Unknown("no operator computes it"))
         if isinstance(argument, ComputedNumber):
             return float(expressions.number(argument).subs({symbol(name): size for name, size in self.sizes.items()}))
         if isinstance(argument, tuple):

@@ -1,1 +1,1 @@
-"""Where the elements of a tensor lie: shape, strides and offset in one storage; which operations allocate another one, and why."""
+"""Tensor layouts: shape, strides and offset in a storage; which operations return views and which allocate, and why."""

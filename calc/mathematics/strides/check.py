@@ -18,8 +18,8 @@ _LARGEST = 2**28
 
 
 def check(x: StridedTensor, steps: Sequence[StrideStep]) -> tuple[Verdict[str], ...]:
-    """Makes the tensor for real and does the same to it: a verdict for each operation, on shape, strides, offset, format, memory and its
-    bytes, or on both refusing it."""
+    """Runs the same chain on a real tensor: one verdict per operation, on shape, strides, offset, dtype, storage and its bytes, or on
+    both raising an error."""
     copied = max([x.nbytes, *(s.made.allocated for s in steps if s.made is not None)])
     if copied > _LARGEST:
         raise BadInputError(f"a run would allocate {copied:,} bytes at once, more than {_LARGEST:,}: check at smaller sizes")
@@ -44,11 +44,11 @@ def _judged(step: StrideStep, theirs: Any) -> Verdict[str]:
 
 
 def _said(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: str, nbytes: int, shared: bool) -> str:
-    return f"{shape} strides {strides} offset {offset} {dtype}, {'the same' if shared else 'other'} memory of {nbytes:,} bytes"
+    return f"{shape} strides {strides} offset {offset} {dtype}, {'the same' if shared else 'other'} storage of {nbytes:,} bytes"
 
 
 def check_forward(spec: Spec, traced: ModelStrides, options: Options | None = None) -> Verdict[str]:
-    """Runs the forward for real at the spec's small sizes: every result in order, and the bytes of every allocation, are the same."""
+    """Runs the forward at the spec's small sizes: a verdict on whether every result and every allocation is the same."""
     from calc.measure.forward_storage import forward_results
 
     options = options or Options()

@@ -29,7 +29,7 @@ class MethodCall:
 
 @dataclass(frozen=True, slots=True)
 class StrideStep:
-    """What a call makes; ``refused`` says why it cannot, and then nothing follows."""
+    """The result of a call, or in ``refused`` the reason why it fails, which ends the chain."""
 
     call: MethodCall
     made: StridedResult | None
@@ -138,7 +138,7 @@ def _integer(node: ast.expr, text: str) -> int:
 
 
 def carried_out(x: StridedTensor, calls: Sequence[MethodCall]) -> tuple[StrideStep, ...]:
-    """What each call makes of what the one before made; a call that cannot be made ends the chain."""
+    """The result of each call, applied to that of the one before; a call that fails ends the chain."""
     steps: list[StrideStep] = []
     for call in calls:
         try:

@@ -1,4 +1,4 @@
-"""The layout of a tensor over its memory, and whether another shape is a view of it. Sizes and strides are in elements."""
+"""The layout of a tensor in its storage, and whether another shape is a view of it. Sizes and strides are in elements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StridedLayout:
-    """Element (i, j, …) lies at ``offset + i*strides[0] + j*strides[1] + …`` of the memory. Sizes are 1 or more."""
+    """Element (i, j, …) lies at ``offset + i*strides[0] + j*strides[1] + …`` of the storage. Sizes are 1 or more."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -21,13 +21,13 @@ class StridedLayout:
 
     @property
     def contiguous(self) -> bool:
-        """Whether the elements follow one another in row-major order; the stride of a dimension of size 1 says nothing."""
+        """Whether the elements are contiguous in row-major order; the stride of a dimension of size 1 does not matter."""
         wanted = row_major(self.shape)
         return all(size == 1 or a == b for size, a, b in zip(self.shape, self.strides, wanted, strict=True))
 
     @property
     def dense(self) -> bool:
-        """Whether every element has a place of its own and no place between them is left out, in whatever order."""
+        """Whether the elements are distinct and fill a contiguous block, in any order (torch: non-overlapping and dense)."""
         expected = 1
         for stride, size in sorted((s, n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1):
             if stride != expected:
@@ -36,12 +36,12 @@ class StridedLayout:
         return True
 
     def place(self, index: Sequence[int]) -> int:
-        """Where an element lies."""
+        """The storage index of an element."""
         return self.offset + sum(i * stride for i, stride in zip(index, self.strides, strict=True))
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of a tensor whose last index moves fastest, without gaps: (12, 4, 1) for (2, 3, 4)."""
+    """Strides of a contiguous tensor: (12, 4, 1) for (2, 3, 4)."""
     strides: list[int] = []
     step = 1
     for size in reversed(shape):
@@ -92,10 +92,10 @@ def _compare(layout: StridedLayout, a: int, b: int) -> int:
 
 
 def viewed(layout: StridedLayout, shape: Sequence[int]) -> StridedLayout | None:
-    """The same elements under another shape without moving any, or ``None`` where no strides do that.
+    """The layout of the same elements under another shape, or ``None`` if no strides give it.
 
-    Dimensions that lie evenly in memory form a run, whose stride is that of its last one; every new dimension lies within one run.
-    Source: at::detail::computeStride in ATen/TensorUtils.cpp.
+    Dimensions that are contiguous with each other form a run, whose stride is that of its last one; every new dimension must be within one
+    run. Source: at::detail::computeStride in ATen/TensorUtils.cpp.
     """
     strides: list[int] = [0] * len(shape)
     new = len(shape) - 1

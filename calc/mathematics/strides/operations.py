@@ -1,4 +1,4 @@
-"""What each operation makes of a layout: a view of the same memory, or a copy in memory of its own."""
+"""The result of each operation on a layout: a view of the same storage, or a copy in a new one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StridedTensor:
 
 @dataclass(frozen=True, slots=True)
 class StridedResult:
-    """What an operation gives. ``allocated`` are bytes of new memory: 0 where the result lies in the operand's."""
+    """The result of an operation. ``allocated`` are bytes of new storage, 0 for a view."""
 
     tensor: StridedTensor
     allocated: int
@@ -33,10 +33,10 @@ class StridedResult:
 
 
 def bytes_each(dtype: str) -> int:
-    """Bytes of an element. Formats that are packed into bytes have no strides."""
+    """Bytes of an element. Dtypes packed into bytes have no strides."""
     size = element_bytes(named(dtype))
     if size.denominator != 1:
-        raise BadInputError(f"{dtype[:40]} has no whole bytes for an element: choose a format of 8 bits or more")
+        raise BadInputError(f"{dtype[:40]} has elements smaller than a byte: choose a dtype of 8 bits or more")
     return int(size)
 
 
@@ -44,7 +44,7 @@ def tensor(shape: Sequence[int], dtype: str = "fp32") -> StridedTensor:
     """A new tensor."""
     number_format = named(dtype)
     if not number_format.stored or number_format.name == "tf32":
-        raise BadInputError(f"torch keeps no tensor in {dtype[:40]}: choose fp64, fp32, bf16, fp16, an fp8 or a whole number")
+        raise BadInputError(f"torch has no tensors in {dtype[:40]}: choose fp64, fp32, bf16, fp16, an fp8 or an integer dtype")
     if math.prod(shape) * bytes_each(dtype) > LARGEST:
         raise BadInputError("a tensor of that shape has more than 2**62 bytes: choose smaller sizes")
     return StridedTensor(fresh(shape), number_format.stored, math.prod(shape) * bytes_each(dtype))
@@ -68,7 +68,7 @@ def _permute(x: StridedTensor, *dims: Any) -> StridedResult:
         raise BadInputError(f"permute{tuple(_flat(dims))} does not name each of {len(x.layout.shape)} dimensions once")
     layout = x.layout
     moved = StridedLayout(tuple(layout.shape[d] for d in order), tuple(layout.strides[d] for d in order), layout.offset)
-    return _view(x, moved, "dimensions and strides change places, no element moves")
+    return _view(x, moved, "sizes and strides are permuted, no element is copied")
 
 
 def _transpose(x: StridedTensor, a: int, b: int) -> StridedResult:
@@ -98,7 +98,7 @@ def _expand(x: StridedTensor, *sizes: Any) -> StridedResult:
         if goal < 1 or size not in (1, goal):
             raise BadInputError(f"expand{tuple(wanted)} cannot make {goal} of a dimension of size {size}: only one of size 1 is repeated")
         shape[at], strides[at] = goal, stride if goal == size else 0
-    return _view(x, StridedLayout(tuple(shape), tuple(strides), layout.offset), "stride 0 shows the same elements again and again")
+    return _view(x, StridedLayout(tuple(shape), tuple(strides), layout.offset), "stride 0 repeats the same elements")
 
 
 def _view_as(x: StridedTensor, *sizes: Any) -> StridedResult:
@@ -106,10 +106,10 @@ def _view_as(x: StridedTensor, *sizes: Any) -> StridedResult:
     layout = viewed(x.layout, shape)
     if layout is None:
         raise BadInputError(
-            f"view{tuple(shape)} of strides {x.layout.strides}: no strides show these elements in that shape, and a view moves none;"
+            f"view{tuple(shape)} of strides {x.layout.strides}: no strides give these elements in that shape;"
             " use reshape, which copies"
         )
-    return _view(x, layout, "the new dimensions divide runs that lie evenly in memory")
+    return _view(x, layout, "the new dimensions split or merge contiguous ones")
 
 
 def _reshape(x: StridedTensor, *sizes: Any) -> StridedResult:
@@ -117,7 +117,7 @@ def _reshape(x: StridedTensor, *sizes: Any) -> StridedResult:
     layout = viewed(x.layout, shape)
     if layout is not None:
         return _view(x, layout, "a view is possible, so nothing is copied")
-    return _copy(x, fresh(shape), "no strides show these elements in that shape: they are copied in order")
+    return _copy(x, fresh(shape), "no strides give these elements in that shape: they are copied in order")
 
 
 def _flatten(x: StridedTensor, start: int = 0, end: int = -1) -> StridedResult:
@@ -126,7 +126,7 @@ def _flatten(x: StridedTensor, start: int = 0, end: int = -1) -> StridedResult:
     if first > last:
         raise BadInputError(f"flatten({start}, {end}) ends before it begins")
     if first == last and x.layout.shape:
-        return _view(x, x.layout, "one dimension is flat already: the tensor itself")
+        return _view(x, x.layout, "it has one dimension already: the tensor itself")
     return _reshape(x, *shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
 
 
@@ -141,7 +141,7 @@ def _unsqueeze(x: StridedTensor, dim: int) -> StridedResult:
     shape, strides = list(layout.shape), list(layout.strides)
     shape.insert(at, 1)
     strides.insert(at, stride)
-    return _view(x, StridedLayout(tuple(shape), tuple(strides), layout.offset), "a dimension of size 1 more, no element moves")
+    return _view(x, StridedLayout(tuple(shape), tuple(strides), layout.offset), "one more dimension of size 1, no element is copied")
 
 
 def _squeeze(x: StridedTensor, *dims: int) -> StridedResult:
@@ -149,7 +149,7 @@ def _squeeze(x: StridedTensor, *dims: int) -> StridedResult:
     axes = [d for d, size in enumerate(x.layout.shape) if size != 1 or d not in chosen]
     layout = x.layout
     moved = StridedLayout(tuple(layout.shape[d] for d in axes), tuple(layout.strides[d] for d in axes), layout.offset)
-    return _view(x, moved, "dimensions of size 1 less, no element moves")
+    return _view(x, moved, "fewer dimensions of size 1, no element is copied")
 
 
 def _narrow(x: StridedTensor, dim: int, start: int, length: int) -> StridedResult:
@@ -160,7 +160,7 @@ def _narrow(x: StridedTensor, dim: int, start: int, length: int) -> StridedResul
 
 
 def index(x: StridedTensor, parts: Sequence[Any]) -> StridedResult:
-    """``x[parts]`` with numbers, slices, ``None`` and ``...``: a view, whose offset says where it begins."""
+    """``x[parts]`` with numbers, slices, ``None`` and ``...``: a view with an offset."""
     layout = x.layout
     used = sum(p is not None and p is not Ellipsis for p in parts)
     if used > len(layout.shape) or sum(p is Ellipsis for p in parts) > 1:
@@ -184,15 +184,15 @@ def index(x: StridedTensor, parts: Sequence[Any]) -> StridedResult:
             strides.append(stride * step)
         else:
             if not -size <= part < size:
-                raise BadInputError(f"index {part} is out of a dimension of size {size}")
+                raise BadInputError(f"index {part} is outside a dimension of size {size}")
             offset += part % size * stride
-    return _view(x, StridedLayout(tuple(shape), tuple(strides), offset), "a part of the same memory, from its offset on")
+    return _view(x, StridedLayout(tuple(shape), tuple(strides), offset), "part of the same storage, from its offset on")
 
 
 def _bounds(part: slice, size: int) -> tuple[int, int, int]:
     step = 1 if part.step is None else part.step
     if step < 1:
-        raise BadInputError(f"a slice with step {step}: torch's slices go forwards, use flip, which copies")
+        raise BadInputError(f"a slice with step {step}: torch's slices have positive steps, use flip, which copies")
     start, stop, _ = slice(part.start, part.stop, step).indices(size)
     if start >= stop:
         raise BadInputError(f"the slice {part.start}:{part.stop} of a dimension of size {size} is empty: choose others")
@@ -209,7 +209,7 @@ def _contiguous(x: StridedTensor) -> StridedResult:
 
 
 def _clone(x: StridedTensor) -> StridedResult:
-    return _copy(x, alike(x.layout), "a copy, in the order in which the elements lie")
+    return _copy(x, alike(x.layout), "a copy, in the memory order of the elements")
 
 
 def _to(x: StridedTensor, dtype: str) -> StridedResult:
@@ -241,8 +241,8 @@ def _in_place(x: StridedTensor, *_: Any) -> StridedResult:
     _require_arithmetic(x)
     places = math.prod(size for size, stride in zip(x.layout.shape, x.layout.strides, strict=True) if stride)
     if places != x.layout.elements:
-        raise BadInputError("in place, several elements would be written to one memory cell: clone the expanded tensor first")
-    return _view(x, x.layout, "every element is written where it lies")
+        raise BadInputError("in place, several elements would be written to one memory location: clone the expanded tensor first")
+    return _view(x, x.layout, "every element is written in place")
 
 
 def _promoted(x: StridedTensor) -> str:
@@ -281,7 +281,7 @@ def _flat(sizes: Sequence[Any]) -> list[int]:
 
 
 def _inferred(x: StridedTensor, sizes: Sequence[int]) -> tuple[int, ...]:
-    """The shape with -1 worked out."""
+    """The shape with -1 replaced."""
     elements = math.prod(size for size in sizes if size != -1)
     wrong = any(size < 1 and size != -1 for size in sizes) or list(sizes).count(-1) > 1
     if wrong or (x.layout.elements % elements if -1 in sizes else elements != x.layout.elements):

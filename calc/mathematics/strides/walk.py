@@ -80,7 +80,7 @@ class ModelStrides:
 
 
 def pattern(site: str) -> str:
-    """A module's path with * for the index of a layer."""
+    """A module path with * for the index of a layer."""
     return re.sub(r"(?<![^.])\d+(?![^.])", "*", site)
 
 

@@ -22,8 +22,8 @@ _UNITS = 256
 
 @dataclass(frozen=True, slots=True)
 class UpdateCheck:
-    """The verdict on the number with the worst agreement, after ``steps`` steps with values of ``letters``; ``scale`` is the largest number
-    beside it, ``difference`` that of the two."""
+    """The verdict on the number with the largest difference, after ``steps`` steps with values of ``variables``; ``scale`` is the largest
+    number of the same tensor."""
 
     verdict: Verdict[float]
     steps: int
@@ -57,7 +57,7 @@ def check(rule: UpdateRule, given: Mapping[str, float] | None = None, seed: int 
     pairs = [(np.array(a[letter]), np.array(b[key])) for a, b in zip(ours, theirs, strict=True) for letter, key in keys.items()]
     if not all(np.isfinite(x).all() for pair in pairs for x in pair):
         said = ", ".join(f"{letter}={value:g}" for letter, value in values.items())
-        raise BadInputError(f"{rule.name} leaves the numbers of fp64 within {STEPS} steps at {said}: choose other values")
+        raise BadInputError(f"{rule.name} overflows fp64 within {STEPS} steps at {said}: choose other values")
     return _judged(pairs, values)
 
 
@@ -66,7 +66,7 @@ def _judged(pairs: Sequence[tuple[Array, Array]], values: Mapping[str, float]) -
     worst = max(pairs, key=lambda pair: _difference(pair) / _tolerance(pair))
     place = np.unravel_index(np.abs(worst[0] - worst[1]).argmax(), worst[0].shape)
     ours, theirs = (float(array[place]) for array in worst)
-    because = "both in fp64, whose roundings come in another order"
+    because = "both in fp64, rounded in another order"
     verdict = judged("parameter and state", ours, theirs, tolerance=_tolerance(worst), because=because)
     return UpdateCheck(verdict, STEPS, _difference(worst), float(np.abs(worst[1]).max()), values)
 
@@ -80,7 +80,7 @@ def _tolerance(pair: tuple[Array, Array]) -> float:
 
 
 def _fixed(rule: UpdateRule, values: Mapping[str, float]) -> dict[str, object]:
-    """Keywords without a letter: the switches that a name stands for; all letters where the class is the lecture's."""
+    """Keywords without a variable, such as switches; all variables for the lecture's own class."""
     if rule.name not in KNOWN:
         return dict(values)
     return {keyword: value for keyword, value in keywords(KNOWN[rule.name]).items() if isinstance(value, bool)}

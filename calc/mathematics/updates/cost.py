@@ -1,4 +1,4 @@
-"""What torch executes and keeps for one parameter tensor in an optimizer's step, as a derivation has it, beside what it must."""
+"""What torch's optimizer step executes and stores for one parameter tensor, from a derivation, compared with the minimum."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class UpdateCost:
 def executed(name: str, implementation: str = "loop") -> UpdateCost:
     """The second step of torch's class with its defaults, for one tensor, from a trace of it."""
     if name not in KNOWN:
-        raise BadInputError(f"torch has no {name[:40]}: what its step executes is known for torch's own optimizers only")
+        raise BadInputError(f"torch has no {name[:40]}: only the steps of torch's own optimizers are traced")
     import calc
     from calc.models import one_tensor
 
@@ -76,7 +76,7 @@ def as_written(rule: UpdateRule) -> AsWritten:
     """Counts of the equations. Minimum traffic: parameter, gradient and state read once, parameter and state written once. Raises
     ``BadInputError`` if the state is not per element."""
     if rule.of_matrix:
-        raise BadInputError(f"{rule.name} keeps means of rows and columns: it has no counts of one element")
+        raise BadInputError(f"{rule.name} keeps means of rows and columns: it has no counts per element")
     defaults: Mapping[str, float] = rule.defaults()
     zeros = [letter for letter, value in defaults.items() if value == 0]
     buffers = len(rule.state)

@@ -16,7 +16,7 @@ from calc.options import KNOWN, Known
 
 @dataclass(frozen=True, slots=True)
 class UpdateEquation:
-    """``target = text``, in Python's notation. What it says in words."""
+    """``target = text``, in Python's notation, with its meaning."""
 
     target: str
     text: str
@@ -47,7 +47,7 @@ class UpdateRule:
 
     @property
     def kind(self) -> str:
-        """The class of torch.optim, or nothing where torch has none."""
+        """The class of torch.optim; empty if torch has none."""
         return KNOWN[self.name].kind if self.name in KNOWN else ""
 
     def defaults(self) -> dict[str, float]:
@@ -69,7 +69,7 @@ class UpdateRule:
 
 
 def keywords(known: Known) -> dict[str, Any]:
-    """What torch's class is called with: its defaults and what is given, read from how the call is written."""
+    """The keyword arguments of torch's class, parsed from the text of the call."""
     call = ast.parse(known.call, mode="eval").body
     assert isinstance(call, ast.Call)
     return {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}

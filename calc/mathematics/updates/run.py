@@ -1,4 +1,4 @@
-"""Rules at work: their equations as SymPy expressions, carried out in numpy, and the arithmetic they take as written."""
+"""Runs update rules: their equations as SymPy expressions, evaluated in numpy, and their operation counts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def letters(rule: UpdateRule, given: Mapping[str, float]) -> dict[str, float]:
         if name not in defaults:
             raise BadInputError(f"{rule.name} has no letter {name[:40]!r}: it has {', '.join(defaults)}")
         if not np.isfinite(value):
-            raise BadInputError(f"{rule.name}: {name} = {value} is no number to calculate with")
+            raise BadInputError(f"{rule.name}: {name} = {value} is not a number to calculate with")
     return {**defaults, **given}
 
 
@@ -99,7 +99,7 @@ def _right_side(rule: UpdateRule, equation: UpdateEquation, values: Mapping[str,
         said = ", ".join(f"{name}={values[name]:g}" for name in names if np.ndim(values[name]) == 0)
         raise BadInputError(f"{rule.name}: {equation.target} = {equation.text} has no value at {said}: choose other values") from None
     if np.iscomplexobj(value):
-        raise BadInputError(f"{rule.name}: {equation.target} = {equation.text} leaves the real numbers: choose other values")
+        raise BadInputError(f"{rule.name}: {equation.target} = {equation.text} is not a real number: choose other values")
     return value
 
 
@@ -147,7 +147,7 @@ class _Variables(dict[str, _ElementWork]):
 
 
 class _Operations(Arithmetic[_ElementWork]):
-    """What an expression takes per element, as it is written, where some variables are arrays."""
+    """Operations per element of an expression as written, where some variables are arrays."""
 
     def __init__(self, arrays: Set[str]) -> None:
         self.values = _Variables(dict.fromkeys(arrays, _ElementWork(0, True)))

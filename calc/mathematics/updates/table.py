@@ -8,12 +8,12 @@ from calc.errors import BadInputError
 from calc.mathematics.updates.rules import UpdateEquation, UpdateRule
 from calc.options import REFUSED
 
-_DECAY = UpdateEquation("g", "g + wd*theta", "weight decay, as if the loss had half the squared parameter more")
+_DECAY = UpdateEquation("g", "g + wd*theta", "weight decay as an L2 penalty: wd/2 times the squared parameter, added to the loss")
 _FIRST = UpdateEquation("m", "beta1*m + (1 - beta1)*g", "first moment: running mean of the gradient")
 _SECOND = UpdateEquation("v", "beta2*v + (1 - beta2)*g**2", "second moment: running mean of its square")
-_FIRST_HAT = UpdateEquation("mhat", "m/(1 - beta1**t)", "the mean began at 0: corrected for that")
-_SECOND_HAT = UpdateEquation("vhat", "v/(1 - beta2**t)", "the same of the second moment")
-_DECOUPLED = UpdateEquation("theta", "theta - lr*wd*theta", "weight decay on its own, past the moments")
+_FIRST_HAT = UpdateEquation("mhat", "m/(1 - beta1**t)", "bias correction: the mean starts at 0")
+_SECOND_HAT = UpdateEquation("vhat", "v/(1 - beta2**t)", "bias correction of the second moment")
+_DECOUPLED = UpdateEquation("theta", "theta - lr*wd*theta", "decoupled weight decay, not in the moments")
 _ADAM_STEP = UpdateEquation("theta", "theta - lr*mhat/(sqrt(vhat) + eps)", "a step of about lr, whatever the gradient's scale")
 _MOMENTS = {"m": "0", "v": "0"}
 _ADAM = {"lr": ("lr",), "betas": ("beta1", "beta2"), "eps": ("eps",), "weight_decay": ("wd",)}
@@ -137,7 +137,7 @@ _RULES = (
         _SECOND,
         UpdateEquation("w", "Max(w, v)", "the largest second moment so far"),
         _FIRST_HAT,
-        UpdateEquation("vhat", "w/(1 - beta2**t)", "corrected for a mean that began at 0"),
+        UpdateEquation("vhat", "w/(1 - beta2**t)", "bias correction"),
         _ADAM_STEP,
         letters=_ADAM,
         state={**_MOMENTS, "w": "0"},
@@ -147,7 +147,7 @@ _RULES = (
         "adamax",
         _DECAY,
         _FIRST,
-        UpdateEquation("u", "Max(beta2*u, Abs(g) + eps)", "largest gradient, forgotten slowly"),
+        UpdateEquation("u", "Max(beta2*u, Abs(g) + eps)", "decaying maximum of the gradient"),
         UpdateEquation("theta", "theta - lr/(1 - beta1**t)*m/u", "a step of at most about lr"),
         letters=_ADAM,
         state={"m": "0", "u": "0"},
@@ -198,7 +198,7 @@ _RULES = (
         "adadelta",
         _DECAY,
         UpdateEquation("v", "rho*v + (1 - rho)*g**2", "running mean of the square"),
-        UpdateEquation("D", "sqrt(u + eps)/sqrt(v + eps)*g", "a step in the parameter's own unit"),
+        UpdateEquation("D", "sqrt(u + eps)/sqrt(v + eps)*g", "a step with the unit of the parameter"),
         UpdateEquation("u", "rho*u + (1 - rho)*D**2", "running mean of the squared steps"),
         UpdateEquation("theta", "theta - lr*D", "against it"),
         letters={"lr": ("lr",), "rho": ("rho",), "eps": ("eps",), "weight_decay": ("wd",)},
@@ -208,7 +208,7 @@ _RULES = (
     _rule(
         "asgd",
         _DECAY,
-        UpdateEquation("theta", "theta*(1 - lambd*eta) - eta*g", "a step with its own decay"),
+        UpdateEquation("theta", "theta*(1 - lambd*eta) - eta*g", "a step with weight decay"),
         UpdateEquation("A", "Piecewise((theta, Eq(mu, 1)), (A + (theta - A)*mu, True))", "average of the parameter from step t0 on"),
         UpdateEquation("eta", "lr/(1 + lambd*lr*t)**alpha", "the next step's rate"),
         UpdateEquation("mu", "1/Max(1, t - t0)", "the next average's share"),
@@ -225,14 +225,14 @@ _RULES = (
         UpdateEquation("s", "Min(Max(s*c, least), most)", "length of the step, within its bounds"),
         UpdateEquation("g", "Piecewise((0, g*p < 0), (g, True))", "no step where the sign turned"),
         UpdateEquation("theta", "theta - sign(g)*s", "against the sign"),
-        UpdateEquation("p", "g", "kept for the next step"),
+        UpdateEquation("p", "g", "gradient for the next step"),
         letters={"lr": ("lr",), "etas": ("down", "up"), "step_sizes": ("least", "most")},
         state={"p": "0", "s": "lr"},
         source="Riedmiller and Braun 1993, A direct adaptive method for faster backpropagation learning; without backtracking",
     ),
     _rule(
         "adafactor",
-        UpdateEquation("q", "Max(eps2, rms(theta))*Min(lr, 1/sqrt(t))", "rate in the parameter's own unit"),
+        UpdateEquation("q", "Max(eps2, rms(theta))*Min(lr, 1/sqrt(t))", "relative step size: rate times the parameter's root mean square"),
         _DECOUPLED,
         UpdateEquation("w", "t**decay", "share of the new square, less with every step"),
         UpdateEquation("R", "R + w*(rows(g**2) - R)", "running mean of the squares of each row"),
@@ -249,7 +249,7 @@ RULES: Mapping[str, UpdateRule] = {rule.name: rule for rule in _RULES}
 
 # What is no equation of one element at a time; its state and counts are shown all the same.
 WITHOUT: Mapping[str, str] = {
-    "muon": "muon orthogonalises whole matrices by five rounds of products: no equation of one element (Jordan 2024, Muon)",
+    "muon": "muon orthogonalizes whole matrices by five rounds of products: no equation of one element (Jordan 2024, Muon)",
 }
 
 

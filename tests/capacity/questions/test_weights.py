@@ -19,7 +19,7 @@ MIXTURE = Weights(
 
 @pytest.mark.parametrize(("tokens", "read"), [(1, 1000 + 2000), (3, 1000 + 6000), (4, 1000 + 8000), (5, 1000 + 8000)])
 def test_more_tokens_read_more_experts_until_all_are_read(tokens: int, read: int) -> None:
-    """2 of 8 experts for each token that chooses others; a table that is looked up is not read."""
+    """2 of 8 experts for each token that chooses others; a looked-up table is not read."""
     assert read == MIXTURE.read(tokens)
     assert MIXTURE.kept == 9500
 

@@ -41,7 +41,7 @@ def test_cross_entropy() -> None:
     entry = shown("cross-entropy")["gradient Y"]
 
     assert "(P[b,v] - Y2[b,v])/B" == entry.equation.right
-    assert "exactly one class is the right one: Σ Y = 1" in entry.because
+    assert "exactly one class is the target: Σ Y = 1" in entry.because
 
 
 def test_layer_norm() -> None:
@@ -71,7 +71,7 @@ def test_attention() -> None:
     entry = shown("multi-head attention")["gradient S"]
 
     assert "P[b,h,t,s]·(∂L/∂P[b,h,t,s] - Σ_u P[b,h,t,u]·∂L/∂P[b,h,t,u])/√(k)" == entry.equation.right
-    assert "what a mask takes out is 0 already" in entry.because
+    assert "the masked elements are 0 already" in entry.because
 
 
 def test_matrix_notation() -> None:

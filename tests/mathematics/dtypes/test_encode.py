@@ -162,7 +162,7 @@ def test_rounding_twice_is_told_from_rounding_once() -> None:
 
     assert "1.0078125" == written(found.value)
     assert torch.tensor(1 + 2**-8 + 2**-30, dtype=torch.float32).to(torch.bfloat16).item() == 1
-    assert found.notes == ("a conversion by way of fp64 and fp32, as torch's from a Python number, rounds more than once: it gives 1",)
+    assert found.notes == ("a conversion through fp64 and fp32, like torch's from a Python number, rounds more than once and gives 1",)
 
 
 def test_fp32_is_reached_by_way_of_fp64() -> None:
@@ -171,7 +171,7 @@ def test_fp32_is_reached_by_way_of_fp64() -> None:
 
     assert 1 + Fraction(1, 2**23) == found.value.value
     assert torch.tensor(float.fromhex("0x1.0000010000000001p0"), dtype=torch.float32).item() == 1
-    assert found.notes == ("a conversion by way of fp64, as torch's from a Python number, rounds more than once: it gives 1",)
+    assert found.notes == ("a conversion through fp64, like torch's from a Python number, rounds more than once and gives 1",)
 
 
 def test_an_integer_is_kept_within_its_bounds() -> None:
@@ -186,7 +186,7 @@ def test_an_integer_is_kept_within_its_bounds() -> None:
         ("one", r"^cannot read 'one' as a number: write 0\.01, 1e-8, -0, 0x1\.8p3, inf or nan$"),
         ("", r"^cannot read '' as a number: .*$"),
         (".", r"^cannot read '\.' as a number: .*$"),
-        ("1e99999999", r"^the exponent of '1e99999999' is out of reach: use one from -2000 to 2000$"),
+        ("1e99999999", r"^the exponent of '1e99999999' is out of range: use one from -2000 to 2000$"),
         (5000 * "9", r"^a number of 5000 characters is too long: at most 1200$"),
         ("١", r"^cannot read '١' as a number: .*$"),
     ],
@@ -213,7 +213,7 @@ def test_what_a_format_cannot_hold_at_all_is_refused() -> None:
     """NaN where every code is a number, infinity among integers, a code with too many bits."""
     for name, text, message in (
         ("fp4", "nan", r"^fp4-e2m1 has no NaN: every code of it is a number$"),
-        ("int8", "-inf", r"^int8 holds whole numbers only: -inf needs a floating-point format$"),
+        ("int8", "-inf", r"^int8 has integers only: -inf needs a floating-point format$"),
     ):
         with pytest.raises(BadInputError, match=message):
             of(name, text)

@@ -141,7 +141,7 @@ def test_a_format_goes_by_its_names_and_by_its_layout(written: str, name: str) -
     [
         ("bf61", r"^unknown number format 'bf61': known are fp64, .*, and layouts such as e3m4; did you mean bf16\?$"),
         ("", r"^unknown number format '': .*$"),
-        ("fp8", r"^fp8 is no single layout: choose fp8-e4m3 or fp8-e5m2$"),
+        ("fp8", r"^fp8 is ambiguous: choose fp8-e4m3 or fp8-e5m2$"),
         ("e1m3", r"^no format e1m3: a layout has 2 to 11 exponent bits and 1 to 52 fraction bits, as fp64 has at most$"),
         ("e12m3", r"^no format e12m3: .*$"),
         ("\x1b[31m" + 90 * "x", r"^unknown number format '\\x1b\[31mx{35}': known are .*$"),

@@ -176,7 +176,7 @@ def test_without_sizes_no_order_is_called_the_least() -> None:
     """It depends on them."""
     pattern = read("a b, b c, c d -> a d")
 
-    assert best(pattern, {"a": 3}).how == "from left to right: which order is least depends on sizes that are not given"
+    assert best(pattern, {"a": 3}).how == "from left to right: the best order depends on sizes that are not given"
     assert left_to_right(pattern) == best(pattern, {"a": 3}).steps
 
 
@@ -229,15 +229,15 @@ def test_an_error_planted_in_what_is_a_view_is_noticed() -> None:
     op = at_primes("b h t k -> b t (h k)")
 
     assert [v.quantity for v in check(replace(op, steps=(replace(op.steps[0], elements=Count()),))) if v.verdict == "failed"] == [
-        "in the operand's memory"
+        "shares the operand's storage"
     ]
 
 
 def test_dimensions_of_size_1_leave_the_counter_s_verdict_open() -> None:
-    """torch leaves them out of its products; the numbers are compared all the same."""
+    """torch leaves them out of its matmuls; the numbers are compared all the same."""
     found = {v.quantity: v.verdict for v in check(made("b d, d f -> b f", "b=2", "d=1", "f=3"))}
 
-    assert "not measured" == found["FLOP of the forward's products"]
+    assert "not measured" == found["FLOP of the matmuls of the forward"]
     assert found["gradient of B"] in ("exact", "within")
 
 
@@ -285,8 +285,8 @@ def test_an_ellipsis_is_one_size_the_product_of_what_it_stands_for() -> None:
         ("b 3 -> b", [], r"^the pattern 'b 3 -> b' has a number for a dimension: give it a name and its size, e\.g\. k=3$"),
         ("class b -> b", [], r"^the pattern 'class b -> b' has 'class' for a dimension, a word of Python: choose another name$"),
         ("b -> b t, b", [], r"^cannot read the pattern 'b -> b t, b': Unknown character ','$"),
-        ("b s -> b t", [], r"^the pattern 'b s -> b t' both sums dimensions and makes new ones \(t\): do one after the other$"),
-        ("b, s -> b t", [], r"^the pattern 'b, s -> b t' has t in the result and in no operand: leave it out or name it in one$"),
+        ("b s -> b t", [], r"^the pattern 'b s -> b t' both sums dimensions and makes new ones \(t\): do them one at a time$"),
+        ("b, s -> b t", [], r"^the pattern 'b, s -> b t' has t in the result but in no operand: leave it out or add it to one$"),
         ("b (h k), k -> b", [], r"^the pattern 'b \(h k\), k -> b' merges dimensions of several operands: .*$"),
         ("ß -> ß", [], r"^cannot read the pattern 'ß -> ß': names are made of the letters A to z, digits and _$"),
         ("x" * 500, [], r"^a pattern of 500 characters is too long: at most 400$"),
@@ -295,7 +295,7 @@ def test_an_ellipsis_is_one_size_the_product_of_what_it_stands_for() -> None:
         ("batch s -> s", ["bathc=3"], r"^the pattern 'batch s -> s' has no dimension 'bathc'; did you mean batch\?$"),
         ("b s -> b", ["b=-3"], r"^b = -3 is not positive: sizes are integers from 1 to 2\*\*63 - 1$"),
         ("b s -> b", ["b=0"], r"^b = 0 is not positive: .*$"),
-        ("b s -> b", ["b=2", "b=3"], r"^the size of b is given twice: give each once$"),
+        ("b s -> b", ["b=2", "b=3"], r"^the size of b is given twice: give it once$"),
         ("b s -> b", ["b"], r"^cannot read 'b': write a dimension as NAME=INTEGER, e\.g\. B=8$"),
     ],
 )
@@ -309,7 +309,7 @@ def test_what_cannot_be_run_is_refused_before_anything_is_made() -> None:
     """A size that is missing; a result larger than its operands."""
     with pytest.raises(BadInputError, match=r"^a run needs every size: give s too, e\.g\. s=7$"):
         check(made("b s -> b", "b=2"))
-    with pytest.raises(BadInputError, match=r"^a run would go through 10,000,200,000 combinations, more than 33,554,432: check at smaller"):
+    with pytest.raises(BadInputError, match=r"^a run would compute 10,000,200,000 combinations, more than 33,554,432: check at smaller"):
         check(made("i, j -> i j", "i=100000", "j=100000"))
     with pytest.raises(BadInputError, match=r"^unknown reduction 'median': known are sum, mean, max, min, prod$"):
         made("b s -> b", how="median")

@@ -73,9 +73,9 @@ def test_help_says_what_a_command_takes() -> None:
 def test_a_model_that_keeps_no_cache_says_so_and_that_buffers_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing about it is unknown; what is not counted is named."""
     weights = ByteSum("bf16", "2*K", 4, (InferenceTerm("w", "2*K", 4, "2 bytes each"),))
-    made = Inference("net", "here", {"K": 2}, weights, None, "net does not write token after token: it keeps no keys and values", ())
+    made = Inference("net", "here", {"K": 2}, weights, None, "net is not autoregressive: it has no key/value cache", ())
     monkeypatch.setattr(job, "inference", lambda *_, **__: made)
 
     shown = run("inference", "net").stdout
-    assert "\nkeys and values: net does not write token after token: it keeps no keys and values\n" in shown
+    assert "\nkeys and values: net is not autoregressive: it has no key/value cache\n" in shown
     assert "\nweights are the parameters: buffers, as the running averages of a batch norm, are not counted\n" in shown

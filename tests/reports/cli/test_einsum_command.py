@@ -20,7 +20,7 @@ def test_a_contraction_is_run_on_request() -> None:
     done = run("b s d, d f -> b s f", "b=2", "s=3", "d=5", "f=7", "--check")
 
     assert 0 == done.exit_code
-    assert "exact: FLOP of the backward's products: derived 840, measured 840 " in done.stdout
+    assert "exact: FLOP of the matmuls of the backward: derived 840, measured 840 " in done.stdout
 
 
 def test_json_holds_the_same_with_null_for_what_has_no_size() -> None:
@@ -29,7 +29,7 @@ def test_json_holds_the_same_with_null_for_what_has_no_size() -> None:
 
     assert {"expr": "2*b*d*f", "value": None} == made["flops"]["total"]
     assert {"expr": "2*b*d + 2*d*f + 2*b*f", "value": None} == made["bytes"]
-    assert (None, "no size is given for b") == (made["intensity"]["value"], made["intensity"]["because"])
+    assert (None, "no size given for b") == (made["intensity"]["value"], made["intensity"]["because"])
     assert ["b", 7] == made["result"]["shape"]
     assert made["checks"] is None
 
@@ -54,7 +54,7 @@ def test_a_run_that_disagrees_is_exit_status_1(monkeypatch: pytest.MonkeyPatch) 
         (["b s -> b", "z=3"], "napkin: the pattern 'b s -> b' has no dimension 'z': it has b, s"),
         (["b \x1b[31m\n -> b"], "napkin: cannot read the pattern 'b \\x1b[31m\\n -> b': Unknown character"),
         (["b s -> b", "--check"], "napkin: a run needs every size: give b, s too, e.g. b=7"),
-        (["b s -> b", "--dtype", "int4"], "napkin: int4 has no whole bytes for an element: choose a format of 8 bits or more"),
+        (["b s -> b", "--dtype", "int4"], "napkin: int4 has elements smaller than a byte: choose a dtype of 8 bits or more"),
         (["b s -> b", "--reduce", "median"], "napkin: unknown reduction 'median': known are sum, mean, max, min, prod"),
     ],
 )

@@ -40,7 +40,7 @@ def test_an_optimizer_without_equations_says_why_and_shows_its_costs() -> None:
     made = json.loads(run("optimizer", "muon", "--json").stdout)
 
     assert (None, "4*r*c") == (made["rule"], made["executed"]["state_bytes"])
-    assert made["unknown"].startswith("muon orthogonalises whole matrices")
+    assert made["unknown"].startswith("muon orthogonalizes whole matrices")
 
 
 def test_a_comparison_that_fails_is_exit_status_1(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def test_a_comparison_that_fails_is_exit_status_1(monkeypatch: pytest.MonkeyPatc
         (["adam", "lr=0.1"], "napkin: values such as lr=0.1 are for a comparison with torch: add --check"),
         (["adam", "lr=1e999", "--check"], "napkin: cannot read 'lr=1e999': write a letter and its number, e.g. lr=0.1"),
         (["adam", "x=1", "--check"], "napkin: adam has no letter 'x': it has lr, beta1, beta2, eps, wd"),
-        (["muon", "--check"], "napkin: muon orthogonalises whole matrices"),
+        (["muon", "--check"], "napkin: muon orthogonalizes whole matrices"),
         (["sgd", "--implementation", "foo"], "napkin: unknown implementation 'foo': known are loop, foreach, fused"),
     ],
 )

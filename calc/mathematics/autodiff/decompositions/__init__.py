@@ -1,1 +1,3 @@
-"""ATen operators written out in primitives, one family of operators per file. Each is its definition; none holds a derivative."""
+"""ATen operators decomposed into primitives, one family of operators per file. Each is a definition; derivatives follow from the
+primitives.
+"""

@@ -45,7 +45,7 @@ def attention(call: OperatorCall) -> list[Any]:
     probabilities = softmax(call, scores, len(scores.axes) - 1)
     rate = call.number("dropout_p", 0)
     if rate != 0:
-        raise call.refusal("it draws dropout noise that no other operator sees; use the math backend (--attention math)")
+        raise call.refusal("it draws its dropout mask inside the kernel; use the math backend (--attention math)")
     made = contract(call, (probabilities, value), ("bhst", "bhtk"), "bhsk", name="O")
     return [made, None, None, None, None, None, None, None, None]
 
@@ -58,7 +58,7 @@ def _repeated(call: OperatorCall, view: NodeView, query: NodeView) -> NodeView:
     times = quotient(heads, groups)
     if times is None:
         raise ViewError(
-            f"{call.instruction.name} at {call.instruction.module_path}: {heads} heads do not share {groups} of keys and values evenly"
+            f"{call.instruction.name} at {call.instruction.module_path}: {heads} heads are not a multiple of {groups} key/value heads"
         )
     return NodeView(view.node, (view.axes[0], (*view.axes[1], AxisFactor(None, times)), *view.axes[2:]))
 

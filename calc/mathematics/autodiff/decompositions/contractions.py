@@ -14,7 +14,7 @@ from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
 
 def contract(call: OperatorCall, views: Sequence[NodeView], letters: Sequence[str], out: str, name: str = "") -> NodeView:
-    """Σ over the letters that ``out`` lacks of the product of the views, whose axes are called by ``letters``."""
+    """Σ over the letters that ``out`` lacks of the product of the views, whose axes are named by ``letters``."""
     views = list(views)
     for letter in dict.fromkeys("".join(letters)):
         views = call.views.aligned(views, [each.index(letter) if letter in each else None for each in letters])

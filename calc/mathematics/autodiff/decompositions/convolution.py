@@ -1,4 +1,4 @@
-"""Convolutions as contractions over shifted places: Y[b,o,t] = Σ over c, r of W[o,c,r] X[b,c,s t + δ r - p], zeros outside."""
+"""Convolutions as contractions over shifted positions: Y[b,o,t] = Σ over c, r of W[o,c,r] X[b,c,s t + δ r - p], zeros outside."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _in_groups(call: OperatorCall, view: NodeView, axis: int, groups: sp.Expr, w
     """The view with one axis as (group, rest)."""
     rest = quotient(view.shape[axis], groups)
     if rest is None:
-        raise call.refusal(f"its {view.shape[axis]} {what} do not come in {groups} groups")
+        raise call.refusal(f"its {view.shape[axis]} {what} are not divisible into {groups} groups")
     return call.views.plain(call.views.reshaped(view, (*view.shape[:axis], groups, rest, *view.shape[axis + 1 :])))
 
 
@@ -132,7 +132,7 @@ def _transposed(
     dilation: list[sp.Expr],
     groups: sp.Expr,
 ) -> NodeView:
-    """Every element puts the kernel, times itself, around its place."""
+    """Every element adds the kernel, times itself, around its position."""
     source, kernel = _in_groups(call, view, 1, groups, "channels"), _in_groups(call, weight, 0, groups, "kernels")
     number = range(len(stride))
     to, taps = [f"to{i}" for i in number], [f"tap{i}" for i in number]

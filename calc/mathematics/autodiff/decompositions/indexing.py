@@ -29,7 +29,7 @@ def embedding(call: OperatorCall) -> NodeView:
     weight, index = call.views.plain(call.tensor("weight")), call.views.dense(call.tensor("indices"))
     padding = call.integer("padding_idx", -1)
     if call.raw("scale_grad_by_freq", False):
-        raise call.refusal("its gradient is divided by how often a row is read, which is no derivative")
+        raise call.refusal("its gradient is divided by how often a row is read (scale_grad_by_freq), which is not a derivative")
     if padding >= 0 and call.converter.active(weight.node):
         weight = _held(call, weight, padding)
     rank = len(call.equations[index.node].shape)
@@ -116,7 +116,7 @@ def index(call: OperatorCall) -> NodeView:
     view = call.views.plain(call.tensor("self"))
     given = [None if v is None else call.as_view(v) for v in call.raw("indices")]
     if any(call.converter.program.values[r.value].dtype in ("bool", "uint8") for r in call.raw("indices") if r is not None):
-        raise call.refusal("a mask chooses how many elements there are")
+        raise call.refusal("the size of the result is data-dependent: it counts the elements of a mask")
     coordinates, axes = indexed(call, view, given)
     shape = tuple(p.size for a in axes for p in a)
     return NodeView(call.equations.add(ir.Gather(view.node, tuple(coordinates)), shape, whole=call.equations[view.node].whole), axes)
@@ -183,7 +183,7 @@ def slice_scatter(call: OperatorCall) -> NodeView:
     axis = call.axis(view, "dim", 0)
     start, length = call.raw("start") or 0, source.shape[axis]
     if call.integer("step", 1) != 1 or not isinstance(start, int) or not source.axes[axis]:
-        raise call.refusal("its stretch has steps, or begins where a size says")
+        raise call.refusal("its slice has a step, or a symbolic start")
     first = sp.Integer(start) if start >= 0 else view.shape[axis] + start
     moved = source.axes[axis][0].axis
     places = tuple(Index(place(i) - first if i == moved else place(i)) for i in range(len(call.equations[source.node].shape)))

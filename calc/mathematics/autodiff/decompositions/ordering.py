@@ -12,7 +12,7 @@ from calc.mathematics.autodiff.views import NodeView
 
 
 def _ordered(call: OperatorCall, view: NodeView, axis: int, descending: bool) -> tuple[NodeView, NodeView]:
-    """The elements in order along an axis, and where they stood."""
+    """The sorted elements along an axis, and their positions."""
     view = call.views.plain(view)
     at = view.axes[axis][0].axis
     assert at is not None
@@ -35,7 +35,7 @@ def argsort(call: OperatorCall) -> NodeView:
 
 @decomposition("topk")
 def topk(call: OperatorCall) -> list[NodeView]:
-    """The k largest (smallest), in order, and where they stood."""
+    """The k largest (smallest), in order, and their positions."""
     view = call.tensor("self")
     axis = call.axis(view)
     _, order = _ordered(call, view, axis, bool(call.raw("largest", True)))

@@ -243,7 +243,7 @@ def _bits(names: str, of_truths: sp.Expr, *tensors: str) -> None:
     @decomposition(*names.split())
     def result(call: OperatorCall) -> NodeView:
         if call.dtype() != "bool":
-            raise call.refusal("it works on the bits of whole numbers")
+            raise call.refusal("it works on the bits of integers")
         return call.pointwise(of_truths, [call.tensor(t) for t in tensors], whole=True)
 
 

@@ -62,7 +62,7 @@ def avg_pool(call: OperatorCall) -> NodeView:
     node, kernel = _windows(call, view, count, sp.Integer(0))
     padded = any(p != 0 for p in call.sizes("padding", (0,)))
     if call.raw("ceil_mode", False) or call.has("divisor_override"):
-        raise call.refusal("its windows go beyond the padding, or have a divisor of their own")
+        raise call.refusal("its windows exceed the padding, or it has divisor_override")
     if not padded or call.raw("count_include_pad", True):
         return _over(call, node, kernel, "mean")
     ones = call.equations.map(sp.Integer(1), (), view.shape)
@@ -94,7 +94,7 @@ def _of_equal_windows(call: OperatorCall, how: str) -> NodeView:
     for have, want in zip(shape[lead:], out[lead:], strict=True):
         window = quotient(have, want)
         if window is None:
-            raise call.refusal(f"its windows differ in size: {have} places become {want}")
+            raise call.refusal(f"its windows have unequal sizes: {have} positions become {want}")
         axes.append(len(sizes) + 1)
         sizes += [want, window]
     from calc.mathematics.autodiff.decompositions.reductions import reduce

@@ -87,7 +87,7 @@ def extreme_of_all(call: OperatorCall) -> NodeView:
 
 @decomposition("max.dim", "min.dim")
 def extreme_along(call: OperatorCall) -> list[NodeView]:
-    """The value where the extreme is, and where that is."""
+    """The extreme value and its position."""
     view = call.tensor("self")
     axis = call.axis(view)
     where = best(call, view, axis, call.instruction.name.removeprefix("aten.")[:3])
@@ -231,7 +231,7 @@ def distances(call: OperatorCall) -> NodeView:
     apart = call.pointwise(x - y, (NodeView(a.node, (*a.axes[:-1], (), a.axes[-1])), NodeView(b.node, (*b.axes[:-2], (), *b.axes[-2:]))))
     last = len(apart.axes) - 1
     if order.has(sp.Symbol("infinity", positive=True)) or order == 0:
-        raise call.refusal("its norm is of order 0 or infinity")
+        raise call.refusal("its norm has order 0 or infinity")
     powers = call.pointwise(x**order if order.is_integer and order % 2 == 0 else sp.Abs(x) ** order, (apart,))
     total = reduce(call, powers, (last,))
     return call.pointwise(sp.Piecewise((x ** (1 / order), x > 0), (0, True)), (total,))

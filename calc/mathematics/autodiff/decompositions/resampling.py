@@ -1,4 +1,4 @@
-"""Positions read in another way: reflection and replication padding, interpolation, channel shuffles."""
+"""Reads at other positions: reflection and replication padding, interpolation, channel shuffles."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def channel_shuffle(call: OperatorCall) -> NodeView:
     groups = call.sizes("groups")[0]
     inside = quotient(view.shape[1], groups)
     if inside is None:
-        raise call.refusal("its channels do not come in groups")
+        raise call.refusal("its channels are not divisible into groups")
     made = call.views.reshaped(view, (view.shape[0], groups, inside, *view.shape[2:]))
     turned = NodeView(made.node, (made.axes[0], made.axes[2], made.axes[1], *made.axes[3:]))
     return call.views.reshaped(turned, view.shape)

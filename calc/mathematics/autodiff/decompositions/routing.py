@@ -25,21 +25,21 @@ def _smaller(call: OperatorCall, ordered: NodeView, values: NodeView, ties: bool
 
 @decomposition("searchsorted", "bucketize")
 def searchsorted(call: OperatorCall) -> NodeView:
-    """The first place at which a value could stand, or with ``right`` the last."""
+    """The first insertion position of a value, or with ``right`` the last."""
     values = call.tensor("self")
     ordered = call.tensor("sorted_sequence" if call.has("sorted_sequence") else "boundaries")
     if len(ordered.axes) != 1:
-        raise call.refusal("its ordered numbers are several rows")
+        raise call.refusal("its sorted sequence has several rows")
     right = bool(call.raw("right", False)) or call.raw("side") == "right"
     return _smaller(call, ordered, values, ties=right)
 
 
 @decomposition("bincount", "histc")
 def counts(call: OperatorCall) -> NodeView:
-    """How often each whole number stands there."""
+    """The number of occurrences of each integer."""
     view = call.tensor("self")
     if call.has("weights") or (".histc" in call.instruction.name and not _whole_bins(call)):
-        raise call.refusal("its bins are not the whole numbers from 0 on")
+        raise call.refusal("its bins are not the integers from 0 on")
     flat = call.views.merged(NodeView(view.node, (tuple(view.parts),)), 0)
     (length,) = call.shape()
     numbers = positions(call, length)
@@ -57,7 +57,7 @@ def grouped_mm(call: OperatorCall) -> NodeView:
     """Y[m, n] = Σₖ A[m, k] B[g(m), k, n], where row m is of the group g(m) whose offset is the first beyond it."""
     a, b = call.tensor("self"), call.views.plain(call.tensor("mat2"))
     if not call.has("offs") or len(a.axes) != 2 or len(b.axes) != 3:
-        raise call.refusal("its groups are not stretches of rows")
+        raise call.refusal("its groups are not slices of rows")
     rows = positions(call, a.shape[0])
     group = call.views.plain(_smaller(call, call.tensor("offs"), rows, ties=True))
     rank = len(call.equations[b.node].shape)

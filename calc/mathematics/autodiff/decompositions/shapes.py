@@ -20,7 +20,7 @@ def view(call: OperatorCall) -> NodeView:
 
 @decomposition("view.dtype")
 def reinterpreted(call: OperatorCall) -> NodeView:
-    raise call.refusal("it reads the bits of numbers as another format")
+    raise call.refusal("it reinterprets bits as another dtype")
 
 
 def permuted(view: NodeView, order: Sequence[int]) -> NodeView:
@@ -86,7 +86,7 @@ def detach(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     if not call.converter.active(view.node):
         return view
-    return NodeView(call.equations.add(ir.Hold(view.node, "the model detaches it"), call.equations[view.node].shape), view.axes)
+    return NodeView(call.equations.add(ir.Hold(view.node, "detach in the model"), call.equations[view.node].shape), view.axes)
 
 
 # -- parts -----------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from calc.mathematics.autodiff.views import NodeView
 
 x, y, z = argument(0), argument(1), argument(2)
 
-_SHIFT = "a softmax is the same for S and S - c, so the largest element that is taken off for the exponential's sake is a constant"
+_SHIFT = "a softmax is the same for S and S - c, so the maximum that is subtracted for stability counts as a constant"
 
 
 def shifted(call: OperatorCall, view: NodeView, axes: Collection[int]) -> tuple[NodeView, NodeView]:

@@ -124,7 +124,7 @@ def index_put(call: OperatorCall) -> NodeView:
         spread = NodeView(mask.node, (*mask.axes, *(() for _ in view.axes[len(mask.axes) :])))
         return call.pointwise(where(sp.Ne(argument(2), 0), y, x), (view, value, spread))
     if any(r is not None and call.converter.program.values[r.value].dtype == "bool" for r in raw):
-        raise call.refusal("a mask chooses where as many values go")
+        raise call.refusal("a mask selects the positions of a data-dependent number of values")
     target = call.views.plain(view)
     coordinates, axes = indexed(call, target, given)
     shape = tuple(p.size for a in axes for p in a)
@@ -146,4 +146,4 @@ def _shape(axes: Sequence[tuple[AxisFactor, ...]]) -> tuple[sp.Expr, ...]:
 
 @decomposition("masked_scatter", "masked_select", "nonzero")
 def masked_scatter(call: OperatorCall) -> NodeView:
-    raise call.refusal("data decide which element goes where")
+    raise call.refusal("the positions are data-dependent")
