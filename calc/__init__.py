@@ -129,7 +129,7 @@ def sweep(
 ) -> Sweep:
     """Quantities of a model, as ``load`` names it, over many sizes: those of a grid, or ``listed`` point by point. Exact integers.
 
-    From the stored closed forms where there are some, else from a derivation; where the step runs otherwise, it is traced there.
+    From the stored closed forms where there are some, else from a derivation; where the step runs other operators, it is traced there.
     ``options`` are those of ``calc.options.Options``.
     """
     from calc.options import made

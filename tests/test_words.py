@@ -63,9 +63,9 @@ REPLACED = {
 """Regular expressions of whole words, matched in any case, and what to write instead."""
 
 CLEAN = (
-    *(f"calc/{room}" for room in ("derive", "experiment", "graph", "hardware", "memory", "models", "notebook", "pipeline", "platform")),
-    *(f"calc/{room}" for room in ("rules", "symbolic", "trace", "dimensions.py", "errors.py", "options.py", "spec.py")),
+    "calc",
     *(f"reports/{room}" for room in ("figures", "lecture", "live", "page", "process", "typeset")),
+    *(f"tests/{room}" for room in ("capacity", "mathematics", "measure", "memory", "performance", "hardware", "notebook", "symbolic")),
     *(f"tests/{room}" for room in ("derive", "experiment", "graph", "models", "pipeline", "platform", "rules", "trace", "zoo")),
     "templates",
     "README.md",

@@ -195,8 +195,8 @@ PLANTED = {
         ".peak.bf16 has sparse = 100 below dense = 312.5: were they swapped?",
     ),
     "unknown key": (
-        ("year = 2030", "year = 2030\ncolour = 1"),
-        " has an unknown key 'colour': there are name, vendor, architecture, year, memory, bandwidth, source, peak, memory_reported, "
+        ("year = 2030", "year = 2030\ncolor = 1"),
+        " has an unknown key 'color': there are name, vendor, architecture, year, memory, bandwidth, source, peak, memory_reported, "
         "memory_note, link, inter_node, watts, boost_mhz, price, device_names, corrections, note, recalled",
     ),
     "unknown rate": (

@@ -38,7 +38,7 @@ MACHINE: dict[str, Any] = {
 
 def made(points: Iterator[CalibrationPoint] | None = None) -> Calibration:
     """The machine, or one with other points."""
-    return Calibration(MACHINE, "a made-up clock", tuple(_points() if points is None else points))
+    return Calibration(MACHINE, "a synthetic clock", tuple(_points() if points is None else points))
 
 
 def added() -> dict[str, int]:

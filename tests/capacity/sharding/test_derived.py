@@ -85,7 +85,7 @@ def test_a_decoder_in_bf16_by_its_sizes_keeps_less_than_torch_s_composite_norms(
 
 @pytest.mark.parametrize("batch", [1, 2])
 def test_a_config_of_the_library_is_a_decoder_too(tmp_path: Path, batch: int) -> None:
-    """One sequence is a case of its own there: what is kept is the closed form of that case, taken apart."""
+    """One sequence is traced separately there: the saved tensors are those of that special case."""
     heads = {"num_attention_heads": 6, "num_key_value_heads": 2, "num_hidden_layers": 4}
     widths = {"vocab_size": 503, "hidden_size": 48, "intermediate_size": 200, "max_position_embeddings": 64}
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "tie_word_embeddings": False, **heads, **widths}

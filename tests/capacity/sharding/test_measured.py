@@ -38,7 +38,7 @@ def worked(model: ShardedModel, **layout: int | str) -> Account:
 
 
 def assert_equal(held: Held, found: Account) -> None:
-    """State of a rank and its traffic; what is kept for the backward is compared where it is derived."""
+    """State of a rank and its traffic; tensors saved for backward are compared where they are derived."""
     kinds = found.fullest.kinds
     assert (kinds["weights"], kinds["gradients"], kinds["optimizer"]) == (held.parameters, held.gradients, held.optimizer)
     assert payload(found) == dict(held.payload)

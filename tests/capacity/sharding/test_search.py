@@ -258,7 +258,7 @@ def test_a_planted_error_in_the_arrays_is_noticed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_devices_of_one_node_need_no_network() -> None:
-    """An RTX 4090 has links to its neighbours only: eight of them are laid out, sixteen wait for a network's rate."""
+    """An RTX 4090 has links to its neighbors only: eight of them are laid out, sixteen wait for a network's rate."""
     from calc.capacity.sharding.request import best
 
     words = {"L": "6", "d": "64", "h": "4", "f": "256", "V": "503", "T": "240", "gpu": "rtx4090", "batch": "16"}

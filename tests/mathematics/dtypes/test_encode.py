@@ -73,8 +73,8 @@ def test_a_number_is_rounded_as_torch_rounds_it(layout: Float, data: st.DataObje
 
 @pytest.mark.parametrize("layout", FLOATS, ids=lambda f: f.name)
 @given(data=st.data())
-def test_a_number_of_a_format_is_its_own_encoding_and_lies_between_its_neighbours(layout: Float, data: st.DataObject) -> None:
-    """Decode, encode: the same code. The neighbours are those of the codes beside it."""
+def test_a_number_of_a_format_is_its_own_encoding_and_lies_between_its_neighbors(layout: Float, data: st.DataObject) -> None:
+    """Decode, encode: the same code. The neighbors are those of the codes beside it."""
     code = data.draw(st.integers(0, 2**layout.bits - 1))
     held = decode(layout, code)
     if held.kind == "nan":
@@ -150,7 +150,7 @@ def test_the_kind_of_a_number_is_named(name: str, text: str, kind: str) -> None:
 
 
 def test_a_tie_beyond_the_largest_overflows_as_ieee_says() -> None:
-    """65520 is half a unit beyond fp16's largest: its even neighbour would be 2**16, so it is infinite."""
+    """65520 is half a unit beyond fp16's largest: its even neighbor would be 2**16, so it is infinite."""
     assert not of("fp16", "65519.99").overflow
     assert of("fp16", "65520").overflow
     assert (False, True) == (of("fp8-e4m3", "464").overflow, of("fp8-e4m3", "464.1").overflow)
