@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 
-def few(values: Iterable[Any], count: int) -> list[Any]:
-    """All of the values, of which ``count`` are quick, drawn by a seed; the others wait for `make test-all`."""
+def few(values: Iterable[Any], count: int, ids: Callable[..., str] | None = None) -> list[Any]:
+    """All of the values, of which ``count`` are quick, drawn by a seed; the others wait for `make test-all`. ``ids`` names a value."""
     every = [value if isinstance(value, tuple) else (value,) for value in values]
     quick = {*random.Random(0).sample(range(len(every)), count)}
-    return [pytest.param(*value, marks=[] if i in quick else [pytest.mark.slow]) for i, value in enumerate(every)]
+    return [
+        pytest.param(*value, id=ids and ids(*value), marks=[] if i in quick else [pytest.mark.slow]) for i, value in enumerate(every)
+    ]

@@ -18,6 +18,7 @@ from calc.pipeline.verdict import EXACT, PROVED
 from calc.spec import Spec
 from tests.checks import failures
 from tests.derive.conftest import Derived
+from tests.quick import few
 from tests.trace import modules
 from tests.trace.modules import spec, stack
 
@@ -155,7 +156,7 @@ TRAITS: dict[str, tuple[Spec, dict[str, int]]] = {
 }
 
 
-@pytest.mark.parametrize("name", TRAITS)
+@pytest.mark.parametrize("name", few(TRAITS, 4))
 def test_a_trait_is_exact(name: str) -> None:
     """Derived at one set of sizes, run at another."""
     s, sizes = TRAITS[name]

@@ -21,6 +21,7 @@ import calc
 from calc.errors import BadInputError
 from calc.graph import serialize
 from calc.graph.step import Graph
+from tests.quick import few
 from tests.trace import modules
 from tests.trace.modules import spec
 
@@ -51,7 +52,7 @@ def written(name: str = "linear") -> str:
 # -- there and back ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", few(MODELS, 3))
 def test_a_saved_graph_loads_equal(name: str, tmp_path: Path) -> None:
     """Every trace, tensor, event, condition and note, and the same bytes when rewritten."""
     file = tmp_path / "graph.json"

@@ -15,6 +15,7 @@ from calc.memory.inference import Layers, cache, checked, document, inference, l
 from calc.models.load import load
 from calc.spec import Spec
 from tests.measure import tiny
+from tests.quick import few
 
 BASE: dict[str, Any] = {
     "vocab_size": 97, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 4, "num_attention_heads": 6,
@@ -63,7 +64,7 @@ CASES: list[tuple[str, str, str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("model_type", "architecture", "fields", "elements"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+    ("model_type", "architecture", "fields", "elements"), few([case[1:] for case in CASES], 4), ids=[case[0] for case in CASES]
 )
 def test_what_layers_keep_is_what_the_library_s_cache_holds(
     tmp_path: Path, model_type: str, architecture: str, fields: dict[str, Any], elements: str
@@ -155,15 +156,18 @@ ROWS_OF_80 = 4 * 48
 
 @pytest.mark.parametrize(
     ("weights", "group", "expected"),
-    [
-        ("fp32", None, 4 * (MATRICES + KEPT)),
-        ("bf16", None, 2 * (MATRICES + KEPT)),
-        ("fp8", None, MATRICES + 4 * (4 * 7 + 1) + 2 * KEPT),  # a 4-byte scale for each of 29 matrices
-        ("int8", None, MATRICES + 2 * (ROWS_OF_48 + ROWS_OF_80) + 2 * KEPT),
-        ("int4", None, MATRICES // 2 + 2 * (ROWS_OF_48 + ROWS_OF_80) + 2 * KEPT),  # groups of 128: one a row
-        ("int4", 16, MATRICES // 2 + 2 * MATRICES // 16 + 2 * KEPT),  # n/2 + n/group · 2
-        ("int4-zero", 16, MATRICES // 2 + 2 * MATRICES // 16 + MATRICES // 32 + 1 // 2 + 2 * KEPT),
-    ],
+    few(
+        [
+            ("fp32", None, 4 * (MATRICES + KEPT)),
+            ("bf16", None, 2 * (MATRICES + KEPT)),
+            ("fp8", None, MATRICES + 4 * (4 * 7 + 1) + 2 * KEPT),  # a 4-byte scale for each of 29 matrices
+            ("int8", None, MATRICES + 2 * (ROWS_OF_48 + ROWS_OF_80) + 2 * KEPT),
+            ("int4", None, MATRICES // 2 + 2 * (ROWS_OF_48 + ROWS_OF_80) + 2 * KEPT),  # groups of 128: one a row
+            ("int4", 16, MATRICES // 2 + 2 * MATRICES // 16 + 2 * KEPT),  # n/2 + n/group · 2
+            ("int4-zero", 16, MATRICES // 2 + 2 * MATRICES // 16 + MATRICES // 32 + 1 // 2 + 2 * KEPT),
+        ],
+        4,
+    ),
 )
 def test_weights_take_their_bits_and_their_scales(tmp_path: Path, weights: str, group: int | None, expected: int) -> None:
     """Matrices in the format; the table that is looked up and the norms in bf16."""

@@ -200,7 +200,7 @@ def test_a_layer_that_is_named_by_the_depth_stays_the_last(tmp_path: Path) -> No
 
 def test_what_is_not_to_blame_stays_a_symbol(tmp_path: Path) -> None:
     """A list that names the fourth stage too is of this depth alone, at whatever width."""
-    derivation = calc.derive(spec_of(tmp_path, DINOV2 | {"out_features": ["stage4", "stage5"]}), cache=False, optimizer="sgd")
+    derivation = calc.derive(spec_of(tmp_path, DINOV2 | {"out_features": ["stage4", "stage5"]}), cache=False, mode="infer")
 
     assert {"L"} == derivation.specialization_reasons.keys()
     assert {"d"} == {str(s) for s in derivation["parameters"].expr.free_symbols}

@@ -10,6 +10,7 @@ from calc.dimensions import Dim
 from calc.models.load import load
 from calc.spec import Sizes
 from tests.models.configs import spec_of
+from tests.quick import few
 
 PUBLISHED = Path(__file__).parents[1] / "published" / "configs"
 
@@ -50,7 +51,7 @@ OPT = {
 }
 
 
-@pytest.mark.parametrize("name", ["bamba-9b", "dbrx", "gpt-j-6b", "mamba-codestral-7b"])
+@pytest.mark.parametrize("name", few(["bamba-9b", "dbrx", "gpt-j-6b", "mamba-codestral-7b"], 2))
 def test_a_check_is_at_sizes_at_which_the_class_runs(name: str) -> None:
     """Where a class compares products of widths, groups heads by a fixed number or rotates a fixed share of each, the relative fits it."""
     spec = load(f"hf:{PUBLISHED / name}.json")

@@ -82,7 +82,7 @@ def test_products_per_token_of_palm(row: str) -> None:
 CS336 = {"B": 1, "d": 1600, "h": 25, "k": 64, "f": 6400, "L": 48, "V": 50257}
 
 
-@reproduces("cs336-a1-gpt2xl-2025")
+@reproduces("cs336-a1-gpt2xl-2025", slow=True)
 def test_the_assignments_gpt2_xl(row: str) -> None:
     """An untied head, three feed-forward matrices, root-mean-square norms, no biases; fp32 is 4 bytes."""
     derivation = decoded(Choices(gated=True, tied=False))
@@ -92,7 +92,7 @@ def test_the_assignments_gpt2_xl(row: str) -> None:
     assert_reproduced(row, {"params": count, "bytes_fp32": 4 * count, "forward_flops": flops})
 
 
-@reproduces("cs336-a1-gpt2xl-16k")
+@reproduces("cs336-a1-gpt2xl-16k", slow=True)
 def test_the_assignments_gpt2_xl_at_sixteen_times_the_length(row: str) -> None:
     """Scores and weighted values grow with the square of it: from 7 % to 55 % of all products."""
     derivation = decoded(Choices(gated=True, tied=False))

@@ -26,13 +26,13 @@ def test_products_of_vit(row: str) -> None:
     assert_reproduced(row, {"gmac": Fraction(flops, 2 * GIGA), "flop_counter": flops})
 
 
-@reproduces("params-resnet-50")
+@reproduces("params-resnet-50", slow=True)
 def test_parameters_of_resnet(row: str) -> None:
     """1000 classes."""
     assert_reproduced(row, {"params": of("resnet50")["parameters"].at()})
 
 
-@reproduces("vision-resnet50")
+@reproduces("vision-resnet50", slow=True)
 def test_products_of_resnet(row: str) -> None:
     """One image of 224 x 224: 4.089 G multiply-adds, as version 1.5 has its strides."""
     flops = of("resnet50")["flops.forward.matmul"].at(B=1)

@@ -13,6 +13,7 @@ import calc
 from calc.derive.result import Derivation
 from calc.errors import DataDependentError, DimensionError
 from calc.graph import serialize
+from tests.quick import few
 from tests.trace.modules import function
 from tests.trace.refused import assert_names_line, refusal
 
@@ -59,7 +60,7 @@ def derived(of: Callable[[Tensor], Tensor], B: int) -> Derivation:
     return calc.derive(function(of), {"B": B}, cache=False, optimizer="sgd")
 
 
-@pytest.mark.parametrize("of", TAKEN)
+@pytest.mark.parametrize("of", few(TAKEN, 2))
 @pytest.mark.parametrize("rows", [*(pytest.param(rows, marks=pytest.mark.slow) for rows in (1, 3, 10, 11, 71, 72, 90, 300)), 91])
 def test_a_branch_on_a_constant_is_taken_as_at_the_requested_sizes(of: Callable[[Tensor], Tensor], rows: int) -> None:
     """However small those were that the step was traced with, and wherever its outcome changes."""

@@ -101,7 +101,7 @@ def _spec(width: Callable[[Any], Any], **dims: int) -> Spec:
     return Spec("sized", {"B": 3, "d": 31, **dims}, build, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
 
 
-@pytest.mark.parametrize("name", few(WIDTHS, 16))
+@pytest.mark.parametrize("name", few(WIDTHS, 8))
 def test_a_size_is_an_integer_and_stays_a_symbol(name: str) -> None:
     """f of d: 2·d·f + f + d parameters, whatever the width's function asks of d, and no assumption."""
     derivation = calc.derive(_spec(WIDTHS[name]), cache=False, mode="infer")
@@ -140,7 +140,7 @@ BY_NUMBER: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", few(BY_NUMBER, 3))
+@pytest.mark.parametrize("name", few(BY_NUMBER, 2))
 def test_what_goes_by_the_number_that_a_size_is_is_right_at_every_size(name: str) -> None:
     """Of a text, of a function of Python's that takes a double, of a table: there is a closed form where it holds, and else a trace."""
     derivation = calc.derive(_spec(BY_NUMBER[name]), cache=False, mode="infer")

@@ -38,7 +38,7 @@ def _spec(width: Callable[[Any], Any]) -> Spec:
     return Spec("rounded", {"B": 3, "d": 31}, build, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
 
 
-@pytest.mark.parametrize("name", few(WIDTHS, 6))
+@pytest.mark.parametrize("name", few(WIDTHS, 3))
 def test_a_rounded_width_is_that_of_python_at_other_sizes(name: str) -> None:
     """f of d: 2·d·f + f + d parameters, at sizes on either side of a whole number."""
     derivation = calc.derive(_spec(WIDTHS[name]), cache=False, optimizer="sgd")
