@@ -19,8 +19,9 @@ LISTS = ("models", "hardware", "dtypes", "optimizers", "rules", "quantities", "t
 def list_(what: str, words: Sequence[str], file: str | None, as_json: bool) -> None:
     """List what there is: models, hardware, dtypes, optimizers, rules of operators, quantities, rules of thumb or questions.
 
-    With WORDs, only entries that hold every one of them: napkin list rules convolution. What an optimizer keeps is per parameter
-    tensor, of n elements of s bytes; r and c are its last two sizes, N the elements of all tensors.
+    With WORDs, only entries that contain all of them: napkin list rules convolution, napkin list questions days. Without, rules are
+    listed by family and questions without their keys. The state of an optimizer is per parameter tensor of n elements of s bytes; r and
+    c are its last two sizes, N the elements of all tensors.
     """
     if what not in LISTS:
         raise click.UsageError(f"nothing to list under {what!r}: there are {', '.join(LISTS)}")

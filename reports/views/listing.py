@@ -6,10 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from reports.writers.terminal import Terminal, bold, dim
+from reports.typeset.numbers import integer
+from reports.writers.terminal import Terminal, bold, dim, right
 
 if TYPE_CHECKING:
     from reports.page.rule_table import RuleEntry
+
+_FEW = 4  # entries that are shown in full
 
 COLUMNS = {
     "models": ("name", "about"),
@@ -39,16 +42,49 @@ def show(what: str, words: Sequence[str], out: Terminal) -> int:
     if what == "rules":
         from reports.page import rule_table
 
-        return _show_rules(rule_table.table(words), out)
+        entries = list(rule_table.table(words))
+        _show_rules(entries, out) if words else _show_families(entries, out)
+        return len(entries)
     table = list(rows(what, words))
-    out.table((), table)
+    if what == "questions":
+        _show_questions(table, words, out)
+    else:
+        out.table((), table)
     return len(table)
 
 
-def _show_rules(entries: Iterable[RuleEntry], out: Terminal) -> int:
+def _show_questions(table: Sequence[Sequence[str]], words: Sequence[str], out: Terminal) -> None:
+    """Name and summary of each; of a few, or of the one that is named, also the keys."""
+    named = [row for row in table if [row[0]] == list(words)] or table
+    if len(named) <= _FEW:
+        from reports.views import questions
+
+        out.table((), named)
+        out.lines(*questions.SOURCES, style="dim")
+        return
+    out.table((), [row[:2] for row in named])
+    out.line("The keys of one: napkin list questions NAME", style="dim")
+
+
+def _show_families(entries: Sequence[RuleEntry], out: Terminal) -> None:
+    """How many operators each family of rules counts, and some of their names."""
+    families: dict[str, list[str]] = {}
+    for entry in entries:
+        name = entry.operator.removeprefix("aten.").removesuffix(".default")
+        families.setdefault(entry.family or "free", []).append(name)
+    rows = [(family, integer(len(names)), _some(names)) for family, names in families.items()]
+    out.table(("Family", *right("operators"), "for example"), rows)
+    out.line("The rules of a family or an operator, with statement, shapes and source: napkin list rules WORD", style="dim")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_FEW]) + (", …" if len(names) > _FEW else "")
+
+
+def _show_rules(entries: Iterable[RuleEntry], out: Terminal) -> None:
     """Each rule with all that is stated of it, then the operators that are free."""
-    every, free = list(entries), []
-    for entry in every:
+    free = []
+    for entry in entries:
         if entry.kind == "free":
             free.append((entry.operator, "free", entry.statement))
             continue
@@ -58,7 +94,6 @@ def _show_rules(entries: Iterable[RuleEntry], out: Terminal) -> int:
                 out.line(dim(f"  {name:<10}   "), getattr(entry, name), hang=15)
         out.line()
     out.table((), free)
-    return len(every)
 
 
 def rows(what: str, words: Sequence[str] = ()) -> Iterator[tuple[str, ...]]:

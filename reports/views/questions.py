@@ -9,6 +9,12 @@ from calc.capacity.questions.question import Question
 from calc.capacity.questions.registry import all_questions
 
 
+SOURCES = (
+    "with gpu: dtype = format of its peak, sparse = yes for that with 2:4 sparsity, hardware = file with devices of your own",
+    "with model: its own sizes, e.g. T = 4096",
+)
+
+
 def rows() -> Iterator[tuple[str, str, str]]:
     """Name, what it answers, and its keys: the letters with their units, choices with their options, then what may stand for several."""
     for question in all_questions():
@@ -59,13 +65,8 @@ def _choices(question: Question) -> Iterator[str]:
 def _sources(question: Question) -> Iterator[str]:
     if question.of_device:
         yield "gpu gives " + ", ".join(x.key for x in question.variables if x.device)
-        rates = "dtype = format of its peak, sparse = yes for that with 2:4 sparsity, " if _has_rate(question) else ""
-        yield f"with gpu: {rates}hardware = file with devices of your own"
     if question.of_model or question.fills:
         given = [x.key for x in question.variables if x.model]
         yield "model gives " + (", ".join(given) if given and not question.fills else "the peak of its own step")
-        yield "with model: " + ("micro, batch and " if question.laid else "") + "its own sizes, e.g. T = 4096"
-
-
-def _has_rate(question: Question) -> bool:
-    return any(x.device == "peak" for x in question.variables)
+        if question.laid:
+            yield "with model: micro, batch"

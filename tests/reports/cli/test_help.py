@@ -99,3 +99,16 @@ def test_the_help_imports_no_command() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
 
     assert done.returncode == 0, done.stderr[-500:]
+
+
+def test_lists_are_short_by_default_and_searchable() -> None:
+    """Questions without their keys, rules by family; with words, what contains them."""
+    questions, rules = output("list", "questions"), output("list", "rules")
+    days, one = output("list", "questions", "days"), output("list", "questions", "gpus")
+
+    assert (len(questions.splitlines()) < 100, len(rules.splitlines()) < 40) == (True, True)
+    assert "parameters (N)" not in questions
+    assert {"training-time", "gpu-hours"} <= {line.split()[0] for line in days.splitlines()}
+    assert "largest-batch" not in days
+    assert "parameters (N)" in one
+    assert "statement" in output("list", "rules", "aten.mm.default")
