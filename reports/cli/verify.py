@@ -43,7 +43,7 @@ def verify(files: Sequence[str], form: str, **how: Any) -> int:
     A FILE that Napkin wrote (.html, .md, .json, .tex) is regenerated from the inputs it carries, and every difference is listed, edited or
     drifted; date, versions and machine are listed as noted, not verified. Any other .md is a live document: ```napkin blocks, or
     <!--napkin ... --> ones that no reader sees, define models and names; <!--= EXPRESSION --> after a number is what it must equal.
-    Exit 1 if something does not hold or cannot be verified, 2 if a file has nothing to verify.
+    Exit 1 if something does not hold or cannot be verified, 2 if nothing in a file can be.
     """
     if form not in _FORMATS:
         raise click.UsageError(f"unknown format {form!r}: use {', '.join(_FORMATS)}")
@@ -137,7 +137,7 @@ def _document(
     wrong = [f for f in findings if not f.holds]
     bare = list(unmarked_in(document)) if unmarked else []
     few = len(findings) < require_claims
-    _tell(file, form, findings, bare, f"{len(findings)} claims where at least {require_claims} are required" if few else "")
+    _tell(file, form, findings, bare, fix, f"{len(findings)} claims where at least {require_claims} are required" if few else "")
     if diff or fix:
         new = _rewrite(file, text, document, findings, diff)
         if new is not None:
@@ -145,6 +145,7 @@ def _document(
     left = [f for f in wrong if not (fix and f.right)]
     listed = [
         {"line": f.claim.line, "column": f.claim.column, "expr": f.claim.expr, "says": f.says, "is": f.is_, "holds": f.holds}
+        | ({"exact": f.exact} if f.exact else {})
         | {"because": f.message or None}
         for f in findings
     ]
@@ -165,8 +166,8 @@ def _require_no_report(document: LiveDocument) -> None:
         )
 
 
-def _tell(file: Path, form: str, findings: Sequence[JudgedClaim], bare: Sequence[tuple[int, int, str]], few: str) -> None:
-    places = [(f.claim.line, f.claim.column, f.message) for f in findings if not f.holds]
+def _tell(file: Path, form: str, findings: Sequence[JudgedClaim], bare: Sequence[tuple[int, int, str]], fix: bool, few: str) -> None:
+    places = [(f.claim.line, f.claim.column, f"{f.message}{_repaired(f) if fix else ''}") for f in findings if not f.holds]
     if form == "github":
         for line, column, message in places:
             _annotate(file, line, column, message)
@@ -182,7 +183,17 @@ def _tell(file: Path, form: str, findings: Sequence[JudgedClaim], bare: Sequence
         _say(f"{file}:{line}:{column}: {number} has no claim")
     if few:
         _say(f"{file}: {few}")
-    _say(f"{file}: {len(findings) - len(places)} of {len(findings)} claims hold")
+    repaired = sum(bool(f.right) for f in findings) if fix else 0
+    _say(f"{file}: {len(findings) - len(places)} of {len(findings)} claims hold{_left(repaired, len(places) - repaired) if fix else ''}")
+
+
+def _repaired(finding: JudgedClaim) -> str:
+    return f": rewritten as {finding.right}" if finding.right else ": repair it by hand"
+
+
+def _left(repaired: int, left: int) -> str:
+    """What ``--fix`` repaired and what remains; empty where every claim held."""
+    return f", {repaired} rewritten, {left} left to repair by hand" if repaired or left else ""
 
 
 def _rewrite(file: Path, text: str, document: LiveDocument, findings: Sequence[JudgedClaim], diff: bool) -> Rewriting | None:
@@ -209,7 +220,7 @@ def _put_in_place(rewritten: Mapping[Path, Rewriting]) -> None:
 
     places = write(*(output for output, _ in rewritten.values()))
     for file, (_, numbers) in zip(places, rewritten.values(), strict=True):
-        click.echo(brief(f"rewrote {numbers} numbers of {file}"), err=True)
+        click.echo(brief(f"rewrote {numbers} number{'s' if numbers != 1 else ''} of {file}"), err=True)
 
 
 def _say(line: str) -> None:

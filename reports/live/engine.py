@@ -7,11 +7,12 @@ from the document's folder, unless the user names them.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import re
 import shlex
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -46,7 +47,7 @@ class NamedValues:
 
     def value(self, path: str) -> UnitValue:
         if path not in self.values:
-            raise BadInputError(f"{self.what} has no {path[:60]!r}: it has {', '.join(list(self.values)[:40])}")
+            raise BadInputError(f"{self.what} has no {path[:60]!r}: {_near(path, self.values)}it has {', '.join(list(self.values)[:40])}")
         return self.values[path]
 
 
@@ -70,7 +71,8 @@ class Scope:
         if head in self.named:
             raise BadInputError(f"{head[:40]} is not a number: name one of its numbers, as {head[:40]}.parameters")
         defined = ", ".join([*self.values, *(f"{name}.…" for name in self.named)]) or "nothing"
-        raise BadInputError(f"{head[:40]!r} is not defined above; defined: {defined[:300]}")
+        near = _near(head, (*self.values, *self.named)).rstrip()
+        raise BadInputError(f"{head[:40]!r} is not defined above{f': {near}' if near else ''}; defined: {defined[:300]}")
 
     def free(self, name: str) -> str:
         if not _NAME.fullmatch(name):
@@ -222,11 +224,19 @@ class ModelValues:
         if path in self.derivation.sizes:
             return UnitValue(Fraction(self.derivation.sizes[path]))
         if path not in self.derivation:
-            raise BadInputError(f"{self.word[:40]} has no quantity {path[:60]!r}: see napkin list quantities")
+            near = _near(path, (*self.derivation, *self.derivation.sizes))
+            raise BadInputError(f"{self.word[:40]} has no quantity {path[:60]!r}: {near}see napkin list quantities")
         quantity = self.derivation[path]
         if quantity.value is None:
             raise BadInputError(f"{path} of {self.word[:40]} is unknown: {quantity.unknown}")
         return UnitValue(Fraction(quantity.value), _KINDS[str(quantity.unit)])
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    """``did you mean 'memory.peak'? ``, also for one end of a name; empty if nothing is near."""
+    every = list(names)
+    close = difflib.get_close_matches(name[:60], every, n=1) or [other for other in every if name and name in other.split(".")]
+    return f"did you mean {close[0][:60]!r}? " if close else ""
 
 
 def _answered(answer: Any) -> dict[str, UnitValue]:

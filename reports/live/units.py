@@ -75,6 +75,7 @@ _COUNTED: Mapping[str, tuple[Kind, Fraction]] = {
     "power": (WATT, Fraction(1)),
     "energy": (ENERGY, Fraction(_HOUR)),
 }
+_FACTORS = ("x", "×")  # 3x
 # Counts have no unit.
 _THINGS = [
     f"{thing}{s}" for thing in ("element", "parameter", "weight", "token", "device", "GPU", "sequence", "layer", "step") for s in ("", "s")
@@ -88,6 +89,8 @@ def _words() -> Iterator[UnitWord]:
     for name in _THINGS:
         yield UnitWord(name, NUMBER, Fraction(1))
         yield UnitWord(f"{name}/s", kind(s=-1), Fraction(1))
+    for name in _FACTORS:
+        yield UnitWord(name, NUMBER, Fraction(1))
 
 
 _BY_TEXT: dict[str, list[UnitWord]] = {}

@@ -17,12 +17,15 @@ from reports.live.units import UnitWord
 from reports.live.written_numbers import WrittenNumber, digits_of, holds, reading, rewritten
 
 _SMALLEST, _LARGEST = Fraction(1, 10**300), Fraction(10**300)  # a float between them has full precision
+_PLACE = r"^line \d+(, column \d+)?: "
+_MOST_EXACT = 10**24  # a longer number is not shown to the last digit
 _JUDGING = 10  # cost of a claim in operations, without its expression
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedClaim:
-    """A claim with its verdict. ``right``: the correct digits; empty if new digits would not make the claim hold."""
+    """A claim with its verdict. ``right``: the correct digits; empty if new digits would not make the claim hold. ``exact``: the value to
+    the last digit, where ``is_`` is rounded. ``unread``: why the expression has no value; then nothing else is known of it."""
 
     claim: DocumentClaim
     holds: bool
@@ -30,11 +33,26 @@ class JudgedClaim:
     is_: str
     message: str
     right: str = ""
+    exact: str = ""
+    unread: str = ""
 
 
 def judge(document: LiveDocument, scope: Scope) -> list[JudgedClaim]:
-    """Each claim with its verdict. Raises ``BadInputError`` for an expression without a value: that is bad input, not a failed claim."""
-    return [_judged(claim, _value(claim, scope)) for claim in document.claims]
+    """Each claim with its verdict, also where others cannot be read. Raises ``BadInputError`` if none can: that is bad input, not a failed
+    claim; and where the document takes too many operations."""
+    judged = [_read(claim, scope) for claim in document.claims]
+    if judged and all(claim.unread for claim in judged):
+        raise BadInputError(judged[0].unread)
+    return judged
+
+
+def _read(claim: DocumentClaim, scope: Scope) -> JudgedClaim:
+    try:
+        return _judged(claim, _value(claim, scope))
+    except BadInputError as error:
+        if scope.work.left < 0:
+            raise
+        return JudgedClaim(claim, False, "", "", f"not verified: {re.sub(_PLACE, '', str(error))}", unread=str(error))
 
 
 def _value(claim: DocumentClaim, scope: Scope) -> UnitValue:
@@ -60,9 +78,18 @@ def _judged(claim: DocumentClaim, value: UnitValue) -> JudgedClaim:
     if holds(written, word, value):
         return JudgedClaim(claim, True, says, is_, "")
     off = _off(written.number * word.scale, value.number)
-    message = f"{claim.expr} = {is_}, document says {says} ({off}){_hint(written, word, value)}"
+    exact = _exactly(word, value, is_)
+    message = f"{claim.expr} = {is_}{f', exactly {exact}' if exact else ''}, document says {says} ({off}){_hint(written, word, value)}"
     fixable = written.relation in ("=", "≈") and not _hint(written, word, value)
-    return JudgedClaim(claim, False, says, is_, message, rewritten(written, word, value) if fixable else "")
+    return JudgedClaim(claim, False, says, is_, message, rewritten(written, word, value) if fixable else "", exact)
+
+
+def _exactly(word: UnitWord, value: UnitValue, is_: str) -> str:
+    """The whole number that ``is_`` rounds, in its base unit; empty where ``is_`` has every digit or the value is no whole number."""
+    if value.number.denominator != 1 or abs(value.number) >= _MOST_EXACT or digits_of(value.number, 0) == is_.partition(" ")[0]:
+        return ""
+    unit = "bytes" if value.kind == units.BYTE and value.number != 1 else units.named(value.kind)
+    return f"{digits_of(value.number, 0)} {unit}".strip()
 
 
 def _unit_mismatch(claim: DocumentClaim, written: WrittenNumber, value: UnitValue, says: str) -> JudgedClaim:

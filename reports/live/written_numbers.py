@@ -21,15 +21,18 @@ MOST_DIGITS = 100
 _WINDOW = 2 * MOST_DIGITS
 """Characters before a comment that are searched for its number."""
 
-_RELATIONS = {"<=": "≤", ">=": "≥", "&lt;": "<", "&gt;": ">", "~": "≈"}
-_SIGNS = ("<=", ">=", "&lt;", "&gt;", "<", ">", "≤", "≥", "≈", "~")
+_RELATIONS = {
+    "<=": "≤", ">=": "≥", "&lt;": "<", "&gt;": ">", "~": "≈", "\\approx": "≈", "\\le": "≤", "\\leq": "≤", "\\ge": "≥", "\\geq": "≥",
+}  # fmt: skip
+_SIGNS = (*_RELATIONS, "<", ">", "≤", "≥", "≈")
 _MARKS = ("**", "__", "*", "_", "`")
 _SPACES = " \u00a0\u202f"
+_TIMES = ("×", "·", "\\times", "\\cdot")
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _DIGITS = "0123456789"
 _RAISED = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
 _UP = str.maketrans(_RAISED, "-0123456789")
-_UNIT = re.compile(r"[A-Za-zµ$%][A-Za-z$%]*(?:/[A-Za-z]+)?")
+_UNIT = re.compile(r"×|[A-Za-zµ$%][A-Za-z$%]*(?:/[A-Za-z]+)?")
 _NUMBER = re.compile(r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?")
 
 
@@ -67,8 +70,14 @@ def written_before(line: str, end: int) -> WrittenNumber | None:
     """The number that ends at position ``end``; ``None`` if there is none. Raises ``BadInputError`` if it is too long."""
     from_ = max(0, end - _WINDOW)
     text = _without_mark(line[from_:end].rstrip(_SPACES)).rstrip(_SPACES)
-    head = text.rstrip(f"{_LETTERS}µ$%/")
+    text, in_formula = _formula(text)
+    head = text.rstrip(f"{_LETTERS}µ$%/×")
     unit = text[len(head) :]
+    if unit and not in_formula:  # behind a formula, as in $8.03$ GB
+        between = "$" if unit.startswith("$") else ""
+        head, in_formula = _formula(f"{head}{between}".rstrip(_SPACES))
+        unit = unit.removeprefix(between) if in_formula else unit
+        head = head if in_formula else head.removesuffix(between)
     if unit and not _UNIT.fullmatch(unit):
         return None
     head = _without_mark(head.rstrip(_SPACES) if unit else head)
@@ -84,9 +93,20 @@ def written_before(line: str, end: int) -> WrittenNumber | None:
     if head and (head[-1].isalnum() or head[-1] in "_.,"):
         return None  # the end of a word or of another number
     stop = from_ + len(head) + len(digits)
-    if head.endswith("$"):
+    if in_formula:
+        head = head.removesuffix("$")
+    elif head.endswith("$"):
         unit, head = f"{unit}$", head[:-1]
     return WrittenNumber(_relation(head), digits, exponent, unit, stop - len(digits), stop)
+
+
+def _formula(text: str) -> tuple[str, bool]:
+    """(text without the ``$`` at its end, whether that ends a formula): ``$8.03\\times10^9$``, not ``5 $``."""
+    begin = text.rfind("$", 0, len(text) - 1)
+    inside = text[begin + 1 : -1]
+    if text.endswith("$") and begin >= 0 and inside.strip(_SPACES) == inside and inside and text[:begin].count("$") % 2 == 0:
+        return text[:-1], True
+    return text, False
 
 
 def _without_mark(text: str) -> str:
@@ -134,9 +154,10 @@ def _before_ten(text: str) -> str | None:
     if not text.endswith("10"):
         return None
     head = text[:-3] if text[:-2].endswith(tuple(_SPACES)) else text[:-2]
-    if not head.endswith(("×", "·")):
+    sign = next((sign for sign in _TIMES if head.endswith(sign)), "")
+    if not sign:
         return None
-    head = head[:-1]
+    head = head.removesuffix(sign)
     return head[:-1] if head.endswith(tuple(_SPACES)) else head
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from calc.capacity.questions.question import Question
 from calc.capacity.questions.registry import all_questions
 
-
 SOURCES = (
     "with gpu: dtype = format of its peak, sparse = yes for that with 2:4 sparsity, hardware = file with devices of your own",
     "with model: its own sizes, e.g. T = 4096",

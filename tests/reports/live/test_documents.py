@@ -58,6 +58,12 @@ def message(text: str) -> str:
         "0.33<!--= x -->",
         "33 %<!--= x -->",
         "`12`<!--= L --> layers",
+        "12x<!--= L --> as much",
+        "12 ×<!--= L -->",
+        r"$1.24\times10^8$<!--= g.parameters -->",
+        r"$1.24 \cdot 10^{8}$ parameters<!--= g.parameters -->",
+        r"$\approx 950$ MiB<!--= g.optimizer_state.bytes -->",
+        r"$\le 13$<!--= L -->",
     ],
 )
 def test_what_is_true_to_its_written_precision_holds(text: str) -> None:
@@ -69,12 +75,16 @@ def test_what_is_true_to_its_written_precision_holds(text: str) -> None:
     ("text", "said"),
     [
         ("124,439,809<!--= g.parameters -->", "g.parameters = 124,439,808, document says 124,439,809 (+8e-07 %)"),
-        ("125 M<!--= g.parameters -->", "g.parameters = 124 M, document says 125 M (+0.45 %)"),
+        ("125 M<!--= g.parameters -->", "g.parameters = 124 M, exactly 124,439,808, document says 125 M (+0.45 %)"),
         (
             "0.93 GB<!--= g.optimizer_state.bytes -->",
-            "g.optimizer_state.bytes = 1.00 GB, document says 0.93 GB (-6.6 %): the number is correct in GiB; write GiB",
+            "g.optimizer_state.bytes = 1.00 GB, exactly 995,519,056 bytes, document says 0.93 GB (-6.6 %): the number is"
+            " correct in GiB; write GiB",
         ),
-        ("< 900 MB<!--= g.optimizer_state.bytes -->", "g.optimizer_state.bytes = 996 MB, document says < 900 MB (-9.6 %)"),
+        (
+            "< 900 MB<!--= g.optimizer_state.bytes -->",
+            "g.optimizer_state.bytes = 996 MB, exactly 995,519,056 bytes, document says < 900 MB (-9.6 %)",
+        ),
         ("≈ 13<!--= L -->", "L = 12, document says ≈ 13 (+8.3 %)"),
         ("12 GB<!--= L -->", "L = 12, document says 12 GB: wrong unit GB: expected a bare number"),
         (
@@ -301,6 +311,32 @@ def test_fix_writes_and_diff_does_not(tmp_path: Path) -> None:
     assert (tmp_path / "plan.md").read_text() == DOCUMENT.replace("13<!--= L", "12<!--= L")
 
 
+def test_a_claim_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -> None:
+    """It has a line of its own, with what was meant; what can be repaired is, and what remains is said."""
+    text = DOCUMENT.replace("<!--= m.parameters -->", "<!--= m.paramters -->")
+    found, file = run(tmp_path, text, "--fix"), tmp_path / "plan.md"
+
+    assert (found.exit_code, found.stdout) == (
+        1,
+        f"{file}:9:8: not verified: mlp has no quantity 'paramters': did you mean 'parameters'? see napkin list quantities: repair"
+        " it by hand\n"
+        f"{file}:10:39: L = 12, document says 13 (+8.3 %): rewritten as 12\n"
+        f"{file}: 3 of 5 claims hold, 1 rewritten, 1 left to repair by hand\n",
+    )
+    assert file.read_text() == text.replace("13<!--= L", "12<!--= L")
+
+
+@pytest.mark.parametrize(
+    ("claim", "near"),
+    [("m.peak", "'memory.peak'"), ("m.flops.step", "'flops.step.total'"), ("twoo", "'two'"), ("h.bandwith", "'bandwidth'")],
+)
+def test_a_name_that_was_nearly_right_is_answered_with_the_right_one(claim: str, near: str, tmp_path: Path) -> None:
+    """Of quantities, also by one part of their name."""
+    found = run(tmp_path, DOCUMENT.replace("<!--= two -->", f"<!--= {claim} -->"))
+
+    assert f"did you mean {near}?" in found.stdout
+
+
 def test_too_few_claims_fail(tmp_path: Path) -> None:
     """A document whose comments were lost would pass otherwise."""
     found = run(tmp_path, "Nothing but 3<!--= 3 --> here.\n", "--require-claims", "2")
@@ -418,7 +454,7 @@ def test_line_ends_of_other_systems_are_line_ends(end: str, tmp_path: Path) -> N
     (tmp_path / "plan.md").write_bytes(DOCUMENT.replace("\n", end).encode())
     found = CliRunner().invoke(cli.napkin, ["verify", "--fix", str(tmp_path / "plan.md")])
 
-    assert f"{tmp_path / 'plan.md'}:10:39: L = 12, document says 13 (+8.3 %)\n" in found.stdout
+    assert f"{tmp_path / 'plan.md'}:10:39: L = 12, document says 13 (+8.3 %): rewritten as 12\n" in found.stdout
     assert (tmp_path / "plan.md").read_bytes() == DOCUMENT.replace("13<!--= L", "12<!--= L").replace("\n", end).encode()
 
 
@@ -426,7 +462,8 @@ def test_a_byte_order_mark_hides_no_block(tmp_path: Path) -> None:
     """The block is in the first line, behind the mark, which --fix keeps."""
     found = run(tmp_path, "\ufeff```napkin\nL = 12\n```\n13<!--= L -->\n", "--fix")
 
-    assert (found.exit_code, found.stdout.splitlines()[0]) == (0, f"{tmp_path / 'plan.md'}:4:1: L = 12, document says 13 (+8.3 %)")
+    said = f"{tmp_path / 'plan.md'}:4:1: L = 12, document says 13 (+8.3 %): rewritten as 12"
+    assert (found.exit_code, found.stdout.splitlines()[0]) == (0, said)
     assert (tmp_path / "plan.md").read_text(encoding="utf-8") == "\ufeff```napkin\nL = 12\n```\n12<!--= L -->\n"
 
 
