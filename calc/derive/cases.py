@@ -7,7 +7,6 @@ special one: it is only derived where it applies.
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -17,6 +16,8 @@ from calc.derive.by_cases import by_cases, specialized_sizes
 from calc.derive.result import Derivation, Quantity, Step
 from calc.graph.step import SpecialCase
 from calc.symbolic.algebra import Algebra, symbol, to_sympy
+from calc.symbolic.parser import free_names
+from calc.symbolic.writer import substituted
 
 
 def joined(general: Derivation, case: Derivation, special: SpecialCase) -> Derivation:
@@ -57,8 +58,8 @@ def _same(general: Quantity, case: Quantity, equal: Mapping[str, str]) -> bool:
 def _same_where(general_texts: tuple[str, ...], case_texts: tuple[str, ...], equals: tuple[tuple[str, str], ...]) -> bool:
     """The same for texts, those of all candidates of a maximum; cached, since every size of the case evaluates it."""
     equal = dict(equals)
-    put = [re.sub(r"[A-Za-z_]\w*", lambda name: f"({equal.get(name[0], name[0])})", text) for text in (*general_texts, *case_texts)]
-    algebra = Algebra(sorted(set(re.findall(r"[A-Za-z_]\w*", " ".join(put)))), put)
+    put = [substituted(text, equal) for text in (*general_texts, *case_texts)]
+    algebra = Algebra(sorted(set().union(*map(free_names, put))), put)
     if len(algebra.names) == len(set(algebra.names)) and all(name.isidentifier() for name in algebra.names):
         polys = [algebra.parse(text) for text in put]
         return set(polys[: len(general_texts)]) == set(polys[len(general_texts) :])

@@ -36,6 +36,9 @@ from calc.capacity.sharding.peaks import moments_of, stepped_of
 from calc.derive.result import Derivation, SavedTensor
 from calc.symbolic.algebra import Algebra
 from calc.symbolic.branches import at_hand
+from calc.symbolic.expression import Number, substitute
+from calc.symbolic.parser import free_names, parse
+from calc.symbolic.writer import as_text, substituted
 
 _ELEMENT = {"fp32": 4, "bf16": 2, "bf16-master": 2}
 _LETTERS = ("L", "d", "h", "g", "k", "f", "V", "C", "E", "e")
@@ -86,9 +89,9 @@ def _counted_out(tensor: ShardedTensor, layers: int) -> ShardedTensor:
 
 def _all_kept(derivation: Derivation) -> Item:
     """Bytes saved for backward, in B alone: other variables of any model may clash with those of a layout."""
-    sizes = {name: size for name, size in derivation.sizes.items() if name != "B"}
+    sizes = {name: Number(size) for name, size in derivation.sizes.items() if name != "B"}
     text = at_hand(derivation["activations.bytes"].text or "0", derivation.sizes)
-    numbers = re.sub(r"[A-Za-z_]\w*", lambda match: str(sizes.get(match[0], match[0])), text)
+    numbers = as_text(substitute(parse(text), sizes))
     return Item("all saved tensors", numbers, SAME, "derived; its batch is that of a rank", EVERY)
 
 
@@ -98,7 +101,7 @@ def _all_kept(derivation: Derivation) -> Item:
 def _monomials(text: str) -> Monomials:
     """``2*d*f*L + d`` as ``{"L*d*f": 2, "d": 1}``: variables in order, powers as factors. A vector in every second layer has coefficient ½.
     """
-    algebra = Algebra(sorted(set(re.findall(r"[A-Za-z_]\w*", text))), [text])
+    algebra = Algebra(sorted(free_names(text)), [text])
     coefficients: Monomials = {}
     for coefficient, powers in algebra.terms(algebra.parse(text)):
         coefficients["*".join(sorted(name for name, power in powers.items() for _ in range(power)))] = coefficient
@@ -134,7 +137,7 @@ def _is_whole(tensors: Iterable[ShardedTensor], text: str, derivation: Derivatio
     each = [f"{t.times}*{t.rows}*{t.rest}{'*E' if t.experts else ''}{'*L' if t.where == LAYER else ''}" for t in tensors]
     difference = f"{' + '.join(each)} - ({text})"
     if any(dim.name == "k" and dim.tied for dim in derivation.dims):  # heads make up the width
-        difference = re.sub(r"\bd\b", "(h*k)", difference)
+        difference = substituted(difference, {"d": "h*k"})
     return not _monomials(difference)
 
 
@@ -244,7 +247,7 @@ def _where(tensor: SavedTensor, before: bool, derivation: Derivation) -> str:
 
 
 def _item(tensor: SavedTensor, where: str, derivation: Derivation) -> Item:
-    algebra = Algebra(sorted(set(re.findall(r"[A-Za-z_]\w*", f"{tensor.expr} {tensor.times}"))), [tensor.expr, tensor.times])
+    algebra = Algebra(sorted(free_names(tensor.expr) | free_names(tensor.times)), [tensor.expr, tensor.times])
     each = algebra.text(algebra.parse(tensor.expr).exquo(algebra.parse(tensor.times))) if where is LAYER else tensor.expr
     scores = sum(side == "T" for side in tensor.shape) > 1
     return Item(f"{tensor.tensor}, for {tensor.module_path}", each, _under(tensor, derivation), tensor.because, where, scores)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from math import ceil
@@ -15,6 +14,8 @@ from calc.derive.result import Candidate, Derivation
 from calc.symbolic.algebra import Algebra
 from calc.symbolic.branches import at_hand
 from calc.symbolic.exact import evaluate_text
+from calc.symbolic.parser import free_names
+from calc.symbolic.writer import substituted
 
 _STATE = frozenset({"parameter", "master weight", "optimizer state", "gradient", "buffer"})  # which have steps of their own, or a note
 _SIDES = frozenset("hgfV")
@@ -28,7 +29,7 @@ def moments_of(derivation: Derivation, symbols: Iterable[str]) -> tuple[Transien
     full: set[str] = set()
     for candidate in derivation["memory.peak"].candidates if saved is not None else ():
         for text in candidate.parts.values():
-            if any("B" in _names(name) for name in _atoms(text, derivation)):
+            if any("B" in free_names(name) for name in _atoms(text, derivation)):
                 return ()  # the factor depends on B otherwise than as a product, so it would be wrong at another batch
         parts_at[candidate.at, _where(candidate.at, derivation)] = _beside(candidate, saved or "0", derivation, variables)
         full |= {candidate.at} if _has_all(candidate, derivation) else set()
@@ -87,7 +88,7 @@ def _beside(candidate: Candidate, saved: str, derivation: Derivation, variables:
         return _products(left, derivation, variables)
     beyond = f"{at_hand(left, derivation.sizes)} - ({at_hand(saved, derivation.sizes)})"
     if "L" in variables:  # with at least one layer, its saved tensors cover as much
-        beyond = re.sub(r"\bL\b", "(L + 1)", beyond)
+        beyond = substituted(beyond, {"L": "L + 1"})
     more = _products(beyond, derivation, variables)
     parts = _products(candidate.parts.get(temporary, "0"), derivation, variables)
     return {name: parts.get(name, 0) + more.get(name, 0) for name in dict.fromkeys((*parts, *more))}
@@ -97,7 +98,7 @@ def _products(text: str, derivation: Derivation, variables: Iterable[str]) -> Pa
     """Coefficients, rounded up, by product of known variables. Negative terms are dropped: the sum is an upper bound."""
     sizes = derivation.sizes
     chosen = at_hand(text, sizes)
-    algebra = Algebra(sorted(_names(chosen)), [chosen])
+    algebra = Algebra(sorted(free_names(chosen)), [chosen])
     coefficients: dict[str, Fraction] = {}
     for coefficient, powers in algebra.terms(algebra.parse(chosen)):
         number, symbols = coefficient, []
@@ -111,14 +112,10 @@ def _products(text: str, derivation: Derivation, variables: Iterable[str]) -> Pa
     return {key: ceil(number) for key, number in coefficients.items() if number > 0}
 
 
-def _names(text: str) -> set[str]:
-    return set(re.findall(r"[A-Za-z_]\w*", text))
-
-
 def _atoms(text: str, derivation: Derivation) -> list[str]:
     """The factors of an expression that are not variables, e.g. ``floor(T/2)``."""
     chosen = at_hand(text, derivation.sizes)
-    return [name for name in Algebra(sorted(_names(chosen)), [chosen]).names if not name.isidentifier()]
+    return [name for name in Algebra(sorted(free_names(chosen)), [chosen]).names if not name.isidentifier()]
 
 
 def _is_less(what: str, where: str, parts: Parts, parts_at: Mapping[tuple[str, str], Parts]) -> bool:

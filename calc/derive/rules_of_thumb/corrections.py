@@ -6,7 +6,6 @@ monomial by monomial what the rule omits, adds or counts differently.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,8 +14,10 @@ from calc.derive.result import Derivation, Step, StepCheck
 from calc.derive.rules_of_thumb.common import Common
 from calc.derive.rules_of_thumb.exact import Addend, ExactCount, written
 from calc.errors import NapkinError
+from calc.symbolic import parser
 from calc.symbolic.algebra import Poly
 from calc.symbolic.expression import Expression, Labelled, Negative, Number, Product, Quotient, Sum
+from calc.symbolic.expression import names as names_of
 from calc.symbolic.tree import parse
 from calc.units import Unit
 
@@ -216,7 +217,7 @@ class _Bridge:
     def _replaced(self, *texts: str) -> str:
         """The sizes in ``texts`` that are replaced by their defaults, in words: ``; with f = 4·d``."""
         ones = self._common.fixed_to_one(self._derivation)
-        names = dict.fromkeys(name for text in texts for name in re.findall(r"[^\W\d]\w*", text) if name in self._derivation.sizes)
+        names = dict.fromkeys(name for text in texts for name in names_of(parser.parse(text)) if name in self._derivation.sizes)
         texts_by_name = {name: self._common.text(self._common(name)) for name in names if name not in ones}
         definitions = [f"{name} = {text.replace('**', '^').replace('*', '·')}" for name, text in texts_by_name.items() if text != name]
         return f"; with {', '.join(definitions)}" if definitions else ""

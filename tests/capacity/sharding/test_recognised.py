@@ -7,7 +7,7 @@ import pytest
 from calc.capacity.sharding.derived import model_of
 from calc.derive.result import Derivation, Quantity, QuantityTerm
 from calc.graph.guards import TracedDim
-from calc.symbolic.branches import value
+from calc.symbolic.exact import evaluate_text
 from calc.units import Unit
 
 SIZES = {"B": 2, "T": 16, "d": 48, "h": 6, "k": 8, "f": 88, "L": 4, "V": 503, "C": 31}
@@ -20,9 +20,9 @@ def derivation(parameters: str, **more: int) -> Derivation:
     """A derivation of nothing but parameters, whose backward keeps nothing."""
     sizes = {**SIZES, **more}
     texts = {"parameters": parameters, "gradients.bytes": f"4*({parameters})", "activations.bytes": "0", "memory.peak": None}
+    values = {name: int(evaluate_text(text, sizes)) if text else None for name, text in texts.items()}
     quantities = {
-        name: Quantity(name, Unit.BYTE, "", text, int(value(text, sizes)) if text else None, (QuantityTerm("all", text or "0", 0, ""),))
-        for name, text in texts.items()
+        name: Quantity(name, Unit.BYTE, "", text, values[name], (QuantityTerm("all", text or "0", 0, ""),)) for name, text in texts.items()
     }
     return Derivation(
         model="planted", source="", dims=tuple(TracedDim(name, "", size) for name, size in sizes.items()),
@@ -35,10 +35,10 @@ def derivation(parameters: str, **more: int) -> Derivation:
 def test_all_parameters_of_a_decoder_are_its_tensors(parameters: str) -> None:
     """With positions, two tables of them, and biases."""
     model = model_of(derivation(parameters))
-    counted = [t.times * value(f"{t.rows}*{t.rest}", SIZES) * (SIZES["L"] if t.where == "layer" else 1) for t in model.tensors]
+    counted = [t.times * evaluate_text(f"{t.rows}*{t.rest}", SIZES) * (SIZES["L"] if t.where == "layer" else 1) for t in model.tensors]
 
     assert model.only_data == ""
-    assert value(parameters, SIZES) == sum(counted)
+    assert evaluate_text(parameters, SIZES) == sum(counted)
 
 
 @pytest.mark.parametrize(("parameters", "because"), [
