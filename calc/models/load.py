@@ -43,10 +43,10 @@ def load(name: str) -> Spec:
     if colon and file.endswith(".py"):
         with _users_own(name):
             return _checked(_from_file(Path(file), attribute), name)
-    raise BadInputError(_unknown(name))
+    raise BadInputError(_unknown_model(name))
 
 
-def _unknown(name: str) -> str:
+def _unknown_model(name: str) -> str:
     shown = name if len(name) <= 60 else f"{name[:59]}…"
     if name.endswith(".py"):
         return f"{shown!r} does not say which spec: write {shown}:NAME, where NAME = calc.Spec(…) stands in that file"

@@ -1,4 +1,4 @@
-"""A few depths tell a polynomial in them, whatever else is in it."""
+"""A few depths determine a polynomial in them, whatever else is in it."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def test_sizes_that_need_fewer_multiples_than_the_trace_took_are_traced() -> Non
     ],
 )
 def test_a_check_at_a_special_case_compares_what_was_derived_there(extra: Callable[[Tensor], Tensor], sizes: dict[str, int]) -> None:
-    """Whether a spec checks there by itself, or somebody asks for it; operators are those of the case."""
+    """Whether a spec's own check sizes are there, or they are requested; operators are those of the case."""
     for report in (check(derive(spec(extra, sizes))), check(derive(spec(extra)), **sizes)):
         assert sizes == {name: report.sizes[name] for name in sizes}
         assert {EXACT} == {v.verdict for v in report.verdicts if v.measured is not None}

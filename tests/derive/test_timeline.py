@@ -114,7 +114,7 @@ def test_that_holds_of_each_kind_of_layers(source: str) -> None:
 
 @pytest.fixture
 def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where traces do not tell what an iteration adds."""
+    """As where traces do not determine what an iteration adds."""
     monkeypatch.setattr(sys.modules[unrolled.__module__], "_alike", lambda *_: False)
 
 

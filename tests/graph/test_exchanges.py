@@ -28,7 +28,7 @@ _DECIDING = re.compile(
     r"foreign_functions|set_onednn\(|^\s*torch\.backends\.mha\.set_fastpath_enabled\(|SDPBackend\.MATH\)|attention=\"math\"|set_flags\(|_set_mkldnn",
     re.MULTILINE,
 )
-# Only as an option of the user's asks.
+# Only as an option of the user requests.
 _BY_OPTION = {"calc/trace/step.py", "calc/measure/gradients.py"}
 # Packed sequences are written out there operator by operator, as torch runs them.
 _AS_BY_DEFAULT = {"calc/trace/values/sequence_lengths.py"}

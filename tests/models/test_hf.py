@@ -113,15 +113,15 @@ def test_the_width_need_not_divide_where_the_class_does_not_ask(tmp_path: Path) 
 
 def test_the_depth_follows_the_pattern_of_the_layers(tmp_path: Path) -> None:
     """Window and full attention alternate: the depth is even, and a depth of 6 repeats the pattern of 4 layers."""
-    turns = ["sliding_attention", "full_attention"] * 2
-    gemma = LLAMA | {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "num_hidden_layers": 4, "layer_types": turns}
+    alternating = ["sliding_attention", "full_attention"] * 2
+    gemma = LLAMA | {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "num_hidden_layers": 4, "layer_types": alternating}
     spec = spec_of(tmp_path, gemma)
 
     with torch.device("meta"):
         module = spec.build(Sizes(**spec.sizes({"L": 6})))
 
     assert spec.dimensions["L"] == Dim(4, multiple_of=2)
-    assert module.config.layer_types == turns[:2] * 3
+    assert module.config.layer_types == alternating[:2] * 3
     with pytest.raises(DimensionError, match=r"^L = 5 is not divisible by 2"):
         spec.sizes({"L": 5})
 

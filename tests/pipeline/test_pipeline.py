@@ -209,7 +209,7 @@ SPEC = calc.Spec(
 
 
 def test_a_model_without_key_is_never_cached(cache: Path) -> None:
-    """Nobody could tell whether it is the same one."""
+    """Without a key, two models cannot be distinguished."""
     builds = Builds()
     traced(builds, key="")
     _, built = traced(builds, key="")

@@ -82,7 +82,7 @@ def test_a_rule_that_asks_for_an_argument_that_is_not_there_is_refused() -> None
 
 
 def test_a_second_rule_for_an_operator_is_refused_with_the_first_one_named() -> None:
-    """Which of two counts was meant nobody could tell."""
+    """It would be unclear which of two counts is meant."""
     made = registry()
 
     with pytest.raises(DuplicateRuleError, match=r"^operator aten\.mm\.default already has a rule \(product\): keep one of them$"):

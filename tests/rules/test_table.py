@@ -14,19 +14,19 @@ from tests.test_planted_errors import ELSEWHERE, UNTRACED, addends, calls, compa
 
 TABLE = read()
 MADE_WITH = "2.13"  # of torch, pinned in constraints.txt: another one may decompose an operator before it is traced
-AGAIN = "run python -m tests.rules.table"
+HOW_TO_UPDATE = "run python -m tests.rules.table"
 HERE = [op for op in OPERATORS if op in TABLE and op not in ELSEWHERE and op not in UNTRACED]
 RULES = [op for op in HERE if op in REGISTRY.rules]
 
 
 def test_the_table_has_every_operator_and_no_other() -> None:
     """Counted and free."""
-    assert sorted(TABLE) == OPERATORS, f"the table of rules is not up to date: {AGAIN}"
+    assert sorted(TABLE) == OPERATORS, f"the table of rules is not up to date: {HOW_TO_UPDATE}"
 
 
 def test_the_table_counts_the_calls_of_the_cases() -> None:
     """Each operator's own."""
-    assert {op: len(CASES[op]) for op in TABLE if op in CASES} == {op: entry["calls"] for op, entry in TABLE.items()}, AGAIN
+    assert {op: len(CASES[op]) for op in TABLE if op in CASES} == {op: entry["calls"] for op, entry in TABLE.items()}, HOW_TO_UPDATE
 
 
 def test_what_is_counted_as_another_operator_rests_on_the_tests_of_that_one() -> None:
@@ -41,8 +41,8 @@ def test_the_model_named_for_a_rule_notices_an_error_in_it(op: str) -> None:
     """It executes the operator, and its check fails when the rule is wrong: one error for each rule, drawn by its name."""
     if not runs(op, TABLE[op]["model"]) and not torch.__version__.startswith(MADE_WITH):
         pytest.skip(f"torch {torch.__version__} runs other operators in that model")
-    assert runs(op, TABLE[op]["model"]), AGAIN
-    assert bites(op, TABLE[op]["model"]), AGAIN
+    assert runs(op, TABLE[op]["model"]), HOW_TO_UPDATE
+    assert bites(op, TABLE[op]["model"]), HOW_TO_UPDATE
 
 
 @pytest.mark.parametrize("op", RULES)

@@ -35,7 +35,7 @@ def spec(of: Callable[[Tensor, Any], Tensor], **check_at: int) -> Spec:
 
 
 def test_an_error_of_tracing_alone_is_said_to_be_one() -> None:
-    """The values that NumPy asks for are there in a real run; the line, and what to do, are named."""
+    """The values that NumPy reads exist in a real run; the line, and what to do, are named."""
 
     def sorted_by_numpy(y: Tensor, width: Any) -> Tensor:
         return y[torch.from_numpy(y.detach()[:, 0].numpy().argsort())]

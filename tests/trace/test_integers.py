@@ -1,4 +1,4 @@
-"""Sizes where Python code asks for integers: they are ``int``, can be looked up, named and divided, and stay symbols."""
+"""Sizes where Python code expects integers: they are ``int``, can be looked up, named and divided, and stay symbols."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _spec(width: Callable[[Any], Any], **dims: int) -> Spec:
 
 @pytest.mark.parametrize("name", few(WIDTHS, 8))
 def test_a_size_is_an_integer_and_stays_a_symbol(name: str) -> None:
-    """f of d: 2·d·f + f + d parameters, whatever the width's function asks of d, and no assumption."""
+    """f of d: 2·d·f + f + d parameters, whatever the width's function reads of d, and no assumption."""
     derivation = calc.derive(_spec(WIDTHS[name]), cache=False, mode="infer")
 
     assert ({}, ()) == (derivation.specialized, derivation.assumptions)

@@ -416,7 +416,7 @@ def test_a_sparse_gradient_is_refused() -> None:
 
 
 def test_sizes_that_torch_itself_reads_as_numbers_are_refused() -> None:
-    """In which order a chain of matrices is multiplied depends on their sizes, and torch asks that where nobody sees it."""
+    """In which order a chain of matrices is multiplied depends on their sizes, and torch reads them outside of what is traced."""
     error = refusal(function(lambda x: torch.linalg.multi_dot([x, x.t(), x])))
 
     assert "torch reads the sizes of a tensor as numbers at " in str(error)

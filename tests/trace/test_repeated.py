@@ -25,7 +25,7 @@ def _run(spec: Spec, depth: int, like: TracedRun | None = None) -> TracedRun:
     return trace_step(spec, StepSizes(basis, hints(basis, spec.sizes()), {"L": depth}), Options(), like=repeats)
 
 
-def _asked(run: TracedRun) -> set[tuple[str, bool]]:
+def _evaluated_guards(run: TracedRun) -> set[tuple[str, bool]]:
     return {(c.expr, c.outcome) for c in run.guards}
 
 
@@ -42,7 +42,7 @@ def test_cached_results_of_an_earlier_run_change_nothing_in_a_trace(name: str) -
     alone, after = _run(spec, 4), _run(spec, 4, like=_run(spec, 3))
 
     assert _at(after.trace, spec) == _at(alone.trace, spec)
-    assert _asked(after) == _asked(alone)
+    assert _evaluated_guards(after) == _evaluated_guards(alone)
     assert after.constant_reads == alone.constant_reads
 
 
@@ -52,7 +52,7 @@ def test_a_guard_that_is_not_evaluated_again_would_be_missed(monkeypatch: pytest
     alone = _run(spec, 4)
     monkeypatch.setattr(SizeEnv, "add_answers", lambda self, evaluations: None)
 
-    assert _asked(_run(spec, 4, like=_run(spec, 3))) < _asked(alone)
+    assert _evaluated_guards(_run(spec, 4, like=_run(spec, 3))) < _evaluated_guards(alone)
 
 
 def test_runs_of_other_symbols_share_nothing() -> None:

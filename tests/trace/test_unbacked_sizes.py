@@ -126,7 +126,7 @@ def test_the_assumption_says_what_is_expected_and_how_to_change_it(routed: Deriv
 
 
 def test_more_experts_a_token_than_experts_is_no_guard(routed: Derivation) -> None:
-    """That e is at most E is known of the model, so it is not taken for granted each time something depends on it."""
+    """That e is at most E is declared by the model, so it is not an assumption each time something depends on it."""
     (e,) = [dim for dim in routed.dims if dim.name == "e"]
 
     assert "E" == e.at_most

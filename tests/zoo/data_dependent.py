@@ -74,7 +74,7 @@ class Again(nn.Module):
 
 
 class Gated(nn.Module):
-    """Each layer for rows drawn at random, and the others as they were: a step that asks whether there are any."""
+    """Each layer for rows drawn at random, and the others as they were: a step that branches on whether there are any."""
 
     def __init__(self, n: Any) -> None:
         super().__init__()

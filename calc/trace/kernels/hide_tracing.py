@@ -1,6 +1,6 @@
 """Hides tracing from the model, so that a traced step takes the branches of a real one.
 
-While a step is traced, initializers do nothing (they read sizes as numbers, and their results are not used), a library that asks whether
+While a step is traced, initializers do nothing (they read sizes as numbers, and their results are not used), a library that checks whether
 it is being traced gets False, and calls with a causal mask are noted before torch decomposes them. Everything is restored afterwards.
 """
 

@@ -1,6 +1,6 @@
 """Affine indices: integer tensors ``first + step*i`` along one axis, in symbolic sizes, such as position ids.
 
-A library asks position ids whether they exceed a length or restart. Constant propagation answers that at the hint sizes alone; an affine
+A library tests whether position ids exceed a length or restart. Constant propagation answers that at the hint sizes alone; an affine
 index answers it at all sizes. The answer is either the same everywhere or a guard about sizes (``T > 4096``), which the graph keeps.
 """
 
