@@ -93,8 +93,8 @@ def make(
     given = (request.sizes, unchecked, live, no_timeline)
     commands = _commands(request, checks, gpu)
     roof = _roof(request, device_shown, progress)
-    shown = functools.partial(build, inputs=inputs, evidence=records, device=device_shown, roof=roof, levers=levers, equations=equations)
-    built = shown(derivation, checks, compared, commands, *given)
+    shown = functools.partial(build, inputs=inputs, evidence=records, device=device_shown, roof=roof, design=_is_design(look))
+    built = shown(derivation, checks, compared, commands, *given, levers=levers, equations=equations)
 
     def data() -> dict[str, Any]:
         changed = {"levers": levers_document(levers), "equations": equations_document(equations)}
@@ -108,6 +108,10 @@ def make(
     }
     texts = {f"report{suffix}": writers[suffix]() for suffix in formats}
     return BuiltReport(derivation, compared, checks, unchecked, texts, here)
+
+
+def _is_design(look: Look) -> bool:
+    return look.template == "design-section.j2"
 
 
 def _roof(request: Request, device: Accelerator | None, progress: Progress) -> Figure:

@@ -29,6 +29,7 @@ from reports.page import rules
 from reports.page.chapters import chapter, reported, sizes_with_quotients, trees
 from reports.page.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions, has_attention
 from reports.page.coverage import coverage
+from reports.page.design import design_section
 from reports.page.equations import NO_EQUATIONS
 from reports.page.inputs import Inputs
 from reports.page.memory import memory
@@ -87,6 +88,7 @@ def build(
     roof: Figure = UNNAMED,
     levers: Sequence[PeakLever] = (),
     equations: ModelSection = NO_EQUATIONS,
+    design: bool = False,
 ) -> Page:
     """The page of a derivation.
 
@@ -94,7 +96,7 @@ def build(
     ``no_timeline``: why there is no ``timeline``. ``sensitivity``: with peak crossovers, doublings and figures, which take seconds for a
     large model. ``inputs``: what makes the page again, to embed in it. ``evidence``: recordings of real runs. ``device``: what the peak is
     compared with. ``roof``: the roofline figure. ``levers``: changes of the step, with the peaks that they give.
-    ``equations``: those of the model.
+    ``equations``: those of the model. ``design``: with a section for a design document.
     """
     mode = derivation.options.get("mode", TRAIN)
     names = reported(derivation)
@@ -112,6 +114,8 @@ def build(
     drafts = (chapter(i, derivation[name], derivation, verdicts, sizes, anchors, moments) for i, name in enumerate(names, 1))
     chapters = with_references(drafts)
     derived = [step for step in derivation.steps if step.quantity in names]
+    story = peak_story(derivation, timeline, levers, device)
+    word = inputs.model if inputs is not None else derivation.model
     return Page(
         model=derivation.model,
         headline=headline(derivation.specialization_reasons, derivation.sizes),
@@ -131,7 +135,7 @@ def build(
         steps=numbers.integer(sum(1 + len(s.alike) for c in chapters for s in c.steps)),
         memory=memory(derivation, timeline, no_timeline, moves),
         equations=equations,
-        peak=peak_story(derivation, timeline, levers, device),
+        peak=story,
         figures=figures(derivation, twice, comparisons, device, roof) if sensitivity else UNDRAWN,
         dominant=tuple(dominant(derivation)),
         doublings=doublings(derivation, twice),
@@ -149,6 +153,7 @@ def build(
         provenance=tuple(_provenance(derivation, checks)),
         commands=tuple(commands),
         sections=SECTIONS,
+        design=design_section(derivation, story, levers, device, word, given) if design else None,
         inputs=inputs.text() if inputs is not None else "",
     )
 

@@ -539,6 +539,35 @@ class PeakStory:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimPart:
+    """A part of a sentence: ``words``, then a ``number`` with the expression that it must equal, if it has one."""
+
+    words: str
+    number: str = ""
+    expr: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DesignSection:
+    """A section of a design document. ``statements``: those of a ``napkin`` block, which define the names of the claims. ``rows`` and
+    ``columns``: the fit grid."""
+
+    statements: tuple[str, ...]
+    sentences: tuple[tuple[ClaimPart, ...], ...]
+    changes: tuple[LeverRow, ...]
+    device: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    recommendation: str
+    otherwise: str
+
+    @property
+    def grid(self) -> tuple[tuple[str, str], ...]:
+        """The columns of the fit grid."""
+        return (("", "text"), *((title, "number") for title in self.columns))
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     words: str
     line: str
@@ -588,4 +617,5 @@ class Page:
     provenance: tuple[tuple[str, str], ...]
     commands: tuple[Command, ...]
     sections: Mapping[str, str]
+    design: DesignSection | None = None
     inputs: str = ""

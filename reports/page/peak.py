@@ -21,7 +21,7 @@ from reports.typeset import expressions, numbers
 from reports.typeset.numbers import NBSP
 
 TARGET = "peak"
-_COMMON_80_GB = "h100-sxm"
+COMMON_80_GB = "h100-sxm"
 _PARTS = 3
 
 
@@ -33,7 +33,7 @@ def peak_story(
     if quantity is None or quantity.value is None:
         return None
     candidate = next((c for c in quantity.candidates if c.value == quantity.value), None)
-    board = device or accelerator(_COMMON_80_GB)
+    board = device or accelerator(COMMON_80_GB)
     largest = _largest_term(candidate, derivation) if candidate is not None else None
     exact = timeline is not None and not timeline.fewer
     return PeakStory(
@@ -99,7 +99,7 @@ def _bound(peak: int, timeline: Timeline) -> str:
     which = "; a cross-entropy in chunks of tokens, which never holds such tensors, cannot go below that" if chunked else ""
     return (
         f"Without activations and temporaries of {numbers.integer(bound.each)}{NBSP}bytes each, and all else unchanged, the peak would be"
-        f" {_read(bound.highest.total)} ({_difference(bound.highest.total, peak)}){_place(bound.highest)}{which}."
+        f" {_read(bound.highest.total)} ({difference(bound.highest.total, peak)}){_place(bound.highest)}{which}."
     )
 
 
@@ -116,14 +116,14 @@ def _best(peak: int, levers: Sequence[PeakLever], board: Accelerator) -> str:
     if best.peak >= peak:
         return "At this batch, none of the changes below lowers it."
     fits = f" It then fits {capacity(board.memory)}." if peak > board.memory >= best.peak else ""
-    return f"What lowers it most at this batch: {_change(best.change)}, to {_read(best.peak)} ({_difference(best.peak, peak)}).{fits}"
+    return f"What lowers it most at this batch: {change_words(best.change)}, to {_read(best.peak)} ({difference(best.peak, peak)}).{fits}"
 
 
 def _row(lever: PeakLever, peak: int, derivation: Derivation, board: Accelerator) -> LeverRow:
     return LeverRow(
-        change=_change(lever.change),
+        change=change_words(lever.change),
         peak=numbers.amount(lever.peak, Unit.BYTE),
-        difference=_difference(lever.peak, peak),
+        difference=difference(lever.peak, peak),
         at=lever.at,
         matmul=_matmul(lever, derivation),
         fits="yes" if lever.peak <= board.memory else "no",
@@ -135,14 +135,16 @@ def _matmul(lever: PeakLever, derivation: Derivation) -> str:
     here = matmul(derivation)
     if here is None or lever.matmul is None:
         return "unknown"
-    return _difference(lever.matmul, here) if here else "0"
+    return difference(lever.matmul, here) if here else "0"
 
 
-def _difference(to: int, of: int) -> str:
+def difference(to: int, of: int) -> str:
+    """``to`` relative to ``of``: ``−40.1 %``, or ``unchanged``."""
     return "unchanged" if to == of else numbers.percent(Fraction(to - of, of), signed=True)
 
 
-def _change(change: StepChange) -> str:
+def change_words(change: StepChange) -> str:
+    """A change of a step in words."""
     return " and ".join(_words(change))
 
 

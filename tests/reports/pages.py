@@ -30,7 +30,7 @@ def _equations(text: str) -> ModelSection:
 
 
 def _more(levers: tuple[PeakLever, ...], text: str) -> dict[str, Any]:
-    return {"levers": levers, "equations": _equations(text)}
+    return {"levers": levers, "equations": _equations(text), "design": True}
 
 
 def page() -> Page:

@@ -46,7 +46,7 @@ def test_a_homework_has_every_step_and_a_section_has_none() -> None:
 
     assert titles
     assert all(f" {markdown.escape.markdown(title)}\n" in homework for title in titles)
-    assert "because" not in section.split("## What it rests on")[0]
+    assert "because" not in section.split("## Assumptions")[0]
 
 
 def test_a_users_template_goes_before_ours(tmp_path: Path) -> None:

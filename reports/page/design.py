@@ -1,0 +1,234 @@
+"""A section for a design document: sentences with live claims, what-if and fit tables, and one recommendation.
+
+The claims name quantities by the statements that come first, so that ``napkin verify`` holds the section where it is pasted.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from calc.derive.result import Derivation
+from calc.errors import NapkinError
+from calc.hardware.accelerators import Accelerator, accelerator
+from calc.memory.peak_levers import BATCH, PeakLever, matmul
+from calc.options import TRAIN, Options
+from calc.units import Unit
+from reports.figures.devices import capacity
+from reports.page.model import ClaimPart, DesignSection, LeverRow, PeakStory
+from reports.page.peak import COMMON_80_GB, change_words, difference
+from reports.typeset import numbers
+from reports.typeset.numbers import NBSP
+from reports.typeset.wording import sizes_text
+
+MFU = Fraction(40, 100)
+RANKS = 8
+LENGTH = "T"
+_RATES = {"fp32": "fp32", "bf16": "bf16", "bf16-autocast": "bf16", "bf16-master": "bf16", "fp16-autocast": "fp16"}
+
+
+def design_section(
+    derivation: Derivation,
+    story: PeakStory | None,
+    levers: Sequence[PeakLever] = (),
+    device: Accelerator | None = None,
+    model: str = "",
+    given: Mapping[str, int] | None = None,
+) -> DesignSection | None:
+    """The section; ``None`` where the peak is unknown. ``device``: by default one of 80 GB. ``model``: how the statements name the model,
+    with the sizes ``given``."""
+    peak = derivation.quantities.get("memory.peak")
+    if story is None or peak is None or peak.value is None:
+        return None
+    board = device or accelerator(COMMON_80_GB)
+    rows, columns = _grid(derivation, board)
+    return DesignSection(
+        statements=tuple(_statements(derivation, board, model or derivation.model, given or {})),
+        sentences=tuple(_sentences(derivation, board, story)),
+        changes=(*story.levers, *_zero(derivation, peak.value, board)),
+        device=capacity(board.memory),
+        columns=columns,
+        rows=rows,
+        recommendation=_recommendation(derivation, peak.value, levers, board),
+        otherwise=_otherwise(derivation, board),
+    )
+
+
+# -- statements and sentences ------------------------------------------------------------------------------------------------
+
+
+def _statements(derivation: Derivation, board: Accelerator, model: str, given: Mapping[str, int]) -> Iterator[str]:
+    default = Options().to_json()
+    options = {name: value for name, value in derivation.options.items() if default.get(name) != value}
+    words = [*(f"{name}={size}" for name, size in given.items()), *(shlex.quote(f"{name}={value}") for name, value in options.items())]
+    yield " ".join(" ".join([f"model {shlex.quote(model)} as m", *words]).split())
+    yield f"device {board.id} as device"
+    if (time := _time(derivation, board)) is not None:
+        yield f"mfu = {float(MFU):g}"
+        yield f"seconds = {_FLOPS} / (mfu * device.{time[1]})"
+
+
+_FLOPS = "(m.flops.forward.matmul + m.flops.backward.matmul - m.flops.backward.recompute)"
+
+
+def _time(derivation: Derivation, board: Accelerator) -> tuple[Fraction, str] | None:
+    """(seconds of the model FLOPs at ``MFU``, the name of the rate); ``None`` where one of both is unknown."""
+    rate = _RATES.get(derivation.options.get("precision", "fp32"), "")
+    flops, again = matmul(derivation), derivation.quantities.get("flops.backward.recompute")
+    known = flops is not None and again is not None and again.value is not None and rate in board.peaks
+    if not known or derivation.options.get("mode", TRAIN) != TRAIN or flops is None or again is None or again.value is None:
+        return None
+    return (flops - again.value) / (MFU * board.peaks[rate].dense), rate
+
+
+def _sentences(derivation: Derivation, board: Accelerator, story: PeakStory) -> Iterator[tuple[ClaimPart, ...]]:
+    step = ", ".join(f"{name} {value}" for name, value in derivation.options.items())
+    yield (
+        ClaimPart(f"One step of {derivation.model} ({step}; {sizes_text(derivation.sizes)}) has "),
+        *_claims(derivation, [("parameters", " parameters")]),
+        ClaimPart("."),
+    )
+    held = [("parameters.bytes", " are parameters"), ("optimizer_state.bytes", " optimizer state"), ("activations.bytes", " activations")]
+    yield (
+        ClaimPart("Its memory peaks at "),
+        *_claims(derivation, [("memory.peak", "")]),
+        ClaimPart("; "),
+        *_claims(derivation, held, " and "),
+        ClaimPart(" saved for backward." if "activations.bytes" in derivation.quantities else "."),
+    )
+    yield (ClaimPart(f"{story.when} {story.parts}"),)
+    yield tuple(_fit(derivation, board))
+    yield (
+        ClaimPart("It executes "),
+        *_claims(derivation, [("flops.step.total", ""), ("flops.forward.matmul", " in matmuls of the forward")], ", of these "),
+        ClaimPart("."),
+    )
+    if (time := _time(derivation, board)) is not None:
+        rate = numbers.rate(board.peaks[time[1]].dense, "FLOP")
+        yield (
+            ClaimPart(f"At an MFU of {numbers.percent(MFU)} of the {time[1]} rate of {board.name}, "),
+            ClaimPart("", rate, f"device.{time[1]}"),
+            ClaimPart(", its model FLOPs take "),
+            ClaimPart("", numbers.duration(time[0]), "seconds"),
+            ClaimPart("; the MFU is an assumption, not a measurement."),
+        )
+    if derivation.quantities.get("checkpoint.bytes") is not None:
+        yield ClaimPart("A checkpoint has "), *_claims(derivation, [("checkpoint.bytes", "")]), ClaimPart(".")
+
+
+def _claims(derivation: Derivation, names: Sequence[tuple[str, str]], last: str = " ") -> Iterator[ClaimPart]:
+    """The quantities that the step has, each as a number with its expression."""
+    known = [(name, words, q) for name, words in names if (q := derivation.quantities.get(name)) is not None and q.value is not None]
+    for place, (name, words, quantity) in enumerate(known):
+        between = "" if not place else last if place == len(known) - 1 else ", "
+        value = numbers.amount(quantity.value or 0, quantity.unit)
+        number = value.exact if quantity.unit is Unit.ELEMENT else value.headline
+        yield ClaimPart(between, number, f"m.{name}")
+        if words:
+            yield ClaimPart(words)
+
+
+def _fit(derivation: Derivation, board: Accelerator) -> Iterator[ClaimPart]:
+    peak = derivation["memory.peak"].value or 0
+    room = board.memory - peak
+    yield ClaimPart(f"{board.name} has ")
+    yield ClaimPart("", capacity(board.memory), "device.memory")
+    yield ClaimPart(": the step fits and leaves " if room >= 0 else ": the step does not fit, by ")
+    expr = "device.memory - m.memory.peak" if room >= 0 else "m.memory.peak - device.memory"
+    yield ClaimPart("", numbers.amount(abs(room), Unit.BYTE).headline, expr)
+    yield ClaimPart(", before the allocator's rounding and library workspaces.")
+
+
+# -- what if ---------------------------------------------------------------------------------------------------------------
+
+
+def _zero(derivation: Derivation, peak: int, board: Accelerator) -> Iterator[LeverRow]:
+    """ZeRO stages: what is divided among ranks leaves the peak, all else unchanged. Buffers of the communication come on top."""
+    candidate = next((c for c in derivation["memory.peak"].candidates if c.value == peak), None)
+    held = dict(candidate.part_values) if candidate is not None else {}
+    divided = 0
+    for stage, role in enumerate(("optimizer state", "gradient", "parameter"), 1):
+        divided += held.get(role, 0)
+        if not divided:
+            continue
+        least = peak - divided + -(-divided // RANKS)
+        change = f"ZeRO-{stage} on {RANKS} devices, at least"
+        value = numbers.amount(least, Unit.BYTE)
+        yield LeverRow(change, value, difference(least, peak), "", "unchanged", "yes" if least <= board.memory else "no")
+
+
+def _grid(derivation: Derivation, board: Accelerator) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], tuple[str, ...]]:
+    """(rows of the fit grid with their titles, titles of its columns): peaks at batch times sequence length, where closed forms hold."""
+    if BATCH not in derivation.sizes:
+        return (), ()
+    batches = _around(derivation.sizes[BATCH], (Fraction(1, 4), Fraction(1, 2), 1, 2, 4, 8))
+    lengths = _around(derivation.sizes[LENGTH], (Fraction(1, 4), Fraction(1, 2), 1, 2, 4)) if LENGTH in derivation.sizes else []
+    columns = tuple(f"{LENGTH}{NBSP}={NBSP}{numbers.integer(length)}" for length in lengths) or ("Peak",)
+    rows = []
+    for batch in batches:
+        sizes = [{BATCH: batch, LENGTH: length} for length in lengths] or [{BATCH: batch}]
+        rows.append((f"{BATCH}{NBSP}={NBSP}{numbers.integer(batch)}", tuple(_cell(derivation, at, board) for at in sizes)))
+    return tuple(rows), columns
+
+
+def _around(size: int, factors: Sequence[Fraction | int]) -> list[int]:
+    return sorted({int(size * factor) for factor in factors if size * factor >= 1 and (size * factor) % 1 == 0})
+
+
+def _peak_at(derivation: Derivation, sizes: Mapping[str, int]) -> int | None:
+    """The peak at other sizes; ``None`` where they are invalid or its closed form does not hold."""
+    try:
+        return derivation["memory.peak"].at(**sizes) if derivation.holds_at(sizes) else None
+    except NapkinError:
+        return None
+
+
+def _cell(derivation: Derivation, sizes: Mapping[str, int], board: Accelerator) -> str:
+    peak = _peak_at(derivation, sizes)
+    if peak is None:
+        return "–"
+    return f"{numbers.amount(peak, Unit.BYTE).headline} {'✓' if peak <= board.memory else '×'}"
+
+
+# -- recommendation ---------------------------------------------------------------------------------------------------------
+
+
+def _recommendation(derivation: Derivation, peak: int, levers: Sequence[PeakLever], board: Accelerator) -> str:
+    fitting = [lever for lever in levers if lever.change.options and lever.peak <= board.memory]
+    if peak <= board.memory:
+        return f"Run the step as it is on {board.name}: it fits, and nothing has to be traded for memory."
+    here = matmul(derivation) or 0
+    if fitting:
+        cheapest = min(fitting, key=lambda lever: ((lever.matmul or here) - here, lever.peak))
+        extra = difference(cheapest.matmul, here) if cheapest.matmul is not None and here else "unknown"
+        why = f"of the changes that fit at this batch it costs the fewest matmul FLOPs ({extra})"
+        return f"Use {change_words(cheapest.change)} on {board.name}: {why}."
+    return f"Do not run it on one {board.name}: no change above fits at this batch. Shard it (napkin shard) or take a smaller batch."
+
+
+def _otherwise(derivation: Derivation, board: Accelerator) -> str:
+    """The largest batch that fits, as what would change the recommendation; empty where the batch is no size of the closed form."""
+    if BATCH not in derivation.sizes or (fits := _largest_batch(derivation, board)) is None:
+        return ""
+    here = derivation.sizes[BATCH]
+    if fits >= here:
+        return f"This changes above {BATCH}{NBSP}={NBSP}{numbers.integer(fits)}, the largest batch that fits with all else unchanged."
+    return f"This changes at {BATCH}{NBSP}={NBSP}{numbers.integer(fits)}, the largest batch that fits with all else unchanged."
+
+
+_MOST_BATCH = 2**30
+
+
+def _largest_batch(derivation: Derivation, board: Accelerator) -> int | None:
+    """The largest batch whose peak the device holds, by bisection: the peak grows with the batch."""
+    low, high = 0, 2
+    while high <= _MOST_BATCH and (peak := _peak_at(derivation, {BATCH: high})) is not None and peak <= board.memory:
+        low, high = high, 2 * high
+    if not low or high > _MOST_BATCH:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        peak = _peak_at(derivation, {BATCH: middle})
+        low, high = (middle, high) if peak is not None and peak <= board.memory else (low, middle)
+    return low

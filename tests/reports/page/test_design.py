@@ -1,0 +1,94 @@
+"""A section for a design document."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import calc
+from calc.derive.result import Derivation
+from calc.hardware.accelerators import accelerator
+from calc.memory.peak_levers import PeakLever, StepChange
+from calc.pipeline import pipeline
+from reports.live.document import read
+from reports.live.engine import Engine
+from reports.live.verify_documents import JudgedClaim, judge
+from reports.page.build import build
+from reports.page.design import design_section
+from reports.page.model import DesignSection, Page
+from reports.page.peak import peak_story
+from reports.writers import html, markdown
+from reports.writers.render import look_of
+from tests.reports import sample
+
+LEVER = PeakLever(StepChange({"checkpointing": "block"}), 10**9, "backward", 10**12)
+
+
+def _section(derivation: Derivation, gpu: str = "h100-sxm", levers: tuple[PeakLever, ...] = ()) -> DesignSection:
+    board = accelerator(gpu)
+    section = design_section(derivation, peak_story(derivation, None, levers, board), levers, board)
+    assert section is not None
+    return section
+
+
+def _page() -> Page:
+    derivation = calc.derive(calc.load("mlp"), {"B": 32})
+    return build(derivation, timeline=pipeline.timeline(derivation), given={"B": 32}, design=True)
+
+
+def _judged(text: str, folder: Path) -> list[JudgedClaim]:
+    document = read(text)
+    return judge(document, Engine(folder).run(document.statements))
+
+
+def test_its_claims_hold_where_it_is_pasted(tmp_path: Path) -> None:
+    """The statements come with it; an edited number is noticed."""
+    text = markdown.write(_page(), look_of("design-section", ""))
+    assert len(read(text).claims) >= 10
+    assert all(claim.holds for claim in _judged(text, tmp_path))
+
+    edited = re.sub(r"\*\*[\d.,]+", "**999", text, count=1)
+    assert not all(claim.holds for claim in _judged(edited, tmp_path))
+
+
+def test_zero_divides_what_the_peak_holds() -> None:
+    """The hand-written peak has parts by role; a stage never raises the bound."""
+    rows = [row for row in _section(sample.derivation()).changes if row.change.startswith("ZeRO")]
+    values = [int(row.peak.exact.replace(",", "")) for row in rows]
+
+    assert values
+    assert sorted(values, reverse=True) == values
+
+
+def test_the_grid_has_the_peak_of_every_size() -> None:
+    """Exact peaks, marked by the device's capacity."""
+    derivation = calc.derive(calc.load("mlp"), {"B": 32})
+    rows = dict(_section(derivation).rows)
+
+    assert {"B\u00a0=\u00a08", "B\u00a0=\u00a0256"} <= rows.keys()
+    assert all(cell.endswith("✓") for cells in rows.values() for cell in cells)
+
+
+def test_a_step_that_fits_is_recommended_as_it_is() -> None:
+    """What would change it is the largest batch that fits."""
+    section = _section(calc.derive(calc.load("mlp"), {"B": 32}))
+    batch = int(re.search(r"B\u00a0=\u00a0([\d,]+)", section.otherwise)[1].replace(",", ""))  # type: ignore[index]
+    at = calc.derive(calc.load("mlp"))["memory.peak"].at
+
+    assert section.recommendation.startswith("Run the step as it is on NVIDIA H100 SXM5 80GB: it fits")
+    assert at(B=batch) <= 80 * 10**9 < at(B=batch + 1)
+
+
+def test_a_step_that_does_not_fit_takes_the_cheapest_change_that_does() -> None:
+    """Without one, the step is not recommended on one device."""
+    derivation = calc.derive(calc.load("mlp"), {"B": 100_000_000})
+
+    assert _section(derivation, levers=(LEVER,)).recommendation.startswith("Use activation checkpointing of every block on ")
+    assert _section(derivation).recommendation.startswith("Do not run it on one ")
+
+
+def test_the_claims_are_in_markdown_alone() -> None:
+    """In HTML a claim is a number."""
+    text = html.write(_page(), look_of("design-section", ""))
+
+    assert "m.memory.peak" not in text.replace("device.memory", "").partition("</pre>")[2]
