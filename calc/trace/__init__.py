@@ -17,8 +17,8 @@ from calc.graph.plan import Near, Refusal, TracePlan
 from calc.graph.step import Graph, Guard, StepTrace
 from calc.options import Options
 from calc.spec import Spec
+from calc.trace.hints import hints, next_composite
 from calc.trace.step import StepSizes, trace_step
-from calc.trace.symbolic_sizes import hints, next_composite
 from calc.trace.tracer import TracedRuns, Tracer, bounded_by, no_closed_form, sides
 
 Progress = Callable[[str], None]

@@ -25,13 +25,14 @@ from calc.spec import Sizes, Spec
 from calc.symbolic.evaluation import PythonOperators
 from calc.symbolic.parser import parse
 from calc.trace import step
+from calc.trace.hints import hints
 from calc.trace.kernels import fake_kernels, hide_tracing, recurrent
 from calc.trace.kernels.operator_overrides import overriding_operators
 from calc.trace.kernels.result_cache import Repeats
 from calc.trace.model_errors import refusing
 from calc.trace.recorder import Recorder, tensors_in
 from calc.trace.source_lines import doing
-from calc.trace.symbolic_sizes import SizeEnv, hints
+from calc.trace.symbolic_sizes import SizeEnv
 from calc.trace.values import data_dependence
 
 _LIFT = torch.ops.aten.lift_fresh.default

@@ -9,99 +9,29 @@ run.
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import random
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
 import sympy as sp
 import torch
 
-from calc.dimensions import ordered_names
 from calc.errors import DataDependentError, ReadByTorchError, SpecializationError
-from calc.graph.basis import Basis
-from calc.graph.plan import Near
 from calc.graph.step import Guard
 from calc.platform.torch_private import ConstantSource, DimDynamic, FloorDiv, ShapeEnv, SymNode, current_node
-from calc.symbolic.exact import evaluate_text
 from calc.trace.kernels.hide_tracing import replaced
+from calc.trace.size_text import guard_text, has_other_text, simplified, size_text
 from calc.trace.source_lines import user_line
 
-_SMALLEST, _LARGE_ENOUGH = 11, 61
-_BOUNDED = (2, 3)
-
-
-def hints(
-    basis: Basis,
-    sizes: Mapping[str, int],
-    hint_set: int = 0,
-    shift: int = 0,
-    bounded: Mapping[str, int] | None = None,
-    products: Sequence[str] | None = None,
-    near: Near | None = None,
-    following: Callable[[int], int] = sp.nextprime,
-) -> dict[str, int]:
-    """Distinct primes for the symbols, in the order of their values at ``sizes``, so that comparisons have the same outcome.
-
-    They are small, but no smaller than constants in models (a kernel of 7, a patch of 16), as far as the requested sizes allow.
-    ``hint_set`` selects further sets, for certificates: no symbol has the same prime twice. ``shift`` moves the hints by that many primes
-    (down, if negative). Symbols ``bounded`` by a trip count or a number are no larger than it. With ``products``, a symbol also exceeds
-    each smaller dimension that is a product (f exceeds d = h*k), and each smaller one of ``products`` (d exceeds g*k). The symbols of
-    ``near``, and all smaller ones, are as near to their values as distinct primes, or distinct numbers, allow: torch specializes equal
-    hints to one symbol, and 1 to a number. ``following`` gives the next hint; by default it is the next prime.
-    """
-    values = basis.values(sizes)
-    bounded = bounded or {}
-    close = max((values[name] for name in near.symbols if name in values), default=0) if near else 0
-    primes: dict[str, int] = {}
-    start = _SMALLEST
-    for _ in range(abs(shift)):
-        start = int(sp.nextprime(start) if shift > 0 else sp.prevprime(start))
-    # An unbacked size is at most its upper bound, and may equal it at these sizes.
-    for name in sorted(values, key=lambda n: (values[n], n not in basis.unbacked)):
-        if name in bounded:
-            continue  # set below
-        last = max(primes.values(), default=0)
-        if products is not None:
-            last = max(last, *_made_of(basis, products, primes, below=values[name], values=values), 0)
-        if near and values[name] <= close:
-            nearest = max(last, values[name] - 1, 1)
-            primes[name] = nearest + 1 if near.exactly else int(sp.nextprime(nearest))
-            continue
-        at = max(last, start, min(values[name], _LARGE_ENOUGH) if not shift else 0)
-        for _ in range(hint_set + 1):
-            at = int(following(at))
-        primes[name] = at
-    return {name: primes[name] if name in primes else min(_BOUNDED[(hint_set or shift) % 2], bounded[name]) for name in values}
-
-
-_FACTORS = (2, 3, 5, 7)
-
-
-def next_composite(n: int) -> int:
-    """The next number that is divisible by three of 2, 3, 5 and 7, for code that rounds differently at multiples than at primes."""
-    while True:
-        n += 1
-        if sum(n % factor == 0 for factor in _FACTORS) >= 3:
-            return n
-
-
-def _made_of(basis: Basis, products: Sequence[str], known: Mapping[str, int], below: int, values: Mapping[str, int]) -> list[int]:
-    """The values of dimensions and ``products`` that consist of ``known`` symbols and are smaller than ``below`` at the sizes."""
-    factors = ([f"({basis.define[name]})" for name in product.split("*")] for product in products)
-    texts = [text for text in (*basis.define.values(), *map("*".join, factors)) if set(ordered_names(text)) <= known.keys()]
-    return [int(evaluate_text(text, known)) for text in texts if evaluate_text(text, values) < below]
-
-
-# Tokens of a size; any other text is a function of values.
-_SIZE_TEXT = re.compile(r"\b(?:floor|ceiling|Max|Min|Mod)\b|\b[A-Za-z_]\w*\b(?!\()|[\d\s()*/+,-]")
-
-# A guard may also compare doubles computed from sizes.
-_GUARD_TEXT = re.compile(rf"\b(?:float|int|round|sqrt|log2)\b|\d\.\d|\de[+-]?\d|%|{_SIZE_TEXT.pattern}")
+# Autograd nodes that read sizes as numbers without effect on other operators or sizes. One reads the number of elements
+# to enumerate, and the recorder enumerates as many as there are symbols for; the other divides by a number of elements
+# (as_strided_backward and batchnorm_double_backward in torch/csrc/autograd/FunctionsManual.cpp).
+NUMBERING, DIVIDING = "AsStridedBackward0", "NativeBatchNormBackwardBackward0"
+_DIVISIONS = {"FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod"}
 
 # Evaluated expressions of sizes, each with its value and the line that evaluated it.
 Evaluations = Mapping[Any, tuple[Any, str]]
@@ -229,7 +159,7 @@ class SizeEnv(ShapeEnv):
         return self._answer(expr, as_number=False)
 
     def _answer(self, expr: Any, as_number: bool) -> Any:
-        expr = _simplified(expr)
+        expr = simplified(expr)
         answers = self.answers if self._unrecorded is None else self._unrecorded
         entry = answers.get(expr)
         if entry is None:
@@ -265,7 +195,7 @@ class SizeEnv(ShapeEnv):
 
     def assume(self, guard: Any) -> None:
         """Note a guard that is true at the hints. Raises ``SpecializationError`` where it cannot be written as text."""
-        if _guard_text(guard, self.names) is None:
+        if guard_text(guard, self.names) is None:
             raise self._specialization_error(guard.lhs)
         self._answer(guard, as_number=False)
 
@@ -305,7 +235,7 @@ class SizeEnv(ShapeEnv):
         where = user_line()
         counts = len(expr.free_symbols) == 1 and _is_polynomial(expr)
         self.text(expr)  # raises where it is not a function of sizes
-        said = f"the size {_write(expr, self.names)} was read as one number at {where}"
+        said = f"the size {size_text(expr, self.names)} was read as one number at {where}"
         return SpecializationError(name, where, said, counts, self._pairs(expr) if expr.atoms(FloorDiv) else None)
 
     def _pairs(self, expr: Any) -> list[tuple[str, str | int]]:
@@ -329,7 +259,7 @@ class SizeEnv(ShapeEnv):
         if len(self._guards_by_expr) != len(self.answers):
             self._guards_by_expr = {}
             for expr, (answer, line) in self.answers.items():
-                text = _guard_text(expr, self.names) if answer in (sp.true, sp.false) else None
+                text = guard_text(expr, self.names) if answer in (sp.true, sp.false) else None
                 self._guards_by_expr[expr] = None if text is None else Guard(text, bool(answer), line)
                 if text is None and answer in (sp.true, sp.false):
                     self._note(line, expr)
@@ -345,7 +275,7 @@ class SizeEnv(ShapeEnv):
             guard = self._guards_by_expr[expr]
             whole = self._divided(expr)
             if guard is not None and whole != expr:
-                text = "" if whole == answer else _guard_text(whole, self.names)
+                text = "" if whole == answer else guard_text(whole, self.names)
                 if text is not None:
                     guards[guard.expr] = Guard(text, guard.outcome, line)
         return guards
@@ -367,8 +297,8 @@ class SizeEnv(ShapeEnv):
     def text(self, expr: sp.Expr) -> int | str:
         written = self._texts.get(expr)
         if written is None:
-            written = _write(self._divided(_simplified(expr)), self.names)
-            if isinstance(written, str) and _SIZE_TEXT.sub("", written).strip():
+            written = size_text(self._divided(simplified(expr)), self.names)
+            if isinstance(written, str) and has_other_text(written):
                 name = min(self.names[s] for s in expr.free_symbols if s in self.names)
                 where = user_line()
                 raise SpecializationError(name, where, f"the size {written}, made at {where}, has no closed form")
@@ -397,151 +327,3 @@ class SizeEnv(ShapeEnv):
 
 def _is_polynomial(expr: Any) -> bool:
     return bool(expr.is_polynomial(*expr.free_symbols))
-
-
-_RELATIONS = {"Equality": "==", "Unequality": "!=", "StrictLessThan": "<", "LessThan": "<=", "StrictGreaterThan": ">", "GreaterThan": ">="}
-# Autograd nodes that read sizes as numbers without effect on other operators or sizes. One reads the number of elements
-# to enumerate, and the recorder enumerates as many as there are symbols for; the other divides by a number of elements
-# (as_strided_backward and batchnorm_double_backward in torch/csrc/autograd/FunctionsManual.cpp).
-NUMBERING, DIVIDING = "AsStridedBackward0", "NativeBatchNormBackwardBackward0"
-_DIVISIONS = {"FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod"}
-_LOGIC = {"And": " and ", "Or": " or "}
-
-
-def _guard_text(e: Any, names: Mapping[sp.Symbol, str]) -> str | None:
-    """A comparison as text; None where it is about values rather than sizes (the sign of a scale, say)."""
-    kind = type(e).__name__
-    if kind in _RELATIONS:
-        sides = [_size_text(_rounded_up(side), names) for side in e.args]
-        return None if any(_GUARD_TEXT.sub("", side).strip() for side in sides) else f"{sides[0]} {_RELATIONS[kind]} {sides[1]}"
-    parts = [_guard_text(part, names) for part in e.args]
-    if not parts or None in parts:
-        return None
-    operands = [f"({part})" for part in parts]
-    return f"not {operands[0]}" if kind == "Not" else _LOGIC[kind].join(operands) if kind in _LOGIC else None
-
-
-def _write(expr: sp.Expr, names: Mapping[sp.Symbol, str]) -> int | str:
-    if expr.is_Integer:
-        return int(expr)
-    return _size_text(_rounded_up(expr), names)
-
-
-@functools.lru_cache(maxsize=65536)
-def _simplified(e: Any) -> Any:
-    """``e`` with floor quotients simplified whose remainder is less than the divisor at all sizes: ``floor((k*n + k - 1)/k)``, the number
-    of chunks of ``k*n`` elements, is n."""
-    whole = {call: _quotient(*call.args) for call in e.atoms(FloorDiv)}
-    return e.xreplace({call: quotient for call, quotient in whole.items() if quotient is not None})
-
-
-def _quotient(numerator: Any, denominator: Any) -> sp.Expr | None:
-    whole = _whole_quotient(numerator, denominator)
-    if whole is not None:
-        return whole
-    terms = sp.Add.make_args(sp.expand(numerator))
-    parts = {term: part for term in terms if (part := _whole_quotient(term, denominator)) is not None}
-    rest = sp.Add(*(term for term in terms if term not in parts))
-    if never_below_one(rest + 1) and never_below_one(denominator - rest):
-        return sp.Add(*parts.values())
-    if never_below_one(-rest) and never_below_one(denominator + rest + 1):
-        return sp.Add(*parts.values(), -1)
-    return None
-
-
-# ``-(-n // k)``, Python's idiom for rounding up, as a separate function: the terms of ``n`` keep their signs.
-_CEILING = sp.Function("CeilDiv", integer=True)
-
-
-@functools.lru_cache(maxsize=65536)
-def _rounded_up(e: Any) -> Any:
-    """``e`` with floors of negative quotients written as ceilings of positive ones."""
-    below = {call: -_CEILING(-call.args[0], call.args[1]) for call in e.atoms(FloorDiv) if _is_below_nought(call.args[0])}
-    return e.xreplace(below) if below else e
-
-
-def _is_below_nought(e: Any) -> bool:
-    return all(term.could_extract_minus_sign() for term in sp.Add.make_args(e))
-
-
-# Doubles computed from sizes, as ``calc.symbolic.exact`` evaluates them: with Python's arithmetic, in the order of the step.
-_OF_DOUBLES = {
-    "ToFloat": "float", "TruncToInt": "int", "FloorToInt": "floor", "CeilToInt": "ceiling", "RoundToInt": "round",
-    "OpaqueUnaryFn_sqrt": "sqrt", "OpaqueUnaryFn_log2": "log2",
-    "Plus": "+", "Minus": "-", "Times": "*", "WholeQuotient": "//", "Rest": "%", "FloatTrueDiv": "/", "FloatPow": "**",
-}  # fmt: skip
-
-
-def _size_text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
-    if e.is_Symbol:
-        return names.get(e, str(e))
-    if e.is_Integer:
-        return str(int(e))
-    if e.is_Rational:
-        return f"{e.p}/{e.q}"
-    if e.is_Float:
-        return repr(float(e))
-    args = [_size_text(a, names) for a in e.args]
-    kind = type(e).__name__
-    if e.is_Add:
-        return "(" + " + ".join(args) + ")"
-    if e.is_Mul:
-        return "*".join(a if _atomic(a) else f"({a})" for a in args)
-    if e.is_Pow and e.exp.is_Integer and e.exp > 0:
-        return f"({args[0]})**{args[1]}"
-    match kind:
-        case "FloorDiv" | "CleanDiv":
-            whole = _whole_quotient(*e.args)
-            return f"floor(({args[0]})/({args[1]}))" if whole is None else _size_text(whole, names)
-        case "CeilDiv":
-            return f"ceiling(({args[0]})/({args[1]}))"
-        case "CeilToInt" | "TruncToInt" | "FloorToInt" | "RoundToInt" | "ToFloat" | "OpaqueUnaryFn_sqrt" | "OpaqueUnaryFn_log2":
-            return f"{_OF_DOUBLES[kind]}({args[0]})"
-        case "IntTrueDiv":  # Python divides integers exactly and rounds once
-            return f"float(({args[0]})/({args[1]}))"
-        case "Plus" | "Minus" | "Times" | "WholeQuotient" | "Rest" | "FloatTrueDiv" | "FloatPow":
-            return f"({args[0]}) {_OF_DOUBLES[kind]} ({args[1]})"
-        case "Mod" | "PythonMod":
-            return f"Mod({args[0]}, {args[1]})"
-        case "Max" | "Min":
-            return _max_of_sizes(e, args, kind)
-        case "floor" | "ceiling":
-            return f"{kind}({args[0]})"
-    return f"{kind}({', '.join(args)})"
-
-
-@functools.lru_cache(maxsize=65536)
-def _whole_quotient(numerator: Any, denominator: Any) -> sp.Expr | None:
-    """The quotient if it is a polynomial with integer coefficients, such as s where a view splits s**2 into s and the rest; else None."""
-    if not denominator.free_symbols <= numerator.free_symbols or not numerator.free_symbols:
-        return None
-    quotient = sp.cancel(numerator / denominator)
-    symbols = sorted(numerator.free_symbols, key=str)
-    whole = quotient.is_polynomial(*symbols) and all(c.is_Integer for c in sp.Poly(quotient, *symbols).coeffs())
-    return quotient if whole else None
-
-
-def _atomic(text: str) -> bool:
-    return text.isidentifier() or text.isdigit() or text.startswith("(")
-
-
-def _max_of_sizes(e: Any, args: list[str], kind: str) -> str:
-    """The text of a maximum; ``Max(1, n)``, which torch writes where a stride must not be 0, is n where n is at least 1."""
-    if kind == "Max":
-        rest = [(a, t) for a, t in zip(e.args, args, strict=True) if a != 1]
-        if len(rest) == 1 and never_below_one(rest[0][0]):
-            return rest[0][1]
-    return f"{kind}({', '.join(args)})"
-
-
-def never_below_one(e: Any) -> bool:
-    """Whether an expression is at least 1 at all sizes of at least 1: its value at 1 is, and it decreases with no size."""
-    e = _rounded_up(_simplified(e))
-    e = e.xreplace({call: sp.S.One for call in e.atoms(_CEILING) if all(map(never_below_one, call.args))})  # each ceiling is at least 1
-    if any(part.could_extract_minus_sign() and not part.is_number for added in e.atoms(sp.Add) for part in added.args):
-        return False
-    for call in e.atoms(sp.Function):
-        kind = type(call).__name__
-        if kind != "CleanDiv" and (kind != "FloorDiv" or call.args[1].free_symbols):
-            return False
-    return bool(e.subs(dict.fromkeys(e.free_symbols, 1)) >= 1)

@@ -19,8 +19,8 @@ from calc.graph.step import Assumption, Graph, TracedDim
 from calc.platform.torch_private import torch_version
 from calc.spec import Spec
 from calc.trace import guards
+from calc.trace.hints import hints
 from calc.trace.step import StepSizes, TracedRun, trace_step
-from calc.trace.symbolic_sizes import hints
 
 Progress = Callable[[str], None]
 TracedRuns = dict[tuple[tuple[str, int], ...], TracedRun]

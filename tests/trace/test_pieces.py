@@ -14,7 +14,7 @@ from torch.utils._sympy.functions import FloorDiv, Max
 import calc
 from calc import Dim, Spec
 from calc.derive.result import Derivation
-from calc.trace.symbolic_sizes import _write
+from calc.trace.size_text import size_text
 from tests.checks import failures
 
 Pieces = Callable[[Tensor, Any], Any]
@@ -121,5 +121,5 @@ def test_a_width_is_written_alike_whether_or_not_a_stride_must_not_be_zero() -> 
     width = FloorDiv(2 * k * (g * r + 2 * g), g * (r + 2))
     names = {k: "k", g: "g", r: "r"}
 
-    assert "2*k" == _write(width, names) == _write(Max(1, width), names)
-    assert "g*r*(2*k)" == _write(Max(1, g * r * width), names)
+    assert "2*k" == size_text(width, names) == size_text(Max(1, width), names)
+    assert "g*r*(2*k)" == size_text(Max(1, g * r * width), names)

@@ -14,9 +14,10 @@ from calc.graph.step import StepTrace
 from calc.options import Options
 from calc.spec import Spec
 from calc.symbolic.exact import evaluate_text
+from calc.trace.hints import hints
 from calc.trace.kernels.result_cache import _faked
 from calc.trace.step import StepSizes, TracedRun, trace_step
-from calc.trace.symbolic_sizes import SizeEnv, hints
+from calc.trace.symbolic_sizes import SizeEnv
 
 
 def _run(spec: Spec, depth: int, like: TracedRun | None = None) -> TracedRun:

@@ -18,7 +18,7 @@ from calc.graph.basis import basis_of
 from calc.graph.plan import Near
 from calc.graph.step import Guard
 from calc.trace import certificate_sizes
-from calc.trace.symbolic_sizes import hints
+from calc.trace.hints import hints
 from tests.checks import failures
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from calc.platform.torch_private import FakeTensor
-from calc.trace.symbolic_sizes import never_below_one
+from calc.trace.size_text import never_below_one
 from calc.trace.values.causal_masks import by_triangles, is_square_of
 from calc.trace.values.data_dependence import WHOLE, given_to, name_of, written
 from calc.trace.values.elements import (

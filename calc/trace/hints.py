@@ -1,0 +1,77 @@
+"""Hints: the numbers at which a trace evaluates guards, distinct and in the order of the sizes that were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import sympy as sp
+
+from calc.dimensions import ordered_names
+from calc.graph.basis import Basis
+from calc.graph.plan import Near
+from calc.symbolic.exact import evaluate_text
+
+_SMALLEST, _LARGE_ENOUGH = 11, 61
+_BOUNDED = (2, 3)
+
+
+def hints(
+    basis: Basis,
+    sizes: Mapping[str, int],
+    hint_set: int = 0,
+    shift: int = 0,
+    bounded: Mapping[str, int] | None = None,
+    products: Sequence[str] | None = None,
+    near: Near | None = None,
+    following: Callable[[int], int] = sp.nextprime,
+) -> dict[str, int]:
+    """Distinct primes for the symbols, in the order of their values at ``sizes``, so that comparisons have the same outcome.
+
+    They are small, but no smaller than constants in models (a kernel of 7, a patch of 16), as far as the requested sizes allow.
+    ``hint_set`` selects further sets, for certificates: no symbol has the same prime twice. ``shift`` moves the hints by that many primes
+    (down, if negative). Symbols ``bounded`` by a trip count or a number are no larger than it. With ``products``, a symbol also exceeds
+    each smaller dimension that is a product (f exceeds d = h*k), and each smaller one of ``products`` (d exceeds g*k). The symbols of
+    ``near``, and all smaller ones, are as near to their values as distinct primes, or distinct numbers, allow: torch specializes equal
+    hints to one symbol, and 1 to a number. ``following`` gives the next hint; by default it is the next prime.
+    """
+    values = basis.values(sizes)
+    bounded = bounded or {}
+    close = max((values[name] for name in near.symbols if name in values), default=0) if near else 0
+    primes: dict[str, int] = {}
+    start = _SMALLEST
+    for _ in range(abs(shift)):
+        start = int(sp.nextprime(start) if shift > 0 else sp.prevprime(start))
+    # An unbacked size is at most its upper bound, and may equal it at these sizes.
+    for name in sorted(values, key=lambda n: (values[n], n not in basis.unbacked)):
+        if name in bounded:
+            continue  # set below
+        last = max(primes.values(), default=0)
+        if products is not None:
+            last = max(last, *_made_of(basis, products, primes, below=values[name], values=values), 0)
+        if near and values[name] <= close:
+            nearest = max(last, values[name] - 1, 1)
+            primes[name] = nearest + 1 if near.exactly else int(sp.nextprime(nearest))
+            continue
+        at = max(last, start, min(values[name], _LARGE_ENOUGH) if not shift else 0)
+        for _ in range(hint_set + 1):
+            at = int(following(at))
+        primes[name] = at
+    return {name: primes[name] if name in primes else min(_BOUNDED[(hint_set or shift) % 2], bounded[name]) for name in values}
+
+
+_FACTORS = (2, 3, 5, 7)
+
+
+def next_composite(n: int) -> int:
+    """The next number that is divisible by three of 2, 3, 5 and 7, for code that rounds differently at multiples than at primes."""
+    while True:
+        n += 1
+        if sum(n % factor == 0 for factor in _FACTORS) >= 3:
+            return n
+
+
+def _made_of(basis: Basis, products: Sequence[str], known: Mapping[str, int], below: int, values: Mapping[str, int]) -> list[int]:
+    """The values of dimensions and ``products`` that consist of ``known`` symbols and are smaller than ``below`` at the sizes."""
+    factors = ([f"({basis.define[name]})" for name in product.split("*")] for product in products)
+    texts = [text for text in (*basis.define.values(), *map("*".join, factors)) if set(ordered_names(text)) <= known.keys()]
+    return [int(evaluate_text(text, known)) for text in texts if evaluate_text(text, values) < below]
