@@ -3,7 +3,9 @@
     spec = calc.load("gpt2")                       # or "hf:path/to/config.json", or "my_model.py:spec"
     graph = calc.trace(spec, optimizer="adamw")    # the real step, recorded with symbols for sizes (torch)
     result = calc.derive(graph)                    # no torch from here on
-    result["memory.peak"].at(B=8, T=1024)          # an exact integer
+    result                                         # prints every quantity, a line each
+    result["memory.peak"].at(B=8, T=1024)          # an exact integer with its unit
+    result["memory.peak"].subs("B", 8)             # the closed form with B = 8, in SymPy
     calc.check(result, B=2, T=64)                  # runs the step for real and compares
 
 Importing this package imports neither torch nor SymPy: each function imports what it needs when it is called.
@@ -164,6 +166,10 @@ def load_ipython_extension(shell: Any) -> None:
 
 class _Package(ModuleType):
     """This package, in which ``calc.trace`` stays the function: importing the submodule of that name would replace it."""
+
+    def __dir__(self) -> list[str]:
+        """The public names, which ``help(calc)`` shows."""
+        return sorted({*__all__, *(name for name in self.__dict__ if name.startswith("__"))})
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (isinstance(value, ModuleType) and callable(self.__dict__.get(name))):

@@ -17,7 +17,7 @@ class Sizes(SimpleNamespace):
     """Sizes by name: ``n.B``, ``n.d``. Integers in a real run, symbolic integers while tracing."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Spec:
     """A model as Napkin sees it.
 
@@ -55,6 +55,11 @@ class Spec:
     may_unroll: tuple[str, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
     reduced: str = ""
+
+    def __repr__(self) -> str:
+        """The name and the default sizes."""
+        sizes = ", ".join(f"{name} = {dim.default if isinstance(dim, Dim) else dim}" for name, dim in self.dims.items())
+        return f"<Spec {self.name!r}: {sizes}>"
 
     def __post_init__(self) -> None:
         """Raise SpecError, with the field's name, for a value of the wrong type: all later code relies on the types above."""

@@ -26,6 +26,23 @@ class Unit(Enum):
         return self.value
 
 
+class QuantityValue(int):
+    """An exact integer that knows its unit: an ``int`` everywhere, shown as ``11,322,408,536 bytes`` where Python shows a result."""
+
+    unit: Unit
+
+    def __new__(cls, value: int, unit: Unit = Unit.ELEMENT) -> QuantityValue:
+        number = super().__new__(cls, value)
+        number.unit = unit
+        return number
+
+    def __str__(self) -> str:
+        return int.__repr__(self)
+
+    def __repr__(self) -> str:
+        return f"{self:,} {self.unit}{'s' if self != 1 and self.unit is not Unit.FLOP else ''}"
+
+
 @dataclass(frozen=True, slots=True)
 class Amount:
     """A count with its unit. The count is an ``int`` or a polynomial; both add and multiply alike."""

@@ -14,6 +14,7 @@ from typing import Any
 from calc.derive.result import Candidate, Derivation, Quantity
 from calc.derive.to_json import number
 from calc.errors import NapkinError
+from calc.platform.tables import text_table
 from calc.symbolic import branches
 from calc.units import Unit
 
@@ -57,7 +58,7 @@ class Change:
         return None if self.left is None or self.right is None else self.right - self.left
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """``left`` and ``right`` name the sides; ``sizes`` and ``options`` are those in which they differ, ``same`` the sizes that they share.
     ``cases`` are the equalities of sizes (``B = 1``) under which the closed forms of each side hold, unless they are general."""
@@ -69,6 +70,15 @@ class Comparison:
     options: Mapping[str, tuple[str, str]]
     changes: tuple[Change, ...]
     cases: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+    def __repr__(self) -> str:
+        """Both values of each quantity and their difference, a line each."""
+        rows = [(c.quantity, _shown(c.left), _shown(c.right), _shown(c.value), c.expr or c.note) for c in self.changes]
+        return text_table(f"{self.left} → {self.right}", rows, frozenset({1, 2, 3}))
+
+
+def _shown(value: int | None) -> str:
+    return "unknown" if value is None else f"{value:,}"
 
 
 def compare(left: Derivation, right: Derivation, names: tuple[str, str] = ("", "")) -> Comparison:

@@ -8,19 +8,23 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from calc.derive.live_bytes import Timeline
-from calc.derive.quantities import require_count
+from calc.derive.quantities import absent, require_count
 from calc.errors import BadInputError, UnknownQuantityError
 from calc.graph.coverage import CoverageRow as CoverageRow
 from calc.graph.coverage import Ledger
 from calc.graph.step import Assumption, StepTrace, TracedDim
 from calc.platform import arguments
+from calc.platform.tables import clipped, sizes_text, text_table
 from calc.symbolic.expression import Expression
-from calc.units import Unit
+from calc.units import QuantityValue, Unit
 
 if TYPE_CHECKING:
     import sympy as sp
 
     from calc.derive.peak_crossovers import PeakCrossovers
+
+
+_LONGEST_SHOWN = 400  # characters of one quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,7 @@ class AtOtherSizes(Protocol):
         values."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Quantity:
     """A derived number: exact closed form, unit, terms. Without a closed form, ``unknown`` has the reason and ``value`` is that of a trace
     at the derivation's sizes, or ``None``."""
@@ -168,8 +172,27 @@ class Quantity:
 
         return to_sympy(self.text)
 
-    def at(self, **sizes: int) -> int:
-        """Exact integer at the given sizes; dimensions not given keep the derivation's values.
+    def __repr__(self) -> str:
+        """Name, value and closed form."""
+        value = "unknown" if self.value is None else repr(QuantityValue(self.value, self.unit))
+        return clipped(f"{self.name}: {value} = {self.text}" if self.text else f"{self.name}: {self.reason}", _LONGEST_SHOWN)
+
+    def subs(self, *sizes: Any) -> sp.Expr:
+        """The closed form with some sizes set: ``subs("B", 8)``, ``subs(sympy.Symbol("B"), 8)`` or ``subs({"B": 8, "T": 1024})``.
+
+        Sizes go by name, whatever SymPy assumes of a symbol. Raises ``BadInputError`` for a name that the closed form does not have.
+        """
+        if self.text is None:
+            raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown}")
+        from calc.symbolic.algebra import substituted
+
+        pairs = dict(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], Mapping) else dict([sizes]) if len(sizes) == 2 else None
+        if pairs is None:
+            raise BadInputError(f'give a name and a size, or a dictionary of them: {self.name}.subs("B", 8)')
+        return substituted(self.name, self.text, {str(name): size for name, size in pairs.items()})
+
+    def at(self, **sizes: int) -> QuantityValue:
+        """Exact integer at the given sizes, with its ``unit``; dimensions not given keep the derivation's values.
 
         Where the step runs other operators (a batch of one, few layers), it is traced there, which takes seconds and torch.
         """
@@ -177,7 +200,7 @@ class Quantity:
             raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown or 'it was not derived here'}")
         every = self._evaluator.sizes(arguments.sizes(sizes))
         try:
-            return require_count(self.name, self._evaluator.value(every), every)
+            return QuantityValue(require_count(self.name, self._evaluator.value(every), every), self.unit)
         except ArithmeticError as error:  # of a hand-written graph: a traced closed form never divides by a size that is 0
             raise BadInputError(f"{self.name} has no value at these sizes ({error}): choose others") from error
 
@@ -197,7 +220,7 @@ class Certificate:
     quantities: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Derivation:
     """Every quantity of one training step with the steps that derive it. Values are at ``sizes``.
 
@@ -242,6 +265,12 @@ class Derivation:
         for row in self.coverage:
             require_count(f"calls of {row.operator}", row.value, self.sizes)
             require_count(f"FLOPs of {row.operator}", row.flops_value or 0, self.sizes)
+
+    def __repr__(self) -> str:
+        """Every quantity of this step with its value and closed form, a line each."""
+        shown = [q for q in self.quantities.values() if not absent(q.name, self.options)]
+        rows = [(q.name, "unknown" if q.value is None else repr(QuantityValue(q.value, q.unit)), q.text or q.reason) for q in shown]
+        return text_table(f"{self.model}: {sizes_text(self.sizes)}", rows, frozenset({1}))
 
     def at_sizes(self, sizes: Mapping[str, int]) -> Derivation:
         """The derivation of the same step at other sizes; those not given are this derivation's, and defaults follow.

@@ -15,6 +15,7 @@ from calc.graph.guards import Assumption as Assumption
 from calc.graph.guards import Guard as Guard
 from calc.graph.guards import TracedDim as TracedDim
 from calc.graph.guards import applies, failed_guards
+from calc.platform.tables import sizes_text
 
 Size = int | str
 
@@ -140,7 +141,7 @@ class SpecialCase:
         return applies(self.equal, sizes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Graph:
     """A traced step: everything that a derivation needs. ``basis`` maps each dimension to its expression in the basis symbols.
 
@@ -173,6 +174,11 @@ class Graph:
     mutates_tracked: bool = True
     unknown: Mapping[str, str] = field(default_factory=dict)
     reads_tensor_values: bool = False
+
+    def __repr__(self) -> str:
+        """The model, its default sizes and the number of operators of the first trace."""
+        sizes = sizes_text({dim.name: dim.value for dim in self.dims})
+        return f"<traced step of {self.model!r}: {sizes}; {len(self.traces[0].ops) if self.traces else 0:,} operators>"
 
     def special_case_at(self, sizes: Mapping[str, int]) -> SpecialCase | None:
         """The special case that applies at ``sizes``, if one was traced."""

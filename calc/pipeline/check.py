@@ -19,6 +19,7 @@ from calc.options import Options
 from calc.pipeline import check_sizes
 from calc.pipeline.observed import at_observed
 from calc.pipeline.verdict import EXACT, FAILED, NOT_MEASURED, PASSED, PROVED, Verdict, judged
+from calc.platform.tables import sizes_text, text_table
 from calc.spec import Spec
 
 if TYPE_CHECKING:
@@ -46,7 +47,11 @@ _RECOMPUTE = "flops.backward.recompute"
 _REPEATING = ("flops.backward.matmul", "flops.backward.total", "flops.step.total")
 
 
-@dataclass(frozen=True, slots=True)
+def _shown(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """All verdicts of one check, with its sizes and software versions. ``because`` is the reason for these sizes; ``exchanged`` lists where
     torch runs other kernels by default, and by how much the default step differs."""
@@ -58,6 +63,12 @@ class Report:
     provenance: Mapping[str, str]
     exchanged: tuple[str, ...] = ()
     because: str = ""
+
+    def __repr__(self) -> str:
+        """The tally, then every verdict in a line."""
+        rows = [(v.quantity, _shown(v.derived), _shown(v.measured), str(v.verdict), v.because or v.instrument or "") for v in self.verdicts]
+        tally = f"{self.passed} passed, {self.failed} failed, {self.not_measured} not measured"
+        return text_table(f"{self.model} at {sizes_text(self.sizes)}: {tally}", rows, frozenset({1, 2}))
 
     @property
     def passed(self) -> int:

@@ -26,6 +26,7 @@ from calc.pipeline.grid import MOST, require_few
 from calc.pipeline.precomputed import Stored, StoredQuantity, form_of, forms_elsewhere
 from calc.pipeline.sweep_grid import Gap, SweepGrid, all_sizes, axes_of, require_equal_lengths
 from calc.pipeline.sweep_values import evaluated, unmet
+from calc.platform.tables import text_table
 from calc.symbolic.arrays import Array, evaluate
 
 if TYPE_CHECKING:
@@ -35,12 +36,13 @@ if TYPE_CHECKING:
 CASES = 12
 # Limit on the points at which a quantity without a closed form is traced, a second or more each.
 TRACED = 1000
+_SHOWN = 20  # points that Python shows of a result
 
 Trace = Callable[[Mapping[str, int]], Stored]
 Count = Callable[[str, Mapping[str, int]], int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Sweep:
     """``axes`` are the given sizes: they span a grid, or form a list of points (``listed``).
 
@@ -54,6 +56,13 @@ class Sweep:
     units: Mapping[str, str]
     valid: Array | None
     gaps: tuple[Gap, ...]
+
+    def __repr__(self) -> str:
+        """The first points with their values."""
+        head = (*self.axes, *(f"{name} ({self.units[name]})" for name in self.values))
+        rows = [tuple("–" if n is None else f"{n:,}" for n in (*sizes, *values)) for sizes, values in itertools.islice(self.rows(), _SHOWN)]
+        title = f"{self.points:,} points" + (f", the first {_SHOWN} of them" if self.points > _SHOWN else "")
+        return text_table(title, [head, *rows], frozenset(range(len(head))))
 
     @property
     def points(self) -> int:

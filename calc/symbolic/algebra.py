@@ -17,7 +17,7 @@ from sympy.polys.domains import QQ
 from sympy.polys.orderings import lex
 from sympy.polys.rings import PolyElement, PolyRing
 
-from calc.errors import NapkinError
+from calc.errors import BadInputError, NapkinError
 from calc.symbolic.evaluation import Arithmetic, PythonOperators
 from calc.symbolic.exact import evaluate_text as evaluate_text
 from calc.symbolic.expression import (
@@ -34,7 +34,7 @@ from calc.symbolic.expression import (
     children,
     walk,
 )
-from calc.symbolic.parser import FUNCTIONS, parse
+from calc.symbolic.parser import FUNCTIONS, free_names, parse
 from calc.symbolic.tree import as_factor, joined
 from calc.symbolic.writer import as_text
 
@@ -207,6 +207,17 @@ def _quotients(node: Expression) -> Iterator[Expression]:
 def to_sympy(text: str) -> sp.Expr:
     """A size's text as a SymPy expression over positive integer symbols; ``a//b`` becomes ``floor(a/b)``."""
     return parse(text).value_in(Sympy(_Symbols()))
+
+
+def substituted(what: str, text: str, sizes: Mapping[str, Any]) -> sp.Expr:
+    """The closed form ``text`` of ``what`` with ``sizes``, by name, replaced by integers or expressions. Raises BadInputError for a name
+    that it does not have."""
+    symbols = {name: symbol(name) for name in free_names(text)}
+    unknown = [name for name in sizes if name not in symbols]
+    if unknown:
+        raise BadInputError(f"{what} has no {unknown[0][:40]!r}: its closed form has {', '.join(sorted(symbols)) or 'no sizes'}")
+    value = parse(text).value_in(Sympy({**symbols, **{name: sp.sympify(size) for name, size in sizes.items()}}))
+    return value if value.free_symbols else value.doit()  # a maximum of closed forms is left as it is written, one of numbers is not
 
 
 def condition_to_sympy(text: str) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from calc.platform.tables import text_table
 from calc.symbolic.worked import WorkedCalculation, WorkedStep
 from calc.units import number
 
@@ -63,7 +64,7 @@ class RuleOfThumbAnswer:
         return (self.value - exact) / exact
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Answer:
     """``expr`` gives the answer in the variables of ``inputs``; None if a search computed it. ``unrounded`` is the value before rounding.
 
@@ -90,6 +91,11 @@ class Answer:
     flags: tuple[str, ...]
     notes: tuple[str, ...]
     source: str
+
+    def __repr__(self) -> str:
+        """The answer, then its steps, a line each."""
+        rows = [(s.symbol, f"= {s.expr}", f"= {float(s.value):,.6g} {s.unit}", s.because) for s in (*self.calculation.steps, *self.beside)]
+        return text_table(f"{self.question}: {self.key} = {float(self.value):,.6g} {self.unit} ({self.meaning})", rows)
 
     def __getitem__(self, name: str) -> Fraction:
         """The value of a variable, or of an input by its key."""

@@ -25,7 +25,7 @@ Array = Any  # np.ndarray of float64
 _VECTORS = ("dot", "vdot", "mv", "addmv", "addr")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Derived:
     """A forward and the gradients of its loss. ``equations[:forward]`` compute ``loss``; ``gradients`` follow from the chain rule alone;
     ``steps`` are the same gradients simplified, from the loss backward. ``parameters`` maps a parameter's name to its node."""
@@ -38,6 +38,11 @@ class Derived:
     gradients: Gradients
     steps: tuple[Simplified, ...]
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        """How many equations there are, and of which parameters."""
+        named = ", ".join(list(self.parameters)[:6]) + (", …" if len(self.parameters) > 6 else "")
+        return f"<{self.forward} equations of a forward, {len(self.steps)} gradients; parameters: {named}>"
 
     @cached_property
     def names(self) -> NodeNames:

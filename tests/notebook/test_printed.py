@@ -1,0 +1,96 @@
+"""Results as Python prints them, and sizes set in closed forms: a screen, units, and no silent no-op."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import pydoc
+from dataclasses import replace
+
+import pytest
+
+import calc
+from calc.derive.compare import compare
+from calc.derive.result import Derivation
+from calc.errors import BadInputError, DimensionError
+from calc.units import QuantityValue, Unit
+
+sympy = pytest.importorskip("sympy")
+
+
+@pytest.fixture(scope="module")
+def result() -> Derivation:
+    return calc.derive(calc.load("mlp"), {"B": 2, "d": 3, "f": 5, "K": 7})
+
+
+def test_every_result_prints_a_screen(result: Derivation) -> None:
+    """At most 40 lines of 120 characters, and one title."""
+    results = (
+        result,
+        result["memory.peak"],
+        calc.load("mlp"),
+        calc.trace(calc.load("mlp")),
+        calc.ask("training-time", parameters=70e9, tokens=15e12, gpu="h100-sxm", gpus=1024, mfu=0.5),
+        calc.sweep("two-layer", {"B": list(range(1, 100))}, ["memory.peak", "parameters"]),
+        compare(result, calc.derive(calc.load("mlp"), {"B": 2, "d": 3, "f": 11, "K": 7})),
+        calc.gradients(calc.load("two-layer")),
+        calc.check(result),
+    )
+    for each in results:
+        title, *lines = repr(each).splitlines()
+        assert len(title) <= 400
+        assert len(lines) <= 41
+        assert all(len(line) <= 120 for line in lines)
+
+
+def test_a_derivation_prints_every_quantity_of_its_step(result: Derivation) -> None:
+    """3·5 + 5 + 5·7 + 7 = 62 parameters; fp32 keeps no master weights, so none are listed."""
+    text = repr(result)
+
+    assert text.startswith("mlp: B = 2, d = 3, f = 5, K = 7\n")
+    assert "parameters                   62 elements  " in text
+    assert "master_weights" not in text
+
+
+def test_names_of_a_user_do_not_act_on_the_terminal(result: Derivation) -> None:
+    """They are printed escaped."""
+    assert repr(replace(result, model="a\x1b[31mb")).startswith("a\\x1b[31mb: ")
+
+
+def test_a_value_has_its_unit_and_is_an_integer(result: Derivation) -> None:
+    """Shown with it, written without."""
+    value = result["parameters.bytes"].at(d=4)
+
+    assert (value, value.unit, repr(value)) == (4 * (4 * 5 + 5 + 5 * 7 + 7), Unit.BYTE, "268 bytes")
+    assert (str(value), f"{value}", json.dumps(value), f"{value:,}") == ("268", "268", "268", "268")
+    assert repr(pickle.loads(pickle.dumps(value))) == "268 bytes"
+    assert repr(QuantityValue(1, Unit.BYTE)) == "1 byte"
+    assert repr(QuantityValue(2, Unit.FLOP)) == "2 FLOP"
+
+
+def test_sizes_are_set_by_name_or_symbol(result: Derivation) -> None:
+    """Whatever is assumed of a symbol: d f + f + f K + K."""
+    quantity, (d, f) = result["parameters"], sympy.symbols("d f")
+    symbols = {each.name: each for each in quantity.expr.free_symbols}
+    expected = quantity.expr.xreplace({symbols["d"]: sympy.Integer(8)})
+
+    assert quantity.subs("d", 8) == quantity.subs(d, 8) == quantity.subs(symbols["d"], 8) == quantity.subs({"d": 8}) == expected
+    assert quantity.subs({d: 3, f: 5, "K": 7}) == 62
+    assert result["memory.peak"].subs({"B": 2, "d": 3, "f": 5, "K": 7}) == result["memory.peak"].value
+
+
+def test_a_name_that_the_closed_form_does_not_have_is_refused(result: Derivation) -> None:
+    """Nothing is returned unchanged."""
+    with pytest.raises(BadInputError, match=r"^parameters has no 'B': its closed form has K, d, f$"):
+        result["parameters"].subs("B", 8)
+    with pytest.raises(BadInputError, match=r"^give a name and a size, or a dictionary of them: parameters\.subs\(\"B\", 8\)$"):
+        result["parameters"].subs("d")
+    with pytest.raises(DimensionError, match=r"^this model has no dimension 'X': it has B, d, f, K$"):
+        result["parameters"].at(X=8)
+
+
+def test_the_help_of_the_package_has_its_public_names_only() -> None:
+    text = pydoc.render_doc(calc)
+
+    assert "SUBMODULES" not in text
+    assert {name for name in dir(calc) if not name.startswith("__")} == set(calc.__all__)
