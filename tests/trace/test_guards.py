@@ -99,7 +99,7 @@ def test_a_branch_on_sizes_gives_the_right_number_or_none(of: Branch) -> None:
     """At the sizes derived for, and at all others that the result is evaluated at: a negation more where it is taken, never a guess."""
     given = 0
     for B, d in SIZES[:3]:
-        result = number(functools.partial(calc.derive, function(of, dims={"B": B, "d": d}), cache=False, optimizer="sgd"))
+        result = number(functools.partial(calc.derive, function(of, dims={"B": B, "d": d}), cache=False, mode="infer"))
         if not right_or_refused(lambda result=result: result[ELEMENTWISE].value, elementwise(of, B, d)):  # type: ignore[misc]  # a lambda
             continue
         given += sum(right_or_refused(functools.partial(result[ELEMENTWISE].at, B=b, d=e), elementwise(of, b, e)) for b, e in SIZES)
@@ -110,7 +110,7 @@ def test_a_branch_on_sizes_gives_the_right_number_or_none(of: Branch) -> None:
 @pytest.mark.parametrize("of", [if_odd, if_wide], ids=lambda of: of.__name__)
 def test_another_branch_is_traced_where_the_spec_is_at_hand(of: Branch) -> None:
     """Traced at B = 3, d = 7, requested at B = 8: the other branch, and its number."""
-    result = calc.derive(function(of), cache=False, optimizer="sgd")
+    result = calc.derive(function(of), cache=False, mode="infer")
 
     assert result[ELEMENTWISE].at(B=8) == elementwise(of, 8, 7)
 
@@ -118,7 +118,7 @@ def test_another_branch_is_traced_where_the_spec_is_at_hand(of: Branch) -> None:
 @pytest.mark.parametrize("of", [if_odd, if_wide], ids=lambda of: of.__name__)
 def test_a_graph_without_its_spec_names_the_guard_and_its_line(of: Branch) -> None:
     """It cannot be traced at B = 8, where another branch is taken."""
-    result = calc.derive(calc.trace(function(of), cache=False, optimizer="sgd"))
+    result = calc.derive(calc.trace(function(of), cache=False, mode="infer"))
 
     with pytest.raises(NapkinError) as refusal:
         result[ELEMENTWISE].at(B=8)
@@ -130,7 +130,7 @@ def test_a_graph_without_its_spec_names_the_guard_and_its_line(of: Branch) -> No
 @pytest.mark.parametrize("of", [if_odd, if_wide], ids=lambda of: of.__name__)
 def test_a_branch_on_sizes_is_a_stated_assumption(of: Branch) -> None:
     """B is odd, or d is larger than B: the reader must know."""
-    result = calc.derive(function(of), cache=False, optimizer="sgd")
+    result = calc.derive(function(of), cache=False, mode="infer")
 
     assert any("test_guards.py:" in a.because or "test_guards.py:" in a.expr for a in result.assumptions)
 
@@ -144,7 +144,7 @@ def test_a_boolean_read_from_constants_is_evaluated_and_stated() -> None:
             return x
         return -x
 
-    result = calc.derive(function(squares), cache=False, optimizer="sgd")
+    result = calc.derive(function(squares), cache=False, mode="infer")
     (assumption,) = (a for a in result.assumptions if "value read at" in a.expr)
 
     assert "test_guards.py:" in assumption.expr
@@ -160,7 +160,7 @@ def test_what_a_model_demands_of_its_sizes_is_no_reason_to_refuse_it() -> None:
         assert x.shape[1] % 2 == 1, "odd widths only"
         return x
 
-    result = calc.derive(function(demands), cache=False, optimizer="sgd")
+    result = calc.derive(function(demands), cache=False, mode="infer")
 
     assert result[ELEMENTWISE].at(d=13) == 2 * 3 * 13 - 1
     assert isinstance(number(functools.partial(result[ELEMENTWISE].at, d=8)), str)
@@ -174,7 +174,7 @@ def test_a_declared_multiple_needs_no_assumption() -> None:
         inputs=lambda n: (torch.randn(n.B, n.T, n.d),),
     )
 
-    assert calc.derive(heads, cache=False, optimizer="sgd").assumptions == ()
+    assert calc.derive(heads, cache=False, mode="infer").assumptions == ()
 
 
 def test_half_of_a_size_that_is_declared_even_is_exact() -> None:
@@ -184,7 +184,7 @@ def test_half_of_a_size_that_is_declared_even_is_exact() -> None:
         a, b = x.chunk(2, dim=-1)
         return torch.cat((-b, a), dim=-1)
 
-    result = calc.derive(function(halves, dims={"B": 3, "d": calc.Dim(10, multiple_of=2)}), cache=False, optimizer="sgd")
+    result = calc.derive(function(halves, dims={"B": 3, "d": calc.Dim(10, multiple_of=2)}), cache=False, mode="infer")
 
     # product, negation of half of it, sum: B d + B d/2 + B d - 1
     assert result[ELEMENTWISE].at(B=5, d=14) == 5 * 14 + 5 * 7 + 5 * 14 - 1
@@ -198,7 +198,7 @@ def test_half_of_a_size_that_may_be_odd_is_right_or_refused() -> None:
     def first_half(x: Tensor) -> Tensor:
         return -x[:, : x.shape[1] // 2]
 
-    result = calc.derive(function(first_half), cache=False, optimizer="sgd")
+    result = calc.derive(function(first_half), cache=False, mode="infer")
 
     for d in (7, 8, 13, 2, 3):
         half = d // 2
@@ -234,9 +234,9 @@ def test_what_is_divided_by_iterations_is_no_guard_on_that_number(places: Callab
         return nn.Sequential(Smeared(n.d, n.k, n.g, places), Smeared(n.k, n.d, n.g, places))
 
     line = spec(build, dims={"B": 7, "d": 11, "k": 5, "g": 13})
-    result = calc.derive(line, cache=False, optimizer="sgd")
+    result = calc.derive(line, cache=False, mode="infer")
 
-    assert read == bool(calc.trace(line, cache=False, optimizer="sgd").loops)
+    assert read == bool(calc.trace(line, cache=False, mode="infer").loops)
     assert 2 * 5 * 11 * 13 == result["parameters"].value
     assert [] == failures(calc.check(result))
 
@@ -277,6 +277,6 @@ def test_a_branch_on_a_quotient_with_iterations_stays_one(
 
     assert same
     for B, g in same:
-        result = calc.derive(turning(B, g), cache=False, optimizer="sgd")
+        result = calc.derive(turning(B, g), cache=False, mode="infer")
         assert [] == failures(calc.check(result))
-    assert said in str(number(lambda: calc.derive(turning(*other), cache=False, optimizer="sgd")[ELEMENTWISE].value))
+    assert said in str(number(lambda: calc.derive(turning(*other), cache=False, mode="infer")[ELEMENTWISE].value))

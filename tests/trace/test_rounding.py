@@ -41,7 +41,7 @@ def _spec(width: Callable[[Any], Any]) -> Spec:
 @pytest.mark.parametrize("name", few(WIDTHS, 3))
 def test_a_rounded_width_is_that_of_python_at_other_sizes(name: str) -> None:
     """f of d: 2·d·f + f + d parameters, at sizes on either side of a whole number."""
-    derivation = calc.derive(_spec(WIDTHS[name]), cache=False, optimizer="sgd")
+    derivation = calc.derive(_spec(WIDTHS[name]), cache=False, mode="infer")
 
     assert not derivation.specialized
     for d in (31, 32, 35, 47, 64, 97):
@@ -51,7 +51,7 @@ def test_a_rounded_width_is_that_of_python_at_other_sizes(name: str) -> None:
 
 def test_a_half_goes_to_the_even_side_as_in_python() -> None:
     """round(8·9/3/16) is round(1.5), which is 2, and round(8·15/3/16) is round(2.5), which is 2 as well."""
-    derivation = calc.derive(_spec(WIDTHS["round of sixths"]), cache=False, optimizer="sgd")
+    derivation = calc.derive(_spec(WIDTHS["round of sixths"]), cache=False, mode="infer")
 
     for d, f in ((9, 32), (15, 32), (21, 64)):
         assert 2 * d * f + f + d == derivation["parameters"].at(d=d)
@@ -63,7 +63,7 @@ def test_a_half_goes_to_the_even_side_as_in_python() -> None:
 @pytest.mark.parametrize("d", [pytest.param(31, marks=pytest.mark.slow), 768])
 def test_a_width_without_a_closed_form_is_the_number_that_it_is_at_these_sizes(width: Callable[[Any], Any], d: int) -> None:
     """The rest of the step has its closed form; where that width is another number, the step is traced again."""
-    derivation = calc.derive(_spec(width), {"d": d}, cache=False, optimizer="sgd")
+    derivation = calc.derive(_spec(width), {"d": d}, cache=False, mode="infer")
 
     assert not derivation.specialized
     for at in (d, 5 * d):
@@ -125,7 +125,7 @@ def test_experts_have_room_for_their_share_rounded_up() -> None:
 
     dims = {"N": 21, "d": 5, "E": 4}
     s = Spec("router", dims, Router, lambda n: (torch.randn(n.N, n.d),), lambda module, x: module(x).sum())
-    derivation = calc.derive(s, cache=False, optimizer="sgd")
+    derivation = calc.derive(s, cache=False, mode="infer")
 
     assert "ceiling(2 * N / E)" in derivation["memory.peak"].text
     assert [] == [text for at in ({}, {"N": 11, "E": 3}) for text in failures(calc.check(derivation, **at))]

@@ -40,7 +40,7 @@ def _parameters(multiplier: float, d: int) -> int:
 def test_a_width_read_as_a_number_is_right_at_every_size(multiplier: float) -> None:
     """Whether it is interpolated (2·d is a polynomial) or stays a number (⌊4·d/3⌋ is none)."""
     for d in (192, 100):
-        derivation = calc.derive(_spec(multiplier), {"d": d}, cache=False, optimizer="sgd")
+        derivation = calc.derive(_spec(multiplier), {"d": d}, cache=False, mode="infer")
 
         assert _parameters(multiplier, d) == derivation["parameters"].value
         assert (multiplier != 2.0) == ("d" in derivation.specialized)
@@ -53,7 +53,7 @@ def test_counts_at_which_a_wrong_polynomial_holds_are_no_proof_of_it(monkeypatch
     monkeypatch.setattr(trip_counts, "certified_counts", lambda _, loops: [dict.fromkeys(loops, 12), dict.fromkeys(loops, 15)])
 
     for d in (192, 100):
-        assert _parameters(4 / 3, d) == calc.derive(_spec(4 / 3), {"d": d}, cache=False, optimizer="sgd")["parameters"].value
+        assert _parameters(4 / 3, d) == calc.derive(_spec(4 / 3), {"d": d}, cache=False, mode="infer")["parameters"].value
 
 
 class Attention(nn.Module):
@@ -82,7 +82,7 @@ def test_a_batch_is_a_size_where_its_length_is_read() -> None:
         lambda n: (torch.randn(n.B, n.T, n.d),),
         lambda module, x: module(x).sum(),
     )
-    derivation = calc.derive(spec, cache=False, optimizer="sgd")
+    derivation = calc.derive(spec, cache=False, mode="infer")
 
     assert {} == derivation.specialized
     for d in (192, 64, 200):
