@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from calc.errors import TraceError
+from calc.errors import NapkinError, TraceError
 from calc.graph.step import RECOMPUTED, Call, Event, Op, Tensor
 from calc.platform.torch_private import DispatchKey, FakeTensor, TorchDispatchMode, current_node, has_kernel, next_node_number
 from calc.symbolic.algebra import log2_ceiling
@@ -41,10 +41,20 @@ _MAKING = {
 _AS_NUMBERS = frozenset({torch.ops.aten.size.default, torch.ops.aten.stride.default, torch.ops.aten.storage_offset.default})
 
 
+class _MutatesTrackedError(NapkinError):
+    """An in-place operator runs under autograd, and views are not made like those of real tensors."""
+
+
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
     """Traces the steps of one process. Set ``phase`` and ``step`` before each part of a step; ``phase = ""`` traces nothing."""
 
-    def __init__(self, repeats: Repeats, unbacked: Mapping[str, Any], observed: Mapping[str, Sequence[int]] | None = None) -> None:
+    def __init__(
+        self,
+        repeats: Repeats,
+        unbacked: Mapping[str, Any],
+        observed: Mapping[str, Sequence[int]] | None = None,
+        aliasing: bool = True,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # as above
         env = repeats.env
         self.size: Callable[[Any], int | str] = _plain if env is None else env.size
@@ -65,6 +75,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.call: int | None = None
         self.renamed: tuple[str, list[tuple[str, Any]]] | None = None
         self.mutates_tracked = False
+        self._aliasing = aliasing  # whether views are those of real tensors
         self.exchanged: set[str] = set()
         self._view_result: torch.Tensor | None = None
         self._zeros_count: Any = 0  # elements of the last zeros: the storage of a gradient of a strided view
@@ -123,7 +134,18 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         elif self.phase:
             self._trace_operator(func, args, kwargs, out)
             self.mutates_tracked = self.mutates_tracked or self._mutates_tracked(func, args)
+            if self.mutates_tracked and not self._aliasing:
+                raise _MutatesTrackedError
         return out
+
+    @contextlib.contextmanager
+    def stopping(self) -> Iterator[None]:
+        """Context that ends quietly at an operator after which the trace is wrong, as ``mutates_tracked`` then says."""
+        try:
+            yield
+        except NapkinError:
+            if self._aliasing or not self.mutates_tracked:
+                raise
 
     def _follow(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         """Propagate the values of ``out`` where sizes and constants determine them: those of the operator that replaces ``func`` in the

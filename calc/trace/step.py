@@ -94,11 +94,11 @@ class StepSizes:
         return {name: values[name] for name in self.basis.symbols if name in self.trip_counts or name not in self.fixed}
 
 
-def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: bool = True, like: Repeats | None = None) -> TracedRun:
+def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: bool = False, like: Repeats | None = None) -> TracedRun:
     """The trace of two training steps of ``spec``, of which the second is counted.
 
     ``mutates_tracked`` is that of other traces of the step: without it, views are made as torch makes them, which is faster; a step that
-    mutates a tracked tensor after all is traced once more. ``like`` caches results of an earlier run of it.
+    mutates a tracked tensor after all is traced once more as soon as it does. ``like`` caches results of an earlier run.
     """
     basis, fixed = at.basis, at.fixed
     repeats = Repeats.begun(at.symbolic, at.trip_counts, like)
@@ -106,9 +106,10 @@ def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: boo
     values: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
     sizes = Sizes(**{name: parse(text).value_in(PythonOperators(values)) for name, text in basis.define.items()})
     unbacked = {dim.unbacked_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.unbacked_at}
-    recorder = Recorder(repeats, unbacked, at.observed)
+    recorder = Recorder(repeats, unbacked, at.observed, mutates_tracked)
     # Redirects what the model prints: stdout is for data.
     with (
+        recorder.stopping(),
         contextlib.redirect_stdout(sys.stderr),
         doing(recorder.where),
         refusing(spec, env),
@@ -121,7 +122,7 @@ def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: boo
         with run.reading(certifying=env is None):
             trace = run.trace(fixed)
     if recorder.mutates_tracked and not mutates_tracked:
-        return trace_step(spec, at, options, like=repeats)
+        return trace_step(spec, at, options, True, repeats)
     guards, divided = ((), {}) if env is None else (env.size_guards(), env.divided())
     constants = recorder.constants
     readers, by_value = tuple(recorder.unbacked.readers), {} if env is None else env.number_reads
@@ -152,6 +153,7 @@ def _fake(env: SizeEnv | None) -> Iterator[None]:
         bypassing_caches(),
         _quiet(),
         _no_collection(),
+        _one_thread(),
     ):
         yield
 
@@ -175,6 +177,17 @@ def _no_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Runs torch's kernels on one thread: only small constants are computed, and to start the threads takes longer than that."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextlib.contextmanager

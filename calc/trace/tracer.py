@@ -66,7 +66,7 @@ class Tracer:
         if key not in self.traces:
             at = ", ".join(f"{n} = {v}" for n, v in fixed.items())
             self.progress(f"tracing the step with symbolic sizes{f' at {at}' if at else ''}")
-            mutates_tracked = any(run.mutates_tracked for run in self.traces.values()) if self.traces else True
+            mutates_tracked = any(run.mutates_tracked for run in self.traces.values())
             like = next((run.repeats for run in self.traces.values()), None)
             run = outcome_of(lambda: trace_step(self.spec, self._sizes(fixed), self.plan.options, mutates_tracked, like))
             if isinstance(run, Refusal):

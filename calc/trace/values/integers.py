@@ -30,6 +30,8 @@ _PYTHON_TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 _WRITTEN_FOR_INTEGERS = ("torch.nn.", "torch.optim.", "torch.distributions.", "torch.backends.", "calc.models.")
 _TELLS_APART = ("torch", "sympy", "calc")
 _OF_ABSTRACT_CLASSES = ("abc", "typing", "numbers")
+# Most of those that distinguish sizes from integers, for speed.
+_MOSTLY = frozenset({"torch.fx.experimental.sym_node", "torch.fx.experimental.symbolic_shapes", "torch"})
 
 
 @contextlib.contextmanager
@@ -86,7 +88,10 @@ def _forget_looked_up(kind: type) -> None:
 
 
 def _class(kind: type, python_type: type, _: Any) -> type:
-    frame: FrameType | None = sys._getframe(1)
+    caller = sys._getframe(1)
+    if caller.f_globals.get("__name__", "") in _MOSTLY:
+        return kind
+    frame: FrameType | None = caller
     while frame is not None and frame.f_globals.get("__name__") in _OF_ABSTRACT_CLASSES:
         frame = frame.f_back
     return kind if frame is not None and _tells_apart(frame.f_globals.get("__name__", "")) else python_type

@@ -1,5 +1,6 @@
 """Caches size arithmetic: while a step is traced, torch repeats the same few sums and comparisons of sizes a hundred thousand times,
-mostly to find out whether a tensor is contiguous. Torch computes each once."""
+mostly to find out whether a tensor is contiguous. Torch computes each once, asks once whether a size is a number, and wraps each number
+once."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from calc.platform.torch_private import SymNode
+from calc.platform.torch_private import ShapeEnv, SymNode
 from calc.trace.kernels.hide_tracing import replaced
 
 # Arithmetic and comparisons of two sizes; the remaining operations of a SymNode are rare.
@@ -19,7 +20,14 @@ def caching_sizes(known: dict[Any, SymNode]) -> Iterator[None]:
     """Context in which arithmetic on symbolic sizes is cached in ``known``. Sizes have no history, so equal operands give equal results."""
     methods = {f"_{name}": _once(name, getattr(SymNode, f"_{name}"), known) for name in _BINARY if hasattr(SymNode, f"_{name}")}
     # A size's expression never changes here: no symbol is ever replaced by another.
-    with replaced(SymNode, expr=property(lambda node: node._expr), **methods):
+    with replaced(
+        SymNode,
+        expr=property(lambda node: node._expr),
+        maybe_as_int=_number_of,
+        wrap_int=_wrapping(SymNode.wrap_int),
+        expect_true=_expecting(SymNode.expect_true),
+        **methods,
+    ):
         yield
 
 
@@ -32,3 +40,35 @@ def _once(name: str, compute: Callable[[SymNode, SymNode], SymNode], known: dict
         return result
 
     return method
+
+
+def _number_of(node: SymNode) -> int | None:
+    """The number that a size is, None where it has symbols; computed once for each size."""
+    known: dict[str, Any] = node.__dict__
+    if "napkin_number" not in known:
+        known["napkin_number"] = int(node.expr) if node.expr.is_number else None
+    number: int | None = known["napkin_number"]
+    return number
+
+
+def _wrapping(wrap: Callable[[SymNode, int], SymNode]) -> Callable[[SymNode, int], SymNode]:
+    """``wrap`` of a number for the symbols of a size, once for each number."""
+    wrapped: dict[tuple[ShapeEnv | None, int], SymNode] = {}
+
+    def wrapping(node: SymNode, number: int) -> SymNode:
+        key = node.shape_env, number
+        result = wrapped.get(key)
+        if result is None:
+            result = wrapped[key] = wrap(node, number)
+        return result
+
+    return wrapping
+
+
+def _expecting(expect: Callable[[SymNode, str, int], bool]) -> Callable[[SymNode, str, int], bool]:
+    """``expect``, without torch's search for unbacked symbols: what has a hint contains none."""
+
+    def expecting(node: SymNode, file: str, line: int) -> bool:
+        return bool(expect(node, file, line) if node._hint is None else node.guard_bool(file, line))
+
+    return expecting
