@@ -21,7 +21,7 @@ _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 # tested, contain no models.
 _LEFT_ALONE = frozenset(
     (
-        *("torch", "torchgen", "sympy", "numpy", "mpmath", "gmpy2"),
+        *("torch", "torchgen", "networkx", "sympy", "numpy", "mpmath", "gmpy2"),
         *("reports", "click", "jinja2", "markupsafe", "markdown", "markdown_it", "mdurl", "pygments", "yaml"),
         *("anyio", "filelock", "h11", "httpcore", "httpcore2", "httpx", "httpx2", "huggingface_hub", "idna", "tokenizers", "tqdm"),
         *("_pytest", "pytest", "pluggy", "iniconfig", "xdist", "execnet", "hypothesis", "sortedcontainers"),

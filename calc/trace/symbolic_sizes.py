@@ -118,6 +118,9 @@ class SizeEnv(ShapeEnv):
         assert isinstance(node, torch.SymInt)
         return node
 
+    def _get_user_frame(self) -> None:
+        """No frame: torch only logs it, and imports its exporter and compiler to find it."""
+
     # -- runs -----------------------------------------------------------------------------------------------------
 
     def matches(self, hint_of: Mapping[str, int], trip_counts: Collection[str]) -> bool:

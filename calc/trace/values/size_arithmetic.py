@@ -28,7 +28,11 @@ from calc.trace.kernels.hide_tracing import replaced
 from calc.trace.symbolic_sizes import SizeEnv
 
 _WORD = re.compile(r"\b(?:int|float|range|len|type)\b")
-_ELEMENT_TYPE = re.compile(r"(?:\bdtype\s*=\s*|\.(?:to|type|view)\((?:[^()\n]*,)?\s*)(int|float)\s*[,)]")
+# Each begins with a literal, which a search finds several times as fast.
+_ELEMENT_TYPES = [
+    re.compile(rf"{before}(int|float)\s*[,)]")
+    for before in (r"dtype(?<=\bdtype)\s*=\s*", *(rf"\.{name}\((?:[^()\n]*,)?\s*" for name in ("to", "type", "view")))
+]
 
 
 class _LooksLike(type):
@@ -285,7 +289,8 @@ def _replaced_in(file: str) -> frozenset[str]:
         source = Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError:  # a module without its source
         return frozenset((*_BUILTINS, "type"))
-    return frozenset(_WORD.findall(source)) - frozenset(_ELEMENT_TYPE.findall(source))
+    dtypes = {name for pattern in _ELEMENT_TYPES for name in pattern.findall(source)}
+    return frozenset(_WORD.findall(source)) - dtypes
 
 
 def _from_python(loaded: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], str, Any]]:
