@@ -139,8 +139,7 @@ _READ = (0.7390851332151607, 1234.5)
 @contextlib.contextmanager
 def _fake(env: SizeEnv | None) -> Iterator[None]:
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
-    # Torch's cache of fake results helps with plain sizes; keys made of symbols cost more than they save.
-    mode.cache_enabled = env is None
+    mode.cache_enabled = False  # results of repeated operators are cached already, and torch's keys and checks take longer than the rest
     arithmetic = env.arithmetic if env is not None else {}
     with (
         mode,

@@ -81,13 +81,16 @@ class _Plan:
         return made[0] if self.kind is torch.Tensor else self.kind(made)
 
 
+_NEW: Any = object()
+
+
 class Repeats:
     """Descriptions of results of one run, or of several runs with the same symbols."""
 
     def __init__(self, env: SizeEnv | None) -> None:
         self.env = env
         self._plans: dict[Any, _Plan | None] = {}
-        self._used: set[Any] = set()
+        self._used: set[int] = set()  # plans of the current run, by identity
 
     @classmethod
     def begun(cls, hint_of: Mapping[str, int], trip_counts: Collection[str], like: Repeats | None) -> Repeats:
@@ -103,17 +106,17 @@ class Repeats:
         first = _first_tensor(args)
         if first is None or (key := _key(func, args, kwargs)) is None:
             return compute(func, args, kwargs)
-        if key not in self._plans:
+        plan = self._plans.get(key, _NEW)
+        if plan is _NEW:
             with self._noted() as evaluations:
                 out = compute(func, args, kwargs)
-            self._plans[key] = _plan(func, args, out, evaluations)
-            self._used.add(key)
+            plan = self._plans[key] = _plan(func, args, out, evaluations)
+            self._used.add(id(plan))
             return out
-        plan = self._plans[key]
         if plan is None:
             return compute(func, args, kwargs)
-        if self.env is not None and key not in self._used:  # computed in an earlier run
-            self._used.add(key)
+        if self.env is not None and id(plan) not in self._used:  # computed in an earlier run
+            self._used.add(id(plan))
             self.env.add_answers(plan.evaluations)
         return plan.make(args, first.fake_mode)
 
@@ -126,7 +129,7 @@ def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if _by_values(func) and not _takes_rows(func, args):
         return None
     try:
-        key = (func, tuple(map(_token, args)), tuple((name, _token(value)) for name, value in kwargs.items()))
+        key = (id(func), tuple(map(_token, args)), tuple((name, _token(value)) for name, value in kwargs.items()))
         hash(key)
     except (TypeError, _NoKey):
         return None
