@@ -19,7 +19,7 @@ from calc.graph.step import RECOMPUTED, Call, Event, Op, Tensor
 from calc.platform.torch_private import DispatchKey, FakeTensor, TorchDispatchMode, current_node, has_kernel, next_node_number
 from calc.symbolic.algebra import log2_ceiling
 from calc.trace.kernels import fake_kernels, fourier
-from calc.trace.kernels.result_cache import Repeats, in_key
+from calc.trace.kernels.result_cache import Repeats, token_of
 from calc.trace.module_paths import LOSS, OPTIMIZER, TOP, ModulePath
 from calc.trace.symbolic_sizes import DIVIDING, NUMBERING, read_by_torch
 from calc.trace.values import affine_indices, data_dependence, true_counts
@@ -38,7 +38,7 @@ _MAKING = {
     str(made): made for made in (torch.ops.aten.linspace.default, torch.ops.aten.fft_fftfreq.default, torch.ops.aten.fft_rfftfreq.default)
 }
 # Torch's own code reads these as plain numbers, and may branch on them without a guard (the order of multiplications).
-_AS_NUMBERS = frozenset({torch.ops.aten.size.default, torch.ops.aten.stride.default, torch.ops.aten.storage_offset.default})
+_AS_NUMBERS = (torch.ops.aten.size.default, torch.ops.aten.stride.default, torch.ops.aten.storage_offset.default)
 
 
 class _MutatesTrackedError(NapkinError):
@@ -86,7 +86,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.sources: dict[int, tuple[str, str, int | None]] = {}
         self._numbered = last_node_number()
         self._tensors: dict[Any, Tensor] = {}
-        self._schemas: dict[Any, tuple[str, tuple[str, ...], tuple[str, ...]]] = {}
+        self._schemas: dict[int, tuple[str, tuple[str, ...], tuple[str, ...]]] = {}
         self._parameter_of_node: dict[int, str] = {}
 
     @classmethod
@@ -110,6 +110,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
         if func is _NUMBERED and type(current_node()).__name__ == NUMBERING:
             args = (args[0], self._zeros_count)
+        try:
+            return self._run(func, args, kwargs)
+        finally:
+            self.repeats.tokens.clear()
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of an operator, which is traced within a phase; values are propagated in any case."""
         unbacked, out = self._unbacked_result(func, args, kwargs)
         if not unbacked:
             answered, answer = self.constants.answer(func, args)
@@ -241,10 +248,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     def _schema(self, func: Any) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
         """Name of an operator, names of its arguments, and names of those that it mutates."""
-        schema = self._schemas.get(func)
+        schema = self._schemas.get(id(func))
         if schema is None:
             names = tuple(a.name for a in func._schema.arguments)
-            schema = self._schemas[func] = (str(func), names, tuple(name for _, name in data_dependence.written(func)))
+            schema = self._schemas[id(func)] = (str(func), names, tuple(name for _, name in data_dependence.written(func)))
         return schema
 
     def _value(self, value: Any) -> Any:
@@ -309,10 +316,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     def tensor(self, value: torch.Tensor, module_path: str) -> Tensor:
         """The trace entry of a tensor: storage, shape, dtype, distinct elements."""
-        storage, strides = self.storage(value, module_path), value.stride()
-        form = (storage, value.dtype, *map(in_key, value.shape), *map(in_key, strides))
+        form = self.storage(value, module_path), self.repeats.tokens.get(id(value)) or token_of(value)
         described = self._tensors.get(form)
         if described is None:
+            storage, strides = form[0], value.stride()
             shape = tuple(map(self.size, value.shape))
             distinct = _product(s for s, stride in zip(shape, strides, strict=True) if not _is_zero(stride) or _is_zero(s))
             described = self._tensors[form] = Tensor(storage, shape, str(value.dtype).removeprefix("torch."), distinct)

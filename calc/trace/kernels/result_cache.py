@@ -8,7 +8,6 @@ aliases that its schema does not declare, a storage larger than its shape).
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,10 +17,13 @@ import torch
 
 from calc.platform.torch_private import FakeTensor, in_kernel_invocation_manager, throw_on_address, warn_on_address
 from calc.trace.symbolic_sizes import Evaluations, SizeEnv
-from calc.trace.values.data_dependence import written
+from calc.trace.values.data_dependence import once_per_operator, written
 
 _INDEX, _MASKS = torch.ops.aten.index.Tensor, (torch.bool, torch.uint8)
 _NEVER = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view}
+
+
+Token = tuple[tuple[Any, ...], tuple[Any, ...], torch.dtype, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,11 @@ class _Form:
     offset: Any
     of: int | None
     dense: bool = True
+
+    @property
+    def token(self) -> Token:
+        """What ``token_of`` returns for the result."""
+        return tuple(map(in_key, self.shape)), tuple(map(in_key, self.stride)), self.dtype, in_key(self.offset)
 
     def make(self, args: tuple[Any, ...], mode: Any) -> FakeTensor:
         with in_kernel_invocation_manager(mode):
@@ -71,13 +78,16 @@ class _Plan:
     forms: tuple[_Form, ...]
     kind: type | None
     evaluations: Evaluations
+    tokens: tuple[Token, ...] = ()
 
-    def make(self, args: tuple[Any, ...], mode: Any) -> Any:
+    def make(self, args: tuple[Any, ...], mode: Any, tokens: dict[int, Token]) -> Any:
+        """The result. Notes the tokens of its tensors in ``tokens``, by identity."""
         if self.kind is None:
             return args[0]
         env = mode.shape_env
         with env.unrecorded() if isinstance(env, SizeEnv) else contextlib.nullcontext():
             made = [form.make(args, mode) for form in self.forms]
+        tokens.update(zip(map(id, made), self.tokens, strict=True))
         return made[0] if self.kind is torch.Tensor else self.kind(made)
 
 
@@ -90,6 +100,7 @@ class Repeats:
     def __init__(self, env: SizeEnv | None) -> None:
         self.env = env
         self._plans: dict[Any, _Plan | None] = {}
+        self.tokens: dict[int, Token] = {}  # of the tensors of the running operator, by identity
         self._used: set[int] = set()  # plans of the current run, by identity
 
     @classmethod
@@ -104,7 +115,7 @@ class Repeats:
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], compute: Callable[..., Any]) -> Any:
         """``compute(func, args, kwargs)``, or a result made from the description of an earlier call with equal keys."""
         first = _first_tensor(args)
-        if first is None or (key := _key(func, args, kwargs)) is None:
+        if first is None or (key := _key(func, args, kwargs, self.tokens)) is None:
             return compute(func, args, kwargs)
         plan = self._plans.get(key, _NEW)
         if plan is _NEW:
@@ -112,31 +123,34 @@ class Repeats:
                 out = compute(func, args, kwargs)
             plan = self._plans[key] = _plan(func, args, out, evaluations)
             self._used.add(id(plan))
+            self.tokens.clear()  # ``out=`` may have been resized
             return out
         if plan is None:
+            self.tokens.clear()  # as above
             return compute(func, args, kwargs)
         if self.env is not None and id(plan) not in self._used:  # computed in an earlier run
             self._used.add(id(plan))
             self.env.add_answers(plan.evaluations)
-        return plan.make(args, first.fake_mode)
+        return plan.make(args, first.fake_mode, self.tokens)
 
     def _noted(self) -> contextlib.AbstractContextManager[Evaluations]:
         return self.env.collecting_answers() if self.env is not None else contextlib.nullcontext({})
 
 
-def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The cache key: everything that determines the form of the results. None where that is unknown."""
+def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tokens: dict[int, Token]) -> Any:
+    """The cache key: everything that determines the form of the results. None where that is unknown. Notes the tokens of tensors."""
     if _by_values(func) and not _takes_rows(func, args):
         return None
     try:
-        key = (id(func), tuple(map(_token, args)), tuple((name, _token(value)) for name, value in kwargs.items()))
+        values = tuple([_token(value, tokens) for value in args])
+        key = (id(func), values, tuple([(name, _token(value, tokens)) for name, value in kwargs.items()]))
         hash(key)
     except (TypeError, _NoKey):
         return None
     return key
 
 
-@functools.cache
+@once_per_operator
 def _by_values(func: Any) -> bool:
     """Whether the form of the results of ``func`` may depend on the values of its arguments."""
     return not _NEVER.isdisjoint(func.tags)
@@ -152,21 +166,26 @@ class _NoKey(Exception):
     """An argument of a kind that the key does not support."""
 
 
-def _token(value: Any) -> Any:
+def _token(value: Any, tokens: dict[int, Token]) -> Any:
     if type(value) is FakeTensor:
         if value.layout is not torch.strided or value.dtype.is_complex:
             raise _NoKey
         if value.is_inference() != torch.is_inference_mode_enabled():
             raise _NoKey  # in inference mode a view of a parameter is an ordinary tensor too, which a result made here would not be
-        offset = value.storage_offset()
-        return (tuple(map(in_key, value.shape)), tuple(map(in_key, value.stride())), value.dtype, in_key(offset))
+        token = tokens[id(value)] = token_of(value)
+        return token
     if isinstance(value, torch.Tensor):
         raise _NoKey
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return (type(value).__name__, value.node._expr)
     if isinstance(value, list | tuple):
-        return tuple(map(_token, value))
+        return tuple([_token(item, tokens) for item in value])
     return (type(value).__name__, value)
+
+
+def token_of(value: torch.Tensor) -> Token:
+    """A hashable description of a tensor: its shape, strides, dtype and offset."""
+    return tuple(map(in_key, value.shape)), tuple(map(in_key, value.stride())), value.dtype, in_key(value.storage_offset())
 
 
 def in_key(size: Any) -> Any:
@@ -193,7 +212,8 @@ def _plan(func: Any, args: tuple[Any, ...], out: Any, evaluations: Evaluations) 
     forms = tuple(form for o in outs if (form := _form(o, args)) is not None)
     if len(forms) < len(outs):
         return None
-    plans = [_Plan(tuple(replace(form, dense=dense) for form in forms), kind, evaluations) for dense in (True, False)]
+    tokens = tuple(form.token for form in forms)
+    plans = [_Plan(tuple(replace(form, dense=dense) for form in forms), kind, evaluations, tokens) for dense in (True, False)]
     return next((plan for plan in plans if _agrees(plan, args, outs)), None)
 
 
@@ -212,11 +232,11 @@ def _form(out: torch.Tensor, args: tuple[Any, ...]) -> _Form | None:
 
 def _agrees(plan: _Plan, args: tuple[Any, ...], outs: list[torch.Tensor]) -> bool:
     """Whether the plan reproduces torch's results, including their storages; results must not share a storage with each other."""
-    made = plan.make(args, outs[0].fake_mode)  # type: ignore[attr-defined]  # they are fake tensors
+    made = plan.make(args, outs[0].fake_mode, {})  # type: ignore[attr-defined]  # they are fake tensors
     several = [made] if isinstance(made, torch.Tensor) else made
     own = [o.untyped_storage()._cdata for o, form in zip(outs, plan.forms, strict=True) if form.of is None]
     return len(set(own)) == len(own) and all(
-        _token(a) == _token(b) and _same(in_key(a.untyped_storage().nbytes()), in_key(b.untyped_storage().nbytes()))
+        token_of(a) == token_of(b) and _same(in_key(a.untyped_storage().nbytes()), in_key(b.untyped_storage().nbytes()))
         for a, b in zip(several, outs, strict=True)
     )
 

@@ -9,7 +9,6 @@ through any view invalidates the constant.
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,11 +17,11 @@ import torch
 from calc.errors import DataDependentError
 from calc.platform.torch_private import FakeTensor, no_dispatch, tree_map
 from calc.trace.source_lines import user_line
-from calc.trace.values.data_dependence import WHOLE, overwritten
+from calc.trace.values.data_dependence import WHOLE, once_per_operator, overwritten
 
 _LARGEST, _LARGEST_WHOLE = 1 << 16, 1 << 24  # elements; a mask has one for each pair of positions
 _RANDOM = torch.Tag.nondeterministic_seeded
-_READS = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default}
+_READS = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default)
 _FILLING = {f"aten::{name}" for name in ("ones_like", "zeros_like", "full_like", "new_ones", "new_zeros", "new_full")}
 _UNSET = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided"}
 
@@ -163,7 +162,7 @@ def _most(dtype: torch.dtype) -> int:
     return _LARGEST_WHOLE if dtype in WHOLE else _LARGEST
 
 
-@functools.cache
+@once_per_operator
 def _is_arbitrary(func: Any) -> bool:
     """Whether the values of the result are random or uninitialized."""
     return _RANDOM in func.tags or func._schema.name in _UNSET

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import sympy as sp
 import torch
@@ -116,7 +116,24 @@ def writes_to(tensor: torch.Tensor) -> int:
     return getattr(tensor.untyped_storage(), "napkin_writes", 0)
 
 
-@functools.cache
+_T = TypeVar("_T")
+
+
+def once_per_operator(compute: Callable[[Any], _T]) -> Callable[[Any], _T]:
+    """``compute(func)``, computed once for each operator. They live as long as the process, and torch computes their hash in Python."""
+    results: dict[int, _T] = {}
+
+    @functools.wraps(compute)
+    def computed(func: Any) -> _T:
+        key = id(func)
+        if key not in results:
+            results[key] = compute(func)
+        return results[key]
+
+    return computed
+
+
+@once_per_operator
 def written(func: Any) -> tuple[tuple[int, str], ...]:
     """Position and name of each argument that ``func`` mutates."""
     return tuple((i, a.name) for i, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write)
@@ -129,7 +146,7 @@ def overwritten(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
         yield from (t for t in (value if isinstance(value, list | tuple) else (value,)) if isinstance(t, torch.Tensor))
 
 
-@functools.cache
+@once_per_operator
 def name_of(func: Any) -> str:
     return str(func._schema.name).removeprefix("aten::")
 
