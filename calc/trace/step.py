@@ -122,7 +122,7 @@ def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: boo
         with run.reading(certifying=env is None):
             trace = run.trace(fixed)
     if recorder.mutates_tracked and not mutates_tracked:
-        return trace_step(spec, at, options, True, repeats)
+        return trace_step(spec, at, options, True, like)
     guards, divided = ((), {}) if env is None else (env.size_guards(), env.divided())
     constants = recorder.constants
     readers, by_value = tuple(recorder.unbacked.readers), {} if env is None else env.number_reads
