@@ -15,7 +15,7 @@ TORCH_FLAGS := $(if $(TORCH_INDEX),--retries 1 --timeout 20 --extra-index-url $(
 # Many tests start a process of their own: what each imports is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup report test test-torch test-all test-thirdparty lint bench sweep stored clean
+.PHONY: help setup report test quick test-torch test-all every test-thirdparty lint bench sweep stored clean
 
 help:
 	@echo "make report    derive and check GPT-2 124M, one AdamW step, into out/gpt2 (report.md, report.html, report.json)"
@@ -47,7 +47,11 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict -p calc -p reports
 
-test: lint
+# mypy works on one core: it runs beside the tests.
+test:
+	@$(MAKE) --no-print-directory -j2 lint quick
+
+quick: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'not slow and not gpu'
 
 # make test-torch TORCH=2.15.0: under another torch, in an environment of its own. Only what torch has a part in is run.
@@ -60,7 +64,10 @@ test-torch:
 	$(TORCH_VENV)/bin/python -m pip install -qq $(TORCH_FLAGS) -c $(TORCH_VENV)/constraints.txt 'torch==$(TORCH)' -e '.[hf,test]'
 	$(TORCH_VENV)/bin/python -m pytest -q -n 2 --dist loadfile -m 'not slow and not gpu' $(TORCH_TESTS)
 
-test-all: lint
+test-all:
+	@$(MAKE) --no-print-directory -j2 lint every
+
+every: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 # Every architecture of the installed transformers; what was done is kept in out/sweep, so that it goes on where it stopped.
