@@ -47,19 +47,19 @@ def substituted(expression: str, replacements: Mapping[str, str]) -> str:
     return as_text(substitute(parse(expression), {name: parse(of) for name, of in replacements.items()}), spaced=True)
 
 
-class _Writer:
-    """Writes the brackets that Python's grammar needs."""
+class TextWriter:
+    """Writes the brackets that Python's grammar needs, with the given signs."""
 
     left, right = _PRODUCT, _SIGN  # least precedence of the first factor, and of the others
 
-    def __init__(self, spaced: bool) -> None:
-        self._times, self._over, self._to_the = (" * ", " / ", " ** ") if spaced else ("*", "/", "**")
+    def __init__(self, times: str = "*", over: str = "/", to_the: str = "**") -> None:
+        self._times, self._over, self._to_the = times, over, to_the
 
     def written(self, expr: Expression) -> tuple[str, int]:
         """(text, precedence)."""
         match expr:
             case Name(name):
-                return name, _ATOM
+                return self.name(name), _ATOM
             case Number(value):
                 return repr(value), _SIGN if value < 0 else _ATOM
             case Sum(terms):
@@ -69,7 +69,7 @@ class _Writer:
             case OverLayers(_, upper, body):
                 return self.product((upper, body))
             case Power(base, exponent):
-                return f"{self._base(base)}{self._to_the}{self.inside(exponent, _POWER)}", _POWER
+                return f"{self.base(base)}{self.exponent(exponent)}", _POWER
             case Quotient(top, bottom):
                 return f"{self.inside(top, self.left)}{self._over}{self.inside(bottom, self.right)}", _PRODUCT
             case Negative(body):
@@ -133,7 +133,14 @@ class _Writer:
         first, *rest = factors or (Number(1),)
         return self._times.join([self.inside(first, self.left), *(self.inside(factor, self.right) for factor in rest)]), _PRODUCT
 
-    def _base(self, base: Expression) -> str:
+    def name(self, name: str) -> str:
+        return name
+
+    def exponent(self, exponent: Expression) -> str:
+        """An exponent with its sign."""
+        return f"{self._to_the}{self.inside(exponent, _POWER)}"
+
+    def base(self, base: Expression) -> str:
         """The text of a power's base, in brackets where needed: a**b**c would be a**(b**c), and -2**2 would be -(2**2)."""
         inner = bare(base)
         return f"({inner.value!r})" if isinstance(inner, Number) and inner.value < 0 else self.inside(base, _ATOM)
@@ -144,7 +151,7 @@ def is_operator(name: str) -> bool:
     return not name.isidentifier() and not isinstance(parse(name), FunctionCall)
 
 
-class _GroupingWriter(_Writer):
+class _GroupingWriter(TextWriter):
     """Writes brackets around every sum, product or quotient inside another one."""
 
     left = right = _POWER
@@ -168,4 +175,4 @@ class _GroupingWriter(_Writer):
         return written or "1", _PRODUCT if len(factors) > 1 else _ATOM
 
 
-_COMPACT, _SPACED, _GROUPED = _Writer(spaced=False), _Writer(spaced=True), _GroupingWriter(spaced=False)
+_COMPACT, _SPACED, _GROUPED = TextWriter(), TextWriter(" * ", " / ", " ** "), _GroupingWriter()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from calc.capacity.questions import Answer
 from calc.capacity.questions.answer import Bound
+from calc.symbolic.expression import Expression, Number
+from calc.symbolic.parser import parse
 from calc.symbolic.worked import WorkedStep
+from calc.symbolic.writer import TextWriter
 from reports.typeset.numbers import singular
 from reports.writers.terminal import Terminal
 
@@ -135,14 +137,28 @@ def _exactly_shown(value: Fraction) -> bool:
     return (value.denominator == 1 and abs(value) < 10**6) or Fraction(f"{float(value):.{_DIGITS}g}") == value
 
 
+class _FormulaWriter(TextWriter):
+    """With raised powers, and numbers in the place of names that have a value."""
+
+    def __init__(self, times: str, over: str, values: Mapping[str, Fraction]) -> None:
+        super().__init__(times, over, "^")
+        self._values = values
+
+    def name(self, name: str) -> str:
+        return short(self._values[name]) if name in self._values else name
+
+    def exponent(self, exponent: Expression) -> str:
+        match exponent:
+            case Number(int() as power):
+                return str(power).translate(_POWERS)
+        return super().exponent(exponent)
+
+
 def pretty(expr: str) -> str:
     """``6*N*D/(86400*R)`` as 6·N·D/(86400·R), and powers raised."""
-    raised = re.sub(r"\*\*(\d+)", lambda m: m[1].translate(_POWERS), expr)
-    return raised.replace("**", "^").replace("*", "·")
+    return _FormulaWriter("·", "/", {}).written(parse(expr))[0]
 
 
 def _substituted(expr: str, values: Mapping[str, Fraction]) -> str:
-    """The formula with numbers in the place of its letters."""
-    put = re.sub(r"[A-Za-z_]\w*", lambda m: f" {short(values[m[0]])} " if m[0] in values else m[0], pretty(expr), flags=re.ASCII)
-    spaced = re.sub(r" +(?=[)⁰¹²³⁴⁵⁶⁷⁸⁹^])|(?<=\() +", "", re.sub(r" +", " ", put))
-    return re.sub(r"\s*·\s*", " · ", spaced).strip()
+    """The formula with numbers in the place of its names."""
+    return _FormulaWriter(" · ", " / ", values).written(parse(expr))[0]

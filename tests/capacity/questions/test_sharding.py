@@ -98,7 +98,7 @@ def test_a_document_may_ask(tmp_path: Path) -> None:
     wrong = CliRunner().invoke(napkin, ["verify", str(tmp_path / "plan.md")])
 
     assert (right.exit_code, wrong.exit_code) == (0, 1)
-    assert "z.X = 44.3 GB, document says 29.5 GB" in wrong.output
+    assert "z.X = 44.3 GB, exactly 44,296,875,000 bytes, document says 29.5 GB" in wrong.output
 
 
 # -- traffic: the questions and the account of layouts, which is checked against real ranks, say the same -----------------------------
