@@ -30,7 +30,7 @@ from calc.symbolic.expression import (
 from calc.symbolic.parser import parse
 
 # Precedences as in Python's grammar, lowest first.
-_OR, _AND, _NOT, _RELATION, _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(9)
+_OR, _AND, _NOT, _RELATION, _SUM, _PRODUCT, _SIGN, _POWER, ATOM = range(9)
 
 
 def as_text(expr: Expression, *, spaced: bool = False, grouped: bool = False) -> str:
@@ -52,16 +52,16 @@ class TextWriter:
 
     left, right = _PRODUCT, _SIGN  # least precedence of the first factor, and of the others
 
-    def __init__(self, times: str = "*", over: str = "/", to_the: str = "**") -> None:
-        self._times, self._over, self._to_the = times, over, to_the
+    def __init__(self, times: str = "*", over: str = "/", to_the: str = "**", minus: str = " - ") -> None:
+        self._times, self._over, self._to_the, self._minus = times, over, to_the, minus
 
     def written(self, expr: Expression) -> tuple[str, int]:
         """(text, precedence)."""
         match expr:
             case Name(name):
-                return self.name(name), _ATOM
+                return self.name(name), ATOM
             case Number(value):
-                return repr(value), _SIGN if value < 0 else _ATOM
+                return repr(value), _SIGN if value < 0 else ATOM
             case Sum(terms):
                 return self.sum(terms)
             case Product(factors):
@@ -89,12 +89,12 @@ class TextWriter:
             case Remainder(top, bottom):
                 return f"{self.inside(top, _PRODUCT)} % {self.inside(bottom, _SIGN)}", _PRODUCT
             case FunctionCall(function, arguments):
-                return f"{function}({', '.join(self.written(a)[0] for a in arguments)})", _ATOM
+                return f"{self.name(function)}({', '.join(self.written(a)[0] for a in arguments)})", ATOM
 
     def _condition(self, expr: Truth | Compare | And | Or | Not | Piecewise) -> tuple[str, int]:
         match expr:
             case Truth(value):
-                return repr(value), _ATOM
+                return repr(value), ATOM
             case Compare(left, relation, right):
                 return f"{self.inside(left, _SUM)} {relation} {self.inside(right, _SUM)}", _RELATION
             case And(parts):
@@ -105,7 +105,7 @@ class TextWriter:
                 return f"not {self.inside(body, _NOT)}", _NOT
             case Piecewise(cases):
                 pairs = (f"({self.written(value)[0]}, {self.written(condition)[0]})" for value, condition in cases)
-                return f"Piecewise({', '.join(pairs)})", _ATOM
+                return f"Piecewise({', '.join(pairs)})", ATOM
 
     def inside(self, expr: Expression, least: int) -> str:
         """The text of ``expr``, in brackets if its precedence is below ``least``."""
@@ -122,7 +122,7 @@ class TextWriter:
         for term in terms:
             inner = bare(term)
             if isinstance(inner, Negative) and out:
-                out += f" - {self.inside(inner.body, max(self.left, _PRODUCT))}"
+                out += f"{self._minus}{self.inside(inner.body, max(self.left, _PRODUCT))}"
             else:
                 out = f"{out} + {self.inside(inner, _PRODUCT)}" if out else self.inside(inner, first)
         return out or "0"
@@ -143,7 +143,7 @@ class TextWriter:
     def base(self, base: Expression) -> str:
         """The text of a power's base, in brackets where needed: a**b**c would be a**(b**c), and -2**2 would be -(2**2)."""
         inner = bare(base)
-        return f"({inner.value!r})" if isinstance(inner, Number) and inner.value < 0 else self.inside(base, _ATOM)
+        return f"({inner.value!r})" if isinstance(inner, Number) and inner.value < 0 else self.inside(base, ATOM)
 
 
 def is_operator(name: str) -> bool:
@@ -159,9 +159,9 @@ class _GroupingWriter(TextWriter):
     def written(self, expr: Expression) -> tuple[str, int]:
         match expr:
             case Number(value):
-                return repr(value), _ATOM
+                return repr(value), ATOM
             case Name(name):
-                return name, _PRODUCT if is_operator(name) else _ATOM
+                return name, _PRODUCT if is_operator(name) else ATOM
         return super().written(expr)
 
     def atom(self, expr: FloorQuotient | Remainder | FunctionCall) -> tuple[str, int]:
@@ -172,7 +172,7 @@ class _GroupingWriter(TextWriter):
 
     def product(self, factors: tuple[Expression, ...]) -> tuple[str, int]:
         written = "*".join(self.inside(factor, _POWER) for factor in factors)
-        return written or "1", _PRODUCT if len(factors) > 1 else _ATOM
+        return written or "1", _PRODUCT if len(factors) > 1 else ATOM
 
 
 _COMPACT, _SPACED, _GROUPED = TextWriter(), TextWriter(" * ", " / ", " ** "), _GroupingWriter()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from calc.mathematics.updates.check import UpdateCheck
 from calc.mathematics.updates.cost import UpdateCost, as_written
 from calc.mathematics.updates.rules import UpdateRule
 from calc.mathematics.updates.table import RULES, WITHOUT
 from calc.options import KNOWN
-from calc.symbolic.expression import Expression, FunctionCall, Name, Piecewise, rewritten
+from calc.symbolic.expression import Expression, FunctionCall, Number, Piecewise
 from calc.symbolic.parser import parse
-from calc.symbolic.writer import as_text
+from calc.symbolic.writer import ATOM, TextWriter
 from reports.writers.terminal import Styled, Terminal, bold, dim
 
 _SIGNS = {
@@ -45,40 +43,37 @@ _SIGNS = {
 }
 
 
+class _EquationWriter(TextWriter):
+    """With the symbols of papers, and cases with their conditions."""
+
+    def name(self, name: str) -> str:
+        return _SIGNS.get(name, name)
+
+    def exponent(self, exponent: Expression) -> str:
+        return "²" if exponent == Number(2) else super().exponent(exponent)
+
+    def written(self, expr: Expression) -> tuple[str, int]:
+        match expr:
+            case Piecewise():
+                return f"[{_cases(expr)}]", ATOM
+            case FunctionCall("Eq", (left, right)):
+                return f"{self.written(left)[0]} = {self.written(right)[0]}", ATOM
+        return super().written(expr)
+
+
+_WRITER, _OF_CASES = (_EquationWriter("·", over, "^", " − ") for over in ("/", " / "))
+
+
 def shown(text: str) -> str:
     """An equation's side as a person writes it: ``β₁·m + (1 − β₁)·g``; cases with their conditions."""
     tree = parse(text)
-    if isinstance(tree, Piecewise):
-        return _cases(tree)
-    cases: list[str] = []
-
-    def without_cases(node: Expression) -> Expression | None:
-        if not isinstance(node, Piecewise):
-            return None
-        cases.append(f"[{_cases(node)}]")
-        return Name("Cases")
-
-    return _plain(as_text(rewritten(tree, without_cases))).replace("Cases", "{}").format(*cases)
+    return _cases(tree) if isinstance(tree, Piecewise) else _WRITER.written(tree)[0]
 
 
 def _cases(node: Piecewise) -> str:
     *first, (last, _) = node.cases
-    parts = [f"{_plain(as_text(value, spaced=True))} where {_plain(_condition(condition))}" for value, condition in first]
-    return "; ".join([*parts, f"else {_plain(as_text(last, spaced=True))}"])
-
-
-def _condition(node: Expression) -> str:
-    match node:
-        case FunctionCall("Eq", (left, right)):
-            return f"{as_text(left, spaced=True)} = {as_text(right, spaced=True)}"
-    return as_text(node, spaced=True)
-
-
-def _plain(text: str) -> str:
-    named = re.sub(r"[A-Za-z]\w*", lambda name: _SIGNS.get(name[0], name[0]), text)
-    powers = re.sub(r"\s*\*\*\s*2\b", "²", named)
-    powers = re.sub(r"\s*\*\*\s*", "^", powers)
-    return re.sub(r"\s*\*\s*", "·", powers).replace(" - ", " − ")
+    parts = [f"{_OF_CASES.written(value)[0]} where {_OF_CASES.written(condition)[0]}" for value, condition in first]
+    return "; ".join([*parts, f"else {_OF_CASES.written(last)[0]}"])
 
 
 def show(name: str, cost: UpdateCost | None, check: UpdateCheck | None, out: Terminal) -> None:
