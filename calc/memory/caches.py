@@ -106,7 +106,7 @@ def _layers(spec: Spec, config: Any, kind: str, window: int, count: str) -> Laye
     if {"kv_lora_rank", "qk_rope_head_dim"} <= spec.dims.keys():
         latent = f"one latent vector for keys and values and one rotary key, shared by all heads, {seen}"
         return Layers(kind, count, positions, "kv_lora_rank + qk_rope_head_dim", latent)
-    heads, width = _heads(spec, config), _width(spec, config)
+    heads, width = _heads(spec, config), _width(spec)
     of = "one head" if heads == "1" else f"each of {heads} heads"
     return _full(count, heads, width, positions, kind, f"a key and a value of width {width} for {of}, {seen}")
 
@@ -117,7 +117,7 @@ def _heads(spec: Spec, config: Any) -> str:
     return "g" if "g" in spec.dims and not spec.dimensions["g"].tied else "h"
 
 
-def _width(spec: Spec, config: Any) -> str:
+def _width(spec: Spec) -> str:
     if "k" in spec.dims:
         return "k"
     if {"d", "h"} <= spec.dims.keys():

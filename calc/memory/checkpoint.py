@@ -12,7 +12,7 @@ from typing import Any
 
 from calc.derive.to_json import number
 from calc.errors import BadInputError, NapkinError
-from calc.memory.checkpoint_files import Container, entries_of, safetensors, torch_save
+from calc.memory.checkpoint_files import CheckpointFile, entries_of, safetensors, torch_save
 from calc.memory.formulas import SAVING_INTERVAL, TIME_LOST
 from calc.options import Options
 from calc.pipeline.verdict import NOT_MEASURED, Verdict, judged
@@ -34,13 +34,13 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Saving:
+class Checkpoint:
     """A checkpoint at ``sizes``, and the results of a real one at ``run_at``."""
 
     model: str
     sizes: Mapping[str, int]
     options: Mapping[str, str]
-    file: Container
+    file: CheckpointFile
     run_at: Mapping[str, int]
     verdicts: tuple[Verdict[int], ...]
     interval: Interval | None = None
@@ -58,7 +58,7 @@ def interval(save: float, failure: float) -> Interval:
 
 def saving(
     spec: Spec, sizes: Mapping[str, int] | None = None, *, options: Options | None = None, progress: Progress = lambda _: None
-) -> Saving:
+) -> Checkpoint:
     """The files of a checkpoint of ``spec`` at ``sizes``, and a training that is resumed from one at the spec's small sizes."""
     options = options or Options()
     if not options.trains:
@@ -69,10 +69,10 @@ def saving(
     given = {name: size for name, size in (sizes or {}).items() if name not in spec.check_at}
     small = spec.sizes({**spec.check_at, **given})
     progress("training without interruption, and resumed from a checkpoint")
-    return Saving(spec.name, at, options.to_json(), file, small, _measured(spec, small, options))
+    return Checkpoint(spec.name, at, options.to_json(), file, small, _measured(spec, small, options))
 
 
-def counted(spec: Spec, at: Mapping[str, int], options: Options) -> Container:
+def counted(spec: Spec, at: Mapping[str, int], options: Options) -> CheckpointFile:
     """A file of safetensors with model, optimizer state, fp32 copies and iteration."""
     from calc.trace import trace_at
 
@@ -86,12 +86,14 @@ def _measured(spec: Spec, at: Mapping[str, int], options: Options) -> tuple[Verd
     given = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
     resumed = resume(spec, given, options=options)
     differing = len(resumed.differing)
-    said = f"{resumed.tensors} tensors after {resumed.saved_after} steps, a checkpoint and {resumed.steps - resumed.saved_after} more steps"
-    named = f"; the first that differs is {resumed.differing[0]}" if differing else ", all bitwise equal"
-    resuming = judged("tensors that differ after resuming", 0, differing, because=said + named)
+    summary = (
+        f"{resumed.tensors} tensors after {resumed.saved_after} steps, a checkpoint and {resumed.steps - resumed.saved_after} more steps"
+    )
+    detail = f"; the first that differs is {resumed.differing[0]}" if differing else ", all bitwise equal"
+    resuming = judged("tensors that differ after resuming", 0, differing, because=summary + detail)
     if resumed.chance and not differing:
-        named = f"; two uninterrupted runs differ as well, first in {resumed.chance[0]}"
-        resuming = replace(resuming, verdict=NOT_MEASURED, because=said + named)
+        detail = f"; two uninterrupted runs differ as well, first in {resumed.chance[0]}"
+        resuming = replace(resuming, verdict=NOT_MEASURED, because=summary + detail)
     verdicts = [
         resuming,
         _judged("bytes of torch.save", lambda: torch_save(resumed.storages, resumed.pickled, STEM), resumed.saved),
@@ -105,18 +107,18 @@ def _measured(spec: Spec, at: Mapping[str, int], options: Options) -> tuple[Verd
     return (*verdicts, _judged("bytes of safetensors", lambda: counted(spec, at, options), written))
 
 
-def _judged(what: str, count: Callable[[], Container], measured: int) -> Verdict[int]:
+def _judged(what: str, count: Callable[[], CheckpointFile], measured: int) -> Verdict[int]:
     try:
-        container = count()
+        file = count()
     except NapkinError as error:
         return Verdict(what, None, measured, "", NOT_MEASURED, because=str(error))
-    return judged(what, container.total, measured, because=f"{container.payload:,} of payload; {container.because}")
+    return judged(what, file.total, measured, because=f"{file.payload:,} of payload; {file.because}")
 
 
-def document(saving: Saving) -> dict[str, Any]:
+def document(saving: Checkpoint) -> dict[str, Any]:
     """The ``"schema": 1`` document of a checkpoint, as plain data."""
     file = {"kind": saving.file.kind, "payload": number(saving.file.payload), "overhead": number(saving.file.overhead)}
-    made: dict[str, Any] = {
+    document_: dict[str, Any] = {
         "schema": 1,
         "model": saving.model,
         "dims": {name: {"value": number(value)} for name, value in saving.sizes.items()},
@@ -132,5 +134,5 @@ def document(saving: Saving) -> dict[str, Any]:
     if saving.interval is not None:
         i = saving.interval
         sources = {"every": SAVING_INTERVAL.source, "lost": TIME_LOST.source}
-        made["interval"] = {"save": i.save, "failure": i.failure, "every": i.every, "lost": i.lost, "unit": "s", "sources": sources}
-    return made
+        document_["interval"] = {"save": i.save, "failure": i.failure, "every": i.every, "lost": i.lost, "unit": "s", "sources": sources}
+    return document_

@@ -39,7 +39,7 @@ class FileTensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
+class CheckpointFile:
     """A file's size by parts: ``payload`` are the tensors, ``overhead`` is everything else, explained in ``because``."""
 
     kind: str
@@ -55,7 +55,7 @@ class Container:
 # -- safetensors -----------------------------------------------------------------------------------------------------------
 
 
-def safetensors(entries: Iterable[FileTensor], metadata: dict[str, str] | None = None) -> Container:
+def safetensors(entries: Iterable[FileTensor], metadata: dict[str, str] | None = None) -> CheckpointFile:
     """8 bytes that hold the header's length, the header in JSON padded with spaces to a multiple of 8, then the tensors.
 
     Source: the format's own description (huggingface/safetensors, README, "Format"); order and filling as version 0.8 writes.
@@ -72,7 +72,7 @@ def safetensors(entries: Iterable[FileTensor], metadata: dict[str, str] | None =
     written = len(json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode())
     filled = -written % 8
     because = f"8 bytes of length, {written:,} of header for {len(laid_out):,} tensors, {filled} to a multiple of 8"
-    return Container("safetensors", offset, 8 + written + filled, because)
+    return CheckpointFile("safetensors", offset, 8 + written + filled, because)
 
 
 def _rank(entry: FileTensor) -> int:
@@ -96,7 +96,7 @@ _BEFORE = ((".format_version", len("1")), (".storage_alignment", len("64")), ("b
 _AFTER = (("version", len("3\n")), (".data/serialization_id", 40))
 
 
-def torch_save(storages: Sequence[int], pickled: int, stem: str) -> Container:
+def torch_save(storages: Sequence[int], pickled: int, stem: str) -> CheckpointFile:
     """The zip archive that ``torch.save`` writes to ``stem.pt``: with storages of these bytes and a pickle of ``pickled`` bytes.
 
     Every record begins at a multiple of 64 bytes, is stored as it is with a descriptor behind it (an empty one has none), and is
@@ -115,7 +115,7 @@ def torch_save(storages: Sequence[int], pickled: int, stem: str) -> Container:
         central += _CENTRAL_HEADER + named + field
     payload, total = sum(storages), cursor + central + _END
     because = f"{pickled:,} bytes of pickle, {len(data) + len(_BEFORE) + len(_AFTER) + 1:,} records with headers, aligned to 64 bytes"
-    return Container("torch.save", payload, total - payload, because)
+    return CheckpointFile("torch.save", payload, total - payload, because)
 
 
 def _zip64(nbytes: int, offset: int) -> int:

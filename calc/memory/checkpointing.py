@@ -28,9 +28,9 @@ _LARGEST = 2**40
 class CheckpointingChoice:
     """One activation checkpointing choice at the sizes of its derivation; ``refused`` says why it has no values.
 
-    ``saved`` and ``repeated`` are closed forms relative to ``none``: bytes of activations saved, FLOPs added to the step. It is the best
-    choice for limits from ``taken_from`` to below ``taken_below`` (``None``: no upper end); never if ``taken_from`` is ``None``. ``most``
-    is its largest batch under the limit, if one was given.
+    ``saved`` and ``recomputed`` are closed forms relative to ``none``: bytes of activations saved, FLOPs added to the step. It is the best
+    choice for limits from ``best_from`` to below ``best_below`` (``None``: no upper end); never if ``best_from`` is ``None``.
+    ``largest_batch`` is its largest batch under the limit, if one was given.
     """
 
     checkpointing: str
@@ -39,23 +39,23 @@ class CheckpointingChoice:
     flops: int = 0
     extra: int = 0
     saved: str = ""
-    repeated: str = ""
+    recomputed: str = ""
     fits: bool | None = None
-    taken_from: int | None = None
-    taken_below: int | None = None
-    most: int | None = None
+    best_from: int | None = None
+    best_below: int | None = None
+    largest_batch: int | None = None
     refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointingComparison:
-    """Every choice of one step, those that recompute less first. ``taken`` is the best one under ``limit``, if any fits."""
+    """Every choice of one step, those that recompute less first. ``best`` is the best one under ``limit``, if any fits."""
 
     model: str
     sizes: Mapping[str, int]
     limit: int | None
     choices: tuple[CheckpointingChoice, ...]
-    taken: str | None
+    best: str | None
 
 
 def compared(derivations: Mapping[str, Derivation], refused: Mapping[str, str], limit: int | None = None) -> CheckpointingComparison:
@@ -68,16 +68,16 @@ def compared(derivations: Mapping[str, Derivation], refused: Mapping[str, str], 
     choices: list[CheckpointingChoice] = []
     for name in by_work:
         peak = _peak(derivations[name])
-        taken = lowest is None or peak < lowest
-        choices.append(_choice(name, derivations[name], plain, limit, (peak, lowest) if taken else (None, None)))
-        lowest = peak if taken else lowest
+        interval = lowest is None or peak < lowest
+        choices.append(_choice(name, derivations[name], plain, limit, (peak, lowest) if interval else (None, None)))
+        lowest = peak if interval else lowest
     fitting = [choice.checkpointing for choice in choices if choice.fits]
     choices += [CheckpointingChoice(name, refused=why) for name, why in refused.items()]
     return CheckpointingComparison(plain.model, plain.sizes, limit, tuple(choices), fitting[0] if fitting else None)
 
 
 def _choice(
-    name: str, derivation: Derivation, plain: Derivation, limit: int | None, taken: tuple[int | None, int | None]
+    name: str, derivation: Derivation, plain: Derivation, limit: int | None, interval: tuple[int | None, int | None]
 ) -> CheckpointingChoice:
     return CheckpointingChoice(
         name,
@@ -86,11 +86,11 @@ def _choice(
         flops=_flops(derivation),
         extra=_flops(derivation) - _flops(plain),
         saved=_difference(plain, derivation, "activations.bytes"),
-        repeated=_difference(derivation, plain, "flops.step.total"),
+        recomputed=_difference(derivation, plain, "flops.step.total"),
         fits=None if limit is None else _peak(derivation) <= limit,
-        taken_from=taken[0],
-        taken_below=taken[1],
-        most=None if limit is None or "B" not in derivation.sizes else largest(derivation, "B", limit),
+        best_from=interval[0],
+        best_below=interval[1],
+        largest_batch=None if limit is None or "B" not in derivation.sizes else largest(derivation, "B", limit),
     )
 
 
@@ -137,7 +137,7 @@ def document(comparison: CheckpointingComparison) -> dict[str, Any]:
         "model": {"name": comparison.model},
         "dims": {name: {"value": number(value)} for name, value in comparison.sizes.items()},
         "limit": number(comparison.limit),
-        "taken": comparison.taken,
+        "taken": comparison.best,
         "choices": [_entry(choice) for choice in comparison.choices],
     }
 
@@ -150,9 +150,9 @@ def _entry(choice: CheckpointingChoice) -> dict[str, Any]:
         "memory.peak": number(choice.peak),
         "activations.bytes": number(choice.activations),
         "flops.step.total": number(choice.flops),
-        "extra": {"expr": choice.repeated, "value": number(choice.extra), "unit": "FLOP"},
+        "extra": {"expr": choice.recomputed, "value": number(choice.extra), "unit": "FLOP"},
         "saved": {"expr": choice.saved, "unit": "byte"},
         "fits": choice.fits,
-        "taken": {"from": number(choice.taken_from), "below": number(choice.taken_below)},
-        "largest": {"B": number(choice.most)},
+        "taken": {"from": number(choice.best_from), "below": number(choice.best_below)},
+        "largest": {"B": number(choice.largest_batch)},
     }

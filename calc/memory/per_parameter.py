@@ -114,14 +114,14 @@ def _because(name: str, whole: int, rest: int, options: Mapping[str, str]) -> st
     each = f"{whole} bytes each"
     match name:
         case "parameters.bytes":
-            said = f"{each}: {'bf16' if precision in ('bf16', 'bf16-master') else 'fp32'} weights"
-            return f"{said}; autocast's casts live in the forward only" if precision.endswith("autocast") else said
+            reason = f"{each}: {'bf16' if precision in ('bf16', 'bf16-master') else 'fp32'} weights"
+            return f"{reason}; autocast's casts live in the forward only" if precision.endswith("autocast") else reason
         case "master_weights.bytes":
             return f"{each}: one fp32 copy, which the optimizer updates and which is rounded into the weights"
         case "optimizer_state.bytes":
-            said = f"{each}: what {options.get('optimizer', 'the optimizer')} keeps per weight, in the dtype of what it updates"
-            return f"{said}; plus {rest:,} bytes, mostly step counters" if rest > 0 else said
+            reason = f"{each}: what {options.get('optimizer', 'the optimizer')} keeps per weight, in the dtype of what it updates"
+            return f"{reason}; plus {rest:,} bytes, mostly step counters" if rest > 0 else reason
         case "gradients.bytes" if not whole and not rest:
             return "none between backward and step: each is cast into its copy's and released"
-    said = f"{each}: one for every weight, in the weight's format" if name == "gradients.bytes" else each
-    return f"{said}; {-rest:,} bytes fewer, of parameters without a gradient" if rest < 0 else said
+    reason = f"{each}: one for every weight, in the weight's format" if name == "gradients.bytes" else each
+    return f"{reason}; {-rest:,} bytes fewer, of parameters without a gradient" if rest < 0 else reason

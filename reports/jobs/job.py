@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from calc.derive.result import Derivation
     from calc.derive.rules_of_thumb import RuleComparison
     from calc.graph.coverage import Ledger
-    from calc.memory.checkpoint import Saving
+    from calc.memory.checkpoint import Checkpoint
     from calc.memory.inference import Inference
     from calc.memory.peak_levers import PeakLever
     from calc.options import Options
@@ -159,7 +159,7 @@ def inference(model: str, sizes: Mapping[str, int], progress: Progress, **how: A
     return infer(calc.load(model), sizes, progress=progress, **how)
 
 
-def saving(request: Request, progress: Progress, save_seconds: float | None, failure_hours: float | None) -> Saving:
+def saving(request: Request, progress: Progress, save_seconds: float | None, failure_hours: float | None) -> Checkpoint:
     """A checkpoint of a model, and how often to save where both times are given."""
     from calc.memory.checkpoint import interval
     from calc.memory.checkpoint import saving as save

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.memory.checkpoint import Saving
+from calc.memory.checkpoint import Checkpoint
 from calc.memory.formulas import SAVING_INTERVAL
 from calc.units import Unit
 from reports.typeset import numbers
@@ -11,7 +11,7 @@ from reports.views.answers import amount
 from reports.writers.terminal import Terminal, bold, dim
 
 
-def show(saving: Saving, out: Terminal) -> None:
+def show(saving: Checkpoint, out: Terminal) -> None:
     """Bytes of the file in two parts, the checks, and the interval where times were given."""
     sizes = ", ".join(f"{name} = {value:,}" for name, value in saving.sizes.items())
     out.line(bold(saving.model), f", a checkpoint: {sizes}")

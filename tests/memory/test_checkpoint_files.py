@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save
 
 from calc.errors import BadInputError
-from calc.memory.checkpoint_files import Container, FileTensor, safetensors, torch_save
+from calc.memory.checkpoint_files import CheckpointFile, FileTensor, safetensors, torch_save
 
 SHAPES: list[tuple[str, str, tuple[int, ...]]] = [
     ("blocks.0.weight", "float32", (3, 5)),
@@ -45,7 +45,7 @@ def test_the_header_of_one_tensor_by_hand() -> None:
     """8 + 58 of {"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}} filled up to 64, and 24 of payload."""
     header = '{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}'
 
-    assert Container(
+    assert CheckpointFile(
         "safetensors", 24, 8 + 64, f"8 bytes of length, {len(header)} of header for 1 tensors, 7 to a multiple of 8"
     ) == safetensors([FileTensor("w", "float32", (2, 3))])
 

@@ -34,17 +34,17 @@ def test_each_choice_is_taken_from_its_own_peak_on() -> None:
     """Up to the peak of the next that runs less again; no checkpointing has no end."""
     none, block, refused = _compared().choices
 
-    assert ("none", _peak("none"), None) == (none.checkpointing, none.taken_from, none.taken_below)
-    assert ("block", _peak("block"), _peak("none")) == (block.checkpointing, block.taken_from, block.taken_below)
+    assert ("none", _peak("none"), None) == (none.checkpointing, none.best_from, none.best_below)
+    assert ("block", _peak("block"), _peak("none")) == (block.checkpointing, block.best_from, block.best_below)
     assert CheckpointingChoice("attention", refused="there is none") == refused
 
 
 @pytest.mark.parametrize(
     ("more", "taken"), [(("none", 0), "none"), (("none", -1), "block"), (("block", 0), "block"), (("block", -1), None)]
 )
-def test_the_limit_decides_to_the_byte(more: tuple[str, int], taken: str | None) -> None:
+def test_the_limit_decides_to_the_byte(more: tuple[str, int], interval: str | None) -> None:
     """A peak that equals the limit fits."""
-    assert taken == _compared(_peak(more[0]) + more[1]).taken
+    assert interval == _compared(_peak(more[0]) + more[1]).best
 
 
 def test_what_is_saved_and_repeated_is_the_difference_of_the_closed_forms() -> None:
@@ -53,7 +53,7 @@ def test_what_is_saved_and_repeated_is_the_difference_of_the_closed_forms() -> N
     plain, again = _derived("none"), _derived("block")
 
     sizes = {"B": 2, "L": 3, "d": 5, "f": 7}
-    for text, more, less in ((block.saved, "none", "block"), (block.repeated, "block", "none")):
+    for text, more, less in ((block.saved, "none", "block"), (block.recomputed, "block", "none")):
         quantity = "activations.bytes" if more == "none" else "flops.step.total"
         wanted = _derived(more)[quantity].at(**sizes) - _derived(less)[quantity].at(**sizes)
         assert wanted == eval(text, {}, sizes)

@@ -86,7 +86,7 @@ class EquationSolver(Problem):
             exact=exact,
             unrounded=real,
             bound=bound,
-            rule_of_thumb=self._rule_of_thumb(value),
+            rule_of_thumb=self._rule_of_thumb(),
             also=tuple(self._row(name, everything) for name in self.question.also if name != x.symbol and name in everything.values),
             beside=tuple(beside),
             rows=self._rows(everything.values),
@@ -290,7 +290,7 @@ class EquationSolver(Problem):
             f" and there are {short(self.values[goal])}"
         )
 
-    def _rule_of_thumb(self, exact: Fraction) -> RuleOfThumbAnswer | None:
+    def _rule_of_thumb(self) -> RuleOfThumbAnswer | None:
         """The answer by the rule of thumb, if the answer uses the exact counts of the model."""
         if not (self.given.model and self.question.with_model):
             return None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _WEIGHT = Variable("w", "weight-bytes", "bytes", "bytes of a weight")
 _WEIGHTS = Variable("Q", "weights-bytes", "bytes", "weights")
 _ITEM = Variable("x", "cache-item-bytes", "bytes", "bytes of one value in the cache")
-_OWN = Variable("y", "model-weights-bytes", "bytes", "weights of the model", model="weights_kept")
+_OWN = Variable("y", "model-weights-bytes", "bytes", "weights of the model", model="weights_bytes")
 _TOUCHED = Variable("j", "read-weights-bytes", "bytes", "weights read for one token", model="weights_read")
 _PER_TOKEN = Variable("f", "flops-per-token", "FLOP", "FLOPs of one token", model="token_flops")
 _KEPT = Variable("E", "cache-values", "elements", "cached values per token", model="cache_per_token")
@@ -173,7 +173,7 @@ def _formats(values: Values, model: QuestionModel | None) -> Sequence[FurtherRes
         size = read = values["N"] * sum((Fraction(part.strip()) for part in text.split("+")), start=Fraction(0))
         if model is not None:
             own = model.in_use.weights(name)
-            size, read, said = Fraction(own.kept), own.read(), "scales included; tensors that libraries keep in bf16 stay in bf16"
+            size, read, said = Fraction(own.nbytes), own.read(), "scales included; tensors that libraries keep in bf16 stay in bf16"
         rows.append(FurtherResult(name, size, "bytes", said))
         rows.append(FurtherResult("", values["n"] * values["W"] / read, "tokens/s", "of one sequence, at most"))
     return rows

@@ -58,7 +58,7 @@ PRECISION = QuestionChoice(
 )
 
 
-def _values_kept(state: str) -> int | None:
+def _values_stored(state: str) -> int | None:
     """Number of values that an optimizer stores per parameter; None if that depends on shapes."""
     match = re.fullmatch(r"(?:(\d+)\*)?s\*n(?: \+ \d+)?|0", state)
     if match is None:
@@ -69,11 +69,11 @@ def _values_kept(state: str) -> int | None:
 def _offered(name: str) -> bool:
     """Whether the state of an optimizer is a constant number of values per parameter."""
     rule = KNOWN[name]
-    return not rule.vectors and not rule.about and _values_kept(rule.state) is not None
+    return not rule.vectors and not rule.about and _values_stored(rule.state) is not None
 
 
-def _kept(name: str) -> Equation:
-    count = _values_kept(KNOWN[name].state)
+def _stored(name: str) -> Equation:
+    count = _values_stored(KNOWN[name].state)
     return Equation("o", f"{count}*i", f"{KNOWN[name].kind} keeps {count} {'value' if count == 1 else 'values'} for each parameter")
 
 
@@ -81,7 +81,7 @@ _FIRST = ("adamw",)
 OPTIMIZER = QuestionChoice(
     "optimizer",
     "optimizer",
-    {name: (_kept(name),) for name in (*_FIRST, *(n for n in KNOWN if n not in _FIRST)) if _offered(name)},
+    {name: (_stored(name),) for name in (*_FIRST, *(n for n in KNOWN if n not in _FIRST)) if _offered(name)},
     "the usual one",
     {name: "step counters of the optimizer, 4 bytes a tensor, are not counted" for name in KNOWN if "+" in KNOWN[name].state},
 )

@@ -196,8 +196,8 @@ class QuestionModel:
             self._in_use = in_use(self.name, self.sizes, self.progress)
         return self._in_use
 
-    def weights_kept(self) -> tuple[Fraction, str]:
-        return Fraction(self.in_use.weights(self.format).kept), f"bytes of its weights, matrices in {self.format}"
+    def weights_bytes(self) -> tuple[Fraction, str]:
+        return Fraction(self.in_use.weights(self.format).nbytes), f"bytes of its weights, matrices in {self.format}"
 
     def weights_read(self) -> tuple[Fraction, str]:
         """Bytes of weights read for one token, the lower bound for any number of tokens."""
@@ -244,7 +244,7 @@ def _size(name: str, meaning: str) -> Callable[[QuestionModel], tuple[Fraction, 
 _RECORDED = "its traced forward"
 _SOURCES = {
     "cache_per_token": "from the caches of its layers, confirmed by a run",
-    "weights_kept": _RECORDED, "weights_read": _RECORDED, "token_flops": _RECORDED,
+    "weights_bytes": _RECORDED, "weights_read": _RECORDED, "token_flops": _RECORDED,
 }  # fmt: skip
 _GIVEN: dict[str, Callable[[QuestionModel], tuple[Fraction, str]]] = {
     "layers": _size("L", "layers"),
@@ -258,7 +258,7 @@ _GIVEN: dict[str, Callable[[QuestionModel], tuple[Fraction, str]]] = {
     "step_peak": QuestionModel.step_peak,
     "flops_per_token": QuestionModel.per_token,
     "forward_flops": QuestionModel.prompt,
-    "weights_kept": QuestionModel.weights_kept,
+    "weights_bytes": QuestionModel.weights_bytes,
     "weights_read": QuestionModel.weights_read,
     "token_flops": QuestionModel.token_flops,
     "cache_per_token": QuestionModel.cache_values,

@@ -21,10 +21,10 @@ _LOOKUPS = ("aten.embedding.default", "aten.index.Tensor", "aten.index_select.de
 
 @dataclass(frozen=True, slots=True)
 class WeightRead:
-    """The weights of one parameter term: ``kept`` bytes, of which a token reads a ``share``."""
+    """The weights of one parameter term: ``nbytes`` bytes, of which a token reads a ``share``."""
 
     site: str
-    kept: int
+    nbytes: int
     share: Fraction
 
 
@@ -35,9 +35,9 @@ class Weights:
     places: tuple[WeightRead, ...]
 
     @property
-    def kept(self) -> int:
+    def nbytes(self) -> int:
         """Bytes of all weights."""
-        return sum(place.kept for place in self.places)
+        return sum(place.nbytes for place in self.places)
 
     @property
     def partial(self) -> tuple[WeightRead, ...]:
@@ -47,7 +47,7 @@ class Weights:
     def read(self, tokens: int | Fraction = 1) -> Fraction:
         """Upper bound on the bytes that ``tokens`` read: no two share an expert. The bytes of one token are the lower bound for any number.
         """
-        return sum((place.kept * min(Fraction(1), place.share * tokens) for place in self.places), start=Fraction(0))
+        return sum((place.nbytes * min(Fraction(1), place.share * tokens) for place in self.places), start=Fraction(0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,10 +102,10 @@ class Account:
         if not self.model.items:
             return STATE_FITS if self.memory <= room else STATE_NOT
         if self.memory <= room:
-            return FITS if self.model.moments else KEPT_FITS
+            return FITS if self.model.temporaries else KEPT_FITS
         if max(stage.at_once for stage in self.stages) > room:
             return NOT
-        return UNSURE if self.model.moments else KEPT_UNSURE
+        return UNSURE if self.model.temporaries else KEPT_UNSURE
 
 
 def choice_of(layout: Layout, layers: int) -> LayoutChoice:

@@ -147,8 +147,8 @@ def _pipeline(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Col
     """Each model chunk sends its output to the next one, and the gradient of its input back."""
     if stage == ONLY:
         return []
-    pieces = "v" if choice.interleaved else "1"
-    number = {INNER: product("2", pieces), FIRST: "1", LAST: "1"}[stage]
+    chunks = "v" if choice.interleaved else "1"
+    number = {INNER: product("2", chunks), FIRST: "1", LAST: "1"}[stage]
     if choice.interleaved and stage != INNER:
         number = "2*v - 1"
     divided = choice.has("t") and choice.sequence != OFF

@@ -32,7 +32,7 @@ from calc.capacity.sharding.model import (  # fmt: skip
     ShardedTensor,
     TransientBytes,
 )
-from calc.capacity.sharding.peaks import moments_of, stepped_of
+from calc.capacity.sharding.peaks import stepped_of, temporaries_of
 from calc.derive.result import Derivation, SavedTensor
 from calc.symbolic.algebra import Algebra
 from calc.symbolic.branches import at_hand
@@ -54,11 +54,11 @@ def model_of(derivation: Derivation, own: Sequence[ShardedTensor] = ()) -> Shard
     because = because or unkept
     tied = sum(t.what in ("embedding", "head") for t in read) == 1
     values = {} if because else {name: size for name, size in derivation.sizes.items() if name in (*_LETTERS, "T")}
-    tensors, moments = tuple(own), moments_of(derivation, values)
-    if not because and not any(moment.where == LAYER for moment in moments):
-        moments = ()  # with moments at the loss only, stages without the loss would seem to have none
+    tensors, transients = tuple(own), temporaries_of(derivation, values)
+    if not because and not any(candidate.where == LAYER for candidate in transients):
+        transients = ()  # with temporaries at the loss only, stages without the loss would seem to have none
     if because:
-        read, items, tied = (), (_all_kept(derivation),), False
+        read, items, tied = (), (_all_saved(derivation),), False
         own = [_counted_out(tensor, derivation.sizes.get("L", 1)) for tensor in own]
     head = (ShardedTensor("head", "V", "d", LAST, VOCABULARY),) if tied else ()
     return ShardedModel(
@@ -72,14 +72,14 @@ def model_of(derivation: Derivation, own: Sequence[ShardedTensor] = ()) -> Shard
         tied=tied,
         only_data=because,
         own=tuple(own),
-        moments=_at_one_end(moments) if because else moments,
+        temporaries=_at_one_end(transients) if because else transients,
         stepped=stepped_of(derivation, tensors),
     )
 
 
-def _at_one_end(moments: Iterable[TransientBytes]) -> tuple[TransientBytes, ...]:
-    """Moments of a model that is not divided into layers: all except optimizer steps are at one place."""
-    return tuple(moment if moment.where == STEPS else replace(moment, where=LAST) for moment in moments)
+def _at_one_end(transients: Iterable[TransientBytes]) -> tuple[TransientBytes, ...]:
+    """Temporaries of a model that is not divided into layers: all except optimizer steps are at one place."""
+    return tuple(candidate if candidate.where == STEPS else replace(candidate, where=LAST) for candidate in transients)
 
 
 def _counted_out(tensor: ShardedTensor, layers: int) -> ShardedTensor:
@@ -87,7 +87,7 @@ def _counted_out(tensor: ShardedTensor, layers: int) -> ShardedTensor:
     return replace(tensor, where=FIRST, times=tensor.times * layers) if tensor.where == LAYER else tensor
 
 
-def _all_kept(derivation: Derivation) -> Item:
+def _all_saved(derivation: Derivation) -> Item:
     """Bytes saved for backward, in B alone: other variables of any model may clash with those of a layout."""
     sizes = {name: Number(size) for name, size in derivation.sizes.items() if name != "B"}
     text = at_hand(derivation["activations.bytes"].text or "0", derivation.sizes)

@@ -25,11 +25,11 @@ from calc.capacity.sharding.parts import (  # fmt: skip
     in_layers,
     layers,
     layers_in_flight,
+    micro_batches_in_flight,
     on_rank,
     outside,
     parameters,
     passed,
-    pieces,
     product,
     saved_items,
     times,
@@ -73,7 +73,7 @@ def memory(model: ShardedModel, choice: LayoutChoice, stage: str, state: State) 
 def _together(model: ShardedModel) -> tuple[str, str]:
     """The meaning and the reason of the sum."""
     when = "when the most micro-batches are in flight"
-    if model.moments:
+    if model.temporaries:
         return "all of it", f"{when}, with all gradients and the largest temporaries: an upper bound on the peak"
     return "state and saved tensors", f"{when}; temporaries are not counted"
 
@@ -180,7 +180,7 @@ def _activations(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[
             total(on_rank(item, choice) for item in saved_items(model, choice)),
             "bytes",
             "saved by a layer, per micro-batch",
-            _kept_words(choice),
+            _saved_words(choice),
         )
     ]
     number, unit = ("l" if stage == ONLY else "i"), "Al"
@@ -203,7 +203,7 @@ def _activations(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[
             parts.append(
                 _at_the_end(choice, stage, symbol, f"z*{unit}" if shorter else "")
                 if of is _once
-                else product(pieces(choice, stage), symbol)
+                else product(micro_batches_in_flight(choice, stage), symbol)
             )
     if shorter:
         lines.append(WorkedStep("z", shorter, "layers", "fewer in the chunk at this end", "embedding or head takes the place of a layer"))
@@ -220,11 +220,12 @@ def _every(item: Item) -> bool:
 
 
 def _at_the_end(choice: LayoutChoice, stage: str, symbol: str, less: str) -> str:
-    """Activations at an end of the model: what its chunk has beyond other chunks minus what it lacks, at the fuller of two moments."""
+    """Activations at an end of the model: what its chunk has beyond other chunks minus what it lacks, at the larger of two peak candidates.
+    """
     candidates = [product(number, f"{symbol} - {less}" if less else symbol) for number in at_the_end(choice, stage)]
     return f"Max({', '.join(candidates)})" if len(candidates) > 1 else candidates[0]
 
 
-def _kept_words(choice: LayoutChoice) -> str:
+def _saved_words(choice: LayoutChoice) -> str:
     words = {"none": "what its backward needs", "attention": "what its backward needs, without the scores, which are recomputed"}
     return words.get(choice.checkpointing, "of the one layer being recomputed")

@@ -51,7 +51,7 @@ class TransientBytes:
     """Temporary bytes beside the saved tensors: ``parts`` are ``(expression, how it is divided)``; they add up.
 
     ``where``: in a layer, at an end, or in the optimizer (``STEPS``), when no saved tensor is left. ``beside_all``: all saved tensors are
-    certainly allocated at that moment, as at the loss.
+    certainly allocated then, as at the loss.
     """
 
     what: str
@@ -65,7 +65,7 @@ class ShardedModel:
     """A model as sharding divides it. ``only_data`` is the reason why only its batch and its state can be divided; empty otherwise.
 
     ``own`` are the module's tensors, used if no kind of parallelism splits a tensor. ``attention`` is ``fused`` (scores are recomputed, not
-    saved) or ``math``; ``tied``: embedding and head share one table. ``moments`` are temporaries, of which the largest counts; if empty,
+    saved) or ``math``; ``tied``: embedding and head share one table. ``temporaries`` are those of which the largest counts; if empty,
     temporaries are unknown. ``stepped``: temporary bytes of the optimizer, per parameter beside its gradient and per element of the largest
     tensor; by default they follow from the state.
     """
@@ -81,7 +81,7 @@ class ShardedModel:
     only_data: str = ""
     own: tuple[ShardedTensor, ...] = ()
     notes: tuple[str, ...] = ()
-    moments: tuple[TransientBytes, ...] = ()
+    temporaries: tuple[TransientBytes, ...] = ()
     stepped: tuple[int, int] | None = None
 
     @property
@@ -100,12 +100,12 @@ def decoder(
     """A decoder of pre-norm blocks from its dimensions: L, d, h, V, T; optionally g, k, f; C with learned positions; E and e with experts.
     The bytes saved for backward follow the published account, with 2-byte numbers."""
     values = _completed(sizes, gated)
-    tensors = (*_attention(bias), *_norms(bias), *_feed_forward(values, gated, bias), *_ends(values, bias, tied))
-    items = (*_kept_by_attention(attention, dropout), *_kept_by_feed_forward(values, gated, dropout), *_kept_at_ends(dropout, bias))
+    tensors = (*_attention(bias), *_norms(bias), *_feed_forward(values, gated, bias), *_ends(values, bias))
+    items = (*_saved_by_attention(attention, dropout), *_saved_by_feed_forward(values, gated, dropout), *_saved_at_ends(dropout))
     kind = f"{'gated' if gated else 'plain'} feed-forward{', biases' if bias else ''}, {'one table' if tied else 'a separate head'}"
     source = f"published account: {_KORTHIKANTI}; {kind}"
     return ShardedModel(
-        "decoder", values, tensors, items, source, attention, tied=tied, moments=_moments(values, gated, attention, dropout)
+        "decoder", values, tensors, items, source, attention, tied=tied, temporaries=_temporaries(values, gated, attention, dropout)
     )
 
 
@@ -161,7 +161,7 @@ def _feed_forward(values: Mapping[str, int], gated: bool, bias: bool) -> list[Sh
     return tensors
 
 
-def _ends(values: Mapping[str, int], bias: bool, tied: bool) -> list[ShardedTensor]:
+def _ends(values: Mapping[str, int], bias: bool) -> list[ShardedTensor]:
     tensors = [ShardedTensor("embedding", "V", "d", FIRST, VOCABULARY, per_token=False)]
     if "C" in values:
         tensors.append(ShardedTensor("positions", "C", "d", FIRST, per_token=False))
@@ -175,7 +175,7 @@ def _ends(values: Mapping[str, int], bias: bool, tied: bool) -> list[ShardedTens
 _MATH = "math"
 
 
-def _kept_by_attention(attention: str, dropout: bool) -> list[Item]:
+def _saved_by_attention(attention: str, dropout: bool) -> list[Item]:
     items = [
         Item("input of the norm", "2*B*T*d", STREAM, "the norm's backward needs what it normalized"),
         Item(
@@ -197,7 +197,7 @@ def _kept_by_attention(attention: str, dropout: bool) -> list[Item]:
     return items
 
 
-def _kept_by_feed_forward(values: Mapping[str, int], gated: bool, dropout: bool) -> list[Item]:
+def _saved_by_feed_forward(values: Mapping[str, int], gated: bool, dropout: bool) -> list[Item]:
     times, rows = ("*e", "rows of a token's experts, balanced") if "E" in values else ("", "rows")
     hidden = f"8*B*T*f{times}" if gated else f"4*B*T*f{times}"
     of = "gate, its activation, up, and their product" if gated else "before and after the activation"
@@ -218,7 +218,7 @@ def _kept_by_feed_forward(values: Mapping[str, int], gated: bool, dropout: bool)
     return items
 
 
-def _kept_at_ends(dropout: bool, bias: bool) -> list[Item]:
+def _saved_at_ends(dropout: bool) -> list[Item]:
     items = [
         Item("token ids", "8*B*T", SAME, "which rows of the table were read", FIRST),
         Item("input of the last norm", "2*B*T*d", STREAM, "the norm's backward needs what it normalized", LAST),
@@ -233,7 +233,7 @@ def _kept_at_ends(dropout: bool, bias: bool) -> list[Item]:
 # -- temporaries -------------------------------------------------------------------------------------------------------------------
 
 
-def _moments(values: Mapping[str, int], gated: bool, attention: str, dropout: bool) -> tuple[TransientBytes, ...]:
+def _temporaries(values: Mapping[str, int], gated: bool, attention: str, dropout: bool) -> tuple[TransientBytes, ...]:
     """Temporaries of the backward: gradients of the saved tensors, one after another, with 2-byte numbers; those of the loss in fp32.
 
     Source: torch's ``cross_entropy``, whose backward needs the gradient of the log-probabilities to make that of the logits, a new tensor
@@ -242,7 +242,7 @@ def _moments(values: Mapping[str, int], gated: bool, attention: str, dropout: bo
     times = "*e" if "E" in values else ""
     stream = f"2*B*T*d{times}"
     what = "the gradients of gate and up beside that of their product" if gated else "the gradients before and after the activation"
-    moments = [
+    candidates = [
         TransientBytes("the loss: the gradients of log-probabilities and of logits, in fp32", (("8*B*T*V", DIVIDED),), LAST, True),
         TransientBytes(what, ((f"{6 if gated else 4}*B*T*f{times}", DIVIDED), (stream, SAME)), LAYER),
         TransientBytes("the gradients of queries, keys, values and of attention's result", (("8*B*T*h*k", DIVIDED),), LAYER),
@@ -250,7 +250,7 @@ def _moments(values: Mapping[str, int], gated: bool, attention: str, dropout: bo
     ]
     if attention == _MATH:
         noise = 2 if dropout else 0
-        moments.append(
+        candidates.append(
             TransientBytes("the gradients of scores and of their softmax", ((f"{4 + noise}*B*T*T*h", DIVIDED), (stream, SAME)), LAYER)
         )
-    return tuple(moments)
+    return tuple(candidates)

@@ -127,7 +127,7 @@ WHOLE_RANK, FILLED, EXACT = "whole", "filled", "exact"
 
 
 def elements(tensors: Iterable[ShardedTensor], choice: LayoutChoice, how: str = WHOLE_RANK) -> str:
-    """Elements on a rank, or in a ZeRO shard, for which each tensor's rows are cut into equal pieces: ``FILLED`` with the padding that
+    """Elements on a rank, or in a ZeRO shard, for which each tensor's rows are cut into equal shards: ``FILLED`` with the padding that
     every rank allocates, ``EXACT`` without padding, on rank r of those that share."""
     return total(_elements(tensor, choice, how) for tensor in tensors)
 
@@ -177,10 +177,10 @@ def layers(choice: LayoutChoice, stage: str) -> str:
     return slots(choice) if stage == INNER or not choice.uneven else f"{slots(choice)} - {fewer(choice)}"
 
 
-def pieces(choice: LayoutChoice, stage: str) -> str:
+def micro_batches_in_flight(choice: LayoutChoice, stage: str) -> str:
     """Micro-batches whose activations a stage holds at once, per model chunk (1F1B).
 
-    Stage i of p holds p - i of the m. Interleaved, it holds 2(p - i - 1) + (v - 1)p + 1 of its v m pieces.
+    Stage i of p holds p - i of the m. Interleaved, it holds 2(p - i - 1) + (v - 1)p + 1 of its v m chunks.
     Source: Narayanan et al. 2021 (arXiv 2104.04473), section 2.2; Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.3.
     """
     if stage == ONLY:
@@ -206,7 +206,7 @@ def layers_in_flight(choice: LayoutChoice, stage: str) -> str:
     """Layers whose activations a stage holds at once, each for one micro-batch; the fewer layers of an end chunk are not subtracted yet."""
     if stage == ONLY:
         return "L"
-    return product(pieces(choice, stage), f"{slots(choice)}/v" if choice.interleaved else slots(choice))
+    return product(micro_batches_in_flight(choice, stage), f"{slots(choice)}/v" if choice.interleaved else slots(choice))
 
 
 # -- activations ------------------------------------------------------------------------------------------------------------

@@ -22,8 +22,10 @@ _SIDES = frozenset("hgfV")
 Parts = dict[str, int]
 
 
-def moments_of(derivation: Derivation, symbols: Iterable[str]) -> tuple[TransientBytes, ...]:
-    """The moments as expressions in ``symbols`` and B; other sizes are numbers. Empty if the peak or the saved bytes are unknown."""
+def temporaries_of(derivation: Derivation, symbols: Iterable[str]) -> tuple[TransientBytes, ...]:
+    """The temporaries of each peak candidate, as expressions in ``symbols`` and B; other sizes are numbers. Empty if the peak or the saved
+    bytes are unknown.
+    """
     saved, variables = derivation["activations.bytes"].text, {*symbols, "B"}
     parts_at: dict[tuple[str, str], Parts] = {}
     full: set[str] = set()
@@ -31,10 +33,10 @@ def moments_of(derivation: Derivation, symbols: Iterable[str]) -> tuple[Transien
         for text in candidate.parts.values():
             if any("B" in free_names(name) for name in _atoms(text, derivation)):
                 return ()  # the factor depends on B otherwise than as a product, so it would be wrong at another batch
-        parts_at[candidate.at, _where(candidate.at, derivation)] = _beside(candidate, saved or "0", derivation, variables)
+        parts_at[candidate.at, _location(candidate.at, derivation)] = _beside(candidate, saved or "0", derivation, variables)
         full |= {candidate.at} if _has_all(candidate, derivation) else set()
-    most = {at: parts for at, parts in parts_at.items() if not _is_less(*at, parts, parts_at)}
-    return tuple(_moment(what, where, parts, what in full) for (what, where), parts in most.items())
+    most = {at: parts for at, parts in parts_at.items() if not _dominated(*at, parts, parts_at)}
+    return tuple(_temporary(what, where, parts, what in full) for (what, where), parts in most.items())
 
 
 def _has_all(candidate: Candidate, derivation: Derivation) -> bool:
@@ -61,15 +63,15 @@ def _steps(at: str) -> bool:
     return at.startswith("optimizer")
 
 
-def _site(at: str) -> str:
+def _module_path_of(at: str) -> str:
     return at.rpartition(" at ")[2].partition(", ")[0]
 
 
-def _where(at: str, derivation: Derivation) -> str:
+def _location(at: str, derivation: Derivation) -> str:
     """In a layer if the module path has a ``*``; before the layers if a parameter there comes before them; else after them."""
     if _steps(at):
         return STEPS
-    site = _site(at)
+    site = _module_path_of(at)
     if "*" in site:
         return LAYER
     sites = [term.module_path for term in derivation["parameters"].terms]
@@ -78,7 +80,7 @@ def _where(at: str, derivation: Derivation) -> str:
 
 
 def _beside(candidate: Candidate, saved: str, derivation: Derivation, variables: Iterable[str]) -> Parts:
-    """Bytes of a moment by product of variables: temporaries, plus whatever else exceeds all saved tensors.
+    """Bytes of a peak candidate by product of variables: temporaries, plus whatever else exceeds all saved tensors.
 
     State and gradients have steps of their own. In the optimizer no tensor is saved for backward, so everything left counts.
     """
@@ -118,9 +120,9 @@ def _atoms(text: str, derivation: Derivation) -> list[str]:
     return [name for name in Algebra(sorted(free_names(chosen)), [chosen]).names if not name.isidentifier()]
 
 
-def _is_less(what: str, where: str, parts: Parts, parts_at: Mapping[tuple[str, str], Parts]) -> bool:
-    """Whether another moment of the same location has at least as much of everything; of equal ones the first stays."""
-    before = True  # until the loop reaches this moment itself
+def _dominated(what: str, where: str, parts: Parts, parts_at: Mapping[tuple[str, str], Parts]) -> bool:
+    """Whether another candidate of the same location has at least as much of everything; of equal ones the first stays."""
+    before = True  # until the loop reaches this candidate itself
     for (operator, at), more in parts_at.items():
         before &= (operator, at) != (what, where)
         enough = at == where and operator != what and all(more.get(name, 0) >= number for name, number in parts.items())
@@ -129,8 +131,8 @@ def _is_less(what: str, where: str, parts: Parts, parts_at: Mapping[tuple[str, s
     return False
 
 
-def _moment(what: str, where: str, parts: Parts, full: bool) -> TransientBytes:
-    """The moment as data. It is certain if all saved tensors are allocated then and ranks divide every part that has variables."""
+def _temporary(what: str, where: str, parts: Parts, full: bool) -> TransientBytes:
+    """The temporaries as data. They are certain if all saved tensors are allocated then and ranks divide every part that has variables."""
     each = [("*".join([str(number), *([name] if name else [])]), name) for name, number in parts.items()]
     certain = where == LAST and all(not name or _SIDES & set(name.split("*")) for name in parts)
     return TransientBytes(

@@ -110,23 +110,23 @@ def _grid(model: ShardedModel, limits: Limits) -> tuple[dict[str, Array], dict[s
     combinations, few are created.
     """
     fixed = dict(limits.fixed)
-    pieces = [fixed["v"]] if "v" in fixed else sorted({*_divisors(model.values["L"]), *_divisors(model.values["L"] + 2)})
+    chunks = [fixed["v"]] if "v" in fixed else sorted({*_divisors(model.values["L"]), *_divisors(model.values["L"] + 2)})
     micros = [fixed["b"]] if "b" in fixed else _divisors(limits.batch)
     count = _number_of_ranks(model, limits)
     if count > MOST_RANKS or count * len(micros) > _MOST_TRIED:
         raise BadInputError(_too_many(model, limits))
     required = conditions(model, sequence=False)
-    pieceless = list(takewhile(lambda condition: "v" not in free_names(condition.expr), required))
-    paired = list(takewhile(lambda condition: not free_names(condition.expr) & set("ntcxb"), required[len(pieceless) :]))
-    last = required[len(pieceless) + len(paired) :]
+    chunkless = list(takewhile(lambda condition: "v" not in free_names(condition.expr), required))
+    paired = list(takewhile(lambda condition: not free_names(condition.expr) & set("ntcxb"), required[len(chunkless) :]))
+    last = required[len(chunkless) + len(paired) :]
     refused = dict.fromkeys((condition.because for condition in required), 0)
     ranks = np.array(list(_ranks(model, limits)), dtype=np.float64).reshape(-1, 5)
     parts, left, rows = [np.zeros((0, 7))], _MOST_MADE, max(1, _AT_ONCE // len(micros))
     for start in range(0, len(ranks), rows):
-        valid = _without_pieces(
-            ranks[start : start + rows], np.array(micros, dtype=np.float64), pieceless, model, limits, refused, len(pieces)
+        valid = _without_chunks(
+            ranks[start : start + rows], np.array(micros, dtype=np.float64), chunkless, model, limits, refused, len(chunks)
         )
-        for made in _with_pieces(valid, np.array(pieces, dtype=np.float64), paired, model, limits, refused):
+        for made in _with_chunks(valid, np.array(chunks, dtype=np.float64), paired, model, limits, refused):
             left -= len(made)
             for condition in last:
                 there = _holds(condition, dict(zip(_NUMBERS, made.T, strict=True)), model, limits)
@@ -136,39 +136,39 @@ def _grid(model: ShardedModel, limits: Limits) -> tuple[dict[str, Array], dict[s
             if left < 0 or sum(map(len, parts)) > _MOST_VALID:
                 raise BadInputError(_too_many(model, limits))
     grid = np.concatenate(parts)
-    return {axis: grid[:, column] for column, axis in enumerate(_NUMBERS)}, refused, len(ranks) * len(pieces) * len(micros)
+    return {axis: grid[:, column] for column, axis in enumerate(_NUMBERS)}, refused, len(ranks) * len(chunks) * len(micros)
 
 
-def _without_pieces(
-    ranks: Array, micros: Array, required: Sequence[Constraint], model: ShardedModel, limits: Limits, refused: dict[str, int], pieces: int
+def _without_chunks(
+    ranks: Array, micros: Array, required: Sequence[Constraint], model: ShardedModel, limits: Limits, refused: dict[str, int], chunks: int
 ) -> Array:
-    """Ranks with each micro-batch where the conditions hold. A failing row counts ``pieces`` times, once per number of chunks."""
+    """Ranks with each micro-batch where the conditions hold. A failing row counts ``chunks`` times, once per number of chunks."""
     there = np.ones((len(ranks), len(micros)), dtype=bool)
     grid = {**{axis: ranks[:, column, None] for column, axis in enumerate(_NUMBERS[:5])}, "b": micros[None]}
     for condition in required:
         holding = _holds(condition, grid, model, limits, there.shape)
-        refused[condition.because] += int(np.count_nonzero(there & ~holding)) * pieces
+        refused[condition.because] += int(np.count_nonzero(there & ~holding)) * chunks
         there &= holding
     row, column = np.nonzero(there)
     return np.column_stack([ranks[row], micros[column]])
 
 
-def _with_pieces(
-    valid: Array, pieces: Array, required: Sequence[Constraint], model: ShardedModel, limits: Limits, refused: dict[str, int]
+def _with_chunks(
+    valid: Array, chunks: Array, required: Sequence[Constraint], model: ShardedModel, limits: Limits, refused: dict[str, int]
 ) -> Iterator[Array]:
     """The rows with each number of chunks, inserted before the micro-batch, where the conditions on stages and chunks hold; in batches."""
     stages, stage = np.unique(valid[:, 2], return_inverse=True)
-    there = np.ones((len(stages), len(pieces)), dtype=bool)
+    there = np.ones((len(stages), len(chunks)), dtype=bool)
     several = np.bincount(stage, minlength=len(stages))[:, None]
     for condition in required:
-        holding = _holds(condition, {"p": stages[:, None], "v": pieces[None]}, model, limits, there.shape)
+        holding = _holds(condition, {"p": stages[:, None], "v": chunks[None]}, model, limits, there.shape)
         refused[condition.because] += int(np.sum((there & ~holding) * several))
         there &= holding
-    rows = max(1, _AT_ONCE // len(pieces))
+    rows = max(1, _AT_ONCE // len(chunks))
     for start in range(0, len(valid), rows):
         part = valid[start : start + rows]
         row, column = np.nonzero(there[stage[start : start + rows]])
-        made = np.column_stack([part[row, :5], pieces[column], part[row, 5]])
+        made = np.column_stack([part[row, :5], chunks[column], part[row, 5]])
         # The order of nested loops over ranks, chunks, micro-batches: of completely equal layouts the first one wins.
         same = np.cumsum(np.r_[False, np.any(np.diff(part[:, :5], axis=0) != 0, axis=1)]) if len(part) else np.zeros(0)
         yield made[np.lexsort((made[:, 6], made[:, 5], same[row]))]

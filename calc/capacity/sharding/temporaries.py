@@ -1,7 +1,7 @@
 """Steps for a device's temporaries: gradients of activations, the largest at the loss, and the optimizer's.
 
-Every moment counts as if all saved tensors were allocated then, so the sum is an upper bound. Tensor ranks divide the parts that depend on
-the vocabulary, heads or feed-forward width; all else counts whole.
+Every peak candidate counts as if all saved tensors were allocated then, so the sum is an upper bound. Tensor ranks divide the parts that
+depend on the vocabulary, heads or feed-forward width; all else counts whole.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from calc.symbolic.exact import evaluate_text
 from calc.symbolic.worked import WorkedStep
 
 AT_LOSS = "Xa"  # beside all saved tensors
-_FOUND = (
+_PLACES = (
     ("Xl", LAYER, False, "of a layer's backward"),
     ("Xf", FIRST, False, "at the embedding"),
     (AT_LOSS, LAST, True, "at the loss, when all saved tensors are allocated"),
@@ -27,14 +27,14 @@ _FOUND = (
 def temporaries(model: ShardedModel, choice: LayoutChoice, stage: str, state: State, share: bool) -> list[WorkedStep]:
     """Steps for the largest temporaries on a stage; empty if unknown. ``share``: with ZeRO, the optimizer steps a shard of the parameters.
     """
-    if not model.moments:
+    if not model.temporaries:
         return []
     lines = []
-    for symbol, where, beside_all, words in _FOUND:
-        there = [m for m in model.moments if (m.where, m.beside_all) == (where, beside_all) and _is_on(where, stage)]
-        if there:
-            each = list(dict.fromkeys(_bytes(moment, choice, stage) for moment in there))
-            lines.append(WorkedStep(symbol, _largest(each), "bytes", f"temporary, {words}", _named(there)))
+    for symbol, where, beside_all, words in _PLACES:
+        candidates = [m for m in model.temporaries if (m.where, m.beside_all) == (where, beside_all) and _is_on(where, stage)]
+        if candidates:
+            each = list(dict.fromkeys(_bytes(candidate, choice, stage) for candidate in candidates))
+            lines.append(WorkedStep(symbol, _largest(each), "bytes", f"temporary, {words}", _described(candidates)))
     stepping = _stepping(model, choice, stage, state, share)
     lines.append(stepping)
     why = "the largest of these: they are not allocated at the same time, and saved tensors are freed before the optimizer step"
@@ -46,19 +46,20 @@ def _is_on(where: str, stage: str) -> bool:
     return where == LAYER or stage in (ONLY, where)
 
 
-def _bytes(moment: TransientBytes, choice: LayoutChoice, stage: str) -> str:
-    """Bytes of a moment on a stage. The gradient of a tied head (``d*V``), allocated during layers, exists only on the stage of the head.
+def _bytes(candidate: TransientBytes, choice: LayoutChoice, stage: str) -> str:
+    """Bytes of temporaries on a stage. The gradient of a tied head (``d*V``), allocated during layers, exists only on the stage of the
+    head.
     """
-    headless = moment.where == LAYER and stage not in (ONLY, LAST)
-    return total(of_rank(expr, under, choice) for expr, under in moment.parts if not (headless and "V" in expr.split("*")))
+    headless = candidate.where == LAYER and stage not in (ONLY, LAST)
+    return total(of_rank(expr, under, choice) for expr, under in candidate.parts if not (headless and "V" in expr.split("*")))
 
 
 def _largest(of: Sequence[str]) -> str:
     return of[0] if len(of) == 1 else f"Max({', '.join(of)})"
 
 
-def _named(moments: Iterable[TransientBytes]) -> str:
-    return "; ".join(dict.fromkeys(moment.what for moment in moments))
+def _described(temporaries: Iterable[TransientBytes]) -> str:
+    return "; ".join(dict.fromkeys(candidate.what for candidate in temporaries))
 
 
 def _stepping(model: ShardedModel, choice: LayoutChoice, stage: str, state: State, share: bool) -> WorkedStep:
@@ -71,7 +72,7 @@ def _stepping(model: ShardedModel, choice: LayoutChoice, stage: str, state: Stat
     sizes = dict.fromkeys(elements([tensor], choice, how) for tensor in _largest_of(alone, model.values))
     parts = [product(str(each), "S" if share else "N")] if each else []
     parts += [product(str(of_largest), _largest(list(sizes)))] if of_largest and sizes else []
-    parts += [_bytes(moment, choice, stage) for moment in model.moments if moment.where == STEPS]
+    parts += [_bytes(candidate, choice, stage) for candidate in model.temporaries if candidate.where == STEPS]
     why = "gradients in the format that is stepped, beside their own; what is made of the largest tensor; inputs"
     return WorkedStep("Xs", total(parts), "bytes", "temporary, in the optimizer step", why)
 

@@ -46,12 +46,12 @@ class Derived:
 
     @cached_property
     def names(self) -> NodeNames:
-        return NodeNames(self.equations, self.forward, self.program, self.loss)
+        return NodeNames(self.equations, self.forward, self.loss)
 
     @cached_property
     def names_apart(self) -> NodeNames:
         """Names for every step of a definition."""
-        return NodeNames(self.equations, self.forward, self.program, self.loss, apart=True)
+        return NodeNames(self.equations, self.forward, self.loss, apart=True)
 
     @cached_property
     def of(self) -> dict[int, Simplified]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import sympy as sp
 
-from calc.graph.forward import Program
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.ir import Equations, Node, argument
 
@@ -23,18 +22,18 @@ class NodeNames:
     """Names of the nodes below ``forward``; ``inline`` nodes are written inside another equation, ``through`` nodes are views of another
     tensor (transposed or detached). With ``apart`` only numbers are inline."""
 
-    def __init__(self, equations: Equations, forward: int, program: Program, loss: int, apart: bool = False) -> None:
+    def __init__(self, equations: Equations, forward: int, loss: int, apart: bool = False) -> None:
         self._equations = equations
         self.of: dict[int, str] = {}
         self.inline: set[int] = set()
         self.through: set[int] = set()
         readers = _readers(equations, forward)
         taken: dict[str, int] = {}
-        inputs = {**_input_names(equations, forward, program), loss: "L"}
+        inputs = {**_input_names(equations, forward), loss: "L"}
         for node in equations.nodes[:forward]:
             if self._is_through(node):
                 self.through.add(node.index)
-            elif _is_number(node) or (not apart and _is_inline(equations, node, readers.get(node.index, []))):
+            elif _is_number(node) or (not apart and _is_inline(node, readers.get(node.index, []))):
                 self.inline.add(node.index)
             else:
                 written = inputs.get(node.index) or _written(node)
@@ -67,7 +66,7 @@ def _is_number(node: Node) -> bool:
     return isinstance(node.op, ir.Iota) or (isinstance(node.op, ir.Map) and not node.op.operands)
 
 
-def _is_inline(equations: Equations, node: Node, readers: list[Node]) -> bool:
+def _is_inline(node: Node, readers: list[Node]) -> bool:
     """A step within one operator that nothing else reads: the product in X W + b; constants; positions."""
     if len(readers) != 1 or node.name or isinstance(node.op, ir.Leaf):
         return False
@@ -103,7 +102,7 @@ def _letter(node: Node) -> str:
     return "H"
 
 
-def _input_names(equations: Equations, forward: int, program: Program) -> Mapping[int, str]:
+def _input_names(equations: Equations, forward: int) -> Mapping[int, str]:
     """x, or x0, x1, … for several; i for integers."""
     inputs = [n for n in equations.nodes[:forward] if isinstance(n.op, ir.Leaf) and n.op.role == "input"]
     names: dict[int, str] = {}

@@ -170,7 +170,7 @@ def _mul(step: BoundInstruction) -> State:
     if isinstance(y, WeightLaw):
         return rules.scaled_by_table(x, y)
     if isinstance(y, Fixed) and y.angle is not None:
-        return rules.turned(x, y.angle)
+        return rules.rotated(x, y.angle)
     if isinstance(y, Fixed) and y.number is not None:
         return x.scaled(y.number)
     return rules.multiplied(step, x, y) if isinstance(y, Moments) else step.refuse("multiplies by fixed numbers that have no rule")

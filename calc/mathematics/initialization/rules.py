@@ -78,9 +78,9 @@ def activation(step: BoundInstruction, x: Moments, f: Activation) -> State:
 
 def added(step: BoundInstruction, x: Moments, y: Moments, sign: float = 1.0) -> State:
     """x ± y, independent."""
-    turned = _rotated(x, y, sign)
-    if turned is not None:
-        return turned
+    rotated = _rotated(x, y)
+    if rotated is not None:
+        return rotated
     if step.same:
         times = f"{(1 + sign) ** 2:g}"
         return replace(x.scaled(1 + sign), because=f"{times} × E[x²]", site=step.label).saying(f"{times}*({{x}})", x=x)
@@ -96,7 +96,7 @@ def added(step: BoundInstruction, x: Moments, y: Moments, sign: float = 1.0) -> 
     return moments.saying("{x} + {y}" + (f" + {2 * cross:.6g}" if cross else ""), x=x, y=y)
 
 
-def _rotated(x: Moments, y: Moments, sign: float) -> Moments | None:
+def _rotated(x: Moments, y: Moments) -> Moments | None:
     """x cos φ ± y sin φ keeps the second moment for every φ."""
     if x.angle is None or y.angle is None or x.angle[1] != y.angle[1] or {x.angle[0], y.angle[0]} != {"cos", "sin"}:
         return None
@@ -156,7 +156,7 @@ def scaled_by_table(x: Moments, table: WeightLaw) -> Moments:
     return replace(x, mean=x.mean * table.mean, second=x.second * table.second, shared=x.shared * table.second, because=text, angle=None)
 
 
-def turned(x: Moments, angle: tuple[str, int]) -> Moments:
+def rotated(x: Moments, angle: tuple[str, int]) -> Moments:
     """x cos φ: known together with its partner."""
     return replace(x, angle=(*angle, x.second), second=x.second / 2, normal=False)
 

@@ -21,7 +21,7 @@ MIXTURE = Weights(
 def test_more_tokens_read_more_experts_until_all_are_read(tokens: int, read: int) -> None:
     """2 of 8 experts for each token that chooses others; a looked-up table is not read."""
     assert read == MIXTURE.read(tokens)
-    assert MIXTURE.kept == 9500
+    assert MIXTURE.nbytes == 9500
 
 
 def test_without_a_model_a_mixture_of_experts_is_warned_of() -> None:
@@ -39,7 +39,7 @@ def test_a_token_of_a_dense_model_reads_all_but_the_tables_that_are_looked_up() 
     """GPT-2's table of words is its head as well, and is read; that of positions, 1024 · 768 in 2 bytes, is not."""
     weights = in_use("gpt2", {}, lambda _: None).weights("bf16")
 
-    assert (2 * 124439808, 2 * 1024 * 768, ()) == (weights.kept, weights.kept - weights.read(), weights.partial)
+    assert (2 * 124439808, 2 * 1024 * 768, ()) == (weights.nbytes, weights.nbytes - weights.read(), weights.partial)
     assert weights.read() == weights.read(1000)
 
 
@@ -107,6 +107,6 @@ def test_bytes_of_a_weight_have_no_part_beside_a_model() -> None:
 def test_a_planted_share_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were all experts read, the bound would be less than half of what one token allows."""
     right = ask("quantized", model="mixtral", gpu="h100-sxm").value
-    monkeypatch.setattr(Weights, "read", lambda self, tokens=1: Fraction(self.kept))
+    monkeypatch.setattr(Weights, "read", lambda self, tokens=1: Fraction(self.nbytes))
 
     assert ask("quantized", model="mixtral", gpu="h100-sxm").value < right / 2

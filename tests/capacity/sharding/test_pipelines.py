@@ -6,7 +6,7 @@ import pytest
 
 from calc.capacity.sharding import Layout, account, decoder, state_of
 from calc.capacity.sharding.account import choice_of
-from calc.capacity.sharding.parts import at_the_end, pieces, stages_of
+from calc.capacity.sharding.parts import at_the_end, micro_batches_in_flight, stages_of
 from calc.symbolic.exact import evaluate_text
 from tests.capacity.sharding.schedules import in_flight
 
@@ -21,7 +21,7 @@ def test_in_flight_is_what_torch_s_schedule_holds(p: int, v: int, m: int) -> Non
 
     for stage, rank in zip(stages_of(p), (0, 1, p - 1) if p > 2 else (0, 1), strict=True):
         choice = choice_of(Layout(pipeline=p, interleave=v, batch=m), p * v)
-        assert evaluate_text(pieces(choice, stage), at) == ranks[rank].together
+        assert evaluate_text(micro_batches_in_flight(choice, stage), at) == ranks[rank].together
         if stage != "inner":
             end = [pieces_at[0 if stage == "first" else -1] for pieces_at in ranks[rank].fullest]
             (number,) = at_the_end(choice, stage)

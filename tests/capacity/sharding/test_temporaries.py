@@ -96,7 +96,7 @@ def test_a_layer_that_runs_again_is_not_there_with_the_loss() -> None:
 
 def test_without_temporaries_nothing_is_said_to_fit() -> None:
     """What is kept fits, and that is what is said."""
-    unknown = fit(replace(DECODER, moments=()), 10**12)
+    unknown = fit(replace(DECODER, temporaries=()), 10**12)
 
     assert "temporaries" not in unknown.fullest.kinds
     assert unknown.fit == "state and saved activations fit; temporaries are not counted"
@@ -118,7 +118,7 @@ def test_one_device_has_no_less_than_the_derived_peak(name: str, optimizer: str,
     peak = derivation["memory.peak"].value
     buffers = max(c.part_values.get("buffer", 0) for c in derivation["memory.peak"].candidates)
     with_them, without = (
-        account(m, Layout(micro=batch), state_of(precision, optimizer)).memory for m in (model, replace(model, moments=()))
+        account(m, Layout(micro=batch), state_of(precision, optimizer)).memory for m in (model, replace(model, temporaries=()))
     )
 
     assert peak is not None

@@ -107,7 +107,7 @@ def negative_log_likelihood(call: OperatorCall) -> Any:
         logs, target = call.views.aligned((logs, target), (i, j))
     valid = None if certain else call.converter.truth(sp.Ne(x, ignored), (target,))
     label = target if valid is None else call.pointwise(x * y, (target, valid), whole=True)
-    marked = delta(call, label, logs, classes, others)
+    marked = delta(call, label, logs, classes)
     about = [marked, logs] if valid is None else [marked, logs, _over(valid, classes)]
     if call.has("weight"):
         weight = call.tensor("weight")
@@ -133,7 +133,7 @@ def _over(view: NodeView, classes: int) -> NodeView:
     return NodeView(view.node, (*view.axes[:classes], (), *view.axes[classes:]))
 
 
-def delta(call: OperatorCall, label: NodeView, logs: NodeView, classes: int, others: list[int]) -> NodeView:
+def delta(call: OperatorCall, label: NodeView, logs: NodeView, classes: int) -> NodeView:
     """1 where the place along the axis of classes is the row's class."""
     logs = call.views.merged(logs, classes)
     label = call.views.dense(label)

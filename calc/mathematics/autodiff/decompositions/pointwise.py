@@ -216,7 +216,7 @@ def _over(call: OperatorCall, name: str) -> NodeView:
     """A tensor broadcast over the axes of ``self``."""
     from calc.mathematics.autodiff.decompositions.shapes import expanded
 
-    return expanded(call, call.tensor(name), call.shape())
+    return expanded(call.tensor(name), call.shape())
 
 
 def _constant(call: OperatorCall, value: sp.Expr) -> NodeView:

@@ -65,7 +65,7 @@ def squeeze(call: OperatorCall) -> NodeView:
     return NodeView(view.node, tuple(axis for i, axis in enumerate(view.axes) if i not in chosen or view.shape[i] != 1))
 
 
-def expanded(call: OperatorCall, view: NodeView, shape: Sequence[sp.Expr]) -> NodeView:
+def expanded(view: NodeView, shape: Sequence[sp.Expr]) -> NodeView:
     """The view repeated along axes of size 1 and along new ones in front."""
     lead = len(shape) - len(view.axes)
     axes = []
@@ -77,7 +77,7 @@ def expanded(call: OperatorCall, view: NodeView, shape: Sequence[sp.Expr]) -> No
 
 @decomposition("expand", "expand_as", "broadcast_to", "expand_copy")
 def expand(call: OperatorCall) -> NodeView:
-    return expanded(call, call.tensor("self"), call.shape())
+    return expanded(call.tensor("self"), call.shape())
 
 
 @decomposition("detach", "detach_copy")
@@ -128,10 +128,10 @@ def _selected(call: OperatorCall, view: NodeView, axis: int, where: sp.Expr, kee
 def select(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     axis = call.axis(view, "dim", 0)
-    return _selected(call, call.views.merged(view, axis), axis, _position(call.raw("index"), view.shape[axis], call))
+    return _selected(call, call.views.merged(view, axis), axis, _position(call.raw("index"), view.shape[axis]))
 
 
-def _position(value: object, size: sp.Expr, call: OperatorCall) -> sp.Expr:
+def _position(value: object, size: sp.Expr) -> sp.Expr:
     """A position, counted from the end where it is negative."""
     at = size_of(value)
     return sp.expand(at + size) if isinstance(value, int) and value < 0 else at
@@ -142,7 +142,7 @@ def sliced(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     axis = call.axis(view, "dim", 0)
     start = call.raw("start")
-    first = sp.Integer(0) if start is None else _position(start, view.shape[axis], call)
+    first = sp.Integer(0) if start is None else _position(start, view.shape[axis])
     if call.views.hint(first) < 0:
         first = first + view.shape[axis] if call.views.hint(first + view.shape[axis]) >= 0 else sp.Integer(0)
     return narrowed(call, view, axis, sp.expand(first), call.shape()[axis], call.integer("step", 1))
@@ -152,7 +152,7 @@ def sliced(call: OperatorCall) -> NodeView:
 def narrow(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     axis = call.axis(view, "dim", 0)
-    return narrowed(call, view, axis, _position(call.raw("start"), view.shape[axis], call), call.shape()[axis])
+    return narrowed(call, view, axis, _position(call.raw("start"), view.shape[axis]), call.shape()[axis])
 
 
 @decomposition(

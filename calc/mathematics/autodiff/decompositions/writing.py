@@ -44,7 +44,7 @@ def _numbered(view: NodeView) -> tuple[tuple[AxisFactor, ...], ...]:
 def _like(call: OperatorCall, source: NodeView, index: NodeView) -> NodeView:
     """The source over the places of the index, of which it may have more, or be one number."""
     if not source.axes:
-        return expanded(call, source, index.shape)
+        return expanded(source, index.shape)
     for i, size in enumerate(index.shape):
         source = narrowed(call, source, i, sp.Integer(0), size)
     return source
@@ -78,7 +78,7 @@ def index_copy(call: OperatorCall) -> NodeView:
     index = call.tensor("index")
     rows = NodeView(index.node, (*(() for _ in view.axes[:axis]), *index.axes, *(() for _ in view.axes[axis + 1 :])))
     shape = tuple(index.shape[0] if i == axis else s for i, s in enumerate(view.shape))
-    spread = expanded(call, rows, shape)
+    spread = expanded(rows, shape)
     scattered = _scattered(call, view, axis, spread, call.tensor("source"))
     there = _scattered(call, view, axis, spread, NodeView(call.equations.map(sp.Integer(1), (), ()), ()))
     return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, scattered, there))
@@ -91,7 +91,7 @@ def index_fill(call: OperatorCall) -> NodeView:
     index = call.tensor("index")
     rows = NodeView(index.node, (*(() for _ in view.axes[:axis]), *index.axes, *(() for _ in view.axes[axis + 1 :])))
     shape = tuple(index.shape[0] if i == axis else s for i, s in enumerate(view.shape))
-    there = _scattered(call, view, axis, expanded(call, rows, shape), NodeView(call.equations.map(sp.Integer(1), (), ()), ()))
+    there = _scattered(call, view, axis, expanded(rows, shape), NodeView(call.equations.map(sp.Integer(1), (), ()), ()))
     return call.pointwise(where(argument(2) > 0, y, x), (view, call.tensor("value"), there))
 
 
@@ -131,7 +131,7 @@ def index_put(call: OperatorCall) -> NodeView:
     whole = tuple(call.equations[target.node].shape)
     scattered = []
     for source in (value, NodeView(call.equations.map(sp.Integer(1), (), ()), ())):
-        spread = call.views.plain(expanded(call, source, _shape(axes)))
+        spread = call.views.plain(expanded(source, _shape(axes)))
         node = spread.node
         assert call.equations[node].shape == shape
         scattered.append(NodeView(call.equations.add(ir.Scatter(node, tuple(coordinates)), whole), target.axes))
