@@ -30,7 +30,7 @@ def _peak(name: str) -> int:
     return _derived(name)["memory.peak"].value or 0
 
 
-def test_each_choice_is_taken_from_its_own_peak_on() -> None:
+def test_each_choice_is_best_from_its_own_peak_on() -> None:
     """Up to the peak of the next that runs less again; no checkpointing has no end."""
     none, block, refused = _compared().choices
 
@@ -40,14 +40,14 @@ def test_each_choice_is_taken_from_its_own_peak_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "taken"), [(("none", 0), "none"), (("none", -1), "block"), (("block", 0), "block"), (("block", -1), None)]
+    ("more", "best"), [(("none", 0), "none"), (("none", -1), "block"), (("block", 0), "block"), (("block", -1), None)]
 )
-def test_the_limit_decides_to_the_byte(more: tuple[str, int], interval: str | None) -> None:
+def test_the_limit_decides_to_the_byte(more: tuple[str, int], best: str | None) -> None:
     """A peak that equals the limit fits."""
-    assert interval == _compared(_peak(more[0]) + more[1]).best
+    assert best == _compared(_peak(more[0]) + more[1]).best
 
 
-def test_what_is_saved_and_repeated_is_the_difference_of_the_closed_forms() -> None:
+def test_what_is_saved_and_recomputed_is_the_difference_of_the_closed_forms() -> None:
     """Of a linear layer after an attention and of a sigmoid, say: all of it grows with the batch and the depth."""
     _, block, _ = _compared().choices
     plain, again = _derived("none"), _derived("block")
