@@ -179,7 +179,7 @@ def test_a_calibration_of_this_machine_predicts_the_step(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("changes", [{"name": "Another"}, {"threads": 97}])
 def test_a_calibration_of_another_machine_is_refused(changes: dict[str, Any]) -> None:
     """The name counts, and the threads."""
-    with pytest.raises(BadInputError, match=r"^the calibration is of .*, and this is .*: calibrate here, napkin calibrate -o FILE$"):
+    with pytest.raises(BadInputError, match=r"^the calibration is of .*, but this is .*: calibrate here, napkin calibrate -o FILE$"):
         measured_with(calibration(**changes))
 
 

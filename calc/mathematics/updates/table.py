@@ -11,9 +11,9 @@ from calc.options import REFUSED
 _DECAY = UpdateEquation("g", "g + wd*theta", "weight decay as an L2 penalty: wd/2 times the squared parameter, added to the loss")
 _FIRST = UpdateEquation("m", "beta1*m + (1 - beta1)*g", "first moment: running mean of the gradient")
 _SECOND = UpdateEquation("v", "beta2*v + (1 - beta2)*g**2", "second moment: running mean of its square")
-_FIRST_HAT = UpdateEquation("mhat", "m/(1 - beta1**t)", "bias correction: the mean starts at 0")
-_SECOND_HAT = UpdateEquation("vhat", "v/(1 - beta2**t)", "bias correction of the second moment")
-_DECOUPLED = UpdateEquation("theta", "theta - lr*wd*theta", "decoupled weight decay, not in the moments")
+_FIRST_HAT = UpdateEquation("mhat", "m/(1 - beta1**t)", "bias-corrected first moment")
+_SECOND_HAT = UpdateEquation("vhat", "v/(1 - beta2**t)", "bias-corrected second moment")
+_DECOUPLED = UpdateEquation("theta", "theta - lr*wd*theta", "decoupled weight decay")
 _ADAM_STEP = UpdateEquation("theta", "theta - lr*mhat/(sqrt(vhat) + eps)", "a step of about lr, whatever the gradient's scale")
 _MOMENTS = {"m": "0", "v": "0"}
 _ADAM = {"lr": ("lr",), "betas": ("beta1", "beta2"), "eps": ("eps",), "weight_decay": ("wd",)}
@@ -137,7 +137,7 @@ _RULES = (
         _SECOND,
         UpdateEquation("w", "Max(w, v)", "the largest second moment so far"),
         _FIRST_HAT,
-        UpdateEquation("vhat", "w/(1 - beta2**t)", "bias correction"),
+        UpdateEquation("vhat", "w/(1 - beta2**t)", "bias-corrected"),
         _ADAM_STEP,
         letters=_ADAM,
         state={**_MOMENTS, "w": "0"},

@@ -115,7 +115,7 @@ def test_a_hand_written_backward_is_noted_and_compared() -> None:
 def test_an_operator_without_an_equation_is_refused_by_name_and_module_path() -> None:
     """With the way out."""
     with pytest.raises(
-        UnknownOperatorError, match=r"^no equation is known for aten\.linalg_inv_ex\.default at \(model\).*: write that part with"
+        UnknownOperatorError, match=r"^there is no equation for aten\.linalg_inv_ex\.default at \(model\).*: rewrite it with"
     ):
         calc.gradients(spec_of(lambda y: torch.linalg.inv(y.t() @ y)))
 

@@ -57,7 +57,7 @@ def test_the_table_says_what_it_rests_on(file: Path) -> None:
     text = " ".join(_predict(file).stdout.replace("\u00a0", " ").split())
 
     assert "two-layer on Toy: B = 3" in text
-    assert "1 thread, calibrated 2026-01-02T03:04:05+00:00 by a made-up clock" in text
+    assert "1 thread, calibrated 2026-01-02T03:04:05+00:00 by a synthetic clock" in text
     assert "of 100 GFLOP/s, the highest rate of a product in float32 in the calibration" in text
     assert "Python between operators, warm caches and other programs are not in it" in text
 
