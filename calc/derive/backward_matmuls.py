@@ -1,8 +1,9 @@
 """Which gradient a matrix multiplication of the backward computes: dW = xᵀ dy, or dx = dy Wᵀ.
 
 The product of a forward matmul y = x W has two gradients. A matmul of the backward reads one of the two operands of the forward, at the
-same module path: the one that reads x computes dW, the one that reads W computes dx. A parameter that is no layer's ``weight`` has its
-own name in place of W.
+same module path: the one that reads x computes dW, the one that reads W computes dx. A recomputed x has another storage: where a module
+has one matmul with a parameter, the gradient that does not read the parameter is dW. A parameter that is no layer's ``weight`` has its own
+name in place of W.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from calc.graph.step import Op, StepTrace, Tensor
+from calc.graph.step import RECOMPUTED, Op, StepTrace, Tensor
 
 _OPERANDS = {
     "aten.mm.default": ("self", "mat2"),
@@ -21,37 +22,41 @@ _OPERANDS = {
 
 
 class ForwardMatmul(NamedTuple):
-    """Storages of the two operands of a matmul, and the name of the right one."""
+    """Storages of the two operands of a matmul, the name of the right one, and whether that is a parameter."""
 
     left: int
     right: int
     name: str
+    is_parameter: bool
 
 
 ForwardMatmuls = Mapping[tuple[int, str], tuple[ForwardMatmul, ...]]
 
 
 def forward_matmuls(trace: StepTrace) -> ForwardMatmuls:
-    """The matmuls of the forward, by step and module path."""
+    """The matmuls of the forward, recomputed ones included, by step and module path."""
     names = {tensor.storage: name.rpartition(".")[2] for name, tensor in reversed(trace.parameters)}
     matmuls: dict[tuple[int, str], tuple[ForwardMatmul, ...]] = {}
     for op in trace.ops:
-        if op.phase == "forward" and len(operands := _storages(op)) == 2:
+        if (op.phase == "forward" or op.node == RECOMPUTED) and len(operands := _storages(op)) == 2:
             left, right = operands
             name = names.get(right, "weight")
             key = (op.step, op.module_path)
-            matmuls[key] = (*matmuls.get(key, ()), ForwardMatmul(left, right, "W" if name == "weight" else name))
+            matmuls[key] = (*matmuls.get(key, ()), ForwardMatmul(left, right, "W" if name == "weight" else name, right in names))
     return matmuls
 
 
 def gradient_of(op: Op, forward: ForwardMatmuls) -> str:
     """The gradient that a matmul of the backward computes, as an equation; empty if that is not certain."""
-    gradients = {*_gradients(_storages(op), forward.get((op.step, op.module_path), ()))}
+    own, matmuls = _storages(op), forward.get((op.step, op.module_path), ())
+    gradients = {*_gradients(own, matmuls)} if own else set()
+    if own and not gradients and len({matmul.right for matmul in matmuls}) == 1 and matmuls[0].is_parameter:
+        return f"d{matmuls[0].name} = xᵀ dy"
     return gradients.pop() if len(gradients) == 1 else ""
 
 
 def _gradients(own: tuple[int, ...], matmuls: Iterable[ForwardMatmul]) -> Iterable[str]:
-    for left, right, name in matmuls:
+    for left, right, name, _ in matmuls:
         if (left in own) != (right in own):
             yield f"d{name} = xᵀ dy" if left in own else f"dx = dy {name}ᵀ"
 
