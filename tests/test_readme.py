@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -13,6 +16,7 @@ from reports import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+SKILL = (ROOT / "SKILL.md").read_text(encoding="utf-8")
 
 
 def example() -> str:
@@ -52,6 +56,56 @@ def verified(text: str, folder: Path) -> Result:
     """What ``napkin verify`` says of it."""
     (folder / "README.md").write_text(text, encoding="utf-8")
     return CliRunner().invoke(cli.napkin, ["verify", str(folder / "README.md"), "--require-claims", "13"])
+
+
+_TOP = r"(?m)^\$ (?:\. \.venv/bin/activate && )?(napkin .*?)(?:\s+# .*)?$"
+_SLOW = ("napkin report", "napkin check gpt2", "napkin layout", "napkin sweep gpt2", "napkin shard", "napkin inference", "napkin roofline",
+         "napkin derive gpt2", "napkin compare", "napkin ask largest-batch")  # fmt: skip
+_CONFIG = """{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 96,
+"num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 100, "max_position_embeddings": 32}"""
+
+
+def commands(text: str) -> list[str]:
+    """What a reader may type: after ``$``, and in backquotes."""
+    inline = (code for code in re.findall(r"`(napkin [^`]*)`", text) if not re.search(r"[…<]|MODEL", code))
+    return list(dict.fromkeys((*re.findall(_TOP, text), *inline)))
+
+
+def typed() -> list[Any]:
+    every = dict.fromkeys((*commands(README), *(command for command in commands(SKILL) if " " in command.removeprefix("napkin "))))
+    return [pytest.param(each, marks=pytest.mark.slow if each.startswith(_SLOW) else ()) for each in every]
+
+
+@pytest.mark.parametrize("command", typed())
+def test_every_command_works_as_it_is_printed(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the files that it names: the example's module, a small config, the example's document."""
+    if re.fullmatch(r"napkin (derive|ask|check|verify|report)( --\S+)*( json)?", command):
+        return  # named, not typed
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "path" / "to").mkdir(parents=True)
+    for name, text in (("my_model.py", example()), ("path/to/config.json", _CONFIG), ("design.md", between("document") + "\n"),
+                       ("README.md", README)):  # fmt: skip
+        Path(name).write_text(text, encoding="utf-8")
+    result = CliRunner().invoke(cli.napkin, shlex.split(command)[1:])
+
+    assert result.exit_code == 0, result.stderr
+    if "json" in command:
+        assert json.loads(result.stdout)
+
+
+def test_the_five_most_used_commands_are_printed_first() -> None:
+    """And the picture is one of moderate size, in the repository."""
+    first = [command.split()[1] for command in commands(README)[:6]]
+    (picture,) = re.findall(r"!\[[^]]+\]\(([^)]+)\)", README)
+
+    assert first == ["--help", "derive", "check", "report", "ask", "verify"]
+    assert 10_000 < (ROOT / picture).stat().st_size <= 150_000
+
+
+def test_every_target_of_make_that_is_named_exists() -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert set(re.findall(r"(?:`|\$ )make ([a-z-]+)", README)) <= set(targets)
 
 
 def test_the_numbers_of_the_readme_are_live(tmp_path: Path) -> None:
