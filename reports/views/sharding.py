@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -10,6 +9,7 @@ from calc.capacity.sharding.account import UNSURE, Account, Stage
 from calc.capacity.sharding.layout import SEQUENCE
 from calc.capacity.sharding.memory import KINDS, WORDS
 from calc.capacity.sharding.search import Ranking, parts_of_step
+from calc.symbolic.parser import free_names
 from calc.symbolic.worked import WorkedInput, WorkedStep
 from calc.units import Unit
 from reports.typeset.numbers import amount, integer, significant, singular
@@ -128,7 +128,7 @@ def _show_variables(account: Account, out: Terminal) -> None:
     calculations = (account.fullest.calculation, *((account.step,) if account.step is not None else ()))
     texts = [line.expr for calculation in calculations for line in calculation.steps]
     texts += [item.collective.sent for item in account.fullest.traffic] + [c.expr for c in account.conditions]
-    used = set(re.findall(r"[A-Za-z_]\w*", " ".join(texts)))
+    used = set().union(*map(free_names, texts))
     inputs = {item.symbol: item for calculation in calculations for item in calculation.inputs}
     rows = [(g.symbol, _input_value(g), g.meaning, dim(g.source)) for g in inputs.values() if g.symbol in used]
     out.table(("Variable", *right("value"), "meaning", "source"), rows)
