@@ -55,7 +55,7 @@ def test_a_model_that_runs_at_no_size_keeps_its_own_error() -> None:
             return super().forward(x).view(-1, 1000003)
 
     with pytest.raises(SizesError, match=r"^split raised RuntimeError at test_divisibility\.py:"):
-        calc.derive(_spec(Broken, B=2, d=12, h=3), cache=False, optimizer="sgd")
+        calc.derive(_spec(Broken, B=2, d=12, h=3), cache=False, mode="infer")
 
 
 def test_an_error_of_the_models_own_comes_before_a_missing_multiple() -> None:
@@ -66,7 +66,7 @@ def test_an_error_of_the_models_own_comes_before_a_missing_multiple() -> None:
             return super().forward(x).transpose(0, 1).view(-1)
 
     with pytest.raises(SizesError, match=r"^split raised \w+ at test_divisibility\.py:\d+: return super\(\)\.forward\(x\)\.transpose"):
-        calc.derive(_spec(Broken, B=2, d=12, h=3), cache=False, optimizer="sgd")
+        calc.derive(_spec(Broken, B=2, d=12, h=3), cache=False, mode="infer")
 
 
 def test_a_multiple_is_inferred_for_a_model_with_data_dependent_sizes() -> None:

@@ -234,9 +234,9 @@ def test_what_is_divided_by_iterations_is_no_guard_on_that_number(places: Callab
         return nn.Sequential(Smeared(n.d, n.k, n.g, places), Smeared(n.k, n.d, n.g, places))
 
     line = spec(build, dims={"B": 7, "d": 11, "k": 5, "g": 13})
-    result = calc.derive(line, cache=False, mode="infer")
+    result = calc.derive(line, cache=False, optimizer="sgd")
 
-    assert read == bool(calc.trace(line, cache=False, mode="infer").loops)
+    assert read == bool(calc.trace(line, cache=False, optimizer="sgd").loops)
     assert 2 * 5 * 11 * 13 == result["parameters"].value
     assert [] == failures(calc.check(result))
 
@@ -277,6 +277,6 @@ def test_a_branch_on_a_quotient_with_iterations_stays_one(
 
     assert same
     for B, g in same:
-        result = calc.derive(turning(B, g), cache=False, mode="infer")
+        result = calc.derive(turning(B, g), cache=False, optimizer="sgd")
         assert [] == failures(calc.check(result))
-    assert said in str(number(lambda: calc.derive(turning(*other), cache=False, mode="infer")[ELEMENTWISE].value))
+    assert said in str(number(lambda: calc.derive(turning(*other), cache=False, optimizer="sgd")[ELEMENTWISE].value))

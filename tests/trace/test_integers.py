@@ -157,7 +157,7 @@ def test_different_sizes_are_different_in_a_set() -> None:
         return nn.ModuleList(nn.Linear(n.d, width) for width in {n.d, n.f, n.d})
 
     s = Spec("set", {"B": 3, "d": 31, "f": 37}, build, lambda n: (torch.randn(n.B, n.d),), lambda m, x: sum(a(x).sum() for a in m))
-    two, one = (calc.derive(s, {"f": f}, cache=False, optimizer="sgd")["parameters"].value for f in (37, 31))
+    two, one = (calc.derive(s, {"f": f}, cache=False, mode="infer")["parameters"].value for f in (37, 31))
 
     assert (31 * 31 + 31 + 31 * 37 + 37, 31 * 31 + 31) == (two, one)
 
@@ -195,7 +195,7 @@ def _added(positions: Callable[[Any], Tensor]) -> Spec:
 
 
 def test_a_cached_function_is_called_with_a_symbol() -> None:
-    derivation = calc.derive(_spec(lambda d: _twice(d)), cache=False, optimizer="sgd")
+    derivation = calc.derive(_spec(lambda d: _twice(d)), cache=False, mode="infer")
 
     assert ((), "4*d**2 + 3*d") == (derivation.assumptions, derivation["parameters"].text)
 
@@ -298,7 +298,7 @@ def test_a_remembered_tensor_is_that_of_its_own_trace(positions: Callable[[Any],
 
 def test_a_size_that_is_read_as_a_number_says_so() -> None:
     """Of a width that is put into a text, in no words about sizes below 1."""
-    derivation = calc.derive(_spec(lambda d: len(operator.mod("%d", d)) + 2), cache=False, optimizer="sgd")
+    derivation = calc.derive(_spec(lambda d: len(operator.mod("%d", d)) + 2), cache=False, mode="infer")
 
     assert "d" in derivation.specialized
     assert "< 1" not in derivation.specialization_reasons["d"]

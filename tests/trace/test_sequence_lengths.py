@@ -118,7 +118,7 @@ def test_lengths_that_are_drawn_are_refused_with_the_line(use: str) -> None:
         return nn.functional.ctc_loss(module(x).log_softmax(-1).transpose(0, 1), labels, steps, lengths)
 
     with pytest.raises(calc.errors.TraceError, match=r"sequence lengths at test_sequence_lengths.py:\d+.* depend on data"):
-        calc.derive(Spec("drawn", DIMS, lambda n: nn.Linear(n.d, n.d), _inputs, loss), cache=False, optimizer="sgd")
+        calc.derive(Spec("drawn", DIMS, lambda n: nn.Linear(n.d, n.d), _inputs, loss), cache=False, mode="infer")
 
 
 def test_lengths_that_are_data_stay_refused() -> None:
@@ -131,4 +131,4 @@ def test_lengths_that_are_data_stay_refused() -> None:
         lambda module, x: module(x)[:, : torch.randint(1, x.shape[1], (x.shape[0],)).max().item()].sum(),
     )
     with pytest.raises(calc.errors.TraceError, match="data"):
-        calc.derive(drawn, cache=False, optimizer="sgd")
+        calc.derive(drawn, cache=False, mode="infer")

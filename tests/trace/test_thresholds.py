@@ -63,7 +63,7 @@ def _layers(derivation: Derivation, **sizes: int) -> int:
 def test_a_length_is_a_symbol_on_either_side(limits: tuple[int, ...], length: int, same: tuple[int, ...], other: tuple[int, ...]) -> None:
     """Exact at the length that is the model's own, at others on its side without a trace, and beyond the limit with one."""
     s = _spec(limits, length)
-    derivation = calc.derive(s, cache=False, mode="infer")
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
 
     assert not derivation.specialized
     assert not any("Mod" in a.expr for a in derivation.assumptions)
@@ -73,7 +73,7 @@ def test_a_length_is_a_symbol_on_either_side(limits: tuple[int, ...], length: in
         assert _layers(derivation, T=at) == 1 + sum(at > limit for limit in limits)
     assert other
     for at in other:
-        beyond = calc.derive(s, {"T": at}, cache=False, mode="infer")
+        beyond = calc.derive(s, {"T": at}, cache=False, optimizer="sgd")
         assert not beyond.specialized
         assert _layers(beyond) == 1 + sum(at > limit for limit in limits)
 
@@ -91,8 +91,8 @@ def test_few_points_are_multiplied_otherwise_than_many() -> None:
 
     dims = {"B": 2, "N": 11, "d": 5, "o": 7}
     s = Spec("points", dims, Near, lambda n: (torch.randn(n.B, n.N, n.d),), lambda module, x: module(x))
-    few = calc.derive(s, cache=False, mode="infer")
-    many = calc.derive(s, {"N": 26}, cache=False, mode="infer")
+    few = calc.derive(s, cache=False, optimizer="sgd")
+    many = calc.derive(s, {"N": 26}, cache=False, optimizer="sgd")
 
     for derivation, at in ((few, {"B": 3, "N": 25}), (many, {"B": 3, "N": 31})):
         assert [] == failures(calc.check(derivation, **at))
@@ -157,7 +157,7 @@ def test_a_case_beyond_a_limit_is_traced_once() -> None:
 def test_a_check_goes_to_the_side_of_a_limit_that_was_derived() -> None:
     """A small check that would be below the limit has the shortest length above it, and says so; what is given stays as it is."""
     small = replace(_spec((512,), 1024, B=1), check_at={"T": 16, "d": 4}, reduced="to be quick")
-    derivation = calc.derive(small, cache=False, mode="infer")
+    derivation = calc.derive(small, cache=False, optimizer="sgd")
     report = calc.check(derivation)
 
     assert {"B": 1, "T": 513, "d": 4} == report.sizes
