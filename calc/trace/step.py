@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from calc.errors import SpecError, SpecializationError
 from calc.experiment import optimizers, precision
 from calc.experiment.checkpointing import built
+from calc.experiment.threads import one_thread
 from calc.graph.basis import Basis
 from calc.graph.step import Call, Event, Guard, StepTrace, Storage, Tensor
 from calc.options import Options
@@ -152,7 +153,7 @@ def _fake(env: SizeEnv | None) -> Iterator[None]:
         bypassing_caches(),
         _quiet(),
         _no_collection(),
-        _one_thread(),
+        one_thread(),  # only constants are computed
     ):
         yield
 
@@ -176,17 +177,6 @@ def _no_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Runs torch's kernels on one thread: only small constants are computed, and to start the threads takes longer than that."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @contextlib.contextmanager

@@ -248,11 +248,13 @@ def _runs(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, D
     """Whether the class's forward runs at these sizes: some need a width that is a product of others, or heads that groups divide."""
     import torch
 
+    from calc.experiment.threads import one_thread
+
     try:
         n = Sizes(**resolve(dims, small))
         if _bytes(source, layout, n) > _MOST_BYTES:
             return False
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), one_thread():
             module, config = _build(source, layout, n), source.config(layout.changes(n))
             task.predict(module, *task.inputs(n, getattr(n, "V", vocabulary_of(module, config)), config))
     except Exception:  # the class may raise anything at sizes that it does not support
