@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from calc.units import QuantityValue
+
 if TYPE_CHECKING:
     from calc.capacity.questions.answer import Answer
     from calc.derive.compare import Comparison
@@ -34,8 +36,11 @@ def register(formatters: Mapping[str, Any]) -> None:
 
 
 def derivation(derivation: Derivation) -> str:
-    """Every quantity with its closed form and its value."""
-    rows = [(name, _clipped(derivation[name].text or derivation[name].reason), _value(derivation[name])) for name in derivation]
+    """Every quantity of its step with its closed form and its value."""
+    from calc.derive.quantities import absent
+
+    shown = [derivation[name] for name in derivation if not absent(name, derivation.options)]
+    rows = [(quantity.name, _clipped(quantity.text or quantity.reason), _value(quantity)) for quantity in shown]
     sizes = ", ".join(f"{name} = {size:,}" for name, size in derivation.sizes.items())
     return table(f"{derivation.model}: {sizes}", ("Quantity", "Closed form", "Value"), rows, code=1)
 
@@ -44,7 +49,7 @@ def quantity(quantity: Quantity) -> str:
     """Its terms and their sum."""
     rows = [(term.module_path, _clipped(term.expr), f"{term.value:,}", term.because) for term in quantity.terms]
     total = ("all", _clipped(quantity.text or quantity.reason), _value(quantity), "")
-    return table(f"{quantity.name}: {quantity.meaning}", ("Site", "Closed form", "Value", "What"), [*rows, total], code=1)
+    return table(f"{quantity.name}: {quantity.meaning}", ("Module path", "Closed form", "Value", "What"), [*rows, total], code=1)
 
 
 def quantity_latex(quantity: Quantity) -> str | None:
@@ -95,7 +100,7 @@ def _clipped(text: str) -> str:
 
 
 def _value(quantity: Quantity) -> str:
-    return "unknown" if quantity.value is None else f"{quantity.value:,} {quantity.unit}"
+    return "unknown" if quantity.value is None else repr(QuantityValue(quantity.value, quantity.unit))
 
 
 def _number(value: int | None) -> str:
