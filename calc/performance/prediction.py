@@ -103,7 +103,7 @@ class Prediction:
         return max(0.0, self.seconds - self.error), self.seconds + self.error
 
     @cached_property
-    def stand_ins(self) -> Mapping[str, float]:
+    def inexact_proxies(self) -> Mapping[str, float]:
         """Operators without an exact benchmark proxy, with their share of the time, the largest first."""
         shares: dict[str, float] = {}
         for row in self.rows:

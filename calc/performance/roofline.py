@@ -134,7 +134,7 @@ class Roofline:
     def total(self) -> Sums:
         return sums(self.rows)
 
-    def by_site(self) -> tuple[tuple[str, Sums], ...]:
+    def by_module(self) -> tuple[tuple[str, Sums], ...]:
         """Forward and backward of each module path together, and the optimizer as one; the longest first."""
         rows_of: dict[str, list[RooflineRow]] = {}
         for row in self.rows:

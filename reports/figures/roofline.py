@@ -31,7 +31,7 @@ _NARROWEST, _ABREAST = 230, 16  # pixels: the width of a plot on a small screen,
 def figure(rooflines: RooflinePair) -> Figure:
     """The figure of a step under a device's roofline, or one without a drawing that says why."""
     device = rooflines.eager.ceiling.device
-    sites = rooflines.eager.by_site()
+    sites = rooflines.eager.by_module()
     drawn = [(i, site, sums) for i, (site, sums) in enumerate(sites) if sums.flops and sums.bytes and sums.seconds]
     title = f"Roofline on {device.name}, by module"
     if not drawn or not rooflines.formats:

@@ -123,7 +123,7 @@ class ChainRuleTerm:
 
 def chain(derived: Derived, latex: bool = False, only: str | None = None) -> list[ChainRuleTerm]:
     """The terms of the chain rule before simplification, from the loss backwards."""
-    writer, names = Writer(derived, latex, raw=True), derived.names_apart
+    writer, names = Writer(derived, latex, raw=True), derived.names_of_every_step
     wanted = None if only is None else _chained(derived, only)
     terms = []
     for share in derived.gradients.shares:

@@ -59,7 +59,7 @@ class Writer:
         self._layer = layer
         self._marked = marked
         self._letters = Letters(derived.program)
-        self._names = derived.names_apart if raw else derived.names
+        self._names = derived.names_of_every_step if raw else derived.names
         self._gradients = {node: target for target, node in sorted(derived.gradients.of.items())} if raw else _by_node(derived)
         self._forward = False
         self._taken: list[str] = []  # letters of the equations around the one that is being written

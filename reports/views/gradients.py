@@ -53,7 +53,7 @@ def _show_chain(derived: Derived, only: str | None, out: Terminal) -> None:
     _say(out, "\nForward, step by step", "bold")
     writer = Writer(derived, raw=True)
     for index in needed(derived.equations, [derived.loss]):
-        if index in derived.names_apart.of and not isinstance(derived.equations[index].op, ir.Leaf | ir.Literal):
+        if index in derived.names_of_every_step.of and not isinstance(derived.equations[index].op, ir.Leaf | ir.Literal):
             equation = writer.forward(index)
             _say(out, f"    {equation}   {equation.shape}")
     _say(out, "\nThe chain rule, link by link", "bold")

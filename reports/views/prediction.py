@@ -101,7 +101,7 @@ def document(predicted: Predicted) -> dict[str, Any]:
             "hfu": predicted.share(prediction.product_flops),
             "because": predicted.because or None,
         },
-        "stand_ins": dict(prediction.stand_ins),
+        "stand_ins": dict(prediction.inexact_proxies),
         "operators": [
             {
                 "phase": row.phase,
@@ -134,7 +134,7 @@ def show(predicted: Predicted, out: Terminal) -> None:
     out.line(f"{rate(_exact(predicted.per_second), predicted.throughput.unit)}{_utilization(predicted)}")
     out.line()
     _show_operators(prediction, out)
-    for name, share in prediction.stand_ins.items():
+    for name, share in prediction.inexact_proxies.items():
         because = "is not calibrated, and is predicted from its bytes or FLOPs"
         out.line(f"{name} {because}: {percent(_exact(share))} of the time", style="dim")
     out.line(BAND, style="dim")

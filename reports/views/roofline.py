@@ -55,7 +55,7 @@ def _document(roofline: Roofline) -> dict[str, Any]:
     return {
         "total": _sums(roofline.total),
         "phases": {phase: _sums(roofline.phase(phase)) for phase in roofline.phases},
-        "sites": [{"site": site, **_sums(sums)} for site, sums in roofline.by_site()],
+        "sites": [{"site": site, **_sums(sums)} for site, sums in roofline.by_module()],
         "operators": [_row(row) for row in roofline.rows],
     }
 
@@ -117,7 +117,7 @@ def _show_phases(rooflines: RooflinePair, out: Terminal) -> None:
 
 
 def _show_sites(rooflines: RooflinePair, top: int, out: Terminal) -> None:
-    sites, total = rooflines.eager.by_site(), rooflines.eager.total.seconds
+    sites, total = rooflines.eager.by_module(), rooflines.eager.total.seconds
     rows = []
     for site, sums in sites[:top]:
         intensity = significant(Fraction(sums.flops, sums.bytes)) if sums.bytes else "-"

@@ -156,10 +156,10 @@ def test_an_operator_that_nothing_stands_for_is_named_with_its_share() -> None:
     strange = _work("aten.mv.default", {"self": _view(100, 100), "vec": _view(100)}, _view(100), matmul=2 * 10**6)
     unheard = _work("aten.frobnicate.default", {"self": _view(100)}, _view(100), moved=4 * 10**5)
 
-    stand_ins = predict((strange, unheard, _work("aten.gelu.default", {"self": _view(10)}, _view(10), moved=8)), made()).stand_ins
+    proxies = predict((strange, unheard, _work("aten.gelu.default", {"self": _view(10)}, _view(10), moved=8)), made()).inexact_proxies
 
-    assert ["aten.frobnicate.default", "aten.mv.default"] == list(stand_ins)
-    assert 0.9 < sum(stand_ins.values()) < 1
+    assert ["aten.frobnicate.default", "aten.mv.default"] == list(proxies)
+    assert 0.9 < sum(proxies.values()) < 1
 
 
 def test_a_machine_that_is_its_own_model_has_no_band() -> None:

@@ -49,9 +49,9 @@ class Derived:
         return NodeNames(self.equations, self.forward, self.loss)
 
     @cached_property
-    def names_apart(self) -> NodeNames:
+    def names_of_every_step(self) -> NodeNames:
         """Names for every step of a definition."""
-        return NodeNames(self.equations, self.forward, self.loss, apart=True)
+        return NodeNames(self.equations, self.forward, self.loss, every_step=True)
 
     @cached_property
     def of(self) -> dict[int, Simplified]:

@@ -20,9 +20,9 @@ _LAYER = re.compile(r"^((?:[^.]+\.)*?\d+)(?:\.|$)")
 
 class NodeNames:
     """Names of the nodes below ``forward``; ``inline`` nodes are written inside another equation, ``through`` nodes are views of another
-    tensor (transposed or detached). With ``apart`` only numbers are inline."""
+    tensor (transposed or detached). With ``every_step`` only numbers are inline."""
 
-    def __init__(self, equations: Equations, forward: int, loss: int, apart: bool = False) -> None:
+    def __init__(self, equations: Equations, forward: int, loss: int, every_step: bool = False) -> None:
         self._equations = equations
         self.of: dict[int, str] = {}
         self.inline: set[int] = set()
@@ -33,7 +33,7 @@ class NodeNames:
         for node in equations.nodes[:forward]:
             if self._is_through(node):
                 self.through.add(node.index)
-            elif _is_number(node) or (not apart and _is_inline(node, readers.get(node.index, []))):
+            elif _is_number(node) or (not every_step and _is_inline(node, readers.get(node.index, []))):
                 self.inline.add(node.index)
             else:
                 written = inputs.get(node.index) or _written(node)

@@ -16,10 +16,10 @@ from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.ir import Equations, Operand, argument
 from calc.mathematics.autodiff.naming import relations
 from calc.mathematics.autodiff.reverse import Gradients
-from calc.mathematics.autodiff.stretches import in_a_row, stretch
+from calc.mathematics.autodiff.slices import adjacent_slices, slice_of
 from calc.mathematics.autodiff.summing import Summing
 from calc.mathematics.autodiff.terms import Element, Poly, Symbols, TooLarge, Total, expand, spelled, together
-from calc.mathematics.autodiff.vanishing import vanishes
+from calc.mathematics.autodiff.zero_sums import sums_to_zero
 
 _SUMS = ("sum", "mean")
 
@@ -42,10 +42,10 @@ def simplify(equations: Equations, forward: int, gradients: Gradients, wanted: C
         if target not in gradients.of:
             made.append(Simplified(target, -1, None, ()))
             continue
-        work.summing.said.clear()
+        work.summing.facts.clear()
         equations.site, equations.operator = equations[target].site, equations[target].operator
         node = work.simplified(gradients.of[target])
-        made.append(Simplified(target, gradients.of[target], node, tuple(dict.fromkeys(work.summing.said))))
+        made.append(Simplified(target, gradients.of[target], node, tuple(dict.fromkeys(work.summing.facts))))
     return made
 
 
@@ -82,7 +82,7 @@ class _Work:
         self._relations = relations(equations, forward)
 
     def _sums_to_zero(self, index: int, axes: Collection[int]) -> bool:
-        return vanishes(self.equations, self.summing, index, axes)
+        return sums_to_zero(self.equations, self.summing, index, axes)
 
     def simplified(self, raw: int) -> int | None:
         """The node that replaces ``raw``; None if it is zero."""
@@ -151,7 +151,7 @@ class _Work:
             if best is None or self._weight(best[0]) >= self._weight(poly):
                 return poly
             poly = best[0]
-            self.summing.said.append(("shorter in terms of", best[1]))
+            self.summing.facts.append(("shorter in terms of", best[1]))
         return poly
 
     def _candidates(self, poly: Poly) -> list[tuple[Poly, int]]:
@@ -308,8 +308,8 @@ class _Work:
         node = self.equations[raw]
         op = node.op
         if isinstance(op, ir.Map) and _is_plain_sum(op):
-            stretches = [stretch(self.equations, o, node.shape) for o in op.operands]
-            whole = in_a_row(self.equations, [s for s in stretches if s is not None], node.shape) if None not in stretches else None
+            slices = [slice_of(self.equations, o, node.shape) for o in op.operands]
+            whole = adjacent_slices(self.equations, [s for s in slices if s is not None], node.shape) if None not in slices else None
             if whole is not None:
                 axis, sources = whole
                 return self._joined([(self.simplified(s), self.equations[s].shape) for s in sources], axis, node.shape)

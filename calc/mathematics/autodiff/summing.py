@@ -18,16 +18,16 @@ Vanishes = Callable[[int, Collection[int]], bool]
 
 
 class Summing:
-    """``forward`` nodes are those below that index. ``vanishes`` returns whether the sum over axes of a node that is not a scalar
-    expression is zero. ``said`` collects the facts used."""
+    """``forward`` nodes are those below that index. ``sums_to_zero`` returns whether the sum over axes of a node that is not a scalar
+    expression is zero. ``facts`` collects the facts used."""
 
-    def __init__(self, equations: Equations, forward: int, symbols: Symbols, vanishes: Vanishes) -> None:
+    def __init__(self, equations: Equations, forward: int, symbols: Symbols, sums_to_zero: Vanishes) -> None:
         self.equations = equations
         self.forward = forward
         self.symbols = symbols
-        self.said: list[tuple[str, int]] = []
+        self.facts: list[tuple[str, int]] = []
         self.written: dict[int, sp.Expr] = {}  # node → its expression over labels 0, 1, …, of gradients already simplified
-        self._vanishes = vanishes
+        self._sums_to_zero = sums_to_zero
         self._totals = _totals(equations, forward)
         self.masks = Masks(equations, symbols)
 
@@ -59,7 +59,7 @@ class Summing:
         for mask in masks:
             condition = truth_of(mask)
             if condition is not None and condition in zero:
-                self.said.append(("the masked elements are 0 already", -1))
+                self.facts.append(("the masked elements are 0 already", -1))
                 powers = {f: p for f, p in powers.items() if f != mask}
         return powers
 
@@ -135,18 +135,18 @@ class Summing:
         if settled_total is not None:
             return settled_total
         if isinstance(node.op, ir.Delta) and set(bound) == {element.labels[-1]}:
-            self.said.append(("exactly one class is the target: Σ Y = 1", node.index))
+            self.facts.append(("exactly one class is the target: Σ Y = 1", node.index))
             return {(): sp.Integer(1)}
         if not isinstance(node.op, ir.Map | ir.Reduce):
             axes = [i for i, label in enumerate(element.labels) if label in bound]
-            return {} if self._vanishes(element.node, axes) else None
+            return {} if self._sums_to_zero(element.node, axes) else None
         if depth == 0 or not isinstance(node.op, ir.Map) or (element.node >= self.forward and element.node not in self.written):
             return None
         inlined = self.normal(self.definition(element))
         total = self.total(inlined, bound, depth - 1)
         if any(isinstance(self.symbols.meaning.get(s), Total) for m in total for f, _ in m for s in f.free_symbols):
             return None
-        self.said.append((f"a sum over it is {'known' if total else '0'} by its definition:", node.index))
+        self.facts.append((f"a sum over it is {'known' if total else '0'} by its definition:", node.index))
         return total
 
     def _known_total(self, element: Element, bound: Mapping[int, sp.Expr]) -> Poly | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from calc.mathematics.initialization import rules
 from calc.mathematics.initialization.rules import BoundInstruction, State
-from calc.mathematics.initialization.state import APART, FLAT, Fixed, Moments, Unknown, WeightLaw
+from calc.mathematics.initialization.state import DISTINCT_ROWS, FLAT, Fixed, Moments, Unknown, WeightLaw
 
 
 def flat(values: Any) -> list[Any]:
@@ -139,7 +139,7 @@ def _embedding(step: BoundInstruction) -> State:
     text = f"E[w²] {weight.second:.6g} of {weight.name}"
     moments = Moments(weight.mean, weight.second, shared, weight.mean == 0, frozenset({step.fresh}), text, (), step.label)
     moments = moments.saying("{w}", w=weight)
-    return moments if distinct else moments.resting(APART)
+    return moments if distinct else moments.resting(DISTINCT_ROWS)
 
 
 def _add(step: BoundInstruction, sign: float = 1.0) -> State:

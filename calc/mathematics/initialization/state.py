@@ -13,12 +13,12 @@ from calc.symbolic.writer import as_text
 # What a number rests on where it is not exact.
 WIDE = "features are many: a mean over them is its expectation, a sum of them is normal (He et al. 2015; error O(1/width))"
 FLAT = "attention scores are small and normal, and all positions are alike: E[Σ p²] to second order in the scores' spread"
-APART = "two positions read different rows of a table as often as two random tokens differ"
+DISTINCT_ROWS = "two positions read different rows of a table as often as two random tokens differ"
 VARIES = "the variance of the input of a norm is much larger than its ε"
-ANEW = "a matrix that is used twice counts as independent each time"
+REUSED_MATRIX = "a matrix that is used twice counts as independent each time"
 
 # How far off a number may be that rests on each of them, relative to it. Seen in samples at widths from 48 on, and doubled.
-OFF = {WIDE: 0.03, FLAT: 0.3, APART: 0.01, VARIES: 0.01, ANEW: 0.1}
+OFF = {WIDE: 0.03, FLAT: 0.3, DISTINCT_ROWS: 0.01, VARIES: 0.01, REUSED_MATRIX: 0.1}
 
 
 @dataclass(frozen=True, slots=True)

@@ -365,7 +365,7 @@ def test_every_site_is_a_row_and_their_times_add_up() -> None:
     assert "Not drawn, without arithmetic or memory traffic: 1 module." in drawn.finding
     assert found.eager.total.flops == sum(cells(row)[0] for row in drawn.rows)
     assert found.eager.total.bytes == sum(cells(row)[1] for row in drawn.rows)
-    longest, sums = found.eager.by_site()[0]
+    longest, sums = found.eager.by_module()[0]
     assert (f"A: {longest}", numbers.percent(sums.seconds / found.eager.total.seconds)) == (drawn.rows[0][0], drawn.rows[0][6])
     assert f"{longest} takes {drawn.rows[0][6]}." in drawn.finding
 
@@ -374,7 +374,7 @@ def test_the_area_of_a_dot_is_its_share_of_the_time() -> None:
     """r² over 22² is the share, to the tenth of a pixel that is written; tiny ones are seen all the same."""
     found = drawings.found()
     drawn = {round(Fraction(dot.radius), 1) for dot in drawings.roof().dots}
-    longest = max(sums.seconds for _, sums in found.eager.by_site()) / found.eager.total.seconds
+    longest = max(sums.seconds for _, sums in found.eager.by_module()) / found.eager.total.seconds
 
     assert max(drawn) == pytest.approx(22 * float(longest) ** 0.5, abs=0.05)
     assert min(drawn) >= 2

@@ -10,7 +10,7 @@ from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.ir import Equations, Operand, place
 
 
-def stretch(equations: Equations, operand: Operand, shape: ir.Shape) -> tuple[int, sp.Expr, int] | None:
+def slice_of(equations: Equations, operand: Operand, shape: ir.Shape) -> tuple[int, sp.Expr, int] | None:
     """(axis, offset, node) of an operand that is one slice along one axis, with zeros around it."""
     op = equations[operand.node].op
     if not isinstance(op, ir.Scatter) or operand.at != tuple(range(len(shape))):
@@ -28,11 +28,11 @@ def stretch(equations: Equations, operand: Operand, shape: ir.Shape) -> tuple[in
     return placement
 
 
-def in_a_row(equations: Equations, stretches: Sequence[tuple[int, sp.Expr, int]], shape: ir.Shape) -> tuple[int, list[int]] | None:
+def adjacent_slices(equations: Equations, slices: Sequence[tuple[int, sp.Expr, int]], shape: ir.Shape) -> tuple[int, list[int]] | None:
     """The axis along which slices are adjacent without gaps, and their nodes in order."""
-    axes = {axis for axis, _, _ in stretches}
-    by_offset = {offset: source for _, offset, source in stretches}
-    if len(axes) != 1 or len(by_offset) != len(stretches):
+    axes = {axis for axis, _, _ in slices}
+    by_offset = {offset: source for _, offset, source in slices}
+    if len(axes) != 1 or len(by_offset) != len(slices):
         return None
     (axis,) = axes
     at, order = sp.Integer(0), []

@@ -9,7 +9,7 @@ from calc.mathematics.autodiff.ir import Equations, Operand, place
 from calc.mathematics.autodiff.summing import Summing
 
 
-def vanishes(equations: Equations, summing: Summing, index: int, axes: Collection[int]) -> bool:
+def sums_to_zero(equations: Equations, summing: Summing, index: int, axes: Collection[int]) -> bool:
     """Whether the sum of a node over some of its axes is zero by the equations."""
     node = equations[index]
     op = node.op
@@ -23,19 +23,19 @@ def vanishes(equations: Equations, summing: Summing, index: int, axes: Collectio
             return any(_carries(equations, summing, operands, i, axes) for i in range(len(operands)))
         case ir.Merge(source, axis, count):
             moved = [i + (count - 1) * (i > axis) for i in axes if i != axis]
-            return vanishes(equations, summing, source, [*moved, *(range(axis, axis + count) if axis in axes else ())])
+            return sums_to_zero(equations, summing, source, [*moved, *(range(axis, axis + count) if axis in axes else ())])
         case ir.Split(source, axis, count):
             inside = [i for i in axes if axis <= i < axis + count]
             if inside and len(inside) < count:
                 return False
             rest = [i - (count - 1) * (i >= axis + count) for i in axes if i not in inside]
-            return vanishes(equations, summing, source, [*rest, *([axis] if inside else [])])
+            return sums_to_zero(equations, summing, source, [*rest, *([axis] if inside else [])])
         case ir.Scatter(source, coordinates):
-            return all(i < len(coordinates) and coordinates[i] == ir.Index(place(i)) for i in axes) and vanishes(
+            return all(i < len(coordinates) and coordinates[i] == ir.Index(place(i)) for i in axes) and sums_to_zero(
                 equations, summing, source, axes
             )
         case ir.Concatenate(parts, axis):
-            return axis not in axes and all(vanishes(equations, summing, part, axes) for part in parts)
+            return axis not in axes and all(sums_to_zero(equations, summing, part, axes) for part in parts)
     return False
 
 
@@ -43,4 +43,4 @@ def _carries(equations: Equations, summing: Summing, operands: Sequence[Operand]
     """Whether a factor that alone carries some of the labels sums to zero over them."""
     elsewhere = {label for j, o in enumerate(operands) if j != i for label in o.at}
     own = [n for n, label in enumerate(operands[i].at) if label in axes and label not in elsewhere]
-    return bool(own) and vanishes(equations, summing, operands[i].node, own)
+    return bool(own) and sums_to_zero(equations, summing, operands[i].node, own)
