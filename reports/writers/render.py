@@ -205,7 +205,7 @@ def _within_time() -> Iterator[None]:
         raise _TooMuch(f"it takes more than {_MOST_SECONDS:g} s")
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, _MOST_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, _MOST_SECONDS, _MOST_SECONDS)  # again, where code that ignores exceptions took the first
     try:
         yield
     finally:
