@@ -94,6 +94,7 @@ def chapter(
             "terms": several(len(quantity.terms), "term"),
             "table": f"{quantity.name} by part" + (f": {what}" if what else ""),
             "candidates": several(len(quantity.candidates), "peak candidate"),
+            "closing": "The maximum",
             "others": f"Steps of the other {several(len(quantity.candidates) - 1, 'peak candidate')}",
         },
     )

@@ -213,8 +213,13 @@ class Chapter:
 
     @property
     def main(self) -> tuple[StepView, ...]:
-        """The steps that a reader needs first: for a maximum, those of the largest candidate and the maximum itself."""
-        return tuple(step for step in self.steps if not step.folded)
+        """The steps that a reader needs first: for a maximum of several candidates, those of the largest one."""
+        return tuple(step for step in self.steps if not step.folded and step not in self.closing)
+
+    @property
+    def closing(self) -> tuple[StepView, ...]:
+        """The step after ``others``: the maximum."""
+        return self.steps[-1:] if self.others else ()
 
     @property
     def others(self) -> tuple[StepView, ...]:

@@ -12,7 +12,7 @@ from math import ceil, floor
 
 _TOKENS = re.compile(
     r"\\mathrm\{(?P<word>(?:\\_|[^{}\\])*)\}|(?P<number>\d+(?:\{,\}\d{3})*)|(?P<letter>[A-Za-z])(?:_\{(?P<index>\d+)\})?"
-    r"|\\text\{(?:\\.|[^{}\\])*\}|(?P<command>\\(?:[A-Za-z]+|,))|(?P<sign>[-+(){}^_,=])|\s+"
+    r"|(?:\\text\{(?:\\.|[^{}\\])*\}|\\[_#%&])+|(?P<command>\\(?:[A-Za-z]+|,))|(?P<sign>[-+(){}^_,=])|\s+"
 )
 
 

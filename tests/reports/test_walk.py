@@ -61,7 +61,7 @@ def printed(text: str) -> Iterator[Printed]:
         for row in rows:
             sign, _, said = row.partition("&")
             formula = re.sub(r"\s*&&.*", "", said)
-            if sign == "=" or not lines:
+            if sign == "={}" or not lines:
                 lines.append(formula)
             else:
                 lines[-1] += f" {formula}"
