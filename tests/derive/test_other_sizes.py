@@ -127,7 +127,7 @@ def test_the_closed_form_of_a_graph_is_not_evaluated_in_its_special_case() -> No
 def test_a_graph_without_its_spec_says_what_it_lacks() -> None:
     graph = serialize.loads(serialize.dumps(calc.trace(spec(narrow), optimizer="sgd")), "it")
 
-    with pytest.raises(DimensionError, match="a graph alone cannot be traced there: derive the model from its spec"):
+    with pytest.raises(DimensionError, match="a graph cannot be traced again: derive the model from its spec"):
         calc.derive(graph)["memory.peak"].at(d=5)
 
 

@@ -168,7 +168,7 @@ def test_products_inside_fused_attention_are_proved_not_exact() -> None:
     report = _attention(2352, "fused")
 
     assert PROVED == report["flops.forward.matmul"].verdict
-    assert "no torch counter sees _scaled_dot_product_flash_attention_for_cpu" in report["flops.forward.matmul"].because
+    assert "torch's counter does not see _scaled_dot_product_flash_attention_for_cpu" in report["flops.forward.matmul"].because
     assert PROVED == report["flops.backward.matmul"].verdict
     assert 2 * 26544 + 2352 == report["flops.backward.matmul"].derived
     assert 2 * 26544 == report["flops.backward.matmul"].measured

@@ -203,7 +203,7 @@ REFUSED = {
     "one size": ({"B": 8}, ["parameters"], BadInputError, "B = 8: give a list of its sizes, e.g. [1, 2, 4]"),
     "nothing to work out": ({"B": [4]}, [], BadInputError, "nothing to sweep: name a quantity, e.g. memory.peak"),
     "a quantity there is not": ({"B": [4]}, ["master_weights.bytes"], UnknownQuantityError,
-                                "master_weights.bytes is unknown: precision fp32 keeps no copies of the weights"),
+                                "master_weights.bytes is unknown: precision fp32 has no copies of the weights"),
 }  # fmt: skip
 
 

@@ -64,7 +64,7 @@ def test_through_a_symbolic_link_the_document_is_rewritten_and_named() -> None:
     os.symlink("folder/real.md", "link.md")
     found = run("verify", "--fix", "link.md")
 
-    assert (0, f"rewrote 1 numbers of {Path('folder/real.md').resolve()}\n") == (found.exit_code, found.stderr)
+    assert (0, f"rewrote 1 number of {Path('folder/real.md').resolve()}\n") == (found.exit_code, found.stderr)
     assert RIGHT == Path("folder/real.md").read_text()
     assert (["real.md"], "folder/real.md") == (os.listdir("folder"), os.readlink("link.md"))
 
