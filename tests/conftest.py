@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import shutil
 import tempfile
@@ -30,9 +31,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
+_FILES_BETWEEN_COLLECTIONS = 5
+_ended = itertools.count(1)
+
+
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """What a file's tests leave behind is searched for garbage once: traces that are kept are millions of objects."""
-    if nextitem is not None and item.path != nextitem.path:
+    """What the tests of a few files leave behind is searched for garbage once: traces that are kept are millions of objects."""
+    if nextitem is not None and item.path != nextitem.path and next(_ended) % _FILES_BETWEEN_COLLECTIONS == 0:
         gc.collect()
         gc.freeze()
 

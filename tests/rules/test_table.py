@@ -36,7 +36,7 @@ def test_what_is_counted_as_another_operator_rests_on_the_tests_of_that_one() ->
     assert UNTRACED == {op: entry["because"] for op, entry in TABLE.items() if entry["model"] is None}
 
 
-@pytest.mark.parametrize("op", few(HERE, 120))
+@pytest.mark.parametrize("op", few(HERE, 90))
 def test_the_model_named_for_a_rule_notices_an_error_in_it(op: str) -> None:
     """It executes the operator, and its check fails when the rule is wrong: one error for each rule, drawn by its name."""
     if not runs(op, TABLE[op]["model"]) and not torch.__version__.startswith(MADE_WITH):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sympy as sp
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -218,6 +218,7 @@ CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@settings(max_examples=40)
 @given(st.lists(st.sampled_from(sorted(CHANGES)), max_size=6), st.sampled_from(["gt", "le", "eq", "any", "all", "max", "min", ""]))
 def test_so_it_is_of_any_operators_one_after_the_other(names: list[str], last: str) -> None:
     """Where something is known after all of them."""

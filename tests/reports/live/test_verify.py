@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from calc.errors import BadInputError
+from calc.options import Options
 from reports import cli
 from reports.jobs import report as report_job
 from reports.jobs.job import Request
@@ -319,7 +320,7 @@ import torch
 from calc import Spec
 
 spec = Spec("mine", dims={"B": 5, "d": 7}, build=lambda n: torch.nn.Linear(n.d, 3), inputs=lambda n: (torch.randn(n.B, n.d),),
-            loss=lambda model, x: model(x).sum())
+            loss=lambda model, x: model(x).sum(), predict=lambda model, x: model(x))
 """
 
 
@@ -328,7 +329,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of a file, beside it."""
     folder = tmp_path_factory.mktemp("own")
     (folder / "mine.py").write_text(SPEC)
-    made = report_job.make(Request(f"{folder / 'mine.py'}:spec"), "cpu", lambda _: None)
+    inference = Options(mode="infer", precision="bf16")  # no further step is derived for the peak's paragraph
+    made = report_job.make(Request(f"{folder / 'mine.py'}:spec", options=inference), "cpu", lambda _: None)
     (folder / "report.md").write_text(made.texts["report.md"], encoding="utf-8")
     return folder
 
