@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import os
 import shutil
 import tempfile
@@ -31,13 +30,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
-_FILES_BETWEEN_COLLECTIONS = 5
-_ended = itertools.count(1)
-
-
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """What the tests of a few files leave behind is searched for garbage once: traces that are kept are millions of objects."""
-    if nextitem is not None and item.path != nextitem.path and next(_ended) % _FILES_BETWEEN_COLLECTIONS == 0:
+    """What a file's tests leave behind is searched for garbage once: traces that are kept are millions of objects."""
+    if nextitem is not None and item.path != nextitem.path:
         gc.collect()
         gc.freeze()
 
