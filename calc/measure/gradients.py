@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from calc.errors import SpecError
 from calc.experiment.precision import double_by_default
+from calc.experiment.threads import one_thread
 from calc.measure.free_memory import require_free_memory
 from calc.measure.training import blame
 from calc.options import Options
@@ -70,7 +71,7 @@ def observe(spec: Spec, sizes: Mapping[str, int], options: Options, seed: int = 
         torch.random.fork_rng(devices=[]),
         double_by_default(),
         _AsDouble(),
-        _one_thread(),
+        one_thread(),  # also one order of sums
         attention,
         blame(spec, sizes, "taking gradients"),
     ):
@@ -208,14 +209,3 @@ class _AsDouble(TorchFunctionMode):
 
 def _double(value: Any) -> Any:
     return torch.float64 if isinstance(value, torch.dtype) and value in _TO_DOUBLE else value
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Context with one thread: sums have one order, and small tensors no thread overhead."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
