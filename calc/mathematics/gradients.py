@@ -250,7 +250,7 @@ def _flops(derived: Derived, spec: Spec, sizes: Mapping[str, int], options: Opti
 def _why(check: FlopsCheck, again: int, outer: int) -> str:
     """Why autograd executes another number of FLOPs, if known."""
     repeated = f"{again:,} FLOP repeat the forward (fused attention makes Q Kᵀ once more), which equations need not"
-    numbers = f"{outer:,} FLOP are a vector times a number, which autograd multiplies element by element and no matrix product counts"
+    numbers = f"{outer:,} FLOP are a vector times a number, which autograd multiplies element by element and no matmul counter sees"
     if check.equations == check.executed - again:
         return repeated
     if check.equations - outer == check.executed:

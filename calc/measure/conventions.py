@@ -1,6 +1,6 @@
 """Elementwise FLOPs of operators counted as a whole, by conventions, since torch has no suitable reference decomposition.
 
-- matrix products (also with vectors) and convolutions: their products are matmul FLOPs, so 0 here. The bias of ``addmm`` and its
+- matrix multiplications (also with vectors) and convolutions: their products are matmul FLOPs, so 0 here. The bias of ``addmm`` and its
   variants and of a convolution is one addition per result element; ``alpha`` scales the product, ``beta`` the bias, unless they are 1;
   a convolution's bias gradient is a reduction.
 - fused attention, N = scores (batch x query heads x query length x key length, in full even when causal) and R = rows of

@@ -69,7 +69,7 @@ FREE = names(
     " hann_window hamming_window blackman_window"
     " rand rand_like randn randn_like randint randint_like randperm bernoulli uniform normal random exponential log_normal"
     " geometric cauchy multinomial poisson _efficientzerotensor"
-    # Matrix products: all their arithmetic is matmul FLOPs.
+    # Matrix multiplications: all their arithmetic is matmul FLOPs.
     " mm bmm mv dot vdot _grouped_mm"
 )
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from calc.measure.matmul import Shape
     from calc.measure.timing import Timings
 
-KIND = "measurement of matrix products"
+KIND = "measurement of matrix multiplications"
 DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8")
 LECTURE = (16384, 32768, 8192)
 SMALLER = 32  # on a CPU, in each direction

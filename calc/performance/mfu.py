@@ -88,7 +88,7 @@ class TimedStep:
         return {
             "measured": self.measured.to_json(),
             "throughput": {"amount": self.throughput.amount, "unit": self.throughput.unit, "per_second": float(self.per_second)},
-            "flops": {**work, "convention": "matrix products, one multiply-add = 2 FLOP"},
+            "flops": {**work, "convention": "matrix multiplications, one multiply-add = 2 FLOP"},
             "peak": self.ceiling.to_json(),
             "utilization": {**shares, "because": self.unknown or None},
         }

@@ -40,7 +40,7 @@ from calc.platform.reading import (
 
 KIND = "measurement of a training step"
 # Other documents that Napkin writes, which may be in the same folder.
-OTHER_KINDS = ("measurement of matrix products", "measurement of transfers", "calibration", "prediction", "training run")
+OTHER_KINDS = ("measurement of matrix multiplications", "measurement of transfers", "calibration", "prediction", "training run")
 VARIABLE = "NAPKIN_MEASUREMENTS"
 
 

@@ -1,4 +1,4 @@
-"""``napkin measure-matmul``: one matrix product, timed in every number format of the device."""
+"""``napkin measure-matmul``: one matrix multiplication, timed in every number format of the device."""
 
 from __future__ import annotations
 

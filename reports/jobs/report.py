@@ -181,7 +181,7 @@ def _commands(request: Request, checks: Any, gpu: str = "") -> tuple[Command, ..
         Command("The same numbers as JSON:", f"napkin derive {words} --json"),
         Command("The steps of one quantity on the terminal:", f"napkin derive {words} --explain memory.peak"),
         Command("What is alive at the peak, and what moves it:", f"napkin derive {words} --peak"),
-        Command("What is kept for the backward, tensor by tensor:", f"napkin derive {words} --saved"),
+        Command("The tensors saved for backward, one by one:", f"napkin derive {words} --saved"),
     ]
     if checks is not None:
         differing = _differing(request, checks)

@@ -112,7 +112,7 @@ def _(_: Lab) -> ClaimFinding:
     )
 
 
-@FLOPS.claim("flop-matmul-2size", "A matrix product takes twice as many FLOP as the matrix has elements.")
+@FLOPS.claim("flop-matmul-2size", "A matrix multiplication takes twice as many FLOP as the matrix has elements.")
 def _(_: Lab) -> ClaimFinding:
     d, k = 7, 5
     ratios = {b: Fraction(experiment("product_flops", b, d, k), d * k) for b in (1, 11)}
@@ -121,7 +121,7 @@ def _(_: Lab) -> ClaimFinding:
     return true(holds, "2·B·D·K", because, "torch.utils.flop_counter at B = 1 and B = 11", unit="FLOP")
 
 
-@FLOPS.claim("flop-reduce-matmul", "One usually tries to have few matrix products.")
+@FLOPS.claim("flop-reduce-matmul", "One usually tries to have few matrix multiplications.")
 def _(lab: Lab) -> ClaimFinding:
     at = {"B": 8, "T": 1024}
     products, total = (lab.value("gpt2", f"flops.forward.{kind}", at) for kind in ("matmul", "total"))

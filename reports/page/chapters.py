@@ -20,8 +20,8 @@ from reports.typeset import expressions, numbers
 from reports.typeset.wording import in_case, largest_of
 from reports.typeset.wording import place as place
 
-# What neither the parameters nor peak memory nor the matrix products of a step rest on. A page that has to stay light leaves their steps
-# to the other formats.
+# Quantities on which neither the parameters nor peak memory nor the matmuls of a step rest. A page that has to stay light leaves
+# their steps to the other formats.
 ASIDE = frozenset({
     "parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "checkpoint.bytes", "memory.peak.first_step",
     "flops.forward.elementwise", "flops.backward.elementwise", "flops.optimizer.elementwise",

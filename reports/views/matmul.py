@@ -1,4 +1,4 @@
-"""A matrix product in several number formats, on a terminal."""
+"""A matrix multiplication in several number formats, on a terminal."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _notes(runs: Sequence[MeasuredRun]) -> Iterator[str]:
     times = [run.time for run in runs]
     for dtype, peak, source in dict.fromkeys((t.ceiling.dtype, t.ceiling.rate, t.ceiling.source) for t in times if t.mfu is not None):
         assert peak is not None
-        yield f"peak: {rate(peak, 'FLOP')} dense in {dtype} ({source}); FLOPs are those of matrix products, derived"
+        yield f"peak: {rate(peak, 'FLOP')} dense in {dtype} ({source}); FLOPs are those of matrix multiplications, derived"
     for run in runs:
         if run.expected is not None:
             yield _expected(run.expected, run.time.seconds)

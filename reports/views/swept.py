@@ -1,4 +1,4 @@
-"""A sweep as a table, as JSON and as a drawing. The drawing stands by itself: SVG without script, colours and fonts inside."""
+"""A sweep as a table, as JSON and as a drawing. The drawing stands by itself: SVG without script, colors and fonts inside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reports.typeset.escape import visible
 
 _LINES = 8
 _WIDTH, _PLOT, _HEIGHT = 720, (76, 24, 520, 250), 316  # of one drawing; left, top, width and height of its area
-_COLOURS = ("#1f5fa8", "#c2571a", "#2d7d46", "#8a3a8f", "#a3262e", "#5b6770", "#8c6d1f", "#1b8a8f")
+_COLORS = ("#1f5fa8", "#c2571a", "#2d7d46", "#8a3a8f", "#a3262e", "#5b6770", "#8c6d1f", "#1b8a8f")
 _TICKS = 4
 
 
@@ -122,12 +122,12 @@ def _one(name: str, sweep: Sweep, along: str, top: int) -> str:
     for size in _shown(sizes):
         parts.append(_text(x(size), top + above + height + 18, f"{size:,}", anchor="middle"))
     for i, (words, points) in enumerate(lines):
-        colour = _COLOURS[i % len(_COLOURS)]
+        color = _COLORS[i % len(_COLORS)]
         path = " ".join(f"{x(size)},{y(value)}" for size, value in points)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>\n')
-        parts += (f'<circle cx="{x(size)}" cy="{y(value)}" r="2.5" fill="{colour}"/>\n' for size, value in points if len(points) <= 60)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"/>\n')
+        parts += (f'<circle cx="{x(size)}" cy="{y(value)}" r="2.5" fill="{color}"/>\n' for size, value in points if len(points) <= 60)
         if words:
-            parts.append(_text(left + width + 12, top + above + 12 + 18 * i, words, fill=colour))
+            parts.append(_text(left + width + 12, top + above + 12 + 18 * i, words, fill=color))
     return "".join(parts)
 
 

@@ -54,7 +54,7 @@ def test_the_ledger_of_an_accepted_derivation_leaves_nothing_out(result: Derivat
 
 
 def test_the_flops_of_all_operators_are_those_of_the_step(result: Derivation) -> None:
-    """Matrix products and elementwise work of all phases, each under one operator."""
+    """Matrix multiplications and elementwise work of all phases, each under one operator."""
     assert result["flops.step.total"].value == result.ledger.flops
     assert result["flops.step.total"].expr.equals(sum(to_sympy(row.flops) for row in result.coverage))
 

@@ -61,7 +61,7 @@ def test_adamw_keeps_two_moments_and_a_counter_for_each_tensor(fused: Derivation
     assert fused["optimizer_state.bytes"].value == 8 * 124_439_808 + 4 * 148
 
 
-# -- matrix products -----------------------------------------------------------------------------------------------------------
+# -- matrix multiplications -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_forward_multiplies_the_published_polynomial(fused: Derivation, math: Derivation) -> None:

@@ -1,5 +1,5 @@
-"""Everything that is measured on a CUDA device, in one unattended run: the lecture's matrix product in every number format, GPT-2's steps
-eager and compiled beside their prediction, memory beside its derivation, a calibration, transfers, then larger models.
+"""Everything that is measured on a CUDA device, in one unattended run: the lecture's matrix multiplication in every number format,
+GPT-2's steps eager and compiled beside their prediction, memory beside its derivation, a calibration, transfers, then larger models.
 
 Run as ``python -m tests.gpu``; ``--rehearse`` runs the same without a GPU, at toy sizes, and measures nothing. The most valuable comes
 first, and every record is a file of its own, complete as soon as it is there, so that a run may be cut off at any moment. What fails or

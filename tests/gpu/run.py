@@ -229,7 +229,7 @@ def main(words: Sequence[str]) -> int:
     end_with_parent()
     given = json.loads(words[0])
     session = Session(Path(given["output"]), Path(given["work"]), rehearsal=given["rehearsal"])
-    with _standing_in(session.rehearsal):
+    with _simulated(session.rehearsal):
         if absent():
             return NO_DEVICE
         for task in (Task(**entry) for entry in given["tasks"]):
@@ -245,10 +245,10 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _standing_in(rehearsal: bool) -> Any:
+def _simulated(rehearsal: bool) -> Any:
     if not rehearsal:
         return nullcontext()
-    from tests.gpu.standin import installed
+    from tests.gpu.simulated import installed
 
     return installed()
 

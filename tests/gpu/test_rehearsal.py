@@ -18,7 +18,7 @@ from tests.gpu.__main__ import Run
 from tests.gpu.__main__ import main as run_on_gpu
 from tests.gpu.plan import REAL, REHEARSED, Task, tasks
 from tests.gpu.run import Session, measure
-from tests.gpu.standin import NAME, installed
+from tests.gpu.simulated import NAME, installed
 from tests.gpu.summary import written
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,4 +1,4 @@
-"""The lecture's matrix product in several number formats: what it is compared with, and what is said where it cannot run."""
+"""The lecture's matrix multiplication in several number formats: what it is compared with, and what is said where it cannot run."""
 
 from __future__ import annotations
 

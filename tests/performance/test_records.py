@@ -193,7 +193,7 @@ def test_other_measurements_in_a_folder_are_passed_over_and_a_folder_of_one_s_ow
     """NAPKIN_MEASUREMENTS names it; where it is none, that is said."""
     own = tmp_path / "own"
     own.mkdir()
-    kept(tmp_path, {"schema": 1, "kind": "measurement of matrix products"})
+    kept(tmp_path, {"schema": 1, "kind": "measurement of matrix multiplications"})
     kept(own, record())
     monkeypatch.setenv("NAPKIN_MEASUREMENTS", str(own))
 

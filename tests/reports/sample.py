@@ -127,7 +127,7 @@ _FORWARD_STEPS = (
         check=StepCheck("symbolic", "0"), value=8640, operators=("aten.addmm.default",),
     ),
     Step(
-        "forward.total", "flops.forward.matmul", "Matrix products of the forward", "sum over layers",
+        "forward.total", "flops.forward.matmul", "Matrix multiplications of the forward", "sum over layers",
         before=Sum((
             OverLayers("l", Name("L"), Sum((
                 Labelled(_product(6, "B", "T", D2), "c_attn"), Labelled(_product(4, "B", T2, "d"), "scores and values"),
@@ -226,13 +226,13 @@ def quantities() -> dict[str, Quantity]:
             q("optimizer_state.bytes", Unit.BYTE, "bytes of the optimizer's state", f"8*({PARAMETERS}) + 4*(12*L + 4)", state),
             q("activations.bytes", Unit.BYTE, "bytes autograd holds when the forward returns", ACTIVATIONS, activations),
             _peak(),
-            q("flops.forward.matmul", Unit.FLOP, "matrix products of the forward", FORWARD, forward),
-            q("flops.backward.matmul", Unit.FLOP, "matrix products of the backward", BACKWARD, backward),
+            q("flops.forward.matmul", Unit.FLOP, "matrix multiplications of the forward", FORWARD, forward),
+            q("flops.backward.matmul", Unit.FLOP, "matrix multiplications of the backward", BACKWARD, backward),
             Quantity("flops.forward.causal", Unit.FLOP, "forward with the mask credited", None, None, unknown=NO_MASK),
             q("flops.backward.recompute", Unit.FLOP, "products that only repeat forward work", "2*B*L*T**2*d - B*L*T**2*d"),
             q("flops.optimizer.elementwise", Unit.FLOP, "AdamW's arithmetic", f"12*({PARAMETERS})"),
             q("flops.step.total", Unit.FLOP, "all FLOPs of a step", f"{FORWARD} + {BACKWARD} + 12*({PARAMETERS})", (
-                _term("forward", FORWARD, "matrix products"), _term("backward", BACKWARD, "matrix products"),
+                _term("forward", FORWARD, "matrix multiplications"), _term("backward", BACKWARD, "matrix multiplications"),
                 _term("optimizer", f"12*({PARAMETERS})", "AdamW's arithmetic"),
             )),
         )

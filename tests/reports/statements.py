@@ -160,11 +160,11 @@ STATEMENTS: Mapping[int, Statement] = {
         ),
     ),
     19: Statement(
-        "Colour is never the only signal.",
+        "Color is never the only signal.",
         (
             "reports/page/test_build.py::test_symbolic_proof_and_random_points_have_different_badges",
-            "reports/page/test_memory.py::test_every_role_has_a_colour_and_a_name",
-            "reports/test_statements.py::test_badges_differ_in_sign_and_words_where_they_differ_in_colour",
+            "reports/page/test_memory.py::test_every_role_has_a_color_and_a_name",
+            "reports/test_statements.py::test_badges_differ_in_sign_and_words_where_they_differ_in_color",
         ),
     ),
     20: Statement(

@@ -195,7 +195,7 @@ def test_a_reading_in_the_wrong_unit_would_show() -> None:
 # -- 19, 20, 22 ------------------------------------------------------------------------------------------------------------------------
 
 
-def test_badges_differ_in_sign_and_words_where_they_differ_in_colour(page: Page) -> None:
+def test_badges_differ_in_sign_and_words_where_they_differ_in_color(page: Page) -> None:
     """No two tones share a sign; every badge has words."""
     badges = {*found_in(page, Badge), *found_in(pages.hostile(), Badge)}
     tones: dict[str, set[str]] = {}

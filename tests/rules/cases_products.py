@@ -1,4 +1,4 @@
-"""Calls of matrix products and convolutions."""
+"""Calls of matrix multiplications and convolutions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from tests.rules.calls import add, call, r, spread
 from tests.rules.operators import Case
 
-# -- matrix products ----------
+# -- matrix multiplications ----------
 
 add("mm.default", lambda: call(r(2, 3), r(3, 5)), lambda: call(r(3, 2).t(), r(1, 5).expand(3, 5)))
 add("bmm.default", lambda: call(r(2, 3, 5), r(2, 5, 7)), lambda: call(spread(3, 5), r(2, 5, 7)))

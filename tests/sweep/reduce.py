@@ -184,7 +184,7 @@ def _reducible(field: str, fields: Mapping[str, tuple[str, ...]]) -> bool:
 
 
 def _own(field: str, value: int, most_heads: int, random_: random.Random) -> int:
-    """A size that goes by its own name. Heads of which there are fewer than of others stay fewer: equal ones may run otherwise."""
+    """A size that goes by its own name. Heads of which there are fewer than of others stay fewer: equal ones may run other operators."""
     if "vocab" in field:
         return min(value, random_.choice([211, 223]))  # no smaller than the words that are fed
     if field.endswith("_source_positions"):

@@ -1,4 +1,4 @@
-"""Matrix products on versions of torch that take them apart by plain numbers: in Python they come to the same operators."""
+"""Matrix multiplications on versions of torch that take them apart by plain numbers: in Python they come to the same operators."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ Format = Float | IntegerFormat
 _NAMED: tuple[Format, ...] = (
     Float("fp64", 11, 52, stored="float64", about="IEEE 754 binary64"),
     Float("fp32", 8, 23, stored="float32", about="IEEE 754 binary32"),
-    Float("tf32", 8, 10, stored="float32", about="fp32's range with fp16's fraction, inside matrix products only: memory holds fp32"),
+    Float("tf32", 8, 10, stored="float32", about="fp32's range with fp16's fraction, inside matmuls only: memory holds fp32"),
     Float("bf16", 8, 7, stored="bfloat16", about="the upper half of fp32"),
     Float("fp16", 5, 10, stored="float16", about="IEEE 754 binary16"),
     Float("fp8-e4m3", 4, 3, "fn", "float8_e4m3fn", "largest", "no infinities: all ones are NaN"),

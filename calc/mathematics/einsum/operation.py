@@ -55,7 +55,7 @@ class Operation:
 
     @property
     def backward_matmul(self) -> Count:
-        """Matrix products autograd executes for all gradients, along the same order backwards."""
+        """Matrix multiplications autograd executes for all gradients, along the same order backwards."""
         return total(step.backward_matmul for step in self.steps)
 
     @property

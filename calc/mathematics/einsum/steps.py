@@ -1,6 +1,6 @@
 """One step of an operation over named dimensions: two operands contracted, or one reduced, repeated or rearranged.
 
-Counts: a contraction is a matrix product, 2 FLOP for each combination of its dimensions (one multiply-add is 2 FLOP), as torch executes
+Counts: a contraction is a matmul, 2 FLOP for each combination of its dimensions (one multiply-add is 2 FLOP), as torch executes
 it. Where no dimension is summed it is 1 multiplication for each element of the result. A dimension that one operand has alone and the
 result has not is summed first: n - 1 additions for n elements. A reduction of n elements is n - 1 operations, a mean one division more.
 """
@@ -39,7 +39,7 @@ class EinsumStep:
 
     @property
     def backward_matmul(self) -> Count:
-        """Matrix products that autograd executes for both gradients: two products of the same dimensions."""
+        """Matrix multiplications that autograd executes for both gradients: two products of the same dimensions."""
         return self.matmul.times(2)
 
     @property

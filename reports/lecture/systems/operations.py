@@ -204,7 +204,7 @@ SYSTEMS = (
     LectureSystem(4, "tensor_memory", "Memory of tensors", "elements times bytes; storage, strides, views and copies", _memory),
     LectureSystem(5, "named_dimensions", "Named dimensions", "einsum over named dimensions: shapes, FLOPs, bytes, gradients", _named),
     LectureSystem(
-        6, "matrix_product", "Matrix product", "2·B·D·K and the strict count; where elementwise work stops being negligible", _product
+        6, "matrix_product", "Matrix multiplication", "2·B·D·K and the strict count; where elementwise work becomes negligible", _product
     ),
     LectureSystem(7, "mfu", "Model FLOPs utilization", "FLOP/s achieved over the peak of the format; more than 1 is refused", _mfu),
 )

@@ -1,4 +1,4 @@
-"""Commands at sizes at which a step runs otherwise: a batch of one, few layers, one position. Each derives at the sizes it is at."""
+"""Commands at sizes at which a step runs other operators: a batch of one, few layers, one position. Each derives at the sizes it is at."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_sizes_that_a_question_tried_do_not_stay(stack: str) -> None:
 
 
 def test_ranges_of_rules_of_thumb_are_of_one_step(stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At their ends (one layer, one position) the step may run otherwise: a report traces no other step to say how far a rule goes."""
+    """At their ends (one layer, one position) other operators may run: a report traces no other step to say how far a rule goes."""
     derivation = calc.derive(calc.load(stack))
     monkeypatch.setattr("calc.pipeline.pipeline.traced", None)
 

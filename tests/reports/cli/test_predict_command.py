@@ -17,7 +17,7 @@ SIZES = ("-d", "B=3", "-d", "D=7", "-d", "K=5", "--optimizer", "sgd")
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """The calibration of the made-up machine."""
+    """The calibration of the synthetic machine."""
     path = tmp_path / "toy.json"
     path.write_text(json.dumps(made().to_json()), encoding="utf-8")
     return path
@@ -63,7 +63,7 @@ def test_the_table_says_what_it_rests_on(file: Path) -> None:
 
 
 def test_a_calibration_is_written_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here of the made-up machine, since the real one takes its time."""
+    """Here of the synthetic machine, since the real one takes its time."""
     monkeypatch.setattr("calc.measure.calibration.calibrate", lambda device, **how: made())
     path = tmp_path / "c.json"
 

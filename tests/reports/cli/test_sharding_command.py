@@ -196,7 +196,7 @@ def test_a_model_by_its_name_is_derived() -> None:
 
 @pytest.mark.slow
 def test_one_layer_and_one_sequence_are_sharded_as_they_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """Sizes at which the step runs otherwise than at larger ones: traced, and of this very model."""
+    """Sizes at which the step runs other operators than at larger ones: traced, and of this very model."""
     status, out, _ = run(capsys, "shard", "gpt2", "micro=1", "L=1", "T=8", "d=30", "h=3", "V=17", "C=11", "data=2", "--json")
 
     parameters = calc.derive(calc.load("gpt2"), {"B": 1, "L": 1, "T": 8, "d": 30, "h": 3, "V": 17, "C": 11})["parameters"].value

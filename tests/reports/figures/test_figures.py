@@ -92,14 +92,14 @@ def test_every_figure_stands_above_its_numbers(text: str) -> None:
 
 
 def test_every_figure_is_small(text: str) -> None:
-    """At most 8 kB, and coloured by classes alone: the page's policy allows no other style."""
+    """At most 8 kB, and colored by classes alone: the page's policy allows no other style."""
     found = re.findall(r'<figure class="live drawn".*?</figure>', text, re.DOTALL)
 
     assert 5 == len(found)
     assert [] == [part[:60] for part in found if len(part.encode()) > 8_000 or "style=" in part or "<script" in part]
 
 
-def test_every_class_of_a_shape_has_a_colour(page: Page) -> None:
+def test_every_class_of_a_shape_has_a_color(page: Page) -> None:
     """In the style sheet, so that nothing is drawn in black by default."""
     sheet = (Path(html.__file__).parent.parent.parent / "templates" / "report.css").read_text(encoding="utf-8")
     for drawn in each(page.figures):
@@ -108,8 +108,8 @@ def test_every_class_of_a_shape_has_a_colour(page: Page) -> None:
         assert set() == missing, drawn.title
 
 
-def test_colour_is_never_the_only_signal(page: Page) -> None:
-    """A coloured thing has a letter in the legend, or the table says what it is."""
+def test_color_is_never_the_only_signal(page: Page) -> None:
+    """A colored thing has a letter in the legend, or the table says what it is."""
     for drawn in (page.figures.memory, page.figures.flops):
         assert [key.letter for key in drawn.keys] == [chr(ord("A") + i) for i in range(len(drawn.keys))]
     lettered = {label.words.strip(NBSP) for label in page.figures.roofline.labels if re.fullmatch(rf"[A-Z]{NBSP}?", label.words)}
@@ -193,7 +193,7 @@ def test_a_peak_beyond_every_device_is_said_to_be(derivation: Derivation) -> Non
 
 
 def test_common_devices_are_in_order_and_of_the_catalogue() -> None:
-    """By capacity; between two neighbours lie the two, and at a capacity exactly it fits."""
+    """By capacity; between two neighbors lie the two, and at a capacity exactly it fits."""
     sizes = [catalogue()[name].memory for name in COMMON]
 
     assert sorted(set(sizes)) == sizes

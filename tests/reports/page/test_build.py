@@ -126,7 +126,7 @@ def test_a_step_whose_numbers_do_not_hold_is_never_printed():
 
 
 def test_symbolic_proof_and_random_points_have_different_badges(page):
-    """Word and sign differ, not only the colour."""
+    """Word and sign differ, not only the color."""
     badges = {(s.badge.sign, s.badge.words) for c in page.chapters for s in c.steps}
 
     assert {("∎", "proved symbolically"), ("∴", "checked at random points")} == badges

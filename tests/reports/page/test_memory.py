@@ -1,4 +1,4 @@
-"""Memory in reports: the figure, what is alive at the peak, what moves it, and what is kept for the backward."""
+"""Memory in reports: the figure, what is alive at the peak, what moves it, and what is saved for backward."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_neighbouring_phases_are_named_in_rows_of_their_own() -> None:
 
 
 def test_the_figure_is_small_and_has_no_script_or_style(text: str) -> None:
-    """Under 60 kB, described for those who do not see it, coloured by classes alone."""
+    """Under 60 kB, described for those who do not see it, colored by classes alone."""
     drawn = re.search(r'<figure class="live">.*?</figure>', text, re.DOTALL)
 
     assert drawn is not None
@@ -83,8 +83,8 @@ def test_the_figure_is_small_and_has_no_script_or_style(text: str) -> None:
     assert 'role="img" aria-labelledby="live-title live-text"' in drawn.group()
 
 
-def test_every_role_has_a_colour_and_a_name(text: str, page: Page) -> None:
-    """In the legend in the order of the areas, with its bytes at the peak: colour is not the only signal."""
+def test_every_role_has_a_color_and_a_name(text: str, page: Page) -> None:
+    """In the legend in the order of the areas, with its bytes at the peak: color is not the only signal."""
     assert page.memory.live_bytes is not None
     for role, css, held, _ in page.memory.live_bytes.roles:
         assert f".{css}{{fill:" in text

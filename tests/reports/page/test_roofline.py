@@ -29,7 +29,7 @@ def found() -> RooflinePair:
 
 
 def test_no_dot_stands_above_the_roof(found: RooflinePair) -> None:
-    """A bound from below never gives more FLOP/s than the roof has at that intensity; upwards is smaller in a drawing."""
+    """A lower bound never gives more FLOP/s than the roof has at that intensity; upwards is smaller in a drawing."""
     made = roofline_page.page(found, TODAY).plot
     ((points, _),) = made.roofs
     (x0, y0), (x1, y1), (_, y2) = (tuple(map(float, point.split(","))) for point in points.split())

@@ -95,9 +95,9 @@ CONTRAST = """(() => {
     if (![...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim())) continue;
     if (!e.getClientRects().length || getComputedStyle(e).visibility === 'hidden' || e.closest('.skip')) continue;
     const below = back(e), style = getComputedStyle(e);
-    const colour = e.closest('svg') ? style.fill : style.color;
-    if (!/^rgb/.test(colour)) continue;
-    const [x, y] = [light(over(parse(colour), below)), light(below)], ratio = (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
+    const ink = e.closest('svg') ? style.fill : style.color;
+    if (!/^rgb/.test(ink)) continue;
+    const [x, y] = [light(over(parse(ink), below)), light(below)], ratio = (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
     if (ratio < 4.5) poor.set(e.tagName + '.' + e.className, Math.round(ratio * 100) / 100);
   }
   return [...poor.entries()]; })()"""

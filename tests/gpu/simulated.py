@@ -1,7 +1,7 @@
 """A device that only pretends: what measurements ask of ``torch.cuda``, answered on a CPU, for a rehearsal without a GPU.
 
 Tensors "on cuda" lie in the program's memory, events are read off the host's clock, and memory runs out above a limit. Nothing that is
-read here is a measurement: the device is called a stand-in, and every record says rehearsal.
+read here is a measurement: the device is called simulated, and every record says rehearsal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_map
 
 from calc.measure import copies
 
-NAME = "stand-in for a GPU (rehearsal)"
+NAME = "simulated GPU (rehearsal)"
 CAPABILITY = (9, 0)
 TOTAL = 2**28
 LARGEST = 2**18  # bytes of inputs, above which memory "runs out"
@@ -43,7 +43,7 @@ class _OnCPU(TorchFunctionMode):
         args, kwargs = tree_map(_here, (args, kwargs or {}))
         out = func(*args, **kwargs)
         if func is torch.randn and out.nbytes > LARGEST:
-            raise torch.OutOfMemoryError("CUDA out of memory (the stand-in's)")
+            raise torch.OutOfMemoryError("CUDA out of memory (simulated)")
         return out
 
 
