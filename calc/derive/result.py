@@ -172,6 +172,11 @@ class Quantity:
 
         return to_sympy(self.text)
 
+    @property
+    def largest_candidate(self) -> Candidate | None:
+        """The peak candidate that is the maximum at the derivation's sizes; None for quantities other than a peak."""
+        return next((c for c in self.candidates if c.value == self.value), None)
+
     def __repr__(self) -> str:
         """Name, value and closed form."""
         value = "unknown" if self.value is None else repr(QuantityValue(self.value, self.unit))

@@ -56,7 +56,7 @@ def shares(quantity: Quantity) -> tuple[AddendShare, ...]:
 
 def _roles(quantity: Quantity) -> list[tuple[str, str, int]]:
     """The parts of a peak by role, at its largest candidate."""
-    here = next((c for c in quantity.candidates if c.value == quantity.value), None)
+    here = quantity.largest_candidate
     return [(role, expr, here.part_values[role]) for role, expr in here.parts.items()] if here is not None else []
 
 

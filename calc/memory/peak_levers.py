@@ -74,8 +74,8 @@ def _lever(derivation: Derivation, change: StepChange, derive: Derive) -> PeakLe
     peak = changed["memory.peak"]
     if peak.value is None:
         return None
-    at = next((c.at for c in peak.candidates if c.value == peak.value), "")
-    return PeakLever(change, peak.value, at, matmul(changed))
+    largest = peak.largest_candidate
+    return PeakLever(change, peak.value, largest.at if largest is not None else "", matmul(changed))
 
 
 def matmul(derivation: Derivation) -> int | None:

@@ -40,7 +40,8 @@ def memory(derivation: Derivation, named: Accelerator | None) -> Figure:
 
 def by_kind(quantity: Quantity) -> dict[str, int]:
     """Live bytes at the peak by kind, in the order of ``ORDER``: permanent kinds first."""
-    bytes_of = next((c.part_values for c in quantity.candidates if c.value == quantity.value), {})
+    largest = quantity.largest_candidate
+    bytes_of = largest.part_values if largest is not None else {}
     order = {role: place for place, role in enumerate(ORDER)}
     return {role: bytes_of[role] for role in sorted(bytes_of, key=lambda role: (order.get(role, len(order)), role)) if bytes_of[role]}
 

@@ -192,13 +192,13 @@ def _closed_form(
 
 def _largest(quantity: Quantity, sizes: Mapping[str, int]) -> TypesetFormula | None:
     """The candidate that is the maximum at the derivation's sizes."""
-    here = [c for c in quantity.candidates if c.value == quantity.value]
-    return formula(expressions.parse(branches.at_hand(here[0].expr, sizes))) if here and len(quantity.candidates) > 1 else None
+    here = quantity.largest_candidate
+    return formula(expressions.parse(branches.at_hand(here.expr, sizes))) if here and len(quantity.candidates) > 1 else None
 
 
 def _largest_note(quantity: Quantity) -> str:
-    here = [c for c in quantity.candidates if c.value == quantity.value]
-    return largest_of(len(quantity.candidates), here[0].at) if here and len(quantity.candidates) > 1 else ""
+    here = quantity.largest_candidate
+    return largest_of(len(quantity.candidates), here.at) if here and len(quantity.candidates) > 1 else ""
 
 
 def _largest_first(steps: Sequence[Step], moments: Mapping[Expression, PeakCandidateView]) -> list[Step]:

@@ -145,7 +145,7 @@ def _fit(derivation: Derivation, board: Accelerator) -> Iterator[ClaimPart]:
 
 def _zero(derivation: Derivation, peak: int, board: Accelerator) -> Iterator[LeverRow]:
     """ZeRO stages: what is divided among ranks leaves the peak, all else unchanged. Buffers of the communication come on top."""
-    candidate = next((c for c in derivation["memory.peak"].candidates if c.value == peak), None)
+    candidate = derivation["memory.peak"].largest_candidate
     held = dict(candidate.part_values) if candidate is not None else {}
     divided = 0
     for stage, role in enumerate(("optimizer state", "gradient", "parameter"), 1):

@@ -32,7 +32,7 @@ def peak_story(
     quantity = derivation.quantities.get("memory.peak")
     if quantity is None or quantity.value is None:
         return None
-    candidate = next((c for c in quantity.candidates if c.value == quantity.value), None)
+    candidate = quantity.largest_candidate
     board = device or accelerator(COMMON_80_GB)
     largest = _largest_term(candidate, derivation) if candidate is not None else None
     exact = timeline is not None and not timeline.fewer
