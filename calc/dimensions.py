@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.errors import DimensionError, SpecError
+from calc.symbolic.assignments import PLAIN, assignment, sizes_text
 from calc.symbolic.evaluation import Arithmetic
 from calc.symbolic.expression import Expression, Number, Power, Product, Quotient, Sum, names
 from calc.symbolic.parser import ExpressionError, parse
@@ -166,12 +167,13 @@ def follows(dim: Dim, value: int, sizes: Mapping[str, int]) -> bool:
     return all(name in sizes for name in _mentioned(dim.default)) and evaluate(dim.default, sizes) == value
 
 
+ASSIGNMENT = "a dimension as NAME=INTEGER, e.g. B=8"
+
+
 def parse_assignment(text: str) -> tuple[str, int]:
     """``"B=8"`` → ``("B", 8)``. Raises DimensionError unless the value is an integer from 1 to 2**63 - 1."""
-    name, equals, number = text.partition("=")
-    if not equals or not name.strip():
-        raise DimensionError(f"cannot read {_clip(text)!r}: write a dimension as NAME=INTEGER, e.g. B=8")
-    return name.strip(), parse_size(name.strip(), number.strip())
+    name, number = assignment(text, ASSIGNMENT, DimensionError)
+    return name, parse_size(name, number)
 
 
 def parse_size(name: str, text: str) -> int:
@@ -227,7 +229,7 @@ def _default(name: str, dim: Dim, values: Mapping[str, int]) -> int:
     if dim.unbacked_at:
         return check_size(name, math.ceil(value))
     if value.denominator != 1:
-        used = ", ".join(f"{n} = {values[n]}" for n in dict.fromkeys(_mentioned(dim.default)))
+        used = sizes_text({n: values[n] for n in _mentioned(dim.default)}, PLAIN)
         raise DimensionError(f"{name} = {dim.default} is not an integer at {used}: choose sizes that divide")
     return check_size(name, int(value))
 

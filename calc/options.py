@@ -9,6 +9,7 @@ from typing import Any
 
 from calc.errors import BadInputError
 from calc.platform.arguments import given, shown
+from calc.symbolic.assignments import TYPED, sizes_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Known:
         """The constructor call as text: the defaults, overridden by ``given``."""
         given = dict(_pairs(self.given))
         pairs = dict(_pairs(self.defaults)) | given
-        return f"{self.kind}({', '.join(f'{name}={value}' for name, value in pairs.items())})"
+        return f"{self.kind}({sizes_text(pairs, TYPED)})"
 
     @property
     def words(self) -> str:

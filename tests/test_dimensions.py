@@ -105,7 +105,7 @@ def test_an_unknown_dimension_near_a_known_one_names_it() -> None:
         ("B=0", "B = 0 is not positive: sizes are integers from 1 to 2**63 - 1"),
         ("B=-8", "B = -8 is not positive: sizes are integers from 1 to 2**63 - 1"),
         ("B=2.5", "B = 2.5 is not an integer: sizes are integers from 1 to 2**63 - 1"),
-        ("B=", "B =  is not an integer: sizes are integers from 1 to 2**63 - 1"),
+        ("B=", "cannot read 'B=': write a dimension as NAME=INTEGER, e.g. B=8"),
         ("B=8e3", "B = 8e3 is not an integer: sizes are integers from 1 to 2**63 - 1"),
         ("B", "cannot read 'B': write a dimension as NAME=INTEGER, e.g. B=8"),
         ("=8", "cannot read '=8': write a dimension as NAME=INTEGER, e.g. B=8"),

@@ -16,6 +16,7 @@ from calc.derive.by_cases import by_cases, specialized_sizes
 from calc.derive.result import Derivation, Quantity, Step
 from calc.graph.step import SpecialCase
 from calc.symbolic.algebra import Algebra, symbol, to_sympy
+from calc.symbolic.assignments import PLAIN, sizes_text
 from calc.symbolic.parser import free_names
 from calc.symbolic.writer import substituted
 
@@ -69,7 +70,7 @@ def _same_where(general_texts: tuple[str, ...], case_texts: tuple[str, ...], equ
 
 
 def _titled(step: Step, special: SpecialCase) -> Step:
-    at = " and ".join(f"{name} = {to}" for name, to in special.equal.items())
+    at = sizes_text(special.equal, PLAIN, " and ")
     return replace(step, title=f"{step.title} (at {at})")
 
 

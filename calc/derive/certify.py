@@ -14,6 +14,7 @@ from calc.derive.peak import PeakCandidate
 from calc.errors import CertificateError, NapkinError
 from calc.graph.step import StepTrace
 from calc.symbolic.algebra import Algebra, Poly
+from calc.symbolic.assignments import PLAIN, sizes_text
 
 
 def certify(
@@ -85,7 +86,7 @@ def _compare_peak(
     for peak in candidates if few else ():
         if peak.label not in labels and not any(_never_less(algebra, live, peak.live, few) for live in there):
             where = f"{quantity} at {memory.candidate_name(peak)}"
-            raise CertificateError(quantity, _NO_SUCH_CANDIDATE.format(where, _written(few)), trace.sizes)
+            raise CertificateError(quantity, _NO_SUCH_CANDIDATE.format(where, sizes_text(few, PLAIN)), trace.sizes)
     _compare(quantity, max(algebra.value(p.live, trace.sizes) for p in candidates), max(m.live for m in points), trace)
 
 
@@ -105,13 +106,9 @@ def _never_less(algebra: Algebra, one: Poly, other: Poly, trip_counts: Mapping[s
     return all(value >= 0 for value in sums.values())
 
 
-def _written(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} = {size}" for name, size in sizes.items())
-
-
 def _compare(what: str, derived: int, traced: int, trace: StepTrace) -> None:
     if derived != traced:
         quantity = what.partition(" at ")[0]
-        why = f"the closed form of {what} gives {derived:,} and a trace gives {traced:,} at {_written(trace.sizes)}"
+        why = f"the closed form of {what} gives {derived:,} and a trace gives {traced:,} at {sizes_text(trace.sizes, PLAIN)}"
         message = f"{why}: the step is not the same polynomial at all sizes, so no closed form is given"
         raise CertificateError(quantity, message, trace.sizes, {quantity: why})

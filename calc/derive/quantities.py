@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from calc.errors import NegativeCountError
 from calc.options import MASTER, TRAIN
+from calc.symbolic.assignments import sizes_text
 from calc.units import Unit
 
 
@@ -70,7 +71,7 @@ QUANTITIES: dict[str, Definition] = {
 def require_count(name: str, value: int, sizes: Mapping[str, int]) -> int:
     """``value``, a count of elements, bytes or operations at ``sizes``; one below 0 is refused."""
     if value < 0:
-        at = ", ".join(f"{dim} = {size:,}" for dim, size in sizes.items())
+        at = sizes_text(sizes)
         raise NegativeCountError(
             f"{name} is {value:,}{f' at {at}' if at else ''}: no count is below 0, so this is an error of Napkin, not of the"
             " model; report it with the model and these sizes"

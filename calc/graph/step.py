@@ -15,7 +15,7 @@ from calc.graph.guards import Assumption as Assumption
 from calc.graph.guards import Guard as Guard
 from calc.graph.guards import TracedDim as TracedDim
 from calc.graph.guards import applies, failed_guards
-from calc.platform.tables import sizes_text
+from calc.symbolic.assignments import sizes_text
 
 Size = int | str
 

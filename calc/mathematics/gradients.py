@@ -17,6 +17,7 @@ from calc.mathematics.autodiff.derived import Derived, derived
 from calc.mathematics.autodiff.numeric import needed
 from calc.options import Options
 from calc.spec import Spec
+from calc.symbolic.assignments import TYPED, sizes_text
 
 Progress = Callable[[str], None]
 
@@ -114,7 +115,7 @@ def check(
     options, say = options or Options(), progress or _silent
     trials = []
     for seed, at in enumerate(trial_sizes(derived.program, spec, sizes or {})):
-        say(f"comparing with autograd at {', '.join(f'{n}={v}' for n, v in at.items())}")
+        say(f"comparing with autograd at {sizes_text(at, TYPED)}")
         trials.append(trial(derived, spec, at, options, seed))
     return Checked(tuple(trials), _flops(derived, spec, trials[0].sizes, options, say))
 

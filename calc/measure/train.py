@@ -25,6 +25,7 @@ from calc.measure.storages import StorageWatch
 from calc.measure.timing import Around, HostWatch, Watch
 from calc.measure.training import Training, blame
 from calc.platform import files
+from calc.symbolic.assignments import TYPED, sizes_text
 
 CHECKPOINT = "checkpoint.pt"
 Batch = Callable[[int], tuple[Tensor, ...]]
@@ -136,5 +137,5 @@ def resumed(run: Training, folder: Path) -> tuple[int, list[float]]:
 
 
 def _identity(run: Training) -> str:
-    sizes = ", ".join(f"{name}={value}" for name, value in run.sizes.items())
+    sizes = sizes_text(run.sizes, TYPED)
     return f"{run.spec.name} at {sizes} with {', '.join(run.options.to_json().values())}"

@@ -25,6 +25,7 @@ from calc.measure.recurrent import without_onednn
 from calc.options import MASTER, Options
 from calc.platform.torch_private import FakeTensor
 from calc.spec import Sizes, Spec
+from calc.symbolic.assignments import TYPED, sizes_text
 
 SEED = 0
 PHASES = ("forward", "backward", "optimizer")
@@ -177,7 +178,7 @@ def blame(spec: Spec, sizes: Mapping[str, int], doing: str) -> Iterator[None]:
     except NapkinError:
         raise
     except Exception as error:
-        at = ", ".join(f"{name}={value}" for name, value in sizes.items())
+        at = sizes_text(sizes, TYPED)
         advice = " (lower the sizes)" if _is_out_of_memory(error) else ""
         message = f"{type(error).__name__}{advice}: {_one_line(str(error), 300)}"
         raise MeasurementError(f"{_one_line(spec.name, 80)} at {at}: {doing} raised {message}") from error

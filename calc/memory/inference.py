@@ -25,6 +25,7 @@ from calc.pipeline.pipeline import derive, trace
 from calc.pipeline.verdict import EXACT, Verdict, judged
 from calc.spec import Spec
 from calc.symbolic.algebra import to_sympy
+from calc.symbolic.assignments import TYPED, sizes_text
 from calc.symbolic.branches import at_hand
 from calc.symbolic.exact import evaluate_text
 
@@ -253,7 +254,7 @@ def measured_cache(spec: Spec, at: Mapping[str, int], cache_in: str) -> tuple[By
         return None, f"no run confirms a cache: {checks[0].because}", checks
     if failed:
         worst = failed[0]
-        why = f"the closed form gives {worst.derived:,} bytes but a run has {worst.measured:,} at {_shown(worst.sizes)}"
+        why = f"the closed form gives {worst.derived:,} bytes but a run has {worst.measured:,} at {sizes_text(worst.sizes, TYPED)}"
         return None, f"the cache of a layer differs from that of its kind: {why}", checks
     return cache(layers, at, cache_in), "", checks
 
@@ -297,10 +298,6 @@ def _judged(layers: Sequence[Layers], run: CacheElements) -> Verdict[int]:
     if run.elements is None:
         return replace(judged(_CACHE, None, None, run.instrument, because=run.because), sizes=run.sizes)
     return replace(judged(_CACHE, 4 * derived, 4 * run.elements, run.instrument, because=run.because), sizes=run.sizes)
-
-
-def _shown(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in sizes.items())
 
 
 def document(inferred: Inference) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from calc.symbolic.assignments import sizes_text
 from calc.units import QuantityValue
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def derivation(derivation: Derivation) -> str:
 
     shown = [derivation[name] for name in derivation if not absent(name, derivation.options)]
     rows = [(quantity.name, _clipped(quantity.text or quantity.reason), _value(quantity)) for quantity in shown]
-    sizes = ", ".join(f"{name} = {size:,}" for name, size in derivation.sizes.items())
+    sizes = sizes_text(derivation.sizes)
     return table(f"{derivation.model}: {sizes}", ("Quantity", "Closed form", "Value"), rows, code=1)
 
 
@@ -65,7 +66,7 @@ def quantity_latex(quantity: Quantity) -> str | None:
 def report(report: Report) -> str:
     """The verdicts of a check."""
     rows = [(v.quantity, _number(v.derived), _number(v.measured), v.verdict, v.because or v.instrument or "") for v in report.verdicts]
-    sizes = ", ".join(f"{name} = {size:,}" for name, size in report.sizes.items())
+    sizes = sizes_text(report.sizes)
     title = f"{report.model} at {sizes}: {report.passed} passed, {report.failed} failed, {report.not_measured} not measured"
     return table(title, ("Quantity", "Derived", "Measured", "Verdict", "How"), rows)
 

@@ -16,6 +16,7 @@ from calc.graph.specialization import degenerate
 from calc.graph.step import Graph, Guard
 from calc.rules.registry import REGISTRY
 from calc.spec import Spec
+from calc.symbolic.assignments import PLAIN, sizes_text
 
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
@@ -33,7 +34,7 @@ def analysed(graph: Graph) -> Analysis:
 
 def with_certificate(spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int], progress: Progress) -> Graph | Refusal:
     """The graph with one more concrete trace, if its closed forms agree with that trace; else the refusal."""
-    progress("tracing a certificate at " + ", ".join(f"{n} = {v}" for n, v in at.items()))
+    progress("tracing a certificate at " + sizes_text(at, PLAIN))
     return outcome_of(lambda: _certified(spec, graph, analysis, at))
 
 

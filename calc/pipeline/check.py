@@ -19,8 +19,9 @@ from calc.options import Options
 from calc.pipeline import check_sizes
 from calc.pipeline.observed import at_observed
 from calc.pipeline.verdict import EXACT, FAILED, NOT_MEASURED, PASSED, PROVED, Verdict, judged
-from calc.platform.tables import sizes_text, text_table
+from calc.platform.tables import text_table
 from calc.spec import Spec
+from calc.symbolic.assignments import TYPED, sizes_text
 
 if TYPE_CHECKING:
     from calc.measure import Measurement, Reading
@@ -101,7 +102,7 @@ class Report:
 
     def lines(self) -> list[str]:
         """The tally, exchanged kernels, the reason for these sizes, then one line per verdict."""
-        at = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
+        at = sizes_text(self.sizes, TYPED)
         why = [f"these sizes: {self.because}"] if self.because else []
         return [f"{self.model} at {at}: {self.tally}", *self.exchanged, *why, *map(str, self.verdicts)]
 
@@ -180,7 +181,7 @@ def compare(
 ) -> Report:
     """Verdicts of a measurement on the numbers derived for its sizes. ``open_`` explains why a derived quantity has no number there."""
     open_ = open_ or {}
-    at = ", ".join(f"{name}={value}" for name, value in measurement.sizes.items())
+    at = sizes_text(measurement.sizes, TYPED)
     covered = [row.operator for row in derivation.coverage]
     fused = bool(_fused({*covered, *measurement.operators}))
     # The counter sees recomputed operators, but not recomputation inside a fused kernel.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from calc.derive.result import Derivation
 from calc.spec import Spec
+from calc.symbolic.assignments import PLAIN, sizes_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,7 @@ def _because(
     reasons = [f"{', '.join(given)} as given"] if given else []
     if small:
         reasons.append(f"{', '.join(small)} small, {spec.reduced}" if spec.reduced else f"{', '.join(small)} as the spec says (check_at)")
-    reasons += [f"{_are(raised)}, the smallest at which the step runs as at the sizes of the derivation"] if raised else []
+    reasons += [f"{sizes_text(raised, PLAIN)}, the smallest at which the step runs as at the sizes of the derivation"] if raised else []
     special = [name for name in own if name not in given.keys() | raised.keys() and spec.check_at.get(name, own[name]) != own[name]]
-    reasons += [f"{_are({n: own[n] for n in special})} as in the derivation, a special case"] if special else []
+    reasons += [f"{sizes_text({n: own[n] for n in special}, PLAIN)} as in the derivation, a special case"] if special else []
     return "; ".join(reasons) if moved or given else "those of the derivation"
-
-
-def _are(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} = {size}" for name, size in sizes.items())

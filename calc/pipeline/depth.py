@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -134,8 +134,8 @@ def _fails_at_every_depth(spec: Spec, graph: Graph, analysis: Analysis | None, e
 def _no_polynomial(spec: Spec, graph: Graph, failure: CertificateError) -> TraceError:
     """The error for a step that is not a polynomial in its trip counts; names the last trip count read. A size that is read as a number and
     counts no iterations may be specialized, but a peak without a closed form is due to a loop, if there is one."""
-    widths: Collection[str] = {name for c in graph.guards if c.opaque for name in ordered_names(c.expr)}
-    of_loop = tells_no_peak(failure) and not widths.issuperset(graph.loops)
+    widths = {name for c in graph.guards if c.opaque for name in ordered_names(c.expr)}
+    of_loop = tells_no_peak(failure) and not widths >= {*graph.loops}
     for name, where in reversed([*graph.trip_count_reads.items()]):
         if of_loop and name in widths:
             continue

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from calc.dimensions import LARGEST, check_size
 from calc.errors import BadInputError
+from calc.symbolic.assignments import assignment
 
 MOST = 20_000_000  # default limit on the number of points
 _MOST_OF_ONE = 10_000_000
@@ -19,10 +20,8 @@ _FORMS = "write 1,2,4 or 1024:8192:1024 (both ends, and the step) or 1Ki..16Ki×
 
 def parsed(text: str) -> tuple[str, list[int]]:
     """``"T=1024:4096:1024"`` → ``("T", [1024, 2048, 3072, 4096])``."""
-    name, equals, values = text.partition("=")
-    if not equals or not name.strip():
-        raise BadInputError(f"cannot read {text[:40]!r}: write a dimension and its sizes as NAME=SIZES, e.g. B=1,2,4")
-    return name.strip(), sizes(name.strip(), values.strip())
+    name, values = assignment(text, "a dimension and its sizes as NAME=SIZES, e.g. B=1,2,4")
+    return name, sizes(name, values)
 
 
 def sizes(name: str, text: str) -> list[int]:

@@ -26,6 +26,7 @@ from calc.pipeline.certificates import probed
 from calc.pipeline.depth import Attempts, attempt_of, by_values, own_error
 from calc.pipeline.refinements import ITERATIONS, as_numbers
 from calc.spec import Spec
+from calc.symbolic.assignments import PLAIN, sizes_text
 
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
@@ -145,7 +146,7 @@ class _Completion:
         spec, graph, sizes = self.spec, self.graph, self.sizes
         if not equal and sizes == spec.sizes() and near is None:
             return Refusal(_another_path(spec, graph, graph.failed_guards(sizes)))  # the general graph was traced at these sizes
-        at = " and ".join(f"{name} = {to}" for name, to in equal.items())
+        at = sizes_text(equal, PLAIN, " and ")
         self.progress(f"the step runs other operators where {at}: tracing that special case" if at else "tracing the step at these sizes")
         specialized = {name: why for name, (_, why) in graph.specialized.items() if name not in equal}
         plan = replace(self.plan, attempt=attempt_of(graph), specialized=specialized, equal=equal, near=near)

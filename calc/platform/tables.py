@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 _WIDTH = 120
 _MOST_ROWS = 40
-
-
-def sizes_text(sizes: Mapping[str, int]) -> str:
-    """``B = 8, T = 1,024``."""
-    return ", ".join(f"{name} = {size:,}" for name, size in sizes.items())
 
 
 def text_table(title: str, rows: Iterable[Sequence[str]], numbers: frozenset[int] = frozenset()) -> str:

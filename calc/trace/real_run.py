@@ -13,6 +13,7 @@ from calc.experiment import optimizers
 from calc.options import Options
 from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
+from calc.symbolic.assignments import TYPED, sizes_text
 from calc.trace import step, trace_at
 from calc.trace.function_caches import bypassing_caches
 from calc.trace.model_errors import refusing
@@ -43,7 +44,7 @@ def attributed(spec: Spec, requested: Mapping[str, int], options: Options, error
 
 def _by_tracing(spec: Spec, sizes: Mapping[str, int], options: Options, error: SizesError) -> SizesError:
     message, _, declare = str(error).partition("; declare ")
-    at = ", ".join(f"{name}={value}" for name, value in sizes.items())
+    at = sizes_text(sizes, TYPED)
     advice = f"declare {declare}" if declare else _OF_SIZES if _traces(spec, sizes, options) else _OF_VALUES
     return SizesError(f"{message} (under symbolic tracing; the module itself runs at {at}); {advice}")
 

@@ -18,6 +18,7 @@ from calc.graph.plan import Inferred, Refusal, TracePlan, TripCount, outcome_of
 from calc.graph.step import Assumption, Graph, TracedDim
 from calc.platform.torch_private import torch_version
 from calc.spec import Spec
+from calc.symbolic.assignments import PLAIN, sizes_text
 from calc.trace import guards
 from calc.trace.hints import hints
 from calc.trace.step import StepSizes, TracedRun, trace_step
@@ -64,7 +65,7 @@ class Tracer:
         """The trace with those symbols fixed, cached."""
         key = tuple(fixed.items())
         if key not in self.traces:
-            at = ", ".join(f"{n} = {v}" for n, v in fixed.items())
+            at = sizes_text(fixed, PLAIN)
             self.progress(f"tracing the step with symbolic sizes{f' at {at}' if at else ''}")
             mutates_tracked = any(run.mutates_tracked for run in self.traces.values())
             like = next((run.repeats for run in self.traces.values()), None)

@@ -36,8 +36,9 @@ def ask(question: str, words: Sequence[str], as_json: bool) -> None:
     """
     from calc.capacity.questions import answered
     from calc.capacity.questions.registry import question as named
+    from calc.symbolic.assignments import read_assignments
 
-    problem, values = named(question), _pairs(words)
+    problem, values = named(question), read_assignments(words, "KEY=VALUE, e.g. gpus=1024")
     if "model" in values:
         with talk() as say:
             answer = answered(problem, values, say)
@@ -46,18 +47,3 @@ def ask(question: str, words: Sequence[str], as_json: bool) -> None:
     from reports.views.asked import show
 
     print_result(as_json, answer.to_json, lambda out: show(answer, out))
-
-
-def _pairs(given: Sequence[str]) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        key = key.strip()
-        if not equals or not key or not value.strip():
-            raise click.UsageError(f"cannot read {text[:60]!r}: write KEY=VALUE, e.g. gpus=1024")
-        if key in values:
-            from reports.jobs.request import twice
-
-            raise click.UsageError(twice(key, values[key], value))
-        values[key] = value
-    return values

@@ -29,11 +29,12 @@ def compare(left: str, right: str, words: Sequence[str], explain: str | None, ou
     if as_json:
         refuse_idle("beside --json, which has every quantity", "explain")
     from calc.derive.compare import document
+    from calc.symbolic.assignments import read_assignments
     from reports.jobs import compared, job
-    from reports.jobs.request import pairs
+    from reports.jobs.request import PAIRS
     from reports.views import compare as page
 
-    sides = compared.sides(left, right, pairs(words), not no_cache)
+    sides = compared.sides(left, right, read_assignments(words, PAIRS), not no_cache)
     sides.requests()  # what cannot be asked for is refused before any work
     with talk() as say:
         comparison, inputs = compared.compare(sides, say)

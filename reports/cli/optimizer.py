@@ -51,16 +51,13 @@ def optimizer(name: str, values: Sequence[str], implementation: str, checked: bo
 def _numbers(texts: Sequence[str]) -> dict[str, float]:
     from calc.errors import BadInputError
     from calc.mathematics.dtypes.numbers import read
-    from reports.jobs.request import twice
+    from calc.symbolic.assignments import read_assignments
 
+    form = "a letter and its number, e.g. lr=0.1"
     values: dict[str, float] = {}
-    given: dict[str, str] = {}
-    for text in texts:
-        name, equals, number = text.partition("=")
-        value = read(number).value if equals else None
-        if value is None or not name or abs(value) > sys.float_info.max:
-            raise BadInputError(f"cannot read {text[:40]!r}: write a letter and its number, e.g. lr=0.1")
-        if name in values:
-            raise BadInputError(twice(name, given[name], number))
-        values[name], given[name] = float(value), number
+    for name, number in read_assignments(texts, form).items():
+        value = read(number).value
+        if value is None or abs(value) > sys.float_info.max:
+            raise BadInputError(f"cannot read {f'{name}={number}'[:40]!r}: write {form}")
+        values[name] = float(value)
     return values

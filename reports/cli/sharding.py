@@ -66,15 +66,7 @@ def layout(words: Sequence[str], as_json: bool) -> None:
 
 def _read(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
     """The model, if the first word is none of KEY=VALUE (``gpt2:dropout=0.1`` is a model), and the pairs."""
-    name = words[0] if words and ("=" not in words[0] or not words[0].partition("=")[0].isidentifier()) else None
-    values: dict[str, str] = {}
-    for text in words[name is not None :]:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip() or not value.strip():
-            raise click.UsageError(f"cannot read {text[:60]!r}: write KEY=VALUE, e.g. data=8")
-        if key.strip() in values:
-            from reports.jobs.request import twice
+    from calc.symbolic.assignments import is_assignment, read_assignments
 
-            raise click.UsageError(twice(key.strip(), values[key.strip()], value.strip()))
-        values[key.strip()] = value.strip()
-    return name, values
+    name = words[0] if words and not is_assignment(words[0]) else None
+    return name, read_assignments(words[name is not None :], "KEY=VALUE, e.g. data=8")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from calc.symbolic.assignments import sizes_text
 from reports.cli.common import HELD, REFUSED, Integer, refuse_idle, refuse_untrained, step_options, talk
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def sweep(
         result = _model(model, given, quantities, no_cache, options, listed=listed, most=most, cases=cases)
     drawing = swept.drawn(result, over) if plot is not None else ""
     for gap in result.gaps:
-        at = ", ".join(f"{name} = {size:,}" for name, size in gap.first.items())
+        at = sizes_text(gap.first)
         click.echo(f"{gap.points:,} of {result.points:,} points have no value, the first at {at}: {gap.because}", err=True)
     contents = ((target, swept.as_csv(result)), (plot, drawing))
     files.write(*(files.Output(path, content) for path, content in contents if path is not None))

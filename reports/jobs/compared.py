@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from calc.derive.compare import Comparison, document
 from calc.derive.compare import compare as compare_derivations
 from calc.errors import BadInputError
+from calc.symbolic.assignments import is_assignment, read_assignments
 from reports.jobs import job
 from reports.jobs.report import carried
-from reports.jobs.request import Request, pairs, request_from
+from reports.jobs.request import PAIRS, Request, request_from
 from reports.page.build import today
 from reports.page.comparison import build
 from reports.page.inputs import Inputs, digest_of, file_of
@@ -41,7 +42,7 @@ class Sides:
         return left, right
 
     def _request(self, side: tuple[str, ...], word: str) -> Request:
-        request = request_from(side[0], {**self.both, **pairs(side[1:])}, self.cache)
+        request = request_from(side[0], {**self.both, **read_assignments(side[1:], PAIRS)}, self.cache)
         return replace(request, model=word, written=side[0]) if word else request
 
 
@@ -50,16 +51,10 @@ def sides(left: str, right: str, both: Mapping[str, str], cache: bool = True) ->
     first, second = _words(left), _words(right)
     if not first or not second:
         raise BadInputError("a side is empty: write a model, as in 'gpt2 B=8'")
-    if _is_change(second[0]):
-        changes = pairs(second)
-        second = (first[0], *(f"{key}={value}" for key, value in {**pairs(first[1:]), **changes}.items()))
+    if is_assignment(second[0]):
+        changed = {**read_assignments(first[1:], PAIRS), **read_assignments(second, PAIRS)}
+        second = (first[0], *(f"{key}={value}" for key, value in changed.items()))
     return Sides(first, second, both, cache)
-
-
-def _is_change(word: str) -> bool:
-    """Whether a word is ``g=32`` or ``zero-grad=zero``; ``gpt2:dropout=0.1`` is a model."""
-    key, sign, _ = word.partition("=")
-    return bool(sign) and key.replace("-", "_").isidentifier()
 
 
 def _words(text: str) -> tuple[str, ...]:

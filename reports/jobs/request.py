@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calc import dimensions
-from calc.errors import BadInputError
 from calc.options import Options, made
+from calc.symbolic.assignments import read_assignments
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,45 +23,20 @@ class Request:
     written: str = ""
 
 
-def pair(word: str) -> tuple[str, str]:
-    """``"B=8"`` as a key and a value."""
-    key, sign, value = word.partition("=")
-    if not sign or not key or not value:
-        raise BadInputError(f"cannot read {word[:40]!r}: write key=value, as in B=8 or optimizer=sgd")
-    return key, value
-
-
-def pairs(words: Sequence[str]) -> dict[str, str]:
-    """``("B=8", "T=1024")`` by key; one given twice is refused."""
-    values: dict[str, str] = {}
-    for key, value in map(pair, words):
-        if key in values:
-            raise BadInputError(twice(key, values[key], value))
-        values[key] = value
-    return values
-
-
-def twice(key: str, first: str, second: str) -> str:
-    """What to say of a key that is given twice: with the last one taken, a slip of the finger would go unseen."""
-    return f"{key[:40]} is given twice, {first[:40]!r} and {second[:40]!r}: give it once"
+# How sizes and options are typed together.
+PAIRS = "key=value, as in B=8 or optimizer=sgd"
 
 
 def request_from(model: str, given: Mapping[str, str], cache: bool = True) -> Request:
     """The request of a model with sizes and options by key, ``{"B": "8", "zero-grad": "zero"}``."""
     options = {key: key.replace("-", "_") for key in given if key.replace("-", "_") in Options.__dataclass_fields__}
-    sizes = sizes_from([f"{key}={value}" for key, value in given.items() if key not in options])
+    sizes = {key: dimensions.parse_size(key, value) for key, value in given.items() if key not in options}
     return Request(model, sizes, made(**{name: given[key] for key, name in options.items()}), cache=cache)
 
 
 def sizes_from(assignments: Sequence[str]) -> dict[str, int]:
     """``("B=8", "T=1024")`` as sizes; a size given twice is refused."""
-    sizes: dict[str, int] = {}
-    for text in assignments:
-        name, value = dimensions.parse_assignment(text)
-        if name in sizes:
-            raise BadInputError(twice(name, str(sizes[name]), str(value)))
-        sizes[name] = value
-    return sizes
+    return {name: dimensions.parse_size(name, size) for name, size in read_assignments(assignments, dimensions.ASSIGNMENT).items()}
 
 
 def json_text(document: Mapping[str, Any]) -> str:

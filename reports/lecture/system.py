@@ -13,6 +13,7 @@ from calc.mathematics.autodiff.derived import Derived as Gradients
 from calc.mathematics.gradients import Checked as Differentiated
 from calc.pipeline.check import Report
 from calc.pipeline.verdict import FAILED, NOT_MEASURED, WITHIN, Verdict, judged
+from calc.symbolic.assignments import TYPED, sizes_text
 from calc.symbolic.worked import WorkedCalculation
 from calc.units import Unit
 from reports.lecture.lab import Lab
@@ -91,7 +92,7 @@ def unmeasured(what: str, derived: AnswerValue, why: str) -> SystemVerdict:
 
 def from_run(report: Report, *quantities: str) -> tuple[SystemVerdict, ...]:
     """The verdicts on some quantities of a real run, each named by model, optimizer, precision and sizes."""
-    at = ", ".join(f"{name}={value}" for name, value in report.sizes.items())
+    at = sizes_text(report.sizes, TYPED)
     step = f"{report.model}, {report.options['optimizer']} in {report.options['precision']}, at {at}"
     checks: list[SystemVerdict] = []
     for name in quantities:
@@ -105,7 +106,7 @@ def from_autograd(model: str, comparison: Differentiated) -> tuple[SystemVerdict
     """Checks of derived gradient equations, evaluated in numpy, against autograd and central differences."""
     checks: list[SystemVerdict] = []
     for trial in comparison.trials:
-        at = ", ".join(f"{name}={value}" for name, value in trial.sizes.items())
+        at = sizes_text(trial.sizes, TYPED)
         verdict, outcome = (WITHIN, "equal to rounding") if trial.ok else (FAILED, f"off by {trial.worst:.1g} in {trial.where}")
         tolerance = "10⁻⁹ of the largest gradient; 10⁻⁵ for central differences"
         checks.append(

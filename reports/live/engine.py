@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from calc.errors import BadInputError
-from reports.jobs.request import pairs
+from calc.symbolic.assignments import read_assignments
+from reports.jobs.request import PAIRS
 from reports.live import units
 from reports.live.document import MOST_LAYERS, Statement
 from reports.live.language import LanguageError, UnitValue, WorkBudget, evaluate
@@ -125,7 +126,7 @@ class Engine:
         at = len(words) - 1 - words[::-1].index("as")
         if at + 1 >= len(words):
             raise BadInputError(f"{text[:60]!r} gives no name behind as")
-        name, given = scope.free(words[at + 1]), pairs([*words[2:at], *words[at + 2 :]])
+        name, given = scope.free(words[at + 1]), read_assignments([*words[2:at], *words[at + 2 :]], PAIRS)
         _require_few_layers(given)
         scope.work.spend(_EVALUATED)
         scope.named[name] = makers[word](words[1], given, scope.work)

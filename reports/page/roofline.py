@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.performance.roofline import RooflineRow, Sums
+from calc.symbolic.assignments import sizes_text
 from reports.figures.roofline_bounds import RooflinePair, bounds, ceilings, finding, notes
 from reports.figures.scales import trimmed
 from reports.figures.shapes import Label
@@ -76,7 +77,7 @@ def page(rooflines: RooflinePair, today: datetime.date) -> RooflinePage:
         model=rooflines.model,
         step=f"a step on {device.name}",
         subtitle=", ".join(rooflines.options.values()),
-        sizes=", ".join(f"{name} = {size:,}" for name, size in rooflines.sizes.items()),
+        sizes=sizes_text(rooflines.sizes),
         date=today.isoformat(),
         finding=finding(rooflines),
         description=_description(rooflines, drawn),

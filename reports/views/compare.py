@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from calc.derive.compare import Change, Comparison
 from calc.symbolic import tree
+from calc.symbolic.assignments import sizes_text
 from reports.page.parts import formula, in_cases, or_unknown
 from reports.typeset.numbers import amount, signed
 from reports.typeset.wording import several
@@ -19,7 +20,7 @@ def show(comparison: Comparison, explain: str | None, out: Terminal) -> None:
     for name, (one, two) in {**comparison.options, **sizes}.items():
         out.line(f"  {name}: {one} → {two}")
     if comparison.same:
-        out.line("  both: " + ", ".join(f"{name} = {size:,}" for name, size in comparison.same.items()), style="dim")
+        out.line("  both: " + sizes_text(comparison.same), style="dim")
     out.lines(*(f"  {words}" for words in in_cases(comparison)), style="dim")
     out.line()
     if explain is not None:

@@ -9,6 +9,7 @@ from calc.mathematics.autodiff.derived import Derived
 from calc.mathematics.autodiff.dimensions import in_dimensions
 from calc.mathematics.autodiff.numeric import needed
 from calc.mathematics.gradients import Checked
+from calc.symbolic.assignments import TYPED, sizes_text
 from reports.page.gradients import FORWARD, PARAMETER, EquationEntry, EquationGroup, chain, entries, groups
 from reports.typeset.equations import Writer
 from reports.typeset.letters import flops_text
@@ -87,7 +88,7 @@ def show_checked(checked: Checked, out: Terminal) -> None:
     """The comparisons with autograd and of FLOPs."""
     _say(out, "\nBeside autograd, in float64", "bold")
     for trial in checked.trials:
-        at = ", ".join(f"{n}={v}" for n, v in trial.sizes.items())
+        at = sizes_text(trial.sizes, TYPED)
         verdict = "holds" if trial.ok else "FAILED"
         _say(
             out,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from calc.memory.inference import Inference
+from calc.symbolic.assignments import TYPED, sizes_text
 from calc.units import Unit
 from reports.typeset import numbers
 from reports.typeset.numbers import integer
@@ -12,7 +13,7 @@ from reports.writers.terminal import Terminal, bold, dim
 
 def show(inference: Inference, out: Terminal) -> None:
     """Bytes in closed form with their reasons, and the checks."""
-    sizes = ", ".join(f"{name} = {value:,}" for name, value in inference.sizes.items())
+    sizes = sizes_text(inference.sizes)
     out.line(bold(inference.model), f", in use: {sizes}")
     for title, part in (("weights", inference.weights), ("keys and values", inference.cache)):
         out.line()
@@ -29,7 +30,7 @@ def show(inference: Inference, out: Terminal) -> None:
         out.line("together ", *amount(numbers.amount(inference.total, Unit.BYTE)), "; temporaries of operators are not included")
     out.line()
     for check in inference.checks:
-        at = ", ".join(f"{name}={value}" for name, value in check.sizes.items())
+        at = sizes_text(check.sizes, TYPED)
         both = (integer(number or 0) for number in (check.derived, check.measured))
         counts = "" if check.derived is None else ": derived {}, measured {} bytes in fp32".format(*both)
         why = f": {check.because}" if check.because else ""

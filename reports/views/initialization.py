@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from calc.mathematics.initialization import Initial, ModuleVariance, ParameterVariance
 from calc.mathematics.initialization.comparison import FAILED, WITHIN, SampleComparison, percent
 from calc.mathematics.initialization.state import OFF
+from calc.symbolic.assignments import PLAIN, sizes_text
 from reports.writers.terminal import Terminal
 
 
 def show(initial: Initial, lines: Sequence[SampleComparison], out: Terminal) -> None:
     """The laws, then each module's second moment. ``lines`` are empty where nothing was sampled."""
-    sizes = ", ".join(f"{name} = {size}" for name, size in initial.sizes.items())
+    sizes = sizes_text(initial.sizes, PLAIN)
     out.line(f"{initial.model} as it is initialized, at {sizes}")
     out.line()
     out.line("How the parameters are initialized")

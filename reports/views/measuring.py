@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from calc.memory.device_memory import off
 from calc.performance.measuring import Expected, Measured, MeasuredRun
+from calc.symbolic.assignments import TYPED, sizes_text
 from reports.typeset.numbers import duration, integer, percent, rate
 from reports.writers.terminal import Terminal, bold, right
 
@@ -126,7 +127,7 @@ def _memory(runs: Sequence[MeasuredRun]) -> Iterator[tuple[str, ...]]:
 
 
 def _sizes(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in sizes.items() if name in ("B", "T")) or "its own"
+    return sizes_text({name: size for name, size in sizes.items() if name in ("B", "T")}, TYPED) or "its own"
 
 
 def _fits(measured: Measured) -> list[str]:

@@ -14,6 +14,7 @@ from calc.performance.mfu import Throughput, throughput_of
 from calc.performance.prediction import Prediction, predict
 from calc.performance.roofline import RATES
 from calc.performance.step_operators import StepOperators
+from calc.symbolic.assignments import sizes_text
 from reports.jobs import job
 from reports.typeset.numbers import duration, percent, rate
 from reports.typeset.wording import several
@@ -122,7 +123,7 @@ def show(predicted: Predicted, out: Terminal) -> None:
     """The phases, what follows from them, and the kinds of operators that take longest."""
     prediction, calibration = predicted.prediction, predicted.calibration
     low, high = (duration(_exact(seconds)) for seconds in prediction.band)
-    sizes = ", ".join(f"{name} = {size:,}" for name, size in predicted.sizes.items())
+    sizes = sizes_text(predicted.sizes)
     out.line(bold(predicted.model), f" on {calibration.name}: {sizes}")
     out.line(f"{threads(calibration)}calibrated {calibration.machine.get('date')} by {calibration.clock}", style="dim")
     out.line()

@@ -8,6 +8,7 @@ from fractions import Fraction
 from calc.errors import BadInputError
 from calc.memory.per_parameter import TERMS, PerParameter
 from calc.memory.recipes import Recipes, gathered, precisions
+from calc.symbolic.assignments import sizes_text
 from reports.jobs import job
 from reports.typeset.numbers import integer, significant
 from reports.writers.terminal import Head, Terminal, bold, right
@@ -25,7 +26,7 @@ def compare(request: job.Request, precision: str | None, devices: int | None, pr
 
 def show(recipes: Recipes, out: Terminal) -> None:
     """A row for each recipe, then its reasons; then what is stated, with its source."""
-    sizes = ", ".join(f"{name} = {value:,}" for name, value in recipes.sizes.items())
+    sizes = sizes_text(recipes.sizes)
     out.line(bold(recipes.model), f", {recipes.optimizer}: {sizes}")
     out.line()
     out.table(_heads(recipes.devices), [_row(recipe, recipes) for recipe in recipes.recipes])

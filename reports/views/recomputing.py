@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from calc.memory.checkpointing import CHOICES, CheckpointingChoice, CheckpointingComparison, compared
+from calc.symbolic.assignments import sizes_text
 from calc.units import Unit
 from reports.jobs import job
 from reports.typeset.numbers import amount, integer
@@ -20,7 +21,7 @@ def compare(request: job.Request, limit: int | None, progress: Progress) -> Chec
 
 def show(comparison: CheckpointingComparison, out: Terminal) -> None:
     """A row for each choice, then what it saves and recomputes in closed form."""
-    sizes = ", ".join(f"{name} = {value:,}" for name, value in comparison.sizes.items())
+    sizes = sizes_text(comparison.sizes)
     out.line(bold(comparison.model), f": {sizes}")
     out.line()
     limited = comparison.limit is not None

@@ -8,6 +8,7 @@ from typing import Any
 from calc.derive.operators import Operators, Work
 from calc.derive.to_json import number
 from calc.performance.roofline import LAUNCH_SECONDS, LAUNCH_SOURCE, Roofline, RooflineRow, Sums
+from calc.symbolic.assignments import sizes_text
 from reports.figures.roofline_bounds import RooflinePair, bounds, ceilings, finding, notes
 from reports.typeset.numbers import duration, percent, significant, singular
 from reports.views import hardware
@@ -91,7 +92,7 @@ def _row(row: RooflineRow) -> dict[str, Any]:
 
 def show(rooflines: RooflinePair, top: int, out: Terminal) -> None:
     """Totals by phase, the sites that take longest, then the operators that do."""
-    sizes = ", ".join(f"{name} = {size:,}" for name, size in rooflines.sizes.items())
+    sizes = sizes_text(rooflines.sizes)
     out.line(bold(rooflines.model), f" on {rooflines.eager.ceiling.device.name}: {sizes}")
     out.lines(*ceilings(rooflines), style="dim")
     out.line()

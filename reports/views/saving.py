@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from calc.memory.checkpoint import Checkpoint
 from calc.memory.formulas import SAVING_INTERVAL
+from calc.symbolic.assignments import TYPED, sizes_text
 from calc.units import Unit
 from reports.typeset import numbers
 from reports.typeset.numbers import integer
@@ -13,7 +14,7 @@ from reports.writers.terminal import Terminal, bold, dim
 
 def show(saving: Checkpoint, out: Terminal) -> None:
     """Bytes of the file in two parts, the checks, and the interval where times were given."""
-    sizes = ", ".join(f"{name} = {value:,}" for name, value in saving.sizes.items())
+    sizes = sizes_text(saving.sizes)
     out.line(bold(saving.model), f", a checkpoint: {sizes}")
     out.line()
     file = saving.file
@@ -21,7 +22,7 @@ def show(saving: Checkpoint, out: Terminal) -> None:
     out.table(("safetensors", ("Bytes", "right"), "Because"), [payload, ("container", integer(file.overhead), dim(file.because))])
     out.line("file = ", *amount(numbers.amount(file.total, Unit.BYTE)))
     out.line()
-    out.line(f"in a real run at {', '.join(f'{name}={value}' for name, value in saving.run_at.items())}", style="dim")
+    out.line(f"in a real run at {sizes_text(saving.run_at, TYPED)}", style="dim")
     for verdict in saving.verdicts:
         derived, measured = ("unknown" if n is None else integer(n) for n in (verdict.derived, verdict.measured))
         out.line(f"{verdict.verdict}: {verdict.quantity}, derived {derived}, measured {measured}: {verdict.because}")

@@ -8,6 +8,7 @@ from calc.mathematics.strides.expression import StrideStep
 from calc.mathematics.strides.operations import StridedTensor
 from calc.mathematics.strides.walk import ModelStrides, pattern
 from calc.pipeline.verdict import Verdict
+from calc.symbolic.assignments import sizes_text
 from calc.units import Unit
 from reports.typeset.numbers import amount, integer
 from reports.writers.terminal import Line, Styled, Terminal, bold, dim, right
@@ -67,7 +68,7 @@ def show_place(x: StridedTensor, index: tuple[int, ...], out: Terminal) -> None:
 
 def show_forward(storage: ModelStrides, verdict: Verdict[str] | None, out: Terminal) -> None:
     """By operator, then every result with its strides."""
-    sizes = ", ".join(f"{name} = {value:,}" for name, value in storage.sizes.items())
+    sizes = sizes_text(storage.sizes)
     out.line(bold(storage.model), f", the forward: {sizes}")
     out.line()
     heads = ("Operator", *right("Views", "In place", "Allocate", "Bytes"))

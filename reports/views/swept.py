@@ -11,6 +11,7 @@ from itertools import pairwise, product
 from calc.derive.to_json import number
 from calc.errors import BadInputError
 from calc.pipeline.sweep import Sweep
+from calc.symbolic.assignments import sizes_text
 from calc.units import Unit
 from reports.typeset import numbers
 from reports.typeset.escape import visible
@@ -94,7 +95,7 @@ def _lines(name: str, sweep: Sweep, along: str) -> Iterator[tuple[str, Points]]:
     others = [n for n in names if n != along]
     fixed = {n for n in others if sweep.axes[n].size == 1}
     for rest, points in lines.items():
-        yield ", ".join(f"{n} = {size:,}" for n, size in zip(others, rest, strict=True) if n not in fixed), sorted(points)
+        yield sizes_text({n: size for n, size in zip(others, rest, strict=True) if n not in fixed}), sorted(points)
 
 
 def _one(name: str, sweep: Sweep, along: str, top: int) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import click
 
 from calc.performance.training_run import Progress, TrainingRun
+from calc.symbolic.assignments import TYPED, sizes_text
 from reports.typeset.numbers import duration, integer, percent, rate
 from reports.writers.terminal import Line, Styled, Terminal, bold
 
@@ -53,7 +54,7 @@ def _words(at: Progress, unit: str) -> str:
 def show(run: TrainingRun, out: Terminal) -> None:
     """The loss, measured beside derived numbers of accounted steps, and throughput."""
     first, last = run.fell
-    sizes = ", ".join(f"{name}={value}" for name, value in run.sizes.items())
+    sizes = sizes_text(run.sizes, TYPED)
     options = ", ".join(f"{name} {value}" for name, value in run.demo.options.to_json().items())
     out.line(bold(run.demo.model), f" at {sizes}: {options}, on {run.machine['device']['name']}")
     since = f", of which {run.begun_at} before the checkpoint" if run.begun_at else ""

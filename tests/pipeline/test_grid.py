@@ -30,7 +30,7 @@ FORMS = "write 1,2,4 or 1024:8192:1024 (both ends, and the step) or 1Ki..16Ki×2
 MALFORMED = {
     "B": "cannot read 'B': write a dimension and its sizes as NAME=SIZES, e.g. B=1,2,4",
     "=4": "cannot read '=4': write a dimension and its sizes as NAME=SIZES, e.g. B=1,2,4",
-    "B=": f"cannot read '' as sizes of B: {FORMS}",
+    "B=": "cannot read 'B=': write a dimension and its sizes as NAME=SIZES, e.g. B=1,2,4",
     "B=1,,2": f"cannot read '1,,2' as sizes of B: {FORMS}",
     "B=1:2:3:4": f"cannot read '1:2:3:4' as sizes of B: {FORMS}",
     "B=x": f"cannot read 'x' as sizes of B: {FORMS}",

@@ -15,6 +15,7 @@ from calc.capacity.questions.given import nearest
 from calc.dimensions import Dim, evaluate
 from calc.errors import BadInputError
 from calc.options import MASTER
+from calc.symbolic.assignments import sizes_text
 from calc.symbolic.exact import evaluate_text
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class QuestionModel:
 
     def step_peak(self) -> tuple[Fraction, str]:
         sizes = self.all_sizes()
-        at = ", ".join(f"{name} = {sizes[name]:,}" for name in ("B", "T") if name in sizes)
+        at = sizes_text({name: sizes[name] for name in ("B", "T") if name in sizes})
         return Fraction(self.at("memory.peak")), f"peak of live bytes of its own step at {at}, activations included"
 
     def per_token(self) -> tuple[Fraction, str]:

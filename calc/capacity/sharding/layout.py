@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields
 
 from calc.errors import BadInputError
 from calc.platform.arguments import shown
+from calc.symbolic.assignments import TYPED, sizes_text
 
 # How sequence parallelism treats the input of a matmul that all tensor ranks need whole.
 OFF, KEPT, AGAIN = "off", "kept", "again"
@@ -107,7 +108,7 @@ class Layout:
     def words(self) -> str:
         """The layout as key=value text, without default values."""
         default = {f.name: f.default for f in fields(self)}
-        return " ".join(f"{name}={value}" for name, value in asdict(self).items() if value != default[name])
+        return sizes_text({name: value for name, value in asdict(self).items() if value != default[name]}, TYPED, " ")
 
 
 def layout_of(given: Mapping[str, int | str]) -> Layout:

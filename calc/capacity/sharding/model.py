@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from calc.errors import BadInputError
+from calc.symbolic.assignments import TYPED, sizes_text
 
 # Location of a tensor or item: in every layer, before the first one, after the last one, on every stage.
 LAYER, FIRST, LAST, EVERY = "layer", "first", "last", "every"
@@ -114,7 +115,7 @@ def _completed(sizes: Mapping[str, int], gated: bool) -> dict[str, int]:
     needed = {**_SIZES, "f": "feed-forward width, or gated=no for f = 4*d"} if gated else _SIZES
     missing = {symbol: f"{symbol} ({word})" for symbol, word in needed.items() if symbol not in sizes}
     if missing:
-        example = " ".join(f"{symbol}={_EXAMPLE[symbol]}" for symbol in missing)
+        example = sizes_text({symbol: _EXAMPLE[symbol] for symbol in missing}, TYPED, " ")
         them = "it" if len(missing) == 1 else "them"
         raise BadInputError(f"a decoder by its sizes needs {', '.join(missing.values())}: give {them}, e.g. {example}, or name a model")
     if ("E" in sizes) != ("e" in sizes):

@@ -18,6 +18,7 @@ from calc.mathematics.autodiff.names import NodeNames
 from calc.mathematics.autodiff.numeric import NumericRun, needed
 from calc.mathematics.autodiff.reverse import Gradients, gradients
 from calc.mathematics.autodiff.simplify import Simplified, simplify
+from calc.symbolic.assignments import TYPED, sizes_text
 
 Array = Any  # np.ndarray of float64
 
@@ -116,7 +117,7 @@ class Derived:
         try:
             loss, *arrays = run([self.loss, *ends.values()])
         except (IndexError, TypeError, ValueError) as error:
-            at = ", ".join(f"{n}={v}" for n, v in sizes.items())
+            at = sizes_text(sizes, TYPED)
             raise NapkinError(f"{self.program.model}: the equations do not run at {at}: {str(error).partition(chr(10))[0]}") from error
         return float(loss), dict(zip(ends, arrays, strict=True))
 

@@ -13,6 +13,7 @@ from calc.mathematics.strides.walk import ALLOCATES, ModelStrides, StrideRow, st
 from calc.options import Options
 from calc.pipeline.verdict import EXACT, FAILED, Verdict, judged
 from calc.spec import Spec
+from calc.symbolic.assignments import TYPED, sizes_text
 
 _LARGEST = 2**28
 
@@ -55,7 +56,7 @@ def check_forward(spec: Spec, traced: ModelStrides, options: Options | None = No
     small = spec.sizes(dict(spec.check_at))
     ours = [_row(row) for row in (traced if traced.sizes == small else storage(spec, spec.check_at, options)).rows]
     real = [(g.operator, g.shape, g.strides, g.offset, g.dtype, g.nbytes if g.fresh else 0) for g in forward_results(spec, small, options)]
-    at = ", ".join(f"{name}={value}" for name, value in small.items())
+    at = sizes_text(small, TYPED)
     if ours == real:
         return judged(f"the forward at {at}", _total(ours), _total(real))
     first = next((k for k, (a, b) in enumerate(zip(ours, real, strict=False)) if a != b), min(len(ours), len(real)))
