@@ -65,14 +65,6 @@ REPLACED = {
 CLEAN = ("calc", "reports", "templates", "tests", "README.md", "CONTRIBUTING.md", "SKILL.md", "SECURITY.md")
 """Folders and documents whose texts have none of these words. More may join; none may leave."""
 
-EXCEPTIONS = {
-    'm.subsection("memory-takeovers"': "an anchor: links to it must not break",
-    "takeovers": "a key of JSON",
-    "reckoning": "a key of JSON",
-}
-"""Texts that may stay, each with its reason."""
-
-
 def files(room: str) -> list[Path]:
     """The Python files, templates and decisions of a room, without this file."""
     path = ROOT / room
@@ -101,8 +93,6 @@ def _is_word(key: ast.expr | None) -> bool:
 
 def replaced(text: str) -> list[str]:
     """Each replaced word in a text with the better one."""
-    for exception in EXCEPTIONS:
-        text = text.replace(exception, "")
     matches = ((re.search(rf"\b(?:{words})", text, re.IGNORECASE), better) for words, better in REPLACED.items())
     return [f"{match[0]!r}: write {better}" for match, better in matches if match]
 
@@ -122,10 +112,3 @@ def test_a_room_has_none_of_the_replaced_words(room: str) -> None:
 def test_a_planted_word_is_noticed(words: str) -> None:
     """Inside a sentence, in any case."""
     assert len(replaced(words)) == 1
-
-
-def test_every_exception_is_needed() -> None:
-    """One that no text has is deleted."""
-    every = "\n".join(file.read_text(encoding="utf-8") for room in CLEAN for file in files(room))
-
-    assert [exception for exception in EXCEPTIONS if exception not in every] == []

@@ -212,9 +212,9 @@ def _by_role(candidate: Candidate) -> Places:
 
 
 def document(comparison: Comparison) -> dict[str, Any]:
-    """The ``"schema": 1`` document of a comparison, as plain data."""
+    """The ``"schema": 2`` document of a comparison, as plain data."""
     return {
-        "schema": 1,
+        "schema": 2,
         "left": comparison.left,
         "right": comparison.right,
         "same": {name: number(size) for name, size in comparison.same.items()},
@@ -233,7 +233,7 @@ def _document(change: Change) -> dict[str, Any]:
         "unit": str(change.unit),
         "meaning": change.meaning,
         "terms": [
-            {"site": t.module_path, "left": t.left, "right": t.right, "expr": t.expr, "value": number(t.value), "because": t.because}
+            {"module_path": t.module_path, "left": t.left, "right": t.right, "expr": t.expr, "value": number(t.value), "because": t.because}
             for t in change.terms
         ],
         "because": change.note or None,

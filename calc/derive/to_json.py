@@ -1,4 +1,4 @@
-"""The ``"schema": 1`` document of a derivation: plain data that any JSON reader takes without losing a digit.
+"""The ``"schema": 2`` document of a derivation: plain data that any JSON reader takes without losing a digit.
 
 Integers beyond 2**53 are strings, because most readers store numbers as doubles. Unknown values are ``null`` with a reason, never 0. Keys
 have a fixed order, so equal derivations give equal bytes.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from calc.derive.peak_crossovers import PeakCrossovers
     from calc.derive.rules_of_thumb import RuleComparison
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def to_json(
@@ -40,7 +40,7 @@ def to_json(
         "checked_at": {name: number(size) for name, size in checks.sizes.items()} if checks is not None else None,
         **coverage(derivation.ledger),
         "saved": [_saved(s) for s in derivation.saved],
-        "takeovers": [_peak_crossovers(t) for t in derivation.peak_crossovers],
+        "crossovers": [_peak_crossovers(t) for t in derivation.peak_crossovers],
         "certificates": [_certificate(c) for c in derivation.certificates],
         "provenance": dict(derivation.provenance),
         "notes": list(derivation.notes),
@@ -113,7 +113,7 @@ def quantity_document(quantity: Quantity) -> dict[str, Any]:
 
 
 def _term(term: QuantityTerm) -> dict[str, Any]:
-    return {"site": term.module_path, "expr": term.expr, "value": number(term.value), "because": term.because}
+    return {"module_path": term.module_path, "expr": term.expr, "value": number(term.value), "because": term.because}
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
 def _saved(tensor: SavedTensor) -> dict[str, Any]:
     return {
         "tensor": tensor.tensor,
-        "site": tensor.module_path,
+        "module_path": tensor.module_path,
         "shape": list(tensor.shape),
         "dtype": tensor.dtype,
         "times": {"expr": tensor.times, "value": number(tensor.number)},
@@ -142,7 +142,7 @@ def _peak_crossovers(crossover: PeakCrossovers) -> dict[str, Any]:
     """The peak candidates along one size, by interval."""
     return {
         "dim": crossover.dim,
-        "reigns": [{"from": number(r.first), "to": number(r.last), "at": r.at} for r in crossover.intervals],
+        "intervals": [{"from": number(r.first), "to": number(r.last), "at": r.at} for r in crossover.intervals],
         "among": [number(n) for n in crossover.among] or None,
         "because": crossover.because or None,
     }
@@ -189,7 +189,7 @@ def _instant(instant: Instant, line: Timeline) -> dict[str, Any]:
     return {
         "operator": instant.operator or None,
         "phase": instant.phase or None,
-        "site": instant.module_path or None,
+        "module_path": instant.module_path or None,
         "number": instant.op if instant.op >= 0 else None,
         "value": number(instant.total),
         "parts": {role: number(instant.live.get(role, 0)) for role in line.roles},
@@ -237,7 +237,7 @@ def _comparison(comparison: RuleComparison) -> dict[str, Any]:
         "stands_for": comparison.rule.stands_for,
         "exact": number(comparison.exact),
         "difference": [
-            {"expr": d.expr, "value": number(d.value), "kind": d.kind, "sites": list(d.module_paths), "because": d.because}
+            {"expr": d.expr, "value": number(d.value), "kind": d.kind, "module_paths": list(d.module_paths), "because": d.because}
             for d in comparison.differences
         ],
         "steps": [_step(step) for step in comparison.steps],
@@ -278,7 +278,7 @@ def _coverage(row: CoverageRow, ledger: Ledger) -> dict[str, Any]:
         "flops": {"expr": row.flops, "value": number(row.flops_value), "share": _fraction(ledger.share_of_flops(row))},
     }
     if row.places:
-        entry["places"] = [{"site": p.module_path, "inputs": p.inputs, "runs": p.runs, "value": number(p.value)} for p in row.places]
+        entry["places"] = [{"module_path": p.module_path, "inputs": p.inputs, "runs": p.runs, "value": number(p.value)} for p in row.places]
     return entry
 
 

@@ -243,6 +243,7 @@ def _graph(data: Any, depth: int) -> Graph:
     folds = part(data, "folds", each(row(dim, lambda part: whole(1)(part) if type(part) is int else dim(part), _name, whole(0), least=3)))
     part(data, "symbols", each(one_of(dict.fromkeys((*named, *(fold[2] for fold in folds))), "a dimension or the quotient of a fold")))
     symbol = one_of(symbols, "a symbol")
+    case = row(mapping(dim, _expression(named)), lambda graph: _graph(graph, depth + 1))
     basis = part(data, "basis", mapping(dim, _expression(symbols)))
     if len(basis) < len(named):
         raise Wrong(f"lacks basis.{next(name for name in named if name not in basis)}")
@@ -256,24 +257,27 @@ def _graph(data: Any, depth: int) -> Graph:
         loops=part(data, "loops", each(symbol)),
         options=_options(data),
         assumptions=tuple(Assumption(*a) for a in part(data, "assumptions", each(row(text, text)))),
-        guards=tuple(Guard(*c) for c in part(data, "conditions", each(row(_guard(symbols), flag, text, flag, least=3)))),
-        traces=_records(data, "records", symbols, concrete=False),
+        guards=tuple(Guard(*c) for c in part(data, "guards", each(row(_guard(symbols), flag, text, flag, least=3)))),
+        traces=_records(data, "traces", symbols, concrete=False),
         certificates=_records(data, "certificates", symbols, concrete=True),
         provenance=part(data, "provenance", mapping(text, text)),
         notes=part(data, "notes", each(text)),
-        trip_count_reads=part(data, "pins", mapping(text, text)),
-        specialized={name: (size, why) for name, (size, why) in part(data, "held", mapping(dim, row(whole(1, LARGEST + 1), text))).items()},
-        mutates_tracked=part(data, "rewrites", flag) if "rewrites" in data else True,
+        trip_count_reads=part(data, "trip_count_reads", mapping(text, text)),
+        specialized=part(data, "specialized", mapping(dim, _specialized)),
+        mutates_tracked=part(data, "mutates_tracked", flag) if "mutates_tracked" in data else True,
         unknown=part(data, "unknown", mapping(text, text)) if "unknown" in data else {},
-        reads_tensor_values=part(data, "reads_numbers", flag) if "reads_numbers" in data else False,
-        special_cases=part(
-            data, "special", each(lambda case: SpecialCase(*row(mapping(dim, _expression(named)), lambda d: _graph(d, depth + 1))(case)))
-        ),
+        reads_tensor_values=part(data, "reads_tensor_values", flag) if "reads_tensor_values" in data else False,
+        special_cases=part(data, "special_cases", each(lambda entry: SpecialCase(*case(entry)))),
     )
 
 
+def _specialized(value: Any) -> tuple[int, str]:
+    size, why = row(whole(1, LARGEST + 1), text)(value)
+    return size, why
+
+
 def _dim(value: Any, names: Collection[str]) -> TracedDim:
-    keys = {"decided_at" if field.name == "unbacked_at" else field.name for field in fields(TracedDim)}
+    keys = {field.name for field in fields(TracedDim)}
     for key in value:
         if key not in keys:
             raise Wrong(f"has {clipped(key, 40)!r}, which no dimension has")
@@ -287,7 +291,7 @@ def _dim(value: Any, names: Collection[str]) -> TracedDim:
         multiple_of=part(value, "multiple_of", lambda by: one_of(names, "a dimension")(by) if type(by) is str else maybe(whole(1))(by)),
         at_most=part(value, "at_most", maybe(expression)),
         plus=part(value, "plus", whole(0)),
-        unbacked_at=part(value, "decided_at", text),
+        unbacked_at=part(value, "unbacked_at", text),
     )
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from calc.errors import BadInputError
 from calc.graph import reading
-from calc.graph.step import Graph, StepTrace, Tensor, TracedDim
+from calc.graph.step import Graph, StepTrace, Tensor
 from calc.platform import files
 from calc.platform.reading import Wrong
 
 KIND = "napkin graph"
-SCHEMA = 1
+SCHEMA = 2
 
 _FILE = files.Kind(2**31, "the graph")
 
@@ -107,30 +107,25 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
         "schema": SCHEMA,
         "model": graph.model,
         "source": graph.source,
-        "dims": [_dim_to_json(dim) for dim in graph.dims],
+        "dims": [asdict(dim) for dim in graph.dims],
         "basis": dict(graph.basis),
         "symbols": list(graph.symbols),
         "folds": [[f.whole, f.part, f.quotient, f.plus] for f in graph.folds],
         "loops": list(graph.loops),
         "options": dict(graph.options),
         "assumptions": [[a.expr, a.because] for a in graph.assumptions],
-        "conditions": [c.to_json() for c in graph.guards],
-        "records": [_record_to_json(r) for r in graph.traces],
+        "guards": [c.to_json() for c in graph.guards],
+        "traces": [_record_to_json(r) for r in graph.traces],
         "certificates": [_record_to_json(r) for r in graph.certificates],
         "provenance": dict(graph.provenance),
         "notes": list(graph.notes),
-        "pins": dict(graph.trip_count_reads),
-        "held": {name: list(entry) for name, entry in graph.specialized.items()},
-        "rewrites": graph.mutates_tracked,
+        "trip_count_reads": dict(graph.trip_count_reads),
+        "specialized": {name: list(entry) for name, entry in graph.specialized.items()},
+        "mutates_tracked": graph.mutates_tracked,
         **({"unknown": dict(graph.unknown)} if graph.unknown else {}),
-        **({"reads_numbers": True} if graph.reads_tensor_values else {}),
-        "special": [[dict(s.equal), _graph_to_json(s.graph)] for s in graph.special_cases],
+        **({"reads_tensor_values": True} if graph.reads_tensor_values else {}),
+        "special_cases": [[dict(s.equal), _graph_to_json(s.graph)] for s in graph.special_cases],
     }
-
-
-def _dim_to_json(dim: TracedDim) -> dict[str, Any]:
-    """A dimension by its fields; the field ``unbacked_at`` has the key ``decided_at`` in files, for compatibility."""
-    return {"decided_at" if name == "unbacked_at" else name: value for name, value in asdict(dim).items()}
 
 
 def _record_to_json(trace: StepTrace) -> dict[str, Any]:

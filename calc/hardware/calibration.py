@@ -14,13 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from calc.derive.to_json import SCHEMA, number
+from calc.derive.to_json import number
 from calc.errors import BadInputError
 from calc.hardware.times import Timings
 from calc.platform import files
 from calc.platform.reading import Read, Wrong, at, each, mapping, one_of, part, short, text, whole, written
 
 KIND = "calibration"
+SCHEMA = 1
 
 # Points that are not operators: the program's overhead per operator, and memory that is touched for the first time.
 VIEW = "view"

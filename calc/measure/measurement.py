@@ -71,8 +71,8 @@ class Measurement:
             },
             "operators": list(self.operators),
             "provenance": dict(self.provenance),
-            "decided": {place: list(sizes) for place, sizes in self.unbacked_sizes.items()},
-            "decided_first": {place: list(sizes) for place, sizes in self.unbacked_first_step.items()},
-            "again": self.recompute,
+            "unbacked_sizes": {place: list(sizes) for place, sizes in self.unbacked_sizes.items()},
+            "unbacked_first_step": {place: list(sizes) for place, sizes in self.unbacked_first_step.items()},
+            "recompute": self.recompute,
             "exchanged": {key: [asdict(d) for d in differences] for key, differences in self.exchanged.items()},
         }

@@ -40,7 +40,7 @@ class ModuleTime:
         return self.forward + self.backward + self.optimizer
 
     def to_json(self) -> dict[str, Any]:
-        return {"site": self.module_path, "forward": self.forward, "backward": self.backward, "optimizer": self.optimizer}
+        return {"module_path": self.module_path, "forward": self.forward, "backward": self.backward, "optimizer": self.optimizer}
 
 
 def module_times(run: Training, steps: int = STEPS) -> tuple[ModuleTime, ...]:

@@ -33,10 +33,10 @@ class StepTime:
         before, after = self.conditions
         return {
             **self.times.to_json(),
-            "product_format": self.matmul_dtype,
+            "matmul_dtype": self.matmul_dtype,
             "compiled": self.compiled,
             "conditions": {"before": dict(before), "after": dict(after)},
-            "sites": self._module_times_json(),
+            "modules": self._module_times_json(),
         }
 
     def _module_times_json(self) -> dict[str, Any] | None:

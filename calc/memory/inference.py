@@ -301,16 +301,16 @@ def _judged(layers: Sequence[Layers], run: CacheElements) -> Verdict[int]:
 
 
 def document(inferred: Inference) -> dict[str, Any]:
-    """The ``"schema": 1`` document of an inference, as plain data."""
+    """The ``"schema": 2`` document of an inference, as plain data."""
 
     def amount(a: ByteSum | None, unknown: str = "") -> dict[str, Any]:
         if a is None:
             return {"format": None, "expr": None, "value": None, "unit": "byte", "unknown": unknown}
-        lines = [{"site": x.what, "expr": x.expr, "value": number(x.value), "because": x.because} for x in a.lines]
+        lines = [{"what": x.what, "expr": x.expr, "value": number(x.value), "because": x.because} for x in a.lines]
         return {"format": a.format, "expr": a.expr, "value": number(a.value), "unit": "byte", "terms": lines}
 
     return {
-        "schema": 1,
+        "schema": 2,
         "model": {"name": inferred.model, "source": inferred.source},
         "dims": {name: {"value": number(value)} for name, value in inferred.sizes.items()},
         "quantities": {"weights.bytes": amount(inferred.weights), "cache.bytes": amount(inferred.cache, inferred.unknown)},

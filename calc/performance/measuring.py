@@ -245,12 +245,12 @@ def _fits(
 
 
 def document(measurement: Measured) -> dict[str, Any]:
-    """The ``"schema": 1`` document of a measurement, as plain data."""
+    """The ``"schema": 2`` document of a measurement, as plain data."""
     fits = None
     if measurement.fits is not None:
         fits = {**measurement.fits.to_json(), "predicted": measurement.expected, "room": number(measurement.available)}
     return {
-        "schema": 1,
+        "schema": 2,
         "kind": KIND,
         "model": {"name": measurement.model, "source": measurement.source},
         "options": dict(measurement.options),

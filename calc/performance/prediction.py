@@ -57,7 +57,7 @@ class PredictedOperator:
     """
 
     phase: str
-    site: str
+    module_path: str
     name: str
     times: int
     like: str

@@ -141,7 +141,7 @@ def read(file: Path) -> MeasurementRecord | None:
     try:
         if part(data, "kind", one_of((KIND, *OTHER_KINDS), "a kind of measurement")) != KIND:
             return None
-        part(data, "schema", one_of((1,), "the schema that this reads"))
+        part(data, "schema", one_of((2,), "the schema that this reads"))
         return _record(file.name, data)
     except Wrong as wrong:
         raise EvidenceError(f"{file}: {wrong}") from None

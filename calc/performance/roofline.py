@@ -78,7 +78,7 @@ class RooflineRow:
     """
 
     phase: str
-    site: str
+    module_path: str
     name: str
     times: int
     flops: int
@@ -138,8 +138,8 @@ class Roofline:
         """Forward and backward of each module path together, and the optimizer as one; the longest first."""
         rows_of: dict[str, list[RooflineRow]] = {}
         for row in self.rows:
-            rows_of.setdefault("(optimizer)" if row.phase == "optimizer" else row.site or "(top level)", []).append(row)
-        return tuple(sorted(((site, sums(rows)) for site, rows in rows_of.items()), key=lambda pair: -pair[1].seconds))
+            rows_of.setdefault("(optimizer)" if row.phase == "optimizer" else row.module_path or "(top level)", []).append(row)
+        return tuple(sorted(((module_path, sums(rows)) for module_path, rows in rows_of.items()), key=lambda pair: -pair[1].seconds))
 
 
 def roofline(works: Sequence[Work], ceiling: RooflineCeiling, *, fused: bool = False) -> Roofline:

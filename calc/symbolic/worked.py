@@ -71,10 +71,10 @@ class WorkedCalculation:
         return {
             "name": self.name,
             "inputs": [
-                {"letter": g.symbol, "value": str(g.value), "unit": g.unit, "meaning": g.meaning, "source": g.source} for g in self.inputs
+                {"symbol": g.symbol, "value": str(g.value), "unit": g.unit, "meaning": g.meaning, "source": g.source} for g in self.inputs
             ],
             "steps": [
-                {"letter": i.symbol, "expr": i.expr, "value": str(i.value), "unit": i.unit, "meaning": i.meaning, "because": i.because}
+                {"symbol": i.symbol, "expr": i.expr, "value": str(i.value), "unit": i.unit, "meaning": i.meaning, "because": i.because}
                 for i in self.steps
             ],
             "notes": list(self.notes),

@@ -22,7 +22,7 @@ _MORE = "\nEvery step: napkin derive {} --explain NAME, of a quantity or a rule 
 
 @click.command()
 @model_arguments
-@click.option("--explain", metavar="NAME", help="Show the steps of one quantity or rule of thumb (napkin list quantities|thumbs).")
+@click.option("--explain", metavar="NAME", help="Show the steps of one quantity or rule of thumb (napkin list quantities|rules-of-thumb).")
 @click.option("--coverage", is_flag=True, help="Show every operator: counted, free or refused. Also for a model that is refused.")
 @click.option("--saved", is_flag=True, help="Show the tensors saved for the backward, one by one, and why.")
 @click.option("--peak", is_flag=True, help="Show live bytes over the step, what is alive at the peak, where it moves, and CUDA's rounding.")
@@ -113,7 +113,7 @@ def _show_memory(request: Request, peak: bool, as_json: bool) -> None:
         from calc.derive.to_json import to_json
 
         document = to_json(derivation, live=live)
-        quantity, shown = ("memory.peak", ("takeovers", "timeline")) if peak else ("activations.bytes", ("saved",))
+        quantity, shown = ("memory.peak", ("crossovers", "timeline")) if peak else ("activations.bytes", ("saved",))
         head = {key: document[key] for key in ("schema", "model", "dims", "options")}
         parts = {key: document.get(key) for key in shown}
         click.echo(job.json_text({**head, "quantities": {quantity: document["quantities"][quantity]}, **parts}), nl=False)

@@ -35,6 +35,6 @@ def initialization(model: str, sizes: Sequence[str], draws: int | None, as_json:
 
         samples = sample(spec, moments.sizes, draws)
     lines = compare(moments, samples) if draws is not None else []
-    body = {"schema": 1, **asdict(moments), "draws": draws, "compared": [asdict(line) for line in lines]}
+    body = {"schema": 2, **asdict(moments), "draws": draws, "compared": [asdict(line) for line in lines]}
     print_result(as_json, lambda: body, lambda out: view.show(moments, lines, out))
     return int(any(line.verdict == FAILED for line in lines))

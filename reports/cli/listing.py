@@ -8,7 +8,7 @@ import click
 
 from calc.errors import BadInputError
 
-LISTS = ("models", "hardware", "dtypes", "optimizers", "rules", "quantities", "thumbs", "questions")
+LISTS = ("models", "hardware", "dtypes", "optimizers", "rules", "quantities", "rules-of-thumb", "questions")
 
 
 @click.command("list")

@@ -19,7 +19,7 @@ _TOP, _PLOT = 40, 190
 _ROWS = (12, 28)  # of the labels above the plot
 _WIDTH = Fraction(96, 100)  # of the curves; their letters are to the right
 _TICKS = 4
-_SITES = 3  # named in the finding
+_LISTED = 3  # named in the finding
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -95,9 +95,9 @@ def _overtaking(split: FlopsByPart, highest: int) -> str:
     return f"{name} are less than half of all matmul FLOPs at every size drawn, {span}." if not any(over) else ""
 
 
-def _listed(sites: Sequence[str]) -> str:
-    more = f" and {several(len(sites) - _SITES, 'other module')}" if len(sites) > _SITES else ""
-    return f"{', '.join(sites[:_SITES])}{more}"
+def _listed(module_paths: Sequence[str]) -> str:
+    more = f" and {several(len(module_paths) - _LISTED, 'other module')}" if len(module_paths) > _LISTED else ""
+    return f"{', '.join(module_paths[:_LISTED])}{more}"
 
 
 def _upper(words: str) -> str:

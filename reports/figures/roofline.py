@@ -31,8 +31,8 @@ _NARROWEST, _ABREAST = 230, 16  # pixels: the width of a plot on a small screen,
 def figure(rooflines: RooflinePair) -> Figure:
     """The figure of a step under a device's roofline, or one without a drawing that says why."""
     device = rooflines.eager.ceiling.device
-    sites = rooflines.eager.by_module()
-    drawn = [(i, site, sums) for i, (site, sums) in enumerate(sites) if sums.flops and sums.bytes and sums.seconds]
+    modules = rooflines.eager.by_module()
+    drawn = [(i, module_path, sums) for i, (module_path, sums) in enumerate(modules) if sums.flops and sums.bytes and sums.seconds]
     title = f"Roofline on {device.name}, by module"
     if not drawn or not rooflines.formats:
         return Figure(ANCHOR, title, absent="the step has no matmul, or no module with both FLOPs and memory traffic")
@@ -43,7 +43,7 @@ def figure(rooflines: RooflinePair) -> Figure:
         title,
         description=f"{several(len(drawn), 'module')} by FLOP per byte and FLOP/s under the roof of {device.name}, both axes logarithmic;"
         " the area of a dot is its share of the time. The table below has the numbers.",
-        finding=" ".join((finding(rooflines), f"Ceilings: {ceilings(rooflines)[0]}.", _left_out(sites, len(drawn)))).strip(),
+        finding=" ".join((finding(rooflines), f"Ceilings: {ceilings(rooflines)[0]}.", _left_out(modules, len(drawn)))).strip(),
         height=_TOP + _PLOT + 38,
         axis=(Label("FLOP/s", "100%", "12", "end"), *(Label(short_power(p), "100%", _down(y, 10.0**p, 4), "end") for p in y.powers)),
         lines=(*(SvgLine("tick", "0", _down(y, 10.0**p), "100%", _down(y, 10.0**p)) for p in y.powers), *_roofs(rooflines, x, y)),
@@ -51,18 +51,18 @@ def figure(rooflines: RooflinePair) -> Figure:
         labels=(*_roof_names(rooflines, x, y), *_letters(drawn, lettered, rooflines, x, y), *_ticks(x)),
         keys=tuple(_keys(rooflines)),
         columns=(("Module path", "text"), *((head, "number") for head in _HEADS), ("Bound by", "text")),
-        rows=tuple(_rows(sites, lettered, rooflines)),
-        folded=f"{several(len(sites), 'module')}, eager, slowest first",
+        rows=tuple(_rows(modules, lettered, rooflines)),
+        folded=f"{several(len(modules), 'module')}, eager, slowest first",
     )
 
 
-def _rows(sites: Sequence[tuple[str, Sums]], lettered: dict[int, str], rooflines: RooflinePair) -> Iterator[tuple[str, ...]]:
+def _rows(modules: Sequence[tuple[str, Sums]], lettered: dict[int, str], rooflines: RooflinePair) -> Iterator[tuple[str, ...]]:
     whole = rooflines.eager.total.seconds
-    for i, (site, sums) in enumerate(sites):
+    for i, (module_path, sums) in enumerate(modules):
         intensity = numbers.significant(Fraction(sums.flops, sums.bytes)) if sums.bytes else "none"
         rate = numbers.rate(sums.flops / sums.seconds, "FLOP") if sums.seconds else "none"
         share = numbers.percent(sums.seconds / whole) if whole else "0"
-        head = f"{lettered[i]}: {site}" if i in lettered else site
+        head = f"{lettered[i]}: {module_path}" if i in lettered else module_path
         counts = numbers.integer(sums.flops), numbers.integer(sums.bytes)
         yield head, *counts, intensity, rate, numbers.duration(sums.seconds), share, bounds(sums)
 
@@ -74,8 +74,8 @@ def _keys(rooflines: RooflinePair) -> Iterator[Key]:
             yield Key("", f"bound-{bound}", f"bound by {bound}", numbers.duration(seconds), numbers.percent(seconds / total.seconds))
 
 
-def _left_out(sites: Sequence[tuple[str, Sums]], drawn: int) -> str:
-    left = len(sites) - drawn
+def _left_out(modules: Sequence[tuple[str, Sums]], drawn: int) -> str:
+    left = len(modules) - drawn
     return f"Not drawn, without arithmetic or memory traffic: {several(left, 'module')}." if left else ""
 
 

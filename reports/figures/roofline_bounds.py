@@ -57,10 +57,10 @@ def finding(rooflines: RooflinePair) -> str:
         return "At these rates the step takes no time."
     share = total.bounds[total.dominant] / total.seconds
     bound = {MEMORY: "memory traffic", LAUNCH: "launches"}.get(total.dominant, "compute")
-    site, sums = rooflines.eager.by_module()[0]
+    module_path, sums = rooflines.eager.by_module()[0]
     least = f"At least {duration(total.seconds)} eager and {duration(fused.seconds)} fused"
     taken = percent(sums.seconds / total.seconds)
-    return f"{least}; {percent(share)} of the eager time is bound by {bound}, and {site} takes {taken}."
+    return f"{least}; {percent(share)} of the eager time is bound by {bound}, and {module_path} takes {taken}."
 
 
 def bounds(sums: Sums) -> str:

@@ -94,7 +94,7 @@ def require_explained(name: str, options: Mapping[str, str]) -> None:
     if name not in names:
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise BadInputError(f"no quantity or rule of thumb {name[:60]!r}: see napkin list quantities and napkin list thumbs{hint}")
+        raise BadInputError(f"no quantity or rule of thumb {name[:60]!r}: see napkin list quantities and napkin list rules-of-thumb{hint}")
 
 
 def comparisons(derivation: Derivation, explain: str | None = None) -> tuple[RuleComparison, ...]:

@@ -32,7 +32,7 @@ class QuantityRow:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceTermRow:
-    site: str
+    module_path: str
     formula: TypesetFormula | None
     value: str
     because: str

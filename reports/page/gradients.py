@@ -55,8 +55,8 @@ def entries(derived: Derived, matrix: bool = False, latex: bool = False, only: s
         node = derived.equations[target]
         if isinstance(node.op, ir.Leaf) and target not in leaves:
             continue
-        site = derived.equations[readers[target]].site if target in readers else node.site
-        group = layer_of(site)
+        module_path = derived.equations[readers[target]].module_path if target in readers else node.module_path
+        group = layer_of(module_path)
         writer = Writer(derived, latex, matrix, group)
         equation = writer.gradient(target)
         kind = PARAMETER if target in leaves else GRADIENT
@@ -72,7 +72,7 @@ def _forward(derived: Derived, matrix: bool, latex: bool) -> list[EquationEntry]
     for index in needed(derived.equations, [derived.loss]):
         node = derived.equations[index]
         if index in derived.names.of and not isinstance(node.op, ir.Leaf | ir.Literal):
-            group = layer_of(node.site)
+            group = layer_of(node.module_path)
             reading = str(Writer(derived, False, matrix, group, marked=True).forward(index)) if group else ""
             equation = Writer(derived, latex, matrix, group).forward(index)
             made.append(EquationEntry(FORWARD, derived.names.of[index], group, equation, reading=reading))

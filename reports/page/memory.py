@@ -53,7 +53,7 @@ def _saved(tensor: SavedTensor, whole: int | None) -> SavedRow:
     shape = ", ".join(size if size == SEVERAL else plain.plain(expressions.parse(size)) for size in tensor.shape)
     return SavedRow(
         tensor=tensor.tensor,
-        site=tensor.module_path,
+        module_path=tensor.module_path,
         shape=f"({shape}) {tensor.dtype}{', part of its storage' if tensor.part and not tensor.same_as else ''}",
         times=_times(tensor),
         formula=None if tensor.same_as else formula(expressions.parse(tensor.expr)),

@@ -158,7 +158,7 @@ class StepView:
 class TermRow:
     """An addend of a quantity. ``share``: its part of the total; empty if the total is 0 or unknown."""
 
-    site: str
+    module_path: str
     formula: TypesetFormula
     value: str
     share: str
@@ -254,7 +254,7 @@ class DifferenceRow:
     formula: TypesetFormula
     value: str
     kind: str
-    sites: tuple[str, ...]
+    module_paths: tuple[str, ...]
     because: str
 
 
@@ -441,7 +441,7 @@ class SavedRow:
     """A kind of tensor saved for backward. ``same_as``: the tensor with the same storage, where its bytes are counted."""
 
     tensor: str
-    site: str
+    module_path: str
     shape: str
     times: TypesetFormula | None
     formula: TypesetFormula | None

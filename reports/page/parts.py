@@ -48,10 +48,10 @@ def _pieces(tree: Expression, braces: bool) -> FormulaPieces:
     return FormulaPieces(pieces, any(marks.width(p) > latex.WIDE for p in pieces), rows)
 
 
-def term_row(site: str, expr: str, value: int, whole: int | None, because: str, sizes: Mapping[str, int]) -> TermRow:
+def term_row(module_path: str, expr: str, value: int, whole: int | None, because: str, sizes: Mapping[str, int]) -> TermRow:
     """The row of an addend: its form at these sizes, value, and share of ``whole`` (empty if ``whole`` is 0 or unknown)."""
     share = numbers.percent(Fraction(value, whole)) if whole else ""
-    return TermRow(site, formula(expressions.parse(branches.at_hand(expr, sizes))), numbers.integer(value), share, because)
+    return TermRow(module_path, formula(expressions.parse(branches.at_hand(expr, sizes))), numbers.integer(value), share, because)
 
 
 def chapter_anchor(name: str) -> str:

@@ -84,7 +84,7 @@ def measurements(evidence: Evidence) -> list[dict[str, Any]]:
             "command": record.command,
             "clock": record.clock,
             "sizes": {name: number(size) for name, size in run.sizes.items()},
-            "product_format": run.dtype,
+            "matmul_dtype": run.dtype,
             "compiled": run.compiled,
             "whole": run.whole.to_json(),
             "parts": {name: part.to_json() for name, part in run.parts.items()},

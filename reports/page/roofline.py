@@ -95,7 +95,7 @@ def _description(rooflines: RooflinePair, drawn: Sequence[RooflineRow]) -> str:
     longest = max(drawn, key=lambda row: row.total, default=None)
     if longest is None or longest.intensity is None:
         return words
-    at = f"{longest.phase} {longest.name} at {longest.site or 'the top level'}"
+    at = f"{longest.phase} {longest.name} at {longest.module_path or 'the top level'}"
     return f"{words} The largest dot is {at}, with {significant(longest.intensity)} FLOP per byte. The tables below have the numbers."
 
 
@@ -114,7 +114,7 @@ def _operator(row: RooflineRow, total: Fraction) -> tuple[str, ...]:
     counts = (integer(row.times), integer(row.flops), integer(row.bytes), intensity)
     return (
         row.name,
-        row.site or "(top level)",
+        row.module_path or "(top level)",
         row.phase,
         *counts,
         row.bound,
@@ -184,7 +184,7 @@ def _roof(name: str, peak: float, ridge: float, x: _LogAxis, y: _LogAxis) -> tup
 
 def _dot(row: RooflineRow, reached: float, x: _LogAxis, y: _LogAxis, total: float) -> OperatorDot:
     radius = max(2.0, _LARGEST * math.sqrt(float(row.total) / total))
-    words = f"{row.phase} {row.name} at {row.site or 'the top level'}: {row.bound}, {duration(row.total)}"
+    words = f"{row.phase} {row.name} at {row.module_path or 'the top level'}: {row.bound}, {duration(row.total)}"
     return OperatorDot(f"{x.at(float(row.intensity or 1)):.1f}", f"{y.at(reached):.1f}", f"{radius:.1f}", f"bound-{row.bound}", words)
 
 

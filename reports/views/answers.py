@@ -190,7 +190,7 @@ def of_stored(form: Stored, given: Mapping[str, int]) -> Answers:
         coverage=_coverage(form, sizes),
         assumptions=_assumptions(form.dims, form.assumptions),
         notes=form.notes,
-        rules_of_thumb=tuple(_rule_of_thumb(rule, values, sizes) for rule in form.thumbs),
+        rules_of_thumb=tuple(_rule_of_thumb(rule, values, sizes) for rule in form.rules_of_thumb),
     )
 
 
@@ -203,9 +203,9 @@ def _stored(quantity: StoredQuantity, value: int | None, sizes: Mapping[str, int
         quantity, form, note = case.form.quantity(quantity.name), case.form, f"where {in_case(case.equal)}"
     point = form.point(sizes)
     here = next(p for p in quantity.polynomials if point(p) == value)
-    if len(quantity.moments) > 1:
-        at = next(m.at for m in quantity.moments if m.polynomial is here)
-        note = "; ".join(filter(None, (largest_of(len(quantity.moments), at), note)))
+    if len(quantity.candidates) > 1:
+        at = next(m.at for m in quantity.candidates if m.polynomial is here)
+        note = "; ".join(filter(None, (largest_of(len(quantity.candidates), at), note)))
     return AnswerLine(quantity.name, numbers.amount(value, quantity.definition.unit), "", closed_form(form.table, here), note)
 
 

@@ -115,7 +115,7 @@ def document(derived: Derived, only: str | None, checked: Checked | None) -> dic
     index, matrix = entries(derived, only=only), entries(derived, matrix=True, only=only)
     latex = entries(derived, latex=True, only=only)
     made: dict[str, Any] = {
-        "schema": 1,
+        "schema": 2,
         "model": derived.program.model,
         "numbers": dict(derived.program.fixed),
         "equations": [
@@ -151,7 +151,7 @@ def document(derived: Derived, only: str | None, checked: Checked | None) -> dic
             "backward with gradients of inputs": str(in_dimensions(derived.backward_flops_with_inputs, derived.program)),
         },
         "zero": list(derived.zero),
-        "conditions": [{"expr": c.expr, "holds": c.outcome, "where": c.where} for c in derived.program.guards],
+        "guards": [{"expr": c.expr, "holds": c.outcome, "where": c.where} for c in derived.program.guards],
         "notes": [*derived.program.notes, *derived.notes],
         "provenance": dict(derived.program.provenance),
     }

@@ -25,7 +25,7 @@ def rows(words: Sequence[str] = (), file: str | None = None) -> list[Accelerator
 
 def document(words: Sequence[str] = (), file: str | None = None) -> dict[str, Any]:
     """All that is known of each, with the convention of the figures; what is not known is ``null``."""
-    return {"schema": 1, "convention": CONVENTION, "hardware": [entry(accelerator) for accelerator in rows(words, file)]}
+    return {"schema": 2, "convention": CONVENTION, "hardware": [entry(accelerator) for accelerator in rows(words, file)]}
 
 
 def entry(accelerator: Accelerator) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def show(initial: Initial, lines: Sequence[SampleComparison], out: Terminal) -> 
     out.line()
     out.line("E2[site] = E[x²] of each module's output")
     heads = ("module path", "E[x²]", "equation", "closed form", *(("sampled", "verdict") if lines else ()))
-    out.table(heads, _rows(initial.parts, {line.part.site: line for line in lines}))
+    out.table(heads, _rows(initial.parts, {line.part.module_path: line for line in lines}))
     rests = dict.fromkeys(rest for part in initial.parts for rest in part.rests)
     for number, rest in enumerate(rests, 1):
         out.line(f"{number}. {rest}; {percent(OFF[rest])} beyond a sample's interval are allowed for it")
@@ -39,9 +39,9 @@ def _rows(parts: Sequence[ModuleVariance], lines: dict[str, SampleComparison]) -
         value = "–" if part.second is None else f"{part.second:.6g}"
         rests = ", ".join(str(numbers[rest]) for rest in part.rests)
         equation = (part.equation or part.unknown) + (f" ({rests})" if rests else "")
-        line = lines.get(part.site)
+        line = lines.get(part.module_path)
         sampled, verdict = "", ""
         if line is not None:
             sampled = "–" if line.sampled is None else f"{line.sampled:.6g} ({line.low:.6g} … {line.high:.6g})"
             verdict = f"{line.verdict}, {percent(line.allowed)} allowed" if line.verdict in (WITHIN, FAILED) else line.verdict
-        yield part.site, value, equation, part.closed or "", *((sampled, verdict) if lines else ())
+        yield part.module_path, value, equation, part.closed or "", *((sampled, verdict) if lines else ())

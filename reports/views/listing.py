@@ -19,7 +19,7 @@ COLUMNS = {
     "dtypes": ("name", "size", "layout"),
     "optimizers": ("name", "about", "state"),
     "quantities": ("name", "unit", "meaning"),
-    "thumbs": ("name", "statement", "source"),
+    "rules-of-thumb": ("name", "statement", "source"),
 }
 
 
@@ -29,12 +29,12 @@ def document(what: str, words: Sequence[str] = ()) -> dict[str, Any]:
         from reports.views import questions
 
         pairs = zip(questions.rows(), questions.document(), strict=True)
-        return {"schema": 1, what: [entry for row, entry in pairs if _holds(row, words)]}
+        return {"schema": 2, what: [entry for row, entry in pairs if _holds(row, words)]}
     if what == "rules":
         from reports.page import rule_table
 
-        return {"schema": 1, "rules": [{**asdict(entry), "test": entry.test} for entry in rule_table.table(words)]}
-    return {"schema": 1, what: [dict(zip(COLUMNS[what], row, strict=True)) for row in rows(what, words)]}
+        return {"schema": 2, "rules": [{**asdict(entry), "test": entry.test} for entry in rule_table.table(words)]}
+    return {"schema": 2, what.replace("-", "_"): [dict(zip(COLUMNS[what], row, strict=True)) for row in rows(what, words)]}
 
 
 def show(what: str, words: Sequence[str], out: Terminal) -> int:
@@ -118,8 +118,8 @@ def _rows(what: str) -> Iterator[tuple[str, ...]]:
             yield from _optimizers()
         case "quantities":
             yield from _quantities()
-        case "thumbs":
-            yield from _thumbs()
+        case "rules-of-thumb":
+            yield from _rules_of_thumb()
         case "questions":
             from reports.views import questions
 
@@ -167,7 +167,7 @@ def _quantities() -> Iterator[tuple[str, ...]]:
         yield definition.name, str(definition.unit), definition.meaning
 
 
-def _thumbs() -> Iterator[tuple[str, ...]]:
+def _rules_of_thumb() -> Iterator[tuple[str, ...]]:
     from calc.derive.rules_of_thumb import RULES
 
     for rule in RULES:

@@ -12,11 +12,11 @@ from calc.symbolic.assignments import TYPED, sizes_text
 from reports.typeset.numbers import duration, integer, percent, rate
 from reports.writers.terminal import Terminal, bold, right
 
-_MOST_SITES = 12
+_LISTED = 12
 _PROFILED = "operators' own times under torch.profiler, which slows a step down; those of the backward by the module of their forward"
 
 _TIMES = ("Sizes", "Part", *right("Median", "Middle half", "Repetitions", "Throughput"), "Of the peak")
-_SITES = ("Module", *right("Forward", "Backward", "Optimizer", "Share"))
+_MODULES = ("Module", *right("Forward", "Backward", "Optimizer", "Share"))
 _MEMORY = ("Sizes", *right("Live", "Predicted", "Measured", "Error", "Reserved", "First step"))
 
 
@@ -27,7 +27,7 @@ def show(measured: Measured, out: Terminal) -> None:
     out.table(_TIMES, _times(measured.runs))
     out.lines(*_notes(measured.runs), style="dim")
     if measured.runs[-1].time.measured.module_times:
-        out.table(_SITES, _sites(measured.runs[-1]))
+        out.table(_MODULES, _modules(measured.runs[-1]))
         out.line(_PROFILED, style="dim")
     if any(run.memory for run in measured.runs):
         out.table(_MEMORY, _memory(measured.runs))
@@ -98,16 +98,16 @@ def _several(value: object) -> str:
     return f"{value:g}" if isinstance(value, float | int) else "unknown"
 
 
-def _sites(run: MeasuredRun) -> Iterator[tuple[str, ...]]:
+def _modules(run: MeasuredRun) -> Iterator[tuple[str, ...]]:
     """The modules that take longest; layers that are called alike count together."""
     sums: dict[str, list[int]] = {}
-    for site in run.time.measured.module_times:
-        row = sums.setdefault(re.sub(r"(?<=\.)\d+(?=\.|$)", "*", site.module_path), [0, 0, 0])
-        for i, value in enumerate((site.forward, site.backward, site.optimizer)):
+    for module in run.time.measured.module_times:
+        row = sums.setdefault(re.sub(r"(?<=\.)\d+(?=\.|$)", "*", module.module_path), [0, 0, 0])
+        for i, value in enumerate((module.forward, module.backward, module.optimizer)):
             row[i] += value
     whole = sum(map(sum, sums.values()))
     longest = sorted(sums.items(), key=lambda item: -sum(item[1]))
-    shown, others = longest[:_MOST_SITES], longest[_MOST_SITES:]
+    shown, others = longest[:_LISTED], longest[_LISTED:]
     if others:
         shown.append((f"{len(others)} others", [sum(values[i] for _, values in others) for i in range(3)]))
     for name, values in shown:

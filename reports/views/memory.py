@@ -20,7 +20,7 @@ def show_saved(derivation: Derivation, out: Terminal) -> None:
         return
     rows = []
     for tensor in section.saved:
-        lines: list[Line] = [f"{tensor.tensor}: {tensor.shape}", dim(f"for {tensor.needed_by} at {tensor.site}: {tensor.because}")]
+        lines: list[Line] = [f"{tensor.tensor}: {tensor.shape}", dim(f"for {tensor.needed_by} at {tensor.module_path}: {tensor.because}")]
         lines += [dim(f"same storage as {tensor.same_as}")] if tensor.same_as else []
         form = text(tensor.formula) if tensor.formula is not None else dim("counted already")
         rows.append((tensor.value, tensor.share, form, lines))

@@ -81,7 +81,7 @@ def document(predicted: Predicted) -> dict[str, Any]:
     prediction = predicted.prediction
     low, high = prediction.band
     return {
-        "schema": 1,
+        "schema": 2,
         "kind": "prediction",
         "model": {"name": predicted.model},
         "sizes": {name: number(size) for name, size in predicted.sizes.items()},
@@ -102,14 +102,14 @@ def document(predicted: Predicted) -> dict[str, Any]:
             "hfu": predicted.share(prediction.product_flops),
             "because": predicted.because or None,
         },
-        "stand_ins": dict(prediction.inexact_proxies),
+        "inexact_proxies": dict(prediction.inexact_proxies),
         "operators": [
             {
                 "phase": row.phase,
-                "site": row.site,
+                "module_path": row.module_path,
                 "operator": row.name,
                 "times": number(row.times),
-                "timed_as": row.like,
+                "proxy": row.like,
                 "exact": row.exact,
                 "seconds": row.seconds,
                 "error": row.error,

@@ -41,7 +41,7 @@ def document() -> list[dict[str, Any]]:
                 for x in q.variables
             ],
             "choices": {c.key: list(c.options) for c in q.choices},
-            "equations": [{"letter": e.symbol, "expr": e.expr, "because": e.because} for e in q.equations],
+            "equations": [{"symbol": e.symbol, "expr": e.expr, "because": e.because} for e in q.equations],
             "source": q.source or None,
         }
         for q in all_questions()

@@ -24,13 +24,13 @@ def document(rooflines: RooflinePair) -> dict[str, Any]:
     """Everything, with the ceilings and their sources. Times in seconds; an intensity is ``null`` where no byte moves."""
     at = rooflines.eager.ceiling
     return {
-        "schema": 1,
+        "schema": 2,
         "model": {"name": rooflines.model},
         "sizes": {name: number(size) for name, size in rooflines.sizes.items()},
         "options": dict(rooflines.options),
         "ceilings": {
             "gpu": hardware.entry(at.device),
-            "products": {dtype: number(int(at.device.peak(dtype))) for dtype in rooflines.formats},
+            "matmul": {dtype: number(int(at.device.peak(dtype))) for dtype in rooflines.formats},
             "other_arithmetic": None if at.vector is None else number(int(at.vector)),
             "ridge": {dtype: float(at.ridge(dtype)) for dtype in rooflines.formats},
             "launch_seconds": float(at.launch),
@@ -49,14 +49,14 @@ def document(rooflines: RooflinePair) -> dict[str, Any]:
 def _forms(work: Work, of: Operators) -> dict[str, Any]:
     """One operator's counts as expressions in the model's dimensions, and how often it runs."""
     counts = {what: of.text(getattr(work, what)) for what in _FORMS}
-    return {"phase": work.phase, "site": work.module_path, "operator": work.name, "times": of.text(work.times), **counts}
+    return {"phase": work.phase, "module_path": work.module_path, "operator": work.name, "times": of.text(work.times), **counts}
 
 
 def _document(roofline: Roofline) -> dict[str, Any]:
     return {
         "total": _sums(roofline.total),
         "phases": {phase: _sums(roofline.phase(phase)) for phase in roofline.phases},
-        "sites": [{"site": site, **_sums(sums)} for site, sums in roofline.by_module()],
+        "modules": [{"module_path": path, **_sums(sums)} for path, sums in roofline.by_module()],
         "operators": [_row(row) for row in roofline.rows],
     }
 
@@ -75,7 +75,7 @@ def _sums(sums: Sums) -> dict[str, Any]:
 def _row(row: RooflineRow) -> dict[str, Any]:
     return {
         "phase": row.phase,
-        "site": row.site,
+        "module_path": row.module_path,
         "operator": row.name,
         "times": number(row.times),
         "flops": number(row.flops),
@@ -118,14 +118,14 @@ def _show_phases(rooflines: RooflinePair, out: Terminal) -> None:
 
 
 def _show_sites(rooflines: RooflinePair, top: int, out: Terminal) -> None:
-    sites, total = rooflines.eager.by_module(), rooflines.eager.total.seconds
+    modules, total = rooflines.eager.by_module(), rooflines.eager.total.seconds
     rows = []
-    for site, sums in sites[:top]:
+    for module_path, sums in modules[:top]:
         intensity = significant(Fraction(sums.flops, sums.bytes)) if sums.bytes else "-"
-        rows.append((site, intensity, duration(sums.seconds), _share(sums.seconds, total), bounds(sums)))
+        rows.append((module_path, intensity, duration(sums.seconds), _share(sums.seconds, total), bounds(sums)))
     numbers = ("FLOP/byte", "eager time", "share")
     out.table(("module path, forward and backward", *right(*numbers), "bound by"), rows)
-    _show_omitted(len(sites) - top, "module paths", out)
+    _show_omitted(len(modules) - top, "module paths", out)
 
 
 def _show_operators(rooflines: RooflinePair, top: int, out: Terminal) -> None:
@@ -136,7 +136,7 @@ def _show_operators(rooflines: RooflinePair, top: int, out: Terminal) -> None:
         name = row.name.removeprefix("aten.").removesuffix(".default")
         intensity = "-" if row.intensity is None else significant(row.intensity)
         cells = (f"{row.times:,}", f"{row.flops:,}", f"{row.bytes:,}", intensity, duration(row.total), _share(row.total, total))
-        rows.append((f"{row.phase} {name}", row.site, *cells, row.bound))
+        rows.append((f"{row.phase} {name}", row.module_path, *cells, row.bound))
     numbers = ("times", "FLOP", "bytes", "FLOP/byte", "time of all", "share")
     out.table(("operator", "module path", *right(*numbers), "bound"), rows)
     _show_omitted(len(ordered) - top, "kinds of operators", out)

@@ -79,7 +79,7 @@ def show_forward(storage: ModelStrides, verdict: Verdict[str] | None, out: Termi
     for row, count in storage.grouped:
         shape, strides = (f"({', '.join(part)})" for part in (row.shape, row.strides))
         allocated = integer(row.allocated) if row.allocated else "–"
-        rows.append((row.operator, pattern(row.site), integer(count), row.kind, shape, strides, row.offset, allocated))
+        rows.append((row.operator, pattern(row.module_path), integer(count), row.kind, shape, strides, row.offset, allocated))
     out.table(("Result", "At", ("Times", "right"), "", "Shape", "Strides", "Offset", ("Bytes each", "right")), rows)
     out.line()
     total = amount(sum(row.allocated for row in storage.rows), Unit.BYTE).text

@@ -57,7 +57,7 @@ def _digits(formula: TypesetFormula) -> Markup:
     return Markup(" ".join(term.replace("·", "·<wbr>") if len(term) > _LONG else term for term in terms))
 
 
-def _sites(text: str) -> Markup:
+def _module_path(text: str) -> Markup:
     """A dotted name that may break after its dots, and after the underscores of its long parts."""
     parts = str(escape(visible(text))).split(".")
     return Markup(".<wbr>".join(re.sub(r"(?<=\w_)(?=\w)", "<wbr>", part) if len(part) > _LONG_PART else part for part in parts))
@@ -66,7 +66,7 @@ def _sites(text: str) -> Markup:
 _HTML = Format(
     "html.j2",
     None,
-    {"mathml": _formula, "inline": _inline, "inline_row": _row, "digits": _digits, "sites": _sites, "prose": prose.html},
+    {"mathml": _formula, "inline": _inline, "inline_row": _row, "digits": _digits, "module_path": _module_path, "prose": prose.html},
 )
 
 

@@ -144,7 +144,7 @@ def test_foreign_json_is_refused(text: str) -> None:
     assert refusal(lambda: serialize.loads(text)) == "the text is not a saved graph: give a file written by calc.graph.serialize.save"
 
 
-@pytest.mark.parametrize("schema", [0, 2, "1", None])
+@pytest.mark.parametrize("schema", [0, 1, "2", None])
 def test_another_schema_is_refused(schema: object) -> None:
     """With both versions named."""
     data = {**json.loads(written()), "schema": schema}
@@ -153,7 +153,7 @@ def test_another_schema_is_refused(schema: object) -> None:
     assert message == f"the text is a graph of schema {schema!r}, this version reads {serialize.SCHEMA}: trace the model again"
 
 
-PARTS = ("model", "dims", "symbols", "folds", "records", "certificates", "assumptions", "options", "basis", "notes")
+PARTS = ("model", "dims", "symbols", "folds", "traces", "certificates", "assumptions", "options", "basis", "notes")
 RECORD_PARTS = ("sizes", "storages", "ops", "events", "saved", "parameters", "gradients", "state", "windows", "tensors", "texts")
 
 
@@ -209,10 +209,10 @@ def test_a_graph_with_a_damaged_spot_is_refused(data: st.DataObject) -> None:
     assert loaded == graph("linear") or "\n" not in message  # what it was replaced by may have been the same
 
 
-AT = "records[0].storages[0][0]"
+AT = "traces[0].storages[0][0]"
 LISTS: list[Any] = [[[[[[[[[[[1]]]]]]]]]]]
-BYTES = ("records", 0, "storages", 0, 0)
-ARGUMENT = ("records", 0, "ops", 0, 4, 0, 1)
+BYTES = ("traces", 0, "storages", 0, 0)
+ARGUMENT = ("traces", 0, "ops", 0, 4, 0, 1)
 FUNCTIONS = "expected an expression with the functions floor, ceiling, Max, Min, Mod"
 LARGE = "expected an expression of at most 500 terms and 20,000 bits"
 ROLES = "parameter, buffer, input, gradient, optimizer state, master weight, activation, temporary"
@@ -231,11 +231,11 @@ WRONG = [
     (("basis", "B"), "Q", "basis.B is 'Q', expected an expression in B, D, K"),
     (("basis",), {"B": "B", "D": "D"}, "it lacks basis.K"),
     (("options", "optimizer"), "sgdd", None),
-    (("conditions",), [["B ? 2", True, "here"]], "conditions[0][0] is 'B ? 2', expected an expression"),
-    (("conditions",), [["B + 2", True, "here"]], "conditions[0][0] is 'B + 2', expected a guard on sizes, e.g. B < 2"),
-    (("records",), [], "it has no records"),
-    (("records",), {}, "records is an object of 0, expected a list"),
-    (("records", 0, "sizes"), {"Q": 1}, "records[0].sizes.Q is 'Q', expected a symbol: B, D, K"),
+    (("guards",), [["B ? 2", True, "here"]], "guards[0][0] is 'B ? 2', expected an expression"),
+    (("guards",), [["B + 2", True, "here"]], "guards[0][0] is 'B + 2', expected a guard on sizes, e.g. B < 2"),
+    (("traces",), [], "it has no traces"),
+    (("traces",), {}, "traces is an object of 0, expected a list"),
+    (("traces", 0, "sizes"), {"Q": 1}, "traces[0].sizes.Q is 'Q', expected a symbol: B, D, K"),
     (("certificates", 0, "sizes"), {"D": 1, "K": 1}, "it lacks certificates[0].sizes.B"),
     (BYTES, None, f"{AT} is null, expected an integer from 0 on"),
     (BYTES, 10**4000, f"{AT} is a number of about 3986 digits, expected an integer from 0 on"),
@@ -249,14 +249,14 @@ WRONG = [
     (BYTES, "((B**64)**64)**64", f"{AT} is '((B**64)**64)**64', {LARGE}"),
     (BYTES, "-" * 70 + "B", f"{AT} is '{'-' * 59}…', expected an expression of at most 60 levels"),
     (BYTES, "(" * 3000, f"{AT} is '{'(' * 59}…', expected an expression"),
-    (("records", 0, "storages", 0, 1), "rubbish", f"records[0].storages[0][1] is 'rubbish', expected a role: {ROLES}"),
-    (("records", 0, "ops", 0, 1), 10**6, None),
+    (("traces", 0, "storages", 0, 1), "rubbish", f"traces[0].storages[0][1] is 'rubbish', expected a role: {ROLES}"),
+    (("traces", 0, "ops", 0, 1), 10**6, None),
     (ARGUMENT, {"t": 10**6}, None),
-    (ARGUMENT, {}, "records[0].ops[0][4][0][1] lacks 't'"),
-    (ARGUMENT, LISTS, f"records[0].ops[0][4][0][1]{'[0]' * 9} is a list of 1, expected lists in at most 8 others"),
-    (("records", 0, "ops", 0, 8), 0, "records[0].ops[0][8] is 0, expected nothing: there is none to refer to"),
-    (("records", 0, "events", 0, 0), 2, "records[0].events[0][0] is 2, expected a change: 1, -1"),
-    (("records", 0, "windows"), [[0, 1]], "records[0].windows is a list of 1, expected a list of 2"),
+    (ARGUMENT, {}, "traces[0].ops[0][4][0][1] lacks 't'"),
+    (ARGUMENT, LISTS, f"traces[0].ops[0][4][0][1]{'[0]' * 9} is a list of 1, expected lists in at most 8 others"),
+    (("traces", 0, "ops", 0, 8), 0, "traces[0].ops[0][8] is 0, expected nothing: there is none to refer to"),
+    (("traces", 0, "events", 0, 0), 2, "traces[0].events[0][0] is 2, expected a change: 1, -1"),
+    (("traces", 0, "windows"), [[0, 1]], "traces[0].windows is a list of 1, expected a list of 2"),
 ]  # fmt: skip
 
 
@@ -277,9 +277,9 @@ def test_no_text_of_a_graph_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """In the place of every size and condition, with the right digest; and what does load never reaches a parser that runs code."""
     code = f"__import__('os').mkdir({str(tmp_path / 'ran')!r})"
     data = json.loads(written())
-    data["records"][0]["storages"][0][0] = data["basis"]["B"] = data["dims"][0]["expr"] = code
-    data["conditions"] = [[code, True, "here"]]
-    for key in ("dims", "basis", "conditions", "records"):
+    data["traces"][0]["storages"][0][0] = data["basis"]["B"] = data["dims"][0]["expr"] = code
+    data["guards"] = [[code, True, "here"]]
+    for key in ("dims", "basis", "guards", "traces"):
         refusal(lambda key=key: serialize.loads(sealed({**json.loads(written()), key: data[key]})))  # type: ignore[misc]
     monkeypatch.setattr("sympy.parsing.sympy_parser.eval_expr", lambda *_: pytest.fail("a text was run"))
     monkeypatch.setattr("builtins.eval", lambda *_: pytest.fail("a text was run"))
@@ -297,7 +297,7 @@ def sealed(data: dict[str, Any]) -> str:
 def test_a_graph_that_no_step_gives_is_one_line() -> None:
     """With a valid digest and form, and with a matrix of one axis."""
     data = json.loads(written())
-    for part in ("records", "certificates"):
+    for part in ("traces", "certificates"):
         for trace in data[part]:
             for tensor in trace["tensors"]:
                 tensor[1] = tensor[1][:1]
@@ -314,7 +314,7 @@ CHANGED = "the text is a graph that was changed after it was saved: trace the mo
 def test_a_graph_with_another_number_in_it_is_refused() -> None:
     """It would load, and give a closed form of no trace."""
     data = json.loads(written())
-    data["records"][0]["storages"][0][0] = 4
+    data["traces"][0]["storages"][0][0] = 4
 
     assert CHANGED == refusal(lambda: serialize.loads(json.dumps(data)))
     assert CHANGED == refusal(lambda: serialize.loads(written().replace("float32", "float16")))

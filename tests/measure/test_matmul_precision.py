@@ -57,4 +57,4 @@ def test_a_compiled_step_is_timed_as_one_and_its_modules_are_not_told_apart() ->
 
     assert found.compiled
     assert ["forward", "backward", "optimizer"] == list(found.times.parts)
-    assert found.to_json()["sites"] is None
+    assert found.to_json()["modules"] is None

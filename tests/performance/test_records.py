@@ -32,14 +32,14 @@ def record(**changes: Any) -> dict[str, Any]:
     """One run of mlp at B = 7 on a card: 2, 4 and 3 ms; 6·10⁶ FLOP in 3 ms over a peak of 8 GFLOP/s are a quarter of it."""
     measured = {"clock": "CUDA events", "tick_nanoseconds": 500, "whole": times(2_000_000, 4_000_000, 3_000_000), "compiled": False}
     time = {
-        "measured": {**measured, "parts": {"forward": times(1_000_000, 1_000_000, 1_000_000)}, "product_format": "fp32"},
+        "measured": {**measured, "parts": {"forward": times(1_000_000, 1_000_000, 1_000_000)}, "matmul_dtype": "fp32"},
         "throughput": {"amount": 7, "unit": "samples", "per_second": 7 / 0.003},
         "flops": {"model": 6_000_000, "hardware": 6_000_000, "because": None},
         "peak": {"dtype": "fp32", "flops_per_second": 8e9, "source": "its maker", "because": None},
     }
     memory = {"measured": {"max_memory_allocated": 70_000_000}}
     return {
-        "schema": 1,
+        "schema": 2,
         "kind": "measurement of a training step",
         "model": {"name": "mlp", "source": "built-in"},
         "options": OPTIONS,
@@ -92,8 +92,8 @@ def _counts(found: evidence.Evidence) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"schema": 2}, "schema is 2, expected the schema that this reads: 1"),
-        ({"schema": "one"}, "schema is 'one', expected the schema that this reads: 1"),
+        ({"schema": 1}, "schema is 1, expected the schema that this reads: 2"),
+        ({"schema": "one"}, "schema is 'one', expected the schema that this reads: 2"),
         ({"kind": "guess"}, f"kind is 'guess', expected a kind of measurement: {', '.join((evidence.KIND, *evidence.OTHER_KINDS))}"),
         ({"kind": None}, f"kind is null, expected a kind of measurement: {', '.join((evidence.KIND, *evidence.OTHER_KINDS))}"),
         ({"model": []}, "model is a list of 0, expected an object"),
@@ -193,7 +193,7 @@ def test_other_measurements_in_a_folder_are_passed_over_and_a_folder_of_one_s_ow
     """NAPKIN_MEASUREMENTS names it; where it is none, that is said."""
     own = tmp_path / "own"
     own.mkdir()
-    kept(tmp_path, {"schema": 1, "kind": "measurement of matrix multiplications"})
+    kept(tmp_path, {"schema": 2, "kind": "measurement of matrix multiplications"})
     kept(own, record())
     monkeypatch.setenv("NAPKIN_MEASUREMENTS", str(own))
 

@@ -258,7 +258,7 @@ def test_the_usual_place_is_the_users_cache_folder(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     "damage",
     few(
-        [lambda t: "", lambda t: t[: len(t) // 2], lambda t: "{}", lambda t: t.replace('"records"', '"recorded"'), lambda t: "0" + t[1:]], 3
+        [lambda t: "", lambda t: t[: len(t) // 2], lambda t: "{}", lambda t: t.replace('"traces"', '"traced"'), lambda t: "0" + t[1:]], 3
     ),
 )
 def test_a_damaged_file_is_ignored_and_replaced(cache: Path, damage: Callable[[str], str]) -> None:
@@ -294,11 +294,11 @@ def _forged(file: Path, change: Callable[[Any], None]) -> None:
 
 
 def _other_number(data: Any) -> None:
-    data["records"][0]["storages"][0][0] = 4
+    data["traces"][0]["storages"][0][0] = 4
 
 
 def _lost_axis(data: Any) -> None:
-    for tensor in data["records"][0]["tensors"]:
+    for tensor in data["traces"][0]["tensors"]:
         tensor[1] = tensor[1][:1]
 
 

@@ -12,19 +12,19 @@ from reports.figures.roofline import figure
 from reports.figures.roofline_bounds import RooflinePair
 from reports.figures.shapes import Figure
 
-SITES = ("lm_head", "h.*.mlp.c_fc", "h.*.mlp.c_proj", "h.*.attn", "h.*.attn.c_attn", "h.*.ln_1", "wte", "(loss)")
+MODULE_PATHS = ("lm_head", "h.*.mlp.c_fc", "h.*.mlp.c_proj", "h.*.attn", "h.*.attn.c_attn", "h.*.ln_1", "wte", "(loss)")
 
 
-def found(sites: tuple[str, ...] = SITES, dtypes: tuple[str, ...] = ("fp32",)) -> RooflinePair:
+def rooflines(module_paths: tuple[str, ...] = MODULE_PATHS, dtypes: tuple[str, ...] = ("fp32",)) -> RooflinePair:
     """Products on the roof, elementwise work under the bandwidth, an optimizer that waits for launches, and a copy without arithmetic."""
     device = accelerator("a100-sxm-80")
     ceiling = RooflineCeiling(device, override=dtypes[0])
     peak, bandwidth = device.peak(dtypes[0]), device.bandwidth
     rows = [
-        RooflineRow("forward", site, "aten.mm.default", 12, 10**11 * (9 - i), 10**8, 1, COMPUTE, Fraction(10**11 * (9 - i)) / peak)
+        RooflineRow("forward", module_path, "aten.mm.default", 12, 10**11 * (9 - i), 10**8, 1, COMPUTE, Fraction(10**11 * (9 - i)) / peak)
         if i < 5
-        else RooflineRow("forward", site, "aten.add.Tensor", 3, 10**8 * i, 10**9, 1, MEMORY, Fraction(10**9, bandwidth))
-        for i, site in enumerate(sites)
+        else RooflineRow("forward", module_path, "aten.add.Tensor", 3, 10**8 * i, 10**9, 1, MEMORY, Fraction(10**9, bandwidth))
+        for i, module_path in enumerate(module_paths)
     ]
     rows.append(RooflineRow("optimizer", "w", "aten.addcdiv_.default", 40, 10**5, 10**6, 1, LAUNCH, Fraction(5, 10**6)))
     rows.append(RooflineRow("forward", "h.*", "aten.copy_.default", 1, 0, 10**8, 1, MEMORY, Fraction(10**8, bandwidth)))
@@ -35,4 +35,4 @@ def found(sites: tuple[str, ...] = SITES, dtypes: tuple[str, ...] = ("fp32",)) -
 
 def roof() -> Figure:
     """Its figure."""
-    return figure(found())
+    return figure(rooflines())

@@ -17,9 +17,9 @@ _STEPS = (
 )
 
 
-def _instant(op: int, phase: str, operator: str, site: str, *values: int) -> Instant:
+def _instant(op: int, phase: str, operator: str, module_path: str, *values: int) -> Instant:
     roles = ("parameter", "activation", "temporary")
-    return Instant(op, phase, operator, site, {role: value for role, value in zip(roles, values, strict=True) if value})
+    return Instant(op, phase, operator, module_path, {role: value for role, value in zip(roles, values, strict=True) if value})
 
 
 INSTANTS = tuple(_instant(op, *step) for op, step in enumerate(_STEPS))

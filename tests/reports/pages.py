@@ -78,6 +78,6 @@ def hostile() -> Page:
         found = replace(found, without_largest=replace(found.without_largest, highest=highest))
     levers = (PeakLever(StepChange({HOSTILE: HOSTILE}), 1, HOSTILE, 1),)
     verdict = sample.Verdict(HOSTILE, 1, 2, HOSTILE, "failed", because=HOSTILE)
-    roof = figure(drawings.found((HOSTILE, *drawings.SITES[1:])))
+    roof = figure(drawings.rooflines((HOSTILE, *drawings.MODULE_PATHS[1:])))
     commands = (Command(HOSTILE, HOSTILE),)
     return build(derivation, sample.checks(verdict), compare(derivation), commands, timeline=found, roof=roof, **_more(levers, HOSTILE))

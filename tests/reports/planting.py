@@ -24,7 +24,7 @@ from tests.reports import drawings, live_bytes, sample
 # By field, whatever holds it: what is no expression and no key of Napkin's own.
 _FREE = {
     "at", "because", "command", "device", "driver", "file", "instrument", "label", "meaning", "model", "module_path", "node", "operator",
-    "peak_source", "result", "rule", "same_as", "site", "source", "tensor", "title", "tolerance", "unbacked_at", "unknown",
+    "peak_source", "result", "rule", "same_as", "source", "tensor", "title", "tolerance", "unbacked_at", "unknown",
 }  # fmt: skip
 _FREE_OF = {"Alive": {"name", "role"}, "SavedTensor": {"dtype"}, "RecordedRun": {"dtype"}}
 _TEXTS = {"notes", "provenance", "versions"}
@@ -98,7 +98,7 @@ def page(names: Sequence[str], steps: int | None = None) -> Page:
         timeline=timeline(names),
         inputs=Inputs("report", next(turn), environment={next(turn): next(turn)}, date="2026-01-01"),
         evidence=_planted(_evidence(), turn),
-        roof=figure(drawings.found(tuple(next(turn) for _ in drawings.SITES))),
+        roof=figure(drawings.rooflines(tuple(next(turn) for _ in drawings.MODULE_PATHS))),
     )
 
 

@@ -71,8 +71,8 @@ def _value(text: str) -> int:
     return int(evaluate_text(text, SIZES))
 
 
-def _term(site: str, expr: str, because: str) -> QuantityTerm:
-    return QuantityTerm(site, expr, _value(expr), because)
+def _term(module_path: str, expr: str, because: str) -> QuantityTerm:
+    return QuantityTerm(module_path, expr, _value(expr), because)
 
 
 def _quantity(name: str, unit: Unit, meaning: str, text: str, terms: tuple[QuantityTerm, ...] = ()) -> Quantity:
@@ -239,10 +239,10 @@ def quantities() -> dict[str, Quantity]:
     }  # fmt: skip
 
 
-def _saved(tensor: str, site: str, times: str, expr: str, operator: str, because: str, same_as: str = "") -> SavedTensor:
+def _saved(tensor: str, module_path: str, times: str, expr: str, operator: str, because: str, same_as: str = "") -> SavedTensor:
     name, node, value = f"aten.{operator}.default", f"{operator.title().replace('_', '')}Backward0", _value(expr)
-    shape = ("B*T", "d")
-    return SavedTensor(tensor, site, shape, "float32", times, _value(times), expr, value, name, node, because, same_as, bool(same_as))
+    shape, number = ("B*T", "d"), _value(times)
+    return SavedTensor(tensor, module_path, shape, "float32", times, number, expr, value, name, node, because, same_as, bool(same_as))
 
 
 SAVED = (

@@ -21,14 +21,14 @@ REQUIRED = ("parameters", "flops.forward.matmul", "flops.backward.matmul", "acti
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What became of one architecture. ``symbolic`` and ``held`` are its dimensions; ``why`` is the refusal or the difference."""
+    """What became of one architecture. ``symbolic`` and ``specialized`` are its dimensions; ``why`` is the refusal or the difference."""
 
     model_type: str
     architecture: str
     verdict: str
     why: str = ""
     symbolic: tuple[str, ...] = ()
-    held: tuple[str, ...] = ()
+    specialized: tuple[str, ...] = ()
     parameters: int = 0
     checked: int = 0
     operators: int = 0
@@ -117,14 +117,14 @@ def _judged(model_type: str, architecture: str, config: Path) -> Row:
     why = "; ".join(
         [f"{v.quantity}: derived {v.derived}, measured {v.measured}" for v in wrong] + [f"{name} not measured" for name in missing]
     )
-    held = tuple(name for name in derivation.sizes if name in derivation.specialized)
+    specialized = tuple(name for name in derivation.sizes if name in derivation.specialized)
     return Row(
         model_type,
         architecture,
         WRONG if wrong else REFUSED if missing else EXACT,
         why,
-        tuple(d.name for d in derivation.dims if d.name not in held and not d.tied),
-        held,
+        tuple(d.name for d in derivation.dims if d.name not in specialized and not d.tied),
+        specialized,
         derivation["parameters"].value or 0,
         sum(v.verdict == EQUAL for v in report.verdicts),
         len(derivation.coverage),

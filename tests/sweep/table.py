@@ -11,7 +11,7 @@ from tests.sweep.run import EXACT, NOT_BUILT, REFUSED, WRONG, Row
 
 
 def as_json(rows: Sequence[Row], versions: dict[str, str], seed: int) -> str:
-    return json.dumps({"schema": 1, "seed": seed, "versions": versions, "rows": [asdict(r) for r in rows]}, indent=1) + "\n"
+    return json.dumps({"schema": 2, "seed": seed, "versions": versions, "rows": [asdict(r) for r in rows]}, indent=1) + "\n"
 
 
 def from_json(text: str) -> list[Row]:
@@ -19,7 +19,7 @@ def from_json(text: str) -> list[Row]:
 
 
 def _row(row: dict[str, Any]) -> Row:
-    return Row(**{**row, "symbolic": tuple(row["symbolic"]), "held": tuple(row["held"])})
+    return Row(**{**row, "symbolic": tuple(row["symbolic"]), "specialized": tuple(row["specialized"])})
 
 
 def as_markdown(rows: Sequence[Row], versions: dict[str, str], seed: int, left: Sequence[str] = ()) -> str:
@@ -46,7 +46,7 @@ def as_markdown(rows: Sequence[Row], versions: dict[str, str], seed: int, left: 
             row.architecture,
             row.verdict,
             " ".join(row.symbolic),
-            " ".join(row.held),
+            " ".join(row.specialized),
             f"{row.parameters:,}" if row.parameters else "",
             f"{row.seconds:.0f}",
             row.why,

@@ -63,7 +63,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What became of one module. ``symbolic`` and ``held`` are its dimensions; ``why`` is the refusal or the difference."""
+    """What became of one module. ``symbolic`` and ``specialized`` are its dimensions; ``why`` is the refusal or the difference."""
 
     package: str
     version: str
@@ -71,7 +71,7 @@ class Row:
     verdict: str
     why: str = ""
     symbolic: tuple[str, ...] = ()
-    held: tuple[str, ...] = ()
+    specialized: tuple[str, ...] = ()
     parameters: int = 0
     checked: int = 0
     seconds: float = 0.0
@@ -107,7 +107,7 @@ def judged(case: Case) -> Row:
     last = results[-1]
     more = {
         "symbolic": results[0].symbolic,
-        "held": results[0].held,
+        "specialized": results[0].specialized,
         "parameters": results[0].parameters,
         "checked": sum(result.checked for result in results),
     }
@@ -119,7 +119,7 @@ class _Result:
     verdict: str
     why: str
     symbolic: tuple[str, ...]
-    held: tuple[str, ...]
+    specialized: tuple[str, ...]
     parameters: int
     checked: int
 
@@ -134,12 +134,12 @@ def _at(spec: Spec, sizes: Mapping[str, int]) -> _Result:
     wrong = [v for v in report.verdicts if v.verdict == FAILED]
     missing = [v for v in (report[name] for name in REQUIRED) if v.verdict == NOT_MEASURED]
     differences = [f"{v.quantity}: derived {v.derived}, measured {v.measured}" for v in wrong]
-    held = tuple(name for name in derivation.sizes if name in derivation.specialized)
+    specialized = tuple(name for name in derivation.sizes if name in derivation.specialized)
     return _Result(
         WRONG if wrong else REFUSED if missing else EXACT,
         "; ".join([*differences, *(f"{v.quantity}: {v.because}" for v in missing)]),
-        tuple(d.name for d in derivation.dims if d.name not in held and not d.tied),
-        held,
+        tuple(d.name for d in derivation.dims if d.name not in specialized and not d.tied),
+        specialized,
         derivation["parameters"].value or 0,
         sum(v.verdict == EQUAL for v in report.verdicts),
     )

@@ -13,11 +13,11 @@ _ORDER = (WRONG, ERROR, REFUSED, EXACT)
 
 
 def as_json(rows: Sequence[Row], versions: Mapping[str, str]) -> str:
-    return json.dumps({"schema": 1, "versions": versions, "rows": [asdict(r) for r in rows]}, indent=1) + "\n"
+    return json.dumps({"schema": 2, "versions": versions, "rows": [asdict(r) for r in rows]}, indent=1) + "\n"
 
 
 def row_of(fields: Mapping[str, Any]) -> Row:
-    return Row(**{**fields, "symbolic": tuple(fields["symbolic"]), "held": tuple(fields["held"])})
+    return Row(**{**fields, "symbolic": tuple(fields["symbolic"]), "specialized": tuple(fields["specialized"])})
 
 
 def from_json(text: str) -> list[Row]:
@@ -43,7 +43,7 @@ def as_markdown(rows: Sequence[Row], versions: Mapping[str, str], left: Sequence
     ]
     for row in sorted(rows, key=lambda r: (_ORDER.index(r.verdict), r.package.lower(), r.module)):
         parameters = f"{row.parameters:,}" if row.parameters else ""
-        cells = [row.package, row.version, row.module, row.verdict, " ".join(row.symbolic), " ".join(row.held), parameters]
+        cells = [row.package, row.version, row.module, row.verdict, " ".join(row.symbolic), " ".join(row.specialized), parameters]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in [*cells, f"{row.seconds:.0f}", row.why]) + " |")
     if left:
         lines += ["", f"Not run: {', '.join(left)}."]

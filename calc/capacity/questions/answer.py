@@ -1,4 +1,4 @@
-"""An answer with its derivation, as data and as the ``"schema": 1`` document."""
+"""An answer with its derivation, as data and as the ``"schema": 2`` document."""
 
 from __future__ import annotations
 
@@ -107,12 +107,12 @@ class Answer:
     def to_json(self) -> dict[str, Any]:
         """Plain data. A value is a whole number (a string beyond 2⁵³) or the nearest double, with the fraction beside it as ``exact``."""
         return {
-            "schema": 1,
+            "schema": 2,
             "question": self.question,
             "inputs": {i.key: _input(i) for i in self.inputs},
             "answer": {
                 "name": self.key,
-                "letter": self.symbol,
+                "symbol": self.symbol,
                 "expr": self.expr,
                 **({} if self.expr is not None else {"expr_unknown": "solved by search: no equation can be rearranged for it"}),
                 **valued(self.value, self.exact),
@@ -140,11 +140,11 @@ def valued(value: Fraction, exact: bool = True) -> Mapping[str, Any]:
 
 def _input(item: Input) -> dict[str, Any]:
     value = {"value": item.value} if isinstance(item.value, str) else valued(item.value)
-    return {"letter": item.symbol or None, **value, "unit": item.unit or None, "meaning": item.meaning, "source": item.source}
+    return {"symbol": item.symbol or None, **value, "unit": item.unit or None, "meaning": item.meaning, "source": item.source}
 
 
 def _step(x: WorkedStep) -> dict[str, Any]:
-    return {"letter": x.symbol, "expr": x.expr, **valued(x.value, x.exact), "unit": x.unit, "meaning": x.meaning, "because": x.because}
+    return {"symbol": x.symbol, "expr": x.expr, **valued(x.value, x.exact), "unit": x.unit, "meaning": x.meaning, "because": x.because}
 
 
 def _row(row: FurtherResult) -> dict[str, Any]:

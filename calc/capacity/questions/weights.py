@@ -23,7 +23,7 @@ _LOOKUPS = ("aten.embedding.default", "aten.index.Tensor", "aten.index_select.de
 class WeightRead:
     """The weights of one parameter term: ``nbytes`` bytes, of which a token reads a ``share``."""
 
-    site: str
+    module_path: str
     nbytes: int
     share: Fraction
 
@@ -85,14 +85,14 @@ class InUse:
         terms = {term.module_path: term.value for term in self.derivation["parameters"].terms}
         products, matrices, tables = self._products(), set(self._places(_is_matrix)), set(self._places(self._is_table()))
         elements: dict[str, Fraction] = {}
-        for site in matrices:
-            module = _module(site)
-            elements[module] = elements.get(module, Fraction(0)) + terms[site]
+        for module_path in matrices:
+            module = _module(module_path)
+            elements[module] = elements.get(module, Fraction(0)) + terms[module_path]
         shares = {}
-        for site in terms:
-            flops = products.get(_module(site), Fraction(0)) if site in matrices else Fraction(0)
-            share = min(Fraction(1), flops / (2 * elements[_module(site)])) if flops else Fraction(1)
-            shares[site] = Fraction(0) if site in tables else share
+        for module_path in terms:
+            flops = products.get(_module(module_path), Fraction(0)) if module_path in matrices else Fraction(0)
+            share = min(Fraction(1), flops / (2 * elements[_module(module_path)])) if flops else Fraction(1)
+            shares[module_path] = Fraction(0) if module_path in tables else share
         return shares
 
     def _places(self, which: Callable[[Any], bool]) -> Iterator[str]:
@@ -130,8 +130,8 @@ def _is_matrix(tensor: Any) -> bool:
     return len(tensor.shape) > 1
 
 
-def _module(site: str) -> str:
-    return site.rpartition(".")[0]
+def _module(module_path: str) -> str:
+    return module_path.rpartition(".")[0]
 
 
 def _storages(values: Iterable[Any]) -> Iterator[int]:

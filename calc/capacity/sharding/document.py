@@ -1,4 +1,4 @@
-"""A layout, or the best of all, as the ``"schema": 1`` document: plain data; fractions are text, unknown values are null with a reason."""
+"""A layout, or the best of all, as the ``"schema": 2`` document: plain data; fractions are text, unknown values are null with a reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from calc.capacity.sharding.account import Account, Stage, Traffic
 from calc.capacity.sharding.search import Ranking, parts_of_step
 from calc.derive.to_json import number
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def of_account(account: Account) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def of_account(account: Account) -> dict[str, Any]:
             "at_once": number(account.fullest.at_once),
         },
         "fit": account.fit or None,
-        "conditions": [{"expr": c.expr, "because": c.because} for c in account.conditions],
+        "guards": [{"expr": c.expr, "because": c.because} for c in account.conditions],
         "stages": [_stage(stage) for stage in account.stages],
         "step": None if account.step is None else account.step.to_json(),
         "because": _no_step(account) or None,
@@ -45,7 +45,7 @@ def _stage(stage: Stage) -> dict[str, Any]:
         "memory": {kind: number(value) for kind, value in stage.kinds.items()},
         "total": number(stage.total),
         "traffic": [_traffic(item) for item in stage.traffic],
-        "reckoning": stage.calculation.to_json(),
+        "calculation": stage.calculation.to_json(),
     }
 
 

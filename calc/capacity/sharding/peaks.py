@@ -71,12 +71,12 @@ def _location(at: str, derivation: Derivation) -> str:
     """In a layer if the module path has a ``*``; before the layers if a parameter there comes before them; else after them."""
     if _steps(at):
         return STEPS
-    site = _module_path_of(at)
-    if "*" in site:
+    module_path = _module_path_of(at)
+    if "*" in module_path:
         return LAYER
-    sites = [term.module_path for term in derivation["parameters"].terms]
-    first = next((i for i, of in enumerate(sites) if "*" in of), 0)
-    return FIRST if site in sites[:first] else LAST
+    module_paths = [term.module_path for term in derivation["parameters"].terms]
+    first = next((i for i, of in enumerate(module_paths) if "*" in of), 0)
+    return FIRST if module_path in module_paths[:first] else LAST
 
 
 def _beside(candidate: Candidate, saved: str, derivation: Derivation, variables: Iterable[str]) -> Parts:

@@ -95,7 +95,8 @@ class Converter:
         function = decomposition_of(instruction.name)
         if function is None:
             raise UnknownOperatorError(_unknown(instruction))
-        self.equations.site, self.equations.operator, self.equations.run = instruction.module_path, instruction.name, instruction.index
+        self.equations.module_path, self.equations.operator = instruction.module_path, instruction.name
+        self.equations.run = instruction.index
         result = self._decomposed(function, instruction)
         made = [result] if isinstance(result, NodeView) else list(result)
         for position, (output, view) in enumerate(zip(instruction.outputs, made, strict=False)):

@@ -197,7 +197,7 @@ class Node:
     op: Primitive
     shape: Shape
     inner: Shape = ()
-    site: str = ""
+    module_path: str = ""
     name: str = ""
     whole: bool = False
     inside: bool = False
@@ -245,7 +245,7 @@ class Equations:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self._known: dict[Any, int] = {}
-        self.site = ""
+        self.module_path = ""
         self.operator = ""
         self.inside = False
         self.run: int | None = None
@@ -260,7 +260,7 @@ class Equations:
         if existing is not None:
             return existing
         index = len(self.nodes)
-        self.nodes.append(Node(index, op, shape, inner, self.site, name, whole, self.inside, self.operator))
+        self.nodes.append(Node(index, op, shape, inner, self.module_path, name, whole, self.inside, self.operator))
         self._known[key] = index
         return index
 

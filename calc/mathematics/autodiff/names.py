@@ -47,9 +47,9 @@ class NodeNames:
         return isinstance(op, ir.Map) and op.expr == argument(0) and len(op.operands) == 1
 
 
-def layer_of(site: str) -> str:
+def layer_of(module_path: str) -> str:
     """The path of the repeated layer that contains a module path; empty if none."""
-    match = _LAYER.match(site)
+    match = _LAYER.match(module_path)
     return match[1] if match else ""
 
 
@@ -71,7 +71,7 @@ def _is_inline(node: Node, readers: list[Node]) -> bool:
     if len(readers) != 1 or node.name or isinstance(node.op, ir.Leaf):
         return False
     (reader,) = readers
-    same = reader.operator == node.operator and reader.site == node.site
+    same = reader.operator == node.operator and reader.module_path == node.module_path
     return same and isinstance(node.op, ir.Contract | ir.Map | ir.Reduce) and isinstance(reader.op, ir.Map | ir.Reduce)
 
 
@@ -82,8 +82,8 @@ def _written(node: Node) -> str:
             return "noise"
         letter = {"weight": "W" if len(node.shape) > 1 else "w", "bias": "b"}.get(last, last)
         return f"{owner}.{letter}" if owner else letter
-    site = "" if node.site in _TOP else f"{node.site}."
-    return f"{site}{node.name or _letter(node)}"
+    prefix = "" if node.module_path in _TOP else f"{node.module_path}."
+    return f"{prefix}{node.name or _letter(node)}"
 
 
 def _letter(node: Node) -> str:

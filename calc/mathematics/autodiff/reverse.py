@@ -67,7 +67,7 @@ def gradients(equations: Equations, loss: int, wanted: Collection[int]) -> Gradi
     for node in reversed(nodes):
         if node.index not in active or node.index not in reached:
             continue
-        equations.site, equations.operator = node.site, node.operator
+        equations.module_path, equations.operator = node.module_path, node.operator
         contributions = pending.pop(node.index, [])
         if contributions:
             of[node.index] = added(equations, contributions)

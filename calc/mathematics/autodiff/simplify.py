@@ -43,7 +43,7 @@ def simplify(equations: Equations, forward: int, gradients: Gradients, wanted: C
             made.append(Simplified(target, -1, None, ()))
             continue
         work.summing.facts.clear()
-        equations.site, equations.operator = equations[target].site, equations[target].operator
+        equations.module_path, equations.operator = equations[target].module_path, equations[target].operator
         node = work.simplified(gradients.of[target])
         made.append(Simplified(target, gradients.of[target], node, tuple(dict.fromkeys(work.summing.facts))))
     return made
@@ -55,7 +55,7 @@ def cut(equations: Equations, forward: int, wanted: Collection[int]) -> set[int]
     indices = set(wanted)
     for node in equations.nodes[:forward]:
         if not node.whole:
-            indices.update(s for s in ir.sources(node.op) if equations[s].site != node.site)
+            indices.update(s for s in ir.sources(node.op) if equations[s].module_path != node.module_path)
         if isinstance(node.op, ir.Map | ir.Reduce | ir.Delta | ir.Hold):
             if isinstance(node.op, ir.Map) and _is_plain_sum(node.op):
                 indices.add(node.index)

@@ -45,7 +45,7 @@ class ParameterVariance:
 class ModuleVariance:
     """A module's result: E[x²] = ``equation`` = ``second`` at the sizes. ``unknown`` says why there is none."""
 
-    site: str
+    module_path: str
     second: float | None
     mean: float | None
     equation: str
@@ -101,21 +101,22 @@ def _parts(program: Program, states: list[State]) -> list[ModuleVariance]:
         if not instruction.outputs or instruction.module_path == LOSS:
             continue
         names = [] if instruction.module_path == WHOLE else instruction.module_path.split(".")
-        for site in (*(".".join(names[:end]) for end in range(len(names), 0, -1)), WHOLE):
-            last[site] = instruction.outputs[0]
+        for path in (*(".".join(names[:end]) for end in range(len(names), 0, -1)), WHOLE):
+            last[path] = instruction.outputs[0]
     inner_first = sorted(last.items(), key=lambda item: (item[1], item[0] == WHOLE, -item[0].count(".")))
     # What a module's result is called while walking, and what it is called here.
-    called = {states[value].site: site for site, value in reversed(inner_first) if isinstance(states[value], Moments)}  # type: ignore[union-attr]  # asked just there
-    return [_part(site, states[value], called) for site, value in inner_first]
+    results = ((path, states[value]) for path, value in reversed(inner_first))
+    called = {state.module_path: path for path, state in results if isinstance(state, Moments)}
+    return [_part(path, states[value], called) for path, value in inner_first]
 
 
-def _part(site: str, state: State, called: Mapping[str, str]) -> ModuleVariance:
+def _part(module_path: str, state: State, called: Mapping[str, str]) -> ModuleVariance:
     if isinstance(state, Moments):
         return ModuleVariance(
-            site, state.second, state.mean, _shown(state.equation, called), _simplified(state.closed), state.because, state.rests
+            module_path, state.second, state.mean, _shown(state.equation, called), _simplified(state.closed), state.because, state.rests
         )
     why = state.why if isinstance(state, Unknown) else "its values are not random"
-    return ModuleVariance(site, None, None, "", None, "", (), why)
+    return ModuleVariance(module_path, None, None, "", None, "", (), why)
 
 
 def _shown(equation: str, called: Mapping[str, str]) -> str:

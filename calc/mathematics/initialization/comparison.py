@@ -40,7 +40,7 @@ class SampleComparison:
 
 def compare(initial: Initial, samples: Mapping[str, Sample]) -> list[SampleComparison]:
     """One comparison per module that was derived or sampled, in the order of the forward."""
-    return [_compared(part, samples.get("" if part.site == WHOLE else part.site)) for part in initial.parts]
+    return [_compared(part, samples.get("" if part.module_path == WHOLE else part.module_path)) for part in initial.parts]
 
 
 def _compared(part: ModuleVariance, sample: Sample | None) -> SampleComparison:

@@ -24,7 +24,7 @@ class BoundInstruction:
     numbers and as text, ``parts`` the shapes of a list of them. ``fresh`` names the parameters that are used here first."""
 
     name: str
-    site: str
+    module_path: str
     args: dict[str, Any]
     shapes: dict[str, tuple[int, ...]]
     texts: dict[str, tuple[str, ...]]
@@ -40,7 +40,7 @@ class BoundInstruction:
         return "other" in self.refs and self.refs.get("self") == self.refs["other"]
 
     def refuse(self, why: str = "has no rule for moments") -> Unknown:
-        return Unknown(f"aten.{self.name} at {self.site} {why}")
+        return Unknown(f"aten.{self.name} at {self.module_path} {why}")
 
 
 def affine(step: BoundInstruction, x: Moments | Unknown, weight: WeightLaw, fan_in: float, fan_text: str, bias: State | None) -> State:
@@ -83,7 +83,7 @@ def added(step: BoundInstruction, x: Moments, y: Moments, sign: float = 1.0) -> 
         return rotated
     if step.same:
         times = f"{(1 + sign) ** 2:g}"
-        return replace(x.scaled(1 + sign), because=f"{times} × E[x²]", site=step.label).saying(f"{times}*({{x}})", x=x)
+        return replace(x.scaled(1 + sign), because=f"{times} × E[x²]", module_path=step.label).saying(f"{times}*({{x}})", x=x)
     if x.sources & y.sources:
         return step.refuse("adds two values that depend on the same draw")
     cross = sign * x.mean * y.mean
@@ -122,7 +122,7 @@ def multiplied(step: BoundInstruction, x: Moments, y: Moments) -> State:
 
 def _by_even(step: BoundInstruction, x: Moments, rate: Moments) -> Moments:
     """Times a nearly constant number."""
-    moments = replace(x.scaled(rate.mean), because=f"{rate.mean:.6g}² × E[x²] {x.second:.6g}", site=step.label, even=x.even)
+    moments = replace(x.scaled(rate.mean), because=f"{rate.mean:.6g}² × E[x²] {x.second:.6g}", module_path=step.label, even=x.even)
     return moments.saying("({x})*{r}", x=x, r=rate).resting(*rate.rests, WIDE)
 
 
@@ -130,7 +130,7 @@ def mean_of(step: BoundInstruction, x: Moments, over: int) -> Moments:
     """A mean over ``over`` features of one position."""
     second = x.mean**2 + (x.second - x.mean**2) / over
     text = f"mean of {over}: E = {x.mean:.6g}"
-    moments = replace(x, second=second, shared=x.mean**2, normal=False, even=True, because=text, site=step.label)
+    moments = replace(x, second=second, shared=x.mean**2, normal=False, even=True, because=text, module_path=step.label)
     return moments.saying("{x}", x=x).resting(WIDE)
 
 
@@ -139,7 +139,8 @@ def of_even(step: BoundInstruction, x: Moments, f: Callable[[float], float]) -> 
     if not x.even or x.mean <= 0:
         return step.refuse("is applied to a value that is not a mean over features")
     value = f(x.mean)
-    return replace(x, mean=value, second=value**2, shared=value**2, because=f"of {x.mean:.6g}", site=step.label).saying(f"{value**2:.6g}")
+    moments = replace(x, mean=value, second=value**2, shared=value**2, because=f"of {x.mean:.6g}", module_path=step.label)
+    return moments.saying(f"{value**2:.6g}")
 
 
 def squared(step: BoundInstruction, x: Moments) -> State:

@@ -40,7 +40,7 @@ class Moments:
     sources: frozenset[int] = frozenset()
     because: str = ""
     rests: tuple[str, ...] = ()
-    site: str = ""
+    module_path: str = ""
     equation: str = ""
     closed: str | None = None
     even: bool = False
@@ -105,7 +105,7 @@ _LONGEST = 160
 def _named(part: Moments | WeightLaw | str) -> str:
     if isinstance(part, str):
         return part
-    return f"({part.law})" if isinstance(part, WeightLaw) else f"E2[{part.site!r}]"
+    return f"({part.law})" if isinstance(part, WeightLaw) else f"E2[{part.module_path!r}]"
 
 
 def _tidy(text: str) -> str:

@@ -46,9 +46,9 @@ def _verdict(v: Verdict[str]) -> dict[str, str | None]:
 
 
 def forward(storage: ModelStrides, verdict: Verdict[str] | None) -> dict[str, Any]:
-    """The ``"schema": 1`` document of a model's forward."""
+    """The ``"schema": 2`` document of a model's forward."""
     return {
-        "schema": 1,
+        "schema": 2,
         "model": {"name": storage.model},
         "dims": {name: {"value": number(value)} for name, value in storage.sizes.items()},
         "allocated": number(sum(row.allocated for row in storage.rows)),
@@ -65,7 +65,7 @@ def forward(storage: ModelStrides, verdict: Verdict[str] | None) -> dict[str, An
         "results": [
             {
                 "operator": row.operator,
-                "site": row.site,
+                "module_path": row.module_path,
                 "count": count,
                 "kind": row.kind,
                 "format": row.dtype,

@@ -31,7 +31,7 @@ class StrideRow:
     """
 
     operator: str
-    site: str
+    module_path: str
     kind: str
     dtype: str
     shape: tuple[str, ...]
@@ -73,15 +73,15 @@ class ModelStrides:
         """Rows that differ only in a layer's index, with their number."""
         groups: dict[tuple[Any, ...], tuple[StrideRow, int]] = {}
         for row in self.rows:
-            key = (row.operator, pattern(row.site), row.kind, row.shape, row.strides, row.offset)
+            key = (row.operator, pattern(row.module_path), row.kind, row.shape, row.strides, row.offset)
             first, count = groups.get(key, (row, 0))
             groups[key] = (first, count + 1)
         return tuple(groups.values())
 
 
-def pattern(site: str) -> str:
+def pattern(module_path: str) -> str:
     """A module path with * for the index of a layer."""
-    return re.sub(r"(?<![^.])\d+(?![^.])", "*", site)
+    return re.sub(r"(?<![^.])\d+(?![^.])", "*", module_path)
 
 
 def _kind(name: str, rows: Sequence[StrideRow]) -> OperatorSummary:

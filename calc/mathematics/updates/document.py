@@ -48,10 +48,10 @@ def latex(equation: UpdateEquation) -> str:
 
 
 def document(name: str, cost: UpdateCost | None, check: UpdateCheck | None) -> dict[str, Any]:
-    """The ``"schema": 1`` document of one optimizer. Without a rule its equations are null, with the reason."""
+    """The ``"schema": 2`` document of one optimizer. Without a rule its equations are null, with the reason."""
     optimizer, rule = KNOWN.get(name), RULES.get(name)
     return {
-        "schema": 1,
+        "schema": 2,
         "optimizer": {"name": name, "class": optimizer.kind if optimizer else None, "call": optimizer.call if optimizer else None},
         "rule": _rule(rule) if rule else None,
         "unknown": WITHOUT.get(name, ""),
@@ -65,7 +65,7 @@ def _rule(rule: UpdateRule) -> dict[str, Any]:
     equations = [{"target": e.target, "expr": e.text, "latex": latex(e), "because": e.about} for e in rule.equations]
     state = [{"name": name, "first": first, "per": "element"} for name, first in rule.state.items()]
     single = [{"name": name, "first": first, "per": "tensor"} for name, first in rule.single.items()]
-    return {"equations": equations, "letters": rule.defaults(), "state": state + single, "source": rule.source}
+    return {"equations": equations, "hyperparameters": rule.defaults(), "state": state + single, "source": rule.source}
 
 
 def _written(cost: AsWritten) -> dict[str, Any]:
@@ -90,6 +90,6 @@ def _check(check: UpdateCheck) -> dict[str, Any]:
         "difference": check.difference,
         "tolerance": check.verdict.tolerance,
         "scale": check.scale,
-        "letters": dict(check.letters),
+        "hyperparameters": dict(check.letters),
         "because": check.verdict.because,
     }

@@ -23,7 +23,7 @@ __all__ = ["Stored", "StoredQuantity", "form_of", "forms_elsewhere", "names", "s
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "data" / "stored"
 INDEX = "index.json"
-SCHEMA = 1
+SCHEMA = 2
 
 
 def stored(name: str, options: Mapping[str, str] | None = None) -> Stored | None:

@@ -40,7 +40,7 @@ class StoredQuantity:
         self.unknown: str = entry.get("unknown", "")
         self.whole: Polynomial | None = polynomials[entry["is"]] if "is" in entry else None
         self.terms: list[tuple[str, Polynomial, str]] = [(path, polynomials[i], because) for path, i, because in entry.get("terms", ())]
-        self.moments = tuple(_stored_candidate(form.table, at, parts) for at, parts in entry.get("moments", ()))
+        self.candidates = tuple(_stored_candidate(form.table, at, parts) for at, parts in entry.get("candidates", ()))
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ class StoredQuantity:
     @property
     def polynomials(self) -> tuple[Polynomial, ...]:
         """The polynomials whose maximum the quantity is in general: one; for a peak, one per candidate; for an unknown quantity, none."""
-        return tuple(m.polynomial for m in self.moments) if self.moments else () if self.whole is None else (self.whole,)
+        return tuple(m.polynomial for m in self.candidates) if self.candidates else () if self.whole is None else (self.whole,)
 
     @cached_property
     def expr_text(self) -> str:
@@ -107,8 +107,8 @@ class Case:
 class Stored:
     """A stored derivation, as in its file: its closed forms, and the sizes at which they hold.
 
-    ``basis``, ``conditions``, ``certified`` and ``held`` are those of the trace; ``versions`` are those of the libraries. ``calls`` are the
-    operators of a step by kind with their counts, ``rules_of_thumb`` those of thumb that apply to the model.
+    ``basis``, ``guards``, ``certified`` and ``specialized`` are those of the trace; ``versions`` are those of the libraries. ``calls`` are
+    the operators of a step by kind with their counts, ``rules_of_thumb`` those that apply to the model.
     """
 
     def __init__(self, data: Mapping[str, Any]) -> None:
@@ -122,12 +122,12 @@ class Stored:
         self.notes: tuple[str, ...] = tuple(data["notes"])
         decided = tuple(d.name for d in self.dims if d.unbacked_at)
         self.basis = Basis(tuple(data["symbols"]), data["basis"], tuple(Fold(*f) for f in data["folds"]), decided)
-        self.guards = tuple(Guard(*c) for c in data["conditions"])
+        self.guards = tuple(Guard(*c) for c in data["guards"])
         self.certified: tuple[Mapping[str, int], ...] = tuple(data["certified"])
-        self.specialized: Mapping[str, tuple[int, str]] = {name: (value, why) for name, (value, why) in data["held"].items()}
+        self.specialized: Mapping[str, tuple[int, str]] = {name: (value, why) for name, (value, why) in data["specialized"].items()}
         self.table = table_of(data)
         self.calls = {kind: (operators, self.table.polynomials[i]) for kind, (operators, i) in data["calls"].items()}
-        self.thumbs: tuple[Mapping[str, Any], ...] = tuple(data["thumbs"])
+        self.rules_of_thumb: tuple[Mapping[str, Any], ...] = tuple(data["rules_of_thumb"])
         self.cases = tuple(Case(c["equal"], Stored(c["form"]), frozenset(c["differing"])) for c in data["cases"])
         self._entries: Mapping[str, Any] = data["quantities"]
 
@@ -228,20 +228,20 @@ class Stored:
         d = q.definition
         if q.unknown:
             return Quantity(d.name, d.unit, d.meaning, None, None, unknown=q.unknown)
-        if not q.moments:
+        if not q.candidates:
             whole = q.polynomials[0]
             terms = tuple(QuantityTerm(module_path, self.table.text(p), point(p), because) for module_path, p, because in q.terms)
             return Quantity(d.name, d.unit, d.meaning, self.table.text(whole), point(whole), terms, _evaluator=q)
-        moments = tuple(sorted((self._candidate(m, point) for m in q.moments), key=lambda c: -c.value))
-        text = moments[0].expr if len(moments) == 1 else f"Max({', '.join(m.expr for m in moments)})"
-        return Quantity(d.name, d.unit, d.meaning, text, moments[0].value, candidates=moments, _evaluator=q)
+        candidates = tuple(sorted((self._candidate(m, point) for m in q.candidates), key=lambda c: -c.value))
+        text = candidates[0].expr if len(candidates) == 1 else f"Max({', '.join(c.expr for c in candidates)})"
+        return Quantity(d.name, d.unit, d.meaning, text, candidates[0].value, candidates=candidates, _evaluator=q)
 
-    def _candidate(self, moment: StoredCandidate, point: Point) -> Candidate:
+    def _candidate(self, stored: StoredCandidate, point: Point) -> Candidate:
         from calc.derive.result import Candidate
 
-        parts = {role: self.table.text(p) for role, p in moment.parts}
+        parts = {role: self.table.text(p) for role, p in stored.parts}
         return Candidate(
-            self.table.text(moment.polynomial), moment.at, point(moment.polynomial), parts, {r: point(p) for r, p in moment.parts}
+            self.table.text(stored.polynomial), stored.at, point(stored.polynomial), parts, {r: point(p) for r, p in stored.parts}
         )
 
 

@@ -110,7 +110,7 @@ def _written(name: str, graph: Graph, analysis: Analysis, derivation: Derivation
         "calls": {
             kind: [len({row.operator for row in rows}), writer.sum(row.runs for row in rows)] for kind, rows in _by_kind(general).items()
         },
-        "thumbs": _rules_of_thumb(derivation),
+        "rules_of_thumb": _rules_of_thumb(derivation),
         **writer.table(),
         "cases": [_case(name, special, general, analysis) for special in graph.special_cases],
     }
@@ -131,9 +131,9 @@ def _trace_data(name: str, graph: Graph) -> dict[str, Any]:
         "symbols": list(graph.symbols),
         "basis": dict(graph.basis),
         "folds": [[f.whole, f.part, f.quotient, f.plus] for f in graph.folds],
-        "conditions": [c.to_json() for c in graph.guards],
+        "guards": [c.to_json() for c in graph.guards],
         "certified": [dict(trace.sizes) for trace in graph.certificates],
-        "held": {name: list(entry) for name, entry in graph.specialized.items()},
+        "specialized": {name: list(entry) for name, entry in graph.specialized.items()},
     }
 
 
@@ -156,7 +156,7 @@ def _quantity(quantity: Quantity, analysis: Analysis, writer: _PolynomialTable) 
         return {"unknown": quantity.unknown}
     if quantity.candidates:
         peaks = ((candidate_name(peak), peak.parts.items()) for peak in analysis.peaks[quantity.name])
-        return {"moments": [[at, [[role, writer.add(analysis.fold(part))] for role, part in parts if part != 0]] for at, parts in peaks]}
+        return {"candidates": [[at, [[role, writer.add(analysis.fold(part))] for role, part in parts if part != 0]] for at, parts in peaks]}
     return {"is": writer(quantity.text), "terms": [[t.module_path, writer(t.expr), t.because] for t in quantity.terms]}
 
 

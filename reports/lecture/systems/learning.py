@@ -74,7 +74,7 @@ def _propagated(model: str, sizes: Mapping[str, int], rows: list[SystemAnswer], 
     for line in compare_moments(derived, samples):
         if line.part.second is None or line.low is None or line.sampled is None or line.high is None:
             continue
-        what = f"E[x²] of {model}'s {line.part.site}"
+        what = f"E[x²] of {model}'s {line.part.module_path}"
         rows.append(SystemAnswer(what, line.part.second, "", line.part.closed or line.part.equation))
         verdict = FAILED if line.verdict == "failed" else WITHIN
         tolerance = f"{line.low:.4g} to {line.high:.4g}, 99.9 %"

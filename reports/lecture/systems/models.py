@@ -141,8 +141,8 @@ def _transformer(lab: Lab) -> SystemResult:
         parts[term.module_path] = parts.get(term.module_path, 0) + term.value
     largest = sorted(parts.items(), key=lambda item: -item[1])[:6]
     rows += [
-        SystemAnswer(f"forward products at {site}", value, "FLOP", f"{value / derivation[_FORWARD].at():.1%} of the forward's")
-        for site, value in largest
+        SystemAnswer(f"forward products at {module_path}", value, "FLOP", f"{value / derivation[_FORWARD].at():.1%} of the forward's")
+        for module_path, value in largest
     ]
     for how in ("none", "block"):
         saved = lab.value("gpt2", "activations.bytes", at, checkpointing=how)

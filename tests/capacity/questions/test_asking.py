@@ -368,20 +368,20 @@ def test_the_document_is_what_the_design_says() -> None:
     """Integers beyond 2^53 as strings, fractions as the nearest double with the exact one beside it."""
     document: dict[str, Any] = json.loads(json.dumps(ask("training-time", gpus=1024, **RUN).to_json()))
 
-    assert (1, "training-time") == (document["schema"], document["question"])
-    assert {"name": "days", "letter": "t", "expr": "6*N*D/(86400*u*n*P)", "value": 143.92659381842682, "exact": "13671875/94992",
+    assert (2, "training-time") == (document["schema"], document["question"])
+    assert {"name": "days", "symbol": "t", "expr": "6*N*D/(86400*u*n*P)", "value": 143.92659381842682, "exact": "13671875/94992",
             "unit": "days", "meaning": "time"} == document["answer"]  # fmt: skip
     assert {"parameters", "tokens", "gpus", "mfu", "peak", "gpu", "dtype", "convention"} == document["inputs"].keys()
     assert "6300000000000000000000000" == document["steps"][0]["value"]
-    assert ["C", "R", "t"] == [step["letter"] for step in document["steps"]]
+    assert ["C", "R", "t"] == [step["symbol"] for step in document["steps"]]
 
 
 def test_what_follows_from_a_truncated_root_has_no_exact_value() -> None:
     """The interval is √(2·60·3600·50); the share that is lost follows from it, and F = 50000/1000 does not."""
     document = ask("checkpoint-interval", save=60, **{"device-mtbf": 50000}, gpus=1000).to_json()
 
-    assert [("F", "50"), ("v", None)] == [(step["letter"], step["exact"]) for step in document["steps"]]
-    assert [("x", None)] == [(step["letter"], step["exact"]) for step in document["also_steps"]]
+    assert [("F", "50"), ("v", None)] == [(step["symbol"], step["exact"]) for step in document["steps"]]
+    assert [("x", None)] == [(step["symbol"], step["exact"]) for step in document["also_steps"]]
     assert (None, [None]) == (document["answer"]["exact"], [row["exact"] for row in document["also"]])
 
 

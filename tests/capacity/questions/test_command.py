@@ -34,7 +34,7 @@ def test_the_document_is_json() -> None:
     """The answer's value is a number that any reader takes, and its exact fraction stands beside it."""
     document: dict[str, Any] = json.loads(napkin("ask", *TRAINING, "--json").stdout)
 
-    assert (1, "training-time", "days") == (document["schema"], document["question"], document["answer"]["unit"])
+    assert (2, "training-time", "days") == (document["schema"], document["question"], document["answer"]["unit"])
     assert float(document["answer"]["value"]) == float(Fraction(document["answer"]["exact"]))
 
 

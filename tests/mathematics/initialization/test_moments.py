@@ -56,7 +56,7 @@ def _last(found: Initial) -> float:
 def test_the_default_linear_layer_keeps_a_third() -> None:
     """U(-1/√d, 1/√d) has the variance 1/(3d): the cruncher's values lose a factor of 3 a layer."""
     initialization = initial(calc.load("cruncher"), {"B": 2, "D": 4, "L": 2})
-    assert [p.closed for p in initialization.parts if p.site in ("layers.0", "layers.1", "final")] == ["1/3", "1/9", "1/27"]
+    assert [p.closed for p in initialization.parts if p.module_path in ("layers.0", "layers.1", "final")] == ["1/3", "1/9", "1/27"]
 
 
 SAMPLED: dict[str, tuple[dict[str, int], int]] = {
@@ -96,10 +96,10 @@ def _residual() -> Spec:
 
 # What is planted, where: a factor lost in a product, a sum, an activation, a norm.
 PLANTED: dict[str, Callable[[Moments], Moments]] = {
-    "affine": lambda m: Moments(m.mean, 1.2 * m.second, m.shared, m.normal, m.sources, site=m.site),
-    "added": lambda m: Moments(m.mean, 1.2 * m.second, m.shared, m.normal, m.sources, site=m.site),
-    "activation": lambda m: Moments(m.mean, 2 * m.second, m.shared, m.normal, m.sources, site=m.site),
-    "normalized": lambda m: Moments(m.mean, 1.2 * m.second, m.shared, m.normal, m.sources, site=m.site),
+    "affine": lambda m: Moments(m.mean, 1.2 * m.second, m.shared, m.normal, m.sources, module_path=m.module_path),
+    "added": lambda m: Moments(m.mean, 1.2 * m.second, m.shared, m.normal, m.sources, module_path=m.module_path),
+    "activation": lambda m: Moments(m.mean, 2 * m.second, m.shared, m.normal, m.sources, module_path=m.module_path),
+    "normalized": lambda m: Moments(m.mean, 1.2 * m.second, m.shared, m.normal, m.sources, module_path=m.module_path),
 }
 
 
@@ -117,7 +117,7 @@ def test_an_error_planted_in_a_rule_fails_the_comparison(planted: str, monkeypat
 def test_what_has_no_rule_is_not_derived_and_says_why() -> None:
     """Max pooling has none; a batch norm behind a convolution knows its result again."""
     spec = calc.load("resnet50")
-    found = {part.site: part for part in initial(spec, {**spec.check_at, "w": 8}).parts}
+    found = {part.module_path: part for part in initial(spec, {**spec.check_at, "w": 8}).parts}
     assert found["layer1.0.conv1"].second is None
     assert "max_pool2d" in found["layer1.0.conv1"].unknown
     assert found["layer1.0.bn1"].second == pytest.approx(1, abs=1e-3)

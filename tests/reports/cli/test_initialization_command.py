@@ -45,7 +45,7 @@ def test_the_json_holds_the_same() -> None:
     status, out, _ = _run("cruncher", "--json")
     found = json.loads(out)
     assert status == 0
-    assert {part["site"]: part["closed"] for part in found["parts"]}["final"] == "1/27"
+    assert {part["module_path"]: part["closed"] for part in found["parts"]}["final"] == "1/27"
     assert found["compared"] == []
 
 

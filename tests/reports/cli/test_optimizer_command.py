@@ -31,7 +31,7 @@ def test_json_holds_equations_counts_and_the_comparison() -> None:
     assert ["G + g**2", "theta - lr*g/sqrt(G + eps)"] == [e["expr"] for e in made["rule"]["equations"]]
     assert r"G \leftarrow G + g^{2}" == made["rule"]["equations"][0]["latex"]
     assert (7, 4, None) == (*(made["as_written"][k] for k in ("flops_per_parameter", "state_bytes_per_parameter")), made["executed"])
-    assert 0.5 == made["check"]["letters"]["lr"]
+    assert 0.5 == made["check"]["hyperparameters"]["lr"]
     assert ("exact" if made["check"]["difference"] == 0 else "within") == made["check"]["verdict"]
 
 

@@ -34,7 +34,7 @@ def _predict(file: Path, *words: str) -> Result:
 def test_a_small_step_takes_what_the_program_takes_for_its_operators(file: Path) -> None:
     """At these sizes every kernel takes a launch, and the program its part: counted from the operators in the document."""
     found = json.loads(_predict(file, "--json").stdout)
-    taken = [row["times"] * (OVERHEAD[VIEW if row["timed_as"] == VIEW else LAUNCH] + added()[row["phase"]]) for row in found["operators"]]
+    taken = [row["times"] * (OVERHEAD[VIEW if row["proxy"] == VIEW else LAUNCH] + added()[row["phase"]]) for row in found["operators"]]
 
     assert sum(taken) * 1e-9 == pytest.approx(found["seconds"])
     assert found["seconds"] == pytest.approx(sum(found["phases"].values()))

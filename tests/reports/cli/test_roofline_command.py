@@ -60,7 +60,7 @@ def test_the_rate_of_products_can_be_chosen() -> None:
     """tf32 at 156 TFLOP/s: its ridge is at 156 / 2.039 FLOP per byte."""
     found = _document("--dtype", "tf32")["ceilings"]
 
-    assert {"tf32": 156 * 10**12} == found["products"]
+    assert {"tf32": 156 * 10**12} == found["matmul"]
     assert pytest.approx(156e12 / 2039e9) == found["ridge"]["tf32"]
 
 

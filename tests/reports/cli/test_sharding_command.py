@@ -58,12 +58,12 @@ def test_every_letter_of_the_json_has_a_value_and_a_source(capsys: pytest.Captur
     _, out, _ = run(capsys, "shard", *DECODER, *layout, "--json")
     document = json.loads(out)
 
-    for calculation in [stage["reckoning"] for stage in document["stages"]] + ([document["step"]] if document["step"] else []):
-        values = {put["letter"]: Fraction(put["value"]) for put in calculation["inputs"]}
+    for calculation in [stage["calculation"] for stage in document["stages"]] + ([document["step"]] if document["step"] else []):
+        values = {put["symbol"]: Fraction(put["value"]) for put in calculation["inputs"]}
         assert all(put["meaning"] and put["source"] for put in calculation["inputs"])
         for step in calculation["steps"]:
             assert evaluate_text(step["expr"], values) == Fraction(step["value"])
-            values[step["letter"]] = Fraction(step["value"])
+            values[step["symbol"]] = Fraction(step["value"])
 
 
 def test_what_nobody_asked_for_is_called_an_assumption(capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +108,7 @@ def test_json_has_every_line_and_exact_fractions(capsys: pytest.CaptureFixture[s
     _, out, _ = run(capsys, "shard", *DECODER, "data=3", "zero=3", "--json")
     document = json.loads(out)
 
-    assert document["schema"] == 1
+    assert document["schema"] == 2
     (stage,) = document["stages"]
     assert sum(stage["memory"].values()) == stage["total"] == document["memory"]["value"]
     assert [item["collective"] for item in stage["traffic"]] == ["reduce-scatter", "all-gather"]

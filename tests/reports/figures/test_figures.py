@@ -344,7 +344,7 @@ def test_without_rules_there_are_no_bars() -> None:
 # -- roofline --------------------------------------------------------------------------------------------------------------
 
 
-def test_no_site_stands_above_the_roof() -> None:
+def test_no_module_is_above_the_roof() -> None:
     """The slope is the bandwidth, the flat part the peak; downwards is larger in a drawing."""
     drawn = drawings.roof()
     slope, flat = (line for line in drawn.lines if line.css == "roof")
@@ -357,24 +357,24 @@ def test_no_site_stands_above_the_roof() -> None:
         assert int(dot.y) >= roof - 1, dot
 
 
-def test_every_site_is_a_row_and_their_times_add_up() -> None:
-    """Ten sites; that of the copy alone, without arithmetic, has no dot and is said to have none."""
-    found, drawn = drawings.found(), drawings.roof()
+def test_every_module_is_a_row_and_their_times_add_up() -> None:
+    """Ten modules; that of the copy alone, without arithmetic, has no dot and is said to have none."""
+    pair, drawn = drawings.rooflines(), drawings.roof()
 
     assert (10, 9) == (len(drawn.rows), len(drawn.dots))
     assert "Not drawn, without arithmetic or memory traffic: 1 module." in drawn.finding
-    assert found.eager.total.flops == sum(cells(row)[0] for row in drawn.rows)
-    assert found.eager.total.bytes == sum(cells(row)[1] for row in drawn.rows)
-    longest, sums = found.eager.by_module()[0]
-    assert (f"A: {longest}", numbers.percent(sums.seconds / found.eager.total.seconds)) == (drawn.rows[0][0], drawn.rows[0][6])
+    assert pair.eager.total.flops == sum(cells(row)[0] for row in drawn.rows)
+    assert pair.eager.total.bytes == sum(cells(row)[1] for row in drawn.rows)
+    longest, sums = pair.eager.by_module()[0]
+    assert (f"A: {longest}", numbers.percent(sums.seconds / pair.eager.total.seconds)) == (drawn.rows[0][0], drawn.rows[0][6])
     assert f"{longest} takes {drawn.rows[0][6]}." in drawn.finding
 
 
 def test_the_area_of_a_dot_is_its_share_of_the_time() -> None:
     """r² over 22² is the share, to the tenth of a pixel that is written; tiny ones are seen all the same."""
-    found = drawings.found()
+    pair = drawings.rooflines()
     drawn = {round(Fraction(dot.radius), 1) for dot in drawings.roof().dots}
-    longest = max(sums.seconds for _, sums in found.eager.by_module()) / found.eager.total.seconds
+    longest = max(sums.seconds for _, sums in pair.eager.by_module()) / pair.eager.total.seconds
 
     assert max(drawn) == pytest.approx(22 * float(longest) ** 0.5, abs=0.05)
     assert min(drawn) >= 2
@@ -389,9 +389,9 @@ def test_without_a_device_there_is_no_roofline(derivation: Derivation) -> None:
 
 def test_a_step_without_products_has_no_roofline() -> None:
     """Nothing runs at a rate."""
-    found = replace(drawings.found(), works=())
+    pair = replace(drawings.rooflines(), works=())
 
-    assert "the step has no matmul, or no module with both FLOPs and memory traffic" == roofline(found).absent
+    assert "the step has no matmul, or no module with both FLOPs and memory traffic" == roofline(pair).absent
 
 
 # -- other steps -----------------------------------------------------------------------------------------------------------
@@ -479,7 +479,7 @@ def chromium() -> Iterator[Browser]:
 def crowded(tmp_path_factory: pytest.TempPathFactory, derivation: Derivation) -> Path:
     """Figures as full as they get: capacities on both sides of the peak, and a roofline of 40 sites."""
     full = of_peak(derivation, 700_000)
-    made = build(full, comparisons=compare(derivation), roof=roofline(drawings.found(tuple(f"blocks.*.part_{i}" for i in range(40)))))
+    made = build(full, comparisons=compare(derivation), roof=roofline(drawings.rooflines(tuple(f"blocks.*.part_{i}" for i in range(40)))))
     grown = growth(derivation, doubled(derivation))  # which evaluates the peak as it is
     made = replace(made, figures=replace(made.figures, sensitivity=grown))
     file = tmp_path_factory.mktemp("crowded") / "page.html"

@@ -108,7 +108,7 @@ def test_a_refused_operator_is_null_and_not_zero_flops(run):
     row = json.loads(run("linear", "--coverage", "--json").stdout)["coverage"][-1]
 
     assert {"expr": None, "value": None, "share": None} == row["flops"]
-    assert [{"site": "h.*.act", "inputs": "x (B, d) float32", "runs": "2*L", "value": 4}] == row["places"]
+    assert [{"module_path": "h.*.act", "inputs": "x (B, d) float32", "runs": "2*L", "value": 4}] == row["places"]
 
 
 def test_coverage_and_explain_are_not_asked_for_together(run):

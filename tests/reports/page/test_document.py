@@ -1,4 +1,4 @@
-"""The JSON document: schema 1, no digit lost, what is unknown says why."""
+"""The JSON document: schema 2, no digit lost, what is unknown says why."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_keys_are_those_of_the_schema():
     """Readers rely on them."""
     document = _document()
 
-    assert 1 == document["schema"]
+    assert 2 == document["schema"]
     expected = {"model", "dims", "options", "assumptions", "quantities", "steps", "checks", "provenance"}
     assert expected <= set(document)
     assert {"id", "quantity", "rule", "before", "after", "because", "check"} <= set(document["steps"][0])

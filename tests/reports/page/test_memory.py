@@ -119,7 +119,7 @@ def test_without_a_timeline_the_reason_stands_there() -> None:
         assert "live-title" not in written
 
 
-def test_a_takeover_is_said_in_order_with_the_size_at_hand_marked() -> None:
+def test_a_crossover_is_said_in_order_with_the_size_at_hand_marked() -> None:
     """``B ≤ 12`` first, ``B ≥ 13`` last; B = 2 lies in the first."""
     found = PeakCrossovers("B", (PeakInterval(1, 12, "backward"), PeakInterval(13, 20, "optimizer"), PeakInterval(21, 99, "forward")))
     row = _peak_crossover(found, sample.derivation())

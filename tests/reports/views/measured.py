@@ -26,9 +26,9 @@ def shown(peak: int | None = 200_000, expected: Expected | None = None, name: st
     are called alike take 2 · (1 + 2) ms, and the optimizer 2: three quarters and one.
     """
     times = Timed(Timings((MS, 2 * MS, 9 * MS), warm_up=(50 * MS,)), {"forward": Timings((MS, MS, MS))}, "a clock", 7)
-    sites = (ModuleTime("h.0.mlp", MS, 2 * MS), ModuleTime("h.1.mlp", MS, 2 * MS), ModuleTime("(optimizer)", 0, 0, 2 * MS))
+    module_paths = (ModuleTime("h.0.mlp", MS, 2 * MS), ModuleTime("h.1.mlp", MS, 2 * MS), ModuleTime("(optimizer)", 0, 0, 2 * MS))
     after: dict[str, Any] = {"clock": [1000.0, 3000.0], "temperature": None, "power": None, "because": {"temperature": "no sensor"}}
-    step = StepTime({"B": 2, "T": 5}, times, "fp32", False, ({"clock": [900.0, 900.0]}, after), sites)
+    step = StepTime({"B": 2, "T": 5}, times, "fp32", False, ({"clock": [900.0, 900.0]}, after), module_paths)
     ceiling = DensePeak("fp32", None, because="nobody knows it") if peak is None else DensePeak("fp32", Fraction(peak), "as asked")
     time = timed_step(step, MatmulFlops(100, 120), Throughput(10, "tokens"), ceiling)
     run = MeasuredRun({"B": 2, "T": 5}, time, None, expected)

@@ -10,7 +10,7 @@ from reports.writers import render
 from tests.reports import pages
 
 ALLOWED_FILTERS = {
-    "mathml", "mathml_row", "sites", "oneline", "rows", "code", "html", "fenced", "address", "inline_math", "equations", "prose",
+    "mathml", "mathml_row", "module_path", "oneline", "rows", "code", "html", "fenced", "address", "inline_math", "equations", "prose",
     "columns", "label", "verbatim", "anchor", "inline", "inline_row", "digits",
 }  # fmt: skip
 TEMPLATES = sorted(render.TEMPLATES.glob("*.j2"))
