@@ -132,7 +132,7 @@ def build(
         notes=tuple(note if "\n" in note.strip() else sentence(note.strip()) for note in derivation.notes),
         symbols=_symbols(derivation, given or {}, sizes, shown),
         chapters=chapters,
-        steps=numbers.integer(sum(1 + len(s.alike) for c in chapters for s in c.steps)),
+        steps=numbers.integer(sum(1 + s.others for c in chapters for s in c.steps)),
         memory=memory(derivation, timeline, no_timeline, moves),
         equations=equations,
         peak=story,

@@ -13,7 +13,7 @@ from calc.symbolic import branches
 from calc.symbolic.expression import Expression
 from calc.symbolic.tree import is_maximum
 from reports.page.model import CandidateRow, Chapter, StepView, TypesetFormula
-from reports.page.parts import badge, chapter_anchor, formula, several, term_row
+from reports.page.parts import alike_rows, badge, chapter_anchor, formula, several
 from reports.page.peak_candidates import PeakCandidates, PeakCandidateView, subscripted
 from reports.page.steps import Anchors, merged, named, place_of, step_view
 from reports.typeset import expressions, numbers
@@ -64,6 +64,7 @@ def chapter(
     steps, views, moments = _steps(number, quantity, derivation, sizes, anchors, all_moments)
     value = None if quantity.value is None else numbers.amount(quantity.value, quantity.unit)
     reasons = {t.because for t in quantity.terms}
+    rows = alike_rows(quantity.terms, quantity.value, sizes)
     what = reasons.pop() if len(reasons) == 1 else ""
     roles, throughout = _roles(quantity)
     return Chapter(
@@ -82,7 +83,7 @@ def chapter(
         badge=badge(quantity.name, verdicts),
         compared=_compared(quantity, verdicts),
         steps=merged(number, views),
-        terms=tuple(term_row(t.module_path, t.expr, t.value, quantity.value, t.because, sizes) for t in quantity.terms),
+        terms=rows,
         what=what,
         total=value.text if value is not None else "unknown",
         candidates=tuple(_candidate(c, quantity, steps, views, moments, sizes, roles) for c in quantity.candidates),
@@ -91,7 +92,7 @@ def chapter(
         titles={
             "steps": several(len(steps), "step"),
             "aside": f"{several(len(steps), 'step')}, in the Markdown report, or on a terminal with --explain {quantity.name}",
-            "terms": several(len(quantity.terms), "term"),
+            "terms": several(len(quantity.terms), "term") + (", equal ones in one row" if len(rows) < len(quantity.terms) else ""),
             "table": f"{quantity.name} by part" + (f": {what}" if what else ""),
             "candidates": several(len(quantity.candidates), "peak candidate"),
             "closing": "The maximum",

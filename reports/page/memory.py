@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from calc.derive.cuda_allocator import NOT_MEASURED, WORKSPACES, Simulated
@@ -23,10 +25,9 @@ from reports.page.model import (
     PeakCrossoverRow,
     PeakIntervalRow,
     SavedRow,
-    TypesetFormula,
 )
-from reports.page.parts import formula, several, sizes_text
-from reports.typeset import expressions, numbers, plain
+from reports.page.parts import formula, several, sizes_text, times
+from reports.typeset import expressions, numbers, paths, plain
 from reports.typeset.numbers import NBSP
 
 LARGEST = 12
@@ -36,12 +37,13 @@ def memory(derivation: Derivation, timeline: Timeline | None, no_timeline: str =
     """The memory section, without the closed forms. ``no_timeline`` says why there is no timeline; ``moves`` are its peak crossovers."""
     quantity = derivation.quantities.get("activations.bytes")
     whole = quantity.value if quantity is not None else None
+    rows = tuple(_saved(alike, whole) for alike in _alike(derivation.saved))
     return MemorySection(
         live_bytes=_live_bytes(timeline) if timeline is not None else None,
         no_timeline=no_timeline,
         peak_crossovers=tuple(_peak_crossover(t, derivation) for t in moves),
-        saved=tuple(_saved(s, whole) for s in derivation.saved),
-        saved_title=f"{several(len(derivation.saved), 'kind')} of tensor saved for backward",
+        saved=rows,
+        saved_title=f"{several(len(rows), 'kind')} of tensor saved for backward",
         saved_total=numbers.amount(whole, Unit.BYTE) if derivation.saved and whole is not None else None,
     )
 
@@ -49,25 +51,41 @@ def memory(derivation: Derivation, timeline: Timeline | None, no_timeline: str =
 # -- tensors saved for backward ------------------------------------------------------------------------------------------
 
 
-def _saved(tensor: SavedTensor, whole: int | None) -> SavedRow:
+def _saved(alike: Sequence[SavedTensor], whole: int | None) -> SavedRow:
+    """The row of tensors that differ in their places only."""
+    tensor, number = alike[0], len(alike)
     shape = ", ".join(size if size == SEVERAL else plain.plain(expressions.parse(size)) for size in tensor.shape)
+    count = times(number, tensor.times) if tensor.times != "1" else str(number)
     return SavedRow(
-        tensor=tensor.tensor,
-        module_path=tensor.module_path,
+        tensor=_at_all([t.tensor for t in alike]),
+        module_path=paths.pattern([t.module_path for t in alike]),
         shape=f"({shape}) {tensor.dtype}{', part of its storage' if tensor.part and not tensor.same_as else ''}",
-        times=_times(tensor),
-        formula=None if tensor.same_as else formula(expressions.parse(tensor.expr)),
-        value=numbers.integer(tensor.value),
-        share=numbers.percent(Fraction(tensor.value, whole)) if whole else "",
+        times=None if count == "1" else formula(expressions.parse(count)),
+        formula=None if tensor.same_as else formula(expressions.parse(times(number, tensor.expr))),
+        value=numbers.integer(number * tensor.value),
+        share=numbers.percent(Fraction(number * tensor.value, whole)) if whole else "",
         needed_by=f"{short(tensor.operator)}{f' ({tensor.node})' if tensor.node else ''}",
         because=tensor.because,
-        same_as=tensor.same_as,
+        same_as=_at_all([t.same_as for t in alike]),
     )
 
 
-def _times(tensor: SavedTensor) -> TypesetFormula | None:
-    """The number of such tensors; ``None`` if it is 1."""
-    return None if tensor.times == "1" else formula(expressions.parse(tensor.times))
+def _alike(saved: Sequence[SavedTensor]) -> Iterable[list[SavedTensor]]:
+    """The tensors, those together that differ in their places only."""
+    alike: dict[object, list[SavedTensor]] = {}
+    for t in saved:
+        anywhere = replace(t, tensor=_PLACE.sub("", t.tensor), same_as=_PLACE.sub("", t.same_as), module_path="")
+        alike.setdefault(anywhere, []).append(t)
+    return alike.values()
+
+
+_PLACE = re.compile(r"(?<= at )[^, ]+")  # of "relu at layer1.0, saved at layer1.1"
+
+
+def _at_all(texts: Sequence[str]) -> str:
+    """Texts that differ in their places only as one, each place as the pattern of all."""
+    places = zip(*(_PLACE.findall(text) for text in texts), strict=True)
+    return _PLACE.sub(lambda _: paths.pattern(list(dict.fromkeys(next(places)))), texts[0])
 
 
 # -- peak crossovers ----------------------------------------------------------------------------------------------------

@@ -123,8 +123,9 @@ class SymbolRow:
 class StepView:
     """A step of a derivation.
 
-    ``alike``: titles of further steps that differ from it in their module path only; ``more`` says how many. ``same``: its two sides are
-    written alike. ``same_reason``: its reason is that of the step before it. ``same_as``: the equal step of an earlier chapter.
+    ``alike``: patterns of the titles of ``others`` further steps that differ from it in their module path only, as ``more`` says.
+    ``same``: its two sides are written alike. ``same_reason``: reason, rule and check are those of the step before it. ``reason_of``: an
+    earlier step that has them. ``same_as``: the equal step of an earlier chapter.
     ``tabled``: its formula is in the table of peak candidates. ``folded``: it leads to a peak candidate that is not the largest.
     """
 
@@ -142,10 +143,12 @@ class StepView:
     last: bool
     same: bool = False
     same_reason: bool = False
+    reason_of: PageLink | None = None
     same_as: PageLink | None = None
     tabled: bool = False
     folded: bool = False
     alike: tuple[str, ...] = ()
+    others: int = 0
     more: str = ""
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from calc.symbolic import branches
 from calc.symbolic.expression import Expression
 from reports.page.model import Badge, FormulaPieces, TermRow, TypesetFormula
-from reports.typeset import expressions, numbers, plain
+from reports.typeset import expressions, numbers, paths, plain
 from reports.typeset.escape import slug
 from reports.typeset.wording import ANSWERS as ANSWERS
 from reports.typeset.wording import sentence as sentence
@@ -19,6 +19,7 @@ from reports.typeset.wording import sizes_text as sizes_text
 
 if TYPE_CHECKING:
     from calc.derive.compare import Comparison
+    from calc.derive.result import QuantityTerm
 
 BADGES = {
     "exact": Badge("✓", "measured, equal", "good"),
@@ -27,6 +28,7 @@ BADGES = {
     "failed": Badge("×", "failed", "bad"),
     "not measured": Badge("○", "not measured", "open"),
 }
+_MANY = 30  # rows of a table by part
 UNCHECKED = Badge("○", "not measured", "open")
 
 
@@ -52,6 +54,25 @@ def term_row(module_path: str, expr: str, value: int, whole: int | None, because
     """The row of an addend: its form at these sizes, value, and share of ``whole`` (empty if ``whole`` is 0 or unknown)."""
     share = numbers.percent(Fraction(value, whole)) if whole else ""
     return TermRow(module_path, formula(expressions.parse(branches.at_hand(expr, sizes))), numbers.integer(value), share, because)
+
+
+def alike_rows(terms: Sequence[QuantityTerm], whole: int | None, sizes: Mapping[str, int]) -> tuple[TermRow, ...]:
+    """The rows of addends; of many, those with one closed form and reason are one row, which is their sum."""
+    alike: dict[object, list[QuantityTerm]] = {}
+    for i, t in enumerate(terms):
+        alike.setdefault((t.expr, t.value, t.because) if len(terms) > _MANY else i, []).append(t)
+    return tuple(_row(group, whole, sizes) for group in alike.values())
+
+
+def _row(alike: Sequence[QuantityTerm], whole: int | None, sizes: Mapping[str, int]) -> TermRow:
+    first, number = alike[0], len(alike)
+    site = paths.pattern([t.module_path for t in alike])
+    return term_row(site, times(number, first.expr), number * first.value, whole, first.because, sizes)
+
+
+def times(number: int, expr: str) -> str:
+    """The closed form of ``number`` times ``expr``, the number in front."""
+    return expr if number == 1 else f"{number}*({expr})"
 
 
 def chapter_anchor(name: str) -> str:

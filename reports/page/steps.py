@@ -15,7 +15,7 @@ from calc.units import Unit
 from reports.page.model import Badge, Chapter, PageLink, StepView
 from reports.page.parts import formula, rule_anchor, sentence
 from reports.page.peak_candidates import BECAUSE, PeakCandidateView, subscripted
-from reports.typeset import expressions, numbers
+from reports.typeset import expressions, numbers, paths
 from reports.typeset.escape import slug
 
 _STEP_BADGES = {"symbolic": Badge("∎", "proved symbolically", "proved"), "random points": Badge("∴", "checked at random points", "open")}
@@ -119,12 +119,17 @@ def place_of(step: Step) -> str:
 
 
 def _without_prefix(tree: Expression, place: str) -> Expression:
-    """The tree with labels relative to ``place``: under ``h.*.ln_1``, ``h.*.ln_1.bias`` becomes ``bias``."""
+    """The tree with labels relative to ``place``: beside ``h.*.ln_1.bias``, which becomes ``bias``, ``h.*.ln_1`` becomes ``itself``."""
     if isinstance(tree, Sum):
-        return Sum(tuple(_without_prefix(t, place) for t in tree.terms))
-    if isinstance(tree, Labelled):
-        return Labelled(tree.body, tree.label.removeprefix(f"{place}."))
-    return tree
+        parts = any(isinstance(t, Labelled) and t.label.startswith(f"{place}.") for t in tree.terms)
+        return Sum(tuple(_relative(t, place, "itself" if parts else place) for t in tree.terms))
+    return _relative(tree, place, place)
+
+
+def _relative(tree: Expression, place: str, itself: str) -> Expression:
+    if not isinstance(tree, Labelled):
+        return tree
+    return Labelled(tree.body, itself if tree.label == place else tree.label.removeprefix(f"{place}."))
 
 
 def _without_repeated_operators(tree: Expression) -> Expression:
@@ -183,7 +188,8 @@ def merged(number: int, views: Sequence[StepView]) -> tuple[StepView, ...]:
         replace(
             first,
             number=f"{number}.{i}",
-            alike=tuple(v.title for v in others),
+            alike=paths.patterns([v.title for v in others]),
+            others=len(others),
             more=f"and {numbers.integer(len(others))} alike" if others else "",
         )
         for i, (first, *others) in enumerate(alike.values(), 1)
@@ -192,15 +198,24 @@ def merged(number: int, views: Sequence[StepView]) -> tuple[StepView, ...]:
 
 def _content(view: StepView) -> object:
     """Everything of a step except its module path and number."""
-    return view.rule, view.badge, view.before, view.after, view.because, view.substituted, view.value, view.checked
+    because = view.because.replace(f" {view.title} ", " ")  # "the parts of bn1 are disjoint"
+    return view.rule, view.badge, view.before, view.after, because, view.substituted, view.value, view.checked
+
+
+_LONG = 60  # characters of a reason that is written once in a chapter
+
+
+def _reason(view: StepView) -> object:
+    return view.because, view.rule, view.badge, view.checked
 
 
 def with_references(chapters: Iterable[Chapter]) -> tuple[Chapter, ...]:
-    """The chapters with references: a step of an earlier chapter is referred to, and consecutive steps with one reason give it once."""
+    """The chapters with references: a step of an earlier chapter is referred to, and a reason is given once."""
     earlier: dict[object, StepView] = {}
     deduplicated: list[Chapter] = []
     for each in chapters:
         shown: list[StepView] = []
+        reasons: dict[object, StepView] = {}
         for view in each.steps:
             content = (view.title, view.alike, _content(view))
             first = earlier.get(content, view) if each.aside or view.last else earlier.setdefault(content, view)
@@ -208,6 +223,8 @@ def with_references(chapters: Iterable[Chapter]) -> tuple[Chapter, ...]:
                 shown.append(replace(view, same_as=PageLink(first.number, target=first.anchor)))
             else:
                 before = shown[-1] if shown and shown[-1].same_as is None else None
-                shown.append(replace(view, same_reason=before is not None and before.because == view.because))
+                said = reasons.setdefault(_reason(view), view)
+                reason_of = PageLink(said.number, target=said.anchor) if said is not view and len(view.because) > _LONG else None
+                shown.append(replace(view, same_reason=before is not None and _reason(before) == _reason(view), reason_of=reason_of))
         deduplicated.append(replace(each, steps=tuple(shown)))
     return tuple(deduplicated)

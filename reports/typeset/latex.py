@@ -37,7 +37,7 @@ from reports.typeset.plain import numbered
 
 LABEL_LENGTH = 104  # the longest label of our own, a tensor kept for a fused attention, is not cut
 WIDE = 26  # characters of one piece beyond which it does not fit a phone's screen
-BRACED_TERMS, BRACED_LABEL = 4, 14  # what braces with labels under them can carry
+BRACED_TERMS, BRACED_LABEL = 3, 14  # what braces with labels under them can carry
 
 _RELATIONS = {"Eq": "=", "Ne": r"\ne", "Le": r"\le", "Ge": r"\ge", "Lt": r"\lt", "Gt": r"\gt"}
 _COMPARISONS = {"==": "=", "!=": r"\ne", "<=": r"\le", ">=": r"\ge", "<": r"\lt", ">": r"\gt"}
@@ -158,8 +158,9 @@ def _product(factors: tuple[Expression, ...]) -> Marks:
     out = list(marked(factors[0]) if isinstance(factors[0], Quotient) else _factor(factors[0]))
     for before, factor in itertools.pairwise(factors):
         new = _factor(factor)
-        # Two numbers side by side would read as one; a letter after anything needs only a thin space.
+        # Two numbers side by side would read as one, a number and a fraction as a mixed number; a letter needs only a thin space.
         digits = next(mark.kind for mark in new if mark.kind is not MarkKind.GROUP) is MarkKind.DIGITS
+        digits = digits or (isinstance(bare(before), Number) and isinstance(bare(factor), Quotient))
         words = _is_word(before) and _is_word(factor)  # two names of several letters side by side
         bracket = new[0].kind is MarkKind.OPEN or out[-1].kind is MarkKind.CLOSE
         if digits or words or isinstance(bare(before), OverLayers):

@@ -47,8 +47,9 @@ PLUS, MINUS = Mark("+", "+", 3, MarkKind.SIGN), Mark("-", "−", 3, MarkKind.SIG
 COMMA = Mark(",", ",", 1)
 MAX, DOTS = Mark(r"\max", "max", 4), Mark(r"\ldots", "…", 6)
 GROWING = Mark(r"\left(", "(", 1, MarkKind.OPEN, True), Mark(r"\right)", ")", 1, MarkKind.CLOSE, True)
-# What may be raised, or be over a solidus, in a line of text.
+# What may be raised in a line of text, and what may be over a solidus.
 _LEVEL = {MarkKind.DIGITS, MarkKind.LETTER, MarkKind.OPEN, MarkKind.CLOSE, MarkKind.SIGN, MarkKind.SPACE}
+_OVER = _LEVEL | {MarkKind.SCRIPT}
 
 
 def as_latex(marks: Iterable[Mark]) -> str:
@@ -115,7 +116,7 @@ def bracketed(marks: Marks) -> Marks:
 def fraction(top: Marks, bottom: Marks) -> Mark:
     """A quotient with a bar; as text, only over a number."""
     latex, wide = rf"\frac{{{as_latex(top)}}}{{{as_latex(bottom)}}}", width(top) + width(bottom)
-    above = level_text(top)
+    above = text(top) if all(mark.kind in _OVER and not mark.tall for mark in top) else None
     if above is None or [mark.kind for mark in bottom] != [MarkKind.DIGITS]:
         return Mark(latex, None, wide, tall=True)
     if [mark.kind for mark in top] == [MarkKind.DIGITS]:

@@ -63,10 +63,27 @@ def _module_path(text: str) -> Markup:
     return Markup(".<wbr>".join(re.sub(r"(?<=\w_)(?=\w)", "<wbr>", part) if len(part) > _LONG_PART else part for part in parts))
 
 
+_CELL_KINDS = {("math", "number", "number"): "ps", ("math", "number", "number", "text"): "ps"}
+
+
+def _cell_kinds(columns: Sequence[tuple[str, str]]) -> str:
+    """The class of a table that says of what kind its cells are; empty where each cell says it."""
+    kinds = tuple(kind for _, kind in columns[1:])
+    return "ns" if set(kinds) == {"number"} else _CELL_KINDS.get(kinds, "")
+
+
 _HTML = Format(
     "html.j2",
     None,
-    {"mathml": _formula, "inline": _inline, "inline_row": _row, "digits": _digits, "module_path": _module_path, "prose": prose.html},
+    {
+        "mathml": _formula,
+        "inline": _inline,
+        "inline_row": _row,
+        "digits": _digits,
+        "module_path": _module_path,
+        "prose": prose.html,
+        "cell_kinds": _cell_kinds,
+    },
 )
 
 

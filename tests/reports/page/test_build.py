@@ -45,7 +45,7 @@ def test_steps_that_are_alike_but_for_their_place_stand_once():
     page = build(replace(full, steps=(first, *twins, other, *full.steps[1:])))
 
     (chapter,) = (c for c in page.chapters if c.quantity == first.quantity)
-    assert (("h.*.twin_1", "h.*.twin_2"), "and 2 alike") == (chapter.steps[0].alike, chapter.steps[0].more)
+    assert (("h.*.{twin_1,twin_2}",), "and 2 alike") == (chapter.steps[0].alike, chapter.steps[0].more)
     assert "h.*.other" == chapter.steps[1].title
     assert [f"{chapter.number}.{i}" for i in range(1, len(chapter.steps) + 1)] == [s.number for s in chapter.steps]
     assert str(len(full.steps) + 3) == page.steps
