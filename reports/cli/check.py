@@ -38,8 +38,11 @@ def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
 @click.option("--template", default="", metavar="NAME", help="Layout: report, homework, design-section, or one of your own.")
 @click.option("--templates", default="", metavar="DIR", help="A folder of templates and a report.css that override the built-in ones.")
 @click.option("--latex", is_flag=True, help="Write report.tex too, for pdflatex.")
+@click.option("--interactive", is_flag=True, help="Write report.interactive.html too: change sizes, recipe and device in the page.")
 @click.option("--strict", is_flag=True, help="Fail if something could not be measured.")
-def report(output: str, device: str, gpu: str, template: str, templates: str, latex: bool, strict: bool, **words: Any) -> int:
+def report(
+    output: str, device: str, gpu: str, template: str, templates: str, latex: bool, interactive: bool, strict: bool, **words: Any
+) -> int:
     """Write report.md, report.html and report.json: derivation, checks and comparisons, with every step."""
     request = request_of(**words)
     from reports.jobs import report as report_job
@@ -52,7 +55,7 @@ def report(output: str, device: str, gpu: str, template: str, templates: str, la
     require_device(device)
     look, folder = look_of(template, templates), output_folder(output)
     with talk() as say:
-        outcome = report_job.report(request, folder, device, say, latex, look, gpu)
+        outcome = report_job.report(request, folder, device, say, latex, look, gpu, interactive)
     out = Terminal()
     answers.show(answers.of_derivation(outcome.derivation, outcome.comparisons), out)
     out.line()

@@ -50,12 +50,24 @@ class BuiltReport:
 
 
 def report(
-    request: Request, directory: Path, device: str, progress: Progress, latex: bool = False, look: Look = PLAIN, gpu: str = ""
+    request: Request,
+    directory: Path,
+    device: str,
+    progress: Progress,
+    latex: bool = False,
+    look: Look = PLAIN,
+    gpu: str = "",
+    interactive: bool = False,
 ) -> BuiltReport:
-    """Derive, check at small sizes, and write the three files, and LaTeX source where it is wanted; none is written before all of them
-    can be."""
+    """Derive, check at small sizes, and write the three files, and LaTeX source and a page with a script where they are wanted; none is
+    written before all of them can be."""
     formats = [suffix for suffix in FORMATS if latex or suffix != ".tex"]
     made = make(request, device, progress, look=look, gpu=gpu, formats=formats)
+    if interactive:
+        from reports.jobs.interactive import FILE
+        from reports.jobs.interactive import interactive as scripted
+
+        made = replace(made, texts={**made.texts, FILE: scripted(request, made.texts["report.html"], progress, look, gpu)})
     return replace(made, files=job.write_all(directory, made.texts))
 
 

@@ -25,7 +25,7 @@ from reports.typeset.wording import sizes_text
 MFU = Fraction(40, 100)
 RANKS = 8
 LENGTH = "T"
-_RATES = {"fp32": "fp32", "bf16": "bf16", "bf16-autocast": "bf16", "bf16-master": "bf16", "fp16-autocast": "fp16"}
+RATES = {"fp32": "fp32", "bf16": "bf16", "bf16-autocast": "bf16", "bf16-master": "bf16", "fp16-autocast": "fp16"}
 
 
 def design_section(
@@ -74,7 +74,7 @@ _FLOPS = "(m.flops.forward.matmul + m.flops.backward.matmul - m.flops.backward.r
 
 def _time(derivation: Derivation, board: Accelerator) -> tuple[Fraction, str] | None:
     """(seconds of the model FLOPs at ``MFU``, the name of the rate); ``None`` where one of both is unknown."""
-    rate = _RATES.get(derivation.options.get("precision", "fp32"), "")
+    rate = RATES.get(derivation.options.get("precision", "fp32"), "")
     flops, again = matmul(derivation), derivation.quantities.get("flops.backward.recompute")
     known = flops is not None and again is not None and again.value is not None and rate in board.peaks
     if not known or derivation.options.get("mode", TRAIN) != TRAIN or flops is None or again is None or again.value is None:

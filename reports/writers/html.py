@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from reports.page.comparison import ComparisonPage
     from reports.page.lecture import LecturePage
     from reports.page.roofline import RooflinePage
+    from reports.page.what_if import ScriptedPage
 
 _SHEET = "report.css"
+_MORE = "interactive.css"  # of pages with a script
 _OWN = files.Kind(10**6, "the style sheet")
 _LONG_PART = 20  # characters of a part of a dotted name
 _LONG = 28  # characters of a product beyond which it may not fit a phone's screen
@@ -37,6 +39,16 @@ def write(page: Page | LecturePage | RooflinePage | ComparisonPage, look: Look =
     style = _style(look.folder)
     html = render(_HTML, page, look, style=Markup(style), policy=_policy(style))
     return re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
+
+
+def write_scripted(page: ScriptedPage, look: Look = PLAIN) -> str:
+    """The HTML text of a page whose numbers a script makes, out of the page's data. The policy allows that script alone."""
+    style = f"{_style(look.folder)}{_shortened((TEMPLATES / _MORE).read_text(encoding='utf-8'))}"
+    script = "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in page.scripts)
+    assert not re.search("</|<!--", script), "the script would end its element"
+    policy = _policy(style) + (f"; script-src '{_hash(script)}'" if script else "")
+    context = {"style": Markup(style), "policy": policy, "script": Markup(script), "data": Markup(page.data)}
+    return render(_HTML, page, Look(page.template), **context).strip() + "\n"
 
 
 def _formula(formula: TypesetFormula) -> Markup:
@@ -94,14 +106,23 @@ def _style(folder: Path | None = None) -> str:
     css = (TEMPLATES / _SHEET).read_text(encoding="utf-8") if own is None or not own.exists() else _OWN.read_text(own)
     if "<" in css:
         raise BadInputError(f"{own}: a style sheet with < could end its element: leave it out")
-    css = re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL)
-    css = re.sub(r"\s*([{};,>])\s*|(?<=:)\s+|\s*\n\s*", r"\1", css)
+    css = _shortened(css)
     for name, file in _FONTS.items():
         font = base64.b64encode((_DATA / file).read_bytes()).decode("ascii")
         css = css.replace(f"{{{{{name}}}}}", f"data:font/woff2;base64,{font}")
     return css.strip()
 
 
+def _shortened(css: str) -> str:
+    """A style sheet without comments and spaces that mean nothing."""
+    css = re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL)
+    return re.sub(r"\s*([{};,>])\s*|(?<=:)\s+|\s*\n\s*", r"\1", css)
+
+
 def _policy(style: str) -> str:
-    digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
-    return f"default-src 'none'; style-src 'sha256-{digest}'; font-src data:; base-uri 'none'; form-action 'none'"
+    return f"default-src 'none'; style-src '{_hash(style)}'; font-src data:; base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    """The hash of a text, as a policy names it."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}"
