@@ -182,8 +182,8 @@ def _quantity(quantity: StoredQuantity, table: _Polynomials, texts: _Texts) -> d
     entry: dict[str, Any] = {"unit": definition.unit.value, "meaning": definition.meaning}
     if quantity.unknown:
         return {**entry, "unknown": quantity.unknown}
-    if quantity.moments:
-        candidates = [[texts.add(m.at), [[texts.add(role), table.add(part)] for role, part in m.parts]] for m in quantity.moments]
+    if quantity.candidates:
+        candidates = [[texts.add(m.at), [[texts.add(role), table.add(part)] for role, part in m.parts]] for m in quantity.candidates]
         return {**entry, "candidates": candidates}
     terms = [[texts.add(path), table.add(part), texts.add(because)] for path, part, because in quantity.terms]
     return {**entry, "is": table.add(quantity.polynomials[0]), "terms": terms}

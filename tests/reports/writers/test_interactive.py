@@ -172,7 +172,7 @@ def hostile_form(*texts: str) -> Stored:
     form.dims = tuple(replace(dim, meaning=next(text)) for dim in form.dims)
     for quantity in form.quantities.values():
         quantity.terms = [(next(text), polynomial, next(text)) for _, polynomial, _ in quantity.terms]
-        quantity.moments = tuple(replace(moment, at=next(text)) for moment in quantity.moments)
+        quantity.candidates = tuple(replace(one, at=next(text)) for one in quantity.candidates)
     return form
 
 
