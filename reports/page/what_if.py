@@ -65,7 +65,7 @@ def page_of(shown: WhatIf, subtitle: str, date: str, home: str = "") -> Scripted
 
 def document(page: WhatIf) -> dict[str, Any]:
     """The data, in plain types."""
-    labels, texts = recipes([form.options for form in page.forms]), _Texts()
+    labels, texts = recipes([form.options for form in page.forms]), _TextTable()
     return {
         "schema": 1,
         "command": f"napkin derive {shlex.quote(page.model)}",
@@ -130,9 +130,9 @@ def _device(device: Accelerator) -> dict[str, Any]:
 # -- a form ----------------------------------------------------------------------------------------------------------------
 
 
-def form_of(form: Stored, texts: _Texts) -> dict[str, Any]:
+def form_of(form: Stored, texts: _TextTable) -> dict[str, Any]:
     """A stored form: its dimensions, the sizes at which it holds, and its closed forms over one table of polynomials."""
-    table = _Polynomials()
+    table = _PolynomialRows()
     values = {dim.name: dim.value for dim in form.dims}
     quantities = {name: _quantity(q, table, texts) for name, q in form.quantities.items() if not absent(name, form.options)}
     return {
@@ -177,7 +177,7 @@ def _guard(guard: Guard) -> list[Any]:
     return [tree, guard.outcome, guard.expr, *([sorted(free_names(guard.expr))] if guard.opaque else [])]
 
 
-def _quantity(quantity: StoredQuantity, table: _Polynomials, texts: _Texts) -> dict[str, Any]:
+def _quantity(quantity: StoredQuantity, table: _PolynomialRows, texts: _TextTable) -> dict[str, Any]:
     definition = quantity.definition
     entry: dict[str, Any] = {"unit": definition.unit.value, "meaning": definition.meaning}
     if quantity.unknown:
@@ -189,7 +189,7 @@ def _quantity(quantity: StoredQuantity, table: _Polynomials, texts: _Texts) -> d
     return {**entry, "is": table.add(quantity.polynomials[0]), "terms": terms}
 
 
-class _Polynomials:
+class _PolynomialRows:
     """Polynomials by index, each once: ``[over, monomial, numerator, …]``."""
 
     def __init__(self) -> None:
@@ -202,7 +202,7 @@ class _Polynomials:
         return [[integer(p.over), *(n for at, top in p.terms for n in (at, integer(top)))] for p in self._index]
 
 
-class _Texts:
+class _TextTable:
     """Texts by index, each once."""
 
     def __init__(self) -> None:
