@@ -14,6 +14,7 @@ from reports.cli.common import FAILED, HELD, Integer, say_idle, talk
 if TYPE_CHECKING:
     from calc.platform.files import Output
     from reports.live.document import LiveDocument
+    from reports.live.engine import FailedStatement
     from reports.live.verify_documents import JudgedClaim
 
     Rewriting = tuple[Output, int]
@@ -129,7 +130,8 @@ def _document(
         _require_no_report(document)
         with talk() as say:
             engine = Engine(file.resolve().parent, tuple(Path(s) for s in sources), not no_cache, say)
-            findings = judge(document, engine.run(document.statements))
+            scope = engine.run(document.statements)
+            findings = judge(document, scope)
         if not findings:
             raise BadInputError(_NOTHING)
     except BadInputError as error:
@@ -137,6 +139,7 @@ def _document(
     wrong = [f for f in findings if not f.holds]
     bare = list(unmarked_in(document)) if unmarked else []
     few = len(findings) < require_claims
+    _tell_failed(file, form, scope.failed)
     _tell(file, form, findings, bare, fix, f"{len(findings)} claims where at least {require_claims} are required" if few else "")
     if diff or fix:
         new = _rewrite(file, text, document, findings, diff)
@@ -149,9 +152,11 @@ def _document(
         | {"because": f.message or None}
         for f in findings
     ]
-    ok = not left and not few
+    ok = not left and not few and not scope.failed
     numbers = [{"line": line, "column": column, "number": number} for line, column, number in bare]
-    return ok, {"file": str(file), "kind": "document", "verdict": "holds" if ok else "fails", "claims": listed, "unmarked": numbers}
+    failed = [{"line": f.line, "column": f.column, "because": f.message} for f in scope.failed]
+    body = {"verdict": "holds" if ok else "fails", "claims": listed, "failed_statements": failed, "unmarked": numbers}
+    return ok, {"file": str(file), "kind": "document", **body}
 
 
 def _require_no_report(document: LiveDocument) -> None:
@@ -164,6 +169,15 @@ def _require_no_report(document: LiveDocument) -> None:
             f"line {line} is from a report that Napkin wrote, but the inputs to regenerate it are missing or cannot be read:"
             " write the report again"
         )
+
+
+def _tell_failed(file: Path, form: str, failed: Sequence[FailedStatement]) -> None:
+    """The statements that could not be run; their dependent claims come later."""
+    for each in failed:
+        if form == "github":
+            _annotate(file, each.line, each.column, f"statement not run: {each.message}")
+        elif form == "text":
+            _say(f"{file}:{each.line}:{each.column}: statement not run: {each.message}")
 
 
 def _tell(file: Path, form: str, findings: Sequence[JudgedClaim], bare: Sequence[tuple[int, int, str]], fix: bool, few: str) -> None:

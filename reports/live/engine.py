@@ -53,12 +53,29 @@ class NamedValues:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedStatement:
+    """A statement that cannot be run, and why, in a message without its place; line and column count from 1. ``within``: the column is
+    that of the error in the statement."""
+
+    line: int
+    column: int
+    message: str
+    within: bool
+
+    def __str__(self) -> str:
+        return f"line {self.line}{f', column {self.column}' if self.within else ''}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
 class Scope:
-    """The names that a document defines, in order, and its remaining work budget."""
+    """The names that a document defines, in order, and its remaining work budget. ``undefined``: for each name that a failed statement
+    would define, the line of the first failure."""
 
     named: dict[str, Named] = field(default_factory=dict)
     values: dict[str, UnitValue] = field(default_factory=dict)
     work: WorkBudget = field(default_factory=WorkBudget)
+    failed: list[FailedStatement] = field(default_factory=list)
+    undefined: dict[str, int] = field(default_factory=dict)
 
     def lookup(self, path: str) -> UnitValue:
         """The value of ``L`` or of ``g.memory.peak``. Raises ``BadInputError`` for an unknown name."""
@@ -71,6 +88,8 @@ class Scope:
             raise BadInputError(f"{head[:40]} is a number: it has no {rest[:40]!r}")
         if head in self.named:
             raise BadInputError(f"{head[:40]} is not a number: name one of its numbers, as {head[:40]}.parameters")
+        if head in self.undefined:
+            raise BadInputError(f"depends on line {self.undefined[head]}, which failed")
         defined = ", ".join([*self.values, *(f"{name}.…" for name in self.named)]) or "nothing"
         near = _near(head, (*self.values, *self.named)).rstrip()
         raise BadInputError(f"{head[:40]!r} is not defined above{f': {near}' if near else ''}; defined: {defined[:300]}")
@@ -78,7 +97,7 @@ class Scope:
     def free(self, name: str) -> str:
         if not _NAME.fullmatch(name):
             raise BadInputError(f"{name[:40]!r} is not a name: use letters, digits and underscores")
-        if name in self.named or name in self.values or name in ("max", "min"):
+        if name in self.named or name in self.values or name in self.undefined or name in ("max", "min"):
             raise BadInputError(f"{name} is already defined: choose another name")
         return name
 
@@ -93,15 +112,16 @@ class Engine:
     progress: Progress = lambda _: None
 
     def run(self, statements: Sequence[Statement]) -> Scope:
-        """The names after all statements, in order. Raises ``BadInputError`` with line and column."""
+        """The names after all statements, in order. A statement that fails is listed in ``failed``; the others still run. Raises
+        ``BadInputError`` if the document takes too many operations."""
         scope = Scope()
         for statement in statements:
             try:
                 self._run(statement, scope)
-            except LanguageError as error:
-                raise BadInputError(f"line {statement.line}, column {statement.column + error.column}: {error}") from None
             except BadInputError as error:
-                raise BadInputError(f"line {statement.line}: {error}") from None
+                if scope.work.left < 0:
+                    raise BadInputError(f"line {statement.line}: {error}") from None
+                _record(error, statement, scope)
         return scope
 
     def _run(self, statement: Statement, scope: Scope) -> None:
@@ -204,6 +224,19 @@ class Engine:
         if device.watts is not None:
             values["watts"] = UnitValue(Fraction(device.watts), units.WATT)
         return NamedValues(name, values)
+
+
+_DEPENDS = re.compile(r"depends on line (\d+), which failed$")
+
+
+def _record(error: BadInputError, statement: Statement, scope: Scope) -> None:
+    """Record a failed statement, and the name that it would define."""
+    within = error.column if isinstance(error, LanguageError) else 0
+    scope.failed.append(FailedStatement(statement.line, statement.column + within, str(error), isinstance(error, LanguageError)))
+    name = re.match(r"([A-Za-z_]\w*)\s*=(?!=)", statement.text) or re.search(r"\sas\s+([A-Za-z_]\w*)(?!.*\sas\s)", statement.text)
+    depends = _DEPENDS.search(str(error))
+    if name and name[1] not in scope.named and name[1] not in scope.values:
+        scope.undefined.setdefault(name[1], int(depends[1]) if depends else statement.line)
 
 
 def _require_few_layers(given: Mapping[str, str]) -> None:

@@ -41,8 +41,9 @@ def judge(document: LiveDocument, scope: Scope) -> list[JudgedClaim]:
     """Each claim with its verdict, also where others cannot be read. Raises ``BadInputError`` if none can: that is bad input, not a failed
     claim; and where the document takes too many operations."""
     judged = [_read(claim, scope) for claim in document.claims]
-    if judged and all(claim.unread for claim in judged):
-        raise BadInputError(judged[0].unread)
+    if all(claim.unread for claim in judged):
+        for first in (*map(str, scope.failed), *(claim.unread for claim in judged)):
+            raise BadInputError(first)
     return judged
 
 

@@ -337,6 +337,35 @@ def test_a_name_that_was_nearly_right_is_answered_with_the_right_one(claim: str,
     assert f"did you mean {near}?" in found.stdout
 
 
+def test_a_statement_that_fails_stops_only_what_depends_on_it(tmp_path: Path) -> None:
+    """Statements and claims that depend on it say so, by the line of the first failure; the others are run and judged."""
+    block = "```napkin\nL = 12\nmodel gpt2 as g B=0\nx = 2*g.parameters\nL = 13\nunknown\n```\n"
+    text = f"{block}12<!--= L -->, 7<!--= x -->, 8<!--= g.L --> and 3<!--= y -->.\n"
+    found, file = run(tmp_path, text), tmp_path / "plan.md"
+
+    assert (1, [
+        f"{file}:3:1: statement not run: B = 0 is not positive: sizes are integers from 1 to 2**63 - 1",
+        f"{file}:4:7: statement not run: depends on line 3, which failed",
+        f"{file}:5:1: statement not run: L is already defined: choose another name",
+        f"{file}:6:1: statement not run: unknown statement 'unknown': write model … as NAME, ask … as NAME, device … as NAME, or NAME = …",
+        f"{file}:8:16: not verified: depends on line 3, which failed",
+        f"{file}:8:30: not verified: depends on line 3, which failed",
+        f"{file}:8:49: not verified: 'y' is not defined above; defined: L",
+        f"{file}: 1 of 4 claims hold",
+    ]) == (found.exit_code, found.stdout.splitlines())  # fmt: skip
+
+
+def test_a_failed_statement_fails_a_document_whose_claims_hold(tmp_path: Path) -> None:
+    """Also in JSON and as an annotation on GitHub."""
+    text, file = "```napkin\nL = 1 +\n```\n3<!--= 3 -->\n", tmp_path / "plan.md"
+    because = "a number or a name is missing at the end"
+    data, annotated = run(tmp_path, text, "--format", "json"), run(tmp_path, text, "--format", "github")
+
+    assert (1, 1) == (data.exit_code, annotated.exit_code)
+    assert [{"line": 2, "column": 8, "because": because}] == json.loads(data.stdout)["files"][0]["failed_statements"]
+    assert f"::error file={file},line=2,col=8::statement not run: {because}\n" == annotated.stdout
+
+
 def test_too_few_claims_fail(tmp_path: Path) -> None:
     """A document whose comments were lost would pass otherwise."""
     found = run(tmp_path, "Nothing but 3<!--= 3 --> here.\n", "--require-claims", "2")
@@ -517,11 +546,11 @@ def test_only_what_a_reader_sees_as_code_is_quoted(line: str, claims: int) -> No
             "line 1, column 7: the exponent of e1000 is not a number of one to three digits: write it as 1.5e30",
         ),
         (
-            "```napkin\na0 = 1\n" + "".join(f"a{i} = a{i - 1} + 1/({2 * i + 1}**64)\n" for i in range(1, 1_900)) + "```\n1<!--= a0 -->\n",
+            "```napkin\na0 = 1\n" + "".join(f"a{i} = a{i - 1} + 1/({2 * i + 1}**64)\n" for i in range(1, 999)) + "```\n1<!--= a998 -->\n",
             "line 26, column 13: the number is too large",
         ),
         (
-            "```napkin\na0 = 1 s\n" + "".join(f"a{i} = a{i - 1}*a{i - 1}\n" for i in range(1, 100)) + "```\n1 s<!--= a0 -->\n",
+            "```napkin\na0 = 1 s\n" + "".join(f"a{i} = a{i - 1}*a{i - 1}\n" for i in range(1, 100)) + "```\n1 s<!--= a99 -->\n",
             "line 9, column 9: a unit to a power above 99",
         ),
         ("1 s<!--= (1 s)**64 * (1 s)**64 -->\n", "line 1, column 22: a unit to a power above 99"),
@@ -599,8 +628,8 @@ def test_a_document_reads_no_file_outside_of_its_folder(tmp_path: Path) -> None:
         (tmp_path / name).write_text("{")
         (room / f"link-{name}").symlink_to(tmp_path / name)
     for path in ("../config.json", "..", str(tmp_path / "config.json"), "link-config.json"):
-        model = f"```napkin\nmodel 'hf:{path}' as m\n```\n1<!--= 1 -->\n"
-        question = f"```napkin\nask flops 'model=hf:{path}' tokens=1e9 as m\n```\n1<!--= 1 -->\n"
+        model = f"```napkin\nmodel 'hf:{path}' as m\n```\n1<!--= m -->\n"
+        question = f"```napkin\nask flops 'model=hf:{path}' tokens=1e9 as m\n```\n1<!--= m -->\n"
         named = refused(room, model, "--source", str(tmp_path / "config.json"))
 
         outside = f"line 2: {path} is outside the document's folder: name the file, as napkin verify … --source {path}"
@@ -608,9 +637,9 @@ def test_a_document_reads_no_file_outside_of_its_folder(tmp_path: Path) -> None:
         assert [refused(room, model), refused(room, question)] == [outside, outside]
         assert "config.json is not JSON" in named
     for path in ("../own.toml", "link-own.toml", "/dev/zero"):
-        ask = f"ask training-time parameters=1e9 tokens=1e9 gpus=8 mfu=0.4 gpu=mine hardware={path} as run"
+        ask = f"ask training-time parameters=1e9 tokens=1e9 gpus=8 mfu=0.4 gpu=mine hardware={path} as m"
 
-        assert refused(room, f"```napkin\n{ask}\n```\n1<!--= 1 -->\n") == (
+        assert refused(room, f"```napkin\n{ask}\n```\n1<!--= m -->\n") == (
             f"line 2: {path} is outside the document's folder: name the file, as napkin verify … --source {path}"
         )
 
@@ -618,11 +647,11 @@ def test_a_document_reads_no_file_outside_of_its_folder(tmp_path: Path) -> None:
 def test_a_document_reads_regular_files_only(tmp_path: Path) -> None:
     """A named pipe would never end."""
     os.mkfifo(tmp_path / "pipe")
-    ask = "ask training-time parameters=1e9 tokens=1e9 gpus=8 mfu=0.4 gpu=mine hardware=pipe as run"
+    ask = "ask training-time parameters=1e9 tokens=1e9 gpus=8 mfu=0.4 gpu=mine hardware=pipe as m"
 
     for statement in (ask, "model hf:pipe as m"):
         assert (
-            refused(tmp_path, f"```napkin\n{statement}\n```\n1<!--= 1 -->\n") == "line 2: pipe is not a regular file: give the path of one"
+            refused(tmp_path, f"```napkin\n{statement}\n```\n1<!--= m -->\n") == "line 2: pipe is not a regular file: give the path of one"
         )
 
 
