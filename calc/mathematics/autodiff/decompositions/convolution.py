@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
@@ -26,9 +28,8 @@ def convolution(call: OperatorCall) -> NodeView:
     view, weight = call.tensor("input"), call.tensor("weight")
     count = len(weight.axes) - 2
     stride, padding, dilation = _each(call, "stride", count, 1), _each(call, "padding", count, 0), _each(call, "dilation", count, 1)
-    groups = call.sizes("groups", (1,))[0]
-    given = (view, weight, stride, padding, dilation, groups)
-    made = _transposed(call, *given) if call.raw("transposed", False) else _direct(call, *given)
+    of = _of(call, view, weight, (stride, padding, dilation))
+    made = _transposed(of) if call.raw("transposed", False) else _direct(of)
     if not call.has("bias"):
         return made
     bias = call.tensor("bias")
@@ -79,40 +80,53 @@ def _in_groups(call: OperatorCall, view: NodeView, axis: int, groups: sp.Expr, w
     return call.views.plain(call.views.reshaped(view, (*view.shape[:axis], groups, rest, *view.shape[axis + 1 :])))
 
 
-def _places(axes: ConvolutionAxes, stride: list[sp.Expr], padding: list[sp.Expr], dilation: list[sp.Expr]) -> dict[str, sp.Expr]:
-    """Place s t + δ r - p for place t of one side and place r of the kernel, by the axis' number."""
-    return {
-        f"at{i}": sp.expand(stride[i] * axes.place(f"to{i}") + dilation[i] * axes.place(f"tap{i}") - padding[i]) for i in range(len(stride))
-    }
+@dataclass(frozen=True, slots=True)
+class _Convolution:
+    """A convolution in groups: ``size`` has the size of each axis by its name. ``steps`` are (stride, padding, dilation)."""
+
+    call: OperatorCall
+    source: NodeView
+    kernel: NodeView
+    steps: tuple[list[sp.Expr], list[sp.Expr], list[sp.Expr]]
+    to: list[str]
+    taps: list[str]
+    at: list[str]
+    size: dict[str, sp.Expr]
+
+    def places(self, axes: ConvolutionAxes) -> dict[str, sp.Expr]:
+        """Place s t + δ r - p for place t of one side and place r of the kernel, by the axis' name."""
+        stride, padding, dilation = self.steps
+        return {
+            at: sp.expand(s * axes.place(to) + d * axes.place(tap) - p)
+            for at, to, tap, s, p, d in zip(self.at, self.to, self.taps, stride, padding, dilation, strict=True)
+        }
 
 
-def _direct(
-    call: OperatorCall,
-    view: NodeView,
-    weight: NodeView,
-    stride: list[sp.Expr],
-    padding: list[sp.Expr],
-    dilation: list[sp.Expr],
-    groups: sp.Expr,
-) -> NodeView:
+def _of(call: OperatorCall, view: NodeView, weight: NodeView, steps: tuple[list[sp.Expr], list[sp.Expr], list[sp.Expr]]) -> _Convolution:
+    """The convolution with named axes. A transposed one has the places of its input, and channels before outputs in its kernel."""
+    groups, transposed = call.sizes("groups", (1,))[0], bool(call.raw("transposed", False))
     source, kernel = _in_groups(call, view, 1, groups, "channels"), _in_groups(call, weight, 0, groups, "kernels")
-    number = range(len(stride))
-    to, taps = [f"to{i}" for i in number], [f"tap{i}" for i in number]
-    size = {"b": view.shape[0], "g": groups, "c": source.shape[2], "o": kernel.shape[1]}
-    size |= {f"to{i}": call.shape()[2 + i] for i in number} | {f"tap{i}": weight.shape[2 + i] for i in number}
+    to, taps, at = ([f"{name}{i}" for i in range(len(weight.axes) - 2)] for name in ("to", "tap", "at"))
+    size = {"b": view.shape[0], "g": groups, "c": source.shape[2], "o": kernel.shape[2 if transposed else 1]}
+    size |= dict(zip(to, (view.shape if transposed else call.shape())[2:], strict=True))
+    size |= dict(zip(taps, weight.shape[2:], strict=True))
+    return _Convolution(call, source, kernel, steps, to, taps, at, size)
+
+
+def _direct(of: _Convolution) -> NodeView:
+    call, to, taps, size = of.call, of.to, of.taps, of.size
     # Patches: X'[b, g, c, t, r] = X[b, g, c, s t + δ r - p].
     patches = ConvolutionAxes({n: size[n] for n in ("b", "g", "c", *to, *taps)}, {})
-    moved = _places(patches, stride, padding, dilation)
-    names = ["b", "g", "c", *(f"at{i}" for i in number)]
-    coordinates = [ir.Index(sp.Integer(0))] * len(call.equations[source.node].shape)
-    for name, axis in _axes(source, names):
+    moved = of.places(patches)
+    coordinates = [ir.Index(sp.Integer(0))] * len(call.equations[of.source.node].shape)
+    for name, axis in _axes(of.source, ["b", "g", "c", *of.at]):
         coordinates[axis] = ir.Index(moved[name] if name in moved else patches.place(name))
-    fill = sp.Integer(0) if any(p != 0 for p in padding) else None
-    gathered = call.equations.add(ir.Gather(source.node, tuple(coordinates), fill), patches.shape, name="X'")
+    fill = sp.Integer(0) if any(p != 0 for p in of.steps[1]) else None
+    gathered = call.equations.add(ir.Gather(of.source.node, tuple(coordinates), fill), patches.shape, name="X'")
     axes = ConvolutionAxes({n: size[n] for n in ("b", "g", "o", *to)}, {n: size[n] for n in ("c", *taps)})
     operands = (
         Operand(gathered, axes.at("b", "g", "c", *to, *taps)),
-        Operand(kernel.node, axes.at(*(name for name, _ in _axes(kernel, ["g", "o", "c", *taps])))),
+        Operand(of.kernel.node, axes.at(*(name for name, _ in _axes(of.kernel, ["g", "o", "c", *taps])))),
     )
     return _result(call, call.equations.add(ir.Contract(operands), axes.shape, axes.inner), [size[n] for n in ("b", "g", "o", *to)])
 
@@ -123,31 +137,18 @@ def _result(call: OperatorCall, node: int, sizes: list[sp.Expr]) -> NodeView:
     return call.views.reshaped(NodeView(node, tuple((AxisFactor(next(numbers), s),) if s != 1 else () for s in sizes)), call.shape())
 
 
-def _transposed(
-    call: OperatorCall,
-    view: NodeView,
-    weight: NodeView,
-    stride: list[sp.Expr],
-    padding: list[sp.Expr],
-    dilation: list[sp.Expr],
-    groups: sp.Expr,
-) -> NodeView:
+def _transposed(of: _Convolution) -> NodeView:
     """Every element adds the kernel, times itself, around its position."""
-    source, kernel = _in_groups(call, view, 1, groups, "channels"), _in_groups(call, weight, 0, groups, "kernels")
-    number = range(len(stride))
-    to, taps = [f"to{i}" for i in number], [f"tap{i}" for i in number]
-    size = {"b": view.shape[0], "g": groups, "c": source.shape[2], "o": kernel.shape[2]}
-    size |= {f"to{i}": view.shape[2 + i] for i in number} | {f"tap{i}": weight.shape[2 + i] for i in number}
+    call, to, taps, size = of.call, of.to, of.taps, of.size
     axes = ConvolutionAxes({n: size[n] for n in ("b", "g", "o", *to, *taps)}, {"c": size["c"]})
     operands = (
-        Operand(source.node, axes.at(*(n for n, _ in _axes(source, ["b", "g", "c", *to])))),
-        Operand(kernel.node, axes.at(*(n for n, _ in _axes(kernel, ["g", "c", "o", *taps])))),
+        Operand(of.source.node, axes.at(*(n for n, _ in _axes(of.source, ["b", "g", "c", *to])))),
+        Operand(of.kernel.node, axes.at(*(n for n, _ in _axes(of.kernel, ["g", "c", "o", *taps])))),
     )
     updates = call.equations.add(ir.Contract(operands), axes.shape, axes.inner)
-    moved = _places(axes, stride, padding, dilation)
+    moved = of.places(axes)
     sizes = [size["b"], size["g"], size["o"], *call.shape()[2:]]
-    names = ["b", "g", "o", *(f"at{i}" for i in number)]
-    sized = [(n, s) for n, s in zip(names, sizes, strict=True) if s != 1]
+    sized = [(n, s) for n, s in zip(["b", "g", "o", *of.at], sizes, strict=True) if s != 1]
     coordinates = tuple(ir.Index(moved[n] if n in moved else axes.place(n)) for n, _ in sized)
     return _result(call, call.equations.add(ir.Scatter(updates, coordinates), tuple(s for _, s in sized)), sizes)
 
