@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -15,8 +14,24 @@ from calc.graph.basis import Basis
 from calc.graph.step import Assumption, Guard, Op, Tensor
 from calc.symbolic.evaluation import Arithmetic
 from calc.symbolic.exact import DOUBLES, evaluate_text
-from calc.symbolic.expression import FloorQuotient, FunctionCall, Negative, Number, Power, Product, Quotient, Remainder
+from calc.symbolic.expression import (
+    Compare,
+    Expression,
+    FloorQuotient,
+    FunctionCall,
+    Name,
+    Negative,
+    Number,
+    Power,
+    Product,
+    Quotient,
+    Remainder,
+    rewritten,
+    substitute,
+    walk,
+)
 from calc.symbolic.parser import parse
+from calc.symbolic.writer import as_text
 from calc.trace.step import TracedRun
 
 _COUNTS = "the traced trip counts"
@@ -57,7 +72,7 @@ def _equals_at_any_trip_count(expr: str, divided: Guard, run: TracedRun, trip_co
     (loop,) = loops
     generator = random.Random(0)
     for count in _TRIP_COUNTS:
-        general = replace(divided, expr=_own(run.trace.sizes[loop]).sub(str(count), expr))
+        general = replace(divided, expr=as_text(_at_count(expr, run.trace.sizes[loop], count)))
         for _ in range(8):
             at = {name: generator.randint(1, 10 ** generator.randint(1, 6)) for name in sorted(names)} | {loop: count}
             if general.holds_at(at) != (not divided.expr or divided.holds_at(at)):
@@ -65,9 +80,9 @@ def _equals_at_any_trip_count(expr: str, divided: Guard, run: TracedRun, trip_co
     return True
 
 
-def _own(count: int) -> re.Pattern[str]:
-    """The trip count in the text of a guard."""
-    return re.compile(rf"\b{count}\b")
+def _at_count(expr: str, own: int, other: int) -> Expression:
+    """A guard with another trip count in place of the run's own."""
+    return rewritten(parse(expr), lambda node: Number(other) if node == Number(own) else None)
 
 
 def of_values(runs: Sequence[TracedRun], trip_counts: Collection[str]) -> list[Guard]:
@@ -115,10 +130,10 @@ def _is_width(name: str, runs: Sequence[TracedRun]) -> bool:
 
 def _is_bound(guard: Guard, run: TracedRun, dims: Mapping[str, Dim]) -> bool:
     """Whether the guard only states a dimension's bound that is a number: ``e <= 5`` in a run with 5 experts."""
-    match = re.fullmatch(r"(\w+) <= (\d+)", guard.expr)
-    if match is None or not guard.outcome or match[1] not in dims:
-        return False
-    return run.trace.sizes.get(dims[match[1]].at_most or "") == int(match[2])
+    match parse(guard.expr):
+        case Compare(Name(name), "<=", Number(bound)) if guard.outcome and name in dims:
+            return run.trace.sizes.get(dims[name].at_most or "") == bound
+    return False
 
 
 def _is_of_one_trip_count(guard: Guard, run: TracedRun, runs: Sequence[TracedRun], trip_counts: Collection[str]) -> bool:
@@ -139,17 +154,24 @@ def _is_of_one_trip_count(guard: Guard, run: TracedRun, runs: Sequence[TracedRun
         return True
     # Each accessed part lies within the length; that holds at every larger trip count, and smaller ones have guards of their own.
     most = dict.fromkeys(trip_counts, _ANY_COUNT)
-    return re.fullmatch(r"\w+ (>|>=|<|<=) \d+", guard.expr) is not None and outcomes(most) == {True}
+    match parse(guard.expr):
+        case Compare(Name(), ">" | ">=" | "<" | "<=", Number()):
+            return outcomes(most) == {True}
+    return False
 
 
-def _has_every_trip_count(guard: Guard, guards_by_run: Sequence[tuple[set[str], Mapping[str, int]]], trip_counts: Collection[str]) -> bool:
+# The guards of a run and its trip counts.
+_GuardsOfRun = tuple[set[Expression], Mapping[str, int]]
+
+
+def _has_every_trip_count(guard: Guard, guards_by_run: Sequence[_GuardsOfRun], trip_counts: Collection[str]) -> bool:
     """Whether every run has this guard with its own trip count in it, as where torch splits a sequence: the model does not branch on it.
-    ``guards_by_run`` has the guards and the trip counts of each run."""
+    """
+    expr = parse(guard.expr)
     for name in {*ordered_names(guard.expr)} & {*trip_counts}:
         for exprs, sizes in guards_by_run:
-            own = _own(sizes[name])
-            alike = [(own.sub(str(others[name]), guard.expr), theirs) for theirs, others in guards_by_run]
-            if guard.expr in exprs and own.search(guard.expr) and all(text in theirs for text, theirs in alike):
+            alike = [(_at_count(guard.expr, sizes[name], others[name]), theirs) for theirs, others in guards_by_run]
+            if expr in exprs and Number(sizes[name]) in walk(expr) and all(other in theirs for other, theirs in alike):
                 return True
     return False
 
@@ -161,7 +183,7 @@ def branches(
     generator = random.Random(0)
     tried = [{name: generator.randint(2, 10 ** generator.randint(1, 5)) for name in basis.symbols} for _ in range(40)]
     points = [_within_bounds(at, basis, dims) for at in tried]
-    guards_by_run = [({c.expr for c in run.guards}, run.trace.sizes) for run in runs]
+    guards_by_run = [({parse(c.expr) for c in run.guards if c.expr}, run.trace.sizes) for run in runs]
     branching = [c for c in guards if any(not c.holds_at(at) for at in points) and not _has_every_trip_count(c, guards_by_run, trip_counts)]
     because = "evaluated at {}; sizes with another outcome are traced separately or refused"
     return [Assumption(_in_dimensions(c, basis), because.format(c.where)) for c in branching]
@@ -177,9 +199,8 @@ def _within_bounds(at: Mapping[str, int], basis: Basis, dims: Mapping[str, Dim])
 
 def _in_dimensions(guard: Guard, basis: Basis) -> str:
     """The guard as a true statement, with quotients that are no dimension written as expressions: ``2*(k/2) <= 256``."""
-    text = guard.expr
-    for name, quotient in basis.hidden.items():
-        text = re.sub(rf"\b{name}\b", f"({quotient})", text)
+    expr, hidden = parse(guard.expr), {name: parse(quotient) for name, quotient in basis.hidden.items()}
+    text = as_text(substitute(expr, hidden)) if hidden.keys() & {*ordered_names(guard.expr)} else guard.expr
     return text if guard.outcome else f"not ({text})"
 
 

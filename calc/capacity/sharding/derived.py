@@ -7,7 +7,6 @@ derivation.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -33,10 +32,10 @@ from calc.capacity.sharding.model import (  # fmt: skip
     TransientBytes,
 )
 from calc.capacity.sharding.peaks import stepped_of, temporaries_of
-from calc.derive.result import Derivation, SavedTensor
+from calc.derive.result import SEVERAL, Derivation, SavedTensor
 from calc.symbolic.algebra import Algebra
 from calc.symbolic.branches import at_hand
-from calc.symbolic.expression import Number, substitute
+from calc.symbolic.expression import FunctionCall, Number, substitute, walk
 from calc.symbolic.parser import free_names, parse
 from calc.symbolic.writer import as_text, substituted
 
@@ -233,9 +232,14 @@ def _items(derivation: Derivation) -> tuple[tuple[Item, ...], str]:
         if tensor.times == "1" and tensor.module_path in layers:
             continue  # the first layer's own tensor: another one, with factor L - 1, counts for every layer
         items.append(_item(tensor, _where(tensor, number < first_layer, derivation), derivation))
-    if any(set(re.findall(r"[A-Za-z_]\w*", item.expr)) - {*_LETTERS, "B", "T"} for item in items) or not _adds_up(items, derivation):
+    if not all(_is_of_decoder(item.expr) for item in items) or not _adds_up(items, derivation):
         return (), "its saved tensors are not a sum over layers"
     return tuple(items), ""
+
+
+def _is_of_decoder(expr: str) -> bool:
+    """Whether an expression is in a decoder's dimensions alone, without functions such as roundings."""
+    return not any(isinstance(node, FunctionCall) for node in walk(parse(expr))) and free_names(expr) <= {*_LETTERS, "B", "T"}
 
 
 def _where(tensor: SavedTensor, before: bool, derivation: Derivation) -> str:
@@ -261,7 +265,7 @@ def _is_table(tensor: SavedTensor, derivation: Derivation) -> bool:
 
 
 def _dims(tensor: SavedTensor) -> set[str]:
-    return set(re.findall(r"[A-Za-z_]\w*", " ".join(tensor.shape)))
+    return {name for side in tensor.shape if side != SEVERAL for name in free_names(side)}
 
 
 def _under(tensor: SavedTensor, derivation: Derivation) -> str:

@@ -6,7 +6,6 @@ step. A single layout omits kinds with 1 rank, which keeps expressions short; a 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,6 +27,9 @@ from calc.capacity.sharding.model import (
     ShardedModel,
     ShardedTensor,
 )
+from calc.symbolic.expression import Expression, FunctionCall, Name, Product, Quotient, Sum, names, substitute
+from calc.symbolic.parser import parse
+from calc.symbolic.writer import as_text
 
 # Distinct stages of a pipeline: the first, an inner one (the second), the last; or the only one.
 INNER, ONLY = "inner", "only"
@@ -79,18 +81,9 @@ def total(parts: Iterable[str]) -> str:
 @lru_cache(maxsize=65536)  # a search repeats the same few thousand products
 def product(*factors: str) -> str:
     """The text of a product without factors of 1; sums get brackets."""
-    terms = [f"({f})" if re.search(r" [+-] ", _flat(f)) else f for f in factors if f != "1"]
-    return "*".join(terms) or "1"
+    return "*".join(f"({f})" if " " in f and isinstance(parse(f), Sum) else f for f in factors if f != "1") or "1"
 
 
-def _flat(text: str) -> str:
-    """``text`` without its bracketed parts."""
-    while "(" in text:
-        shorter = re.sub(r"\([^()]*\)", "", text)
-        if shorter == text:
-            return text
-        text = shorter
-    return text
 
 
 # -- parameters -------------------------------------------------------------------------------------------------------------
@@ -138,7 +131,7 @@ def _elements(tensor: ShardedTensor, choice: LayoutChoice, how: str) -> str:
     if how != WHOLE_RANK and among != "1":
         piece = f"ceiling({rows}/{f'({among})' if '*' in among else among})"
         rank = "floor(r/x)" if tensor.experts and choice.has("x") else "r"
-        rows = piece if how == FILLED else f"(Min({rows}, ({rank} + 1)*{piece}) - Min({rows}, {rank}*{piece}))"
+        rows = piece if how == FILLED else f"Min({rows}, ({rank} + 1)*{piece}) - Min({rows}, {rank}*{piece})"
     return product(times(tensor, choice), rows, rest)
 
 
@@ -198,7 +191,7 @@ def at_the_end(choice: LayoutChoice, stage: str) -> tuple[str, ...]:
     if stage == FIRST and choice.interleaved:
         return ("Min(m, 2*p - 1)", "Min(m, 2*p)") if choice.uneven else ("Min(m, 2*p)",)
     if stage == LAST and choice.interleaved and choice.uneven:
-        return ("(1 - Min(1, m - p))", "1")
+        return ("1 - Min(1, m - p)", "1")
     return ("Min(m, p)",) if stage == FIRST else ("1",)
 
 
@@ -217,17 +210,19 @@ def on_rank(item: Item, choice: LayoutChoice) -> str:
     return of_rank(item.expr, item.under, choice)
 
 
+@lru_cache(maxsize=65536)  # likewise
 def of_rank(expr: str, under: str, choice: LayoutChoice) -> str:
     """Bytes of one micro-batch on a rank. ``expr`` is the undivided number of bytes, ``under`` says how they are divided."""
-    text = re.sub(r"\bB\b", "b", expr)
-    if choice.has("c"):
-        text = re.sub(r"\bT\b", "(T/c)", text)
-    if choice.has("t") and _is_divided(under, choice):
-        among = "Min(t, g)" if under == DIVIDED and re.search(r"\bg\b", text) else "t"  # with more ranks than key heads, each rank has one
-        text = f"({text})/{among}" if " " in text else f"{text}/{among}"
-    if choice.has("t") and under == DIVIDED and re.search(r"\bV\b", text):
-        text = re.sub(r"\bV/t$", "ceiling(V/t)", text)
-    return text
+    tree = substitute(parse(expr), {"B": Name("b"), **({"T": Quotient(Name("T"), Name("c"))} if choice.has("c") else {})})
+    return as_text(_on_tensor_rank(tree, under) if choice.has("t") and _is_divided(under, choice) else tree)
+
+
+def _on_tensor_rank(tree: Expression, under: str) -> Expression:
+    """The largest share of a tensor rank: of the vocabulary rounded up, and with more ranks than key heads, one head."""
+    if under == DIVIDED and isinstance(tree, Product) and tree.factors[-1] == Name("V"):
+        return Product((*tree.factors[:-1], FunctionCall("ceiling", (Quotient(Name("V"), Name("t")),))))
+    by_heads = under == DIVIDED and "g" in names(tree)
+    return Quotient(tree, FunctionCall("Min", (Name("t"), Name("g"))) if by_heads else Name("t"))
 
 
 def _is_divided(under: str, choice: LayoutChoice) -> bool:

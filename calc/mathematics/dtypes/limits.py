@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,6 +9,9 @@ from functools import cache
 
 from calc.mathematics.dtypes.layouts import Float, Format, IntegerFormat
 from calc.symbolic.exact import evaluate_text
+from calc.symbolic.expression import Number, substitute
+from calc.symbolic.parser import parse
+from calc.symbolic.writer import as_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +56,8 @@ class _Steps:
 
 
 def _put_in(text: str, letters: Mapping[str, int]) -> str:
-    """``text`` with numbers for its variables; negative ones in parentheses unless they are a whole exponent."""
-    return re.sub(r"[a-z_]\w*", lambda match: _number(letters[match[0]]) if match[0] in letters else match[0], text)
-
-
-def _number(value: int) -> str:
-    return str(value) if value >= 0 else f"({value})"
+    """``text`` with numbers for its variables."""
+    return as_text(substitute(parse(text), {name: Number(value) for name, value in letters.items()}))
 
 
 _TOP = {
