@@ -22,8 +22,7 @@ _MEASURED = {"activations.bytes": "saves", "memory.peak": "holds at its peak"}
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """A kernel that torch runs ``by_default`` for some part of a model, and what runs ``instead``. ``traced``: in all derived and measured
-    numbers of that part; otherwise only in the run that counts FLOPs of matrix multiplications. ``made_in`` are the files that exchange
-    it."""
+    numbers of that part; otherwise only where FLOPs of matrix multiplications are counted. ``made_in`` are the files that exchange it."""
 
     key: str
     of: str
@@ -56,7 +55,7 @@ _ALL = (
         "as separate matrix multiplications",
         "torch's counters do not see inside the kernel on a CPU",
         False,
-        ("calc/measure/run.py", "calc/measure/training.py", "calc/measure/all_gradients.py"),
+        ("calc/measure/run.py", "calc/measure/training.py", "calc/measure/all_gradients.py", "calc/measure/attention.py"),
     ),
     Exchange(
         "fast path",
@@ -100,7 +99,7 @@ def headlines(assumptions: Iterable[Assumption], difference: Differences | None 
             )
         elif exchange.key in (difference or {}):
             yield (
-                f"In the run that counts FLOPs of matrix multiplications, and in no other, {exchange.of} runs {exchange.instead} and not as"
+                f"To count FLOPs of matrix multiplications, and for nothing else, {exchange.of} runs {exchange.instead} and not as"
                 f" {exchange.by_default}: {exchange.because}. All else is measured as torch runs it by default."
             )
 

@@ -1,8 +1,8 @@
 """Matmul FLOPs of a real run by torch's own ``FlopCounterMode``, only where its count is complete.
 
 It silently counts 0 for operators that it does not know. So every operator of the run is checked: one that multiplies matrices
-uncounted makes the reading "not measured", with its name. Fused attention on CPU is such an operator; the run therefore uses math
-attention, which executes the same matmuls one by one.
+uncounted makes the reading "not measured", with its name. Fused attention on a CPU is such an operator: its matmuls are also run one by
+one (``attention``).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode, conv_backward_flop, flop_registry
 
+from calc.measure.attention import AttentionMatmuls
 from calc.measure.conventions_numerics import terms_of_product
-from calc.measure.counter import flop_counter
+from calc.measure.counter import CountedOnly, flop_counter
 from calc.measure.measurement import Reading
 from calc.measure.observer import Observer, fast_path
 from calc.measure.recompute import RecomputeCounter, recompute_flops
-from calc.measure.training import Training
 
 INSTRUMENT = "torch.utils.flop_counter.FlopCounterMode"
 
@@ -156,29 +156,42 @@ MAPPING: dict[Any, Callable[..., int]] = {
 _COUNTED = {str(packet) for packet in (*flop_registry, *MAPPING)}
 
 
-def measure_flops(run: Training, fused: Sequence[str]) -> dict[str, Reading]:
-    """Matmul FLOPs of the next step by phase. ``fused``: attention kernels that the step runs by default."""
-    counters: dict[str, list[tuple[Observer, FlopCounterMode]]] = {phase: [] for phase in run.phases}
-    recompute_counters: list[RecomputeCounter] = []
+class MatmulCounter:
+    """Counts the matmul FLOPs of one step, whose phases run inside ``counting``; fused attention on a CPU by its matmuls."""
+
+    def __init__(self, phases: Sequence[str]) -> None:
+        self.attention = AttentionMatmuls()
+        self._counters: dict[str, list[FlopCounterMode]] = {phase: [] for phase in phases}
+        self._recompute: list[RecomputeCounter] = []
+        self._names: dict[str, set[str]] = {phase: set() for phase in phases}
 
     @contextmanager
-    def around(phase: str) -> Iterator[None]:
-        observer, counter = Observer(), flop_counter(MAPPING)
-        counters[phase].append((observer, counter))
-        recompute_counters.append(RecomputeCounter(counter))
-        with observer, counter, recompute_counters[-1] if phase == "backward" else nullcontext():
-            yield
+    def counting(self, phase: str) -> Iterator[Observer]:
+        """Context around a phase of the step, with the observer of its operators."""
+        counter, observer = flop_counter({**MAPPING, **self.attention.mapping}), Observer()
+        self._counters[phase].append(counter)
+        self._recompute.append(RecomputeCounter(counter))
+        with counter, CountedOnly(counter), self._recompute[-1] if phase == "backward" else nullcontext(), observer:
+            yield observer
+        self._names[phase] |= observer.names
 
-    run.step(around)
-    repeated = recompute_flops(recompute_counters) if "backward" in run.phases else {}
-    return repeated | {f"flops.{phase}.matmul": _reading(counters[phase], fused if phase != "optimizer" else ()) for phase in run.phases}
+    def readings(self, fused: Sequence[str]) -> dict[str, Reading]:
+        """Matmul FLOPs by phase. ``fused``: attention kernels that the step runs by default."""
+        return {f"flops.{phase}.matmul": self._reading(phase, fused if phase != "optimizer" else ()) for phase in self._counters}
+
+    @property
+    def recompute(self) -> int | None:
+        """FLOPs of the operators that the backwards recomputed; ``None`` if they recomputed nothing."""
+        return recompute_flops(self._recompute)
+
+    def _reading(self, phase: str, fused: Sequence[str]) -> Reading:
+        because = uncounted(self._names[phase] - self.attention.names)
+        if because:
+            return Reading(None, INSTRUMENT, because)
+        return _measured(sum(counter.get_total_flops() for counter in self._counters[phase]), fused)
 
 
-def _reading(counted: Sequence[tuple[Observer, FlopCounterMode]], fused: Sequence[str]) -> Reading:
-    because = uncounted(name for observer, _ in counted for name in observer.names)
-    if because:
-        return Reading(None, INSTRUMENT, because)
-    value = sum(counter.get_total_flops() for _, counter in counted)
+def _measured(value: int, fused: Sequence[str]) -> Reading:
     if not fused:
         return Reading(value, INSTRUMENT)
     kernels = ", ".join(name.split(".")[1] for name in fused)

@@ -37,7 +37,7 @@ class Observer(TorchDispatchMode):
         return outputs
 
 
-def fused_attention(operators: set[str]) -> list[str]:
+def fused_attention(operators: Iterable[str]) -> list[str]:
     """The fused attention kernels among ``operators``, and the fast-path operators, which contain one; sorted."""
     return sorted(name for name in operators if any(fused in name for fused in (*_FUSED_ATTENTION, *_FAST_PATH)))
 

@@ -41,7 +41,7 @@ from calc.measure.kinds import (
     names,
     tensors_in,
 )
-from calc.platform.torch_private import OpOverload, TorchDispatchMode
+from calc.platform.torch_private import OpOverload, TorchDispatchMode, no_modes
 
 
 class ReferenceCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves its modes untyped
@@ -65,12 +65,17 @@ class ReferenceCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
         if is_composite(func):
             return decomposed(self, func, args, kwargs)
         # Some operators resize or swap storage, so the arguments are inspected before the call.
-        before = _Call(func, args, kwargs)
+        try:
+            before = _Call(func, args, kwargs)
+        except UncountableError:
+            self.unknown[str(func)] += 1
+            return func(*args, **kwargs)
         outputs = func(*args, **kwargs)
         try:
-            with torch.inference_mode(False), torch.no_grad():  # a decomposition's count is the same in every mode
+            # What a count runs no other instrument sees; and it is the same in every gradient mode.
+            with no_modes(), torch.inference_mode(False), torch.no_grad():
                 flops = elementwise(func, args, kwargs, outputs)
-            moved = before.bytes_moved(outputs)
+                moved = before.bytes_moved(outputs)
         except UncountableError:
             self.unknown[str(func)] += 1
         else:
@@ -271,4 +276,7 @@ class _Call:
 
 
 def _storage(tensor: Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (NotImplementedError, RuntimeError):
+        raise UncountableError("a tensor without a storage") from None

@@ -1,40 +1,36 @@
-"""``measure``: every quantity of a training step, each from a real run with the one instrument that sees it.
+"""``measure``: every quantity of a training step, each by the one instrument that sees it, in one real run of two steps.
 
-Instruments disturb each other (a hook keeps tensors alive that a plain run frees), so each has its own run: a fresh module from
-the same seed, two steps, the second of which is measured.
+All instruments are attached to the second step; the first has only those of its own peak and data-dependent sizes. They do not disturb each
+other: none keeps a tensor alive, and what one computes for its count (a reference decomposition, attention's matmuls) no other sees.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
 
 from calc.errors import BadInputError, MeasurementError
 from calc.graph.exchanges import Differences, ExchangeDifference
+from calc.measure import recompute
 from calc.measure.all_gradients import AllGradients
-from calc.measure.flops import MAPPING, measure_flops
+from calc.measure.flops import MatmulCounter
 from calc.measure.free_memory import require_free_memory
 from calc.measure.measurement import Measurement, Reading
-from calc.measure.memory import measure_memory
-from calc.measure.observer import Observer, fast_path, fused_attention
-from calc.measure.recompute import measure_recompute
-from calc.measure.reference import ReferenceCounter
-from calc.measure.saved import measure_saved
-from calc.measure.state import measure_checkpoint, measure_gradients, measure_optimizer_state, measure_parameters, measure_weights
-from calc.measure.training import SEED, Training, training
+from calc.measure.observer import fast_path, fused_attention
+from calc.measure.state import measure_checkpoint
+from calc.measure.steps import two_steps
+from calc.measure.training import SEED, training
 from calc.options import Options
 from calc.platform.torch_private import torch_version
 from calc.spec import Spec
 
 Progress = Callable[[str], None]
 
-ELEMENTWISE = "torch's reference decompositions, run and counted"
 RECOMPUTE = "flops.backward.recompute"
-BYTES_MOVED = "distinct elements of the real tensors read and written"
 
 
 def measure(
@@ -47,46 +43,52 @@ def measure(
     require_free_memory(spec, sizes, options.trains)
     tell = progress or (lambda text: None)
 
-    tell("live bytes of two steps")
+    tell("building the model")
     with training(spec, sizes, options, device) as run:
-        readings = measure_memory(run)
+        steps = two_steps(run, tell)
+        tell("writing a checkpoint and reading it back")
+        readings = {**steps.readings, "checkpoint.bytes": measure_checkpoint(run)}
+        has_lstm = any(isinstance(part, torch.nn.LSTM) for part in run.module.modules())
 
-    tell("saved tensors, gradients, optimizer state, checkpoint")
-    with training(spec, sizes, options, device) as run:
-        first, observer, state = _measure_state(run)
-
-    tell("matmul FLOPs")
-    fused = fused_attention(observer.names)
-    with (
-        _no_fast_path(),
-        AllGradients() if fused else nullcontext(),
-        training(spec, sizes, replace(options, attention="math"), device) as run,
-    ):
-        run.step()
-        flops = measure_flops(run, fused)
-    recompute = flops.get(RECOMPUTE)
-    if fused and recompute is not None:
-        with training(spec, sizes, options, device) as run:
-            run.step()
-            flops[RECOMPUTE] = measure_recompute(run, MAPPING, fused)
-
-    tell("elementwise FLOPs and bytes moved")
-    with training(spec, sizes, options, device) as run:
-        run.step()
-        counted = _measure_reference(run, readings["memory.peak"])
-
+    matmuls, fused = steps.matmuls, fused_attention(steps.operators)
+    hidden = sorted(set(fused) - matmuls.attention.names)
+    if hidden:
+        tell("matmul FLOPs, operator by operator")
+        matmuls = _unfused(spec, sizes, options, device)
     return Measurement(
         model=spec.name,
         sizes=sizes,
         options=options.to_json(),
-        readings={**state, **readings, **flops, **counted},
-        operators=tuple(sorted(observer.names)),
-        unbacked_sizes={place: tuple(sizes) for place, sizes in observer.unbacked_sizes.items()},
-        unbacked_first_step={place: tuple(sizes) for place, sizes in first.unbacked_sizes.items()},
-        recompute=(recompute.value or 0) if recompute is not None else 0,
-        exchanged=_exchanged(spec, sizes, options, device, observer.names, {**state, **readings}, bool(fused), tell),
+        readings={**readings, **_recompute(matmuls, fused, hidden), **matmuls.readings(fused), **steps.counted},
+        operators=tuple(sorted(steps.operators)),
+        unbacked_sizes=steps.unbacked_sizes,
+        unbacked_first_step=steps.unbacked_first_step,
+        recompute=matmuls.recompute or 0,
+        exchanged=_exchanged(spec, sizes, options, device, steps.operators, readings if has_lstm else None, tell),
         provenance=_provenance(device),
     )
+
+
+def _unfused(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) -> MatmulCounter:
+    """The counter of the second of two steps whose attention runs on the math backend, without torch's fast path."""
+    with _no_fast_path(), AllGradients(), training(spec, sizes, replace(options, attention="math"), device) as run:
+        run.step()
+        counter = MatmulCounter(run.phases)
+        run.step(counter.counting)
+    return counter
+
+
+def _recompute(matmuls: MatmulCounter, fused: Iterable[str], hidden: Sequence[str]) -> dict[str, Reading]:
+    """``flops.backward.recompute``; empty if the backward recomputes nothing but queries times keys inside fused attention.
+    ``hidden``: kernels whose recomputation is not known."""
+    flops = matmuls.recompute
+    if flops is None:
+        return {}
+    if hidden:
+        return {RECOMPUTE: Reading(None, recompute.WITH_FUSED, f"the recomputation inside {', '.join(hidden)} is not known")}
+    if not fused:
+        return {RECOMPUTE: Reading(flops, recompute.INSTRUMENT)}
+    return {RECOMPUTE: Reading(flops + matmuls.attention.recomputed, recompute.WITH_FUSED, recompute.INSIDE, proxy=True)}
 
 
 # Part of the name of the oneDNN operator that runs an LSTM by default on CPU; a default step shows whether it is used.
@@ -98,39 +100,30 @@ def _exchanged(
     sizes: Mapping[str, int],
     options: Options,
     device: str,
-    operators: Iterable[str],
-    here: Mapping[str, Reading],
-    fused: bool,
+    operators: Collection[str],
+    with_lstm: Mapping[str, Reading] | None,
     tell: Progress,
 ) -> Differences:
-    """Kernels replaced in ``measure``'s runs, with the saved and peak bytes of the default step for those that change them."""
+    """Kernels replaced in ``measure``'s runs, with the saved and peak bytes of the default step for those that change them.
+    ``with_lstm``: the readings of a model that has an LSTM."""
     differences: dict[str, tuple[ExchangeDifference, ...]] = {}
-    if fused and options.attention != "math" and any("scaled_dot_product" in name for name in operators):
+    if options.attention != "math" and any("scaled_dot_product" in name for name in fused_attention(operators)):
         differences["attention"] = ()
     if fast_path(operators):
         differences["fast path"] = ()
-    with training(spec, sizes, options, device, by_default=True) as run, Observer() as observer:
-        if not any(isinstance(part, torch.nn.LSTM) for part in run.module.modules()):
-            return differences
-        run.step()
-    if any(_ONEDNN_LAYER in name for name in observer.names):
-        tell("the step as torch runs it by default")
-        differences["lstm"] = _by_default(spec, sizes, options, device, here)
+    if with_lstm is not None:
+        tell("the steps as torch runs them by default")
+        with training(spec, sizes, options, device, by_default=True) as run:
+            steps = two_steps(run, lambda _: None)
+        if any(_ONEDNN_LAYER in name for name in steps.operators):
+            differences["lstm"] = tuple(_differences(steps.readings, with_lstm))
     return differences
 
 
-def _by_default(
-    spec: Spec, sizes: Mapping[str, int], options: Options, device: str, here: Mapping[str, Reading]
-) -> tuple[ExchangeDifference, ...]:
-    readings: dict[str, Reading] = {}
-    with training(spec, sizes, options, device, by_default=True) as run:
-        readings |= measure_memory(run)
-    if "activations.bytes" in here:
-        with training(spec, sizes, options, device, by_default=True) as run:
-            run.step()
-            readings["activations.bytes"] = measure_saved(run)
-    pairs = [(name, readings[name].value, here[name].value) for name in ("activations.bytes", "memory.peak") if name in readings]
-    return tuple(ExchangeDifference(name, default, value) for name, default, value in pairs if default is not None and value is not None)
+def _differences(default: Mapping[str, Reading], here: Mapping[str, Reading]) -> Iterator[ExchangeDifference]:
+    for name in ("activations.bytes", "memory.peak"):
+        if name in default and (there := default[name].value) is not None and (value := here[name].value) is not None:
+            yield ExchangeDifference(name, there, value)
 
 
 def require_device(device: str) -> None:
@@ -157,55 +150,6 @@ def _no_fast_path() -> Iterator[None]:
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
-
-
-def _measure_state(run: Training) -> tuple[Observer, Observer, dict[str, Reading]]:
-    """The observers of the first and second step, and readings of the second: saved tensors, gradients, optimizer state and
-    checkpoint."""
-    readings = {"parameters": measure_parameters(run), **measure_weights(run)}
-    with Observer() as first:
-        run.step()
-    if run.optimizer is None:
-        with Observer() as observer:
-            run.step()
-        return first, observer, {**readings, "checkpoint.bytes": measure_checkpoint(run)}
-    with Observer() as observer:
-        saved = measure_saved(run)
-        readings["gradients.bytes"] = measure_gradients(run)
-        run.update()
-    run.clear()
-    readings["optimizer_state.bytes"] = measure_optimizer_state(run)
-    readings["activations.bytes"] = saved
-    readings["checkpoint.bytes"] = measure_checkpoint(run)
-    return first, observer, readings
-
-
-def _measure_reference(run: Training, memory: Reading) -> dict[str, Reading]:
-    """Elementwise FLOPs and bytes moved of the next step, by phase; not measured if ``memory`` has no value (unseen storages)."""
-    if memory.value is None:
-        lacking = {f"flops.{phase}.elementwise": Reading(None, ELEMENTWISE, memory.because) for phase in run.phases}
-        return {**lacking, **{f"bytes_moved.{phase}": Reading(None, BYTES_MOVED, memory.because) for phase in run.phases}}
-    counters = {phase: ReferenceCounter() for phase in run.phases}
-
-    @contextmanager
-    def around(phase: str) -> Iterator[None]:
-        with counters[phase]:
-            yield
-
-    run.step(around)
-    readings: dict[str, Reading] = {}
-    for phase in run.phases:
-        counter = counters[phase]
-        readings[f"flops.{phase}.elementwise"] = _counted(counter.elementwise, ELEMENTWISE, counter.unknown)
-        readings[f"bytes_moved.{phase}"] = _counted(counter.bytes_moved, BYTES_MOVED, counter.unknown)
-    return readings
-
-
-def _counted(value: int, instrument: str, unknown: Iterable[str]) -> Reading:
-    names = ", ".join(sorted(unknown))
-    if names:
-        return Reading(None, instrument, f"{names} cannot be counted in a run: torch has no reference decomposition")
-    return Reading(value, instrument)
 
 
 def _provenance(device: str) -> dict[str, str]:

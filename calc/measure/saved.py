@@ -21,7 +21,6 @@ from torch.autograd.graph import saved_tensors_hooks
 from calc.measure.kinds import tensors_in
 from calc.measure.measurement import Reading
 from calc.measure.storages import StorageWatch, distinct_storages
-from calc.measure.training import Training
 from calc.platform.torch_private import no_modes
 
 INSTRUMENT = "torch.autograd.graph.saved_tensors_hooks (weakly watched), and storages freed with the graph"
@@ -37,21 +36,21 @@ class _Packed:
 
 
 class SavedWatch:
-    """Tensors that autograd saves inside ``watching``. Call ``returned`` after the forward and ``dropped`` once the graph is freed."""
+    """Tensors that autograd saves in a forward inside ``watching``, under ``watch``, which has seen the run from its start. Call
+    ``returned`` after the forward and ``dropped`` once the graph is freed."""
 
-    def __init__(self) -> None:
+    def __init__(self, watch: StorageWatch) -> None:
         self._packed: weakref.WeakSet[_Packed] = weakref.WeakSet()
-        self._watch = StorageWatch()
+        self._watch = watch
         self._saved: dict[int, int] = {}
         self._open: dict[int, int] = {}
         self._blind = False
 
     @contextmanager
-    def watching(self, run: Training) -> Iterator[None]:
-        """Context around the forward of ``run``; storages that are alive on entry are the run's own."""
-        self._watch.admit([*run.module.parameters(), *run.module.buffers(), *run.inputs])
+    def watching(self) -> Iterator[None]:
+        """Context around a forward; storages that are alive on entry are not saved by it unless autograd packs them."""
         self._own = set(self._watch.alive())
-        with saved_tensors_hooks(self._pack, lambda packed: packed.tensor), self._watch:
+        with saved_tensors_hooks(self._pack, lambda packed: packed.tensor):
             yield
 
     def _pack(self, tensor: Tensor) -> _Packed:
@@ -100,15 +99,3 @@ def _saved_by_contexts(loss: Tensor) -> Iterator[Tensor]:
         seen.add(node)
         yield from tensors_in(getattr(node, "__dict__", {}))
         waiting += [parent for parent, _ in node.next_functions]
-
-
-def measure_saved(run: Training) -> Reading:
-    """``activations.bytes`` of the next forward. The backward runs as well, the optimizer step does not."""
-    saved = SavedWatch()
-    with saved.watching(run):
-        loss = run.forward()
-    saved.returned(loss, run.module)
-    run.backward(loss)
-    del loss
-    saved.dropped()
-    return saved.reading()

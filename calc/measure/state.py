@@ -47,7 +47,8 @@ def measure_optimizer_state(run: Training) -> Reading:
 
 
 def measure_checkpoint(run: Training) -> Reading:
-    """Bytes of the distinct storages of a checkpoint, written by ``torch.save`` and read back.
+    """Bytes of the distinct storages of a checkpoint, written by ``torch.save`` and read back, as empty space: what they hold is not
+    looked at.
 
     Without an optimizer, only the model is saved.
     """
@@ -56,7 +57,7 @@ def measure_checkpoint(run: Training) -> Reading:
         state |= {"optimizer": run.optimizer.state_dict(), "iteration": torch.tensor(1)}
     if run.masters is not None:
         state["master weights"] = list(run.masters.stepped)
-    with tempfile.TemporaryDirectory() as folder, blame(run.spec, run.sizes, "writing a checkpoint"):
+    with tempfile.TemporaryDirectory() as folder, blame(run.spec, run.sizes, "writing a checkpoint"), torch.serialization.skip_data():
         path = Path(folder) / "checkpoint.pt"
         torch.save(state, path)
         # This file is our own; a state may contain objects that weights_only rejects.

@@ -103,13 +103,15 @@ class Training:
         """Micro-batches per optimizer step."""
         return int(self.options.accumulation)
 
-    def step(self, around: Around = lambda phase: nullcontext()) -> None:
-        """Runs one step, each phase inside ``around(phase)``. The loss stays referenced to the end, as in a usual training loop."""
+    def step(self, around: Around = lambda phase: nullcontext(), returned: Callable[[Tensor], None] = lambda loss: None) -> None:
+        """Runs one step, each phase inside ``around(phase)``; ``returned`` gets the loss of every forward that trains. The loss stays
+        referenced to the end, as in a usual training loop."""
         for _ in range(self.batches if self.optimizer is not None else 1):
             with around("forward"):
                 loss = self.forward() if self.optimizer is not None else self.use()
             if self.optimizer is None:
                 return
+            returned(loss)
             with around("backward"):
                 self.backward(loss)
         with around("optimizer"):

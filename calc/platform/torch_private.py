@@ -45,6 +45,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
         "DispatchKey",
         "after_autograd=_after_ADInplaceOrView_keyset",
         "current_node=_current_autograd_node",
+        "exclude_key=_SetExcludeDispatchKeyGuard",
         "has_kernel=_dispatch_has_kernel_for_dispatch_key",
         "onednn_is_on=_get_mkldnn_enabled",
         "set_onednn=_set_mkldnn_enabled",

@@ -11,11 +11,14 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from calc.measure import measure
+from calc.measure.memory import watch_of
 from calc.measure.storages import StorageWatch, distinct_storages
 from calc.measure.training import training
+from calc.models.load import load
 from calc.options import Options
 from calc.spec import Spec
 from tests.measure import tiny
+from tests.quick import few
 
 SGD = Options(optimizer="sgd")
 
@@ -125,3 +128,21 @@ def test_two_runs_give_the_same_readings(attention: str) -> None:
     options = Options(attention=attention)
 
     assert measure(tiny.attention(), {}, options=options) == measure(tiny.attention(), {}, options=options)
+
+
+@pytest.mark.parametrize("options", few([Options(checkpointing="block"), Options(accumulation="2"), Options(precision="bf16-autocast")], 1))
+def test_other_instruments_do_not_move_the_peak(options: Options) -> None:
+    """Two steps with nothing attached but the watch hold the same bytes at their peaks as with saved-tensor hooks and counters."""
+    spec = load("gpt2")
+    sizes = spec.sizes({"L": 2, "d": 12, "h": 3, "B": 2, "T": 5, "V": 17, "C": 7})
+    alone = []
+    with training(spec, sizes, options, "cpu") as run:
+        watch = watch_of(run)
+        for _ in range(2):
+            watch.open_window()
+            with watch:
+                run.step()
+            alone.append(watch.peak)
+
+    readings = measure(spec, sizes, options=options)
+    assert alone == [readings[name].value for name in ("memory.peak.first_step", "memory.peak")]

@@ -57,13 +57,26 @@ def test_a_quantity_that_is_not_there_is_refused_by_name() -> None:
         measure(tiny.linear(), {})["flops"]
 
 
-def test_progress_is_told_before_each_run() -> None:
-    """Four runs, four lines."""
+def test_progress_names_every_stage_and_the_step_runs_twice() -> None:
+    """All instruments share two steps of one model."""
     told: list[str] = []
+    built: list[int] = []
 
-    measure(tiny.linear(), {}, progress=told.append)
+    def build(s: Any) -> nn.Module:
+        layer = nn.Linear(s.n, s.m)
+        if layer.weight.device.type != "meta":  # where parameters are counted before anything is allocated
+            layer.register_forward_hook(lambda *_: built.append(0))
+        return layer
 
-    assert 4 == len(told)
+    measure(tiny.linear(build=build), {}, progress=told.append)
+
+    assert 2 == len(built)
+    assert [
+        "building the model",
+        "the first step, with live bytes",
+        "the second step, with every counter",
+        "writing a checkpoint and reading it back",
+    ] == told
 
 
 def test_the_caller_s_random_numbers_are_left_alone() -> None:

@@ -1,0 +1,134 @@
+"""Two real training steps with every instrument attached, one training for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from calc.measure.flops import MatmulCounter
+from calc.measure.measurement import Reading
+from calc.measure.memory import peaks, watch_of
+from calc.measure.observer import Observer
+from calc.measure.reference import ReferenceCounter
+from calc.measure.saved import SavedWatch
+from calc.measure.state import measure_gradients, measure_optimizer_state, measure_parameters, measure_weights
+from calc.measure.storages import StorageWatch
+from calc.measure.training import Training
+
+ELEMENTWISE = "torch's reference decompositions, run and counted"
+BYTES_MOVED = "distinct elements of the real tensors read and written"
+
+
+@dataclass(frozen=True, slots=True)
+class TwoSteps:
+    """``readings`` of sizes and memory, ``counted`` those of elementwise FLOPs and bytes moved, and the counter of ``matmuls``, all of the
+    second step, but for the first step's peak. ``unbacked_sizes``: data-dependent sizes of one forward and backward, by place."""
+
+    readings: Mapping[str, Reading]
+    counted: Mapping[str, Reading]
+    matmuls: MatmulCounter
+    operators: frozenset[str]
+    unbacked_sizes: Mapping[str, tuple[int, ...]]
+    unbacked_first_step: Mapping[str, tuple[int, ...]]
+
+
+def two_steps(run: Training, tell: Callable[[str], None]) -> TwoSteps:
+    """Runs two steps of a new training."""
+    sizes = {"parameters": measure_parameters(run), **measure_weights(run)}
+    watch = watch_of(run)
+    tell("the first step, with live bytes")
+    watch.open_window()
+    with Observer() as first, watch:
+        run.step()
+    first_peak = watch.peak
+    tell("the second step, with every counter")
+    second = _SecondStep(run, watch)
+    watch.open_window()
+    run.step(second.around, second.returned)
+    memory = peaks(watch, first_peak, watch.peak)
+    return TwoSteps(
+        {**sizes, **second.state(), **memory},
+        second.counted(memory["memory.peak"]),
+        second.matmuls,
+        frozenset(name for observer in second.observers for name in observer.names),
+        _by_place(second.observers[-len(run.phases) :]),
+        _by_place([first]),
+    )
+
+
+def _by_place(observers: Iterable[Observer]) -> dict[str, tuple[int, ...]]:
+    """Data-dependent sizes by place, in order."""
+    places: dict[str, tuple[int, ...]] = {}
+    for observer in observers:
+        for place, sizes in observer.unbacked_sizes.items():
+            places[place] = (*places.get(place, ()), *sizes)
+    return places
+
+
+class _SecondStep:
+    """The instruments of a step. What autograd saves is measured in the last of its forwards: no further one replaces what a module keeps
+    of it before the graph is freed."""
+
+    def __init__(self, run: Training, watch: StorageWatch) -> None:
+        self._run, self._watch = run, watch
+        self._saved = SavedWatch(watch)
+        self._reference = {phase: ReferenceCounter() for phase in run.phases}
+        self._gradients: Reading | None = None
+        self._forwards = 0
+        self.matmuls = MatmulCounter(run.phases)
+        self.observers: list[Observer] = []
+
+    @contextmanager
+    def around(self, phase: str) -> Iterator[None]:
+        """Context around a phase. A mode that is entered later sees an operator earlier."""
+        self._forwards += phase == "forward"
+        if phase == "optimizer":
+            self._gradients = measure_gradients(self._run)
+        saved = self._saved.watching() if phase == "forward" and self._is_last and self._run.optimizer is not None else nullcontext()
+        with saved, self.matmuls.counting(phase) as observer, self._reference[phase], self._watch:
+            yield
+        self.observers.append(observer)
+
+    @property
+    def _is_last(self) -> bool:
+        return self._forwards == self._run.batches
+
+    def returned(self, loss: Tensor) -> None:
+        if self._is_last:
+            self._saved.returned(loss, self._run.module)
+
+    def state(self) -> dict[str, Reading]:
+        """Sizes of what the step leaves behind and what its forward saved; empty without an optimizer. Called after the step, when the
+        graph is freed."""
+        if self._gradients is None:
+            return {}
+        self._saved.dropped()
+        return {
+            "gradients.bytes": self._gradients,
+            "optimizer_state.bytes": measure_optimizer_state(self._run),
+            "activations.bytes": self._saved.reading(),
+        }
+
+    def counted(self, memory: Reading) -> dict[str, Reading]:
+        """Elementwise FLOPs and bytes moved by phase; not measured if ``memory`` has no value (unseen storages)."""
+        readings: dict[str, Reading] = {}
+        for phase, counter in self._reference.items():
+            for name, value, instrument in (
+                (f"flops.{phase}.elementwise", counter.elementwise, ELEMENTWISE),
+                (f"bytes_moved.{phase}", counter.bytes_moved, BYTES_MOVED),
+            ):
+                unseen = memory.because if memory.value is None else ""
+                readings[name] = _counted(value, instrument, counter.unknown, unseen)
+        return readings
+
+
+def _counted(value: int, instrument: str, unknown: Iterable[str], unseen: str) -> Reading:
+    names = ", ".join(sorted(unknown))
+    if unseen:
+        return Reading(None, instrument, unseen)
+    if names:
+        return Reading(None, instrument, f"{names} cannot be counted in a run: torch has no reference decomposition")
+    return Reading(value, instrument)
