@@ -37,18 +37,18 @@ class AttentionMatmuls:
     def _forward(self, q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0, causal: bool = False, **how: Any) -> int:
         with _as_outside(), torch.no_grad(), flop_counter({}) as counter:
             _attended(q, k, v, causal, how)
-        return counter.get_total_flops()
+        return int(counter.get_total_flops())
 
     def _backward(
         self, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, sums: Tensor, dropout: float, causal: bool, **how: Any
     ) -> int:
         self.recomputed += 2 * q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2] * k.shape[3]
         with _as_outside(), torch.enable_grad():
-            arguments = [x.detach().requires_grad_() for x in (q, k, v)]
-            attended = _attended(*arguments, causal, how)
+            q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+            attended = _attended(q, k, v, causal, how)
             with flop_counter({}) as counter:
-                torch.autograd.grad(attended, arguments, grad)
-        return counter.get_total_flops()
+                torch.autograd.grad(attended, (q, k, v), grad)
+        return int(counter.get_total_flops())
 
 
 def _takes_tensors(formula: Callable[..., int]) -> Callable[..., int]:
