@@ -1,13 +1,14 @@
 """Checks that training resumes from a checkpoint bit for bit, and measures the bytes of checkpoint files.
 
-N uninterrupted steps are compared with k steps, a checkpoint, and N - k steps of a new module and optimizer restored from that
+A run saves a checkpoint after k steps and goes on to N. It is compared with N - k steps of a new module and optimizer restored from that
 file alone. Anything missing in the file must cause a difference, so the new module's state is zeroed and its random generator reseeded
-before they are restored.
+before they are restored. If saving changes anything in a run, N steps of another one, without saving, are what is compared.
 """
 
 from __future__ import annotations
 
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,9 @@ from calc.options import Options
 from calc.spec import Spec
 
 STEM = "checkpoint"
+_GENERATOR = "random generator of "
 Change = Callable[[dict[str, Any]], None]
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +64,12 @@ def resume(
     steps: int = 4,
     saved_after: int = 2,
     corrupt: Change = lambda state: None,
+    finished: Callable[[Training], None] = lambda run: None,
+    progress: Progress = lambda text: None,
 ) -> Resumption:
-    """Compares ``steps`` uninterrupted steps of ``spec`` with steps resumed from a checkpoint. ``forgetting`` may remove entries of the
-    saved state, to test this comparison. Raises ``BadInputError`` unless 0 < ``saved_after`` < ``steps`` and the mode trains."""
+    """Compares ``steps`` uninterrupted steps of ``spec`` with steps resumed from a checkpoint. ``corrupt`` may change the state that was
+    read, to test this comparison; ``finished`` gets the run after its last uninterrupted step. Raises ``BadInputError`` unless
+    0 < ``saved_after`` < ``steps`` and the mode trains."""
     options = options or Options()
     if not 0 < saved_after < steps:
         raise BadInputError(f"a checkpoint after step {saved_after} of {steps} resumes nothing: save between the first and the last")
@@ -71,27 +77,48 @@ def resume(
         raise BadInputError(f"mode {options.mode} trains nothing, so there is nothing to resume: use mode train")
     at = spec.sizes(sizes or {})
     require_free_memory(spec, at, trains=True)
-    with training(spec, at, options, device) as run:
-        straight = _trained(run, steps)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{STEM}.pt"
+        progress("building the model")
         with training(spec, at, options, device) as run:
-            _trained(run, saved_after)
-            state = state_of(run, saved_after)
-            corrupt(state)
-            with blame(spec, at, "writing a checkpoint"):
-                torch.save(state, path)
+            seconds = _first_step(run, progress)
+            if saved_after > 1:
+                _trained(run, saved_after - 1)
+            progress("writing a checkpoint")
+            is_same = _save(run, saved_after, path)
+            progress(f"{_steps(steps - saved_after, seconds)} without interruption")
+            straight = _trained(run, steps - saved_after)
+            finished(run)
+        if not is_same:
+            straight = _uninterrupted(spec, at, options, device, steps)
+        progress(f"{_steps(steps - saved_after, seconds)} of a new model, from the checkpoint")
         with training(spec, at, options, device) as run:
-            run_state = _restored(run, path)
-            resumed = _trained(run, steps - run_state)
+            done = _restored(run, path, corrupt)
+            resumed = _trained(run, steps - done)
         saved, pickled, storages = _file(path)
+    progress("comparing every bit")
     differing = _differing(straight, resumed)
-    chance: tuple[str, ...] = ()
-    if differing:
-        with training(spec, at, options, device) as run:
-            chance = _differing(straight, _trained(run, steps))
+    chance = _differing(straight, _uninterrupted(spec, at, options, device, steps)) if differing else ()
     lost = tuple(name for name in differing if name not in chance)
     return Resumption(steps, saved_after, len(straight), lost, saved, pickled, storages, chance)
+
+
+def _first_step(run: Training, progress: Progress) -> float:
+    """Runs one step and returns its seconds."""
+    progress("the first step")
+    begin = time.perf_counter()
+    _trained(run, 1)
+    return time.perf_counter() - begin
+
+
+def _steps(count: int, seconds: float) -> str:
+    """``2 steps, about 4 s``: by the time of the first one."""
+    return f"{count} step{'s' if count > 1 else ''}{f', about {count * seconds:.0f} s' if seconds >= 1 else ''}"
+
+
+def _uninterrupted(spec: Spec, at: Mapping[str, int], options: Options, device: str, steps: int) -> dict[str, Tensor]:
+    with training(spec, at, options, device) as run:
+        return _trained(run, steps)
 
 
 # -- what is saved ---------------------------------------------------------------------------------------------------------
@@ -115,12 +142,28 @@ def _generators(device: str) -> dict[str, Tensor]:
     return states if device == "cpu" else states | {device: torch.cuda.get_rng_state(device)}
 
 
-def _restored(run: Training, path: Path) -> int:
+def _save(run: Training, iteration: int, path: Path) -> bool:
+    """Writes the state of ``run``, and returns whether no tensor of the run was replaced or written to meanwhile."""
+    before = _versions(run)
+    with blame(run.spec, run.sizes, "writing a checkpoint"):
+        torch.save(state_of(run, iteration), path)
+    return before == _versions(run)
+
+
+def _versions(run: Training) -> dict[str, Any]:
+    """The memory and the write count of every tensor of the run; of a random generator its state, which is no tensor of its own."""
+    generators = {device: state.tolist() for device, state in _generators(run.device).items()}
+    return {name: (t.data_ptr(), t._version) for name, t in _tensors(run) if not name.startswith(_GENERATOR)} | generators
+
+
+def _restored(run: Training, path: Path, corrupt: Change) -> int:
     """Restores ``run`` from the file and returns the number of steps done."""
     _spoil(run)
     with blame(run.spec, run.sizes, "reading a checkpoint"):
         # This file is our own; a state may contain objects that weights_only rejects.
-        return restore(run, torch.load(path, map_location=run.device, weights_only=False))
+        state = torch.load(path, map_location=run.device, weights_only=False)
+        corrupt(state)
+        return restore(run, state)
 
 
 def restore(run: Training, state: dict[str, Any]) -> int:
@@ -183,7 +226,7 @@ def _tensors(run: Training) -> Iterator[tuple[str, Tensor]]:
     for index, copy in enumerate(run.masters.stepped if run.masters is not None else ()):
         yield f"fp32 copy {index}", copy.detach()
     for device, generator in _generators(run.device).items():
-        yield f"random generator of {device}", generator
+        yield f"{_GENERATOR}{device}", generator
 
 
 def _differing(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> tuple[str, ...]:

@@ -68,8 +68,7 @@ def saving(
     file = counted(spec, at, options)
     given = {name: size for name, size in (sizes or {}).items() if name not in spec.check_at}
     small = spec.sizes({**spec.check_at, **given})
-    progress("training without interruption, and resumed from a checkpoint")
-    return Checkpoint(spec.name, at, options.to_json(), file, small, _measured(spec, small, options))
+    return Checkpoint(spec.name, at, options.to_json(), file, small, _measured(spec, small, options, progress))
 
 
 def counted(spec: Spec, at: Mapping[str, int], options: Options) -> CheckpointFile:
@@ -79,12 +78,21 @@ def counted(spec: Spec, at: Mapping[str, int], options: Options) -> CheckpointFi
     return safetensors(entries_of(trace_at(spec, {}, at, {}, options)))
 
 
-def _measured(spec: Spec, at: Mapping[str, int], options: Options) -> tuple[Verdict[int], ...]:
+def _measured(spec: Spec, at: Mapping[str, int], options: Options, progress: Progress) -> tuple[Verdict[int], ...]:
     from calc.measure.resume import STEM, measure_safetensors, resume
-    from calc.measure.training import training
+    from calc.measure.training import Training
+
+    written: list[int | NapkinError] = []
+
+    def also(run: Training) -> None:
+        progress("writing safetensors")
+        try:
+            written.append(measure_safetensors(run))
+        except NapkinError as error:
+            written.append(error)
 
     given = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
-    resumed = resume(spec, given, options=options)
+    resumed = resume(spec, given, options=options, finished=also, progress=progress)
     differing = len(resumed.differing)
     summary = (
         f"{resumed.tensors} tensors after {resumed.saved_after} steps, a checkpoint and {resumed.steps - resumed.saved_after} more steps"
@@ -98,13 +106,11 @@ def _measured(spec: Spec, at: Mapping[str, int], options: Options) -> tuple[Verd
         resuming,
         _judged("bytes of torch.save", lambda: torch_save(resumed.storages, resumed.pickled, STEM), resumed.saved),
     ]
-    try:
-        with training(spec, at, options, "cpu") as run:
-            run.step()
-            written = measure_safetensors(run)
-    except NapkinError as error:
-        return (*verdicts, Verdict("bytes of safetensors", None, None, "", NOT_MEASURED, because=str(error)))
-    return (*verdicts, _judged("bytes of safetensors", lambda: counted(spec, at, options), written))
+    [safe] = written
+    if isinstance(safe, NapkinError):
+        return (*verdicts, Verdict("bytes of safetensors", None, None, "", NOT_MEASURED, because=str(safe)))
+    progress("counting the small file")
+    return (*verdicts, _judged("bytes of safetensors", lambda: counted(spec, at, options), safe))
 
 
 def _judged(what: str, count: Callable[[], CheckpointFile], measured: int) -> Verdict[int]:

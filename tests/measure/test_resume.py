@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 import calc
 from calc.dimensions import Dim
@@ -75,6 +77,34 @@ def test_one_wrong_bit_in_a_checkpoint_is_noticed() -> None:
         weight.view(-1)[0] += 1e-6
 
     assert not resume(load("mlp"), corrupt=nudge).bitwise_equal
+
+
+def test_a_model_that_saving_changes_is_compared_with_one_that_never_saved() -> None:
+    """A hook of state_dict that adds to the weight: the run that saved goes on from it, as what is resumed does."""
+
+    class Changing(nn.Linear):
+        @torch.no_grad()
+        def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+            self.weight += 1
+            return super().state_dict(*args, **kwargs)
+
+    assert "weight" in resume(tiny.linear(build=lambda s: Changing(s.n, s.m))).differing
+
+
+def test_every_stage_is_named_and_none_runs_twice() -> None:
+    """Two steps, a file, two more of the same model and two of another."""
+    told: list[str] = []
+
+    resume(tiny.linear(), progress=told.append)
+
+    assert [
+        "building the model",
+        "the first step",
+        "writing a checkpoint",
+        "2 steps without interruption",
+        "2 steps of a new model, from the checkpoint",
+        "comparing every bit",
+    ] == told
 
 
 def test_a_model_that_differs_from_itself_is_not_said_to_lose_anything() -> None:
