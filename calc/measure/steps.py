@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -41,10 +42,12 @@ def two_steps(run: Training, tell: Callable[[str], None]) -> TwoSteps:
     watch = watch_of(run)
     tell("the first step, with live bytes")
     watch.open_window()
+    begin = time.perf_counter()
     with Observer() as first, watch:
         run.step()
     first_peak = watch.peak
-    tell("the second step, with every counter")
+    seconds = time.perf_counter() - begin
+    tell(f"the second step, with every counter{f', about {seconds:.0f} s as the first' if seconds >= 1 else ''}")
     second = _SecondStep(run, watch)
     watch.open_window()
     run.step(second.around, second.returned)

@@ -127,6 +127,8 @@ def check(derivation: Derivation, *, device: str = "cpu", progress: Callable[[st
 
     from calc.measure import measure
 
+    if progress is not None and (flops := derived.get("flops.step.total")) is not None:
+        progress(f"running two steps of {flops:,} FLOP each")
     measurement = measure(spec, at, options=_options(derivation), device=device, progress=progress)
     because = chosen.because + _other_closed_forms(whole, derivation)
     if not any(dim.unbacked_at for dim in derivation.dims):

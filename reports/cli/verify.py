@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from reports.live.document import LiveDocument
     from reports.live.engine import FailedStatement
     from reports.live.verify_documents import JudgedClaim
+    from reports.live.verify_reports import Regenerated
 
     Rewriting = tuple[Output, int]
     """A document with the right numbers, and how many of them it had wrong."""
@@ -50,8 +51,12 @@ def verify(files: Sequence[str], form: str, **how: Any) -> int:
         raise click.UsageError(f"unknown format {form!r}: use {', '.join(_FORMATS)}")
     if how["fix"] and how["diff"]:
         raise click.UsageError("--diff shows what --fix would do: give one of them")
+    from reports.live.verify_reports import Regenerated
+    from reports.page.inputs import FORMATS
+
     rewritten: dict[Path, Rewriting] = {}
-    outcomes = [_one(Path(file), form, rewritten=rewritten, **how) for file in files]
+    made = Regenerated(frozenset(FORMATS) & {Path(file).suffix for file in files})
+    outcomes = [_one(Path(file), form, made, rewritten=rewritten, **how) for file in files]
     _put_in_place(rewritten)  # once every file is judged
     if form == "json":
         from reports.jobs.job import json_text
@@ -60,7 +65,9 @@ def verify(files: Sequence[str], form: str, **how: Any) -> int:
     return HELD if all(ok for ok, _ in outcomes) else FAILED
 
 
-def _one(file: Path, form: str, sources: Sequence[str], templates: str | None, **how: Any) -> tuple[bool, dict[str, Any]]:
+def _one(
+    file: Path, form: str, made: Regenerated, sources: Sequence[str], templates: str | None, **how: Any
+) -> tuple[bool, dict[str, Any]]:
     from reports.live import verify_reports
 
     text = verify_reports.read_text(file)
@@ -69,19 +76,21 @@ def _one(file: Path, form: str, sources: Sequence[str], templates: str | None, *
         say_idle(file, "a report", "fix", "diff", "require_claims", "unmarked", "no_cache")
         if not inputs.templates:
             say_idle(file, "made by no templates of your own", "templates")
-        return _report(file, text, inputs, sources, templates, form)
+        return _report(file, text, inputs, sources, templates, form, made)
     if file.suffix != ".md":
         raise BadInputError(f"{file.name} carries no inputs, so it is not a report of Napkin: nothing in it can be verified")
     say_idle(file, "a live document", "templates")
     return _document(file, text, sources, form, **how)
 
 
-def _report(file: Path, text: str, inputs: Any, sources: Sequence[str], templates: str | None, form: str) -> tuple[bool, dict[str, Any]]:
+def _report(
+    file: Path, text: str, inputs: Any, sources: Sequence[str], templates: str | None, form: str, made: Regenerated
+) -> tuple[bool, dict[str, Any]]:
     from reports.live.verify_reports import summary, verify
 
     own = None if templates is None else Path(templates)
     with talk() as say:
-        outcome = verify(file, text, inputs, [Path(source) for source in sources], own, say)
+        outcome = verify(file, text, inputs, [Path(source) for source in sources], own, say, made)
     from reports.typeset.escape import brief
 
     for note in outcome.notes:

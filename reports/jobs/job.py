@@ -5,6 +5,7 @@ What only some commands need is imported inside functions, so that the others st
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -121,11 +122,21 @@ def timeline(derivation: Derivation, progress: Progress) -> tuple[Timeline | Non
 
 def levers(derivation: Derivation, request: Request, progress: Progress) -> tuple[PeakLever, ...]:
     """Changes of a step that may lower its peak, each derived."""
-    from calc.memory.peak_levers import peak_levers
+    from calc.memory.peak_levers import changes, peak_levers
+
+    derived = [change for change in changes(derivation.options, derivation.sizes) if change.options]
+    seconds = [0.0]
 
     def changed(options: Options, sizes: Mapping[str, int]) -> Derivation:
-        progress(", ".join(f"{name} {value}" for name, value in options.to_json().items()))
-        return derive(replace(request, options=options, sizes={**request.sizes, **sizes}), progress)
+        number = len(seconds)
+        what = ", ".join(f"{name} {value}" for name, value in derived[number - 1].options.items())
+        about = f", about {seconds[-1]:.0f} s as the one before" if seconds[-1] >= 1 else ""
+        progress(f"deriving a change that may lower the peak, {number} of {len(derived)}: {what}{about}")
+        begin = time.perf_counter()
+        try:
+            return derive(replace(request, options=options, sizes={**request.sizes, **sizes}), progress)
+        finally:
+            seconds.append(time.perf_counter() - begin)
 
     return peak_levers(derivation, changed)
 

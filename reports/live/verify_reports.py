@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from calc.errors import BadInputError, NapkinError
@@ -72,13 +72,23 @@ def inputs_of(file: Path, text: str) -> Inputs | None:
         raise BadInputError(f"{file.name}: {error}") from None
 
 
-def verify(file: Path, text: str, inputs: Inputs, sources: Sequence[Path], templates: Path | None, progress: Progress) -> VerifiedReport:
-    """The differences between a report and the same report made now. ``sources``, ``templates``: the user's own, if named."""
+def verify(
+    file: Path,
+    text: str,
+    inputs: Inputs,
+    sources: Sequence[Path],
+    templates: Path | None,
+    progress: Progress,
+    regenerated: Regenerated | None = None,
+) -> VerifiedReport:
+    """The differences between a report and the same report made now. ``sources``, ``templates``: the user's own, if named.
+    ``regenerated`` holds the reports of files that were verified before."""
     because = _foreign(inputs, templates)
     if because:
         return VerifiedReport(because=because)
     try:
-        texts, environment = _remade(inputs, sources, templates if inputs.templates else None, progress, (file.suffix,))
+        made = regenerated or Regenerated(frozenset((file.suffix,)))
+        texts, environment = made.of(inputs, sources, templates if inputs.templates else None, progress)
     except _Unnamed as error:
         return VerifiedReport(because=str(error))
     except NapkinError as error:
@@ -152,6 +162,21 @@ def _foreign(inputs: Inputs, templates: Path | None) -> str:
 
 Texts = tuple[Mapping[str, str], Mapping[str, str]]
 """(file name → text, environment of this machine)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regenerated:
+    """Reports made again, each once for all of its files. ``formats``: the suffixes of all files."""
+
+    formats: frozenset[str]
+    _texts: dict[str, Texts] = field(default_factory=dict)
+
+    def of(self, inputs: Inputs, sources: Sequence[Path], templates: Path | None, progress: Progress) -> Texts:
+        """The report that ``inputs`` make."""
+        key = inputs.text()
+        if key not in self._texts:
+            self._texts[key] = _remade(inputs, sources, templates, progress, self.formats)
+        return self._texts[key]
 
 
 def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, progress: Progress, formats: Collection[str]) -> Texts:

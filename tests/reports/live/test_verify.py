@@ -11,6 +11,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -90,6 +91,23 @@ def test_every_edited_digit_shows(suffix: str, texts: Mapping[str, str]) -> None
         shown += 1
 
     assert shown > EDITS // 2
+
+
+def test_a_report_is_made_once_for_all_of_its_files(report: Path, made: report_job.BuiltReport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four files of one report: each is compared, and the edited one named."""
+    wanted: list[frozenset[str]] = []
+
+    def make(*given: Any) -> report_job.BuiltReport:
+        wanted.append(given[-1])
+        return made
+
+    monkeypatch.setattr(report_job, "make", make)
+    edited = report / "report.md"
+    edited.write_text(edited.read_text(encoding="utf-8").replace("1,820", "1,829", 1), encoding="utf-8")
+    found = run(edited, *(str(report / f"report{suffix}") for suffix in SUFFIXES[1:]), "--format", "json")
+
+    assert wanted == [frozenset(SUFFIXES)]
+    assert [file["verdict"] for file in json.loads(found.stdout)["files"]] == ["differs", "verified", "verified", "verified"]
 
 
 def test_edited_inputs_make_another_report(report: Path, texts: Mapping[str, str]) -> None:
