@@ -5,7 +5,7 @@ const text = (number) => DATA.texts[number];
 const recipe = () => DATA.recipes[byId("recipe").selectedIndex];
 const device = () => DATA.devices[byId("device").selectedIndex];
 const sizeId = (name) => `size-${name}`;
-const anchor = (name) => `q-${name.replaceAll(/[._]/g, "-")}`;
+const anchor = (name) => `q-${name}`; // as reports/page/parts.py has it
 const TYPED = new Map(Object.entries(DATA.sizes).map(([name, size]) => [name, String(size)]));
 const OPEN = new Set(); // quantities whose derivation is open
 
@@ -93,14 +93,15 @@ function largestBatch(form, sizes, memory) {
 
 function tile(title, target, big, small) {
   const head = make("h2", {}, target ? make("a", { href: `#${anchor(target)}` }, title) : title);
-  return make("div", { class: "tile" }, head, make("p", { class: "big n" }, big), make("p", { class: "exact" }, small));
+  return make("div", { class: "tile" }, head, make("p", { class: "big n" }, big), make("p", { class: "exact" }, ...[small].flat()));
 }
 
 function quantityTile(evaluation, title, name) {
   const count = evaluation.value(name);
   if (count === null) return tile(title, name, "unknown", "");
   const unit = evaluation.form.quantities[name].unit;
-  return tile(title, name, headline(count, unit), [exact(count, unit), ...readings(count, unit).slice(1)].join(", "));
+  const beside = [exact(count, unit), ...readings(count, unit).slice(1)].map((words, i) => make("span", { class: "n" }, i ? `, ${words}` : words));
+  return tile(title, name, headline(count, unit), beside);
 }
 
 function verdict(peak) {

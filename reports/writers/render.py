@@ -62,7 +62,8 @@ def look_of(template: str, folder: str) -> Look:
     return Look(name, own)
 
 
-_PARTS = {"html", "markdown", "latex", "lecture", "roofline", "comparison", "scripted", "what-if"}  # of a format, or no report of a model
+# Macros of a format, and what is no report of a model.
+_PARTS = {"html", "markdown", "latex", "lecture", "roofline", "comparison", "scripted", "what-if", "site", "questions"}
 
 
 @dataclass(frozen=True, eq=False, slots=True)

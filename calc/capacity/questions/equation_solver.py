@@ -29,6 +29,14 @@ from calc.symbolic.writer import as_text
 _ENDLESS = 10**12  # practically infinite, for a count
 
 
+class MissingInputError(BadInputError):
+    """An answer needs further inputs; ``example`` has values for them as they are typed, empty where one of them has none."""
+
+    def __init__(self, message: str, example: str) -> None:
+        super().__init__(message)
+        self.example = example
+
+
 def ask(name: str, /, *, progress: Progress = lambda _: None, **given: Typed) -> Answer:
     """The answer to a question by name. ``given`` are its keys (``parameters=70e9``, ``gpu="h100-sxm"``); ``solve="gpus"`` solves for it.
 
@@ -131,7 +139,7 @@ class EquationSolver(Problem):
         goal = self._searched_for()
         crossing = searched(self.equations, self.values, wanted, goal, self.wanted.whole, self._allowed) if goal else None
         if crossing is None:
-            raise BadInputError(self._unsolved(system, goal))
+            raise self._unsolved(system, goal)
         system.values[wanted] = crossing.value
         return system, crossing
 
@@ -145,11 +153,12 @@ class EquationSolver(Problem):
         conditions = (c.holds for c in self.question.conditions if c.refuse and free_names(c.holds) <= values.keys())
         return all(holds(text, values) for text in conditions)  # type: ignore[arg-type]  # fractions compare as integers do
 
-    def _unsolved(self, system: System, goal: str) -> str:
-        """The error message: the missing inputs, or that the equations have no solution."""
+    def _unsolved(self, system: System, goal: str) -> BadInputError:
+        """The error: the missing inputs, or that the equations have no solution."""
         missing = self._missing(system)
-        if missing:
-            return self._needs(missing)
+        return self._needs(missing) if missing else BadInputError(self._without_solution(goal))
+
+    def _without_solution(self, goal: str) -> str:
         if not goal:
             return f"{self.question.name}: {self.wanted.key} cannot be computed from the given values"
         limit = self.question.variable(goal)
@@ -199,10 +208,11 @@ class EquationSolver(Problem):
                 waiting |= set(by.get(name, ())) - seen
         return seen
 
-    def _needs(self, missing: Sequence[Variable]) -> str:
-        """The error message for ``missing``, with values that work for an example."""
+    def _needs(self, missing: Sequence[Variable]) -> MissingInputError:
+        """The error for ``missing``, with values that work for an example."""
         typed = example(self.question, missing)
-        return f"{self.question.name} needs {', '.join(map(self._asked_for, missing))} as well{f', e.g. {typed}' if typed else ''}"
+        message = f"{self.question.name} needs {', '.join(map(self._asked_for, missing))} as well{f', e.g. {typed}' if typed else ''}"
+        return MissingInputError(message, typed)
 
     def _asked_for(self, variable: Variable) -> str:
         ways = [w for w, there in (("gpu=…", variable.device), ("model=…", variable.model)) if there]

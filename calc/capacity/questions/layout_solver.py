@@ -78,7 +78,7 @@ class LayoutSolver(EquationSolver):
         if self.wanted.symbol == "M":
             return self._answered(steps.at(ranks), ranks, None)
         if "M" not in self.values:
-            raise BadInputError(self._needs([self.question.variable("M")]))
+            raise self._needs([self.question.variable("M")])
         number, further = self._least(steps, ranks)
         layout = {**ranks, self.wanted.symbol: number}
         bound = None

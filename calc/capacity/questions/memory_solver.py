@@ -120,7 +120,7 @@ class MemorySolver(EquationSolver):
         elif "M" in self.values:
             fill = filled(self.filled, self.wanted.symbol, self.values["M"] * self.values["n"])
         else:
-            raise BadInputError(self._needs([self.question.variable("M")]))
+            raise self._needs([self.question.variable("M")])
         return self._answered(fill)
 
     def _answered(self, fill: Fit) -> Answer:

@@ -1,0 +1,105 @@
+"""The job of ``napkin site``: the stored closed forms and the questions become a folder of static pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from calc.capacity.questions.registry import all_questions
+from calc.errors import BadInputError
+from calc.hardware.accelerators import catalogue
+from calc.models.catalogue import CATALOGUE
+from calc.options import Options
+from calc.pipeline.precomputed import Stored, names, stored, why_not
+from calc.symbolic.assignments import sizes_text
+from reports.jobs.job import write_all
+from reports.page.build import today
+from reports.page.parts import chapter_anchor
+from reports.page.peak import COMMON_80_GB
+from reports.page.questions import question_row
+from reports.page.what_if import ScriptedPage, WhatIf, page_of, script_text
+from reports.typeset import numbers
+from reports.writers import html
+
+Progress = Callable[[str], None]
+HOME, QUESTIONS = "index.html", "questions.html"
+_SHOWN = ("parameters", "memory.peak", "flops.step.total")
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRow:
+    """A model of the index: its page, its sizes, and (address of the derivation, number) of each quantity shown."""
+
+    name: str
+    file: str
+    description: str
+    sizes: str
+    cells: tuple[tuple[str, str], ...]
+
+
+def site(directory: Path, progress: Progress) -> tuple[Path, ...]:
+    """Write the pages, all or none. Raises ``BadInputError`` where no stored form is valid here."""
+    return write_all(directory, texts(progress))
+
+
+def texts(progress: Progress) -> Mapping[str, str]:
+    """The pages by file name."""
+    forms = {name: tuple(_forms(name)) for name in names()}
+    absent = {name: why_not(name) for name, each in forms.items() if not each}
+    if not any(forms.values()):
+        raise BadInputError(f"there is no page to write: {next(iter(absent.values()), 'no closed forms are stored')}")
+    pages = {}
+    for name, each in forms.items():
+        if each:
+            progress(name)
+            pages[_file(name)] = html.write_scripted(_model(name, each))
+    progress("questions")
+    index = _index({name: each[0] for name, each in forms.items() if each}, absent)
+    return {HOME: html.write_scripted(index), QUESTIONS: html.write_scripted(_questions()), **pages}
+
+
+def _forms(name: str) -> Iterator[Stored]:
+    """The stored forms of a model: of training, and of inference where there is one."""
+    for options in (Options(), Options(mode="infer")):
+        form = stored(name, options.to_json())
+        if form is not None:
+            yield form
+
+
+def _file(name: str) -> str:
+    return f"{name.replace(':', '-')}.html"
+
+
+def _model(name: str, forms: tuple[Stored, ...]) -> ScriptedPage:
+    subtitle = f"{_description(name)}. Every number is evaluated in this page, exactly, from closed forms that were derived and certified."
+    return page_of(WhatIf(name, forms, tuple(catalogue().values()), COMMON_80_GB, {}, {}), subtitle, today(), HOME)
+
+
+def _description(name: str) -> str:
+    return CATALOGUE[name].description if name in CATALOGUE else "a class of transformers at its default sizes"
+
+
+def _index(forms: Mapping[str, Stored], absent: Mapping[str, str]) -> ScriptedPage:
+    lines = tuple(f"{name} has no page: {why}." for name, why in absent.items())
+    subtitle = "Closed forms of training steps, and questions about capacity; each number opens its derivation."
+    rows = tuple(_row(name, form) for name, form in forms.items())
+    return ScriptedPage("site.j2", (), "Napkin", subtitle, "", today(), lines, "", rows)
+
+
+def _row(name: str, form: Stored) -> SiteRow:
+    held = form.covers({})
+    cells = tuple((f"{_file(name)}#{chapter_anchor(q)}", _value(form, q) if held else "–") for q in _SHOWN)
+    return SiteRow(name, _file(name), _description(name), sizes_text(form.sizes({})), cells)
+
+
+def _value(form: Stored, name: str) -> str:
+    quantity = form.quantity(name)
+    return "unknown" if quantity.unknown else numbers.amount(quantity.at(), quantity.definition.unit).headline
+
+
+def _questions() -> ScriptedPage:
+    rows = tuple(question_row(question) for question in all_questions())
+    data = script_text({"schema": 1, "questions": [row.data for row in rows if row.data is not None]})
+    subtitle = "Each question at example values; change them, and every step follows. The command solves for any other variable too."
+    return ScriptedPage("questions.j2", ("exact.js", "questions.js"), "Questions", subtitle, data, today(), (), HOME, rows)

@@ -1,0 +1,124 @@
+"""``napkin site``: its links lead somewhere, its bytes are fixed, and its questions give Python's answers in a real Chromium."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calc.capacity.questions import answered
+from calc.capacity.questions.registry import all_questions
+from calc.errors import BadInputError
+from calc.pipeline import precomputed
+from reports.jobs import site
+from reports.page.questions import question_row
+from reports.writers import html
+from tests.reports import browser
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The pages, of the stored forms whatever derived them."""
+
+    def why_not(name: str, options: dict[str, str] | None = None) -> str:
+        return "" if precomputed._entry(name, options) else "there is none"
+
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    monkeypatch.setattr(precomputed, "why_not", why_not)
+    monkeypatch.setattr(site, "why_not", why_not)
+    return dict(site.texts(lambda _: None))
+
+
+def test_every_link_leads_to_a_page_and_a_quantity_of_it(pages: dict[str, str]) -> None:
+    """Every stored model has a page; the numbers of the first page lead to quantities that the page's data has."""
+    links = [link for page in pages.values() for link in re.findall(r'href="([^"#][^"]*)"', page)]
+    of_quantities = [link.partition("#") for link in links if "#" in link]
+
+    assert {link.partition("#")[0] for link in links} == pages.keys()
+    assert len(pages) == len(precomputed.names()) + 2
+    assert {target for _, _, target in of_quantities} == {"q-parameters", "q-memory.peak", "q-flops.step.total"}
+    assert all('"memory.peak":' in pages[file] for file, _, _ in of_quantities)
+
+
+def test_the_first_page_has_no_script_and_the_bytes_are_fixed(pages: dict[str, str]) -> None:
+    """Pages made twice are equal; only pages that evaluate have a script."""
+    assert pages == dict(site.texts(lambda _: None))
+    assert "<script" not in pages[site.HOME]
+    assert all(page.count("<script") == 2 for file, page in pages.items() if file != site.HOME)
+
+
+def test_stored_forms_that_are_not_valid_here_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the reason, and without a page."""
+    monkeypatch.setattr(precomputed, "why_not", lambda *_: "made by another torch")
+    monkeypatch.setattr(site, "why_not", lambda *_: "made by another torch")
+
+    with pytest.raises(BadInputError, match=r"^there is no page to write: made by another torch$"):
+        site.texts(lambda _: None)
+
+
+_BY_SCRIPT = """(cases) => cases.map(([name, given]) => {
+  const question = DATA.questions.find((each) => each.name === name);
+  const text = ({ n, d }) => (d === 1n ? `${n}` : `${n}/${d}`);
+  const values = new Map(Object.entries(given).map(([symbol, number]) => [symbol, typed(number)]));
+  if (question.inputs.some(([symbol, , unit]) => unit === "share" && order(values.get(symbol), ratio(1n)) > 0)) return "refused";
+  try {
+    const { result, real } = answerOf(question, values);
+    return [text(result), text(real)];
+  } catch (error) {
+    if (error instanceof Refused || error instanceof DivisionByZero) return "refused";
+    throw error;
+  }
+})"""
+
+
+def _asked() -> tuple[list[tuple[str, dict[str, str]]], list[Any]]:
+    """Questions at their examples and at random inputs, and what Python answers."""
+    generator, cases, answers = random.Random(7), [], []
+    for question in all_questions():
+        data = question_row(question).data
+        for i in range(6 if data else 0):
+            assert data is not None
+            numbers = {symbol: Fraction(text) for symbol, _, _, _, text, _ in data["inputs"]}
+            for symbol, _, _, _, _, whole in data["inputs"] if i else ():
+                moved = numbers[symbol] * Fraction(generator.randint(1, 40), generator.randint(1, 40))
+                numbers[symbol] = Fraction(max(1, round(moved))) if whole else moved
+            keys = {symbol: key for symbol, key, *_ in data["inputs"]}
+            cases.append((question.name, {symbol: str(number) for symbol, number in numbers.items()}))
+            try:
+                answer = answered(question, {keys[symbol]: number for symbol, number in numbers.items()} | dict(data["fixed"]))
+                answers.append([str(answer.value), str(answer.unrounded)])
+            except BadInputError:
+                answers.append("refused")
+    return cases, answers
+
+
+@pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium here")
+def test_the_questions_page_gives_pythons_answers(tmp_path: Path) -> None:
+    """Fifty questions, at their examples and at random inputs: the same fractions, and refused where Python refuses."""
+    cases, answers = _asked()
+    file = tmp_path / "questions.html"
+    file.write_text(html.write_scripted(site._questions()), encoding="utf-8")
+    with browser.browser() as chromium:
+        chromium.open(file)
+        for case, ours, theirs in zip(cases, answers, chromium.eval(f"({_BY_SCRIPT})({json.dumps(cases)})"), strict=True):
+            assert ours == theirs, case
+
+    assert len({name for name, _ in cases}) >= 50
+    assert "refused" in answers
+
+
+@pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium here")
+def test_a_number_of_the_first_page_opens_its_derivation(pages: dict[str, str], tmp_path: Path) -> None:
+    """The address of GPT-2's peak opens the candidates that it is the maximum of."""
+    (tmp_path / "gpt2.html").write_text(pages["gpt2.html"], encoding="utf-8")
+    with browser.browser() as chromium:
+        chromium.open(tmp_path / "gpt2.html")
+        chromium.eval("location.hash = '#q-memory.peak'")
+        chromium.eval("new Promise(done => setTimeout(done, 100))")
+
+        assert "The maximum of 20 peak candidates" in chromium.eval("document.getElementById('q-memory.peak').innerText")
