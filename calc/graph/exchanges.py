@@ -99,7 +99,7 @@ def headlines(assumptions: Iterable[Assumption], difference: Differences | None 
             )
         elif exchange.key in (difference or {}):
             yield (
-                f"To count FLOPs of matrix multiplications, and for nothing else, {exchange.of} runs {exchange.instead} and not as"
+                f"FLOPs of matrix multiplications, and nothing else, are counted where {exchange.of} runs {exchange.instead}, not as"
                 f" {exchange.by_default}: {exchange.because}. All else is measured as torch runs it by default."
             )
 
