@@ -81,7 +81,7 @@ def _in_groups(call: OperatorCall, view: NodeView, axis: int, groups: sp.Expr, w
 
 
 @dataclass(frozen=True, slots=True)
-class _Convolution:
+class _ConvolutionCall:
     """A convolution in groups: ``size`` has the size of each axis by its name. ``steps`` are (stride, padding, dilation)."""
 
     call: OperatorCall
@@ -102,7 +102,9 @@ class _Convolution:
         }
 
 
-def _of(call: OperatorCall, view: NodeView, weight: NodeView, steps: tuple[list[sp.Expr], list[sp.Expr], list[sp.Expr]]) -> _Convolution:
+def _of(
+    call: OperatorCall, view: NodeView, weight: NodeView, steps: tuple[list[sp.Expr], list[sp.Expr], list[sp.Expr]]
+) -> _ConvolutionCall:
     """The convolution with named axes. A transposed one has the places of its input, and channels before outputs in its kernel."""
     groups, transposed = call.sizes("groups", (1,))[0], bool(call.raw("transposed", False))
     source, kernel = _in_groups(call, view, 1, groups, "channels"), _in_groups(call, weight, 0, groups, "kernels")
@@ -110,10 +112,10 @@ def _of(call: OperatorCall, view: NodeView, weight: NodeView, steps: tuple[list[
     size = {"b": view.shape[0], "g": groups, "c": source.shape[2], "o": kernel.shape[2 if transposed else 1]}
     size |= dict(zip(to, (view.shape if transposed else call.shape())[2:], strict=True))
     size |= dict(zip(taps, weight.shape[2:], strict=True))
-    return _Convolution(call, source, kernel, steps, to, taps, at, size)
+    return _ConvolutionCall(call, source, kernel, steps, to, taps, at, size)
 
 
-def _direct(of: _Convolution) -> NodeView:
+def _direct(of: _ConvolutionCall) -> NodeView:
     call, to, taps, size = of.call, of.to, of.taps, of.size
     # Patches: X'[b, g, c, t, r] = X[b, g, c, s t + δ r - p].
     patches = ConvolutionAxes({n: size[n] for n in ("b", "g", "c", *to, *taps)}, {})
@@ -137,7 +139,7 @@ def _result(call: OperatorCall, node: int, sizes: list[sp.Expr]) -> NodeView:
     return call.views.reshaped(NodeView(node, tuple((AxisFactor(next(numbers), s),) if s != 1 else () for s in sizes)), call.shape())
 
 
-def _transposed(of: _Convolution) -> NodeView:
+def _transposed(of: _ConvolutionCall) -> NodeView:
     """Every element adds the kernel, times itself, around its position."""
     call, to, taps, size = of.call, of.to, of.taps, of.size
     axes = ConvolutionAxes({n: size[n] for n in ("b", "g", "o", *to, *taps)}, {"c": size["c"]})
