@@ -124,14 +124,13 @@ def levers(derivation: Derivation, request: Request, progress: Progress) -> tupl
     """Changes of a step that may lower its peak, each derived."""
     from calc.memory.peak_levers import changes, peak_levers
 
-    derived = [change for change in changes(derivation.options, derivation.sizes) if change.options]
+    number = sum(bool(change.options) for change in changes(derivation.options, derivation.sizes))
     seconds = [0.0]
 
     def changed(options: Options, sizes: Mapping[str, int]) -> Derivation:
-        number = len(seconds)
-        what = ", ".join(f"{name} {value}" for name, value in derived[number - 1].options.items())
+        what = ", ".join(f"{name} {value}" for name, value in options.to_json().items() if value != derivation.options.get(name))
         about = f", about {seconds[-1]:.0f} s as the one before" if seconds[-1] >= 1 else ""
-        progress(f"deriving a change that may lower the peak, {number} of {len(derived)}: {what}{about}")
+        progress(f"deriving a change that may lower the peak, {len(seconds)} of {number}: {what}{about}")
         begin = time.perf_counter()
         try:
             return derive(replace(request, options=options, sizes={**request.sizes, **sizes}), progress)

@@ -88,8 +88,8 @@ def _index(forms: Mapping[str, Stored], absent: Mapping[str, str]) -> ScriptedPa
 
 
 def _row(name: str, form: Stored) -> SiteRow:
-    held = form.covers({})
-    cells = tuple((f"{_file(name)}#{chapter_anchor(q)}", _value(form, q) if held else "–") for q in _SHOWN)
+    covered = form.covers({})
+    cells = tuple((f"{_file(name)}#{chapter_anchor(q)}", _value(form, q) if covered else "–") for q in _SHOWN)
     return SiteRow(name, _file(name), _description(name), sizes_text(form.sizes({})), cells)
 
 

@@ -66,8 +66,8 @@ def alike_rows(terms: Sequence[QuantityTerm], whole: int | None, sizes: Mapping[
 
 def _row(alike: Sequence[QuantityTerm], whole: int | None, sizes: Mapping[str, int]) -> TermRow:
     first, number = alike[0], len(alike)
-    site = paths.pattern([t.module_path for t in alike])
-    return term_row(site, times(number, first.expr), number * first.value, whole, first.because, sizes)
+    module_paths = paths.pattern([t.module_path for t in alike])
+    return term_row(module_paths, times(number, first.expr), number * first.value, whole, first.because, sizes)
 
 
 def times(number: int, expr: str) -> str:

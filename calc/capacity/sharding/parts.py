@@ -84,8 +84,6 @@ def product(*factors: str) -> str:
     return "*".join(f"({f})" if " " in f and isinstance(parse(f), Sum) else f for f in factors if f != "1") or "1"
 
 
-
-
 # -- parameters -------------------------------------------------------------------------------------------------------------
 
 
