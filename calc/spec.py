@@ -88,10 +88,10 @@ class Spec:
                 raise SpecError(f"spec {self.name!r}: {_shown(name)} cannot name a dimension: use letters, digits and _")
             self._require_dimension(name, value)
 
-    def _require_texts(self, part: str, value: object) -> None:
+    def _require_texts(self, part: str, value: Any) -> None:
         if _is(value, str):
             raise SpecError(f"spec {self.name!r}: {part} must be a tuple of texts, as ({str(value)[:40]!r},)")
-        wrong = value if not _is(value, (tuple, list, set, frozenset)) else next((v for v in value if not _is(v, str)), "")  # type: ignore[attr-defined]
+        wrong = value if not _is(value, (tuple, list, set, frozenset)) else next((v for v in value if not _is(v, str)), "")
         if not _is(wrong, str):
             raise SpecError(f"spec {self.name!r}: {part} must be a tuple of texts, with no {_kind(wrong)} in its place or in it")
 
@@ -109,8 +109,8 @@ class Spec:
             if not _is(key, str) or not _is(item, kind):
                 raise SpecError(f"spec {self.name!r}: {part} must give {words} to each name, not {_kind(item)} to {_shown(key)}")
 
-    def _require_dimension(self, name: str, value: object) -> None:
-        dim = value if _is(value, Dim) else Dim(value)  # type: ignore[arg-type]
+    def _require_dimension(self, name: str, value: Any) -> None:
+        dim = value if _is(value, Dim) else Dim(value)
         for part, kinds, words in _PARTS:
             item = getattr(dim, part)
             if not _is(item, kinds):

@@ -133,7 +133,7 @@ def test_an_assignment_is_read() -> None:
 @pytest.mark.parametrize("value", [2.5, True, "8", None, 10**400])
 def test_only_integers_in_range_are_sizes_from_python_too(value: object) -> None:
     """True is no size, nor is text."""
-    assert refusal({"B": value}).startswith("B ")  # type: ignore[dict-item]  # what the test is about
+    assert refusal({"B": value}).startswith("B ")
 
 
 # -- declarations that are refused --------------------------------------------------------------------------------------

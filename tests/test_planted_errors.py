@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-import calc.rules.families  # noqa: F401  (fills the registry)
+import calc.rules.families  # noqa: F401  # importing it fills the registry
 from calc.derive.accumulate import PHASES, Accumulator
 from calc.derive.result import CoverageRow, Derivation, Quantity
 from calc.errors import UnbackedSizeError

@@ -1,4 +1,4 @@
-"""Words that a reader would have to decode do not come back: the field has better ones."""
+"""Words that a reader would have to decode do not come back: the field has better ones. What is switched off has its reason in words."""
 
 from __future__ import annotations
 
@@ -62,6 +62,11 @@ REPLACED = {
 }
 """Regular expressions of whole words, matched in any case, and what to write instead."""
 
+SWITCH = re.compile(r"#\s*(?:noqa|type:\s*ignore)\b.*")
+EXPLAINED = re.compile(r"# (?:noqa: [A-Z]+\d+(?:, [A-Z]+\d+)*|type: ignore\[[a-z-]+(?:, ?[a-z-]+)*\])  # \w")
+SKIP = re.compile(r"pytest\.(?:skip|xfail)\(.*|\bmark\.(?:skip|skipif|xfail)\b.*")
+GIVEN = re.compile(r"""pytest\.(?:skip|xfail)\((?:f?"\w|str\()|\bmark\.\w+\(.*reason=f?"\w""")
+
 CLEAN = ("calc", "reports", "templates", "tests", "README.md", "CONTRIBUTING.md", "SKILL.md", "SECURITY.md")
 """Folders and documents whose texts have none of these words. More may join; none may leave."""
 
@@ -112,3 +117,54 @@ def test_a_room_has_none_of_the_replaced_words(room: str) -> None:
 def test_a_planted_word_is_noticed(words: str) -> None:
     """Inside a sentence, in any case."""
     assert len(replaced(words)) == 1
+
+
+def unexplained(line: str) -> bool:
+    """Whether a line ignores a finding of ruff or mypy, or skips a test, without a code or without words that say why."""
+    switch, skip = SWITCH.search(line), SKIP.search(line)
+    return bool(switch and not EXPLAINED.match(switch[0])) or bool(skip and not GIVEN.match(skip[0]))
+
+
+@pytest.mark.parametrize("room", ["calc", "reports", "templates", "tests"])
+def test_each_ignore_and_each_skip_says_why(room: str) -> None:
+    """Beside it; those no longer needed are reported by ruff (RUF100) and mypy (warn_unused_ignores). Mypy does not read tests."""
+    lines = [(file, n, line) for file in files(room) for n, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)]
+    assert lines, room
+
+    offenders = [(file, n) for file, n, line in lines if unexplained(line) or (room == "tests" and "# type: ignore" in line)]
+    assert [] == [f"{file.relative_to(ROOT)}:{n}" for file, n in offenders]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x = f()  # noqa",
+        "x = f()  # noqa: E731",
+        "import x  # noqa: F401  importing it is the point",
+        "x = f()  # type: ignore  # untyped in torch",
+        "x = f()  # type: ignore[misc]",
+        "x = f()  # type:ignore[misc]  # untyped in torch",
+        "    pytest.skip()",
+        '    pytest.skip("")',
+        "@pytest.mark.skip",
+        "@pytest.mark.skipif(CHROMIUM is None)",
+        '@pytest.mark.xfail(reason="")',
+    ],
+)
+def test_a_planted_ignore_without_a_reason_is_noticed(line: str) -> None:
+    """The same line with a code and words is not."""
+    assert unexplained(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x = f()  # noqa: E731  # binds the weight",
+        "x = f()  # type: ignore[misc, index]  # none is None",
+        "    pytest.skip(str(error))",
+        '@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")',
+    ],
+)
+def test_an_ignore_with_a_reason_stays(line: str) -> None:
+    """A code and words for a linter, words for a skip."""
+    assert not unexplained(line)

@@ -253,7 +253,7 @@ def _judge_operators(executed: Iterable[str], covered: Iterable[str]) -> Verdict
 
 def _is_registered(operator: str) -> bool:
     """Whether an operator has a rule or a reason to be free: the trace may decompose an operator that the run executes whole."""
-    from calc.rules import families  # noqa: F401  importing it fills the registry
+    from calc.rules import families  # noqa: F401  # importing it fills the registry
     from calc.rules.registry import REGISTRY
 
     return REGISTRY.find(operator) is not None

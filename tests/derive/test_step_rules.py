@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import calc.rules.families  # noqa: F401  (fills the registry)
+import calc.rules.families  # noqa: F401  # importing it fills the registry
 from calc.derive.rules_of_thumb import compare
 from calc.rules.registry import REGISTRY
 from reports.page import rules as rulebook
@@ -34,7 +34,7 @@ def test_every_rule_has_a_statement_and_a_source() -> None:
         assert entry.source
         assert entry.test
     assert REGISTRY.rules
-    assert all(rulebook.find(name).shapes for name in REGISTRY.rules)  # type: ignore[union-attr]  # every rule is found
+    assert all(rulebook.find(name).shapes for name in REGISTRY.rules)
 
 
 def test_the_test_of_a_rule_of_steps_is_a_file() -> None:

@@ -111,7 +111,7 @@ def test_the_history_of_lbfgs_takes_what_is_listed() -> None:
         optimizer.zero_grad()
         loss = sum(((p - 0.3) ** 4).sum() for p in parameters)
         assert isinstance(loss, Tensor)
-        loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
+        loss.backward()
         return loss
 
     optimizer.step(closure)
@@ -214,7 +214,7 @@ class Own(torch.optim.Optimizer):
         self.update = update
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # torch's also serves closures that return the loss
+    def step(self, closure: Any = None) -> None:
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:

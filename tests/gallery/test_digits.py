@@ -126,6 +126,6 @@ def test_a_date_and_a_version_agree_with_themselves_in_every_format(once: None) 
     for suffix, right in made_again(carried.text()).items():
         for text in {value for value in noted if re.search(r"\d\.\d|\d-\d", value)}:
             for found in re.finditer(re.escape(text), right):
-                at = found.start() + re.search(r"\d", text).start()  # type: ignore[union-attr]  # there is one
+                at = found.start() + re.search(r"\d", text).start()
                 edited = right[:at] + str((int(right[at]) + 1) % 10) + right[at + 1 :]
                 assert fails(FOLDER / f"homework{suffix}", edited, carried, right), (suffix, right[at - 60 : at + 20])

@@ -136,7 +136,7 @@ def test_short_calls_are_timed_together_and_a_time_is_that_of_one(clock: Clock) 
     clock.grain = 10
     clock.tick = 0
     watch = clock.watch()
-    watch.tick = lambda: 10  # type: ignore[method-assign]  # a clock that only work moves has no tick to read
+    watch.tick = lambda: 10
     time = time_of(lambda: clock.work(30), watch, FINE)
 
     assert (16, (480, 480, 480), 30) == (time.calls, time.nanoseconds, time.median)
@@ -147,7 +147,7 @@ def test_calls_that_were_slow_only_at_first_are_made_more_often(clock: Clock) ->
     """One call seemed enough, as it took 900 ns; then each takes 30, and 4 times as many, and again, are needed for 20 · 10 ns."""
     clock.grain, clock.tick = 10, 0
     watch = clock.watch()
-    watch.tick = lambda: 10  # type: ignore[method-assign]  # a clock that only work moves has no tick to read
+    watch.tick = lambda: 10
     lasting = chain((900, 900), repeat(30))
     time = time_of(lambda: clock.work(next(lasting)), watch, FINE)
 

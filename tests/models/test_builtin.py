@@ -110,7 +110,7 @@ def test_gpt2_head_is_tied_to_the_embedding() -> None:
     names = dict(module.named_parameters())
     assert "transformer.wte.weight" in names
     assert "lm_head.weight" not in names
-    assert module.lm_head.weight.data_ptr() == names["transformer.wte.weight"].data_ptr()  # type: ignore[union-attr]  # a module here
+    assert module.lm_head.weight.data_ptr() == names["transformer.wte.weight"].data_ptr()
 
 
 def test_gpt2_names_its_modules_as_published_checkpoints_do() -> None:

@@ -145,8 +145,8 @@ def test_a_block_that_several_layers_share_is_wrapped_once() -> None:
     block = Block(4, 4)
     module = checkpointed("a model", nn.ModuleList([block, block]), "block")
 
-    assert block.forward is module[0].forward is module[1].forward  # type: ignore[index]  # a list of modules here
-    assert Block.forward is block.forward.__closure__[0].cell_contents.__func__  # type: ignore[attr-defined]  # of the wrapped function
+    assert block.forward is module[0].forward is module[1].forward
+    assert Block.forward is block.forward.__closure__[0].cell_contents.__func__
 
 
 @pytest.mark.parametrize(

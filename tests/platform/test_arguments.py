@@ -21,7 +21,7 @@ class Hostile:
     def __repr__(self) -> str:
         raise SystemExit("shown")
 
-    __str__ = __format__ = __eq__ = __hash__ = __len__ = __iter__ = __repr__  # type: ignore[assignment]
+    __str__ = __format__ = __eq__ = __hash__ = __len__ = __iter__ = __repr__
 
 
 @functools.cache

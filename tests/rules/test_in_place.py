@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.utils import flop_counter
 
-import calc.rules.families  # noqa: F401  (fills the registry)
+import calc.rules.families  # noqa: F401  # importing it fills the registry
 from calc.rules.registry import REGISTRY, cost_of
 from tests.rules.calls import add, bits, call, ints, r
 from tests.rules.cases import CASES

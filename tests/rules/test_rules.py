@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import calc.rules.families  # noqa: F401  (fills the registry)
+import calc.rules.families  # noqa: F401  # importing it fills the registry
 from calc.rules.registry import REGISTRY, Operator, Registry, View, cost_of
 from calc.symbolic.algebra import Algebra
 from tests.rules.cases import CASES

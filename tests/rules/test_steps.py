@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-import calc.rules.families  # noqa: F401  (fills the registry)
+import calc.rules.families  # noqa: F401  # importing it fills the registry
 from calc.rules.registry import REGISTRY
 from tests.rules.operators import Comparing
 

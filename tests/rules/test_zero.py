@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-import calc.rules.families  # noqa: F401  (fills the registry)
+import calc.rules.families  # noqa: F401  # importing it fills the registry
 from calc.rules.registry import REGISTRY, Cost, Operator, Registry, cost_of, term
 from calc.rules.shapes import reductions, split
 from tests.rules.cases import CASES

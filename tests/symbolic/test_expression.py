@@ -56,7 +56,7 @@ def test_nodes_are_plain_values() -> None:
     assert {Quotient(B, T): 1}[parse("B/T")] == 1
     assert parse("Max(B, 2)*T") == pickle.loads(pickle.dumps(parse("Max(B, 2)*T")))
     with pytest.raises(AttributeError, match=r"^name of an expression cannot be set$"):
-        B.name = "T"  # type: ignore[misc]  # what the test is about
+        B.name = "T"
 
 
 def test_names_come_in_the_order_of_writing_and_functions_are_none() -> None:

@@ -13,7 +13,7 @@ def declare_operators() -> None:
     import torch
 
     try:
-        import torchvision  # noqa: F401
+        import torchvision  # noqa: F401  # only whether it can be
     except RuntimeError:
         library = torch.library.Library("torchvision", "DEF")
         for name in ("nms", "qnms"):

@@ -245,7 +245,7 @@ def test_so_it_is_of_any_operators_one_after_the_other(names: list[str], last: s
     except (RuntimeError, IndexError, ValueError):  # no such axis, or no such view
         return
     for n, tensor in real if fact is not None else ():
-        assert torch.equal(written_out(fact, env, n, tensor), tensor)  # type: ignore[arg-type]  # it is not None
+        assert torch.equal(written_out(fact, env, n, tensor), tensor)
 
 
 # -- in a step ------------------------------------------------------------------------------------------------------------

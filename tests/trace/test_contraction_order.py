@@ -80,7 +80,7 @@ class Chain(nn.Module):
 
 CHAIN = Spec("chain", {"B": 30, "d": 13, "f": 37, "e": 17}, Chain, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
 LEFT: Callable[[int, int, int, int], int] = lambda b, d, f, e: 2 * b * f * (d + e)  # noqa: E731  # formulas
-RIGHT: Callable[[int, int, int, int], int] = lambda b, d, f, e: 2 * d * e * (f + b)  # noqa: E731
+RIGHT: Callable[[int, int, int, int], int] = lambda b, d, f, e: 2 * d * e * (f + b)  # noqa: E731  # as above
 
 
 @pytest.mark.usefixtures("installed")

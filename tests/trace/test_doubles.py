@@ -113,7 +113,7 @@ def test_a_constant_is_read_as_the_simplest_fraction_with_that_double() -> None:
 
 def test_a_fraction_is_used_without_a_guard_only_where_that_is_proved() -> None:
     """8/3 is near enough to its double; 0.29 falls short of 29 at 100, and has a guard at every size."""
-    third, hundredth = (_traced(lambda d, _, c=c: d * c, math.floor, 31, 5) for c in (8 / 3, 0.29))  # type: ignore[misc]
+    third, hundredth = (_traced(lambda d, _, c=c: d * c, math.floor, 31, 5) for c in (8 / 3, 0.29))
 
     assert "floor((8*d)/(3))" == third[0]
     assert ["8*d < 35184372088832"] == [c.expr for c in third[1]]

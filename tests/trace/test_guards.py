@@ -100,7 +100,7 @@ def test_a_branch_on_sizes_gives_the_right_number_or_none(of: Branch) -> None:
     given = 0
     for B, d in SIZES[:3]:
         result = number(functools.partial(calc.derive, function(of, dims={"B": B, "d": d}), cache=False, mode="infer"))
-        if not right_or_refused(lambda result=result: result[ELEMENTWISE].value, elementwise(of, B, d)):  # type: ignore[misc]  # a lambda
+        if not right_or_refused(lambda result=result: result[ELEMENTWISE].value, elementwise(of, B, d)):
             continue
         given += sum(right_or_refused(functools.partial(result[ELEMENTWISE].at, B=b, d=e), elementwise(of, b, e)) for b, e in SIZES)
 

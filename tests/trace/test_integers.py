@@ -220,7 +220,7 @@ def test_what_a_module_makes_without_memory_is_not_remembered() -> None:
             self.register_buffer("weights", _copied(9))
 
         def forward(self, x: Tensor) -> Tensor:
-            return super().forward(x) * self.weights.sum()  # type: ignore[operator]  # a buffer
+            return super().forward(x) * self.weights.sum()
 
     made = Spec("weighted", {"B": 3}, lambda n: Weighted(4), lambda n: (torch.randn(n.B, 4),), lambda m, x: m(x).sum())
     derivation = calc.derive(made, cache=False, optimizer="sgd")

@@ -196,7 +196,7 @@ def raises(x: Tensor) -> Tensor:
 
 
 def wrong_key(x: Tensor) -> Tensor:
-    return {}["missing"]  # type: ignore[no-any-return]  # it never returns
+    return {}["missing"]
 
 
 def wrong_shape(x: Tensor) -> Tensor:
@@ -276,7 +276,7 @@ def test_an_optimizer_that_raises_is_reported_with_its_line() -> None:
     """Its step is part of the training step."""
 
     class Broken(torch.optim.SGD):
-        def step(self, closure: Any = None) -> None:  # type: ignore[override]  # as users write it
+        def step(self, closure: Any = None) -> None:
             raise ValueError("no step today")
 
     error = refusal(spec(lambda n: nn.Linear(n.d, n.d), optimizer=Broken), optimizer="spec")

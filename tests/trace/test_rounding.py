@@ -90,7 +90,7 @@ def _as_the_module(pairs: int, seed: int) -> None:
         factor = generator.randint(1, 4 * parts) / parts
         f = int(d * factor)
         if f > 1:
-            derivation = calc.derive(_spec(lambda width, factor=factor: int(width * factor)), {"d": d}, cache=False, mode="infer")  # type: ignore[misc]
+            derivation = calc.derive(_spec(lambda width, factor=factor: int(width * factor)), {"d": d}, cache=False, mode="infer")
             assert 2 * d * f + f + d == derivation["parameters"].value, (d, factor)
 
 

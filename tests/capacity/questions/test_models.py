@@ -233,7 +233,7 @@ FITS = [("B", 120, 1, 240), ("B", 1199, 9, 1200), ("B", 1200, 10, 1320), ("d", 5
 @pytest.mark.parametrize(("dim", "memory", "size", "there"), FITS)
 def test_filling_finds_the_last_size_that_fits(dim: str, memory: int, size: int, there: int | None) -> None:
     """On the border too, in the steps that the model can have, and up to its own limit."""
-    found = filled(Made(), dim, Fraction(memory))  # type: ignore[arg-type]  # stands for a Model
+    found = filled(Made(), dim, Fraction(memory))
 
     assert (size, there) == (found.size, found.there)
     assert found.peak <= memory
@@ -242,7 +242,7 @@ def test_filling_finds_the_last_size_that_fits(dim: str, memory: int, size: int,
 
 def test_a_tied_size_is_refused() -> None:
     with pytest.raises(BadInputError, match=r"^k cannot be set in made: it follows from others$"):
-        filled(Made(), "k", Fraction(1))  # type: ignore[arg-type]  # as above
+        filled(Made(), "k", Fraction(1))
 
 
 def test_a_planted_peak_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,7 @@ def test_a_document_may_ask(tmp_path: Path) -> None:
 
 
 def worked(sizes: dict[str, int], **layout: int | str) -> Account:
-    return account(decoder(sizes), Layout(**layout), state_of())  # type: ignore[arg-type]  # counts and kinds by name
+    return account(decoder(sizes), Layout(**layout), state_of())
 
 
 def sent(sizes: dict[str, int], axis: str, **layout: int | str) -> Fraction:

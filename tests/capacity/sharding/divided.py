@@ -69,7 +69,7 @@ class _AttentionAcross(TorchFunctionMode):
 
 def across(exchange: str, group: dist.ProcessGroup, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Causal attention of a rank's (B, h, T/c, k) queries over keys and values (B, g, T/c, k) of all ranks."""
-    output: Tensor = {RING: _Ring, GATHER: _Gathered}[exchange].apply(q, k, v, group)  # type: ignore[no-untyped-call]  # torch annotates it so
+    output: Tensor = {RING: _Ring, GATHER: _Gathered}[exchange].apply(q, k, v, group)
     return output
 
 

@@ -140,11 +140,11 @@ class Replicated:
 # -- instruments --------------------------------------------------------------------------------------------------------------
 
 
-class Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not annotate it
+class Traffic(TorchDispatchMode):
     """Bytes of collectives by kind: of the whole tensor, so of what goes in for a reduction and of what comes out of a gathering."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate it
+        super().__init__()
         self.payload: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
 
@@ -178,7 +178,7 @@ def _seen(module: nn.Module) -> None:
     if not isinstance(module, nn.parallel.DistributedDataParallel):
         return
 
-    def reduce(_, bucket):  # type: ignore[no-untyped-def]  # DDP wants its own classes as annotations, or none
+    def reduce(_, bucket):
         return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])
 
     module.register_comm_hook(None, reduce)
@@ -254,7 +254,7 @@ def _process(job: Measured[Any], rank: int, world: int, folder: str, queue: Any)
     torch.set_num_threads(1)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     try:
-        store = dist.FileStore(str(Path(folder) / "store"), world)  # type: ignore[attr-defined]  # torch leaves it out of its stubs
+        store = dist.FileStore(str(Path(folder) / "store"), world)
         dist.init_process_group("gloo", rank=rank, world_size=world, store=store)
         queue.put((rank, "", job.measured(rank, world)))
         dist.barrier()
@@ -303,7 +303,7 @@ def _step(
     with loss_parallel() if job.divided_loss else contextlib.nullcontext():
         for _ in range(job.micro_batches - 1):
             _say_whether_last(job, module, last=False)
-            loss(module, *inputs).backward()  # type: ignore[no-untyped-call]  # torch annotates it so
+            loss(module, *inputs).backward()
         _say_whether_last(job, module, last=True)
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda held: held.tensor):
             value = loss(module, *inputs)
@@ -311,7 +311,7 @@ def _step(
         own = {_local(p).untyped_storage().data_ptr() for p in module.parameters()}
         locals_ = (_local(held.tensor).untyped_storage() for held in packed)
         saved = sum({s.data_ptr(): s.nbytes() for s in locals_ if s.data_ptr() not in own}.values())
-        value.backward()  # type: ignore[no-untyped-call]  # torch annotates it so
+        value.backward()
     grads = [p.grad for p in module.parameters() if p.grad is not None]
     gradients = _bytes(grads)
     rows = {name: tuple(_local(p).shape) for name, p in module.named_parameters()}

@@ -31,7 +31,7 @@ OF_A_LAYER = 2 * 96 * 46 + 2 * 32 * 46 + 3 * 46 * 204 + 2 * 46
 OUTSIDE = 2 * 503 * 46 + 46
 
 
-def worked(model: ShardedModel, state: State = STATE, **words: int | str):  # type: ignore[no-untyped-def]  # an Account; words are a layout's
+def worked(model: ShardedModel, state: State = STATE, **words: int | str):
     return account(model, layout_of(words), state)
 
 

@@ -34,7 +34,7 @@ def payload(found: Account) -> dict[str, int]:
 
 
 def worked(model: ShardedModel, **layout: int | str) -> Account:
-    return account(model, Layout(**{"micro": 2, **layout}), FP32)  # type: ignore[arg-type]  # counts and kinds by name
+    return account(model, Layout(**{"micro": 2, **layout}), FP32)
 
 
 def assert_equal(held: Held, found: Account) -> None:

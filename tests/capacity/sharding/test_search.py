@@ -27,7 +27,7 @@ H100 = machine_of(accelerator("h100-sxm"))
 RANKS = ("data", "tensor", "pipeline", "context", "expert")
 
 
-def one_by_one(model, devices: int, batch: int, micros: tuple[int, ...]) -> dict[str, Account]:  # type: ignore[no-untyped-def]  # a Model
+def one_by_one(model, devices: int, batch: int, micros: tuple[int, ...]) -> dict[str, Account]:
     """Every layout that ``account`` does not refuse, with none of the search's code."""
     found = {}
     counts = [n for n in range(1, devices + 1) if devices % n == 0]
@@ -50,7 +50,7 @@ def one_by_one(model, devices: int, batch: int, micros: tuple[int, ...]) -> dict
     return found
 
 
-def assert_complete(model, devices: int, batch: int) -> None:  # type: ignore[no-untyped-def]  # a Model
+def assert_complete(model, devices: int, batch: int) -> None:
     expected = one_by_one(model, devices, batch, (1, 2, 4))
     found = table(model, Limits(devices, batch), STATE, H100)
     layouts = [found.layout(row, batch) for row in range(len(found))]
@@ -70,7 +70,7 @@ def test_every_layout_is_there_with_its_exact_numbers() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "devices"), [(SMALL, 4), (SMALL, 8), (EXPERTS, 4)])
-def test_every_layout_of_more_devices_is_there(model, devices: int) -> None:  # type: ignore[no-untyped-def]  # a Model
+def test_every_layout_of_more_devices_is_there(model, devices: int) -> None:
     """The same for more kinds at once, with experts and without."""
     assert_complete(model, devices, 4)
 
@@ -210,7 +210,7 @@ def test_devices_with_hundreds_of_divisors_are_searched(devices: int, batch: int
     (EXPERTS, Limits(735_134_400, 1000, fixed=(("t", 8), ("b", 1))), "pipeline or context or expert or interleave"),
     (HUNDREDS, Limits(720_720, 720_720), "tensor or pipeline or context or interleave or micro, e.g. tensor=8"),
 ], ids=["divisions", "with some fixed", "valid ones"])  # fmt: skip
-def test_a_search_without_end_is_refused_with_what_to_fix(model, limits: Limits, free: str) -> None:  # type: ignore[no-untyped-def]  # a Model
+def test_a_search_without_end_is_refused_with_what_to_fix(model, limits: Limits, free: str) -> None:
     """Keys that are given already are not named."""
     with pytest.raises(BadInputError) as refusal:
         table(model, limits, STATE, H100)

@@ -33,7 +33,7 @@ def read(name: str, optimizer: str, precision: str, batch: int = 2) -> tuple[Der
 
 
 def temporaries(model: ShardedModel, **layout: int | str) -> int:
-    return account(model, Layout(**layout), state_of()).fullest.kinds["temporaries"]  # type: ignore[arg-type]  # counts and kinds by name
+    return account(model, Layout(**layout), state_of()).fullest.kinds["temporaries"]
 
 
 # -- by sizes -------------------------------------------------------------------------------------------------------------------

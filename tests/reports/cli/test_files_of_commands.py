@@ -46,7 +46,7 @@ def test_text_that_is_added_while_models_are_derived_is_not_lost(monkeypatch: py
     def judge(*words: object) -> object:
         with open("b.md", "a") as file:
             file.write("A new line.\n")
-        return judged(*words)  # type: ignore[arg-type]
+        return judged(*words)
 
     monkeypatch.setattr(live, "judge", judge)
     for name in ("a.md", "b.md"):

@@ -107,7 +107,7 @@ def test_files_of_ones_own_are_loaded_only_where_they_are_named(tmp_path: Path) 
     ],
 )
 def test_inputs_that_compare_nothing_are_not_verified(changes: Mapping[str, object], why: str, tmp_path: Path) -> None:
-    inputs = replace(Inputs("compare", "mlp", other="mlp f=7"), **changes)  # type: ignore[arg-type]  # each of its own type
+    inputs = replace(Inputs("compare", "mlp", other="mlp f=7"), **changes)
     (tmp_path / "x.md").write_text(f"# x\n\n<!-- napkin-inputs {inputs.text()} -->\n")
     found = run("verify", str(tmp_path / "x.md"))
 

@@ -72,7 +72,7 @@ def test_the_grid_has_the_peak_of_every_size() -> None:
 def test_a_step_that_fits_is_recommended_as_it_is() -> None:
     """What would change it is the largest batch that fits."""
     section = _section(calc.derive(calc.load("mlp"), {"B": 32}))
-    batch = int(re.search(r"B\u00a0=\u00a0([\d,]+)", section.otherwise)[1].replace(",", ""))  # type: ignore[index]
+    batch = int(re.search(r"B\u00a0=\u00a0([\d,]+)", section.otherwise)[1].replace(",", ""))
     at = calc.derive(calc.load("mlp"))["memory.peak"].at
 
     assert section.recommendation.startswith("Run the step as it is on NVIDIA H100 SXM5 80GB: it fits")

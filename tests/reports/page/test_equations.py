@@ -33,7 +33,7 @@ def test_a_step_without_a_backward_has_the_forward_alone() -> None:
     assert (1, ()) == (len(section.tables), section.notes)
 
 
-def test_a_long_model_names_the_command(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_long_model_names_the_command(monkeypatch) -> None:
     """Its equations are not cut."""
     monkeypatch.setattr(equations, "MOST", 3)
 
