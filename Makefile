@@ -41,7 +41,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 report: $(STAMP)
-	$(BIN)/napkin report gpt2 -d B=8 -d T=1024 -o out/gpt2
+	$(BIN)/napkin report gpt2 B=8 T=1024 --gpu h100-sxm -o out/gpt2
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -219,6 +219,7 @@ def verdict(item: Any) -> dict[str, Any]:
         "measured": number(item.measured),
         "instrument": item.instrument,
         "verdict": item.verdict,
+        "expected_difference": number(item.expected),
         "tolerance": item.tolerance,
         "because": item.because,
     }

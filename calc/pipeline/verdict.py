@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Generic, TypeVar
 
-EXACT, PROVED, WITHIN, FAILED, NOT_MEASURED = "exact", "proved", "within", "failed", "not measured"
-PASSED = (EXACT, PROVED, WITHIN)
-VERDICTS = (EXACT, WITHIN, PROVED, FAILED, NOT_MEASURED)
+EXACT, IN_PARTS, WITHIN, FAILED, NOT_MEASURED = "exact", "in parts", "within", "failed", "not measured"
+PASSED = (EXACT, IN_PARTS, WITHIN)
+VERDICTS = (EXACT, WITHIN, IN_PARTS, FAILED, NOT_MEASURED)
 
 Value = TypeVar("Value", covariant=True)
 
@@ -19,9 +19,10 @@ Value = TypeVar("Value", covariant=True)
 class Verdict(Generic[Value]):
     """A derived value and a measured one; ``None`` if there is none, with the reason in ``because``.
 
-    ``verdict`` is one of ``VERDICTS``: "proved" if torch has no instrument for the whole quantity. ``tolerance`` is the largest difference
-    that passes, in the quantity's unit: 0 for every integer. A text value describes several numbers. ``sizes`` are those of the run, if a
-    comparison has several.
+    ``verdict`` is one of ``VERDICTS``: "in parts" if torch has no instrument for the whole quantity and its parts were measured one by one.
+    ``expected`` is what derived − measured must be: the part of the quantity that the instrument cannot see. ``tolerance`` is the largest
+    deviation from it that passes, in the quantity's unit: 0 for every integer. A text value describes several numbers. ``sizes`` are those
+    of the run, if a comparison has several.
     """
 
     quantity: str
@@ -32,6 +33,7 @@ class Verdict(Generic[Value]):
     tolerance: float = 0
     because: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)
+    expected: int = 0
 
     @property
     def passed(self) -> bool:

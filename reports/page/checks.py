@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from reports.page.model import CheckRow, CheckTally
-from reports.page.parts import BADGES, or_unknown, sizes_text
+from reports.page.parts import BADGES, badge_of, or_unknown, sizes_text
 from reports.typeset import numbers
 
 
@@ -15,10 +15,10 @@ def tally(checks: Any, unchecked: str) -> CheckTally:
     if checks is None:
         return CheckTally(False, unchecked, (), "open", "")
     count = {kind: sum(v.verdict == kind for v in checks.verdicts) for kind in BADGES}
-    # Only what was measured counts as passed; what was proved without a measurement is counted apart.
+    # What was measured in parts, because torch has no instrument for the whole, is counted apart.
     counts = (
         (numbers.integer(count["exact"] + count["within"]), "passed"),
-        (numbers.integer(count["proved"]), "proved, not measured"),
+        (numbers.integer(count["in parts"]), "measured in parts"),
         (numbers.integer(count["failed"]), "failed"),
         (numbers.integer(count["not measured"]), "not measured"),
     )
@@ -37,11 +37,20 @@ def row(verdict: Any, notes: Sequence[str]) -> CheckRow:
         quantity=verdict.quantity,
         derived=or_unknown(verdict.derived),
         measured="not measured" if verdict.measured is None else numbers.integer(verdict.measured),
-        difference=numbers.signed(verdict.derived - verdict.measured) if both else "unknown",
+        difference=_difference(verdict) if both else "unknown",
         tolerance=str(verdict.tolerance) if verdict.measured is not None else "–",
-        badge=BADGES[verdict.verdict],
+        badge=badge_of(verdict),
         note=str(notes.index(_note(verdict)) + 1),
     )
+
+
+def _difference(verdict: Any) -> str:
+    """Derived − measured, and whether that is what the instrument cannot see."""
+    difference = verdict.derived - verdict.measured
+    written = numbers.signed(difference)
+    if not verdict.expected:
+        return written
+    return f"{written}, as expected" if difference == verdict.expected else f"{written}; expected {numbers.signed(verdict.expected)}"
 
 
 def _note(verdict: Any) -> str:

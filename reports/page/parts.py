@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 BADGES = {
     "exact": Badge("✓", "measured, equal", "good"),
     "within": Badge("≈", "measured, within tolerance", "good"),
-    "proved": Badge("∎", "proved, not measured", "proved"),
+    "in parts": Badge("✓", "measured in parts, equal", "good"),
     "failed": Badge("×", "failed", "bad"),
     "not measured": Badge("○", "not measured", "open"),
 }
@@ -34,7 +35,13 @@ UNCHECKED = Badge("○", "not measured", "open")
 
 def badge(name: str, verdicts: Mapping[str, Any]) -> Badge:
     """The badge of a quantity's verdict; "not measured" if it has none."""
-    return BADGES[verdicts[name].verdict] if name in verdicts else UNCHECKED
+    return badge_of(verdicts[name]) if name in verdicts else UNCHECKED
+
+
+def badge_of(verdict: Any) -> Badge:
+    """The badge of a verdict; it names the difference that is expected, if there is one."""
+    shown = BADGES[verdict.verdict]
+    return replace(shown, words=f"{shown.words} but for recomputation") if verdict.passed and verdict.expected else shown
 
 
 def formula(tree: Expression, *, braces: bool = True) -> TypesetFormula:

@@ -1,4 +1,4 @@
-"""Derived equals measured, at sizes that the derivation never saw: equal integers, or products proved one by one."""
+"""Derived equals measured, at sizes that the derivation never saw: equal integers, or products measured one by one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import nn
 import calc
 from calc.derive.result import Derivation
 from calc.pipeline.check import Report
-from calc.pipeline.verdict import EXACT, PROVED
+from calc.pipeline.verdict import EXACT, IN_PARTS
 from calc.spec import Spec
 from tests.checks import failures
 from tests.derive.conftest import Derived
@@ -54,11 +54,11 @@ def _one_thread() -> Iterator[None]:
 def assert_holds(report: Report) -> None:
     """Nothing failed; everything with an instrument was measured; only totals of fused products are not torch's own count."""
     assert [] == failures(report)
-    assert {v.quantity for v in report.verdicts if v.verdict not in (EXACT, PROVED)} <= MAY_BE_UNMEASURED
-    proved = {v.quantity for v in report.verdicts if v.verdict == PROVED}
-    assert all(quantity.startswith("flops.") for quantity in proved)
+    assert {v.quantity for v in report.verdicts if v.verdict not in (EXACT, IN_PARTS)} <= MAY_BE_UNMEASURED
+    in_parts = {v.quantity for v in report.verdicts if v.verdict == IN_PARTS}
+    assert all(quantity.startswith("flops.") for quantity in in_parts)
     if report.options["attention"] == "math":
-        assert proved == set()
+        assert in_parts == set()
 
 
 def at_their_own(s: Spec, sizes: dict[str, int], **options: str) -> None:

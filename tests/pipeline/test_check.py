@@ -21,7 +21,7 @@ from calc.measure import measure
 from calc.options import Options
 from calc.pipeline.check import Report, check
 from calc.pipeline.check_sizes import chosen
-from calc.pipeline.verdict import EXACT, FAILED, NOT_MEASURED, PROVED, Verdict
+from calc.pipeline.verdict import EXACT, FAILED, IN_PARTS, NOT_MEASURED, Verdict
 from calc.spec import Spec
 from calc.units import Unit
 from tests.measure import tiny
@@ -163,16 +163,17 @@ def _attention(repeated: int, attention: str) -> Report:
     return check(derivation(tiny.attention(), attention_formulas(repeated), attention=attention, coverage=(FUSED,) if repeated else ()))
 
 
-def test_products_inside_fused_attention_are_proved_not_exact() -> None:
-    """The counter saw them one by one on the math backend; the backward holds the repeated product on top, which is stated."""
+def test_products_inside_fused_attention_are_measured_in_parts() -> None:
+    """The counter saw them one by one on the math backend; the backward has the repeated product on top: the expected difference."""
     report = _attention(2352, "fused")
 
-    assert PROVED == report["flops.forward.matmul"].verdict
+    assert IN_PARTS == report["flops.forward.matmul"].verdict
     assert "torch's counter does not see _scaled_dot_product_flash_attention_for_cpu" in report["flops.forward.matmul"].because
-    assert PROVED == report["flops.backward.matmul"].verdict
+    assert IN_PARTS == report["flops.backward.matmul"].verdict
     assert 2 * 26544 + 2352 == report["flops.backward.matmul"].derived
     assert 2 * 26544 == report["flops.backward.matmul"].measured
-    assert "includes 2,352 FLOP of recomputation" in report["flops.backward.matmul"].because
+    assert (0, 2352) == (report["flops.forward.matmul"].expected, report["flops.backward.matmul"].expected)
+    assert "includes 2,352 FLOP of recomputation inside the kernel" in report["flops.backward.matmul"].because
     assert EXACT == report["flops.optimizer.matmul"].verdict
 
 
@@ -203,7 +204,7 @@ def test_a_causal_credit_has_no_instrument() -> None:
     assert "no instrument: torch counts attention without its mask" == verdict.because
 
 
-def test_a_total_is_proved_if_a_part_of_it_is() -> None:
+def test_a_total_is_measured_in_parts_if_a_part_of_it_is() -> None:
     """The step's total of fused attention is the sum of its measured parts and the stated recompute."""
     spec = tiny.attention()
     readings = measure(spec, {}, options=Options(optimizer="sgd"))
@@ -216,9 +217,9 @@ def test_a_total_is_proved_if_a_part_of_it_is() -> None:
     }
     report = check(derivation(spec, formulas, coverage=(FUSED,)))
 
-    assert PROVED == report["flops.forward.total"].verdict
+    assert IN_PARTS == report["flops.forward.total"].verdict
     assert EXACT == report["flops.optimizer.total"].verdict
-    assert PROVED == report["flops.step.total"].verdict
+    assert IN_PARTS == report["flops.step.total"].verdict
 
 
 def test_what_could_not_be_derived_or_measured_says_why() -> None:

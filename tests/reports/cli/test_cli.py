@@ -64,7 +64,7 @@ def test_check_begins_with_its_tally(run):
     found = run("check", "tiny")
 
     assert 0 == found.exit_code
-    assert "2 passed, 1 proved, not measured, 0 failed, 1 not measured" == found.stdout.split("\n")[0]
+    assert "2 passed, 1 measured in parts, 0 failed, 1 not measured" == found.stdout.split("\n")[0]
 
 
 def test_strict_fails_on_what_was_not_measured(run):

@@ -213,7 +213,7 @@ def test_system_17_transformer(lab: Lab) -> None:
     assert 124439808 == answers["parameters"]
     assert int(answers["saved with checkpointing block"]) < int(answers["saved with checkpointing none"])
     assert sum(str(name).startswith("rule of thumb") for name in answers) >= 3
-    assert {"exact", "proved"} == set(verdicts(found).values())
+    assert {"exact", "in parts"} == set(verdicts(found).values())
 
 
 def test_system_18_randomness(lab: Lab) -> None:

@@ -69,8 +69,18 @@ def test_the_three_answers_are_parameters_peak_and_flops(page):
 
 
 def test_only_measured_checks_count_as_passed(page):
-    """Two were measured and equal; what was proved or not measured has counts of its own."""
-    assert (("2", "passed"), ("1", "proved, not measured"), ("0", "failed"), ("1", "not measured")) == page.tally.counts
+    """Two were measured and equal; what was measured in parts or not at all has counts of its own."""
+    assert (("2", "passed"), ("1", "measured in parts"), ("0", "failed"), ("1", "not measured")) == page.tally.counts
+
+
+def test_an_expected_difference_is_printed_as_expected(page):
+    """The backward's matmuls, 156,000 FLOP, have 1,200 that no counter sees; of a difference of 1,199 the expected one is named."""
+    short = sample.Verdict("flops.backward.matmul", 156000, 154801, "FlopCounterMode", "failed", expected=1200)
+
+    failed = next(row for row in build(sample.derivation(), sample.checks(short)).checks if row.badge.words == "failed")
+
+    assert "+1,200, as expected" == next(row for row in page.checks if row.quantity == "flops.backward.matmul").difference
+    assert "+1,199; expected +1,200" == failed.difference
 
 
 def test_a_failure_shows_on_the_first_screen():

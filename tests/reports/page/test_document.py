@@ -45,7 +45,8 @@ def test_keys_are_those_of_the_schema():
     expected = {"model", "dims", "options", "assumptions", "quantities", "steps", "checks", "provenance"}
     assert expected <= set(document)
     assert {"id", "quantity", "rule", "before", "after", "because", "check"} <= set(document["steps"][0])
-    assert {"quantity", "derived", "measured", "instrument", "verdict", "tolerance", "because"} == set(document["checks"][0])
+    verdict = {"quantity", "derived", "measured", "instrument", "verdict", "tolerance", "expected_difference", "because"}
+    assert verdict == set(document["checks"][0])
 
 
 def test_an_unknown_quantity_is_null_with_its_reason():
