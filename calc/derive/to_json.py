@@ -6,7 +6,7 @@ have a fixed order, so equal derivations give equal bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -242,9 +242,17 @@ def _comparison(comparison: RuleComparison) -> dict[str, Any]:
             for d in comparison.differences
         ],
         "steps": [_step(step) for step in comparison.steps],
-        "within": [{"dim": w.dim, "ranges": [[number(a), number(b)] for a, b in w.ranges], "searched": [number(n) for n in w.searched]}
-                   for w in comparison.within],
+        "assumptions": [
+            {"statement": a.statement, "met": a.judgment.met, "because": a.judgment.because or None,
+             "effect": None if a.judgment.effect is None else str(a.judgment.effect)} for a in comparison.assumptions
+        ],
+        "within": [{"dim": w.dim, "ranges": _runs(w.ranges), "by_cancellation": _runs(w.by_cancellation),
+                    "searched": [number(n) for n in w.searched]} for w in comparison.within],
     }  # fmt: skip
+
+
+def _runs(runs: Iterable[tuple[int, int]]) -> list[list[Any]]:
+    return [[number(low), number(high)] for low, high in runs]
 
 
 def ledger_document(model: str, options: Mapping[str, str], sizes: Mapping[str, int], ledger: Ledger, because: str = "") -> dict[str, Any]:

@@ -19,7 +19,9 @@ _HALF = Fraction(1, 2)
 
 def thumbs(comparisons: Sequence[RuleComparison]) -> Figure:
     """The figure of the rules that apply to this model, or one without a drawing that says why."""
-    errors = {c.rule.name: c.ratio - 1 for c in comparisons if c.applies and c.ratio is not None}
+    drawn = [c for c in comparisons if c.applies and c.ratio is not None]
+    errors = {c.rule.name: c.ratio - 1 for c in drawn if c.ratio is not None}
+    cancelling = {c.rule.name for c in drawn if c.gross is not None and c.gross.cancel}
     if not errors:
         return Figure(ANCHOR, TITLE, absent="no rule of thumb applies to this model" if comparisons else "no rule of thumb was compared")
     farthest = max(abs(off) for off in errors.values())
@@ -30,7 +32,7 @@ def thumbs(comparisons: Sequence[RuleComparison]) -> Figure:
         TITLE,
         description="Bars from the middle, where a rule equals the exact count: to the right if its estimate is too high, to the left if"
         f" it is too low. The paler stripe is within {numbers.percent(NEAR)}. The table below has the numbers.",
-        finding=_finding(errors, scale),
+        finding=_finding(errors, cancelling, scale),
         height=bottom + 18,
         rects=(_band(scale, bottom), *_bars(errors, scale)),
         lines=(SvgLine("peak", "50%", str(_TOP), "50%", str(bottom)),),
@@ -38,8 +40,8 @@ def thumbs(comparisons: Sequence[RuleComparison]) -> Figure:
     )
 
 
-def _finding(errors: dict[str, Fraction], scale: Fraction) -> str:
-    near = [name for name, off in errors.items() if abs(off) <= NEAR]
+def _finding(errors: dict[str, Fraction], cancelling: set[str], scale: Fraction) -> str:
+    near = [f"{name} (by cancellation)" if name in cancelling else name for name, off in errors.items() if abs(off) <= NEAR]
     which = f": {', '.join(near)}" if near else ""
     farthest = max(errors, key=lambda name: abs(errors[name]))
     words = f"{numbers.integer(len(near))} of {numbers.integer(len(errors))} rules {'is' if len(near) == 1 else 'are'} within"

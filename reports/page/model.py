@@ -262,6 +262,16 @@ class DifferenceRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleAssumptionRow:
+    """An assumption of a rule of thumb: whether this step meets it, what the difference does to the rule, and why."""
+
+    statement: str
+    here: str
+    effect: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class RangeRow:
     dim: TypesetFormula
     ranges: str
@@ -277,7 +287,7 @@ class RuleOfThumbView:
     anchor: str
     statement: str
     letters: str
-    assumes: str
+    assumes: tuple[RuleAssumptionRow, ...]
     stands_for: str
     source: PageLink
     value: PrintedAmount

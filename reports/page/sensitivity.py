@@ -8,7 +8,7 @@ from typing import Any
 
 from calc.derive import sensitivity
 from calc.derive.result import Derivation
-from calc.derive.rules_of_thumb import RuleComparison, ValidRanges
+from calc.derive.rules_of_thumb import GrossErrors, JudgedAssumption, RuleComparison, ValidRanges
 from calc.derive.sensitivity import Doubling
 from calc.symbolic.expression import Name
 from reports.page.model import (
@@ -18,6 +18,7 @@ from reports.page.model import (
     InapplicableRuleOfThumb,
     PageLink,
     RangeRow,
+    RuleAssumptionRow,
     RuleOfThumbView,
     TermRow,
 )
@@ -92,13 +93,13 @@ def _thumb(number: str, comparison: RuleComparison, derivation: Derivation, size
         anchor=f"thumb-{slug(rule.name)}",
         statement=rule.statement,
         letters=rule.letters,
-        assumes=rule.assumes,
+        assumes=tuple(map(assumption_row, comparison.assumptions)),
         stands_for=rule.stands_for,
         source=PageLink(rule.source, address=rule.link),
         value=numbers.amount(comparison.value, rule.unit),
         exact=numbers.amount(comparison.exact, rule.unit),
         off="unknown" if ratio is None else numbers.percent(ratio - 1, signed=True),
-        verdict=_thumb_verdict(ratio),
+        verdict=rule_verdict(ratio, comparison.gross),
         differences=tuple(_difference(d) for d in comparison.differences),
         closes=numbers.signed(comparison.value - comparison.exact),
         steps=tuple(views),
@@ -108,11 +109,22 @@ def _thumb(number: str, comparison: RuleComparison, derivation: Derivation, size
     )
 
 
-def _thumb_verdict(ratio: Fraction | None) -> str:
+def assumption_row(assumption: JudgedAssumption) -> RuleAssumptionRow:
+    judgment = assumption.judgment
+    here = {True: "met", False: "not met", None: "unknown"}[judgment.met]
+    effect = "" if judgment.effect is None else numbers.percent(judgment.effect, signed=True)
+    return RuleAssumptionRow(assumption.statement, here, effect, judgment.because)
+
+
+def rule_verdict(ratio: Fraction | None, gross: GrossErrors | None) -> str:
+    """How near a rule is here. Nearness that only the errors' signs make is called cancellation."""
     if ratio is None:
         return "cannot be compared"
     if ratio == 1:
         return "equal here"
+    if gross is not None and gross.cancel:
+        high, low = (numbers.percent(error, signed=True) for error in (gross.high, gross.low))
+        return f"within 5{NBSP}% here, but only by cancellation: errors of {high} and {low}"
     return f"{'within' if abs(ratio - 1) <= Fraction(1, 20) else 'not within'} 5{NBSP}% here"
 
 
@@ -134,6 +146,10 @@ def _range(within: ValidRanges) -> RangeRow:
         text = "nowhere"
     else:
         text = ", ".join(_interval(a, b, within.searched[1]) for a, b in within.ranges)
+    if within.by_cancellation == within.ranges != ():
+        text += ", by cancellation"
+    elif within.by_cancellation:
+        text += f"; by cancellation {', '.join(_interval(a, b, within.searched[1]) for a, b in within.by_cancellation)}"
     return RangeRow(formula(Name(within.dim)), text, f"{low}{NBSP}…{NBSP}{high}")
 
 

@@ -9,9 +9,10 @@ from calc.derive.rules_of_thumb import RuleComparison
 from calc.graph.exchanges import headlines
 from reports.page.chapters import Explanation, explanation, sizes_with_quotients
 from reports.page.model import StepView, TypesetFormula
+from reports.page.sensitivity import assumption_row, rule_verdict
 from reports.page.steps import Anchors, step_view
 from reports.typeset import numbers
-from reports.typeset.numbers import PrintedAmount
+from reports.typeset.numbers import PrintedAmount, percent
 from reports.views.answers import amount, show_heading
 from reports.writers.terminal import Styled, Terminal, bold, dim
 
@@ -45,7 +46,12 @@ def show_rule_of_thumb(derivation: Derivation, comparison: RuleComparison, out: 
         out.line(bold(rule.name), f": {rule.statement}. It {comparison.reason}.")
         return
     out.line(bold(rule.name), f": {rule.statement} ({rule.letters})")
-    out.line(f"It stands for {rule.stands_for}, and assumes: {rule.assumes}. Source: {rule.source}.", style="dim")
+    out.line(f"It stands for {rule.stands_for}. Source: {rule.source}.", style="dim")
+    for row in map(assumption_row, comparison.assumptions):
+        why = ", ".join(filter(None, (row.effect, row.because)))
+        out.line(f"assumes {row.statement}: {row.here}{f' ({why})' if why else ''}", style="dim")
+    if comparison.ratio is not None:
+        out.line(f"error {percent(comparison.ratio - 1, signed=True)}: {rule_verdict(comparison.ratio, comparison.gross)}")
     steps = comparison.steps
     sizes, anchors = sizes_with_quotients(derivation, (side for step in steps for side in (step.before, step.after))), Anchors()
     _show_steps([step_view(f"1.{i}", s, rule.unit, sizes, {}, anchors, last=s is steps[-1]) for i, s in enumerate(steps, 1)], out)

@@ -11,7 +11,8 @@ from torch import nn
 import calc
 from calc import Dim
 from calc.derive.result import QuantityTerm
-from calc.derive.rules_of_thumb import RULES, compare
+from calc.derive.rules_of_thumb import RULES, GrossErrors, compare, gross_errors
+from calc.derive.rules_of_thumb.assumptions import ComparedStep, Judgment, two_bytes
 from calc.graph.step import TracedDim
 from calc.symbolic import tree
 from calc.symbolic.algebra import evaluate_text
@@ -183,6 +184,70 @@ def test_a_step_says_which_sizes_it_replaces(comparisons):
     assert [True, True, *[False] * 6] == [because.endswith("; with f = 4·d") for because in reasons["6ND"]]
     assert "nothing else separates them; with f = 4·d" == reasons["34sbh + 5as²b"][-1]
     assert not reasons["34sbh + 5as²b"][0].endswith("; with f = 4·d")
+
+
+def test_assumptions_that_the_step_does_not_meet_say_so(comparisons):
+    """Of 6ND, what parameters in no matmul and what attention cause is all of rule − exact. The sample names no formats and runs no
+    dropout; f = 48 is 4 · 12."""
+    tokens, attention = comparisons["6ND"].assumptions
+    korthikanti = {a.statement: a.judgment.met for a in comparisons["34sbh + 5as²b"].assumptions}
+
+    assert (False, Fraction(244_800 - 232_800, 232_800)) == (tokens.judgment.met, tokens.judgment.effect + attention.judgment.effect)
+    assert tokens.judgment.because.startswith("the rule counts it for ")
+    assert (None, False, True) == tuple(korthikanti[name] for name in list(korthikanti)[:3])
+
+
+def test_the_state_of_another_optimizer_is_not_adams():
+    """With no state at all, weights and gradients are 4 + 4 + 0 bytes per parameter."""
+    full = sample.derivation()
+    state = replace(full["optimizer_state.bytes"], text="0", value=0, terms=(), _evaluator=_Plain("0", full.sizes))
+    derivation = sample.derivation(quantities={**full.quantities, "optimizer_state.bytes": state})
+
+    [judged] = {c.rule.name: c for c in compare(derivation)}["16 bytes per parameter"].assumptions
+
+    assert Judgment(False, "weights, gradients and optimizer state take 4 + 4 + 0 bytes per parameter") == judged.judgment
+
+
+def test_saved_tensors_of_four_bytes_are_not_of_two():
+    """34·s·b·h counts 2 bytes an element: float32 takes 4, and integers, which no precision changes, do not count."""
+    (of_float32, of_bfloat16) = (
+        two_bytes(ComparedStep(_deep_linear(f"{dtype} kept", "4*B*D*L"), 1, None)) for dtype in ("float32", "bfloat16")
+    )
+
+    assert Judgment(False, "float32 tensors are saved, 4 bytes an element") == of_float32
+    assert Judgment(True, "") == of_bfloat16
+
+
+def test_nearness_by_cancellation_is_called_so():
+    """+300 and −280 of 1,000 differ by 2 %; +30 and −10 do too, but neither alone is more than 5 %."""
+    assert gross_errors([300, -200, -80], 1000) == GrossErrors(Fraction(3, 10), Fraction(-28, 100))
+    assert gross_errors([300, -280], 1000).cancel
+    assert not gross_errors([30, -10], 1000).cancel
+    assert not gross_errors([300, -200], 1000).cancel
+
+
+def test_ranges_of_cancellation_are_part_of_the_range(comparisons):
+    """In each of them the errors of one sign are more than 5 %, and just outside they are not, or the rule is not near."""
+    derivation = sample.derivation()
+    seen = 0
+    for name in OF_TRANSFORMERS:
+        comparison = comparisons[name]
+        for along in (w for w in comparison.within if w.dim in ("T", "L", "V")):
+            for low, high in along.by_cancellation:
+                seen += 1
+                assert any(a <= low and high <= b for a, b in along.ranges)
+                assert _cancels(comparison, derivation, along.dim, low)
+                assert _cancels(comparison, derivation, along.dim, high)
+                assert high == along.searched[1] or not _cancels(comparison, derivation, along.dim, high + 1)
+    assert seen
+
+
+def _cancels(comparison, derivation, dim, size):
+    """Whether the rule is near there, while its differences of one sign alone are not. Eight differences at most: none is merged."""
+    sizes = {**derivation.sizes, dim: size}
+    values = [evaluate_text(d.expr, sizes) for d in comparison.differences]
+    exact = int(evaluate_text(comparison.expr, sizes)) - sum(values)
+    return _near(comparison, derivation, dim, size) and max(sum(v for v in values if v > 0), -sum(v for v in values if v < 0)) * 20 > exact
 
 
 def _attention(name, *products):

@@ -11,8 +11,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.derive.result import Derivation, Step
-from calc.derive.rules_of_thumb.corrections import Difference as Difference
+from calc.derive.rules_of_thumb.assumptions import ComparedStep
+from calc.derive.rules_of_thumb.assumptions import JudgedAssumption as JudgedAssumption
 from calc.derive.rules_of_thumb.corrections import explained
+from calc.derive.rules_of_thumb.differences import Difference as Difference
+from calc.derive.rules_of_thumb.differences import GrossErrors as GrossErrors
+from calc.derive.rules_of_thumb.differences import gross_errors
 from calc.derive.rules_of_thumb.exact import ExactCount, inapplicable, incomparable, is_stated, written
 from calc.derive.rules_of_thumb.ranges import ValidRanges as ValidRanges
 from calc.derive.rules_of_thumb.ranges import scanned, within
@@ -26,7 +30,8 @@ from calc.symbolic.exact import evaluate_text
 class RuleComparison:
     """One rule of thumb compared with this model; where it does not apply, ``reason`` says why and all else is empty.
 
-    ``steps`` lead from the rule to the exact count; ``differences`` are the corrections among them, with opposite sign.
+    ``steps`` lead from the rule to the exact count; ``differences`` are the corrections among them, with opposite sign. ``assumptions`` are
+    the rule's, judged at this step. ``gross``: the errors of both signs, ``None`` where the difference is not split.
     """
 
     rule: RuleOfThumb
@@ -39,6 +44,8 @@ class RuleComparison:
     steps: tuple[Step, ...] = ()
     outside: tuple[tuple[str, int], ...] = ()
     within: tuple[ValidRanges, ...] = ()
+    assumptions: tuple[JudgedAssumption, ...] = ()
+    gross: GrossErrors | None = None
 
     @property
     def ratio(self) -> Fraction | None:
@@ -57,16 +64,20 @@ def _compare(rule: RuleOfThumb, derivation: Derivation) -> RuleComparison:
         return RuleComparison(rule, False, reason)
     exact, expr = ExactCount(rule, derivation), written(rule, derivation)
     here = branches.at_hand(expr, derivation.sizes)  # the number of parameters may be by cases
-    differences, steps = explained(here, exact, derivation)
+    count = exact.at({})
+    bridge = explained(here, exact, derivation)
+    step = ComparedStep(derivation, count, bridge.all)
     return RuleComparison(
         rule,
         True,
         "",
         expr=here,
         value=int(evaluate_text(expr, derivation.sizes)),
-        exact=exact.at({}),
-        differences=differences,
-        steps=steps,
+        exact=count,
+        differences=bridge.differences,
+        steps=bridge.steps,
         outside=tuple((name, derivation[name].value or 0) for name in rule.outside if is_stated(derivation, name)),
-        within=tuple(within(dim, expr, exact, derivation) for dim in scanned(expr, exact, derivation)),
+        within=tuple(within(dim, expr, exact, derivation, bridge.all) for dim in scanned(expr, exact, derivation)),
+        assumptions=tuple(JudgedAssumption(a.statement, a.judge(step)) for a in rule.assumes),
+        gross=gross_errors((d.value for d in bridge.all), count) if bridge.all is not None and count else None,
     )

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from calc.derive.result import Derivation, Step, StepCheck
 from calc.derive.rules_of_thumb.common import Common
+from calc.derive.rules_of_thumb.differences import ADDED, DROPPED, NOT_COMPUTED, OTHERWISE, Difference
 from calc.derive.rules_of_thumb.exact import Addend, ExactCount, written
 from calc.errors import NapkinError
 from calc.symbolic import parser
@@ -28,14 +29,15 @@ Key = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """One difference between rule and exact count. ``value`` is its share of rule − exact."""
+class Explained:
+    """The differences between a rule and the exact count, the smaller ones merged, and the steps from the one to the other.
 
-    expr: str
-    value: int
-    kind: str
-    module_paths: tuple[str, ...]
-    because: str
+    ``all`` has every difference alone; it is ``None`` where the error is exact but is not split.
+    """
+
+    differences: tuple[Difference, ...]
+    steps: tuple[Step, ...]
+    all: tuple[Difference, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class _Correction:
     because: str
 
 
-def explained(expr: str, exact: ExactCount, derivation: Derivation) -> tuple[tuple[Difference, ...], tuple[Step, ...]]:
+def explained(expr: str, exact: ExactCount, derivation: Derivation) -> Explained:
     """The differences between a rule, written as ``expr``, and the exact count, and the steps from the one to the other.
 
     Where a term is not a polynomial even after substituting ties, there are none: the error is exact, but it is not split.
@@ -59,8 +61,8 @@ def explained(expr: str, exact: ExactCount, derivation: Derivation) -> tuple[tup
     try:
         bridge = _Bridge(expr, exact, derivation)
     except NapkinError:
-        return (), ()
-    return bridge.differences(), tuple(bridge.steps())
+        return Explained((), (), None)
+    return Explained(bridge.differences(bridge.corrections), tuple(bridge.steps()), bridge.differences(bridge.every))
 
 
 class _Bridge:
@@ -77,12 +79,13 @@ class _Bridge:
         self._zero = self._common.algebra.constant(0)
         self._polys = [(a, self._common(a.expr)) for a in self._addends]
         self._total = sum((poly for _, poly in self._polys), start=self._zero)
-        self._corrections = self._shortened(list(self._all()))
+        self.every = list(self._all())
+        self.corrections = self._shortened(list(self.every))
 
     # -- corrections ------------------------------------------------------------------------------------------------
 
-    def differences(self) -> tuple[Difference, ...]:
-        return tuple(Difference(self._common.text(-c.poly), -c.value, c.kind, c.module_paths, c.because) for c in self._corrections)
+    def differences(self, corrections: Sequence[_Correction]) -> tuple[Difference, ...]:
+        return tuple(Difference(self._common.text(-c.poly), -c.value, c.kind, c.module_paths, c.because) for c in corrections)
 
     def _all(self) -> Iterator[_Correction]:
         skipped = list(self._skipped())
@@ -129,7 +132,7 @@ class _Bridge:
                     f"autograd computes no gradient of an input that is data: at {module_path} the backward is less than twice the forward"
                 )
                 before = Sum((had, Labelled(twice, "twice the forward")))
-                yield self._correction("not computed", module_path, before, -missing, (module_path,), because)
+                yield self._correction(NOT_COMPUTED, module_path, before, -missing, (module_path,), because)
 
     def _by_module_path(self, wanted: Callable[[Addend], bool]) -> dict[str, Poly]:
         totals: dict[str, Poly] = {}
@@ -153,7 +156,7 @@ class _Bridge:
         because = f"the rule has no such term: {terms}"
         if self._common.value(total) < 0:
             because = f"the exact count is smaller by it: {terms}"
-        return self._correction("dropped", what, self._labelled_sum(shown), total, module_paths, because)
+        return self._correction(DROPPED, what, self._labelled_sum(shown), total, module_paths, because)
 
     def _added(self, key: Key, rule: Fraction) -> _Correction:
         monomials = [
@@ -165,10 +168,11 @@ class _Bridge:
         total = -self._monomial(key, rule)
         because = "the rule counts it; the exact count has no such term"
         if owners and self._exact.rule.unit is Unit.FLOP:
-            because = f"the rule counts it for {_some(list(owners))}, which no matrix multiplication uses"
+            each = "token" if "T" in self._exact.rule.needs else "data point"
+            because = f"the rule counts it for {_some(list(owners))}, which no matrix multiplication uses once per {each}"
         whole = sum(owners.values(), start=self._zero) == total
         before = self._labelled_sum(owners) if whole else self._common.tree(total)
-        return self._correction("added", _some(list(owners)) or "the rule alone", before, total, tuple(owners), because)
+        return self._correction(ADDED, _some(list(owners)) or "the rule alone", before, total, tuple(owners), because)
 
     def _otherwise(self, key: Key, rule: Fraction, exact: Fraction, addends: Sequence[Addend]) -> _Correction:
         module_paths = tuple(dict.fromkeys(a.module_path for a in addends))
@@ -179,7 +183,7 @@ class _Bridge:
         right = Labelled(self._common.tree(self._monomial(key, exact)), "exact")
         wrong = Labelled(_negative(self._common.tree(self._monomial(key, rule))), "rule")
         total = self._monomial(key, exact - rule)
-        return self._correction("counted differently", _some(list(module_paths)), Sum((right, wrong)), total, module_paths, because)
+        return self._correction(OTHERWISE, _some(list(module_paths)), Sum((right, wrong)), total, module_paths, because)
 
     def _correction(self, kind: str, title: str, before: Expression, poly: Poly, module_paths: Sequence[str], because: str) -> _Correction:
         return _Correction(kind, title, before, poly, self._common.value(poly), tuple(module_paths)[:NAMED], because)
@@ -207,11 +211,11 @@ class _Bridge:
         if len(self._exact.quantities()) > 1 or self._exact.size != 1:
             yield self._step(number, "the exact count", "exact count", self._quantities(), self._total, self._counted() + replaced)
             number, replaced = 3, ""
-        for c in self._corrections:
+        for c in self.corrections:
             yield self._step(number, c.title, "correction", c.before, c.poly, c.because)
             number += 1
         corrected = (Labelled(self._common.tree(self._rule), "rule"), *self._labelled_corrections())
-        because = ("nothing else separates them" if self._corrections else "they are the same") + replaced
+        because = ("nothing else separates them" if self.corrections else "they are the same") + replaced
         yield self._step(number, "from the rule to the exact count", "corrected sum", _sum(corrected), self._total, because)
 
     def _replaced(self, *texts: str) -> str:
@@ -237,7 +241,7 @@ class _Bridge:
         return rule.stands_for if size == 1 else f"{rule.stands_for}: all of them are {rule.format}, {size} bytes each"
 
     def _labelled_corrections(self) -> Iterator[Expression]:
-        for c in self._corrections:
+        for c in self.corrections:
             yield Labelled(self._common.tree(c.poly), c.title)
 
     def _step(self, number: int, title: str, name: str, before: Expression, after: Poly, because: str) -> Step:

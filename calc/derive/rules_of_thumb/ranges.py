@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from enum import Enum
 
 from calc import dimensions as dims_
 from calc.derive.result import Derivation
+from calc.derive.rules_of_thumb.differences import NEAR, Difference, gross_errors, values_at
 from calc.derive.rules_of_thumb.exact import ExactCount
 from calc.dimensions import Dim
 from calc.errors import DimensionError, NapkinError
@@ -16,17 +17,26 @@ from calc.graph.guards import dimensions
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.parser import free_names
 
-NEAR = Fraction(1, 20)  # "within 5 %"
 FARTHEST = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class ValidRanges:
-    """The ranges along one dimension in which the rule is within 5 %, the other dimensions fixed. ``ranges`` may be empty."""
+    """The ranges along one dimension in which the rule is within 5 %, the other dimensions fixed. ``ranges`` may be empty.
+
+    ``by_cancellation`` are those parts of them in which the errors of one sign alone are more than 5 %.
+    """
 
     dim: str
     ranges: tuple[tuple[int, int], ...]
     searched: tuple[int, int]
+    by_cancellation: tuple[tuple[int, int], ...] = ()
+
+
+class _Nearness(Enum):
+    FAR = "not within 5 %"
+    CANCELS = "within 5 %, by cancellation"
+    NEAR = "within 5 %"
 
 
 def scanned(expr: str, exact: ExactCount, derivation: Derivation) -> list[str]:
@@ -37,29 +47,45 @@ def scanned(expr: str, exact: ExactCount, derivation: Derivation) -> list[str]:
     return [dim.name for dim in derivation.dims if dim.name in occur and dim.expr is None and dim.name not in divisors]
 
 
-def within(name: str, expr: str, exact: ExactCount, derivation: Derivation) -> ValidRanges:
+def within(name: str, expr: str, exact: ExactCount, derivation: Derivation, differences: Sequence[Difference] | None) -> ValidRanges:
     """Ranges of ``name`` where rule and exact differ by at most 5 %: powers of two, then bisection between them."""
     dims = dimensions(derivation)
     unit, plus = dims[name].multiple_of, dims[name].plus
     step = derivation.sizes[unit] if isinstance(unit, str) else unit or 1
     here = (derivation.sizes[name] - plus) // step
-    near = _Memo(lambda i: _is_near(_moved(dims, name, i * step + plus, derivation), dims, expr, exact, derivation))
+    near = _Memo(lambda i: _nearness(_moved(dims, name, i * step + plus, derivation), dims, expr, exact, derivation, differences))
     low, high = _accepted(near, here, 1, max(FARTHEST // step, here, 1))
-    points = sorted({low, high, here, *(2**i for i in range(64) if low <= 2**i <= high)})
-    ranges: list[tuple[int, int]] = []
-    start = points[0] if near(points[0]) else None
+    runs = _runs(near, sorted({low, high, here, *(2**i for i in range(64) if low <= 2**i <= high)}))
+    sized = [(nearness, (a * step + plus, b * step + plus)) for nearness, a, b in runs]
+    return ValidRanges(
+        name,
+        _joined([run for nearness, run in sized if nearness is not _Nearness.FAR], step),
+        (low * step + plus, high * step + plus),
+        tuple(run for nearness, run in sized if nearness is _Nearness.CANCELS),
+    )
+
+
+def _runs(near: _Memo, points: Sequence[int]) -> list[tuple[_Nearness, int, int]]:
+    """The runs of equal nearness from the first to the last of ``points``, between which they are found by bisection."""
+    runs: list[tuple[_Nearness, int, int]] = []
+    start = points[0]
     for a, b in itertools.pairwise(points):
-        if near(a) == near(b):
-            continue
-        edge = _bisect(near, a, b)
-        if start is None:
-            start = edge + 1
+        while near(a) is not near(b):
+            edge = _bisect(near, a, b)
+            runs.append((near(a), start, edge))
+            start = a = edge + 1
+    return [*runs, (near(points[-1]), start, points[-1])]
+
+
+def _joined(runs: Sequence[tuple[int, int]], step: int) -> tuple[tuple[int, int], ...]:
+    """Runs with those that touch made one."""
+    joined: list[tuple[int, int]] = []
+    for low, high in runs:
+        if joined and joined[-1][1] + step == low:
+            joined[-1] = (joined[-1][0], high)
         else:
-            ranges.append((start, edge))
-            start = None
-    if start is not None:
-        ranges.append((start, points[-1]))
-    return ValidRanges(name, tuple((a * step + plus, b * step + plus) for a, b in ranges), (low * step + plus, high * step + plus))
+            joined.append((low, high))
+    return tuple(joined)
 
 
 def _accepted(near: _Memo, here: int, low: int, high: int) -> tuple[int, int]:
@@ -82,7 +108,14 @@ def _moved(dims: Mapping[str, Dim], name: str, size: int, derivation: Derivation
     return dims_.resolve(dims, {**sizes, name: size})
 
 
-def _is_near(sizes: Mapping[str, int], dims: Mapping[str, Dim], expr: str, exact: ExactCount, derivation: Derivation) -> bool:
+def _nearness(
+    sizes: Mapping[str, int],
+    dims: Mapping[str, Dim],
+    expr: str,
+    exact: ExactCount,
+    derivation: Derivation,
+    differences: Sequence[Difference] | None,
+) -> _Nearness:
     """Whether the rule is within 5 % at ``sizes``. The rule may use tied dimensions; quantities are evaluated at the free ones.
 
     Raises ``DimensionError`` at sizes where the closed forms do not hold: a search never traces the step.
@@ -91,36 +124,41 @@ def _is_near(sizes: Mapping[str, int], dims: Mapping[str, Dim], expr: str, exact
     if derivation.other_sizes is not None and not derivation.holds_at(free):
         raise DimensionError("the closed forms do not hold at these sizes")
     true = exact.at(free)
-    return abs(int(evaluate_text(expr, sizes)) - true) <= NEAR * true
+    error = int(evaluate_text(expr, sizes)) - true
+    if abs(error) > NEAR * true:
+        return _Nearness.FAR
+    listed = values_at(differences, sizes) if differences else []
+    cancels = bool(listed) and sum(listed) == error and gross_errors(listed, true).cancel
+    return _Nearness.CANCELS if cancels else _Nearness.NEAR
 
 
-def _bisect(near: Callable[[int], bool], a: int, b: int) -> int:
+def _bisect(near: Callable[[int], _Nearness], a: int, b: int) -> int:
     """The last point from ``a`` on with the same outcome as ``a``; that of ``b`` differs."""
     while b - a > 1:
         middle = (a + b) // 2
-        a, b = (middle, b) if near(middle) == near(a) else (a, middle)
+        a, b = (middle, b) if near(middle) is near(a) else (a, middle)
     return a
 
 
 class _Memo:
-    """A predicate on sizes, cached. At a size where it raises (B = 1, where the step runs other operators), it returns the value at the
+    """A function of sizes, cached. At a size where it raises (B = 1, where the step runs other operators), it returns the value at the
     next size."""
 
-    def __init__(self, predicate: Callable[[int], bool]) -> None:
-        self._predicate = predicate
-        self._answers: dict[int, bool | None] = {}
+    def __init__(self, function: Callable[[int], _Nearness]) -> None:
+        self._function = function
+        self._answers: dict[int, _Nearness | None] = {}
 
     def accepts(self, size: int) -> bool:
         return self._answer(size) is not None
 
-    def __call__(self, size: int) -> bool:
+    def __call__(self, size: int) -> _Nearness:
         answer = self._answer(size)
-        return bool(self._answer(size + 1) if answer is None else answer)
+        return (self._answer(size + 1) or _Nearness.FAR) if answer is None else answer
 
-    def _answer(self, size: int) -> bool | None:
+    def _answer(self, size: int) -> _Nearness | None:
         if size not in self._answers:
             try:
-                self._answers[size] = self._predicate(size)
+                self._answers[size] = self._function(size)
             except NapkinError:
                 self._answers[size] = None
         return self._answers[size]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from calc.derive.rules_of_thumb import assumptions
+from calc.derive.rules_of_thumb.assumptions import RuleAssumption
 from calc.units import Unit
 
 
@@ -29,7 +31,7 @@ class RuleOfThumb:
     needs: tuple[str, ...]
     exact: tuple[tuple[int, str], ...]
     stands_for: str
-    assumes: str
+    assumes: tuple[RuleAssumption, ...]
     outside: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     format: str = ""
@@ -39,6 +41,11 @@ _SCALING = "Kaplan et al. 2020, Scaling Laws for Neural Language Models, section
 _SCALING_LINK = "https://arxiv.org/abs/2001.08361"
 _MODEL_FLOPS = ((1, "flops.forward.matmul"), (1, "flops.backward.matmul"), (-1, "flops.backward.recompute"))
 _OTHER_FLOPS = ("flops.backward.recompute", "flops.forward.elementwise", "flops.backward.elementwise", "flops.optimizer.total")
+
+_PER_TOKEN = (
+    RuleAssumption("every parameter multiplies every token once", assumptions.once_per_token),
+    RuleAssumption("attention products are small: at most 5 % of the count", assumptions.small_attention),
+)
 
 _LECTURE = "Stanford CS336, spring 2025, lecture 2 (PyTorch, resource accounting)"
 _LECTURE_LINK = "https://github.com/stanford-cs336/spring2025-lectures/blob/main/lecture_02.py"
@@ -56,7 +63,7 @@ RULES: tuple[RuleOfThumb, ...] = (
         needs=("B", "T"),
         exact=_MODEL_FLOPS,
         stands_for="model FLOPs of matmuls, forward and backward, without recomputation",
-        assumes="every parameter multiplies every token once; attention products are small",
+        assumes=_PER_TOKEN,
         outside=_OTHER_FLOPS,
     ),
     RuleOfThumb(
@@ -70,7 +77,7 @@ RULES: tuple[RuleOfThumb, ...] = (
         needs=("B", "T"),
         exact=((1, "flops.forward.matmul"),),
         stands_for="FLOPs of matmuls in the forward",
-        assumes="every parameter multiplies every token once; attention products are small",
+        assumes=_PER_TOKEN,
         outside=("flops.forward.elementwise",),
     ),
     RuleOfThumb(
@@ -84,7 +91,13 @@ RULES: tuple[RuleOfThumb, ...] = (
         needs=("B", "T", "d", "h", "L"),
         exact=((1, "activations.bytes"),),
         stands_for="bytes that autograd saves for the backward",
-        assumes="2 bytes an element, dropout in three places, f = 4·d, attention scores stored; embedding, head and loss left out",
+        assumes=(
+            RuleAssumption("2 bytes an element", assumptions.two_bytes),
+            RuleAssumption("dropout on the attention scores and on both outputs of a layer", assumptions.dropout),
+            RuleAssumption("f = 4·d", assumptions.four_times_width),
+            RuleAssumption("attention scores are stored", assumptions.stored_scores),
+            RuleAssumption("only layers save tensors: embedding, head and loss are left out", assumptions.only_layers),
+        ),
     ),
     RuleOfThumb(
         name="16 bytes per parameter",
@@ -97,7 +110,7 @@ RULES: tuple[RuleOfThumb, ...] = (
         needs=(),
         exact=((1, "parameters.bytes"), (1, "gradients.bytes"), (1, "optimizer_state.bytes")),
         stands_for="bytes of parameters, gradients and optimizer state",
-        assumes="mixed precision with Adam; fp32 with Adam is 4 + 4 + 8 = 16 too",
+        assumes=(RuleAssumption("mixed precision with Adam (2 + 2 + 12 bytes), or fp32 with Adam (4 + 4 + 8)", assumptions.adam_bytes),),
         outside=("activations.bytes",),
     ),
     RuleOfThumb(
@@ -112,7 +125,11 @@ RULES: tuple[RuleOfThumb, ...] = (
         without=("T",),
         exact=_MODEL_FLOPS,
         stands_for="FLOPs of matmuls, forward and backward, without recomputation",
-        assumes="every parameter multiplies every point once, and every layer's input needs its gradient",
+        assumes=(
+            RuleAssumption("every parameter multiplies every point once", assumptions.once_per_token),
+            RuleAssumption("nothing else is multiplied", assumptions.no_other_terms),
+            RuleAssumption("every layer's input needs its gradient", assumptions.all_gradients),
+        ),
         outside=_OTHER_FLOPS,
     ),
     RuleOfThumb(
@@ -127,7 +144,7 @@ RULES: tuple[RuleOfThumb, ...] = (
         without=("T",),
         exact=((1, "parameters"),),
         stands_for="parameters",
-        assumes="no biases",
+        assumes=(RuleAssumption("no biases", assumptions.exactly),),
     ),
     RuleOfThumb(
         name="BDL activations",
@@ -142,7 +159,10 @@ RULES: tuple[RuleOfThumb, ...] = (
         exact=((1, "activations.bytes"),),
         format="float32",
         stands_for="numbers that autograd saves for the backward",
-        assumes="no activation function; the input, the target and the prediction are left out",
+        assumes=(
+            RuleAssumption("each hidden output is saved once: no activation function saves one too", assumptions.once_per_token),
+            RuleAssumption("the input, the target and the prediction are not saved", assumptions.no_other_terms),
+        ),
     ),
     RuleOfThumb(
         name="1 gradient per parameter",
@@ -157,7 +177,7 @@ RULES: tuple[RuleOfThumb, ...] = (
         exact=((1, "gradients.bytes"),),
         format="float32",
         stands_for="numbers that the backward leaves in the gradients",
-        assumes="every parameter is trained",
+        assumes=(RuleAssumption("every parameter is trained", assumptions.exactly),),
     ),
     RuleOfThumb(
         name="1 optimizer value per parameter",
@@ -172,7 +192,10 @@ RULES: tuple[RuleOfThumb, ...] = (
         exact=((1, "optimizer_state.bytes"),),
         format="float32",
         stands_for="elements of the optimizer's state",
-        assumes="AdaGrad, without step counters",
+        assumes=(
+            RuleAssumption("the optimizer is AdaGrad", assumptions.adagrad),
+            RuleAssumption("it keeps no step counters", assumptions.no_other_terms),
+        ),
     ),
     RuleOfThumb(
         name="4 bytes per value",
@@ -186,6 +209,10 @@ RULES: tuple[RuleOfThumb, ...] = (
         without=("T",),
         exact=((1, "parameters.bytes"), (1, "activations.bytes"), (1, "gradients.bytes"), (1, "optimizer_state.bytes")),
         stands_for="bytes of parameters, saved activations, gradients and optimizer state added up (memory.peak is what is live at once)",
-        assumes="fp32, AdaGrad; the input, the target, the prediction and intermediate results of operators left out",
+        assumes=(
+            RuleAssumption("the optimizer is AdaGrad", assumptions.adagrad),
+            RuleAssumption("the input, the target, the prediction and step counters are not kept", assumptions.no_other_terms),
+            RuleAssumption("each value is kept once, in fp32", assumptions.once_per_token),
+        ),
     ),
 )

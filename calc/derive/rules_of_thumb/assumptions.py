@@ -1,0 +1,150 @@
+"""Which assumptions of a rule of thumb a step meets: each is judged by what the derivation of the step says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.derive.result import Derivation
+from calc.derive.rules_of_thumb.differences import ADDED, DROPPED, NEAR, NOT_COMPUTED, OTHERWISE, Difference
+from calc.symbolic.parser import free_names
+from calc.units import ITEM_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedStep:
+    """A step that a rule is compared with. ``differences`` are all terms of rule − exact; ``None`` if they are unknown."""
+
+    derivation: Derivation
+    exact: int
+    differences: Sequence[Difference] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgment:
+    """Whether a step meets an assumption; ``None``: it cannot be judged. ``effect``: rule − exact caused by it, relative to exact."""
+
+    met: bool | None
+    because: str
+    effect: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleAssumption:
+    """An assumption of a rule of thumb in words, and the function that judges a step by it."""
+
+    statement: str
+    judge: Callable[[ComparedStep], Judgment]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedAssumption:
+    """An assumption of a rule of thumb and the judgment of one step."""
+
+    statement: str
+    judgment: Judgment
+
+
+# -- assumptions on terms ------------------------------------------------------------------------------------------------
+
+
+def once_per_token(step: ComparedStep) -> Judgment:
+    """Every parameter multiplies every token once: no term is counted for a parameter that no matmul uses, or uses at another rate."""
+    return _no_difference(step, ADDED, OTHERWISE)
+
+
+def no_other_terms(step: ComparedStep) -> Judgment:
+    """The exact count has no term that the rule lacks."""
+    return _no_difference(step, DROPPED)
+
+
+def all_gradients(step: ComparedStep) -> Judgment:
+    """Autograd computes the gradient of every matmul's two factors."""
+    return _no_difference(step, NOT_COMPUTED)
+
+
+def exactly(step: ComparedStep) -> Judgment:
+    """Rule and exact count have the same terms."""
+    return _no_difference(step, ADDED, DROPPED, OTHERWISE, NOT_COMPUTED)
+
+
+def small_attention(step: ComparedStep) -> Judgment:
+    """The terms that the rule lacks are at most 5 % of the exact count."""
+    judgment = no_other_terms(step)
+    return Judgment(abs(judgment.effect) <= NEAR, judgment.because, judgment.effect) if judgment.effect is not None else judgment
+
+
+def _no_difference(step: ComparedStep, *kinds: str) -> Judgment:
+    if step.differences is None:
+        return Judgment(None, "the difference between rule and exact count is no polynomial, so it is not split")
+    these = [d for d in step.differences if d.kind in kinds]
+    if not these:
+        return Judgment(True, "")
+    largest = max(these, key=lambda d: abs(d.value))
+    at = f", at {largest.module_paths[0]}" if largest.module_paths and largest.kind != ADDED else ""
+    more = f"; {len(these) - 1} more below" if len(these) > 1 else ""
+    return Judgment(False, f"{largest.because}{at}{more}", Fraction(sum(d.value for d in these), step.exact))
+
+
+# -- assumptions on the step -----------------------------------------------------------------------------------------------
+
+
+def two_bytes(step: ComparedStep) -> Judgment:
+    """No floating-point tensor that is saved has more than 2 bytes an element."""
+    terms = step.derivation["activations.bytes"].terms
+    words = [what.split(" ", 1)[0] for term in terms for what, _ in term.parts or ((term.because, term.expr),)]
+    if not words or not set(words) <= set(ITEM_SIZE):
+        return Judgment(None, "the derivation does not name the formats of all saved tensors")
+    wide = {name: ITEM_SIZE[name] for name in dict.fromkeys(words) if name.startswith("float") and ITEM_SIZE[name] > 2}
+    return Judgment(not wide, "; ".join(f"{name} tensors are saved, {size} bytes an element" for name, size in wide.items()))
+
+
+def dropout(step: ComparedStep) -> Judgment:
+    """Some operator of the step draws a dropout mask."""
+    runs = any("dropout" in row.operator or "bernoulli" in row.operator for row in step.derivation.coverage)
+    return Judgment(runs, "" if runs else "no dropout operator runs")
+
+
+def four_times_width(step: ComparedStep) -> Judgment:
+    """f = 4·d."""
+    sizes = step.derivation.sizes
+    if "f" not in sizes:
+        return Judgment(None, "this model has no f")
+    met = sizes["f"] == 4 * sizes["d"]
+    return Judgment(met, "" if met else f"f = {sizes['f']:,} and d = {sizes['d']:,}")
+
+
+def stored_scores(step: ComparedStep) -> Judgment:
+    """Some saved tensor has two axes of length T."""
+    if not step.derivation.saved:
+        return Judgment(None, "the derivation does not list the saved tensors")
+    met = any(tensor.shape.count("T") > 1 for tensor in step.derivation.saved)
+    return Judgment(met, "" if met else "no saved tensor has two axes of length T: attention is fused, and recomputes the scores")
+
+
+def only_layers(step: ComparedStep) -> Judgment:
+    """All of the exact count is in terms with L."""
+    terms = [t for t in step.derivation["activations.bytes"].terms if "L" not in free_names(t.expr) and t.value]
+    where = ", ".join(dict.fromkeys(t.module_path for t in sorted(terms, key=lambda t: -t.value)[:3]))
+    effect = Fraction(-sum(t.value for t in terms), step.exact)
+    return Judgment(not terms, f"tensors are saved outside the layers, at {where}" if terms else "", effect if terms else None)
+
+
+_ADAM = ((2, 2, 12), (4, 4, 8))
+
+
+def adam_bytes(step: ComparedStep) -> Judgment:
+    """Weights, gradients and optimizer state take 2 + 2 + 12 or 4 + 4 + 8 bytes per parameter, but for step counters."""
+    count = step.derivation["parameters"].value or 0
+    gradients, state = (step.derivation[name].value or 0 for name in ("gradients.bytes", "optimizer_state.bytes"))
+    each = [Fraction(nbytes, count) for nbytes in (step.exact - gradients - state, gradients, state)]
+    met = any(all(abs(x - y) <= Fraction(y, 100) for x, y in zip(each, pattern, strict=True)) for pattern in _ADAM)
+    written = " + ".join(f"{float(x):.3g}" for x in each)
+    return Judgment(met, "" if met else f"weights, gradients and optimizer state take {written} bytes per parameter")
+
+
+def adagrad(step: ComparedStep) -> Judgment:
+    """The optimizer is AdaGrad."""
+    name = step.derivation.options.get("optimizer", "")
+    return Judgment(name == "adagrad", "" if name == "adagrad" else f"the optimizer is {name}" if name else "no optimizer runs")
