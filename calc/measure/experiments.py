@@ -34,6 +34,17 @@ def raised(do: Callable[[], object]) -> str:
     return ""
 
 
+def broken_and_repaired(before: str, written: str, repaired: str) -> tuple[str, str]:
+    """(message of ``before`` with ``written``, the text ``shown`` that ``before`` with ``repaired`` leaves); code of this repository."""
+
+    def run(code: str) -> dict[str, Any]:
+        names: dict[str, Any] = {}
+        exec(compile(f"{before}{code}\n", "<note>", "exec"), names)
+        return names
+
+    return raised(lambda: run(written)), str(run(repaired)["shown"])
+
+
 # -- storage and strides ---------------------------------------------------------------------------------------------------
 
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
-from reports.cli.common import output_folder, say_written, talk
+from reports.cli.common import HELD, output_folder, print_result, refuse_idle, say_written, talk
 
 
 @click.command()
 @click.option("-o", "--output", default=".", show_default=True, metavar="DIR", help="Folder for the files.")
+@click.option("--claim", "names", multiple=True, metavar="ID", help="Compute and show one claim, and write no file.")
 @click.option("--json", "as_json", is_flag=True, help="Also write the audit to standard output as JSON.")
-def lecture(output: str, as_json: bool) -> int:
+def lecture(output: str, names: Sequence[str], as_json: bool) -> int:
     """Write lecture.md, lecture.html and lecture.json: claims of a lecture's notes with verdicts, and its systems, derived and checked.
 
     Takes a few minutes: models are traced, and steps run for real. A wrong claim is no failure; a failed check of a system is.
+    --claim computes single claims, by the ids of lecture.json.
     """
+    if names:
+        refuse_idle("beside --claim, which writes no file", "output")
+        _show_claims(names, as_json)
+        return HELD
     from reports.jobs import job
     from reports.lecture.writing import document, lecture, summary
 
@@ -24,3 +32,15 @@ def lecture(output: str, as_json: bool) -> int:
     click.echo(job.json_text(document(outcome)) if as_json else f"{len(outcome.audit.claims)} claims: {summary(outcome.audit)}\n", nl=False)
     say_written(*outcome.files)
     return 0 if outcome.ok else 1
+
+
+def _show_claims(names: Sequence[str], as_json: bool) -> None:
+    from reports.lecture.audit import audit, claim_json
+    from reports.lecture.lab import Lab
+    from reports.lecture.writing import show_claims
+
+    with talk() as say:
+        audited = audit(Lab(say), names)
+    print_result(
+        as_json, lambda: {"schema": 1, "claims": [claim_json(c) for c in audited.claims]}, lambda out: show_claims(audited, out)
+    )

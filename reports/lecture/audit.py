@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -99,6 +100,11 @@ def claims() -> Iterator[tuple[str, LectureClaim]]:
 def audit(lab: Lab, only: Iterable[str] | None = None, progress: Callable[[str], None] = lambda _: None) -> Audit:
     """The findings of all claims, or of ``only`` the named ones."""
     names = None if only is None else set(only)
+    ids = [claim.id for _, claim in claims()]
+    for name in names or ():
+        if name not in ids:
+            near = difflib.get_close_matches(name, ids, n=1)
+            raise BadInputError(f"no claim {name[:40]!r}{f'; did you mean {near[0]}?' if near else ': lecture.json lists them'}")
     audited = []
     at = ""
     for topic, claim in claims():
@@ -108,6 +114,11 @@ def audit(lab: Lab, only: Iterable[str] | None = None, progress: Callable[[str],
                 at = topic
             audited.append(AuditedClaim(topic, claim, claim.find(lab)))
     return Audit(tuple(audited))
+
+
+def command_of(claim: LectureClaim) -> str:
+    """The command that computes a claim's finding and shows it."""
+    return f"napkin lecture --claim {claim.id}"
 
 
 def claim_json(audited: AuditedClaim) -> dict[str, Any]:
@@ -124,6 +135,7 @@ def claim_json(audited: AuditedClaim) -> dict[str, Any]:
         "because": f.because,
         "computed_by": f.computed_by,
         "rests_on": f.rests_on,
+        "command": command_of(audited.claim),
     }
 
 

@@ -41,6 +41,11 @@ DISPUTES: tuple[Dispute, ...] = (
         "both counts are right: 2·B·D·K by the convention, B·K less in strict arithmetic",
     ),
     Dispute(
+        "Whether a step should have few matmuls or many",
+        ("mfu-0.5-good", "flop-reduce-matmul"),
+        "fewer FLOPs are less work, whatever the number of matmuls; of the FLOPs that remain, a larger share in matmuls is a higher MFU",
+    ),
+    Dispute(
         "How long eight H100 take for 4.7e21 FLOP",
         ("8h100-week", "8h100-two-weeks"),
         "a week at the dense peak, or two weeks at half of it",

@@ -10,7 +10,7 @@ from calc.units import Unit
 from reports.lecture.claim import Topic
 from reports.lecture.lab import Lab
 from reports.lecture.runs import experiment
-from reports.lecture.verdicts import ClaimFinding, convention, number, same, true
+from reports.lecture.verdicts import ClaimFinding, convention, number, readings, same, true
 
 FLOPS = Topic("FLOPs of operations")
 _AT = {"B": 16384, "D": 32768, "K": 8192}
@@ -121,11 +121,15 @@ def _(_: Lab) -> ClaimFinding:
     return true(holds, "2·B·D·K", because, "torch.utils.flop_counter at B = 1 and B = 11", unit="FLOP")
 
 
-@FLOPS.claim("flop-reduce-matmul", "One usually tries to have few matrix multiplications.")
+@FLOPS.claim("flop-reduce-matmul", "One usually tries to reduce the number of matrix multiplications.")
 def _(lab: Lab) -> ClaimFinding:
-    at = {"B": 8, "T": 1024}
-    products, total = (lab.value("gpt2", f"flops.forward.{kind}", at) for kind in ("matmul", "total"))
-    because = f"advice that the numbers support: matmuls are {products / total:.1%} of the forward's FLOPs of GPT-2"
-    return convention(
-        2 * products > total, f"{products / total:.3f} of all FLOPs", because, "derive gpt2: flops.forward.matmul over flops.forward.total"
+    products, total = (lab.value("gpt2", f"flops.forward.{kind}", {"B": 8, "T": 1024}) for kind in ("matmul", "total"))
+    b, d, k = 11, 7, 5
+    together, apart = experiment("product_flops", b, d, 3 * k), 3 * experiment("product_flops", b, d, k)
+    because = (
+        f"matmuls are {products / total:.1%} of the forward's FLOPs of GPT-2, so smaller ones are less work; but their number is no cost: "
+        f"one of {b} × {d} by {d} × {3 * k} takes {together} FLOP, three of {b} × {d} by {d} × {k} take {apart}. A good MFU asks for the "
+        "opposite, a step that matmuls dominate, as the rest moves bytes at few FLOP"
     )
+    by = "derive gpt2: flops.forward.matmul over flops.forward.total; torch.utils.flop_counter of one product and of three"
+    return readings(2 * products > total, together < apart, f"{products / total:.3f} of all FLOPs", because, by)

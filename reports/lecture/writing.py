@@ -19,6 +19,7 @@ from reports.jobs import job
 from reports.jobs.report import carried
 from reports.lecture.audit import Audit, AuditedClaim, audit, to_json
 from reports.lecture.lab import Lab
+from reports.lecture.repairs import RunError, error_json, run_errors
 from reports.lecture.sources import YEAR, notes
 from reports.lecture.system import LectureSystem, SystemDerivation, SystemResult, SystemVerdict
 from reports.lecture.system import to_json as system_json
@@ -32,6 +33,7 @@ from reports.page.lecture import (
     CalculationStepView,
     CheckView,
     ClaimRow,
+    CodeErrorView,
     DerivedView,
     DisputeView,
     LecturePage,
@@ -46,11 +48,13 @@ from reports.typeset import expressions, numbers
 from reports.typeset.numbers import NBSP
 from reports.writers import html, markdown
 from reports.writers.render import Look
+from reports.writers.terminal import Terminal, bold
 
 SECTIONS = {
     "verdicts": "Verdicts",
     "contradictions": "Contradictions among the notes",
     "claims": "Claims",
+    "code": "Code that does not run",
     "systems": "Systems",
     "rules": "Rules used",
     "provenance": "Provenance",
@@ -82,6 +86,7 @@ class LectureOutcome:
 
     audit: Audit
     systems: tuple[tuple[LectureSystem, SystemResult], ...]
+    errors: tuple[RunError, ...]
     files: tuple[Path, ...]
 
     @property
@@ -109,9 +114,9 @@ def make(progress: Callable[[str], None], stamp: Inputs | None = None) -> tuple[
     for system in SYSTEMS:
         progress(f"system {system.number}: {system.title}")
         worked.append((system, system.work(lab)))
-    outcome = LectureOutcome(audited, tuple(worked), ())
+    outcome = LectureOutcome(audited, tuple(worked), run_errors(), ())
     inputs = stamp or Inputs(kind="lecture", date=_date(), environment=dict(provenance()))
-    page = build(audited, tuple(worked), inputs)
+    page = build(audited, tuple(worked), inputs, outcome.errors)
     return outcome, {
         "lecture.md": markdown.write(page, LOOK),
         "lecture.html": html.write(page, LOOK),
@@ -119,7 +124,9 @@ def make(progress: Callable[[str], None], stamp: Inputs | None = None) -> tuple[
     }
 
 
-def build(audited: Audit, systems: tuple[tuple[LectureSystem, SystemResult], ...], inputs: Inputs) -> LecturePage:
+def build(
+    audited: Audit, systems: tuple[tuple[LectureSystem, SystemResult], ...], inputs: Inputs, errors: tuple[RunError, ...] = ()
+) -> LecturePage:
     anchors = Anchors()
     count = len(audited.claims)
     checks = [check for _, worked in systems for check in worked.checks]
@@ -134,11 +141,13 @@ def build(audited: Audit, systems: tuple[tuple[LectureSystem, SystemResult], ...
         tally=tuple((VERDICT_BADGES[verdict], numbers.integer(n), MEANINGS[verdict]) for verdict, n in audited.tally.items()),
         disputes=tuple(_disputes(audited)),
         topics=tuple(_topics(audited)),
+        errors=tuple(_code_error(i, run) for i, run in enumerate(errors, 1)),
         systems=tuple(_system(system, worked, anchors) for system, worked in systems),
         rules=rules.used([step for _, worked in systems for derived in worked.derived for step in derived.steps]),
         provenance=tuple((name, inputs.environment.get(name, value)) for name, value in provenance()),
         commands=(
             Command("Make this report again:", "napkin lecture -o ."),
+            Command("One claim, computed by itself:", f"napkin lecture --claim {audited.claims[0].claim.id}"),
             Command("The number formats, one at a time:", "napkin dtype fp16 0.01"),
             Command(
                 "A model's step in full, with every step of the derivation:", "napkin derive cruncher -d B=2 -d D=4 -d L=2 --optimizer spec"
@@ -192,6 +201,13 @@ def _claim(c: AuditedClaim) -> ClaimRow:
         computed_by=f.computed_by,
         rests_on=f.rests_on,
     )
+
+
+def _code_error(number: int, run: RunError) -> CodeErrorView:
+    error = run.error
+    written, repaired = (tuple(f"{error.before}{code}".split("\n")) for code in (error.written, error.repaired))
+    anchor = f"code-{error.name}"
+    return CodeErrorView(str(number), anchor, error.what, written, run.message or "it runs", repaired, run.result, sentence(error.why))
 
 
 def _notes(name: str) -> str:
@@ -330,6 +346,16 @@ def _number(value: Fraction) -> str:
     return f"{mantissa}{NBSP}·{NBSP}10{str(exponent).translate(_POWERS)}"
 
 
+def show_claims(audited: Audit, out: Terminal) -> None:
+    """Claims on a terminal: restatement, verdict with the correct value, reason, and what computes it."""
+    for c in audited.claims:
+        row = _claim(c)
+        out.line(bold(row.id), f": {row.says} ({row.notes})")
+        out.line(f"  {row.badge.sign} {row.badge.words}: {row.value}")
+        out.line(f"  because {row.because}")
+        out.line(f"  by {row.computed_by}; it rests on {row.rests_on}", style="dim")
+
+
 def summary(audited: Audit) -> str:
     """The tally on one line."""
     return ", ".join(f"{n} {verdict}" for verdict, n in audited.tally.items())
@@ -338,4 +364,4 @@ def summary(audited: Audit) -> str:
 def document(outcome: LectureOutcome) -> dict[str, Any]:
     """The audit as a JSON-ready dictionary, with versions and sources."""
     body = to_json(outcome.audit, (_document(s, w) for s, w in outcome.systems))
-    return {**body, "provenance": dict(provenance())}
+    return {**body, "code": [error_json(run) for run in outcome.errors], "provenance": dict(provenance())}

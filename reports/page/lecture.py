@@ -89,6 +89,20 @@ class SystemView:
 
 
 @dataclass(frozen=True, slots=True)
+class CodeErrorView:
+    """An error of the notes' code: its lines, what they raise, lines that run instead, and their result."""
+
+    number: str
+    anchor: str
+    what: str
+    written: tuple[str, ...]
+    message: str
+    repaired: tuple[str, ...]
+    result: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class LecturePage:
     """The whole page. ``inputs``: the line from which ``napkin verify`` makes it again."""
 
@@ -100,6 +114,7 @@ class LecturePage:
     tally: tuple[tuple[Badge, str, str], ...]
     disputes: tuple[DisputeView, ...]
     topics: tuple[TopicView, ...]
+    errors: tuple[CodeErrorView, ...]
     systems: tuple[SystemView, ...]
     rules: tuple[RuleRow, ...]
     provenance: tuple[tuple[str, str], ...]

@@ -20,6 +20,7 @@ from reports.lecture import runs
 from reports.lecture.audit import audit, claims
 from reports.lecture.disputes import DISPUTES
 from reports.lecture.lab import Lab
+from reports.lecture.repairs import error_json, run_errors
 from reports.lecture.sources import notes
 from reports.lecture.verdicts import VERDICTS
 
@@ -122,6 +123,49 @@ def test_the_step_of_a_70b_model_is_compared_with_the_product_that_stands_beside
 
     (found,) = audit(Known(), ("q1-6nd",)).claims
     assert "6·N·D = 6.3e+24; a real 70B model executes 1.146 times that at T = 8192, attention in full" == found.finding.because
+
+
+def test_fewer_matmuls_are_no_fewer_flops() -> None:
+    """2·11·7·15 = 2,310 in one product, and three times 2·11·7·5 in three; GPT-2's are most of the FLOPs, here 98 of 100."""
+
+    class Known(Lab):
+        def value(self, model: str, quantity: str, sizes: Mapping[str, int], **options: str) -> int:
+            return {"flops.forward.matmul": 98, "flops.forward.total": 100}[quantity]
+
+    (found,) = audit(Known(), ("flop-reduce-matmul",)).claims
+    assert found.finding.verdict == "misleading"
+    assert "takes 2310 FLOP, three of 11 × 7 by 7 × 5 take 2310" in found.finding.because
+
+
+def test_code_that_fails_has_a_repair_that_runs() -> None:
+    """The exception's type, and what the repaired lines give: 2·3·5·7 = 210."""
+    assert {run.error.name: (run.message.partition(":")[0], run.result) for run in run_errors()} == {
+        "get-batch-arguments": ("TypeError", "a batch of (2, 4)"),
+        "iterator-next": ("AttributeError", "a batch of (4,)"),
+        "top-level-return": ("SyntaxError", "210 FLOP"),
+    }
+    for run in run_errors():
+        document = error_json(run)
+        names: dict[str, Any] = {}
+        exec(document["repaired"], names)  # as a reader would run it
+        assert names["shown"] == document["result"]
+
+
+def test_a_command_shows_one_claim() -> None:
+    """As text and as JSON, with the command itself; no file is written, and another id is refused."""
+    done = CliRunner().invoke(cli.napkin, ["lecture", "--claim", "einops-sum"])
+    assert (done.exit_code, done.stdout.split("\n")[1]) == (0, "  × wrong: x.sum(dim=-1)")
+
+    document = json.loads(CliRunner().invoke(cli.napkin, ["lecture", "--claim", "mem-128", "--json"]).stdout)
+    assert [(c["id"], c["command"]) for c in document["claims"]] == [("mem-128", "napkin lecture --claim mem-128")]
+
+    for words, why in (
+        (["--claim", "mem-129"], "no claim 'mem-129'; did you mean mem-128?"),
+        (["--claim", "x"], "no claim 'x': lecture.json lists them"),
+        (["--claim", "mem-128", "-o", "out"], "--output has no effect beside --claim, which writes no file: leave it out"),
+    ):
+        done = CliRunner().invoke(cli.napkin, ["lecture", *words])
+        assert (done.exit_code, done.stderr.splitlines()[-1]) == (2, f"napkin: {why}")
 
 
 def _h100(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:

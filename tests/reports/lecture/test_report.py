@@ -21,6 +21,7 @@ from reports.lecture import writing
 from reports.lecture.audit import audit
 from reports.lecture.disputes import DISPUTES
 from reports.lecture.lab import Lab
+from reports.lecture.repairs import run_errors
 from reports.lecture.system import LectureSystem, SystemAnswer, SystemResult, SystemVerdict, from_run
 from reports.lecture.systems import system
 from reports.lecture.systems.learning import _propagated
@@ -42,7 +43,7 @@ def page() -> LecturePage:
     lab = Lab()
     systems: list[tuple[LectureSystem, SystemResult]] = [(system(n), system(n).work(lab)) for n in (3, 7, 19)]
     with mock.patch("reports.lecture.audit.DISPUTES", WEEKS):
-        return writing.build(audit(lab, NAMES), tuple(systems), Inputs(kind="lecture", date="demand"))
+        return writing.build(audit(lab, NAMES), tuple(systems), Inputs(kind="lecture", date="demand"), run_errors())
 
 
 def test_the_page_in_html_is_self_contained(page: LecturePage) -> None:
