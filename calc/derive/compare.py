@@ -103,12 +103,12 @@ def _case(derivation: Derivation) -> tuple[str, ...]:
 
 def _changes(left: Derivation, right: Derivation, differing: tuple[str, ...]) -> Iterator[Change]:
     for name in dict.fromkeys((*left, *right)):
-        first, second = (_in_force(side.quantities.get(name), side.sizes) for side in (left, right))
+        first, second = (in_force(side.quantities.get(name), side.sizes) for side in (left, right))
         if first is not None or second is not None:
             yield _change(name, first, second, _Sides(left.sizes, right.sizes, differing))
 
 
-def _in_force(quantity: Quantity | None, sizes: Mapping[str, int]) -> Quantity | None:
+def in_force(quantity: Quantity | None, sizes: Mapping[str, int]) -> Quantity | None:
     """The quantity with the closed forms of the case that is in force at ``sizes``."""
     if quantity is None or quantity.text is None:
         return quantity
@@ -153,7 +153,7 @@ def _change(name: str, left: Quantity | None, right: Quantity | None, sides: _Si
         return Change(name, described.meaning, described.unit, values[0], values[1], "0", ())
     if left.candidates or right.candidates:
         return _peak_change(left, right, sides)
-    first, second = _by_module_path(left), _by_module_path(right)
+    first, second = by_module_path(left), by_module_path(right)
     terms = _terms(first, second, sides)
     return _closed(Change(name, described.meaning, described.unit, values[0], values[1], sides.difference(left.text, right.text), terms))
 
@@ -172,7 +172,7 @@ def _closed(change: Change) -> Change:
 Places = Mapping[str, tuple[str, int, str]]
 
 
-def _by_module_path(quantity: Quantity) -> Places:
+def by_module_path(quantity: Quantity) -> Places:
     """Expression, value and reason by module path; a repeated module path is distinguished by its reason."""
     terms: dict[str, tuple[str, int, str]] = {}
     for term in quantity.terms:
@@ -200,14 +200,14 @@ def _peak_change(left: Quantity, right: Quantity, sides: _Sides) -> Change:
     if first is None or second is None:
         note = "a maximum over several peak candidates on one side only"
         return Change(left.name, left.meaning, left.unit, left.value, right.value, None, (), note)
-    terms = _terms(_by_role(first), _by_role(second), sides)
+    terms = _terms(by_role(first), by_role(second), sides)
     candidates = first.at if first.at == second.at else f"{first.at} → {second.at}"
     note = f"of the largest peak candidates at these sizes: {candidates}"
     expr = sides.difference(first.expr, second.expr)
     return _closed(Change(left.name, left.meaning, left.unit, left.value, right.value, expr, terms, note))
 
 
-def _by_role(candidate: Candidate) -> Places:
+def by_role(candidate: Candidate) -> Places:
     return {role: (expr, candidate.part_values[role], role) for role, expr in candidate.parts.items()}
 
 

@@ -28,7 +28,7 @@ GROUPS = {
         "derive": ("derive:derive", "every quantity in closed form, each with its steps"),
         "check": ("check:check", "run the step for real, compare every number"),
         "report": ("check:report", "write all of it as HTML, Markdown and JSON"),
-        "compare": ("compare:compare", "two models, sizes or recipes, and their difference"),
+        "compare": ("compare:compare", "two steps and their difference, or a table of several"),
         "sweep": ("sweep:sweep", "quantities over many sizes, as a table or a figure"),
         "list": ("listing:list_", "models, quantities, rules, questions, hardware, …"),
     },

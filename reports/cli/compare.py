@@ -1,8 +1,9 @@
-"""``napkin compare``: two models, recipes or sizes beside one another, and their difference term by term."""
+"""``napkin compare``: two steps and their difference term by term, or a table of several."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 import click
@@ -12,29 +13,54 @@ from reports.cli.common import pairs_option, print_result, refuse_idle, say_writ
 
 
 @click.command()
-@click.argument("left")
-@click.argument("right")
-@click.argument("words", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("words", nargs=-1, required=True, metavar="MODEL [MODEL]... [KEY=VALUE[,VALUE]...]...")
 @pairs_option
+@click.option("--quantity", "quantities", multiple=True, metavar="NAME", help="Put a quantity in a table, by part with shares.")
 @click.option("--explain", metavar="NAME", help="Show one quantity with every term that differs.")
 @click.option("-o", "--output", metavar="DIR", help="Write compare.md, .html and .json there: napkin verify makes them again.")
 @click.option("--no-cache", is_flag=True, help="Trace the steps again, and neither read nor write the cache.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
-def compare(left: str, right: str, words: Sequence[str], explain: str | None, output: str | None, no_cache: bool, as_json: bool) -> None:
-    """Derive two steps and their difference.
+def compare(
+    words: Sequence[str], quantities: Sequence[str], explain: str | None, output: str | None, no_cache: bool, as_json: bool
+) -> None:
+    """Derive two steps and their difference, or a table of several.
 
-    LEFT and RIGHT are a model with what is set for it, in one word: "gpt2 B=8 optimizer=adamw". KEY=VALUE behind them is set for both.
-    A RIGHT that begins with no model is the left one with those changes: napkin compare llama3-8b g=32 compares with the usual 8.
+    A step is a model with what is set for it, in one word: "gpt2 B=8 optimizer=adamw". KEY=VALUE behind the models is set for all.
+    After a single model, the first KEY=VALUE is what changes: napkin compare llama3-8b g=32 compares with the usual 8.
+
+    Lists (d=768,1024 L=12,24 h=12,16), three models or more, and --quantity make a table: a column for each step, its quantities, and
+    their parts with shares. Lists vary together, place by place.
     """
+    from calc.symbolic.assignments import is_assignment, read_assignments
+    from reports.jobs.compared import words_of
+    from reports.jobs.request import PAIRS
+
+    models = [*takewhile(lambda word: not is_assignment((*words_of(word), "")[0]), words)]
+    if not models:
+        raise click.UsageError("the model comes before its sizes: napkin compare gpt2 d=768,1024")
+    listed = any("," in word for word in words[len(models) :])
+    if len(models) == 1 and not listed:
+        models = [*words[:2]]
+    given = read_assignments(words[len(models) :], PAIRS)
+    if listed or quantities or len(models) > 2:
+        refuse_idle("in a table of several steps, which has every part", "explain")
+        _table(models, given, quantities, output, no_cache, as_json)
+    elif len(models) == 1:
+        raise click.UsageError(f"nothing to compare {models[0][:40]!r} with: name another model, or what changes, as in T=4096")
+    else:
+        _difference(models, given, explain, output, no_cache, as_json)
+
+
+def _difference(
+    models: Sequence[str], given: Mapping[str, str], explain: str | None, output: str | None, no_cache: bool, as_json: bool
+) -> None:
     if as_json:
         refuse_idle("beside --json, which has every quantity", "explain")
     from calc.derive.compare import document
-    from calc.symbolic.assignments import read_assignments
     from reports.jobs import compared, job
-    from reports.jobs.request import PAIRS
     from reports.views import compare as page
 
-    sides = compared.sides(left, right, read_assignments(words, PAIRS), not no_cache)
+    sides = compared.sides(models[0], models[1], given, not no_cache)
     sides.requests()  # what cannot be asked for is refused before any work
     with talk() as say:
         comparison, inputs = compared.compare(sides, say)
@@ -43,3 +69,20 @@ def compare(left: str, right: str, words: Sequence[str], explain: str | None, ou
     if output is not None:
         say_written(*job.write_all(Path(output), compared.texts(comparison, inputs)))
     print_result(as_json, lambda: document(comparison), lambda out: page.show(comparison, explain, out))
+
+
+def _table(
+    models: Sequence[str], given: Mapping[str, str], quantities: Sequence[str], output: str | None, no_cache: bool, as_json: bool
+) -> None:
+    from calc.derive.side_by_side import document
+    from reports.jobs import job
+    from reports.jobs import side_by_side as jobs
+    from reports.views import side_by_side as page
+
+    asked = jobs.steps(models, given, quantities, not no_cache)
+    asked.requests()  # what cannot be asked for is refused before any work
+    with talk() as say:
+        table, inputs = jobs.compute(asked, say)
+    if output is not None:
+        say_written(*job.write_all(Path(output), jobs.texts(table, inputs)))
+    print_result(as_json, lambda: document(table), lambda out: page.show(table, out))

@@ -48,16 +48,22 @@ class Sides:
 
 def sides(left: str, right: str, both: Mapping[str, str], cache: bool = True) -> Sides:
     """The sides as they are typed, each in one word: a right one that begins with no model is the left one with those changes."""
-    first, second = _words(left), _words(right)
+    first, second = words_of(left), words_of(right)
     if not first or not second:
         raise BadInputError("a side is empty: write a model, as in 'gpt2 B=8'")
-    if is_assignment(second[0]):
-        changed = {**read_assignments(first[1:], PAIRS), **read_assignments(second, PAIRS)}
-        second = (first[0], *(f"{key}={value}" for key, value in changed.items()))
-    return Sides(first, second, both, cache)
+    return Sides(first, with_changes(first, second), both, cache)
 
 
-def _words(text: str) -> tuple[str, ...]:
+def with_changes(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    """``second``; if it begins with no model, ``first`` with its changes."""
+    if not is_assignment(second[0]):
+        return second
+    changed = {**read_assignments(first[1:], PAIRS), **read_assignments(second, PAIRS)}
+    return (first[0], *(f"{key}={value}" for key, value in changed.items()))
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """The words of a side. Raises ``BadInputError`` for a quotation without an end."""
     try:
         return tuple(shlex.split(text))
     except ValueError as error:

@@ -105,9 +105,17 @@ def verify(
 
 def _noted(inputs: Inputs) -> str:
     """The notes that cannot be verified, as text: date, machine, and paths of the user's own files."""
-    models = [words[0] for text in (inputs.model, inputs.other) if (words := shlex.split(text) if inputs.kind == "compare" else [text])]
-    places = [f"file {str(file)[:_LONGEST_PATH]}" for file in map(file_of, models) if file is not None]
+    places = [f"file {str(file)[:_LONGEST_PATH]}" for file in map(file_of, _models(inputs)) if file is not None]
     return ", ".join([inputs.of_machine.noted, *places])
+
+
+def _models(inputs: Inputs) -> list[str]:
+    """The model arguments of a report."""
+    if inputs.kind == "table":
+        return [step[0] for step in map(shlex.split, shlex.split(inputs.model)) if step]
+    if inputs.kind == "compare":
+        return [side[0] for side in map(shlex.split, (inputs.model, inputs.other)) if side]
+    return [inputs.model]
 
 
 def _other_source(inputs: Inputs, here: Mapping[str, str]) -> str:
@@ -149,6 +157,18 @@ def _compared(inputs: Inputs, sources: Sequence[Path], progress: Progress) -> Te
     return compared.texts(contrast, here.as_noted(inputs)), here.environment
 
 
+def _side_by_side(inputs: Inputs, sources: Sequence[Path], progress: Progress) -> Texts:
+    from reports.jobs import side_by_side as jobs
+
+    asked = jobs.steps_of(inputs)
+    digests = inputs.digest.split() or [""] * len(asked.models)
+    if len(digests) != len(asked.models):
+        raise BadInputError("its inputs are not as Napkin writes them: make the report again")
+    words = [_word(model[0], digest, sources) for model, digest in zip(asked.models, digests, strict=True)]
+    table, here = jobs.compute(asked, progress, words)
+    return jobs.texts(table, here.as_noted(inputs)), here.environment
+
+
 def _foreign(inputs: Inputs, templates: Path | None) -> str:
     """Why the user's own templates cannot make it again; empty if they can or if it has none."""
     if not inputs.templates:
@@ -184,6 +204,8 @@ def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, pro
     inputs = inputs.of_machine
     if inputs.kind == "compare":
         return _compared(inputs, sources, progress)
+    if inputs.kind == "table":
+        return _side_by_side(inputs, sources, progress)
     word = _word(inputs.model, inputs.digest, sources)
     if inputs.kind == "lecture":
         from reports.lecture import writing

@@ -17,12 +17,13 @@ from reports.writers.render import PLAIN, Format, Look, render
 if TYPE_CHECKING:
     from reports.page.comparison import ComparisonPage
     from reports.page.lecture import LecturePage
+    from reports.page.side_by_side import SideBySidePage
 
 BLOCK_LENGTH = 900  # GitHub gives up on blocks of over 1,000 characters
 ROW_TERMS = 4
 
 
-def write(page: Page | LecturePage | ComparisonPage, look: Look = PLAIN) -> str:
+def write(page: Page | LecturePage | ComparisonPage | SideBySidePage, look: Look = PLAIN) -> str:
     """The Markdown text of a page."""
     text = render(_MARKDOWN, page, look)
     text = re.sub(r"[ \t]+\n", "\n", text)
