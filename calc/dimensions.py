@@ -6,6 +6,7 @@ unless ``f`` is given too. A *tied* dimension always equals its expression (``k 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -153,10 +154,12 @@ class _Mentioned(dict[str, Fraction]):
     """Values of a model's dimensions by name; any other name raises SpecError."""
 
     def __init__(self, values: Mapping[str, int], text: str) -> None:
-        super().__init__({name: Fraction(value) for name, value in values.items()})
-        self._text = text
+        super().__init__()
+        self._given, self._text = values, text
 
     def __missing__(self, name: str) -> Fraction:
+        if name in self._given:
+            return Fraction(self._given[name])
         raise SpecError(f"the dimension expression {self._text!r} mentions {name!r}, which is not a dimension of this model")
 
 
@@ -278,6 +281,13 @@ def _value_of(name: str, values: Mapping[str, int], problem: str) -> int:
 
 def _in_order(dims: Mapping[str, Dim]) -> Sequence[str]:
     """Dimension names in topological order: each after those in its default."""
+    return _ordered(tuple((name, dim.default if isinstance(dim.default, str) else "") for name, dim in dims.items()))
+
+
+@functools.lru_cache(maxsize=64)
+def _ordered(expressions: tuple[tuple[str, str], ...]) -> Sequence[str]:
+    """The same for names with their default expressions; cached, since a search resolves the same dimensions at thousands of sizes."""
+    defaults = dict(expressions)
     done: list[str] = []
     waiting: set[str] = set()
 
@@ -286,18 +296,17 @@ def _in_order(dims: Mapping[str, Dim]) -> Sequence[str]:
             return
         if name in waiting:
             raise SpecError(f"the default of dimension {name!r} depends on itself: give one of them a number")
-        if name not in dims:
+        if name not in defaults:
             raise SpecError(f"a dimension expression mentions {name!r}, which is not a dimension of this model")
         waiting.add(name)
-        default = dims[name].default
-        for needed in _mentioned(default) if isinstance(default, str) else ():
+        for needed in _mentioned(defaults[name]) if defaults[name] else ():
             visit(needed)
         waiting.discard(name)
         done.append(name)
 
-    for name in dims:
+    for name in defaults:
         visit(name)
-    return done
+    return tuple(done)
 
 
 def _clip(text: str) -> str:

@@ -44,7 +44,12 @@ def joined(general: Derivation, case: Derivation, special: SpecialCase) -> Deriv
 
 def differences(general: Derivation, case: Derivation, special: SpecialCase) -> set[str]:
     """The quantities whose general closed form differs from that of the special case at sizes where the special case applies."""
-    return {name for name in general if not _same(general[name], case[name], special.equal)}
+    here = special.applies(general.sizes)  # equal forms then have equal values, which are compared sooner
+    return {
+        name
+        for name in general
+        if (here and _values(general[name]) != _values(case[name])) or not _same(general[name], case[name], special.equal)
+    }
 
 
 def _same(general: Quantity, case: Quantity, equal: Mapping[str, str]) -> bool:
@@ -53,6 +58,10 @@ def _same(general: Quantity, case: Quantity, equal: Mapping[str, str]) -> bool:
         return general.text == case.text
     general_texts, case_texts = (tuple(c.expr for c in q.candidates) or (q.text or "",) for q in (general, case))
     return _same_where(general_texts, case_texts, tuple(equal.items()))
+
+
+def _values(quantity: Quantity) -> set[int | None]:
+    return {c.value for c in quantity.candidates} or {quantity.value}
 
 
 @functools.lru_cache(maxsize=1024)

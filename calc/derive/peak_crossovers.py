@@ -87,6 +87,7 @@ class _Along:
         unit = dim.multiple_of
         self.step = self._here[unit] if isinstance(unit, str) else unit or 1
         self._sizes_at: dict[int, dict[str, int] | None] = {}
+        self._products: dict[tuple[tuple[str, int], ...], list[Fraction]] = {}
 
     @property
     def matters(self) -> bool:
@@ -192,13 +193,16 @@ class _Along:
         """A candidate as a polynomial in the multiple (of ``step``), all scaled by the same factor."""
         total: list[Fraction] = [Fraction(0)]
         for coefficient, powers in self._forms.algebra.terms(poly):
-            term = [coefficient]
-            for name, power in powers.items():
-                for _ in range(power):
-                    term = _times(term, self.line(name))
-            total = _plus(total, term)
+            total = _plus(total, [coefficient * c for c in self._product(tuple(powers.items()))])
         # Sizes and counts are integers, so a common denominator exists; using it for all preserves their order.
         return tuple(int(c * _SCALE) if (c * _SCALE).denominator == 1 else _refuse(c) for c in total)
+
+    def _product(self, powers: tuple[tuple[str, int], ...]) -> list[Fraction]:
+        """A product of powers of sizes along this dimension, cached: the candidates have most of their terms in common."""
+        if powers not in self._products:
+            factors = (self.line(name) for name, power in powers for _ in range(power))
+            self._products[powers] = reduce(_times, factors, [Fraction(1)])
+        return self._products[powers]
 
     def line(self, name: str) -> list[Fraction]:
         """A size along this dimension, as a polynomial in the multiple."""

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from calc.errors import CertificateError, SpecError, TraceError
 from calc.graph.plan import Refusal, outcome_of
 from calc.graph.specialization import degenerate
-from calc.graph.step import Graph, Guard
+from calc.graph.step import Graph, Guard, StepTrace
+from calc.graph.trip_counts import fewest
 from calc.rules.registry import REGISTRY
 from calc.spec import Spec
 from calc.symbolic.assignments import PLAIN, sizes_text
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
 
 Progress = Callable[[str], None]
+_At = tuple[str, tuple[tuple[str, int], ...], bool]
 
 
 def analysed(graph: Graph) -> Analysis:
@@ -32,56 +34,81 @@ def analysed(graph: Graph) -> Analysis:
     return analyse(graph, REGISTRY)
 
 
-def with_certificate(spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int], progress: Progress) -> Graph | Refusal:
-    """The graph with one more concrete trace, if its closed forms agree with that trace; else the refusal."""
-    progress("tracing a certificate at " + sizes_text(at, PLAIN))
-    return outcome_of(lambda: _certified(spec, graph, analysis, at))
+class Certifier:
+    """Adds certificates to graphs of one model. Each concrete trace is made once, so that one at which the general closed forms fail
+    certifies those of the special case."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self._traces: dict[_At, StepTrace] = {}
+        self._probes: list[Mapping[str, int]] = []
+
+    def with_certificate(self, spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int]) -> Graph | Refusal:
+        """The graph with one more concrete trace, if its closed forms agree with that trace; else the refusal."""
+        return outcome_of(lambda: self._certified(spec, graph, analysis, at))
+
+    def _certified(self, spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int]) -> Graph:
+        trace = replace(self._trace(spec, graph, at), sizes=dict(at))
+        analysis.certify(trace)
+        return replace(graph, certificates=(*graph.certificates, trace))
+
+    def _trace(self, spec: Spec, graph: Graph, at: Mapping[str, int]) -> StepTrace:
+        """The concrete trace ``at`` these values of the basis symbols."""
+        from calc.trace import concrete_trace
+
+        key = _sizes_of(spec, graph, at)
+        if key not in self._traces:
+            self.progress("tracing a certificate at " + sizes_text(at, PLAIN))
+            self._traces[key] = concrete_trace(spec, graph, at)
+        return self._traces[key]
+
+    def with_one_certificate(
+        self, spec: Spec, graph: Graph, analysis: Analysis, any_of: Sequence[Mapping[str, int]]
+    ) -> Graph | Refusal:
+        """The graph with one more certificate, at the first of the sizes where its closed forms agree; else why the last one fails."""
+        for at in any_of:
+            outcome = self.with_certificate(spec, graph, analysis, at)
+            if isinstance(outcome, Graph) or not isinstance(outcome.error, CertificateError):
+                break
+        return outcome
+
+    def probed_like(self, spec: Spec, graph: Graph, at: Mapping[str, int]) -> list[dict[str, int]]:
+        """Values of the probes that differ from ``at`` only in trip counts, which are no fewer than those that ``graph`` was traced at."""
+        least = {name: fewest([trace.sizes for trace in graph.traces], name) for name in graph.loops}
+        counts = [{name: probe.get(name, 0) for name in graph.loops} for probe in self._probes]
+        enough = [{**at, **each} for each in counts if all(each[name] >= few for name, few in least.items())]
+        return [there for there in enough if _sizes_of(spec, graph, there) in self._traces]
+
+    def probed(self, spec: Spec, graph: Graph, analysis: Analysis, probes: Sequence[Mapping[str, int]]) -> Graph:
+        """The graph with more certificates: at those of ``probes`` that add information and where its closed forms agree."""
+        failed: list[Guard] = []
+        for at in probes:
+            if any(not c.holds_at(at) for c in failed) or all(_is_covered(c, at, graph) for c in graph.guards):
+                continue  # the reason that an earlier probe failed applies here too
+            self._probes.append(at)
+            outcome = self.with_certificate(spec, graph, analysis, at)
+            if isinstance(outcome, Graph):
+                graph = outcome
+            elif isinstance(outcome.error, TraceError | SpecError):
+                # Some models cannot be built at these sizes, or have nothing to recompute there.
+                # Guards that flip there and at no certificate stay unmet.
+                failed += [c for c in graph.guards if not c.opaque and not _is_covered(c, at, graph)]
+            else:
+                raise outcome.error
+        return graph
+
+    def where_degenerate(self, spec: Spec, graph: Graph, analysis: Analysis | None) -> Graph:
+        """The graph and its special cases, also certified at degenerate sizes."""
+        analysis = analysis or analysed(graph)
+        certified = self.probed(spec, graph, analysis, degenerate(graph))
+        cases = (replace(s, graph=self.where_degenerate(spec, s.graph, analysis.special)) for s in graph.special_cases)
+        return replace(certified, special_cases=tuple(cases))
 
 
-def _certified(spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int]) -> Graph:
-    from calc.trace import concrete_trace
-
-    trace = concrete_trace(spec, graph, at)
-    analysis.certify(trace)
-    return replace(graph, certificates=(*graph.certificates, trace))
-
-
-def with_one_certificate(
-    spec: Spec, graph: Graph, analysis: Analysis, any_of: Sequence[Mapping[str, int]], progress: Progress
-) -> Graph | Refusal:
-    """The graph with one more certificate, at the first of the sizes where its closed forms agree; else why the last one fails."""
-    for at in any_of:
-        outcome = with_certificate(spec, graph, analysis, at, progress)
-        if isinstance(outcome, Graph) or not isinstance(outcome.error, CertificateError):
-            break
-    return outcome
-
-
-def probed(spec: Spec, graph: Graph, analysis: Analysis, probes: Sequence[Mapping[str, int]], progress: Progress) -> Graph:
-    """The graph with more certificates: at those of ``probes`` that add information and where its closed forms agree."""
-    failed: list[Guard] = []
-    for at in probes:
-        if any(not c.holds_at(at) for c in failed) or all(_is_covered(c, at, graph) for c in graph.guards):
-            continue  # the reason that an earlier probe failed applies here too
-        outcome = with_certificate(spec, graph, analysis, at, progress)
-        if isinstance(outcome, Graph):
-            graph = outcome
-        elif isinstance(outcome.error, TraceError | SpecError):
-            # Some models cannot be built at these sizes, or have nothing to recompute there.
-            # Guards that flip there and at no certificate stay unmet.
-            failed += [c for c in graph.guards if not c.opaque and not _is_covered(c, at, graph)]
-        else:
-            raise outcome.error
-    return graph
+def _sizes_of(spec: Spec, graph: Graph, at: Mapping[str, int]) -> _At:
+    """What determines a concrete trace of a model: its dimensions and their sizes, and how views are made."""
+    return repr(spec.dimensions), tuple(graph.as_basis().sizes(at).items()), graph.mutates_tracked
 
 
 def _is_covered(condition: Guard, at: Mapping[str, int], graph: Graph) -> bool:
     return condition.holds_at(at) or any(condition.answered_by(r.sizes, at) for r in graph.certificates)
-
-
-def where_degenerate(spec: Spec, graph: Graph, analysis: Analysis | None, progress: Progress) -> Graph:
-    """The graph and its special cases, also certified at degenerate sizes."""
-    analysis = analysis or analysed(graph)
-    certified = probed(spec, graph, analysis, degenerate(graph), progress)
-    cases = (replace(s, graph=where_degenerate(spec, s.graph, analysis.special, progress)) for s in graph.special_cases)
-    return replace(certified, special_cases=tuple(cases))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,14 +21,12 @@ from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.plan import Refusal, Shallow, TracePlan, outcome_of
 from calc.graph.step import Graph, Guard
 from calc.options import Options
-from calc.pipeline.certificates import analysed, with_certificate, with_one_certificate
+from calc.pipeline.certificates import Certifier, analysed
 from calc.spec import Spec
 
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
     from calc.trace.tracer import TracedRuns
-
-Progress = Callable[[str], None]
 
 # How many trip counts are tried for a loop whose size may also be specialized.
 _TRIES_OF_UNROLLED = 2
@@ -37,8 +35,8 @@ _TRIES_OF_UNROLLED = 2
 class Attempts:
     """Attempts at closed forms, one plan after another. Plans that differ only in trip counts share traces."""
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
+    def __init__(self, certifier: Certifier) -> None:
+        self._certifier = certifier
         self._first: TracePlan | None = None
         self._traces: TracedRuns = {}
 
@@ -49,7 +47,7 @@ class Attempts:
         first = replace(plan, attempt=0, trip_counts={}, failed=())
         if first != self._first:
             self._first, self._traces = first, {}
-        graph = attempt(plan, self._traces, self._progress)
+        graph = attempt(plan, self._traces, self._certifier.progress)
         if isinstance(graph, Refusal):
             return graph
         graph = replace(graph, unknown=plan.spec.unknown)
@@ -57,8 +55,9 @@ class Attempts:
         if isinstance(analysis, Refusal):
             return self._judged(plan, graph, None, analysis.error)
         certified = graph
-        for any_of in certificate_sizes(graph, plan.sizes, plan.attempt):
-            outcome = with_one_certificate(plan.spec, certified, analysis, any_of, self._progress)
+        for number, any_of in enumerate(certificate_sizes(graph, plan.sizes, plan.attempt)):
+            probed = [] if number else self._certifier.probed_like(plan.spec, graph, any_of[0])
+            outcome = self._certifier.with_one_certificate(plan.spec, certified, analysis, [*probed, *any_of])
             if isinstance(outcome, Refusal):
                 return self._judged(plan, certified, analysis, outcome.error)
             certified = outcome
@@ -81,7 +80,7 @@ class Attempts:
             return Refusal(divided)
         repeated = plan.failed[-1:] == (error.quantity,)
         hopeless = not graph.loops or (repeated and not graph.trip_count_reads)
-        if hopeless or _fails_at_every_depth(spec, graph, analysis, error, self._progress):
+        if hopeless or _fails_at_every_depth(spec, graph, analysis, error, self._certifier):
             read = [c for c in graph.guards if " < " not in c.expr]  # a closed form specialized to particular numbers may be wrong
             return Refusal(divided or by_values(spec, read) or error)
         attempt = trip_counts.next_attempt(plan.attempt, graph.loops, degree=error.quantity not in PEAKS)
@@ -117,14 +116,14 @@ def _other_path(spec: Spec, graph: Graph, at: Mapping[str, int]) -> SizesError |
     return OtherPathError(message, divides=False)
 
 
-def _fails_at_every_depth(spec: Spec, graph: Graph, analysis: Analysis | None, error: CertificateError, progress: Progress) -> bool:
+def _fails_at_every_depth(spec: Spec, graph: Graph, analysis: Analysis | None, error: CertificateError, certifier: Certifier) -> bool:
     """Whether a closed form that failed a certificate also fails at a traced depth: then deeper traces cannot help."""
     from calc.derive.analysis import PEAKS
 
     if analysis is None or not error.sizes or error.quantity in PEAKS:
         return False
     at = {**error.sizes, **{name: graph.traces[0].sizes[name] for name in graph.loops}}
-    outcome = with_certificate(spec, graph, analysis, at, progress)
+    outcome = certifier.with_certificate(spec, graph, analysis, at)
     failure = outcome.error if isinstance(outcome, Refusal) else None
     if failure is not None and not isinstance(failure, CertificateError):
         raise failure

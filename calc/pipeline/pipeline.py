@@ -17,7 +17,7 @@ from calc.options import Options
 from calc.pipeline import divisibility
 from calc.pipeline.block_patterns import in_patterns
 from calc.pipeline.cache import Cache
-from calc.pipeline.certificates import analysed, where_degenerate
+from calc.pipeline.certificates import Certifier, analysed
 from calc.pipeline.depth import Attempts
 from calc.pipeline.refinements import AT_ONE_SPEC, ITERATIONS, REFINEMENTS, specialized_too_soon
 from calc.pipeline.special_cases import at_sizes, completed
@@ -189,7 +189,7 @@ def _where_degenerate(run: _Run, graph: Graph, analysis: Analysis | None, spec: 
         graph, certificates=(), special_cases=(), dims=()
     ):
         try:
-            wider = where_degenerate(unbacked_sizes.with_traced_dimensions(spec, graph), graph, analysis, run.progress)
+            wider = Certifier(run.progress).where_degenerate(unbacked_sizes.with_traced_dimensions(spec, graph), graph, analysis)
         except ModuleNotFoundError:  # without torch, a cached graph keeps the certificates that it has
             return graph
         store.write(wider)
@@ -236,7 +236,7 @@ class Planned:
 
 def traced(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> Planned:
     """The graph that holds at ``sizes``. Errors state whether the model raised them or tracing did."""
-    once = Attempts(run.progress)
+    once = Attempts(Certifier(run.progress))
 
     def attempt(plan: TracePlan) -> Planned | Refusal:
         return _attempt(plan, run, once)

@@ -22,7 +22,7 @@ from calc.graph.specialization import (
     without_ones,
 )
 from calc.graph.step import Assumption, Graph, Guard, SpecialCase
-from calc.pipeline.certificates import probed
+from calc.pipeline.certificates import Certifier
 from calc.pipeline.depth import Attempts, attempt_of, by_values, own_error
 from calc.pipeline.refinements import ITERATIONS, as_numbers
 from calc.spec import Spec
@@ -44,15 +44,15 @@ def completed(plan: TracePlan, graph: Graph, analysis: Analysis, progress: Progr
 def at_sizes(plan: TracePlan, general: Graph, progress: Progress) -> tuple[Graph, Analysis] | Refusal:
     """The graph traced once more, with other values of the specialized dimensions."""
     specialized = {name: why for name, (_, why) in general.specialized.items()}
-    outcome = _traced(replace(plan, attempt=attempt_of(general), specialized=specialized), progress)
+    outcome = _traced(replace(plan, attempt=attempt_of(general), specialized=specialized), Certifier(progress))
     if isinstance(outcome, Refusal) or not outcome[0].failed_guards(plan.sizes):
         return outcome
     return completed(plan, *outcome, progress)
 
 
-def _traced(plan: TracePlan, progress: Progress) -> tuple[Graph, Analysis] | Refusal:
+def _traced(plan: TracePlan, certifier: Certifier) -> tuple[Graph, Analysis] | Refusal:
     """The graph of one special case, with as many iterations as its closed forms need."""
-    return refined(plan, Attempts(progress), ITERATIONS, progress)[0]
+    return refined(plan, Attempts(certifier), ITERATIONS, certifier.progress)[0]
 
 
 class _Completion:
@@ -60,6 +60,7 @@ class _Completion:
 
     def __init__(self, plan: TracePlan, graph: Graph, analysis: Analysis, progress: Progress) -> None:
         self.plan, self.graph, self.analysis, self.progress = plan, graph, analysis, progress
+        self.certifier = Certifier(progress)
         self.spec, self.sizes = plan.spec, plan.sizes
 
     def completed(self) -> tuple[Graph, Analysis] | Refusal:
@@ -76,7 +77,7 @@ class _Completion:
         return self._special(changed, repeated)
 
     def _probe(self, probes: Sequence[Mapping[str, int]]) -> None:
-        self.graph = probed(self.spec, self.graph, self.analysis, probes, self.progress)
+        self.graph = self.certifier.probed(self.spec, self.graph, self.analysis, probes)
 
     def _special(self, changed: Sequence[Guard], repeated: Sequence[Guard]) -> tuple[Graph, Analysis] | Refusal:
         """The graph with the first special case of these sizes that can be traced, or with specialized dimensions if none can."""
@@ -150,14 +151,14 @@ class _Completion:
         self.progress(f"the step runs other operators where {at}: tracing that special case" if at else "tracing the step at these sizes")
         specialized = {name: why for name, (_, why) in graph.specialized.items() if name not in equal}
         plan = replace(self.plan, attempt=attempt_of(graph), specialized=specialized, equal=equal, near=near)
-        outcome = _traced(plan, self.progress)
+        outcome = _traced(plan, self.certifier)
         if isinstance(outcome, Refusal):
             return outcome
         case, inner = outcome
-        case = probed(spec, case, inner, requested_values(case, sizes), self.progress)
+        case = self.certifier.probed(spec, case, inner, requested_values(case, sizes))
         if not all(_about_iterations(condition, graph) for condition in case.failed_guards(sizes)):  # these may be certified below
             return Refusal(_another_path(spec, graph, case.failed_guards(sizes)))
-        case = probed(spec, case, inner, partly_answering(case, sizes), self.progress)
+        case = self.certifier.probed(spec, case, inner, partly_answering(case, sizes))
         if case.failed_guards(sizes):
             return Refusal(_another_path(spec, graph, case.failed_guards(sizes)))
         if not equal:

@@ -62,6 +62,7 @@ class Algebra:
         self.ring = PolyRing([sp.Symbol(name) for name in self.names] or [sp.Symbol("x")], QQ, lex)
         self._index = {name: i for i, name in enumerate(self.names)}
         self._factors = {name: as_factor(name) for name in self.names}
+        self._powers: dict[tuple[int, ...], tuple[tuple[str, int], ...]] = {}
         self._arithmetic = _Ring(self)
 
     def parse(self, size: str | int) -> Poly:
@@ -92,19 +93,22 @@ class Algebra:
         numerators: dict[int, int] = {}
         for monomial, coefficient in poly.iterterms():
             product = int(coefficient.numerator)
-            for i, power in enumerate(monomial):
-                if power:
-                    product *= self._number(i, values) ** power
+            for name, power in self._powers.get(monomial) or self._powers_of(monomial):
+                number = values[name] if name in values else int(evaluate_text(name, values))
+                product *= number**power
             denominator = int(coefficient.denominator)
             numerators[denominator] = numerators.get(denominator, 0) + product
+        whole = numerators.pop(1, 0)
         total = sum((Fraction(n, d) for d, n in numerators.items()), start=Fraction(0))
         if total.denominator != 1:
-            raise NapkinError(f"{self.text(poly)} is {total}, not an integer, at {dict(values)}: choose sizes that divide")
-        return int(total)
+            raise NapkinError(f"{self.text(poly)} is {total + whole}, not an integer, at {dict(values)}: choose sizes that divide")
+        return int(total) + whole
 
-    def _number(self, index: int, values: Mapping[str, int]) -> int:
-        name = self.names[index]
-        return values[name] if name in values else int(evaluate_text(name, values))
+    def _powers_of(self, monomial: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
+        """The names in a monomial with their powers, cached: few monomials occur in many polynomials."""
+        powers = tuple((self.names[i], power) for i, power in enumerate(monomial) if power)
+        self._powers[monomial] = powers
+        return powers
 
     def _used(self, poly: PolyElement) -> list[str]:
         return [name for i, name in enumerate(self.names) if any(m[i] for m in poly)]

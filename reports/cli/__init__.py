@@ -206,8 +206,8 @@ _NO_MEMORY = "there is not enough memory for this: choose smaller sizes, or a ma
 _LONGEST = 1_500  # characters of a refusal, whatever names are in it
 
 # Objects between two searches for cycles. What a command makes it mostly keeps to its end, and a search goes through all of it;
-# at the default of 700 a derivation spends a fifth of its time on them.
-_BETWEEN_COLLECTIONS = 200_000
+# at the default of 700 a derivation spends a fifth of its time on them, and one of a large model has fewer than two million.
+_BETWEEN_COLLECTIONS = 2_000_000
 
 
 def main() -> NoReturn:

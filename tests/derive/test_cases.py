@@ -124,3 +124,13 @@ def test_sizes_outside_of_the_case_have_no_case() -> None:
 
     assert result[ELEMENTWISE].text == "2*B*d - 1"
     assert not any("special case where" in a.expr for a in result.assumptions)
+
+
+def test_the_trace_that_the_general_forms_fail_certifies_the_case() -> None:
+    """Two certificates of the general forms, one trace at B = 1 that they fail, and one more of the special case, whose first is that."""
+    said = list[str]()
+    result = calc.derive(function(if_one), {"B": 1}, optimizer="sgd", cache=False, progress=said.append)
+
+    assert sum("tracing a certificate" in line for line in said) == 4
+    assert [certificate.sizes["B"] == 1 for certificate in result.certificates] == [False, False, True, True]
+    assert result.certificates[2].sizes == result.sizes

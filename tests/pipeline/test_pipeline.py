@@ -258,7 +258,7 @@ def test_the_usual_place_is_the_users_cache_folder(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     "damage",
     few(
-        [lambda t: "", lambda t: t[: len(t) // 2], lambda t: "{}", lambda t: t.replace('"traces"', '"traced"'), lambda t: "0" + t[1:]], 3
+        [lambda t: "", lambda t: t[: len(t) // 2], lambda t: "{}", lambda t: t.replace('"traces"', '"traced"'), lambda t: "~" + t[1:]], 3
     ),
 )
 def test_a_damaged_file_is_ignored_and_replaced(cache: Path, damage: Callable[[str], str]) -> None:
