@@ -30,6 +30,7 @@ GROUPS = {
         "report": ("check:report", "write all of it as HTML, Markdown and JSON"),
         "compare": ("compare:compare", "two steps and their difference, or a table of several"),
         "sweep": ("sweep:sweep", "quantities over many sizes, as a table or a figure"),
+        "published": ("published:published", "tables of Kaplan, Chinchilla, … beside exact counts"),
         "list": ("listing:list_", "models, quantities, rules, questions, hardware, …"),
     },
     "Plan a run": {

@@ -1,0 +1,80 @@
+"""Published tables on a terminal: each cell beside the exact count, and the terms that separate them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from calc.derive.published import ratios
+from calc.derive.published.compare import ComparedCell, ComparedTable
+from calc.symbolic import tree
+from calc.symbolic.assignments import sizes_text
+from reports.page.parts import formula
+from reports.typeset.numbers import integer, percent, signed, significant
+from reports.writers.terminal import Terminal, bold, right
+
+
+def show(compared: ComparedTable, out: Terminal) -> None:
+    """A table for each column, then the reasons of its differences."""
+    table = compared.table
+    out.line(bold(table.title))
+    out.line(table.source, style="dim")
+    out.line(f"beside {compared.model} at {sizes_text(compared.sizes)}; {table.letters}", style="dim")
+    for i, column in enumerate(table.columns):
+        cells = [(row.operation, row.because, row.cells[i]) for row in compared.rows]
+        out.line()
+        heads = (column, "As printed", *right("Value", "Exact", "Printed − exact"))
+        out.table(heads, [(operation, *_cells(cell)) for operation, _, cell in cells if cell is not None])
+        for operation, because, cell in cells:
+            if cell is not None and cell.difference:
+                _show_reasons(operation, because, cell, out)
+
+
+def _cells(cell: ComparedCell) -> tuple[str, ...]:
+    exact = "unknown" if cell.exact is None else _number(cell.exact)
+    difference = "–" if cell.difference is None else _signed(cell.difference)
+    return _written(cell.expr), f"{_number(cell.printed)} {cell.unit}", exact, difference
+
+
+def _show_reasons(operation: str, because: str, cell: ComparedCell, out: Terminal) -> None:
+    share = percent((cell.printed - cell.exact) / cell.exact, signed=True) if cell.exact and cell.printed else ""
+    relative = f", {share} of the exact count" if share else ""
+    out.line(f"{operation}: {_signed(cell.difference or Fraction(0))}{relative}{f'; {because}' if because else ''}", hang=4)
+    for term in cell.differences or ():
+        out.line(f"    {_written(term.expr)}: {term.because}", style="dim", hang=8)
+    if cell.differences is None:
+        out.line("    not split: a term is no polynomial in the sizes", style="dim")
+
+
+def _written(expr: str) -> str:
+    return " ".join(formula(tree.parse(expr)).plain)
+
+
+def _number(value: Fraction) -> str:
+    return integer(int(value)) if value.denominator == 1 else significant(value)
+
+
+def _signed(value: Fraction) -> str:
+    return signed(int(value)) if value.denominator == 1 else f"{'+' if value > 0 else ''}{significant(value)}"
+
+
+def show_ratios(out: Terminal) -> None:
+    """Table A4: the printed ratios, those of appendix F as written, and the terms between the two."""
+    out.line(bold("FLOPs of appendix F over 6·N·D"))
+    out.line(ratios.SOURCE, style="dim")
+    out.line()
+    rows = [
+        (row.model, integer(row.parameters), row.printed, *map(_ratio, (row.of_layers, row.as_written, row.executed)),
+         *(_ratio(value) for value in row.terms.values()))
+        for row in ratios.ROWS
+    ]  # fmt: skip
+    heads = ("Model", *right("N", "Printed", "Layers only", "Appendix F", "Matmuls run", *ratios.ROWS[0].terms))
+    out.table(heads, rows)
+    out.line()
+    out.line(
+        "Each printed ratio is that of the layers alone: it leaves out the terms embeddings and final logits of appendix F, V·d/N each,"
+        " while N has the embedding. The matmuls that run are the layers without the softmax, and the final logits; a lookup is none."
+    )
+
+
+def _ratio(value: Fraction) -> str:
+    return f"{float(value):.3f}"

@@ -1,0 +1,128 @@
+"""Tables of publications beside exact counts: each cell's value by hand, each difference split into terms without a rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+import pytest
+
+import calc
+from calc.derive.published import ratios
+from calc.derive.published.compare import ComparedTable, compare, document
+from calc.derive.published.parts import FEED_FORWARD, HEAD, PROJECT, QKV, parts_of
+from calc.derive.published.tables import TABLES
+from calc.derive.result import Derivation
+from calc.errors import BadInputError
+from calc.symbolic.exact import evaluate_text
+
+B, T, L, V, C = 2, 11, 3, 47, 13
+H, K = 5, 7
+D, F = H * K, 4 * H * K
+
+
+@pytest.fixture(scope="module")
+def gpt() -> Derivation:
+    return calc.derive(calc.load("gpt2"), {"B": B, "T": T, "L": L, "V": V, "C": C, "h": H, "d": D})
+
+
+def differences(table: ComparedTable, column: int) -> Mapping[str, Fraction | None]:
+    """Operation → printed − exact."""
+    return {row.operation: cell.difference for row in table.rows if (cell := row.cells[column]) is not None}
+
+
+def test_kaplans_table_differs_by_lookups_half_of_attention_and_vectors(gpt: Derivation) -> None:
+    """Per token: 4·d for embeddings that do no arithmetic, 2·L·T·d of 4·L·T·d; 13 vectors of d a layer and 2 in no row."""
+    table = compare(TABLES["kaplan-1"], gpt)
+    vectors = 13 * D * L + 2 * D
+
+    assert {name for name, off in differences(table, 0).items() if off} == {"In no row"}
+    assert differences(table, 0)["In no row"] == -vectors
+    assert {name: off for name, off in differences(table, 1).items() if off} == {
+        "Embed": 4 * D, "Attention: mask": -2 * L * T * D, "Total (non-embedding)": -2 * L * T * D,
+    }  # fmt: skip
+    printed = {row.operation: row.cells[1].printed for row in table.rows if row.cells[1] is not None}
+    assert printed["Total (non-embedding)"] == 2 * 12 * L * D**2 + 2 * L * T * D
+    assert printed["De-embed"] == 2 * D * V
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_terms_of_a_difference_add_up_to_it_and_each_has_a_reason(name: str, gpt: Derivation) -> None:
+    """Of every cell, where the sizes are put in."""
+    for row in compare(TABLES[name], gpt).rows:
+        for cell in filter(None, row.cells):
+            assert cell.differences is not None
+            assert cell.difference == sum(Fraction(evaluate_text(d.expr, gpt.sizes)) for d in cell.differences), row.operation
+            assert all(d.because and "rule" not in d.because for d in cell.differences)
+
+
+def test_cells_of_the_appendix_add_up_to_its_total(gpt: Derivation) -> None:
+    """By hand: 2·B·T·d·V twice, 24·B·T·d² and 4·B·T²·d and 3·h·B·T² a layer; only lookup and softmax differ from what runs."""
+    table = compare(TABLES["chinchilla-f"], gpt)
+    printed = {row.operation: row.cells[0].printed for row in table.rows if row.cells[0] is not None}
+    *operations, total, backward = printed
+    head, softmax = 2 * B * T * D * V, 3 * H * B * T**2 * L
+
+    assert sum(printed[name] for name in operations) == printed[total] == 2 * head + L * (24 * B * T * D**2 + 4 * B * T**2 * D) + softmax
+    assert printed[backward] == 2 * printed[total]
+    assert differences(table, 0)[total] == head + softmax
+    assert differences(table, 0)["Attention: softmax"] == softmax - 6 * H * B * T**2 * L + 2 * H * B * T * L
+
+
+def test_both_accounts_of_the_article_and_the_count_between_them(gpt: Derivation) -> None:
+    """2·N + 2·L·T·d has no head and half of attention; the other has a lookup as a matmul and the softmax."""
+    off = differences(compare(TABLES["casson"], gpt), 0)
+
+    assert [*off.values()] == [-2 * L * T * D - 2 * D * V, 2 * D * V + 3 * H * T * L]
+
+
+def test_memory_of_the_article_and_zeros_rule(gpt: Derivation) -> None:
+    """24·B·T·d·L bytes; nanoGPT's weights have no biases: 9·d a layer fewer vectors here, 4 bytes each."""
+    memory = differences(compare(TABLES["rees"], gpt), 0)
+    (zero,) = compare(TABLES["zero-activations"], gpt).rows
+
+    assert memory["Weights"] == memory["Gradients"] == -4 * 9 * D * L
+    assert memory["Adam"] == -8 * 9 * D * L - 4 * (12 * L + 4)  # and a step counter for each tensor
+    assert zero.cells[0] is not None
+    assert zero.cells[0].printed == 24 * B * T * D * L
+
+
+def test_the_example_of_zero_is_sixty_gigabytes() -> None:
+    """1.5e9 parameters are 48 layers of width 1,600: 12 · 1600 · 32 · 1024 · 48 elements of 2 bytes."""
+    cell = TABLES["zero-activations"].rows[0].cells[0]
+    assert cell is not None
+    assert round(evaluate_text(cell.expr, {"d": 1600, "B": 32, "T": 1024, "L": 48}) / 10**9) == 60
+
+
+def test_parts_follow_from_sizes_and_order_where_names_differ() -> None:
+    """Grouped heads and a gate: Kaplan's three projections of h·k are one of h·k and two of g·k, and three matrices make the rest."""
+    sizes = {"B": 1, "T": 6, "L": 2, "d": 12, "h": 6, "g": 2, "k": 10, "f": 17, "V": 29}
+    derivation = calc.derive(calc.load("llama3-8b"), sizes)
+    off = differences(compare(TABLES["kaplan-1"], derivation), 0)
+    by_part = parts_of(derivation).modules.values()
+
+    assert off["Attention: QKV"] == 2 * 12 * (3 * 6 * 10 - (6 + 2 * 2) * 10)
+    assert off["Feedforward"] == -2 * 12 * 17
+    assert off["Attention: project"] == 0
+    assert sorted(by_part) == sorted([QKV] * 3 + [PROJECT] + [FEED_FORWARD] * 3 + [HEAD])
+
+
+def test_printed_ratios_leave_out_embeddings_and_logits() -> None:
+    """Rounded to two digits, each is that of the layers alone; N of table A9 has the embedding and five projections."""
+    assert [row.parameters for row in ratios.ROWS] == [73_728_000, 305_397_760, 552_140_800, 1_142_751_232, 1_592_262_656, 6_794_117_120]
+    for row in ratios.ROWS:
+        assert abs(row.of_layers - Fraction(row.printed)) < Fraction(6, 1000), row.model
+        assert row.as_written - row.of_layers == Fraction(2 * ratios.VOCABULARY * row.d, row.parameters)
+        layers = row.L * (8 * row.d * row.h * row.k + 4 * 2048 * row.h * row.k + 3 * row.h * 2048 + 4 * row.d * row.f)
+        assert row.of_layers == Fraction(3 * layers, 6 * row.parameters)
+
+
+def test_a_model_without_the_dimensions_is_refused_and_a_document_is_plain(gpt: Derivation) -> None:
+    with pytest.raises(BadInputError, match=r"^kaplan-1 is stated in B, T, d, h, k, f, L, V, and this model has no T, h, k, L, V$"):
+        compare(TABLES["kaplan-1"], calc.derive(calc.load("mlp"), mode="infer"))
+
+    cell = document(compare(TABLES["kaplan-1"], gpt))["rows"][2]["cells"]["FLOPs per token"]
+    assert (cell["printed"], cell["exact"], cell["difference"]) == (2 * L * T * D, 4 * L * T * D, -2 * L * T * D)
+    assert cell["terms"] == [
+        {"expr": "-2*L*T*d", "kind": "counted differently", "because": cell["terms"][0]["because"]}
+    ]  # fmt: skip
