@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from types import FunctionType, ModuleType
 
 import pytest
 from hypothesis import settings
+
+from calc.platform import model_files
 
 # One thread for a worker that shares the machine with others: the threads of several wait for one another most of the time.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 gc.set_threshold(2_000_000, 10, 100)  # what is searched is mostly traces that tests keep, and there is little garbage in them
+_searched_at = [0]
 
 # No deadlines: tests run on machines that others use as well, and time says nothing about what they claim. The same examples
 # every time: a run that fails does so for a change of the code.
@@ -30,11 +35,31 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """What a file's tests leave behind is searched for garbage once: traces that are kept are millions of objects."""
-    if nextitem is not None and item.path != nextitem.path:
+def pytest_runtest_teardown() -> None:
+    """What a test leaves behind is searched for garbage only after another two GiB: traces that are kept are millions of objects."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if peak > _searched_at[0] + 2 * 2**20:  # KiB; bytes on macOS, where it is searched more often
+        _searched_at[0] = peak
+        gc.unfreeze()
         gc.collect()
-        gc.freeze()
+    gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def models_of_this_file(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Models, and what they cache, are looked for in the test file at hand and in those it imports from, not in the hundreds of others:
+    each trace goes through all globals of the files that may hold a model."""
+    values = [*vars(request.module).values()]
+    near = {request.module.__name__, *(value.__module__ for value in values if type(value) in (type, FunctionType))}
+    may_hold_a_model = model_files._of_a_model
+
+    def chosen(module: ModuleType) -> bool:
+        return may_hold_a_model(module) and (".test_" not in module.__name__ or module.__name__ in near)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_files, "_of_a_model", chosen)
+        model_files.FILES.__init__()
+        yield
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

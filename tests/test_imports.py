@@ -7,6 +7,7 @@ the product's trust rests on, so both are enforced here rather than remembered.
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -86,6 +87,14 @@ FILES = {_module_name(path): path for top in ("calc", "reports") for path in sor
 _HOLDING = (ast.stmt, ast.excepthandler, ast.match_case)  # an expression has no import in it
 
 
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all statements inside it, at any depth."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, _HOLDING):
+            yield from _statements(child)
+
+
 def _imports_of(name: str, tree: ast.Module, package: bool) -> Iterator[Import]:
     """Every import of a module, except those only type checkers see."""
 
@@ -112,11 +121,16 @@ def _imports_of(name: str, tree: ast.Module, package: bool) -> Iterator[Import]:
     yield from visit(tree, True)
 
 
-IMPORTS = [
-    found
-    for name, path in FILES.items()
-    for found in _imports_of(name, ast.parse(path.read_text(encoding="utf-8")), path.name == "__init__.py")
-]
+@functools.cache
+def tree(name: str) -> ast.Module:
+    """A file of the product, parsed once for all tests."""
+    return ast.parse(FILES[name].read_text(encoding="utf-8"))
+
+
+@functools.cache
+def imports() -> list[Import]:
+    """Every import of every file of the product."""
+    return [each for name, path in FILES.items() for each in _imports_of(name, tree(name), path.name == "__init__.py")]
 
 
 def test_the_parser_tells_imports_made_at_load_from_those_in_functions() -> None:
@@ -154,12 +168,12 @@ def _needs_torch(module: str) -> bool:
 
 def test_torch_is_imported_at_load_only_by_trace_models_and_measure() -> None:
     """No other file imports torch, or one of those packages, when it is itself imported."""
-    _assert_none([i for i in IMPORTS if i.at_load and _needs_torch(i.module) and not _needs_torch(i.by)])
+    _assert_none([i for i in imports() if i.at_load and _needs_torch(i.module) and not _needs_torch(i.by)])
 
 
 def test_torch_is_imported_inside_functions_only_where_a_run_is_asked_for() -> None:
     """Loading, tracing, checking and the command line are the only others that reach torch at all."""
-    inside = [i for i in IMPORTS if not i.at_load and _needs_torch(i.module)]
+    inside = [i for i in imports() if not i.at_load and _needs_torch(i.module)]
 
     _assert_none([i for i in inside if not (_needs_torch(i.by) or i.by in LAZY or i.by.startswith("reports.cli"))])
 
@@ -170,7 +184,7 @@ def _room(module: str) -> str:
 
 def _all_imports(package: str, name: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
     """The room of a file of ``package``, and that of each of the package's files that it imports anywhere, for types too."""
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         match node:
             case ast.Import(names=names):
                 targets = [alias.name for alias in names]
@@ -203,8 +217,7 @@ def test_every_way_of_importing_a_room_is_seen(statement: str, room: str) -> Non
 def test_a_room_imports_only_from_rooms_below_it(package: str, rooms: tuple[str, ...]) -> None:
     """So there is no circle of rooms. ``calc/__init__``, the public surface, and ``reports/__init__``, the entry point, import from any."""
     files = [name for name in FILES if _within(name, package) and name != package]
-    trees = {name: ast.parse(FILES[name].read_text(encoding="utf-8")) for name in files}
-    arrows = {(by, room) for name, tree in trees.items() for by, room in _all_imports(package, name, tree) if room not in ("", by)}
+    arrows = {(by, room) for name in files for by, room in _all_imports(package, name, tree(name)) if room not in ("", by)}
 
     assert {_room(name) for name in files} == {*rooms}
     assert [] == sorted(f"{by} -> {room}" for by, room in arrows if rooms.index(room) > rooms.index(by))
@@ -212,7 +225,7 @@ def test_a_room_imports_only_from_rooms_below_it(package: str, rooms: tuple[str,
 
 def test_no_room_of_reports_imports_the_entry_point() -> None:
     """``reports.main`` imports ``process`` and ``cli``."""
-    _assert_none([i for i in IMPORTS if i.module == "reports" and i.by.startswith("reports.")])
+    _assert_none([i for i in imports() if i.module == "reports" and i.by.startswith("reports.")])
 
 
 def test_few_files_stand_beside_the_rooms() -> None:
@@ -235,13 +248,14 @@ def test_few_files_stand_beside_the_rooms() -> None:
 )
 def test_a_package_does_not_import(importer: str, banned: tuple[str, ...]) -> None:
     """Neither when imported nor inside a function."""
-    _assert_none([i for i in IMPORTS if _within(i.by, importer) and _within(i.module, *banned)])
+    _assert_none([i for i in imports() if _within(i.by, importer) and _within(i.module, *banned)])
 
 
 def test_no_file_of_calc_takes_a_public_function_for_the_submodule_of_its_name() -> None:
     """``from calc import derive`` gives the function ``calc.derive``; within calc the module is meant, so it is named in full."""
-    trees = ((name, ast.parse(path.read_text(encoding="utf-8"))) for name, path in FILES.items() if _within(name, "calc"))
-    froms = ((name, node) for name, tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "calc")
+    nodes = [(name, node) for name in FILES if _within(name, "calc") for node in _statements(tree(name))]
+    froms = [(name, node) for name, node in nodes if isinstance(node, ast.ImportFrom) and node.module == "calc"]
+    assert froms
 
     assert [] == [f"{name} line {node.lineno}" for name, node in froms if {a.name for a in node.names} & set(PUBLIC_FUNCTIONS)]
 
@@ -249,7 +263,7 @@ def test_no_file_of_calc_takes_a_public_function_for_the_submodule_of_its_name()
 def test_no_import_cycle() -> None:
     """Following imports made at load never leads back to where it started."""
     edges: dict[str, set[str]] = {name: set() for name in FILES}
-    for i in IMPORTS:
+    for i in imports():
         if i.at_load and i.module in FILES and i.module != i.by:
             edges[i.by].add(i.module)
     assert any(edges.values())

@@ -62,6 +62,8 @@ REPLACED = {
 }
 """Regular expressions of whole words, matched in any case, and what to write instead."""
 
+ANY = re.compile(rf"\b(?:{'|'.join(REPLACED)})", re.IGNORECASE)
+
 SWITCH = re.compile(r"#\s*(?:noqa|type:\s*ignore)\b.*")
 EXPLAINED = re.compile(r"# (?:noqa: [A-Z]+\d+(?:, [A-Z]+\d+)*|type: ignore\[[a-z-]+(?:, ?[a-z-]+)*\])  # \w")
 SKIP = re.compile(r"pytest\.(?:skip|xfail)\(.*|\bmark\.(?:skip|skipif|xfail)\b.*")
@@ -97,7 +99,9 @@ def _is_word(key: ast.expr | None) -> bool:
 
 
 def replaced(text: str) -> list[str]:
-    """Each replaced word in a text with the better one."""
+    """Each replaced word in a text with the better one. Most texts have none, which one search says."""
+    if not ANY.search(text):
+        return []
     matches = ((re.search(rf"\b(?:{words})", text, re.IGNORECASE), better) for words, better in REPLACED.items())
     return [f"{match[0]!r}: write {better}" for match, better in matches if match]
 

@@ -27,6 +27,7 @@ _LEFT_ALONE = frozenset(
         *("_pytest", "pytest", "pluggy", "iniconfig", "xdist", "execnet", "hypothesis", "sortedcontainers"),
     )
 )
+_LAZY_IMPORTS = frozenset(("transformers", "transformers.models"))  # tables of thousands of names to import, and no code of a model
 _TABLES = (dict, OrderedDict, defaultdict)  # exactly these: iterating a library's subclass may import modules
 _REMEMBERING = type(functools.lru_cache(lambda: None))
 _MISSING = object()
@@ -155,7 +156,7 @@ def _is_class_of(module: ModuleType, value: Any) -> bool:
 def _of_a_model(module: ModuleType) -> bool:
     """Whether a module may hold a model's code: it is none of the standard library, of torch, or of Napkin outside its models."""
     file = getattr(module, "__file__", None)
-    return isinstance(file, str) and _is_of_a_model(module.__name__, file)
+    return isinstance(file, str) and module.__name__ not in _LAZY_IMPORTS and _is_of_a_model(module.__name__, file)
 
 
 @functools.cache
