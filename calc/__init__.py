@@ -7,6 +7,10 @@
     result["memory.peak"].at(B=8, T=1024)          # an exact integer with its unit
     result["memory.peak"].subs("B", 8)             # the closed form with B = 8, in SymPy
     calc.check(result, B=2, T=64)                  # runs the step for real and compares
+    calc.ask("largest-batch", model="gpt2", memory="80GB")  # the largest size that a budget allows
+
+The names below are public: ask, check, derive, gradients, load, sweep, trace, Dim, NapkinError, Progress, Spec. The packages that ``help``
+lists first are internal.
 
 Importing this package imports neither torch nor SymPy: each function imports what it needs when it is called.
 """

@@ -162,9 +162,18 @@ class Quantity:
     unknown: str = ""
     _evaluator: Evaluator | None = field(default=None, repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        """The value is shown with its unit."""
+        if self.value is not None:
+            object.__setattr__(self, "value", QuantityValue(self.value, self.unit))
+
     @cached_property
     def expr(self) -> sp.Expr:
-        """SymPy expression in positive integer symbols named as the dimensions."""
+        """SymPy expression in positive integer symbols named as the dimensions. ``expr.subs("B", 8)`` replaces by name.
+
+        ``sympy.solve`` finds only integer solutions for such symbols, and few of a maximum: ``calc.ask("largest-batch", model=…,
+        memory="80GB")`` solves for the largest size within a budget, also ``largest-sequence``, ``largest-depth``, ``largest-width``.
+        """
         if self.text is None:
             raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown}")
         if self._evaluator is not None:

@@ -41,16 +41,16 @@ def derivation(derivation: Derivation) -> str:
     from calc.derive.quantities import absent
 
     shown = [derivation[name] for name in derivation if not absent(name, derivation.options)]
-    rows = [(quantity.name, _clipped(quantity.text or quantity.reason), _value(quantity)) for quantity in shown]
+    rows = [(quantity.name, _value(quantity), _closed_form(quantity)) for quantity in shown]
     sizes = sizes_text(derivation.sizes)
-    return table(f"{derivation.model}: {sizes}", ("Quantity", "Closed form", "Value"), rows, code=1)
+    return table(f"{derivation.model}: {sizes}", ("Quantity", "Value", "Closed form"), rows, code=2)
 
 
 def quantity(quantity: Quantity) -> str:
     """Its terms and their sum."""
-    rows = [(term.module_path, _clipped(term.expr), f"{term.value:,}", term.because) for term in quantity.terms]
-    total = ("all", _clipped(quantity.text or quantity.reason), _value(quantity), "")
-    return table(f"{quantity.name}: {quantity.meaning}", ("Module path", "Closed form", "Value", "What"), [*rows, total], code=1)
+    rows = [(term.module_path, f"{term.value:,}", _formula(term.expr), term.because) for term in quantity.terms]
+    total = ("all", _value(quantity), _closed_form(quantity), "")
+    return table(f"{quantity.name}: {quantity.meaning}", ("Module path", "Value", "Closed form", "What"), [*rows, total], code=2)
 
 
 def quantity_latex(quantity: Quantity) -> str | None:
@@ -85,15 +85,38 @@ def comparison(changes: Comparison) -> str:
     return table(f"{changes.left} → {changes.right}", ("Quantity", "Left", "Right", "Difference", "In closed form"), rows, code=4)
 
 
+class NotebookFormula(str):
+    """A formula in LaTeX, which notebooks typeset between dollars; any other text is shown as it is."""
+
+    __slots__ = ()
+
+
 def table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], code: int | None = None) -> str:
-    """An HTML table; column ``code`` is shown as code. Every text is escaped."""
+    """An HTML table; column ``code`` is shown as code where it is no LaTeX. Every text is escaped."""
     heads = "".join(f"<th>{escape(each)}</th>" for each in head)
     body = "".join(f"<tr>{''.join(_cell(text, i == code) for i, text in enumerate(row))}</tr>" for row in rows)
     return f"<table><caption>{escape(title)}</caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _cell(text: str, code: bool) -> str:
+    if isinstance(text, NotebookFormula):
+        return rf"<td>$\displaystyle {escape(text)}$</td>"
     return f"<td><code>{escape(text)}</code></td>" if code else f"<td>{escape(text)}</td>"
+
+
+def _closed_form(quantity: Quantity) -> str:
+    return quantity.reason if quantity.text is None else _formula(quantity.text)
+
+
+def _formula(text: str) -> str:
+    """A closed form in LaTeX; as clipped text where it is too long for a line."""
+    if len(text) > _LONGEST:
+        return _clipped(text)
+    import sympy as sp
+
+    from calc.symbolic.algebra import to_sympy
+
+    return NotebookFormula(sp.latex(to_sympy(text)))
 
 
 def _clipped(text: str) -> str:

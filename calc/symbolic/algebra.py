@@ -46,9 +46,19 @@ def log2_ceiling(size: int | str) -> int | str:
     return (size - 1).bit_length() if isinstance(size, int) else f"ceiling(log({size}, 2))"
 
 
-def symbol(name: str) -> sp.Symbol:
+class Symbol(sp.Symbol):  # type: ignore[misc]  # SymPy has no types
+    """The symbol of a size. ``subs`` replaces it by name: SymPy alone would return an expression unchanged where ``"B"`` or
+    ``sympy.Symbol("B")`` is substituted, since these lack the assumptions of a size.
+
+    It has the name of SymPy's class, by which SymPy orders the arguments of a sum."""
+
+    def _eval_subs(self, old: sp.Basic, new: sp.Basic) -> sp.Basic | None:
+        return new if isinstance(old, sp.Symbol) and old.name == self.name else None
+
+
+def symbol(name: str) -> Symbol:
     """The one SymPy symbol of a dimension. Same-named symbols with other assumptions would not cancel."""
-    return sp.Symbol(name, positive=True, integer=True)
+    return Symbol(name, positive=True, integer=True)
 
 
 class Algebra:
@@ -144,10 +154,19 @@ class Algebra:
         return to_sympy(name)
 
 
+class Max(sp.Max):  # type: ignore[misc]  # SymPy has no types
+    """A maximum of closed forms, left as it is written where they are more than two. SymPy would compare every pair, after each ``subs``
+    too, which takes minutes and simplifies nothing: none is below another."""
+
+    def __new__(cls, *arguments: sp.Expr, **assumptions: Any) -> sp.Expr:
+        if len(arguments) <= 2 or all(sp.sympify(argument).is_Number for argument in arguments):
+            return sp.Max(*arguments, **assumptions)
+        return super().__new__(cls, *arguments, **{**assumptions, "evaluate": False})
+
+
 def maximum(items: Sequence[sp.Expr]) -> sp.Expr:
-    """``Max`` of ``items``, or the only item. With more than two, SymPy would compare every pair, which takes seconds and simplifies
-    nothing: none is below another."""
-    return items[0] if len(items) == 1 else sp.Max(*items, evaluate=len(items) == 2)
+    """``Max`` of ``items``, or the only item."""
+    return items[0] if len(items) == 1 else Max(*items)
 
 
 class _Gens(dict[str, Poly]):
@@ -256,7 +275,7 @@ class Sympy(PythonOperators):
         match node:
             case FunctionCall("log", (_, Number(2))):
                 return sp.log(*arguments)
-            case FunctionCall("Max", (_, _, _, *_)):
+            case FunctionCall("Max"):
                 return maximum(arguments)
             case FunctionCall(function, _) if function in FUNCTIONS:
                 return getattr(sp, function)(*arguments)

@@ -54,7 +54,7 @@ def test_a_derivation_is_a_table_of_its_quantities(result: Derivation) -> None:
 
     assert shown.count("<tr>") == 1 + len(result) - 1  # fp32 keeps no master weights
     assert "master_weights" not in shown
-    assert f"<td>parameters</td><td><code>{result['parameters'].text}</code></td><td>62 elements</td>" in shown
+    assert r"<td>parameters</td><td>62 elements</td><td>$\displaystyle K f + K + d f + f$</td>" in shown
 
 
 def test_a_quantity_is_its_terms_and_a_formula(result: Derivation) -> None:
@@ -62,7 +62,16 @@ def test_a_quantity_is_its_terms_and_a_formula(result: Derivation) -> None:
     parameters = result["parameters"]
 
     assert _latex(parameters) == r"$\displaystyle \mathrm{parameters} = K f + K + d f + f$"
-    assert "<td>0.weight</td><td><code>d*f</code></td><td>15</td>" in _html(parameters)
+    assert r"<td>0.weight</td><td>15</td><td>$\displaystyle d f$</td>" in _html(parameters)
+
+
+def test_a_long_closed_form_is_clipped_text(result: Derivation) -> None:
+    """A maximum of several lines is no line of a table: 240 characters of it are shown as code."""
+    peak = result["memory.peak"]
+    assert peak.text is not None
+    assert len(peak.text) > 240
+
+    assert f"<code>{peak.text[:240]} …</code>" in _html(peak)
 
 
 def test_what_is_unknown_has_no_formula_and_says_why(result: Derivation) -> None:

@@ -13,6 +13,7 @@ import calc
 from calc.derive.compare import compare
 from calc.derive.result import Derivation
 from calc.errors import BadInputError, DimensionError
+from calc.symbolic.algebra import maximum, symbol
 from calc.units import QuantityValue, Unit
 
 sympy = pytest.importorskip("sympy")
@@ -77,6 +78,29 @@ def test_sizes_are_set_by_name_or_symbol(result: Derivation) -> None:
     assert quantity.subs("d", 8) == quantity.subs(d, 8) == quantity.subs(symbols["d"], 8) == quantity.subs({"d": 8}) == expected
     assert quantity.subs({d: 3, f: 5, "K": 7}) == 62
     assert result["memory.peak"].subs({"B": 2, "d": 3, "f": 5, "K": 7}) == result["memory.peak"].value
+
+
+def test_sizes_are_set_in_the_expression_by_name_or_symbol(result: Derivation) -> None:
+    """SymPy alone would return it unchanged for "d" and a symbol without assumptions: 8 f + f + f K + K."""
+    expr, d = result["parameters"].expr, sympy.Symbol("d")
+    expected = result["parameters"].subs("d", 8)
+
+    assert expr.subs("d", 8) == expr.subs(d, 8) == expr.subs({d: 8}) == expr.subs([("d", 8)]) == expected != expr
+    assert expr.subs({"d": 3, "f": 5, "K": 7}) == 62
+
+
+def test_a_maximum_is_not_compared_pair_by_pair() -> None:
+    """SymPy takes minutes for thirty closed forms after each ``subs``; here none is compared until all are numbers."""
+    sizes = sympy.symbols("a:30", positive=True, integer=True)
+    peak = maximum([symbol("B") * size + size**2 for size in sizes])
+
+    assert len(peak.subs("B", 8).args) == 30
+    assert peak.subs({"B": 2} | {size: number for number, size in enumerate(sizes)}) == 2 * 29 + 29**2
+    assert maximum([symbol("B") + 1, symbol("B")]) == symbol("B") + 1
+
+
+def test_a_value_at_the_sizes_of_a_derivation_has_its_unit(result: Derivation) -> None:
+    assert (result["parameters"].value, repr(result["parameters"].value)) == (62, "62 elements")
 
 
 def test_a_name_that_the_closed_form_does_not_have_is_refused(result: Derivation) -> None:
