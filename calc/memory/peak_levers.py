@@ -5,10 +5,10 @@ No effect is quoted or estimated: each change is derived as a step of its own, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from calc.derive.result import Derivation
+from calc.derive.result import Candidate, Derivation
 from calc.derive.to_json import number
 from calc.errors import NapkinError
 from calc.options import KNOWN, TRAIN, Options
@@ -83,6 +83,43 @@ def matmul(derivation: Derivation) -> int | None:
     names = [name for name in ("flops.forward.matmul", "flops.backward.matmul") if name in derivation.quantities]
     values = [derivation[name].value for name in names]
     return None if None in values else sum(value for value in values if value is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroStage:
+    """A ZeRO stage over ``devices`` data-parallel ranks, each with the batch of the step. ``peak``: a lower bound in bytes for each rank,
+    since buffers of the communication come on top; ``at``: the operator at which it is."""
+
+    stage: int
+    devices: int
+    peak: int
+    at: str
+
+
+# Rajbhandari et al. 2019, section 5: stage 1 divides the first, stage 2 the first two, stage 3 all.
+_DIVIDED = ("optimizer state", "gradient", "parameter")
+
+
+def zero_stages(derivation: Derivation, devices: int = 8) -> tuple[ZeroStage, ...]:
+    """The peak of each stage that divides something: the largest peak candidate with the divided roles at 1/``devices`` of their bytes."""
+    candidates = derivation["memory.peak"].candidates if "memory.peak" in derivation.quantities else ()
+    if derivation.options.get("mode", TRAIN) != TRAIN:
+        return ()
+    stages = []
+    for stage in range(1, len(_DIVIDED) + 1):
+        peaks = [(c.value - divided + -(-divided // devices), c.at) for c in candidates for divided in [_bytes_of(c, _DIVIDED[:stage])]]
+        if any(_bytes_of(c, _DIVIDED[stage - 1 : stage]) for c in candidates):
+            stages.append(ZeroStage(stage, devices, *max(peaks)))
+    return tuple(stages)
+
+
+def _bytes_of(candidate: Candidate, roles: Sequence[str]) -> int:
+    return sum(candidate.part_values.get(role, 0) for role in roles)
+
+
+def zero_document(stages: Sequence[ZeroStage]) -> list[dict[str, object]]:
+    """The stages as plain data."""
+    return [{"stage": z.stage, "devices": z.devices, "peak_at_least": number(z.peak), "at": z.at} for z in stages]
 
 
 def levers_document(levers: tuple[PeakLever, ...]) -> list[dict[str, object]]:

@@ -17,7 +17,7 @@ from calc.derive.rules_of_thumb import RuleComparison
 from calc.derive.to_json import to_json
 from calc.errors import MeasurementError, NapkinError
 from calc.hardware.accelerators import Accelerator, accelerator
-from calc.memory.peak_levers import levers_document
+from calc.memory.peak_levers import levers_document, zero_document, zero_stages
 from calc.options import Options
 from calc.performance.records import Evidence, evidence_for, recorded
 from reports.figures.drawn import UNNAMED
@@ -109,7 +109,8 @@ def make(
     built = shown(derivation, checks, compared, commands, *given, levers=levers, equations=equations)
 
     def data() -> dict[str, Any]:
-        changed = {"levers": levers_document(levers), "equations": equations_document(equations)}
+        changed = {"levers": levers_document(levers), "zero": zero_document(zero_stages(derivation))}
+        changed |= {"equations": equations_document(equations)}
         return {**to_json(derivation, checks, compared, live), **changed, "measurements": measurements(records), **carried(inputs)}
 
     writers: dict[str, Callable[[], str]] = {

@@ -16,14 +16,13 @@ from calc.memory.peak_levers import BATCH, PeakLever, matmul
 from calc.options import TRAIN, Options
 from calc.units import Unit
 from reports.figures.devices import capacity
-from reports.page.model import ClaimPart, DesignSection, LeverRow, PeakStory
+from reports.page.model import ClaimPart, DesignSection, PeakStory
 from reports.page.peak import COMMON_80_GB, change_words, difference
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
 from reports.typeset.wording import sizes_text
 
 MFU = Fraction(40, 100)
-RANKS = 8
 LENGTH = "T"
 RATES = {"fp32": "fp32", "bf16": "bf16", "bf16-autocast": "bf16", "bf16-master": "bf16", "fp16-autocast": "fp16"}
 
@@ -46,7 +45,7 @@ def design_section(
     return DesignSection(
         statements=tuple(_statements(derivation, board, model or derivation.model, given or {})),
         sentences=tuple(_sentences(derivation, board, story)),
-        changes=(*story.levers, *_zero(derivation, peak.value, board)),
+        changes=story.levers,
         device=capacity(board.memory),
         columns=columns,
         rows=rows,
@@ -97,7 +96,7 @@ def _sentences(derivation: Derivation, board: Accelerator, story: PeakStory) -> 
         *_claims(derivation, held, " and "),
         ClaimPart(" saved for backward." if "activations.bytes" in derivation.quantities else "."),
     )
-    yield (ClaimPart(f"{story.when} {story.parts}"),)
+    yield (ClaimPart(f"{story.when} {story.parts}".replace("`", "")),)
     yield tuple(_fit(derivation, board))
     yield (
         ClaimPart("It executes "),
@@ -141,21 +140,6 @@ def _fit(derivation: Derivation, board: Accelerator) -> Iterator[ClaimPart]:
 
 
 # -- what if ---------------------------------------------------------------------------------------------------------------
-
-
-def _zero(derivation: Derivation, peak: int, board: Accelerator) -> Iterator[LeverRow]:
-    """ZeRO stages: what is divided among ranks leaves the peak, all else unchanged. Buffers of the communication come on top."""
-    candidate = derivation["memory.peak"].largest_candidate
-    held = dict(candidate.part_values) if candidate is not None else {}
-    divided = 0
-    for stage, role in enumerate(("optimizer state", "gradient", "parameter"), 1):
-        divided += held.get(role, 0)
-        if not divided:
-            continue
-        least = peak - divided + -(-divided // RANKS)
-        change = f"ZeRO-{stage} on {RANKS} devices, at least"
-        value = numbers.amount(least, Unit.BYTE)
-        yield LeverRow(change, value, difference(least, peak), "", "unchanged", "yes" if least <= board.memory else "no")
 
 
 def _grid(derivation: Derivation, board: Accelerator) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], tuple[str, ...]]:

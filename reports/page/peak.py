@@ -8,14 +8,15 @@ from fractions import Fraction
 from calc.derive.live_bytes import Alive, Instant, Timeline
 from calc.derive.result import Candidate, Derivation
 from calc.hardware.accelerators import Accelerator, accelerator
-from calc.memory.peak_levers import BATCH, PeakLever, StepChange, matmul
+from calc.memory.peak_levers import BATCH, PeakLever, StepChange, matmul, zero_stages
 from calc.symbolic import branches
 from calc.symbolic.expression import Expression, Sum
 from calc.symbolic.tree import value
 from calc.units import Unit
 from reports.figures.devices import capacity
-from reports.page.instants import called, phase_of
+from reports.page.instants import called, phase_of, short
 from reports.page.model import LeverRow, PeakStory
+from reports.page.operator_words import in_words
 from reports.page.parts import chapter_anchor, formula
 from reports.typeset import expressions, numbers
 from reports.typeset.numbers import NBSP
@@ -44,7 +45,10 @@ def peak_story(
         fit=_fit(quantity.value, board),
         bound=_bound(quantity.value, timeline) if timeline is not None and exact else "",
         best=_best(quantity.value, levers, board),
-        levers=tuple(_row(lever, quantity.value, derivation, board) for lever in levers),
+        levers=(
+            *(_row(lever, quantity.value, derivation, board) for lever in levers),
+            *_bounds(derivation, timeline if exact else None, board),
+        ),
         device=capacity(board.memory),
         target=chapter_anchor("memory.peak"),
     )
@@ -54,7 +58,7 @@ def _when(peak: int, timeline: Timeline | None, candidate: Candidate | None) -> 
     """When the peak is, as a sentence."""
     read = _read(peak)
     if timeline is not None and timeline.peak.operator:
-        return f"The peak of {read} is {phase_of(timeline)}, after {called(timeline.peak)}."
+        return f"The peak of {read} is {phase_of(timeline)}, after {in_words(short(timeline.peak.operator), timeline.peak.module_path)}."
     return f"The peak of {read} is at this point of the step: {candidate.at}." if candidate is not None else f"The peak is {read}."
 
 
@@ -73,7 +77,13 @@ def _parts(peak: int, timeline: Timeline | None, candidate: Candidate | None) ->
 
 
 def _tensor(row: Alive) -> str:
-    return f"{numbers.integer(row.number)}{NBSP}× {row.name}" if row.number > 1 else row.name
+    return f"{numbers.integer(row.number)}{NBSP}× {_storage(row.name)}" if row.number > 1 else _storage(row.name)
+
+
+def _storage(name: str) -> str:
+    """A storage in words: one that an operator allocates is its output."""
+    operator, at, module_path = name.partition(" at ")
+    return f"the output of {in_words(operator, module_path)}" if at and operator != "made" else name
 
 
 def _listed(items: Sequence[str]) -> str:
@@ -89,13 +99,35 @@ def _fit(peak: int, board: Accelerator) -> str:
     return f"It fits {name} and leaves {_read(room)} for allocator rounding, library workspaces and all else."
 
 
+def _bounds(derivation: Derivation, timeline: Timeline | None, board: Accelerator) -> Iterator[LeverRow]:
+    """Changes of which only a lower bound is derived, all else unchanged: cross-entropy in chunks, and the stages of ZeRO."""
+    peak = derivation["memory.peak"].value or 0
+    if timeline is not None and timeline.without_largest is not None and _is_chunkable(timeline):
+        highest = timeline.without_largest.highest
+        yield _bound_row("cross-entropy in chunks of tokens", highest.total, peak, board, f"{highest.phase}, after {called(highest)}")
+    for z in zero_stages(derivation):
+        yield _bound_row(f"ZeRO-{z.stage} on {z.devices} devices", z.peak, peak, board, z.at)
+
+
+def _bound_row(change: str, least: int, peak: int, board: Accelerator, at: str) -> LeverRow:
+    fits = "perhaps" if least <= board.memory else "no"
+    fits = "yes" if peak <= board.memory else fits
+    return LeverRow(f"{change}, at least", numbers.amount(least, Unit.BYTE), difference(least, peak), at, "unchanged", fits)
+
+
+def _is_chunkable(timeline: Timeline) -> bool:
+    """Whether the largest tensors at the peak are those of a cross-entropy's log-softmax."""
+    bound = timeline.without_largest
+    first = next((a for a in timeline.alive if bound is not None and a.each == bound.each), None)
+    return first is not None and "log_softmax" in first.name
+
+
 def _bound(peak: int, timeline: Timeline) -> str:
     """What shrinking the largest tensors can do at most, as a sentence."""
     bound = timeline.without_largest
     if bound is None or bound.highest.total >= peak:
         return ""
-    first = next((a for a in timeline.alive if a.each == bound.each), None)
-    chunked = first is not None and "log_softmax" in first.name
+    chunked = _is_chunkable(timeline)
     which = "; a cross-entropy in chunks of tokens, which never holds such tensors, cannot go below that" if chunked else ""
     return (
         f"Without activations and temporaries of {numbers.integer(bound.each)}{NBSP}bytes each, and all else unchanged, the peak would be"
@@ -104,7 +136,7 @@ def _bound(peak: int, timeline: Timeline) -> str:
 
 
 def _place(instant: Instant) -> str:
-    return f", after {called(instant)}" if instant.operator else ""
+    return f", after {in_words(short(instant.operator), instant.module_path)}" if instant.operator else ""
 
 
 def _best(peak: int, levers: Sequence[PeakLever], board: Accelerator) -> str:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 import calc
-from calc.derive.result import Derivation
+from calc.derive.live_bytes import Alive
+from calc.derive.result import Candidate, Derivation
 from calc.errors import BadInputError
 from calc.hardware.accelerators import accelerator
-from calc.memory.peak_levers import PeakLever, StepChange, changes, peak_levers
+from calc.memory.peak_levers import PeakLever, StepChange, ZeroStage, changes, peak_levers, zero_stages
 from calc.options import Options
 from calc.pipeline import pipeline
 from reports.page.model import PeakStory
+from reports.page.operator_words import in_words
 from reports.page.peak import peak_story
 from reports.writers import html
 from tests.reports import live_bytes, pages, sample
@@ -29,9 +33,55 @@ def test_the_largest_parts_have_their_shares_of_the_peak() -> None:
     assert peak is not None
     story = _story()
 
-    assert story.parts.startswith("Its largest parts: mm at lm_head (1.20\u00a0kB, ")
-    assert "2\u00a0× gelu at h.*.mlp (600\u00a0bytes, " in story.parts
-    assert "at the start of the backward, after mm at lm_head." in story.when
+    assert story.parts.startswith("Its largest parts: the output of the matmul (`mm`) at `lm_head` (1.20\u00a0kB, ")
+    assert "2\u00a0× the output of the GELU (`gelu`) at `h.*.mlp` (600\u00a0bytes, " in story.parts
+    assert "at the start of the backward, after the matmul (`mm`) at `lm_head`." in story.when
+
+
+@pytest.mark.parametrize(
+    ("operator", "at", "words"),
+    [
+        ("_log_softmax_backward_data", "(loss)", "the backward of the loss's log-softmax (`_log_softmax_backward_data`)"),
+        ("nll_loss_forward", "(loss)", "the loss's negative log-likelihood (`nll_loss_forward`)"),
+        ("threshold_backward", "0.act", "the backward of the ReLU (`threshold_backward`) at `0.act`"),
+        ("lerp_", "(optimizer)", "the optimizer's update of a moment (`lerp_`)"),
+        ("my_kernel", "a`b", "`my_kernel` at `a'b`"),
+    ],
+)
+def test_operators_of_the_paragraph_are_in_plain_words(operator: str, at: str, words: str) -> None:
+    """The name of the operator stands beside them; one without words is named alone."""
+    assert words == in_words(operator, at)
+
+
+def test_zero_divides_its_roles_in_every_candidate() -> None:
+    """Of 1,000 bytes with 800 of state, 900 with 80 and 32 of gradients: over 8 ranks, stage 1 leaves 200 + 100 and 820 + 10, stage 2
+    also 28 of gradients less. The second candidate is then the peak."""
+    full = sample.derivation()
+    peak = replace(
+        full["memory.peak"],
+        value=1000,
+        candidates=(
+            Candidate("0", "optimizer", 1000, {}, {"optimizer state": 800, "activation": 200}),
+            Candidate("0", "backward", 900, {}, {"optimizer state": 80, "gradient": 32, "activation": 788}),
+        ),
+    )
+    derivation = sample.derivation(quantities={**full.quantities, "memory.peak": peak})
+
+    assert (ZeroStage(1, 8, 830, "backward"), ZeroStage(2, 8, 802, "backward")) == zero_stages(derivation)
+    assert () == zero_stages(replace(derivation, options={**derivation.options, "mode": "infer"}))
+
+
+def test_changes_of_which_only_a_bound_is_known_say_at_least() -> None:
+    """Those of ZeRO; a cross-entropy in chunks only where its log-softmax is the largest tensor."""
+    rows = [row.change for row in _story().levers if "at least" in row.change]
+    line = live_bytes.timeline()
+    logits = replace(line, alive=(Alive("temporary", "log_softmax at (loss)", 1_200, 1), *line.alive[1:]))
+    story = peak_story(sample.derivation(), logits)
+
+    assert ["ZeRO-1 on 8 devices, at least"] == rows[:1]
+    assert story is not None
+    assert "cross-entropy in chunks of tokens, at least" == story.levers[0].change
+    assert "1,050" == story.levers[0].peak.exact
 
 
 def test_the_best_change_keeps_the_work_of_the_step() -> None:

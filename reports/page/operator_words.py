@@ -1,0 +1,92 @@
+"""Operators in plain words: what an ATen operator computes, as a sentence on the peak says it, with the operator's name beside it."""
+
+from __future__ import annotations
+
+_WORDS = {
+    "matmul": "mm addmm bmm baddbmm addbmm mv addmv dot matmul linear grouped_mm scaled_mm",
+    "convolution": "convolution convolution_overrideable cudnn_convolution mkldnn_convolution conv1d conv2d conv3d conv_depthwise2d",
+    "fused attention": "scaled_dot_product_flash_attention scaled_dot_product_flash_attention_for_cpu flex_attention"
+    " scaled_dot_product_efficient_attention scaled_dot_product_cudnn_attention scaled_dot_product_attention_math"
+    " scaled_dot_product_fused_attention_overrideable",
+    "log-softmax": "log_softmax",
+    "softmax": "softmax safe_softmax",
+    "negative log-likelihood": "nll_loss_forward nll_loss nll_loss2d_forward nll_loss2d",
+    "mean squared error": "mse_loss",
+    "smooth L1 loss": "smooth_l1_loss huber_loss",
+    "binary cross-entropy": "binary_cross_entropy binary_cross_entropy_with_logits",
+    "KL divergence": "kl_div",
+    "layer norm": "native_layer_norm layer_norm",
+    "RMS norm": "fused_rms_norm rms_norm",
+    "group norm": "native_group_norm group_norm",
+    "batch norm": "native_batch_norm native_batch_norm_legit native_batch_norm_legit_functional batch_norm_with_update cudnn_batch_norm",
+    "GELU": "gelu",
+    "ReLU": "relu threshold",
+    "SiLU": "silu",
+    "ELU": "elu",
+    "leaky ReLU": "leaky_relu",
+    "hard swish": "hardswish",
+    "hard sigmoid": "hardsigmoid",
+    "softplus": "softplus",
+    "gated linear unit": "glu",
+    "tanh": "tanh",
+    "sigmoid": "sigmoid",
+    "dropout": "native_dropout dropout",
+    "embedding lookup": "embedding embedding_dense embedding_bag",
+    "max pooling": "max_pool2d_with_indices max_pool3d_with_indices max_pool2d",
+    "average pooling": "avg_pool2d avg_pool3d adaptive_avg_pool2d adaptive_avg_pool3d",
+    "interpolation": "upsample_nearest2d upsample_bilinear2d upsample_bicubic2d",
+    "padding": "constant_pad_nd reflection_pad2d replication_pad2d",
+    "recurrent layer": "thnn_fused_lstm_cell thnn_fused_gru_cell cudnn_rnn lstm gru",
+    "cumulative sum": "cumsum",
+    "sum": "add sum",
+    "difference": "sub rsub",
+    "product": "mul",
+    "quotient": "div",
+    "mean": "mean",
+    "exponential": "exp",
+    "logarithm": "log",
+    "logarithm of a sum of exponentials": "logsumexp",
+    "square root": "sqrt",
+    "reciprocal square root": "rsqrt",
+    "power": "pow square",
+    "selection by a mask": "where masked_fill",
+    "concatenation": "cat stack",
+    "copy": "clone copy contiguous",
+    "cast to another format": "to_copy",
+    "gather": "gather index index_select",
+    "scatter": "scatter scatter_add index_add index_put",
+    "sort": "sort topk",
+    "fresh tensor": "zeros zeros_like ones ones_like empty empty_like full full_like new_zeros",
+    "update of a moment": "lerp addcmul foreach_lerp foreach_addcmul",
+    "update of the parameters": "addcdiv foreach_addcdiv fused_adamw fused_adam fused_sgd fused_adagrad",
+}
+_BY_OPERATOR = {operator: words for words, operators in _WORDS.items() for operator in operators.split()}
+
+
+def operator_words(operator: str) -> str:
+    """What an operator computes: ``log_softmax_backward_data`` → ``backward of the log-softmax``; empty for one without words."""
+    name = operator.strip("_")
+    forward, backward, _ = name.partition("_backward")
+    words = _BY_OPERATOR.get(name) or _BY_OPERATOR.get(forward, "")
+    return f"backward of the {words}" if words and backward and name not in _BY_OPERATOR else words
+
+
+def in_words(operator: str, module_path: str) -> str:
+    """An operator at its place, for a sentence, with names between backticks: ``the backward of the loss's log-softmax
+    (`_log_softmax_backward_data`)``. ``operator`` has no overload; one without words is named alone."""
+    words, code = operator_words(operator), f"`{_safe(operator)}`"
+    if not words:
+        return f"{code} at `{_safe(module_path)}`"
+    owner = _OWNERS.get(module_path)
+    if owner is None:
+        return f"the {words} ({code}) at `{_safe(module_path)}`"
+    before, the, what = words.rpartition("the ")
+    return f"the {before}{owner} {what} ({code})" if the else f"{owner} {words} ({code})"
+
+
+_OWNERS = {"(loss)": "the loss's", "(optimizer)": "the optimizer's"}
+
+
+def _safe(name: str) -> str:
+    """A name without backticks, which end code."""
+    return name.replace("`", "'")
