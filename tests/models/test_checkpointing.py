@@ -349,6 +349,7 @@ def test_the_patterns_of_the_model_itself_stay_whole() -> None:
     assert Dim(11, multiple_of=6, plus=5) == _pattern(hybrid, "block/2", L=11)
 
 
+@pytest.mark.slow
 def test_a_check_at_the_other_kind_of_depth_is_refused() -> None:
     """The closed forms are of even depths alone."""
     with pytest.raises(DimensionError) as refusal:

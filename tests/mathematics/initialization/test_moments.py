@@ -116,8 +116,16 @@ def test_an_error_planted_in_a_rule_fails_the_comparison(planted: str, monkeypat
 
 def test_what_has_no_rule_is_not_derived_and_says_why() -> None:
     """Max pooling has none; a batch norm behind a convolution knows its result again."""
-    spec = calc.load("resnet50")
-    found = {part.module_path: part for part in initial(spec, {**spec.check_at, "w": 8}).parts}
-    assert found["layer1.0.conv1"].second is None
-    assert "max_pool2d" in found["layer1.0.conv1"].unknown
-    assert found["layer1.0.bn1"].second == pytest.approx(1, abs=1e-3)
+
+    def build(n: Any) -> nn.Module:
+        return nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(3, n.w, 3, padding=1), nn.BatchNorm2d(n.w))
+
+    def inputs(n: Any) -> tuple[Any, ...]:
+        return (torch.randn(n.B, 3, n.S, n.S),)
+
+    spec = Spec("pooled", {"B": 5, "S": 14, "w": 11}, build, inputs, lambda module, x: module(x).square().mean())
+    found = {part.module_path: part for part in initial(spec).parts}
+
+    assert found["1"].second is None
+    assert "max_pool2d" in found["1"].unknown
+    assert found["2"].second == pytest.approx(1, abs=1e-3)
