@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from calc.derive.active import parameter_use
 from calc.derive.backward_matmuls import forward_matmuls, gradient_of
 from calc.graph.step import RECOMPUTED, Op, Size, StepTrace, Tensor
 from calc.rules.registry import Cost, Operator, Registry, Term, View, cost_of
@@ -51,11 +52,13 @@ class Accumulator:
         self._views: dict[Any, View] = {}
         self._addends: dict[Any, Sequence[CountedAddend]] = {}
         self.uncredited: set[str] = set()
+        self.unrouted: set[str] = set()
 
     def entries(self, trace: StepTrace) -> list[CountedAddend]:
         """Every addend of every counted quantity."""
         return [
             *self._parameters(trace),
+            *self._used_parameters(trace),
             *self._weights(trace),
             *self._gradients(trace),
             *self._state(trace),
@@ -70,6 +73,19 @@ class Accumulator:
         for name, tensor in _first_of_each_storage(trace.parameters):
             shape = tuple(self.read(s) for s in tensor.shape)
             yield CountedAddend("parameters", name, "parameter", "elements", shape or (1,), Amount(_product(shape), Unit.ELEMENT))
+
+    def _used_parameters(self, trace: StepTrace) -> Iterator[CountedAddend]:
+        use = parameter_use(trace, self.read)
+        self.unrouted |= {use.reason} if use.reason else set()
+        for name, tensor in _first_of_each_storage(trace.parameters):
+            active, shape = use.active[name], tuple(self.read(s) for s in tensor.shape) or (1,)
+            count = _product(active.factors)
+            if not use.reason and count != 0:
+                label = "elements of a token's experts" if active.routed else "elements"
+                yield CountedAddend("parameters.active", name, "parameter", label, active.factors, Amount(count, Unit.ELEMENT))
+            if name not in use.embeddings:
+                amount = Amount(_product(shape), Unit.ELEMENT)
+                yield CountedAddend("parameters.non_embedding", name, "parameter", "elements", shape, amount)
 
     def _weights(self, trace: StepTrace) -> Iterator[CountedAddend]:
         for name, tensor in _first_of_each_storage(trace.parameters):

@@ -28,6 +28,8 @@ class Analysis:
     """Groups of equal addends and peak candidates of a graph. ``algebra`` works in basis symbols, ``fold`` substitutes the model's
     dimensions.
 
+    ``uncredited`` and ``unrouted`` say why causal FLOPs and active parameters are unknown; empty if they are not.
+
     ``special`` is the analysis of the graph's special case, where it exists already.
     """
 
@@ -40,6 +42,7 @@ class Analysis:
     groups: Mapping[str, list[Group]]
     peaks: Mapping[str, tuple[PeakCandidate, ...]]
     uncredited: frozenset[str]
+    unrouted: frozenset[str]
     special: Analysis | None = None
 
     @property
@@ -57,8 +60,9 @@ class Analysis:
         totals = {name: total for name, total in self.totals.items() if name not in self.graph.unknown}
         candidates = {name: (step, self.peaks[name]) for name, step in PEAKS.items() if name not in self.graph.unknown}
         trip_counts = {name: fewest([r.sizes for r in self.graph.traces], name) for name in self.graph.loops}
+        unknown = {*self.graph.unknown, *(("parameters.active",) if self.unrouted else ())}
         return certify.certify(
-            trace, Accumulator(int, self.registry), totals, candidates, self.algebra, self.module_paths, trip_counts, self.graph.unknown
+            trace, Accumulator(int, self.registry), totals, candidates, self.algebra, self.module_paths, trip_counts, unknown
         )
 
 
@@ -82,6 +86,7 @@ def analyse(graph: Graph, registry: Registry) -> Analysis:
         groups=groups.by_quantity(grouped),
         peaks=peaks,
         uncredited=frozenset(folder.uncredited),
+        unrouted=frozenset(folder.unrouted),
     )
 
 

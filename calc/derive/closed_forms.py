@@ -188,6 +188,8 @@ def _total(analysis: Analysis, name: str) -> Poly:
 def _why_unknown(name: str, analysis: Analysis) -> str:
     """Why a quantity has no value, or an empty text."""
     reason = absent(name, analysis.graph.options) or analysis.graph.unknown.get(name, "")
+    if not reason and name == "parameters.active":
+        return min(analysis.unrouted, default="")
     if reason or not name.endswith(".causal"):
         return reason
     if analysis.uncredited:

@@ -26,6 +26,8 @@ QUANTITIES: dict[str, Definition] = {
     definition.name: definition
     for definition in (
         Definition("parameters", Unit.ELEMENT, "elements of the model's parameters, tied weights once"),
+        Definition("parameters.active", Unit.ELEMENT, "those that one token uses: of experts only its own, embedding tables whole"),
+        Definition("parameters.non_embedding", Unit.ELEMENT, "those without embeddings: no looked-up table, no head of its sizes"),
         Definition("parameters.bytes", Unit.BYTE, "the model's parameters in their own number format"),
         Definition("master_weights.bytes", Unit.BYTE, "fp32 copies of the parameters, which the optimizer steps"),
         Definition("gradients.bytes", Unit.BYTE, "gradients that the backward leaves"),
@@ -66,6 +68,9 @@ QUANTITIES: dict[str, Definition] = {
         Definition("bytes_moved.optimizer", Unit.BYTE, "bytes read and written by the optimizer's operators"),
     )
 }
+
+# What stands for a number of parameters in the expression of a rule of thumb, and the quantity that it is.
+PLACEHOLDERS = {"{N}": "parameters", "{A}": "parameters.active"}
 
 
 def require_count(name: str, value: int, sizes: Mapping[str, int]) -> int:

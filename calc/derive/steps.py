@@ -310,6 +310,8 @@ _DOMINANCE = (
 
 _REASONS = {
     "parameters": "one weight tensor; the product of its sizes. Tied weights are one storage, counted once",
+    "parameters.active": "its elements; of a stack of experts, the matrices of those that a token chooses",
+    "parameters.non_embedding": "one weight tensor; tables that are looked up and a head of the same sizes are left out",
     "gradients.bytes": "the gradient that the backward leaves in .grad: item size times elements",
     "optimizer_state.bytes": "optimizer state of this parameter: item size times elements",
     "activations.bytes": "saved for backward when the forward returns; a storage counts once",

@@ -13,6 +13,7 @@ from calc.measure.flops import MatmulCounter
 from calc.measure.measurement import Reading
 from calc.measure.memory import peaks, watch_of
 from calc.measure.observer import Observer
+from calc.measure.parameter_use import ParameterWatch
 from calc.measure.reference import ReferenceCounter
 from calc.measure.saved import SavedWatch
 from calc.measure.state import measure_gradients, measure_optimizer_state, measure_parameters, measure_weights
@@ -53,7 +54,7 @@ def two_steps(run: Training, tell: Callable[[str], None]) -> TwoSteps:
     run.step(second.around, second.returned)
     memory = peaks(watch, first_peak, watch.peak)
     return TwoSteps(
-        {**sizes, **second.state(), **memory},
+        {**sizes, **second.used(), **second.state(), **memory},
         second.counted(memory["memory.peak"]),
         second.matmuls,
         frozenset(name for observer in second.observers for name in observer.names),
@@ -81,6 +82,7 @@ class _SecondStep:
         self._reference = {phase: ReferenceCounter() for phase in run.phases}
         self._gradients: Reading | None = None
         self._forwards = 0
+        self._parameters = ParameterWatch(run)
         self.matmuls = MatmulCounter(run.phases)
         self.observers: list[Observer] = []
 
@@ -91,7 +93,8 @@ class _SecondStep:
         if phase == "optimizer":
             self._gradients = measure_gradients(self._run)
         saved = self._saved.watching() if phase == "forward" and self._is_last and self._run.optimizer is not None else nullcontext()
-        with saved, self.matmuls.counting(phase) as observer, self._reference[phase], self._watch:
+        used = self._parameters if phase == "forward" else nullcontext()
+        with saved, self.matmuls.counting(phase) as observer, self._reference[phase], used, self._watch:
             yield
         self.observers.append(observer)
 
@@ -114,6 +117,10 @@ class _SecondStep:
             "optimizer_state.bytes": measure_optimizer_state(self._run),
             "activations.bytes": self._saved.reading(),
         }
+
+    def used(self) -> dict[str, Reading]:
+        """Parameters that a token uses, and those that are no embedding."""
+        return self._parameters.readings(_by_place(self.observers))
 
     def counted(self, memory: Reading) -> dict[str, Reading]:
         """Elementwise FLOPs and bytes moved by phase; not measured if ``memory`` has no value (unseen storages)."""

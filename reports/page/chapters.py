@@ -23,7 +23,8 @@ from reports.typeset.wording import place as place
 # Quantities on which neither the parameters nor peak memory nor the matmuls of a step rest. A page that has to stay light leaves
 # their steps to the other formats.
 ASIDE = frozenset({
-    "parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "checkpoint.bytes", "memory.peak.first_step",
+    "parameters.active", "parameters.non_embedding", "parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "checkpoint.bytes",
+    "memory.peak.first_step",
     "flops.forward.elementwise", "flops.backward.elementwise", "flops.optimizer.elementwise",
     "flops.forward.causal", "flops.backward.causal", "flops.backward.recompute",
     "bytes_moved.forward", "bytes_moved.backward", "bytes_moved.optimizer",

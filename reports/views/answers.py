@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from calc.derive.quantities import absent
+from calc.derive.quantities import PLACEHOLDERS, absent
 from calc.graph.exchanges import headlines, in_force
 from calc.options import TRAIN
 from calc.symbolic.exact import evaluate_text
@@ -247,7 +247,10 @@ def _rule_of_thumb(rule: Mapping[str, object], values: Mapping[str, int | None],
     unit, size, exact = Unit(rule["unit"]), rule["size"], rule["exact"]
     assert isinstance(size, int)
     assert isinstance(exact, list)
-    says = int(evaluate_text(str(rule["expr"]).replace("{N}", str(values["parameters"])), sizes))
+    expr = str(rule["expr"])
+    for letter, name in PLACEHOLDERS.items():
+        expr = expr.replace(letter, str(values[name]))
+    says = int(evaluate_text(expr, sizes))
     truth = sum(sign * (values[name] or 0) for sign, name in exact) // size
     error = numbers.percent(Fraction(says, truth) - 1, signed=True) if truth else "unknown"
     return str(rule["name"]), numbers.amount(says, unit).text, numbers.amount(truth, unit).text, error, str(rule["stands_for"])

@@ -166,7 +166,7 @@ def test_a_default_that_holds_is_put_in():
     full = sample.derivation()
     dims = tuple(TracedDim("k", "head width", 4, expr="d/h") if d.name == "k" else d for d in full.dims)
     quantities = {
-        "parameters": sample._quantity("parameters", full["parameters"].unit, "", "2*d*h*k"),
+        "parameters.active": sample._quantity("parameters.active", full["parameters"].unit, "", "2*d*h*k"),
         "flops.forward.matmul": sample._quantity("flops.forward.matmul", full["flops.forward.matmul"].unit, "", "4*B*T*d**2"),
     }
 
@@ -261,7 +261,7 @@ def test_a_correction_names_no_product_that_is_counted_and_taken_away():
     """A repeated Q Kᵀ is executed and left out of model FLOPs: two products of the forward and four of the backward are missing in 6ND."""
     of, again = "2*B*L*T**2*d", "Q Kᵀ, recomputed"
     quantities = {
-        "parameters": sample._quantity("parameters", sample.derivation()["parameters"].unit, "", "L*d**2"),
+        "parameters.active": sample._quantity("parameters.active", sample.derivation()["parameters"].unit, "", "L*d**2"),
         "flops.forward.matmul": _attention("flops.forward.matmul", ("Q Kᵀ", of), ("P V", of)),
         "flops.backward.matmul": _attention("flops.backward.matmul", (again, of), ("dP", of), ("dQ", of), ("dK", of), ("dV", of)),
         "flops.backward.recompute": _attention("flops.backward.recompute", (again, of)),
@@ -322,9 +322,10 @@ def test_valid_ranges_include_sizes_that_are_a_multiple_plus_a_remainder():
 def test_a_number_of_parameters_by_cases_is_that_of_the_case_in_force():
     """As of a projection that is left out where two widths are equal: a case has no place in a product."""
     derivation = sample.derivation()
-    text = derivation["parameters"].text
-    by_cases = replace(derivation["parameters"], text=f"Piecewise(({text}, And(Eq(B, {derivation.sizes['B']}), Eq(d, d))), (d, True))")
-    comparisons = {c.rule.name: c for c in compare(replace(derivation, quantities={**derivation.quantities, "parameters": by_cases}))}
+    quantity = derivation["parameters.active"]
+    text = f"Piecewise(({quantity.text}, And(Eq(B, {derivation.sizes['B']}), Eq(d, d))), (d, True))"
+    quantities = {**derivation.quantities, "parameters.active": replace(quantity, text=text)}
+    comparisons = {c.rule.name: c for c in compare(replace(derivation, quantities=quantities))}
 
     assert "Piecewise" not in comparisons["6ND"].expr
     assert 244_800 == evaluate_text(comparisons["6ND"].expr, derivation.sizes)

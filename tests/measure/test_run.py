@@ -14,8 +14,8 @@ from calc.options import OPTIMIZERS, PRECISIONS, Options
 from tests.measure import tiny
 
 QUANTITIES = {
-    "parameters", "parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes", "memory.peak",
-    "memory.peak.first_step",
+    "parameters", "parameters.active", "parameters.non_embedding", "parameters.bytes", "gradients.bytes", "optimizer_state.bytes",
+    "activations.bytes", "memory.peak", "memory.peak.first_step",
     "checkpoint.bytes", "flops.forward.matmul", "flops.backward.matmul", "flops.optimizer.matmul", "flops.forward.elementwise",
     "flops.backward.elementwise", "flops.optimizer.elementwise", "bytes_moved.forward", "bytes_moved.backward", "bytes_moved.optimizer",
 }  # fmt: skip

@@ -177,7 +177,7 @@ def test_palm(row: str) -> None:
 def compute(N: int | str, tokens: int, **sizes: int) -> int:
     """The rule of thumb, at that many tokens."""
     (rule,) = (rule for rule in RULES if rule.name == "6ND")
-    return int(evaluate_text(rule.expr.format(N=N), {**sizes, "B": tokens, "T": 1}))
+    return int(evaluate_text(rule.expr.format(A=N), {**sizes, "B": tokens, "T": 1}))
 
 
 @reproduces(*(f"gpt3-{size}-train-flops" for size in GPT3))

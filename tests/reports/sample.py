@@ -223,6 +223,7 @@ def quantities() -> dict[str, Quantity]:
         x.name: x
         for x in (
             q("parameters", Unit.ELEMENT, "elements of all parameters, each storage once", PARAMETERS, parameters),
+            q("parameters.active", Unit.ELEMENT, "those that one token uses: all, as it has no experts", PARAMETERS, parameters),
             q("gradients.bytes", Unit.BYTE, "bytes of all gradients", f"4*({PARAMETERS})"),
             q("optimizer_state.bytes", Unit.BYTE, "bytes of the optimizer's state", f"8*({PARAMETERS}) + 4*(12*L + 4)", state),
             q("activations.bytes", Unit.BYTE, "bytes autograd holds when the forward returns", ACTIVATIONS, activations),

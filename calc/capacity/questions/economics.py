@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from calc.capacity.questions.question import Equation, Question, Requirement, Variable
 from calc.capacity.questions.training import EXACT, PER_TOKEN
-from calc.capacity.questions.variables import DAYS, DEVICES, FLOPS, KAPLAN, MFU, PARAMETERS, PEAK, SIX_N_D, TOKENS
+from calc.capacity.questions.variables import ACTIVE, DAYS, DEVICES, FLOPS, KAPLAN, MFU, PEAK, SIX_N_D, TOKENS
 
 _HOURS = Variable("H", "gpu-hours", "h", "device hours")
 _PRICE = Variable("p", "price", "USD/h", "price of one device and hour", device="price")
@@ -16,7 +16,7 @@ _OVERHEAD = Variable(
     "q", "pue", "1", "power of the building over that of the devices", default="1", because="the devices alone; buildings take 1.1 to 1.5"
 )
 _ENERGY = Variable("E", "energy", "kWh", "energy")
-_VARIABLES = (PARAMETERS, TOKENS, DEVICES, PEAK, MFU, FLOPS, _HOURS, DAYS, PER_TOKEN)
+_VARIABLES = (ACTIVE, TOKENS, DEVICES, PEAK, MFU, FLOPS, _HOURS, DAYS, PER_TOKEN)
 _TIME = (
     Equation("H", "C/(3600*u*P)", "amount over the rate of one device; an hour has 3,600 s"),
     Equation("t", "H/(24*n)", "all devices at the same time; a day has 24 hours"),

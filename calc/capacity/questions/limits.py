@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from calc.capacity.questions.question import Equation, Question, QuestionChoice, Requirement, Variable
 from calc.capacity.questions.variables import (
+    ACTIVE,
     BANDWIDTH,
     DEVICES,
     HEAD_WIDTH,
@@ -14,7 +15,6 @@ from calc.capacity.questions.variables import (
     KV_HEADS,
     LAYERS,
     MFU,
-    PARAMETERS,
     PEAK,
     SEQUENCE,
     WIDTH,
@@ -62,7 +62,7 @@ SIX_N_D_ERROR = Question(
     "six-nd-error",
     "sequence length from which 6·N·D is too low by more than a share",
     (
-        PARAMETERS, LAYERS, HEADS, HEAD_WIDTH,
+        ACTIVE, LAYERS, HEADS, HEAD_WIDTH,
         Variable(
             "a", "flops-of-matrices", "FLOP", "FLOPs of one token in matmuls with weights, forward and backward",
             model="step_linear",

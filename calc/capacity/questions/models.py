@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from calc.capacity.questions.given import nearest
+from calc.capacity.questions.variables import ACTIVE
 from calc.dimensions import Dim, evaluate
 from calc.errors import BadInputError
 from calc.options import MASTER
@@ -153,6 +154,9 @@ class QuestionModel:
     def parameters(self) -> tuple[Fraction, str]:
         return Fraction(self.at("parameters")), "parameters"
 
+    def active(self) -> tuple[Fraction, str]:
+        return Fraction(self.at("parameters.active")), ACTIVE.meaning
+
     def state(self) -> tuple[Fraction, str]:
         """Bytes of weights, gradients, optimizer state and fp32 copies, with the meaning."""
         copies = ("master_weights.bytes",) if (self.options or {}).get("precision") == MASTER else ()
@@ -255,6 +259,7 @@ _GIVEN: dict[str, Callable[[QuestionModel], tuple[Fraction, str]]] = {
     "head-width": _size("k", "width of a head"),
     "experts-per-token": _size("e", "experts per token"),
     "parameters": QuestionModel.parameters,
+    "active": QuestionModel.active,
     "state_bytes": QuestionModel.state,
     "step_peak": QuestionModel.step_peak,
     "flops_per_token": QuestionModel.per_token,

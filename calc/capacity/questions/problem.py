@@ -11,7 +11,7 @@ from calc.capacity.questions.answer import Input
 from calc.capacity.questions.given import QuestionInputs, keys_of
 from calc.capacity.questions.question import Equation, Question, QuestionChoice, Variable
 from calc.capacity.questions.solving import value_of
-from calc.errors import BadInputError
+from calc.errors import BadInputError, UnknownQuantityError
 from calc.hardware.accelerators import DEFAULT_DTYPE
 from calc.symbolic.parser import free_names
 
@@ -108,8 +108,10 @@ class Problem:
         described_by.require_sizes(keys_of(self.question), self.question.name)
         for variable in self.question.variables:
             if variable.model and variable.symbol not in self.values and variable is not self.wanted:
-                value, meaning, source = described_by.gives(variable.model)
-                self._put(variable, value, meaning, source)
+                try:
+                    self._put(variable, *described_by.gives(variable.model))
+                except UnknownQuantityError as error:  # the answer may not need it
+                    self.notes.append(str(error))
         if self.wanted.model:
             raise BadInputError(f"{self.wanted.key} follows from model={self.given.model[:40]}: leave the model out to solve for it")
         self.inputs.insert(0, Input("model", "", described_by.name, "", "model", described_by.source))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from calc.capacity.questions.answer import FurtherResult
 from calc.capacity.questions.question import Equation, Question, Values, Variable
 from calc.capacity.questions.training import EXACT, PER_TOKEN
-from calc.capacity.questions.variables import FLOPS, KAPLAN, PARAMETERS, SIX_N_D, TOKENS
+from calc.capacity.questions.variables import ACTIVE, FLOPS, KAPLAN, SIX_N_D, TOKENS
 
 if TYPE_CHECKING:
     from calc.capacity.questions.models import QuestionModel
@@ -51,7 +51,7 @@ def _compared(values: Values, _: QuestionModel | None) -> Sequence[FurtherResult
 COMPARE = Question(
     "compare",
     "FLOPs of a training compared with known runs and thresholds",
-    (PARAMETERS, TOKENS, FLOPS, PER_TOKEN, Variable("p", "pf-days", "PF-days", "in days at 10^15 FLOP/s")),
+    (ACTIVE, TOKENS, FLOPS, PER_TOKEN, Variable("p", "pf-days", "PF-days", "in days at 10^15 FLOP/s")),
     (SIX_N_D, Equation("p", "C/(86400*10**15)", "a day has 86,400 s")),
     "p",
     also=("C",),

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from calc.capacity.questions.question import Equation, Question, QuestionChoice, Variable
 from calc.capacity.questions.variables import (  # fmt: skip
+    ACTIVE,
     BATCH,
     DAYS,
     DEVICES,
     FLOPS,
     KAPLAN,
     MFU,
-    PARAMETERS,
     PEAK,
     RATE,
     RATE_OF_ALL,
@@ -46,7 +46,7 @@ CONVENTION = QuestionChoice(
 TRAINING_TIME = Question(
     "training-time",
     "days to train a model on a number of tokens",
-    (PARAMETERS, TOKENS, DEVICES, PEAK, MFU, FLOPS, RATE, DAYS, PER_TOKEN),
+    (ACTIVE, TOKENS, DEVICES, PEAK, MFU, FLOPS, RATE, DAYS, PER_TOKEN),
     (RATE_OF_ALL, _TIME),
     "t",
     choices=(CONVENTION,),
@@ -61,7 +61,7 @@ TOKENS_FOR_TIME = replace(
 TOKENS_FOR_COMPUTE = Question(
     "tokens",
     "tokens that a model can be trained on with a budget of FLOPs",
-    (PARAMETERS, TOKENS, FLOPS, PER_TOKEN),
+    (ACTIVE, TOKENS, FLOPS, PER_TOKEN),
     (),
     "D",
     limit="C",
@@ -83,7 +83,7 @@ TIME_PER_STEP = Question(
     "time-per-step",
     "seconds that one training step takes",
     (
-        PARAMETERS, BATCH, SEQUENCE, DEVICES, PEAK, MFU, _STEP, RATE, PER_TOKEN,
+        ACTIVE, BATCH, SEQUENCE, DEVICES, PEAK, MFU, _STEP, RATE, PER_TOKEN,
         Variable("s", "seconds", "s", "time of one step"),
     ),
     (Equation("F", "6*N*B*T", SIX_N_D.because), RATE_OF_ALL, Equation("s", "F/R", "amount over rate")),

@@ -7,13 +7,13 @@ from dataclasses import replace
 from calc.capacity.questions.question import Equation, Question, QuestionChoice, Variable
 from calc.capacity.questions.training import PER_TOKEN
 from calc.capacity.questions.variables import (
+    ACTIVE,
     BATCH,
     HEAD_WIDTH,
     HEADS,
     LAYERS,
     MFU,
     ONE_DEVICE,
-    PARAMETERS,
     PEAK,
     SEQUENCE,
     VOCABULARY,
@@ -48,7 +48,7 @@ TRAINING_MFU = Question(
     "training-mfu",
     "model FLOPs utilization of a training, from its tokens per second",
     (
-        PARAMETERS, LAYERS, HEADS, HEAD_WIDTH, SEQUENCE,
+        ACTIVE, LAYERS, HEADS, HEAD_WIDTH, SEQUENCE,
         Variable("r", "tokens-per-second", "tokens/s", "tokens per second, all devices together"),
         ONE_DEVICE, PEAK, PER_TOKEN, _RATE, _EACH, MFU,
     ),

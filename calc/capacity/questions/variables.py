@@ -7,6 +7,7 @@ from dataclasses import replace
 from calc.capacity.questions.question import Equation, Variable
 
 PARAMETERS = Variable("N", "parameters", "parameters", "parameters", whole="down", model="parameters")
+ACTIVE = replace(PARAMETERS, meaning="active parameters: of experts only those of a token", model="active")
 TOKENS = Variable("D", "tokens", "tokens", "tokens", whole="down")
 DEVICES = Variable("n", "gpus", "devices", "devices", whole="up", also=("devices",))
 ONE_DEVICE = replace(DEVICES, default="1", because="default")

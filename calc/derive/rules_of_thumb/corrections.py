@@ -69,7 +69,7 @@ class _Bridge:
     def __init__(self, expr: str, exact: ExactCount, derivation: Derivation) -> None:
         self._expr, self._exact, self._derivation = expr, exact, derivation
         self._addends = list(exact.addends())
-        self._owners = derivation["parameters"].terms if "{N}" in exact.rule.expr else ()
+        self._owners = derivation[exact.rule.counted].terms if exact.rule.counted else ()
         constant = written(exact.rule, derivation, "0")
         shares = [f"({written(exact.rule, derivation, term.expr)}) - ({constant})" for term in self._owners]
         quantities = [text for _, _, text in exact.quantities()]

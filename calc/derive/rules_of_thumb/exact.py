@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from calc.derive.quantities import PLACEHOLDERS
 from calc.derive.result import Derivation, QuantityTerm
 from calc.derive.rules_of_thumb.rules import RuleOfThumb
 from calc.errors import NapkinError
@@ -48,8 +49,8 @@ def incomparable(rule: RuleOfThumb, derivation: Derivation) -> str:
             return f"cannot be compared: {name} is unknown, {derivation[name].unknown}"
         elif others := _other_formats(rule, derivation, name):
             return f"cannot be compared: it counts numbers in {rule.format}, and {name} has {', '.join(others)}"
-    if "{N}" in rule.expr and not is_stated(derivation, "parameters"):
-        return "cannot be compared: the derivation does not state the number of parameters"
+    if rule.counted and not is_stated(derivation, rule.counted):
+        return f"cannot be compared: {rule.counted} is unknown{_why(derivation, rule.counted)}"
     return ""
 
 
@@ -58,11 +59,18 @@ def is_stated(derivation: Derivation, name: str) -> bool:
     return name in derivation.quantities and derivation[name].text is not None
 
 
+def _why(derivation: Derivation, name: str) -> str:
+    return f", {derivation[name].unknown}" if name in derivation.quantities else ": the derivation does not state it"
+
+
 def written(rule: RuleOfThumb, derivation: Derivation, parameters: str | None = None) -> str:
     """The rule with N replaced by the parameter count, or by the given part of it."""
     if parameters is None:
-        parameters = derivation["parameters"].text if "{N}" in rule.expr else ""
-    return rule.expr.replace("{N}", parameters or "0")
+        parameters = derivation[rule.counted].text if rule.counted else ""
+    expr = rule.expr
+    for letter in PLACEHOLDERS:
+        expr = expr.replace(letter, parameters or "0")
+    return expr
 
 
 def _other_formats(rule: RuleOfThumb, derivation: Derivation, name: str) -> list[str]:

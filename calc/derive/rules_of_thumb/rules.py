@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from calc.derive.quantities import PLACEHOLDERS
 from calc.derive.rules_of_thumb import assumptions
 from calc.derive.rules_of_thumb.assumptions import RuleAssumption
 from calc.units import Unit
@@ -14,7 +15,7 @@ from calc.units import Unit
 
 @dataclass(frozen=True, slots=True)
 class RuleOfThumb:
-    """A rule of thumb. ``{N}`` in ``expr`` is the parameter count.
+    """A rule of thumb. In ``expr``, ``{N}`` is the number of parameters and ``{A}`` that of a token's, which leaves out experts not chosen.
 
     It applies where a model has the dimensions it ``needs`` and none of ``without``. ``exact`` lists the derived quantities that it
     approximates, each with its sign; ``outside`` those that it omits on purpose. ``format`` is the dtype of a rule that counts elements:
@@ -36,6 +37,11 @@ class RuleOfThumb:
     without: tuple[str, ...] = ()
     format: str = ""
 
+    @property
+    def counted(self) -> str:
+        """The quantity that N of the rule is; empty for a rule without parameters."""
+        return next((name for letter, name in PLACEHOLDERS.items() if letter in self.expr), "")
+
 
 _SCALING = "Kaplan et al. 2020, Scaling Laws for Neural Language Models, section 2.1"
 _SCALING_LINK = "https://arxiv.org/abs/2001.08361"
@@ -55,11 +61,11 @@ RULES: tuple[RuleOfThumb, ...] = (
     RuleOfThumb(
         name="6ND",
         statement="6 FLOP per parameter and token for forward and backward",
-        letters="N = all parameters (the paper leaves embeddings out), D = B·T tokens of the step",
+        letters="N = active parameters: of experts those of a token, embeddings included (the paper leaves them out), D = B·T tokens",
         source=_SCALING,
         link=_SCALING_LINK,
         unit=Unit.FLOP,
-        expr="6*({N})*B*T",
+        expr="6*({A})*B*T",
         needs=("B", "T"),
         exact=_MODEL_FLOPS,
         stands_for="model FLOPs of matmuls, forward and backward, without recomputation",
@@ -69,11 +75,11 @@ RULES: tuple[RuleOfThumb, ...] = (
     RuleOfThumb(
         name="2ND",
         statement="2 FLOP per parameter and token for the forward",
-        letters="N = all parameters (the paper leaves embeddings out), D = B·T tokens of the step",
+        letters="N = active parameters: of experts those of a token, embeddings included (the paper leaves them out), D = B·T tokens",
         source=_SCALING,
         link=_SCALING_LINK,
         unit=Unit.FLOP,
-        expr="2*({N})*B*T",
+        expr="2*({A})*B*T",
         needs=("B", "T"),
         exact=((1, "flops.forward.matmul"),),
         stands_for="FLOPs of matmuls in the forward",
@@ -116,11 +122,11 @@ RULES: tuple[RuleOfThumb, ...] = (
     RuleOfThumb(
         name="6BN",
         statement="6 FLOP per parameter and data point: 2 for the forward, 4 for the backward",
-        letters="B = data points of the step, N = parameters",
+        letters="B = data points of the step, N = active parameters: of experts those that a point uses",
         source=_LECTURE,
         link=_LECTURE_LINK,
         unit=Unit.FLOP,
-        expr="6*B*({N})",
+        expr="6*B*({A})",
         needs=("B",),
         without=("T",),
         exact=_MODEL_FLOPS,

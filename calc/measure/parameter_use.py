@@ -1,0 +1,104 @@
+"""Parameters that one token uses, and parameters that no embedding looks up, observed in a real forward.
+
+A matrix multiplies every row, so it is used whole. A grouped matmul gives each row one matrix of a stack (an expert's): the elements that
+all rows read, divided by the number of tokens, are those of one token. Where a model chooses (``topk``) and then indexes a parameter, or
+has data-dependent sizes, a run does not show what belongs to a token.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from calc.measure.composite import decomposed, is_composite
+from calc.measure.kinds import tensors_in
+from calc.measure.measurement import Reading
+from calc.measure.training import Training
+from calc.platform.torch_private import TorchDispatchMode
+
+INSTRUMENT = "the real forward's uses of each parameter"
+_LOOKUPS = ("aten.embedding.", "aten._embedding_bag", "aten.index.Tensor", "aten.index_select.")
+_CHOICES = ("aten.topk.", "aten.argmax.", "aten.max.dim", "aten.sort.", "aten.argsort.", "aten.multinomial.")
+_OWN_MATRIX = "aten._grouped_mm."
+
+
+class ParameterWatch(TorchDispatchMode):
+    """Sees how a forward uses the parameters of ``run``."""
+
+    def __init__(self, run: Training) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves its modes untyped
+        self._parameters = {_key(p): p.numel() for p in reversed(list(run.module.parameters()))}
+        self._shapes = {_key(p): tuple(p.shape) for p in run.module.parameters()}
+        self._ids = {_key(t) for t in run.inputs}
+        self._tokens = next((_rows(t) for t in run.inputs), 0)
+        self._forwards = 0
+        self._tables: dict[int, bool] = {}
+        self._whole: set[int] = set()
+        self._picked: dict[int, int] = {}
+        self._indexed = False
+        self._chosen = False
+        self._because = ""
+
+    def __enter__(self) -> Any:
+        self._forwards += 1
+        return super().__enter__()  # type: ignore[no-untyped-call]  # torch leaves its modes untyped
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if is_composite(func):
+            return decomposed(self, func, args, kwargs)
+        operands = list(tensors_in([*args, *(kwargs or {}).values()]))
+        outputs = func(*args, **(kwargs or {}))
+        if not any(_key(out) == _key(t) for out in tensors_in(outputs) for t in operands):  # no view
+            self._note(str(func), operands)
+        return outputs
+
+    def _note(self, name: str, operands: list[Tensor]) -> None:
+        self._chosen |= name.startswith(_CHOICES)
+        if name.startswith(_OWN_MATRIX) and not any(_key(t) in self._parameters for t in operands):
+            self._because = f"{name} multiplies by copies of parameters"
+        for tensor in operands:
+            key = _key(tensor)
+            if key not in self._parameters:
+                continue
+            if name.startswith(_LOOKUPS) and operands[-1].dtype != torch.bool:
+                self._indexed |= "embedding" not in name
+                self._tables[key] = self._tables.get(key, False) or any(_key(t) in self._ids for t in operands)
+            if name.startswith(_OWN_MATRIX):
+                self._picked[key] = self._picked.get(key, 0) + operands[0].shape[0] * math.prod(tensor.shape[1:])
+            else:
+                self._whole.add(key)
+
+    def readings(self, unbacked_sizes: Mapping[str, Iterable[int]]) -> dict[str, Reading]:
+        """``parameters.active`` and ``parameters.non_embedding``; ``unbacked_sizes`` are the data-dependent sizes of the run."""
+        vocabulary = {frozenset(self._shapes[key]) for key, by_input in self._tables.items() if by_input}
+        heads = (key for key, shape in self._shapes.items() if len(shape) == 2 and frozenset(shape) in vocabulary)
+        embeddings = {*self._tables, *heads}
+        others = sum(elements for key, elements in self._parameters.items() if key not in embeddings)
+        unclear = "an index or a data-dependent size may come from a choice: a run does not show what belongs to a token"
+        because = unclear if self._chosen and (self._indexed or unbacked_sizes) else ""
+        without = Reading(None, INSTRUMENT, because) if because and self._indexed else Reading(others, INSTRUMENT)
+        return {"parameters.active": self._active(because), "parameters.non_embedding": without}
+
+    def _active(self, because: str) -> Reading:
+        picked = {key: elements for key, elements in self._picked.items() if key not in self._whole}
+        tokens = self._tokens * self._forwards
+        because = because or self._because
+        if not because and picked and (not tokens or any(elements % tokens for elements in picked.values())):
+            because = "the rows of a grouped matmul are not a whole number for each token of the input"
+        if because:
+            return Reading(None, INSTRUMENT, because)
+        each = {key: elements // tokens for key, elements in picked.items()}
+        return Reading(sum(min(elements, each.get(key, elements)) for key, elements in self._parameters.items()), INSTRUMENT)
+
+
+def _key(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _rows(tensor: Tensor) -> int:
+    """Tokens of an input: its elements if they are ids, else its rows."""
+    return math.prod(tensor.shape[:-1]) if tensor.is_floating_point() and tensor.dim() > 1 else tensor.numel()
