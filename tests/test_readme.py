@@ -60,7 +60,8 @@ def verified(text: str, folder: Path) -> Result:
 
 _TOP = r"(?m)^\$ (?:\. \.venv/bin/activate && )?(napkin .*?)(?:\s+# .*)?$"
 _SLOW = ("napkin report", "napkin check gpt2", "napkin layout", "napkin sweep gpt2", "napkin shard", "napkin inference", "napkin roofline",
-         "napkin derive gpt2", "napkin compare", "napkin ask largest-batch", "napkin published kaplan")  # fmt: skip
+         "napkin derive gpt2", "napkin compare", "napkin ask largest-batch", "napkin published kaplan",
+         "napkin homework")  # fmt: skip
 _CONFIG = """{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 96,
 "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 100, "max_position_embeddings": 32}"""
 

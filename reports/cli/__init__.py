@@ -61,6 +61,7 @@ GROUPS = {
     },
     "Keep documents right": {
         "verify": ("verify:verify", "recompute the numbers of documents and reports"),
+        "homework": ("homework:homework", "a model's accounting as exercises, solutions apart"),
         "lecture": ("lecture:lecture", "audit the notes of a lecture, claim by claim"),
         "site": ("site:site", "static pages of stored models and questions"),
     },

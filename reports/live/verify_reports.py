@@ -115,7 +115,7 @@ def _models(inputs: Inputs) -> list[str]:
         return [step[0] for step in map(shlex.split, shlex.split(inputs.model)) if step]
     if inputs.kind == "compare":
         return [side[0] for side in map(shlex.split, (inputs.model, inputs.other)) if side]
-    return [inputs.model]
+    return [inputs.model.partition(" ")[0] if inputs.kind == "homework" else inputs.model]
 
 
 def _other_source(inputs: Inputs, here: Mapping[str, str]) -> str:
@@ -169,6 +169,16 @@ def _side_by_side(inputs: Inputs, sources: Sequence[Path], progress: Progress) -
     return jobs.texts(table, here.as_noted(inputs)), here.environment
 
 
+def _homework(inputs: Inputs, sources: Sequence[Path], progress: Progress) -> Texts:
+    from reports.jobs import homework as jobs
+
+    asked, run = jobs.asked_of(inputs)
+    if inputs.template not in jobs.SHEETS:
+        raise BadInputError(f"unknown sheet {inputs.template[:40]!r}")
+    derivations, exercises, here = jobs.compute(asked, run, progress, _word(asked.models[0][0], inputs.digest, sources))
+    return jobs.texts((derivations, exercises, here.as_noted(inputs)), inputs.template), here.environment
+
+
 def _foreign(inputs: Inputs, templates: Path | None) -> str:
     """Why the user's own templates cannot make it again; empty if they can or if it has none."""
     if not inputs.templates:
@@ -206,6 +216,8 @@ def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, pro
         return _compared(inputs, sources, progress)
     if inputs.kind == "table":
         return _side_by_side(inputs, sources, progress)
+    if inputs.kind == "homework":
+        return _homework(inputs, sources, progress)
     word = _word(inputs.model, inputs.digest, sources)
     if inputs.kind == "lecture":
         from reports.lecture import writing

@@ -21,6 +21,7 @@ from reports.writers.render import PLAIN, TEMPLATES, Format, Look, render
 
 if TYPE_CHECKING:
     from reports.page.comparison import ComparisonPage
+    from reports.page.homework import HomeworkPage
     from reports.page.lecture import LecturePage
     from reports.page.roofline import RooflinePage
     from reports.page.side_by_side import SideBySidePage
@@ -35,7 +36,7 @@ _DATA = Path(__file__).resolve().parent.parent / "data"
 _FONTS = {"font": "stix-two-math-subset.woff2", "italic": "stix-two-math-italic.woff2"}
 
 
-def write(page: Page | LecturePage | RooflinePage | ComparisonPage | SideBySidePage, look: Look = PLAIN) -> str:
+def write(page: Page | LecturePage | RooflinePage | ComparisonPage | SideBySidePage | HomeworkPage, look: Look = PLAIN) -> str:
     """The HTML text of a page."""
     style = _style(look.folder)
     html = render(_HTML, page, look, style=Markup(style), policy=_policy(style))

@@ -16,6 +16,7 @@ from reports.writers.render import PLAIN, Format, Look, render
 
 if TYPE_CHECKING:
     from reports.page.comparison import ComparisonPage
+    from reports.page.homework import HomeworkPage
     from reports.page.lecture import LecturePage
     from reports.page.side_by_side import SideBySidePage
 
@@ -23,7 +24,7 @@ BLOCK_LENGTH = 900  # GitHub gives up on blocks of over 1,000 characters
 ROW_TERMS = 4
 
 
-def write(page: Page | LecturePage | ComparisonPage | SideBySidePage, look: Look = PLAIN) -> str:
+def write(page: Page | LecturePage | ComparisonPage | SideBySidePage | HomeworkPage, look: Look = PLAIN) -> str:
     """The Markdown text of a page."""
     text = render(_MARKDOWN, page, look)
     text = re.sub(r"[ \t]+\n", "\n", text)

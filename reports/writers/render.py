@@ -63,7 +63,10 @@ def look_of(template: str, folder: str) -> Look:
 
 
 # Macros of a format, and what is no report of a model.
-_PARTS = {"html", "markdown", "latex", "lecture", "roofline", "comparison", "side-by-side", "scripted", "what-if", "site", "questions"}
+_PARTS = {
+    *("html", "markdown", "latex", "lecture", "roofline", "comparison", "side-by-side", "exercises"),
+    *("scripted", "what-if", "site", "questions"),
+}
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -1,0 +1,352 @@
+"""The accounting of a Transformer as an exercise sheet: questions as a course puts them, and their answers from one derivation.
+
+The questions are those of the accounting parts of a first assignment on language models (Stanford CS336, assignment 1): parameters, matmuls
+of a forward pass, shares by part over model sizes and sequence lengths, memory of training in the batch size, the largest batch, FLOPs of
+the optimizer, days of training. The model is any with a batch and a sequence length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from calc.derive.published.parts import parts_of
+from calc.derive.result import Derivation, Quantity
+from calc.derive.rules_of_thumb.exact import Addend
+from calc.derive.to_json import number
+from calc.errors import BadInputError, DimensionError
+from calc.hardware.accelerators import accelerator
+from calc.symbolic import branches
+from calc.symbolic.assignments import TYPED, sizes_text
+from calc.symbolic.exact import evaluate_text
+
+FORWARD, BACKWARD, RECOMPUTED = "flops.forward.matmul", "flops.backward.matmul", "flops.backward.recompute"
+STATE = ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes")
+_NEEDED = ("B", "T")
+_MOST = 2**30
+_DTYPES = {"fp32": "fp32", "fp16-autocast": "fp16"}  # of matmuls by precision; bf16 in all others
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTraining:
+    """What the last questions assume: a longer sequence, memory of one device in bytes, devices, MFU, steps, sequences of a step."""
+
+    context: int = 16_384
+    memory: Fraction = Fraction(80 * 10**9)
+    gpus: tuple[str, ...] = ("a100-sxm-80", "h100-sxm")
+    mfu: Fraction = Fraction(1, 2)
+    steps: int = 400_000
+    batch: int = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ExerciseResult:
+    """A number that answers a question. ``expr``: its closed form in the model's sizes, if it has one."""
+
+    what: str
+    value: Fraction
+    unit: str
+    expr: str | None = None
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExerciseRow:
+    """A part with its amount in each column; ``shares`` are of the column's total."""
+
+    part: str
+    expr: str | None
+    values: tuple[int, ...]
+    shares: tuple[Fraction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExerciseTable:
+    """Parts of a quantity, in one column for each step."""
+
+    caption: str
+    unit: str
+    columns: tuple[str, ...]
+    rows: tuple[ExerciseRow, ...]
+
+    @property
+    def totals(self) -> tuple[int, ...]:
+        return tuple(sum(row.values[i] for row in self.rows) for i in range(len(self.columns)))
+
+
+@dataclass(frozen=True, slots=True)
+class Exercise:
+    """A question and its answer. ``explained``: the quantity whose steps lead to it. ``rising`` and ``falling`` name the parts whose
+    share grows or shrinks from the first column to the last."""
+
+    name: str
+    question: str
+    explained: str
+    results: tuple[ExerciseResult, ...] = ()
+    tables: tuple[ExerciseTable, ...] = ()
+
+    @property
+    def rising(self) -> tuple[str, ...]:
+        return tuple(row.part for table in self.tables for row in table.rows if row.shares[-1] > row.shares[0])
+
+    @property
+    def falling(self) -> tuple[str, ...]:
+        return tuple(row.part for table in self.tables for row in table.rows if row.shares[-1] < row.shares[0])
+
+
+def homework(derivation: Derivation, others: Sequence[Derivation] = (), run: PlannedTraining = PlannedTraining()) -> tuple[Exercise, ...]:
+    """The exercises on a model, at its sizes but for the batch; ``others`` are its further sizes, from the smallest on.
+
+    Raises ``BadInputError`` for a model without batch or sequence length, and where a quantity has no closed form.
+    """
+    absent = [name for name in _NEEDED if name not in derivation.sizes]
+    if absent:
+        raise BadInputError(f"the exercises are about a model with {' and '.join(_NEEDED)}, and this one has no {', '.join(absent)}")
+    for name in ("parameters", FORWARD, BACKWARD, *STATE, "flops.optimizer.total", "memory.peak"):
+        if derivation[name].text is None:
+            raise BadInputError(f"{name} has no closed form here: {derivation[name].unknown or 'it is unknown'}")
+    one = derivation.at_sizes({**_given(derivation), "B": 1})
+    sizes = tuple(_one_sequence(other) for other in others)
+    exercises = [_parameters(one), _matmuls(one), _parts(one)]
+    exercises += [_sizes(sizes)] if len(sizes) > 1 else []
+    return (*exercises, _context(one, run.context), _memory(derivation), _largest_batch(derivation, run), _optimizer(one), _days(one, run))
+
+
+def _given(derivation: Derivation) -> dict[str, int]:
+    """The sizes that can be set."""
+    return {dim.name: dim.value for dim in derivation.dims if not dim.tied}
+
+
+def _one_sequence(derivation: Derivation) -> Derivation:
+    return derivation.at_sizes({**_given(derivation), "B": 1})
+
+
+def _result(what: str, quantity: Quantity, sizes: Mapping[str, int], because: str = "") -> ExerciseResult:
+    assert quantity.text is not None  # refused before
+    assert quantity.value is not None
+    return ExerciseResult(what, Fraction(quantity.value), str(quantity.unit), branches.at_hand(quantity.text, sizes), because)
+
+
+def _terms(quantity: Quantity, sizes: Mapping[str, int]) -> ExerciseTable:
+    """A quantity by module path."""
+    total = quantity.value or 1
+    rows = [
+        ExerciseRow(t.module_path, branches.at_hand(t.expr, sizes), (t.value,), (Fraction(t.value, total),)) for t in quantity.terms
+    ]
+    return ExerciseTable(f"{quantity.name} by module path", str(quantity.unit), ("",), tuple(rows))
+
+
+def _parameters(one: Derivation) -> Exercise:
+    question = "How many trainable parameters does the model have, and how much memory do they take?"
+    results = (_result("parameters", one["parameters"], one.sizes), _result("bytes", one["parameters.bytes"], one.sizes))
+    return Exercise("parameters", question, "parameters", results, (_terms(one["parameters"], one.sizes),))
+
+
+def _matmuls(one: Derivation) -> Exercise:
+    at = f"one sequence of T = {one.sizes['T']:,} tokens"
+    question = f"List the matrix multiplications of a forward pass over {at}. How many FLOPs do they take?"
+    return Exercise("matmuls", question, FORWARD, (_result("FLOPs in total", one[FORWARD], one.sizes),), (_matmul_list(one),))
+
+
+def _matmul_list(one: Derivation) -> ExerciseTable:
+    """Every matmul of the forward, the attention products apart."""
+    total = one[FORWARD].value or 1
+    rows = []
+    for term in one[FORWARD].terms:
+        parts = term.parts if len(term.parts) > 1 else ((term.because, term.expr),)
+        for what, expr in parts:
+            text = branches.at_hand(expr, one.sizes)
+            value = int(evaluate_text(text, one.sizes))
+            rows.append(ExerciseRow(f"{term.module_path}: {what}", text, (value,), (Fraction(value, total),)))
+    return ExerciseTable("matmuls of a forward pass", "FLOP", ("",), tuple(rows))
+
+
+def _by_part(derivation: Derivation) -> dict[str, list[str]]:
+    """Closed forms of the forward's matmuls, by part of the model."""
+    parts, by_part = parts_of(derivation), dict[str, list[str]]()
+    for term in derivation[FORWARD].terms:
+        for what, expr in term.parts or ((term.because, term.expr),):
+            part = parts.of(Addend(FORWARD, term.module_path, what, expr))
+            by_part.setdefault(part, []).append(branches.at_hand(expr, derivation.sizes))
+    return by_part
+
+
+def _part_table(derivations: Sequence[Derivation], columns: Sequence[str]) -> ExerciseTable:
+    by_part = [_by_part(derivation) for derivation in derivations]
+    rows = []
+    for part in dict.fromkeys(part for parts in by_part for part in parts):
+        texts = [" + ".join(parts.get(part, [])) or "0" for parts in by_part]
+        values = tuple(int(evaluate_text(text, d.sizes)) for text, d in zip(texts, derivations, strict=True))
+        shares = tuple(Fraction(value, d[FORWARD].value or 1) for value, d in zip(values, derivations, strict=True))
+        rows.append(ExerciseRow(part, _summed(texts[0]) if len(set(texts)) == 1 else None, values, shares))
+    return ExerciseTable("FLOPs of a forward pass by part", "FLOP", tuple(columns), tuple(rows))
+
+
+def _summed(text: str) -> str:
+    import sympy as sp
+
+    from calc.symbolic.algebra import to_sympy
+
+    return str(sp.expand(to_sympy(text)))
+
+
+def _parts(one: Derivation) -> Exercise:
+    return Exercise("parts", "Which parts of the model take the most FLOPs?", FORWARD, (), (_part_table([one], [""]),))
+
+
+def _sizes(derivations: Sequence[Derivation]) -> Exercise:
+    differing = [name for name in _given(derivations[0]) if len({d.sizes[name] for d in derivations}) > 1]
+    columns = [sizes_text({name: d.sizes[name] for name in differing}, TYPED, " ") for d in derivations]
+    question = (
+        f"Repeat this for {'; '.join(columns)}. Which parts take a larger share of the FLOPs as the model grows, and which a smaller one?"
+    )
+    return Exercise("sizes", question, FORWARD, (), (_part_table(derivations, columns),))
+
+
+def _context(one: Derivation, length: int) -> Exercise:
+    question = f"Raise the sequence length to T = {length:,}. How do the FLOPs of a forward pass change, and the shares of the parts?"
+    positions = {"C": max(length, one.sizes["C"])} if "C" in one.sizes else {}
+    longer = one.at_sizes({**_given(one), **positions, "T": length})
+    ratio = Fraction(longer[FORWARD].value or 0, one[FORWARD].value or 1)
+    results = (
+        ExerciseResult("FLOPs of one sequence", Fraction(longer[FORWARD].value or 0), "FLOP"),
+        ExerciseResult("times those before", ratio, "1", because=f"the sequence is {Fraction(length, one.sizes['T'])} times as long"),
+    )
+    return Exercise("context", question, FORWARD, results, (_part_table([one, longer], [f"T={d.sizes['T']}" for d in (one, longer)]),))
+
+
+def _linear(texts: Sequence[str], sizes: Mapping[str, int]) -> tuple[int, int]:
+    """The sum of closed forms as a·B + b, with all other sizes put in. Raises ``BadInputError`` for one that is not linear in B."""
+    import sympy as sp
+
+    from calc.symbolic.algebra import symbol, to_sympy
+
+    batch = symbol("B")
+    put = {symbol(name): sp.Integer(size) for name, size in sizes.items() if name != "B"}
+    total = sp.Poly(sum(to_sympy(text).xreplace(put) for text in texts), batch)
+    if total.degree() > 1:
+        raise BadInputError("the memory of this step is not linear in the batch size")
+    return int(total.coeff_monomial(batch)), int(total.coeff_monomial(1))
+
+
+def _several(derivation: Derivation) -> dict[str, int]:
+    return {**derivation.sizes, "B": max(derivation.sizes["B"], 2)}
+
+
+def _all_bytes(derivation: Derivation) -> tuple[int, int]:
+    """Bytes of parameters, gradients, optimizer state and activations, as (a, b) of a·B + b."""
+    return _linear([branches.at_hand(derivation[name].text or "0", _several(derivation)) for name in STATE], derivation.sizes)
+
+
+def _memory(derivation: Derivation) -> Exercise:
+    question = "How many bytes do parameters, gradients, optimizer state and activations of a batch of B sequences take, each and together?"
+    texts = {name: branches.at_hand(derivation[name].text or "0", _several(derivation)) for name in STATE}
+    results = []
+    for what, parts, shown in (*((name, [text], text) for name, text in texts.items()), ("together", [*texts.values()], None)):
+        a, b = _linear(parts, derivation.sizes)
+        because = f"{a:,}·B + {b:,} at these sizes" if a else "whatever B is"
+        results.append(ExerciseResult(f"{what} at B = 1", Fraction(a + b), "byte", shown, because))
+    return Exercise("memory", question, "activations.bytes", tuple(results))
+
+
+def _largest_batch(derivation: Derivation, run: PlannedTraining) -> Exercise:
+    question = f"What is the largest batch size of a training step in {float(run.memory / 10**9):g} GB?"
+    a, b = _all_bytes(derivation)
+    by_sum = Fraction(max((run.memory - b) // a, 0)) if a else Fraction(0)
+    size = largest_batch(derivation, run.memory)
+    why = "temporary tensors count too, and activations are freed before the optimizer runs"
+    results = [
+        ExerciseResult("by the bytes together", by_sum, "sequences", because=f"({int(run.memory):,} − {b:,}) / {a:,}, rounded down"),
+        ExerciseResult("by the peak of live bytes of a step", Fraction(size), "sequences", because=why),
+    ]
+    for batch, because in ((size, "it fits"), (size + 1, "it does not fit")):
+        peak = _peak(derivation, batch) if batch else None
+        results += [ExerciseResult(f"peak at B = {batch:,}", Fraction(peak), "byte", because=because)] if peak is not None else []
+    return Exercise("largest-batch", question, "memory.peak", tuple(results))
+
+
+def largest_batch(derivation: Derivation, memory: Fraction) -> int:
+    """The largest batch whose step has a peak of at most ``memory`` bytes; 0 if not even one sequence fits."""
+    low, high = 0, 1
+    while (peak := _peak(derivation, high)) is not None and peak <= memory and high < _MOST:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        peak = _peak(derivation, middle)
+        low, high = (middle, high) if peak is not None and peak <= memory else (low, middle)
+    return low
+
+
+def _peak(derivation: Derivation, batch: int) -> int | None:
+    """Bytes of the peak; ``None`` at a batch that the model cannot have."""
+    try:
+        return derivation["memory.peak"].at(**{**_given(derivation), "B": batch})
+    except DimensionError:
+        return None
+
+
+def _optimizer(one: Derivation) -> Exercise:
+    name = str(one.options.get("optimizer", "the optimizer"))
+    question = f"How many FLOPs does one step of {name} take?"
+    quantity = one["flops.optimizer.total"]
+    each = Fraction(quantity.value or 0, one["parameters"].value or 1)
+    results = (_result("FLOPs of a step", quantity, one.sizes), ExerciseResult("for each parameter", each, "FLOP"))
+    return Exercise("optimizer", question, "flops.optimizer.total", results)
+
+
+def _days(one: Derivation, run: PlannedTraining) -> Exercise:
+    dtype = _DTYPES.get(str(one.options.get("precision", "fp32")), "bf16")
+    question = (
+        f"How many days do {run.steps:,} steps with {run.batch:,} sequences of T = {one.sizes['T']:,} take on one device at"
+        f" {float(100 * run.mfu):g} % MFU, if the backward takes twice the FLOPs of the forward?"
+    )
+    thrice = Fraction(3 * (one[FORWARD].value or 0) * run.batch)
+    executed = sum(sign * (one[name].value or 0) for sign, name in ((1, FORWARD), (1, BACKWARD), (-1, RECOMPUTED)))
+    results = [ExerciseResult("FLOPs of a step, forward and backward", thrice, "FLOP", because="3 · forward · sequences")]
+    for gpu in run.gpus:
+        device = accelerator(gpu)
+        rate = device.peak(dtype) * run.mfu * 86400
+        because = f"dense peak in {dtype}: {float(device.peak(dtype) / 10**12):g} TFLOP/s"
+        results.append(ExerciseResult(f"days on one {device.name}", run.steps * thrice / rate, "days", because=because))
+        exact = run.steps * Fraction(executed * run.batch) / rate
+        why = "the backward as autograd runs it, without what is recomputed"
+        results.append(ExerciseResult(f"days on one {device.name}, exact backward", exact, "days", because=why))
+    return Exercise("days", question, BACKWARD, tuple(results))
+
+
+def document(exercises: Sequence[Exercise]) -> list[dict[str, Any]]:
+    """The exercises as plain data; values that are no integers are exact fractions in text."""
+    return [
+        {
+            "name": exercise.name,
+            "question": exercise.question,
+            "results": [
+                {"what": r.what, "value": _plain(r.value), "unit": r.unit, "expr": r.expr, "because": r.because or None}
+                for r in exercise.results
+            ],
+            "tables": [
+                {
+                    "caption": table.caption,
+                    "unit": table.unit,
+                    "columns": list(table.columns),
+                    "rows": [
+                        {"part": row.part, "expr": row.expr, "values": list(map(number, row.values)), "shares": list(map(str, row.shares))}
+                        for row in table.rows
+                    ],
+                }
+                for table in exercise.tables
+            ],
+        }
+        for exercise in exercises
+    ]
+
+
+def _plain(value: Fraction) -> int | str | None:
+    return number(int(value)) if value.denominator == 1 else str(value)
+
+
+def largest_parts(table: ExerciseTable, column: int = 0) -> Iterator[ExerciseRow]:
+    """The rows of a table, the largest share of a column first."""
+    yield from sorted(table.rows, key=lambda row: -row.shares[column])

@@ -1,0 +1,45 @@
+"""``napkin homework``: the accounting of a Transformer as an exercise sheet, with the solutions apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from reports.cli.common import output_folder, pairs_option, say_written, talk
+
+
+@click.command()
+@click.argument("model")
+@click.argument("words", nargs=-1, metavar="[KEY=VALUE[,VALUE]...]...")
+@pairs_option
+@click.option("-o", "--output", default=".", show_default=True, metavar="DIR", help="Folder for the files.")
+@click.option("--context", metavar="TOKENS", help="Longer sequence of one question (default 16384).")
+@click.option("--memory", metavar="BYTES", help="Memory of one device, for the largest batch (default 80GB).")
+@click.option("--gpu", "gpus", multiple=True, metavar="ID", help="Device of the training (default a100-sxm-80 and h100-sxm).")
+@click.option("--mfu", metavar="SHARE", help="Model FLOPs utilization of the training (default 0.5).")
+@click.option("--steps", metavar="NUMBER", help="Steps of the training (default 400e3).")
+@click.option("--batch", metavar="SEQUENCES", help="Sequences of a step of the training (default 1024).")
+@click.option("--no-cache", is_flag=True, help="Trace the steps again, and neither read nor write the cache.")
+def homework(
+    model: str, words: Sequence[str], output: str, gpus: Sequence[str], no_cache: bool, **run: str | None
+) -> None:  # fmt: skip
+    """Write exercises.md and .html, and solutions.md, .html and .json: a model's accounting as the questions of an assignment.
+
+    Parameters, matmuls of a forward pass, their shares over model sizes and sequence lengths, memory of training in the batch size, the
+    largest batch, FLOPs of the optimizer, days of training. Lists are the model sizes to compare, place by place; the last one is the
+    model of all other questions: napkin homework gpt2 d=768,1024,1280,1600 L=12,24,36,48 h=12,16,20,25.
+    """
+    from calc.symbolic.assignments import read_assignments
+    from reports.jobs import homework as jobs
+    from reports.jobs import job
+    from reports.jobs.request import PAIRS
+    from reports.jobs.side_by_side import steps
+
+    asked = steps((model,), read_assignments(words, PAIRS), (), not no_cache)
+    asked.requests()  # what cannot be asked for is refused before any work
+    assumed, folder = jobs.run_from({name: text for name, text in run.items() if text is not None}, gpus), output_folder(output)
+    with talk() as say:
+        made = jobs.compute(asked, assumed, say)
+    say_written(*job.write_all(Path(folder), {name: text for sheet in jobs.SHEETS for name, text in jobs.texts(made, sheet).items()}))

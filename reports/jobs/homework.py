@@ -1,0 +1,86 @@
+"""The job of ``napkin homework``: the accounting of a model as an exercise sheet, and its solutions apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from calc.capacity.homework import Exercise, PlannedTraining, document, homework
+from calc.capacity.questions.values import read
+from calc.derive.result import Derivation
+from calc.errors import BadInputError
+from calc.hardware.accelerators import accelerator
+from calc.symbolic.assignments import TYPED, read_assignments, sizes_text
+from reports.jobs import job
+from reports.jobs.report import carried
+from reports.jobs.side_by_side import TableSteps, steps
+from reports.page.build import today
+from reports.page.homework import build
+from reports.page.inputs import Inputs, digest_of, file_of
+from reports.writers import html, markdown
+from reports.writers.render import Look
+
+LOOK = Look("exercises.j2")
+SHEETS = ("exercises", "solutions")
+Progress = Callable[[str], None]
+Made = tuple[tuple[Derivation, ...], tuple[Exercise, ...], Inputs]
+
+
+def run_from(given: Mapping[str, str], gpus: Sequence[str] = ()) -> PlannedTraining:
+    """The assumptions of the last questions, as they are typed. Raises ``BadInputError`` for what cannot be."""
+    usual = PlannedTraining()
+    units = {"context": "tokens", "memory": "bytes", "mfu": "1", "steps": "steps", "batch": "sequences"}
+    values = {name: read(f"--{name}", text, units[name], whole=name not in ("memory", "mfu")).value for name, text in given.items()}
+    if values.get("mfu", usual.mfu) > 1:
+        raise BadInputError("--mfu is a share of the peak: give at most 1")
+    for gpu in gpus:
+        accelerator(gpu)
+    context, steps, batch = (int(values.get(name, getattr(usual, name))) for name in ("context", "steps", "batch"))
+    memory, mfu = values.get("memory", usual.memory), values.get("mfu", usual.mfu)
+    return PlannedTraining(context, memory, tuple(gpus) or usual.gpus, mfu, steps, batch)
+
+
+def compute(asked: TableSteps, run: PlannedTraining, progress: Progress, word: str = "") -> Made:
+    """The derivations of a model at all its sizes, the exercises on the last of them, and what makes them again."""
+    derivations = tuple(job.derive(request, progress) for request in asked.requests((word,) if word else ()))
+    last = derivations[-1]
+    progress("answering the exercises")
+    file = file_of(word or asked.models[0][0])
+    exact = {name: getattr(run, name) for name in ("context", "memory", "mfu", "steps", "batch")}
+    return derivations, homework(last, derivations, run), Inputs(
+        kind="homework",
+        model=" ".join(asked.models[0]),
+        other=sizes_text({**exact, "gpu": ",".join(run.gpus)}, TYPED, " "),
+        options={key: ",".join(values) for key, values in asked.values.items()},
+        digest="" if file is None else digest_of(file),
+        date=today(),
+        environment={name: str(value) for name, value in last.provenance.items()},
+    )  # fmt: skip
+
+
+def asked_of(inputs: Inputs) -> tuple[TableSteps, PlannedTraining]:
+    """The steps and the assumptions of a sheet, from its inputs."""
+    words = read_assignments(inputs.other.split(), "key=value")
+    gpus = words.pop("gpu", "").split(",")
+    exact = {name: words[name] for name in ("context", "memory", "steps", "batch")}
+    return steps((inputs.model,), inputs.options, ()), replace(run_from(exact, gpus), mfu=_share(words["mfu"]))
+
+
+def _share(text: str) -> Fraction:
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise BadInputError(f"cannot read {text[:40]!r} as a share") from None
+
+
+def texts(made: Made, sheet: str) -> dict[str, str]:
+    """The files of one sheet by name: questions alone, or the solutions with their JSON."""
+    derivations, exercises, inputs = made
+    inputs = replace(inputs, template=sheet)
+    page = build(derivations[-1], exercises, inputs, solved=sheet == "solutions")
+    files = {f"{sheet}.md": markdown.write(page, LOOK), f"{sheet}.html": html.write(page, LOOK)}
+    if sheet == "solutions":
+        body = {"schema": 1, "model": derivations[-1].model, "sizes": derivations[-1].sizes, "exercises": document(exercises)}
+        files["solutions.json"] = job.json_text({**body, **carried(inputs)})
+    return files

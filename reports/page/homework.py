@@ -1,0 +1,178 @@
+"""The sheet of exercises on a model's accounting, or their solutions: every number written."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.capacity.homework import Exercise, ExerciseResult, ExerciseTable, largest_parts
+from calc.derive.result import Derivation
+from calc.options import Options
+from calc.symbolic import tree
+from calc.units import Unit
+from reports.page.inputs import Inputs
+from reports.page.model import TypesetFormula
+from reports.page.parts import formula
+from reports.typeset.numbers import amount, integer, percent, significant
+from reports.typeset.wording import sentence, several, sizes_text
+
+SECTIONS = {"given": "Given", "exercises": "Exercises"}
+_LISTED = 3  # parts of a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    what: str
+    value: str
+    formula: TypesetFormula | None
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartsTable:
+    """Parts with amount and share in each column, the total as the last row."""
+
+    caption: str
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[str, TypesetFormula | None, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExerciseView:
+    """A question; in the sheet of exercises without all else."""
+
+    number: str
+    anchor: str
+    title: str
+    question: str
+    results: tuple[ResultRow, ...] = ()
+    tables: tuple[PartsTable, ...] = ()
+    sentences: tuple[str, ...] = ()
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HomeworkPage:
+    """The whole page. ``inputs``: the line from which ``napkin verify`` makes it again."""
+
+    model: str
+    step: str
+    subtitle: str
+    sizes: str
+    date: str
+    given: tuple[tuple[TypesetFormula, str, str], ...]
+    conventions: tuple[str, ...]
+    exercises: tuple[ExerciseView, ...]
+    sections: Mapping[str, str]
+    inputs: str
+
+
+_TITLES = {
+    "parameters": "Parameters",
+    "matmuls": "Matrix multiplications",
+    "parts": "The largest parts",
+    "sizes": "Model sizes",
+    "context": "A longer sequence",
+    "memory": "Memory of training",
+    "largest-batch": "The largest batch",
+    "optimizer": "FLOPs of the optimizer",
+    "days": "Days of training",
+}
+
+
+def build(derivation: Derivation, exercises: Sequence[Exercise], inputs: Inputs, *, solved: bool) -> HomeworkPage:
+    """The sheet with its solutions, or without."""
+    command = _command(derivation, inputs)
+    options = ", ".join(f"{name} {value}" for name, value in derivation.options.items())
+    views = (_view(str(i), exercise, solved, command) for i, exercise in enumerate(exercises, 1))
+    return HomeworkPage(
+        model=derivation.model,
+        step="its accounting, solutions" if solved else "its accounting, exercises",
+        subtitle=f"{several(len(exercises), 'question')} on resources, each with its answer" if solved else "Questions on resources",
+        sizes=sizes_text(derivation.sizes),
+        date=inputs.noted,
+        given=tuple((formula(tree.parse(dim.name)), dim.meaning, integer(dim.value)) for dim in derivation.dims),
+        conventions=(
+            "A multiply-add is 2 FLOP; FLOPs are those of matrix multiplications, attention over the full T².",
+            f"The step: {options}.",
+        ),
+        exercises=tuple(views),
+        sections=SECTIONS,
+        inputs=inputs.text(),
+    )
+
+
+def _command(derivation: Derivation, inputs: Inputs) -> str:
+    """The command that derives the model at these sizes, to which a quantity to explain is added."""
+    usual = Options().to_json()
+    sizes = [f"{dim.name}={dim.value}" for dim in derivation.dims if not dim.tied and dim.name in inputs.options]
+    options = [f"--{name.replace('_', '-')} {value}" for name, value in derivation.options.items() if value != usual.get(name)]
+    return " ".join(["napkin derive", shlex.quote(inputs.model), *sizes, *options])
+
+
+def _view(number: str, exercise: Exercise, solved: bool, command: str) -> ExerciseView:
+    view = ExerciseView(number, f"exercise-{exercise.name}", _TITLES[exercise.name], exercise.question)
+    if not solved:
+        return view
+    return ExerciseView(
+        view.number,
+        view.anchor,
+        view.title,
+        view.question,
+        tuple(map(_result, exercise.results)),
+        tuple(map(_table, exercise.tables)),
+        tuple(map(sentence, _sentences(exercise))),
+        f"{command} --explain {exercise.explained}",
+    )
+
+
+def _result(result: ExerciseResult) -> ResultRow:
+    value = _value(result.value, result.unit)
+    return ResultRow(result.what, value, None if result.expr is None else formula(tree.parse(result.expr)), result.because)
+
+
+def _value(value: Fraction, unit: str) -> str:
+    if unit in _UNITS and value.denominator == 1:
+        written = amount(int(value), _UNITS[unit])
+        return f"{written.text} ({', '.join(written.readings)})" if written.readings else written.text
+    number = integer(int(value)) if value.denominator == 1 else significant(value)
+    return number if unit == "1" else f"{number} {unit}"
+
+
+_PLURALS = {"element": "Elements", "FLOP": "FLOP"}
+_UNITS = {unit.value: unit for unit in Unit}
+
+
+def _table(table: ExerciseTable) -> PartsTable:
+    heads = [head for column in table.columns for head in ((column or _PLURALS[table.unit], "number"), ("Share", "number"))]
+    rows = [(row.part, row.expr, row.values, row.shares) for row in table.rows]
+    rows.append(("all", None, table.totals, tuple(Fraction(1) for _ in table.columns)))
+    return PartsTable(
+        table.caption,
+        (("Part", "text"), ("Closed form", "math"), *heads),
+        tuple(
+            (part, None if expr is None else formula(tree.parse(expr)), tuple(_cells(values, shares)))
+            for part, expr, values, shares in rows
+        ),
+    )
+
+
+def _cells(values: Sequence[int], shares: Sequence[Fraction]) -> Sequence[str]:
+    return [cell for value, share in zip(values, shares, strict=True) for cell in (integer(value), percent(share))]
+
+
+def _sentences(exercise: Exercise) -> list[str]:
+    """What the tables say, in words."""
+    if exercise.name == "parts":
+        rows = list(largest_parts(exercise.tables[0]))[:_LISTED]
+        return [f"The largest parts are {', '.join(f'{row.part} with {percent(row.shares[0])}' for row in rows)}"]
+    if exercise.name in ("sizes", "context"):
+        words = []
+        for names, verb in ((exercise.rising, "grows"), (exercise.falling, "shrinks")):
+            rows = [row for row in exercise.tables[0].rows if row.part in names]
+            listed = ", ".join(f"{row.part} from {percent(row.shares[0])} to {percent(row.shares[-1])}" for row in rows)
+            words += [f"The share {verb} for {listed}"] if rows else []
+        return words
+    return []

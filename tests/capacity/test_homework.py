@@ -1,0 +1,135 @@
+"""The accounting of a Transformer as exercises: every number by hand, for GPT-2 XL and for the model of the assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+import pytest
+
+import calc
+from calc.capacity.homework import Exercise, ExerciseTable, PlannedTraining, homework, largest_batch
+from calc.derive.result import Derivation
+from calc.errors import BadInputError
+
+V, C, T, LONG = 50257, 1024, 1024, 16384
+SMALL, XL = {"d": 768, "L": 12, "h": 12}, {"d": 1600, "L": 48, "h": 25}
+DAY = 86400
+
+
+def forward(d: int, L: int, T: int, f: int, matrices: int = 2) -> dict[str, int]:
+    """FLOPs of a forward pass by part, of a sequence: 2·m·k·n each."""
+    return {
+        "query, key and value": L * 2 * T * d * 3 * d,
+        "Q Kᵀ": L * 2 * T * T * d,
+        "P V": L * 2 * T * T * d,
+        "attention output": L * 2 * T * d * d,
+        "feed-forward": L * matrices * 2 * T * d * f,
+        "head": 2 * T * d * V,
+    }
+
+
+def by_part(table: ExerciseTable, column: int) -> dict[str, int]:
+    return {row.part: row.values[column] for row in table.rows}
+
+
+@pytest.fixture(scope="module")
+def xl() -> Derivation:
+    return calc.derive(calc.load("gpt2"), {"T": T, **XL})
+
+
+@pytest.fixture(scope="module")
+def answers(xl: Derivation) -> Mapping[str, Exercise]:
+    small = calc.derive(calc.load("gpt2"), {"T": T, **SMALL})
+    return {exercise.name: exercise for exercise in homework(xl, (small, xl))}
+
+
+def values(exercise: Exercise) -> list[Fraction]:
+    return [result.value for result in exercise.results]
+
+
+def test_parameters_and_matmuls_of_gpt2_xl(answers: Mapping[str, Exercise]) -> None:
+    """12·d² and 13·d a layer, the embeddings and the last norm; 1,557,611,200 in all."""
+    d, L = XL["d"], XL["L"]
+    count, flops = V * d + C * d + L * (12 * d * d + 13 * d) + 2 * d, forward(d, L, T, 4 * d)
+
+    assert values(answers["parameters"]) == [count, 4 * count] == [1_557_611_200, 6_230_444_800]
+    assert values(answers["matmuls"]) == [sum(flops.values())] == [3_506_703_564_800]
+    projections = flops["feed-forward"] // 2
+    assert [row.values[0] for row in answers["matmuls"].tables[0].rows] == [
+        flops["query, key and value"], flops["Q Kᵀ"], flops["P V"], flops["attention output"], projections, projections, flops["head"],
+    ]  # fmt: skip
+    assert by_part(answers["parts"].tables[0], 0) == flops
+
+
+def test_shares_over_sizes_and_lengths(answers: Mapping[str, Exercise]) -> None:
+    """Small and XL; 1,024 and 16,384 tokens, at which both attention products together are most of the FLOPs."""
+    sizes, context = answers["sizes"], answers["context"]
+    for column, at in enumerate((SMALL, XL)):
+        flops = forward(at["d"], at["L"], T, 4 * at["d"])
+        assert by_part(sizes.tables[0], column) == flops
+        assert [row.shares[column] for row in sizes.tables[0].rows] == [Fraction(n, sum(flops.values())) for n in flops.values()]
+    long = forward(XL["d"], XL["L"], LONG, 4 * XL["d"])
+
+    assert by_part(context.tables[0], 1) == long
+    assert values(context) == [sum(long.values()), Fraction(sum(long.values()), 3_506_703_564_800)]
+    assert set(sizes.rising) == {"query, key and value", "attention output", "feed-forward"}
+    assert set(context.rising) == {"Q Kᵀ", "P V"}
+    assert set(sizes.falling) == {"Q Kᵀ", "P V", "head"}
+
+
+def test_memory_in_the_batch_size_and_the_largest_batch(answers: Mapping[str, Exercise], xl: Derivation) -> None:
+    """Of each token autograd saves 8·d fp32 numbers a layer, f twice, statistics, the logits; ids and positions have 8 bytes."""
+    d, L, h, count = XL["d"], XL["L"], XL["h"], 1_557_611_200
+    a = L * T * (32 * d + 8 * 4 * d + 4 * h + 16) + T * (8 * d + 4 * V + 24)
+    state = 16 * count + 4 * (12 * L + 4)  # and a step counter for each tensor
+    memory, largest = answers["memory"], answers["largest-batch"]
+
+    assert values(memory) == [4 * count, 4 * count, state - 8 * count, a + 8 * T + 4, state + a + 8 * T + 4]
+    assert memory.results[-1].because == f"{a:,}·B + {state + 8 * T + 4:,} at these sizes"
+    assert values(largest)[0] == (80 * 10**9 - state - 8 * T - 4) // a
+    answer = calc.ask("largest-batch", model="gpt2", memory="80GB", T=T, **XL)
+    assert values(largest)[1] == answer.value == largest_batch(xl, Fraction(80 * 10**9))
+    assert answer.bound is not None
+    assert values(largest)[2:] == [answer.bound.here, answer.bound.there]
+
+
+def test_flops_of_the_optimizer_and_days(answers: Mapping[str, Exercise]) -> None:
+    """14 operations a parameter and 3 a tensor; three forwards of 1,024 sequences, 400,000 times, at half of 19.5 and 67 TFLOP/s."""
+    count, step = 1_557_611_200, 3 * 3_506_703_564_800 * 1024
+    total = 14 * count + 3 * (12 * XL["L"] + 4)
+
+    assert values(answers["optimizer"]) == [total, Fraction(total, count)]
+    flops, a100, exact, h100, _ = values(answers["days"])
+    assert flops == step
+    assert (a100, h100) == tuple(Fraction(400_000 * step * 2, rate * DAY) for rate in (195 * 10**11, 67 * 10**12))
+    assert exact == a100  # autograd's backward is exactly twice the forward here, without what fused attention recomputes
+
+
+def test_the_model_of_the_assignment() -> None:
+    """No biases, a gate in a feed-forward of 6,400, a head of its own: 2,127,057,600 parameters and six products of d·f."""
+    d, f, L = 1600, 6400, 48
+    sizes = {"B": 2, "T": T, "d": d, "h": 25, "g": 25, "k": 64, "f": f, "L": L, "V": V}
+    answers = {exercise.name: exercise for exercise in homework(calc.derive(calc.load("llama3-8b"), sizes))}
+    flops = forward(d, L, T, f, matrices=3)
+
+    assert values(answers["parameters"])[0] == 2 * V * d + L * (4 * d * d + 3 * d * f + 2 * d) + d == 2_127_057_600
+    assert values(answers["matmuls"]) == [sum(flops.values())]
+    assert by_part(answers["parts"].tables[0], 0) == flops
+    assert "sizes" not in answers  # there is nothing to compare
+
+
+def test_assumptions_of_the_run_change_the_answers(xl: Derivation) -> None:
+    """Half of the steps on one device are half of the days."""
+    run = PlannedTraining(context=2048, gpus=("h100-sxm",), mfu=Fraction(1, 4), steps=200_000, batch=512)
+    answers = {exercise.name: exercise for exercise in homework(xl, (), run)}
+
+    assert values(answers["context"])[0] == sum(forward(XL["d"], XL["L"], 2048, 4 * XL["d"]).values())
+    assert values(answers["days"])[1] == Fraction(200_000 * 3 * 3_506_703_564_800 * 512 * 4, 67 * 10**12 * DAY)
+
+
+def test_a_model_without_a_sequence_and_a_step_without_a_backward_are_refused() -> None:
+    with pytest.raises(BadInputError, match=r"^the exercises are about a model with B and T, and this one has no T$"):
+        homework(calc.derive(calc.load("linear")))
+    with pytest.raises(BadInputError, match=r"^flops\.backward\.matmul has no closed form here: mode infer runs no backward$"):
+        homework(calc.derive(calc.load("gpt2"), mode="infer"))

@@ -1,0 +1,81 @@
+"""Exercises and solutions as files: questions without answers, answers with their numbers, both verified by making them again."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from reports import cli
+
+WORDS = ("gpt2", "d=35,77", "h=5,7", "L=3,5", "V=47", "C=13", "T=11", "B=2", "--context", "17", "--memory", "3MB", "--mfu", "0.25")
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli.napkin, list(words))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("homework")
+    done = run("homework", *WORDS, "-o", str(folder))
+    assert done.exit_code == 0, done.stderr
+    return folder
+
+
+def test_the_sheet_has_the_questions_and_no_answer(made: Path) -> None:
+    """Of the same nine questions, which take a few pages; Markdown and HTML."""
+    sheet, solutions = ((made / f"{name}.md").read_text(encoding="utf-8") for name in ("exercises", "solutions"))
+    titles = re.findall(r"^### .*$", sheet, re.MULTILINE)
+
+    assert titles == re.findall(r"^### .*$", solutions, re.MULTILINE)
+    assert len(titles) == 9
+    count = 47 * 77 + 13 * 77 + 5 * (12 * 77**2 + 13 * 77) + 2 * 77
+    assert f"{count:,}" in solutions
+    assert f"{count:,}" not in sheet
+    assert len(solutions.splitlines()) < 300
+    assert "Every step: `napkin derive gpt2 d=77 h=7 L=5 V=47 C=13 T=11 B=2 --explain parameters`" not in sheet
+
+
+def test_numbers_of_the_pages_are_those_of_the_document(made: Path) -> None:
+    """Integers of every result and table, in both formats; the commands of the solutions work."""
+    body = json.loads((made / "solutions.json").read_text(encoding="utf-8"))
+    pages = [(made / f"solutions{suffix}").read_text(encoding="utf-8") for suffix in (".md", ".html")]
+    numbers = [r["value"] for e in body["exercises"] for r in e["results"] if isinstance(r["value"], int)]
+    numbers += [value for e in body["exercises"] for table in e["tables"] for row in table["rows"] for value in row["values"]]
+
+    assert len(numbers) > 60
+    assert [] == [number for number in numbers for page in pages if f"{number:,}" not in page]
+    command = re.search(r"Every step: `napkin (derive [^`]* --explain parameters)`", pages[0])
+    assert command is not None
+    assert run(*command[1].split()).exit_code == 0
+
+
+def test_a_sheet_is_verified_by_making_it_again(made: Path, tmp_path: Path) -> None:
+    """The sheet as it is written holds; solutions with another number do not."""
+    sheet = made / "exercises.html"
+    assert run("verify", str(sheet)).stdout.startswith(f"{sheet}: verified: made again from its inputs, every character is the same\n")
+
+    file = tmp_path / "solutions.md"
+    file.write_text((made / "solutions.md").read_text(encoding="utf-8").replace("33.3", "33.4", 1).replace("100.0", "100.1", 1))
+    assert run("verify", str(file)).exit_code == 1
+
+
+REFUSED = {
+    "gpt2 --mfu 1.5": "--mfu is a share of the peak: give at most 1",
+    "gpt2 --steps 0": "--steps = '0' must be more than 0",
+    "gpt2 --gpu nothing": "unknown accelerator 'nothing'",
+    "gpt2 d=35,77 L=3": "k = d/h is not an integer at d = 35, h = 12: choose sizes that divide",
+    "linear": "the exercises are about a model with B and T, and this one has no T",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_has_no_answer_is_refused_in_one_line(words: str, tmp_path: Path) -> None:
+    done = run("homework", *words.split(), "-o", str(tmp_path))
+
+    assert (done.exit_code, done.stdout, [*tmp_path.iterdir()]) == (2, "", [])
+    assert done.stderr.splitlines()[-1].startswith(f"napkin: {REFUSED[words]}")
