@@ -65,6 +65,12 @@ def square(x: Tensor) -> Tensor:
 derive = functools.partial(calc.derive, optimizer="sgd")  # half the operators of the usual one
 
 
+@functools.cache
+def general(extra: Callable[[Tensor], Tensor]) -> Derivation:
+    """The derivation at the default sizes, made once for all tests."""
+    return derive(spec(extra))
+
+
 def values(derivation: Derivation) -> dict[str, int | None]:
     return {name: quantity.value for name, quantity in derivation.quantities.items()}
 
@@ -83,14 +89,14 @@ def values(derivation: Derivation) -> dict[str, int | None]:
 )
 def test_at_sizes_where_the_step_runs_otherwise_it_is_traced_there(extra: Callable[[Tensor], Tensor], sizes: dict[str, int]) -> None:
     """Every quantity, the operators and the sizes are those of a derivation made there."""
-    general, there = derive(spec(extra)), derive(spec(extra), sizes)
+    usual, there = general(extra), derive(spec(extra), sizes)
 
-    assert not general.holds_at(sizes)
-    assert values(there) == values(general.at_sizes(sizes))
-    assert values(there) == {name: q.at(**sizes) if q.text else None for name, q in general.quantities.items()}
-    assert "aten._softmax.default" in [row.operator for row in general.at_sizes(sizes).coverage]
-    assert "aten._softmax.default" not in [row.operator for row in general.coverage]
-    assert there.sizes == general.at_sizes(sizes).sizes
+    assert not usual.holds_at(sizes)
+    assert values(there) == values(usual.at_sizes(sizes))
+    assert values(there) == {name: q.at(**sizes) if q.text else None for name, q in usual.quantities.items()}
+    assert "aten._softmax.default" in [row.operator for row in usual.at_sizes(sizes).coverage]
+    assert "aten._softmax.default" not in [row.operator for row in usual.coverage]
+    assert there.sizes == usual.at_sizes(sizes).sizes
 
 
 @pytest.mark.slow
@@ -154,7 +160,7 @@ def test_sizes_that_need_fewer_multiples_than_the_trace_took_are_traced() -> Non
 )
 def test_a_check_at_a_special_case_compares_what_was_derived_there(extra: Callable[[Tensor], Tensor], sizes: dict[str, int]) -> None:
     """Whether a spec's own check sizes are there, or they are requested; operators are those of the case."""
-    for report in (check(derive(spec(extra, sizes))), check(derive(spec(extra)), **sizes)):
+    for report in (check(derive(spec(extra, sizes))), check(general(extra), **sizes)):
         assert sizes == {name: report.sizes[name] for name in sizes}
         assert {EXACT} == {v.verdict for v in report.verdicts if v.measured is not None}
         assert report.passed > 15
