@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 import sympy as sp
@@ -304,11 +300,3 @@ def test_asking_a_report_for_what_was_not_checked_is_refused() -> None:
     """The line lists what was."""
     with pytest.raises(BadInputError, match=r"^'flops' was not checked: there are parameters$"):
         Report("m", {}, {}, (Verdict("parameters", 1, 1, "i", EXACT, 0, ""),), {})["flops"]
-
-
-def test_importing_the_check_imports_no_torch() -> None:
-    """Torch is imported when something is measured, not before."""
-    code = "import sys; sys.modules['torch'] = None; import calc.pipeline.check, calc.options"
-    root = Path(__file__).resolve().parents[2]
-
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(root)}, timeout=120)
