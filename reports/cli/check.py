@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -37,14 +38,30 @@ def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
 @click.option("--gpu", default="", metavar="ID", help="Accelerator whose memory and rates the figures show: see napkin list hardware.")
 @click.option("--template", default="", metavar="NAME", help="Layout: report, homework, design-section, or one of your own.")
 @click.option("--templates", default="", metavar="DIR", help="A folder of templates and a report.css that override the built-in ones.")
+@click.option("--quantity", "quantities", multiple=True, metavar="NAME", help="With --template homework: derive this quantity on the page.")
 @click.option("--latex", is_flag=True, help="Write report.tex too, for pdflatex.")
 @click.option("--interactive", is_flag=True, help="Write report.interactive.html too: change sizes, recipe and device in the page.")
 @click.option("--strict", is_flag=True, help="Fail if something could not be measured.")
 def report(
-    output: str, device: str, gpu: str, template: str, templates: str, latex: bool, interactive: bool, strict: bool, **words: Any
+    output: str,
+    device: str,
+    gpu: str,
+    template: str,
+    templates: str,
+    quantities: Sequence[str],
+    latex: bool,
+    interactive: bool,
+    strict: bool,
+    **words: Any,
 ) -> int:
-    """Write report.md, report.html and report.json: derivation, checks and comparisons, with every step."""
+    """Write report.md, report.html and report.json: derivation, checks and comparisons, with every step.
+
+    --template homework shows what is given, then each quantity with its steps; --quantity leaves only those that are asked for.
+    """
+    if quantities and template != "homework":
+        raise click.UsageError("--quantity goes with --template homework, whose pages stand by themselves")
     request = request_of(**words)
+    from reports.jobs import job
     from reports.jobs import report as report_job
     from reports.page.checks import tally
     from reports.views import answers
@@ -53,9 +70,11 @@ def report(
     from reports.writers.terminal import Terminal
 
     require_device(device)
+    for name in quantities:
+        job.require_explained(name, request.options.to_json())
     look, folder = look_of(template, templates), output_folder(output)
     with talk() as say:
-        outcome = report_job.report(request, folder, device, say, latex, look, gpu, interactive)
+        outcome = report_job.report(request, folder, device, say, latex, look, gpu, interactive, quantities)
     out = Terminal()
     answers.show(answers.of_derivation(outcome.derivation, outcome.comparisons), out)
     out.line()

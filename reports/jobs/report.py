@@ -25,7 +25,7 @@ from reports.figures.shapes import Figure
 from reports.jobs import job
 from reports.jobs.request import Request, json_text
 from reports.page.build import build, today
-from reports.page.equations import equations_document
+from reports.page.equations import NO_EQUATIONS, equations_document
 from reports.page.inputs import FORMATS, Inputs, digest_of, file_of, folder_digest
 from reports.page.model import Command
 from reports.page.records import measurements
@@ -33,6 +33,7 @@ from reports.writers import html, markdown, tex
 from reports.writers.render import PLAIN, Look
 
 Progress = Callable[[str], None]
+_CHOSEN = "only chosen quantities are shown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,12 @@ def report(
     look: Look = PLAIN,
     gpu: str = "",
     interactive: bool = False,
+    quantities: Collection[str] = (),
 ) -> BuiltReport:
     """Derive, check at small sizes, and write the three files, and LaTeX source and a page with a script where they are wanted; none is
-    written before all of them can be."""
+    written before all of them can be. ``quantities``: those to show, if not all."""
     formats = [suffix for suffix in FORMATS if latex or suffix != ".tex"]
-    made = make(request, device, progress, look=look, gpu=gpu, formats=formats)
+    made = make(request, device, progress, look=look, gpu=gpu, formats=formats, quantities=quantities)
     if interactive:
         from reports.jobs.interactive import FILE
         from reports.jobs.interactive import interactive as scripted
@@ -79,9 +81,10 @@ def make(
     look: Look = PLAIN,
     gpu: str = "",
     formats: Collection[str] = FORMATS,
+    quantities: Collection[str] = (),
 ) -> BuiltReport:
-    """The texts of a report in ``formats``. With ``stamp`` they are those of that day and machine, as far as they were noted; else of
-    this one.
+    """The texts of a report in ``formats``, of all quantities or of ``quantities``. With ``stamp`` they are those of that day and machine,
+    as far as they were noted; else of this one.
 
     ``gpu`` is the accelerator whose memory and rates the figures show.
     """
@@ -93,20 +96,21 @@ def make(
         checks = job.check(derivation, _widths(request, derivation), device, progress)
     except MeasurementError as error:
         unchecked = str(error)
-    live, no_timeline = job.timeline(derivation, progress)
-    levers, equations = job.levers(derivation, request, progress), job.equations(derivation, progress)
+    live, no_timeline = (None, _CHOSEN) if quantities else job.timeline(derivation, progress)
+    levers = () if quantities else job.levers(derivation, request, progress)
+    equations = replace(NO_EQUATIONS, why=_CHOSEN) if quantities else job.equations(derivation, progress)
     progress("writing the report")
-    inputs = replace(_inputs(request, derivation, checks, device, look), gpu=gpu)
+    inputs = replace(_inputs(request, derivation, checks, device, look), gpu=gpu, other=" ".join(quantities))
     here = inputs.environment
     if stamp is not None:
         derivation, checks = _stamped(derivation, checks, stamp.environment)
         inputs = inputs.as_noted(stamp)
     compared = job.comparisons(derivation)
     given = (request.sizes, unchecked, live, no_timeline)
-    commands = _commands(request, checks, gpu)
+    commands = _commands(request, checks, gpu, quantities)
     roof = _roof(request, device_shown, progress)
-    shown = functools.partial(build, inputs=inputs, evidence=records, device=device_shown, roof=roof, design=_is_design(look))
-    built = shown(derivation, checks, compared, commands, *given, levers=levers, equations=equations)
+    shown = functools.partial(build, inputs=inputs, evidence=records, device=device_shown, roof=roof, only=quantities)
+    built = shown(derivation, checks, compared, commands, *given, levers=levers, equations=equations, design=_is_design(look))
 
     def data() -> dict[str, Any]:
         changed = {"levers": levers_document(levers), "zero": zero_document(zero_stages(derivation))}
@@ -187,10 +191,12 @@ def _widths(request: Request, derivation: Derivation) -> dict[str, int]:
     return {name: size for name, size in request.sizes.items() if name not in small}
 
 
-def _commands(request: Request, checks: Any, gpu: str = "") -> tuple[Command, ...]:
+def _commands(request: Request, checks: Any, gpu: str = "", quantities: Collection[str] = ()) -> tuple[Command, ...]:
     words = _line(request, request.sizes)
+    chosen = "".join(f" --quantity {name}" for name in quantities)
+    layout = f" --template homework{chosen}" if chosen else ""
     commands = [
-        Command("Make this report again:", f"napkin report {words}{f' --gpu {shlex.quote(gpu)}' if gpu else ''}"),
+        Command("Make this report again:", f"napkin report {words}{f' --gpu {shlex.quote(gpu)}' if gpu else ''}{layout}"),
         Command("The same numbers as JSON:", f"napkin derive {words} --json"),
         Command("The steps of one quantity on the terminal:", f"napkin derive {words} --explain memory.peak"),
         Command("What is alive at the peak, and what moves it:", f"napkin derive {words} --peak"),

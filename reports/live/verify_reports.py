@@ -235,7 +235,7 @@ def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, pro
         raise BadInputError(f"unknown device {inputs.device[:40]!r}")
     request = Request(word, inputs.sizes, made(**inputs.options), written=inputs.model)
     look = look_of(inputs.template, str(templates or ""))
-    report = make(request, inputs.device, progress, inputs, look, inputs.gpu, formats)
+    report = make(request, inputs.device, progress, inputs, look, inputs.gpu, formats=formats, quantities=inputs.other.split())
     return report.texts, report.environment
 
 

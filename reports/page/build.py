@@ -89,6 +89,7 @@ def build(
     levers: Sequence[PeakLever] = (),
     equations: ModelSection = NO_EQUATIONS,
     design: bool = False,
+    only: Collection[str] = (),
 ) -> Page:
     """The page of a derivation.
 
@@ -96,13 +97,15 @@ def build(
     ``no_timeline``: why there is no ``timeline``. ``sensitivity``: with peak crossovers, doublings and figures, which take seconds for a
     large model. ``inputs``: what makes the page again, to embed in it. ``evidence``: recordings of real runs. ``device``: what the peak is
     compared with. ``roof``: the roofline figure. ``levers``: changes of the step, with the peaks that they give.
-    ``equations``: those of the model. ``design``: with a section for a design document.
+    ``equations``: those of the model. ``design``: with a section for a design document. ``only``: the quantities to derive on the page, if
+    not all.
     """
     mode = derivation.options.get("mode", TRAIN)
-    names = reported(derivation)
+    names = [name for name in reported(derivation) if not only or name in only]
     verdicts = {v.quantity: v for v in checks.verdicts} if checks is not None else {}
     moves = derivation.peak_crossovers if sensitivity else ()
-    shown = [*trees(derivation, comparisons), *(Name(t.dim) for t in moves)]
+    narrowed = _narrowed(derivation, names) if only else derivation
+    shown = [*trees(narrowed, comparisons), *(Name(t.dim) for t in moves)]
     sizes, anchors, moments = sizes_with_quotients(derivation, shown), Anchors(), PeakCandidates()
     decided = [dim.name for dim in derivation.dims if dim.unbacked_at]
     exchanged = [exchange.assumption for exchange in in_force(derivation.assumptions)]
@@ -130,7 +133,7 @@ def build(
         assumptions=tuple(_assumption(s, decided) for s in stated((*declared(derivation.dims, assumed), *assumed))),
         conventions=tuple(AssumptionRow(None, *convention) for convention in counting),
         notes=tuple(note if "\n" in note.strip() else sentence(note.strip()) for note in derivation.notes),
-        symbols=_symbols(derivation, given or {}, sizes, shown),
+        symbols=_symbols(narrowed, given or {}, sizes, shown),
         chapters=chapters,
         steps=numbers.integer(sum(1 + s.others for c in chapters for s in c.steps)),
         memory=memory(derivation, timeline, no_timeline, moves),
@@ -156,6 +159,12 @@ def build(
         design=design_section(derivation, story, levers, device, word, given) if design else None,
         inputs=inputs.text() if inputs is not None else "",
     )
+
+
+def _narrowed(derivation: Derivation, names: Collection[str]) -> Derivation:
+    """The derivation with some of its quantities, and their steps alone."""
+    quantities = {name: quantity for name, quantity in derivation.quantities.items() if name in names}
+    return replace(derivation, quantities=quantities, steps=tuple(step for step in derivation.steps if step.quantity in names))
 
 
 def _subtitle(options: Mapping[str, str]) -> str:

@@ -52,7 +52,7 @@ class Inputs:
 
     ``kind``: the command. ``device``: where the checks ran. ``gpu``: whose memory and rates the figures show. ``digest``: SHA-256 of the
     user's model file; ``templates``: SHA-256 of the user's template folder. ``date`` and ``environment``: notes on date and machine.
-    ``other``, ``other_digest``: the second model of a comparison.
+    ``other``, ``other_digest``: the second model of a comparison; of a table or a report, ``other`` has the quantities that were chosen.
     """
 
     kind: str

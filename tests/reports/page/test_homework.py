@@ -64,6 +64,27 @@ def test_a_sheet_is_verified_by_making_it_again(made: Path, tmp_path: Path) -> N
     assert run("verify", str(file)).exit_code == 1
 
 
+def test_a_report_as_homework_derives_the_chosen_quantities_alone(tmp_path: Path) -> None:
+    """Its chapters, answers and symbols; the page is verified by making it again; other layouts have links to every chapter."""
+    chosen = ("--template", "homework", "--quantity", "parameters", "--quantity", "flops.forward.matmul")
+    assert run("report", "linear", "B=3", "D=5", "K=7", *chosen, "-o", str(tmp_path)).exit_code == 0
+    page = tmp_path / "report.md"
+    text = page.read_text(encoding="utf-8")
+
+    assert re.findall(r"^### [\d.]+ `(.*)`$", text, re.MULTILINE) == ["parameters", "flops.forward.matmul"]
+    assert "| [parameters](#q-parameters) | 42\u00a0elements |" in text  # 5·7 + 7
+    assert "memory.peak" not in text.partition("## How it was checked")[0]
+    assert "napkin report linear -d B=3 -d D=5 -d K=7 --template homework --quantity parameters --quantity flops.forward.matmul" in text
+    assert run("verify", str(page)).exit_code == 0
+
+    for words, why in (
+        (("--quantity", "parameters"), "--quantity goes with --template homework, whose pages stand by themselves"),
+        (("--template", "homework", "--quantity", "speed"), "no quantity or rule of thumb 'speed'"),
+    ):
+        done = run("report", "linear", *words, "-o", str(tmp_path))
+        assert (done.exit_code, done.stderr.startswith(f"napkin: {why}")) == (2, True)
+
+
 REFUSED = {
     "gpt2 --mfu 1.5": "--mfu is a share of the peak: give at most 1",
     "gpt2 --steps 0": "--steps = '0' must be more than 0",
