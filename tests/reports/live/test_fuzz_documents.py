@@ -223,7 +223,7 @@ def test_a_report_is_verified_only_as_it_was_written(
     count: int, made: report_job.BuiltReport, verified: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is done to it: exit 0 where every character is the same, but for line ends and a byte order mark."""
-    monkeypatch.setattr(report_job, "make", lambda *_: made)
+    monkeypatch.setattr(report_job, "make", lambda *_, **__: made)
     chance, right = random.Random(count), made.texts["report.md"]
     ends: Counter[int] = Counter()
     for _ in range(count):

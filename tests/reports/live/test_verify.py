@@ -39,7 +39,7 @@ def made() -> report_job.BuiltReport:
 @pytest.fixture
 def once(made: report_job.BuiltReport, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports are not made again: they are what that one is."""
-    monkeypatch.setattr(report_job, "make", lambda *_: made)
+    monkeypatch.setattr(report_job, "make", lambda *_, **__: made)
 
 
 @pytest.fixture(scope="module")
