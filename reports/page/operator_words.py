@@ -74,12 +74,12 @@ def operator_words(operator: str) -> str:
 def in_words(operator: str, module_path: str) -> str:
     """An operator at its place, for a sentence, with names between backticks: ``the backward of the loss's log-softmax
     (`_log_softmax_backward_data`)``. ``operator`` has no overload; one without words is named alone."""
-    words, code = operator_words(operator), f"`{_safe(operator)}`"
+    words, code = operator_words(operator), f"`{without_backticks(operator)}`"
     if not words:
-        return f"{code} at `{_safe(module_path)}`"
+        return f"{code} at `{without_backticks(module_path)}`"
     owner = _OWNERS.get(module_path)
     if owner is None:
-        return f"the {words} ({code}) at `{_safe(module_path)}`"
+        return f"the {words} ({code}) at `{without_backticks(module_path)}`"
     before, the, what = words.rpartition("the ")
     return f"the {before}{owner} {what} ({code})" if the else f"{owner} {words} ({code})"
 
@@ -87,6 +87,6 @@ def in_words(operator: str, module_path: str) -> str:
 _OWNERS = {"(loss)": "the loss's", "(optimizer)": "the optimizer's"}
 
 
-def _safe(name: str) -> str:
-    """A name without backticks, which end code."""
+def without_backticks(name: str) -> str:
+    """A name without backticks, between which a sentence has code."""
     return name.replace("`", "'")

@@ -16,7 +16,7 @@ from calc.units import Unit
 from reports.figures.devices import capacity
 from reports.page.instants import called, phase_of, short
 from reports.page.model import LeverRow, PeakStory
-from reports.page.operator_words import in_words
+from reports.page.operator_words import in_words, without_backticks
 from reports.page.parts import chapter_anchor, formula
 from reports.typeset import expressions, numbers
 from reports.typeset.numbers import NBSP
@@ -59,7 +59,9 @@ def _when(peak: int, timeline: Timeline | None, candidate: Candidate | None) -> 
     read = _read(peak)
     if timeline is not None and timeline.peak.operator:
         return f"The peak of {read} is {phase_of(timeline)}, after {in_words(short(timeline.peak.operator), timeline.peak.module_path)}."
-    return f"The peak of {read} is at this point of the step: {candidate.at}." if candidate is not None else f"The peak is {read}."
+    if candidate is None:
+        return f"The peak is {read}."
+    return f"The peak of {read} is at this point of the step: {without_backticks(candidate.at)}."
 
 
 def _parts(peak: int, timeline: Timeline | None, candidate: Candidate | None) -> str:
@@ -83,7 +85,7 @@ def _tensor(row: Alive) -> str:
 def _storage(name: str) -> str:
     """A storage in words: one that an operator allocates is its output."""
     operator, at, module_path = name.partition(" at ")
-    return f"the output of {in_words(operator, module_path)}" if at and operator != "made" else name
+    return f"the output of {in_words(operator, module_path)}" if at and operator != "made" else without_backticks(name)
 
 
 def _listed(items: Sequence[str]) -> str:

@@ -53,6 +53,16 @@ def test_operators_of_the_paragraph_are_in_plain_words(operator: str, at: str, w
     assert words == in_words(operator, at)
 
 
+def test_a_backtick_in_a_name_begins_no_code() -> None:
+    """Neither in a parameter's name nor in a candidate's place."""
+    line = live_bytes.timeline()
+    named = replace(line, alive=(Alive("parameter", "a`b", 1_200, 1),))
+    story = peak_story(sample.derivation(), named)
+
+    assert story is not None
+    assert "a'b" in story.parts
+
+
 def test_zero_divides_its_roles_in_every_candidate() -> None:
     """Of 1,000 bytes with 800 of state, 900 with 80 and 32 of gradients: over 8 ranks, stage 1 leaves 200 + 100 and 820 + 10, stage 2
     also 28 of gradients less. The second candidate is then the peak."""
