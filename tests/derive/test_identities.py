@@ -75,7 +75,7 @@ def test_every_quantity_is_a_positive_integer_or_zero_with_a_reason_to_be(result
     """Bytes and FLOPs are counted, not estimated."""
     for name in known(result):
         value = result[name].value
-        assert isinstance(value, int) and not isinstance(value, bool)
+        assert isinstance(value, int)
         assert value >= 0
     for name in ("parameters", "gradients.bytes", "memory.peak", "flops.forward.matmul", "flops.backward.matmul", "bytes_moved.optimizer"):
         assert (result[name].value or 0) > 0
