@@ -50,7 +50,14 @@ class Symbol(sp.Symbol):  # type: ignore[misc]  # SymPy has no types
     """The symbol of a size. ``subs`` replaces it by name: SymPy alone would return an expression unchanged where ``"B"`` or
     ``sympy.Symbol("B")`` is substituted, since these lack the assumptions of a size.
 
-    It has the name of SymPy's class, by which SymPy orders the arguments of a sum."""
+    It has the name of SymPy's class, by which SymPy orders the arguments of a sum, and equals SymPy's symbol of the same name and
+    assumptions, so that the two cancel."""
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, sp.Symbol) and self._hashable_content() == other._hashable_content()
+        return bool(same)
+
+    __hash__ = sp.Symbol.__hash__
 
     def _eval_subs(self, old: sp.Basic, new: sp.Basic) -> sp.Basic | None:
         return new if isinstance(old, sp.Symbol) and old.name == self.name else None

@@ -16,7 +16,6 @@ from calc.mathematics.autodiff.derived import Derived
 from calc.mathematics.gradients import Trial, _sizes, check, trial, trial_sizes
 from calc.options import Options
 from calc.spec import Spec
-from calc.symbolic.algebra import symbol
 from tests.mathematics.autodiff.models import MODELS
 
 BUILT_IN = ("linear", "two-layer", "cruncher", "mlp")
@@ -100,7 +99,7 @@ def test_the_scalar_example_has_gradient_1_2_3() -> None:
 def test_two_layers_cost_what_the_lecture_says() -> None:
     """2BD² + 2BDK forward; backward 4BDK + 2BD² as executed, 4BDK + 4BD² with a gradient of the input."""
     _, found = derived("two-layer")
-    B, D, K = (symbol(n) for n in "BDK")
+    B, D, K = (sp.Symbol(n, positive=True, integer=True) for n in "BDK")
 
     assert 0 == sp.expand(found.forward_flops - (2 * B * D**2 + 2 * B * D * K))
     assert 0 == sp.expand(found.backward_flops - (4 * B * D * K + 2 * B * D**2))
