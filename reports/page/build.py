@@ -26,7 +26,7 @@ from reports.figures.drawn import UNDRAWN, UNNAMED, figures
 from reports.figures.shapes import Figure
 from reports.page import checks as check_rows
 from reports.page import rules
-from reports.page.chapters import chapter, reported, sizes_with_quotients, trees
+from reports.page.chapters import chapter, reported, sizes_with_quotients, trees, with_tables_once
 from reports.page.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions, has_attention
 from reports.page.coverage import coverage
 from reports.page.design import design_section
@@ -115,7 +115,7 @@ def build(
     notes = check_rows.notes([*verdicts.values()])
     twice = doubled(derivation) if sensitivity else {}
     drafts = (chapter(i, derivation[name], derivation, verdicts, sizes, anchors, moments) for i, name in enumerate(names, 1))
-    chapters = with_references(drafts)
+    chapters = with_references(with_tables_once(drafts))
     derived = [step for step in derivation.steps if step.quantity in names]
     story = peak_story(derivation, timeline, levers, device)
     word = inputs.model if inputs is not None else derivation.model

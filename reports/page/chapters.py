@@ -12,7 +12,7 @@ from calc.derive.rules_of_thumb import RuleComparison
 from calc.symbolic import branches
 from calc.symbolic.expression import Expression
 from calc.symbolic.tree import is_maximum
-from reports.page.model import CandidateRow, Chapter, StepView, TypesetFormula
+from reports.page.model import CandidateRow, Chapter, PageLink, StepView, TermRow, TypesetFormula
 from reports.page.parts import alike_rows, badge, chapter_anchor, formula, several
 from reports.page.peak_candidates import PeakCandidates, PeakCandidateView, subscripted
 from reports.page.steps import Anchors, merged, named, place_of, step_view
@@ -100,6 +100,15 @@ def chapter(
             "others": f"Steps of the other {several(len(quantity.candidates) - 1, 'peak candidate')}",
         },
     )
+
+
+def with_tables_once(chapters: Iterable[Chapter]) -> Iterator[Chapter]:
+    """The chapters; one whose table by part has the rows of an earlier one refers to it. A reason that all rows share is in its title."""
+    earlier: dict[tuple[TermRow, ...], Chapter] = {}
+    for each in chapters:
+        rows = tuple(replace(row, because="") for row in each.terms) if each.what else each.terms
+        first = earlier.setdefault(rows, each) if rows else each
+        yield each if first is each else replace(each, same_table=PageLink(first.quantity, target=first.anchor))
 
 
 def _steps(

@@ -188,7 +188,8 @@ class Chapter:
 
     ``aside``: no answer on the first screen depends on it. ``what``: the common description of all ``terms``, if they have one. For a
     maximum, ``here`` is the largest candidate, ``note`` names it, and ``throughout`` has the bytes by role that all candidates share. For
-    a form by cases, ``where`` is the case that holds here and ``otherwise`` the general form, unless that is a maximum.
+    a form by cases, ``where`` is the case that holds here and ``otherwise`` the general form, unless that is a maximum. ``same_table``: an
+    earlier chapter whose table has the same rows.
     """
 
     number: str
@@ -213,6 +214,7 @@ class Chapter:
     columns: tuple[tuple[str, str], ...]
     throughout: tuple[tuple[str, str], ...]
     titles: Mapping[str, str]
+    same_table: PageLink | None = None
 
     @property
     def main(self) -> tuple[StepView, ...]:

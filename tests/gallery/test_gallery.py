@@ -27,8 +27,8 @@ def test_a_report_of_the_gallery_is_what_comes_out_today(suffix: str) -> None:
 
 @pytest.mark.parametrize("page", sorted(FOLDER.glob("*.html")), ids=lambda page: page.stem)
 def test_every_page_is_light(page: Path) -> None:
-    """400 KiB, whether there are 12 layers or 126, equal ones or 53 different convolutions: what is alike is told once."""
-    assert page.stat().st_size < 400 * 1024
+    """400 kB, whether there are 12 layers or 126, equal ones or 53 different convolutions: what is alike is told once."""
+    assert page.stat().st_size < 400_000
 
 
 def test_the_numbers_of_the_design_document_hold() -> None:

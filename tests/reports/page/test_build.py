@@ -35,6 +35,17 @@ def test_every_step_is_there(page):
     assert all(s.number == f"{c.number}.{i}" for c in page.chapters for i, s in enumerate(c.steps, 1))
 
 
+def test_a_table_by_part_that_another_chapter_has_is_referred_to():
+    """A token uses all parameters of a model without experts."""
+    page = build(sample.derivation())
+    parameters, active = (next(c for c in page.chapters if c.quantity == name) for name in ("parameters", "parameters.active"))
+
+    assert parameters.terms == active.terms
+    assert parameters.same_table is None
+    assert ("parameters", parameters.anchor) == (active.same_table.words, active.same_table.target)
+    assert 1 == sum(chapter.same_table is not None for chapter in page.chapters)
+
+
 def test_steps_that_are_alike_but_for_their_place_stand_once():
     """The second of three equal ones and the third are named under the first; numbers have no gaps, and none is lost."""
     full = sample.derivation()
