@@ -18,6 +18,7 @@ from calc.derive.rules_of_thumb.exact import Addend
 from calc.derive.to_json import number
 from calc.errors import BadInputError, DimensionError
 from calc.hardware.accelerators import accelerator
+from calc.memory import search
 from calc.symbolic import branches
 from calc.symbolic.assignments import TYPED, sizes_text
 from calc.symbolic.exact import evaluate_text
@@ -269,14 +270,12 @@ def _largest_batch(derivation: Derivation, run: PlannedTraining) -> Exercise:
 
 def largest_batch(derivation: Derivation, memory: Fraction) -> int:
     """The largest batch whose step has a peak of at most ``memory`` bytes; 0 if not even one sequence fits."""
-    low, high = 0, 1
-    while (peak := _peak(derivation, high)) is not None and peak <= memory and high < _MOST:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        peak = _peak(derivation, middle)
-        low, high = (middle, high) if peak is not None and peak <= memory else (low, middle)
-    return low
+
+    def fits(batch: int) -> bool:
+        peak = _peak(derivation, batch)
+        return peak is not None and peak <= memory
+
+    return search.largest(fits, _MOST)
 
 
 def _peak(derivation: Derivation, batch: int) -> int | None:

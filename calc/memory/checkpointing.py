@@ -16,6 +16,7 @@ import sympy as sp
 from calc.derive.result import Derivation
 from calc.derive.to_json import number
 from calc.errors import BadInputError, NapkinError
+from calc.memory import search
 from calc.symbolic.algebra import to_sympy
 from calc.symbolic.branches import at_hand
 
@@ -119,15 +120,9 @@ def largest(derivation: Derivation, dim: str, limit: int) -> int | None:
         return peak.at(**{dim: size}) <= limit
 
     try:
-        low, high = 0, 2  # a batch of 1 may be a special case, so it is tried last
-        while high < _LARGEST and fits(high):
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fits(middle) else (low, middle)
+        return search.largest(fits, _LARGEST)
     except NapkinError:
         return None
-    return low
 
 
 def document(comparison: CheckpointingComparison) -> dict[str, Any]:

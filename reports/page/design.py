@@ -12,6 +12,7 @@ from fractions import Fraction
 from calc.derive.result import Derivation
 from calc.errors import NapkinError
 from calc.hardware.accelerators import Accelerator, accelerator
+from calc.memory import search
 from calc.memory.peak_levers import BATCH, PeakLever, matmul
 from calc.options import TRAIN, Options
 from calc.units import Unit
@@ -205,14 +206,11 @@ _MOST_BATCH = 2**30
 
 
 def _largest_batch(derivation: Derivation, board: Accelerator) -> int | None:
-    """The largest batch whose peak the device holds, by bisection: the peak grows with the batch."""
-    low, high = 0, 2
-    while high <= _MOST_BATCH and (peak := _peak_at(derivation, {BATCH: high})) is not None and peak <= board.memory:
-        low, high = high, 2 * high
-    if not low or high > _MOST_BATCH:
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        peak = _peak_at(derivation, {BATCH: middle})
-        low, high = (middle, high) if peak is not None and peak <= board.memory else (low, middle)
-    return low
+    """The largest batch whose peak the device holds: the peak grows with the batch. ``None`` where there is none, or no end."""
+
+    def fits(batch: int) -> bool:
+        peak = _peak_at(derivation, {BATCH: batch})
+        return peak is not None and peak <= board.memory
+
+    batch = search.largest(fits, _MOST_BATCH)
+    return batch if 0 < batch < _MOST_BATCH else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from calc.capacity.homework import Exercise, ExerciseResult, ExerciseTable, largest_parts
@@ -116,15 +116,12 @@ def _view(number: str, exercise: Exercise, solved: bool, command: str) -> Exerci
     view = ExerciseView(number, f"exercise-{exercise.name}", _TITLES[exercise.name], exercise.question)
     if not solved:
         return view
-    return ExerciseView(
-        view.number,
-        view.anchor,
-        view.title,
-        view.question,
-        tuple(map(_result, exercise.results)),
-        tuple(map(_table, exercise.tables)),
-        tuple(map(sentence, _sentences(exercise))),
-        f"{command} --explain {exercise.explained}",
+    return replace(
+        view,
+        results=tuple(map(_result, exercise.results)),
+        tables=tuple(map(_table, exercise.tables)),
+        sentences=tuple(map(sentence, _sentences(exercise))),
+        command=f"{command} --explain {exercise.explained}",
     )
 
 

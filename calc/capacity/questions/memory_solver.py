@@ -18,6 +18,7 @@ from calc.capacity.questions.problem import SIZES
 from calc.capacity.questions.question import QuestionChoice
 from calc.capacity.questions.solving import searched, value_of
 from calc.errors import BadInputError, DimensionError
+from calc.memory import search
 from calc.options import made
 from calc.symbolic.worked import WorkedCalculation, WorkedStep
 from calc.symbolic.worked import WorkedInput as Put
@@ -54,15 +55,15 @@ def filled(model: QuestionModel, dim: str, memory: Fraction) -> Fit:
     if least is None or least > memory:
         needed = "" if least is None else f": {dim} = {first} takes {least:,} bytes, and there are {int(memory):,}"
         raise BadInputError(f"not even the least {dim} fits{needed}")
-    low, high = first, first + step
-    while (peak := _peak(model, dim, high)) is not None and peak <= memory:
-        if high > _MOST:
-            raise BadInputError(f"the peak of {model.name[:40]} does not grow with {dim}")
-        low, high = high, first + 2 * (high - first)
-    while high - low > step:
-        middle = low + (high - low) // (2 * step) * step
-        peak = _peak(model, dim, middle)
-        low, high = (middle, high) if peak is not None and peak <= memory else (low, middle)
+
+    def fits(steps: int) -> bool:
+        peak = _peak(model, dim, first + steps * step)
+        return peak is not None and peak <= memory
+
+    steps = search.largest(fits, _MOST // step)
+    if steps == _MOST // step:
+        raise BadInputError(f"the peak of {model.name[:40]} does not grow with {dim}")
+    low, high = first + steps * step, first + (steps + 1) * step
     here, form, because = model.peak(**{dim: low})
     there = _peak(model, dim, high)
     return Fit(low, here, form, because, high, there, "" if there is not None else _refusal(model, dim, high))
