@@ -156,24 +156,24 @@ def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError
     why = str(error).removeprefix(f"{spec.name} ").removeprefix(f"{spec.name}: ").partition("; declare what")[0]
     why = f"under symbolic tracing it {why}" if why.startswith("raised ") else why
     if isinstance(error, NoPeakError) and error.dimension not in specialized:
-        return dict.fromkeys(_with_quotients(spec, [error.dimension]), _NO_PEAK.format(error.where))
+        return dict.fromkeys(with_quotients(spec, [error.dimension]), _NO_PEAK.format(error.where))
     may = {name for names in spec.may_specialize for name in names}
     if isinstance(error, SpecializationError) and error.dimension in may - specialized.keys():
-        return dict.fromkeys(_with_quotients(spec, [error.dimension]), why)
+        return dict.fromkeys(with_quotients(spec, [error.dimension]), why)
     for names in spec.may_specialize:
-        more = [name for name in _with_quotients(spec, names) if name not in specialized]
+        more = [name for name in with_quotients(spec, names) if name not in specialized]
         if more:
             return dict.fromkeys(more, why)
     if isinstance(error, CertificateError) and tells_no_peak(error):
         counts = [name for name in spec.trip_counts if name not in specialized]
-        return dict.fromkeys(_with_quotients(spec, counts[-1:]), _NO_PEAK.format(f"trip_counts={spec.trip_counts} of the spec"))
+        return dict.fromkeys(with_quotients(spec, counts[-1:]), _NO_PEAK.format(f"trip_counts={spec.trip_counts} of the spec"))
     return {}
 
 
 _NO_PEAK = "read as a number at {}, and the peak of live bytes has no closed form in it: which iteration needs most depends on other sizes"
 
 
-def _with_quotients(spec: Spec, names: Sequence[str]) -> list[str]:
+def with_quotients(spec: Spec, names: Sequence[str]) -> list[str]:
     """``names`` with the dimensions tied to them: a number divided by a symbol is not a size."""
     dims, more = spec.dimensions, list(names)
     for name in more:

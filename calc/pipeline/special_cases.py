@@ -24,7 +24,7 @@ from calc.graph.specialization import (
 from calc.graph.step import Assumption, Graph, Guard, SpecialCase
 from calc.pipeline.certificates import Certifier
 from calc.pipeline.depth import Attempts, attempt_of, by_values, own_error
-from calc.pipeline.refinements import ITERATIONS, as_numbers
+from calc.pipeline.refinements import ITERATIONS, as_numbers, with_quotients
 from calc.spec import Spec
 from calc.symbolic.assignments import PLAIN, sizes_text
 
@@ -96,6 +96,7 @@ class _Completion:
                 return nearer
             if not specialized:
                 return outcome
+        specialized = {tied: why for name, why in specialized.items() for tied in with_quotients(self.spec, [name])} | specialized
         self.progress(f"the step runs other operators depending on {as_numbers(specialized)}")
         at_these = {name: (self.sizes[name], why) for name, why in specialized.items()}
         return at_sizes(self.plan, replace(self.graph, specialized=at_these), self.progress)

@@ -189,6 +189,28 @@ def test_what_pads_a_length_fixes_the_length_alone() -> None:
     assert [] == failures(calc.check(derivation, B=3, d=5))
 
 
+def test_a_width_that_is_specialized_takes_the_heads_that_divide_it_along() -> None:
+    """An odd width has a column of padding, an even one none; the number 12 divided by a symbol of heads is no size."""
+
+    class Heads(nn.Module):
+        def __init__(self, n: Any) -> None:
+            super().__init__()
+            if n.d // n.h * n.h != n.d:
+                raise ValueError("the heads must divide the width")
+            self.mix, self.pads = nn.Linear(n.d, n.d), n.d % 2 == 1
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.mix(x)
+            return nn.functional.pad(y, (0, 1)) if self.pads else y
+
+    dims = {"B": 2, "d": Dim(12, multiple_of="h"), "h": 2, "k": Dim("d/h", tied=True)}
+    heads = Spec("heads", dims, Heads, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
+    derivation = calc.derive(replace(heads, may_specialize=(("d",),)), cache=False, optimizer="sgd")
+
+    assert {"d", "h", "k"} == derivation.specialization_reasons.keys()
+    assert [] == failures(calc.check(derivation, B=3))
+
+
 def test_a_certificate_satisfies_the_guards_that_it_can() -> None:
     """A width of at most 20 (fused attention of heads up to 256 wide, say) beside a guard that comes out otherwise at every certificate."""
     spec = _spec((), 128)
