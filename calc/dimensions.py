@@ -202,9 +202,9 @@ def check_size(name: str, value: object) -> int:
     return value
 
 
-def resolve(dims: Mapping[str, Dim], given: Mapping[str, int]) -> dict[str, int]:
+def resolve(dims: Mapping[str, Dim], sizes: Mapping[str, int]) -> dict[str, int]:
     """Values of all dimensions: those ``given``, and defaults evaluated at them. Checks names, divisibility and bounds (DimensionError)."""
-    for name, value in given.items():
+    for name, value in sizes.items():
         if name not in dims:
             import difflib  # takes 1 ms, which every start would pay
 
@@ -218,7 +218,7 @@ def resolve(dims: Mapping[str, Dim], given: Mapping[str, int]) -> dict[str, int]
         check_size(name, value)
     values: dict[str, int] = {}
     for name in _in_order(dims):
-        values[name] = given[name] if name in given else _default(name, dims[name], values)
+        values[name] = sizes[name] if name in sizes else _default(name, dims[name], values)
     for name, dim in dims.items():
         _check_divides(name, dim, values)
         _check_bound(name, dim, values)

@@ -187,17 +187,17 @@ class CertificateError(TraceError):
     """
 
     def __init__(
-        self, quantity: str, message: str, sizes: Mapping[str, int] | None = None, others: Mapping[str, str] | None = None
+        self, quantity: str, message: str, sizes: Mapping[str, int] | None = None, further: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(message)
         self.quantity, self.sizes = quantity, sizes or {}
-        self.failures = {quantity: message, **(others or {})}
+        self.failures = {quantity: message, **(further or {})}
 
     def without_values(self) -> CertificateError:
         """The same error for quantities whose values no trace determines either."""
-        made = CertificateError(self.quantity, str(self), self.sizes)
-        made.failures = {}
-        return made
+        error = CertificateError(self.quantity, str(self), self.sizes)
+        error.failures = {}
+        return error
 
 
 class NegativeCountError(NapkinError):

@@ -25,7 +25,7 @@ class Known:
     kind: str
     defaults: str
     state: str
-    given: str = ""
+    overrides: str = ""
     vectors: str = ""
     ways: tuple[str, ...] = ("foreach",)
     about: str = ""
@@ -33,8 +33,8 @@ class Known:
     @property
     def call(self) -> str:
         """The constructor call as text: the defaults, overridden by ``given``."""
-        given = dict(_pairs(self.given))
-        pairs = dict(_pairs(self.defaults)) | given
+        overrides = dict(_pairs(self.overrides))
+        pairs = dict(_pairs(self.defaults)) | overrides
         return f"{self.kind}({sizes_text(pairs, TYPED)})"
 
     @property
@@ -114,10 +114,10 @@ LBFGS_STATE = "(2*m + 2)*s*N + (2*m + 1)*s"
 
 def named(name: str) -> str:
     """The line of ``napkin list optimizers`` for the optimizer ``name``."""
-    known = KNOWN[name]
-    ways = f"; also {' and '.join(known.ways)}" if known.ways else "; loop only"
-    about = f"; {known.about}" if known.about else ""
-    return f"{known.call}{ways}{about}"
+    entry = KNOWN[name]
+    ways = f"; also {' and '.join(entry.ways)}" if entry.ways else "; loop only"
+    about = f"; {entry.about}" if entry.about else ""
+    return f"{entry.call}{ways}{about}"
 
 
 # Every class of torch.optim whose step has a closed form, by its usual name; "spec" is the one that a model's own spec builds.
@@ -172,8 +172,8 @@ class Options:
         _check("implementation", self.implementation, IMPLEMENTATIONS)
         _check("zero_grad", self.zero_grad, ZEROING)
         if not isinstance(self.checkpointing, str) or not _CHECKPOINTING.fullmatch(self.checkpointing):
-            known = "none, block, block/2 and so on, attention"
-            raise BadInputError(f"unknown checkpointing {_clipped(self.checkpointing)}: known are {known}")
+            choices = "none, block, block/2 and so on, attention"
+            raise BadInputError(f"unknown checkpointing {_clipped(self.checkpointing)}: known are {choices}")
         object.__setattr__(self, "accumulation", _count("accumulation", self.accumulation, _MOST_ACCUMULATED))
 
     @property
@@ -200,21 +200,21 @@ class Options:
 _ALWAYS = ("optimizer", "precision", "attention", "mode")
 
 
-def made(**given: Any) -> Options:
+def made(**options: Any) -> Options:
     """``Options`` from keyword arguments. Raises BadInputError, with the valid names, for an unknown one."""
-    known = [f.name for f in fields(Options)]
-    for name in given:
-        if name not in known:
-            raise BadInputError(f"unknown option {_clipped(name)}: known are {', '.join(known)}")
-    return Options(**given)
+    names = [f.name for f in fields(Options)]
+    for name in options:
+        if name not in names:
+            raise BadInputError(f"unknown option {_clipped(name)}: known are {', '.join(names)}")
+    return Options(**options)
 
 
-def _check(option: str, value: object, known: tuple[str, ...]) -> None:
-    if isinstance(value, str) and value in known:
+def _check(option: str, value: object, choices: tuple[str, ...]) -> None:
+    if isinstance(value, str) and value in choices:
         return
     if isinstance(value, str) and value in _PLANNED.get(option, ()):
-        raise BadInputError(f"{option} {value!r} is not built yet: use {', '.join(known)}")
-    raise BadInputError(f"unknown {option} {_clipped(value)}: known are {', '.join(known)}")
+        raise BadInputError(f"{option} {value!r} is not built yet: use {', '.join(choices)}")
+    raise BadInputError(f"unknown {option} {_clipped(value)}: known are {', '.join(choices)}")
 
 
 def _count(option: str, value: object, most: int) -> str:

@@ -101,36 +101,36 @@ class Spec:
         for group in self.may_specialize:
             self._require_texts("each of may_specialize", group)
 
-    def _require_mapping(self, part: str, kind: type, words: str) -> None:
+    def _require_mapping(self, part: str, kind: type, kinds: str) -> None:
         value = getattr(self, part)
         if not _is(value, Mapping):
             raise SpecError(f"spec {self.name!r}: {part} must be a dict, not {_kind(value)}")
         for key, item in value.items():
             if not _is(key, str) or not _is(item, kind):
-                raise SpecError(f"spec {self.name!r}: {part} must give {words} to each name, not {_kind(item)} to {_shown(key)}")
+                raise SpecError(f"spec {self.name!r}: {part} must give {kinds} to each name, not {_kind(item)} to {_shown(key)}")
 
     def _require_dimension(self, name: str, value: Any) -> None:
         dim = value if _is(value, Dim) else Dim(value)
-        for part, kinds, words in _PARTS:
+        for part, kinds, expected in _PARTS:
             item = getattr(dim, part)
             if not _is(item, kinds):
-                what = f"dims[{name!r}]" if part == "default" else f"{part} of dims[{name!r}]"
-                raise SpecError(f"spec {self.name!r}: {what} must be {words}, not {_kind(item)}")
+                label = f"dims[{name!r}]" if part == "default" else f"{part} of dims[{name!r}]"
+                raise SpecError(f"spec {self.name!r}: {label} must be {expected}, not {_kind(item)}")
 
     @property
     def dimensions(self) -> dict[str, Dim]:
         """The dimensions, each as a ``Dim``."""
         return {name: d if isinstance(d, Dim) else Dim(d) for name, d in self.dims.items()}
 
-    def sizes(self, given: Mapping[str, int] | None = None) -> dict[str, int]:
+    def sizes(self, values: Mapping[str, int] | None = None) -> dict[str, int]:
         """Values of all dimensions, with defaults evaluated at ``given``."""
-        return dims_.resolve(self.dimensions, given or {})
+        return dims_.resolve(self.dimensions, values or {})
 
-    def sizes_from(self, values: Mapping[str, int], given: Mapping[str, int]) -> dict[str, int]:
+    def sizes_from(self, values: Mapping[str, int], overrides: Mapping[str, int]) -> dict[str, int]:
         """Values of all dimensions: ``given``, else those of ``values``; sizes equal to their default expression follow the new values."""
         own = {name: size for name, size in values.items() if name in self.dims}
         free = {name: size for name, size in own.items() if not dims_.follows(self.dimensions[name], size, own)}
-        return self.sizes({**free, **given})
+        return self.sizes({**free, **overrides})
 
 
 _MOST_DIMENSIONS = 500  # their defaults may form a chain, which ``resolve`` follows recursively

@@ -103,10 +103,10 @@ def bytes_in(text: str) -> int:
     match = _WRITTEN.fullmatch(text.strip())
     if match is None or (match[4] and not match[3]):
         raise BadInputError(f"cannot read {text[:40]!r} as an amount of memory: write it as 80GB (10**9 bytes) or 80GiB (2**30)")
-    whole, fraction, prefix, binary = match[1], match[2] or "", match[3].replace("K", "k"), match[4]
+    integer, fraction, prefix, binary = match[1], match[2] or "", match[3].replace("K", "k"), match[4]
     scale: int = (1024 if binary else 1000) ** _POWER[prefix]
     parts: int = 10 ** len(fraction)
-    return int(whole + fraction) * scale // parts
+    return int(integer + fraction) * scale // parts
 
 
 ITEM_SIZE: dict[str, int] = {
@@ -132,20 +132,20 @@ _DAY = 24 * _HOUR
 Words = dict[str, Fraction]
 
 
-def _prefixed(*stems: str, one: Fraction = Fraction(1)) -> Words:
+def _prefixed(*stems: str, unit: Fraction = Fraction(1)) -> Words:
     """The value of each unit in ``stems``, without a prefix and with every prefix."""
-    return {f"{prefix}{stem}": one * 1000**power for stem in stems for prefix, power in {"": 0, **PREFIXES}.items()}
+    return {f"{prefix}{stem}": unit * 1000**power for stem in stems for prefix, power in {"": 0, **PREFIXES}.items()}
 
 
 def _bytes(behind: str = "") -> Words:
     binary = {f"{prefix.replace('k', 'K')}iB{behind}": Fraction(1024**power) for prefix, power in PREFIXES.items()}
-    whole = {f"byte{behind}": Fraction(1), f"bytes{behind}": Fraction(1)}
-    return {**_prefixed(f"B{behind}"), f"KB{behind}": Fraction(1000), **binary, **whole}
+    words = {f"byte{behind}": Fraction(1), f"bytes{behind}": Fraction(1)}
+    return {**_prefixed(f"B{behind}"), f"KB{behind}": Fraction(1000), **binary, **words}
 
 
 def _each(pairs: Iterable[tuple[str, int | Fraction]]) -> Words:
     """The value of each unit; names separated by spaces (``"day days"``) are synonyms."""
-    return {word: Fraction(size) for words, size in pairs for word in words.split()}
+    return {word: Fraction(size) for names, size in pairs for word in names.split()}
 
 
 # Units by dimension, as multiples of the first one; those of time as multiples of s, counts and shares of 1.
@@ -166,7 +166,7 @@ WORDS: dict[str, Words] = {
     "money": _each([("USD $", 1), ("k$", 10**3), ("M$", 10**6), ("B$", 10**9)]),
     "money/h": _each([("USD/h", 1)]),
     "power": _prefixed("W"),
-    "energy": {**_prefixed("Wh"), **_prefixed("J", one=Fraction(1, _HOUR))},
+    "energy": {**_prefixed("Wh"), **_prefixed("J", unit=Fraction(1, _HOUR))},
     "number": {},
 }  # fmt: skip
 # Accepted unambiguous synonyms; documents use the units above.

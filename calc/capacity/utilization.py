@@ -15,5 +15,5 @@ def utilization(
     flops: int | Fraction, seconds: float | Fraction, peak: int | Fraction, dtype: str, device: Accelerator | None = None
 ) -> WorkedCalculation:
     """Achieved FLOP/s over the dense peak of the dtype, for ``device`` if known. A share above 1 is refused with an explanation."""
-    of = None if device is None else Device(device, dtype, said=True, sparse=False)
+    of = None if device is None else Device(device, dtype, dtype_given=True, sparse=False)
     return answered(question("mfu"), {"flops": flops, "seconds": seconds, "peak": Fraction(peak), "dtype": dtype}, device=of).calculation

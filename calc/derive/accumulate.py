@@ -103,14 +103,14 @@ class Accumulator:
 
     def _activations(self, trace: StepTrace) -> Iterator[CountedAddend]:
         own = {t.storage for _, t in (*trace.parameters, *trace.buffers)}
-        whole, readers = _whole(trace), _saved_arguments(trace)
+        full_tensors, readers = _largest_by_storage(trace), _saved_arguments(trace)
         for saved, tensor in _first_of_each_storage((s, s.tensor) for s in trace.saved):
             if tensor.storage not in own:
-                what = f"{tensor.dtype} model input" if trace.storages[tensor.storage].role == "input" else tensor.dtype
+                source = f"{tensor.dtype} model input" if trace.storages[tensor.storage].role == "input" else tensor.dtype
                 arguments = readers.get((saved.module_path, saved.op, tensor.storage), ())
-                named = f" ({', '.join(arguments)})" if len(arguments) > 1 else ""
-                label = f"{what} saved for the backward of {saved.op}{named}"
-                yield self._bytes(trace, "activations.bytes", saved.module_path, "saved tensor", label, tensor, whole)
+                argument_note = f" ({', '.join(arguments)})" if len(arguments) > 1 else ""
+                label = f"{source} saved for the backward of {saved.op}{argument_note}"
+                yield self._bytes(trace, "activations.bytes", saved.module_path, "saved tensor", label, tensor, full_tensors)
 
     def _checkpoint(self, trace: StepTrace) -> Iterator[CountedAddend]:
         state = {t.storage for _, _, t in trace.state}
@@ -134,12 +134,12 @@ class Accumulator:
         rule: str,
         label: str,
         tensor: Tensor,
-        whole: Mapping[int, Tensor] = MappingProxyType({}),
+        full_tensors: Mapping[int, Tensor] = MappingProxyType({}),
     ) -> CountedAddend:
         """Bytes of the whole storage behind ``tensor``, shown as item size times the shape of the tensor that is all of it: this one, else
         the one in ``whole``."""
         nbytes = self.read(trace.storages[tensor.storage].nbytes)
-        for view in (tensor, whole.get(tensor.storage)):
+        for view in (tensor, full_tensors.get(tensor.storage)):
             if view is not None and self._is_whole(view, nbytes):
                 factors = (item_size(view.dtype), *(self.read(s) for s in view.shape))
                 return CountedAddend(quantity, module_path, rule, label, factors, Amount(nbytes, Unit.BYTE))
@@ -265,13 +265,13 @@ class Accumulator:
         return [(self.read(t.distinct), t.dtype) for t in written]
 
 
-def _whole(trace: StepTrace) -> dict[int, Tensor]:
+def _largest_by_storage(trace: StepTrace) -> dict[int, Tensor]:
     """Storage → the result for which it was allocated."""
-    whole: dict[int, Tensor] = {}
+    largest: dict[int, Tensor] = {}
     for op in trace.ops:
         for tensor in op.outputs:
-            whole.setdefault(tensor.storage, tensor)
-    return whole
+            largest.setdefault(tensor.storage, tensor)
+    return largest
 
 
 def _saved_arguments(trace: StepTrace) -> dict[tuple[str, str, int], tuple[str, ...]]:
@@ -293,18 +293,18 @@ def _flop_entry(quantity: str, op: Op, term: Term) -> CountedAddend:
 
 def _credited(term: Term, length: Any) -> Term:
     """``term`` with the T(T+1)/2 positions of a causal mask in place of all T·T."""
-    rest = list(term.factors)
+    factors = list(term.factors)
     for _ in range(2):
-        rest.remove(length)
-    first = rest.index(2)
-    return Term(f"{term.name}, causal", (*rest[:first], *rest[first + 1 :], length, length + 1))
+        factors.remove(length)
+    first = factors.index(2)
+    return Term(f"{term.name}, causal", (*factors[:first], *factors[first + 1 :], length, length + 1))
 
 
 def _first_of_each_storage(pairs: Iterable[tuple[Any, Tensor]]) -> Iterator[tuple[Any, Tensor]]:
-    seen: set[int] = set()
+    storages: set[int] = set()
     for key, tensor in pairs:
-        if tensor.storage not in seen:
-            seen.add(tensor.storage)
+        if tensor.storage not in storages:
+            storages.add(tensor.storage)
             yield key, tensor
 
 

@@ -52,8 +52,8 @@ class _ByCases:
     case: Evaluator
     equal: Mapping[str, str]
 
-    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
-        return self.general.sizes(given)
+    def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
+        return self.general.sizes(values)
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         return self.general.holds(sizes)

@@ -82,9 +82,9 @@ def _compare_peak(
             where = f"{quantity} at {memory.candidate_name(peak)}"
             _compare(where, algebra.value(peak.live, trace.sizes), labels[peak.label].live, trace)
     few = {name: trace.sizes[name] for name, least in trip_counts.items() if trace.sizes[name] < least}
-    there = [peak.live for peak in candidates if peak.label in labels]
+    traced = [peak.live for peak in candidates if peak.label in labels]
     for peak in candidates if few else ():
-        if peak.label not in labels and not any(_never_less(algebra, live, peak.live, few) for live in there):
+        if peak.label not in labels and not any(_never_less(algebra, live, peak.live, few) for live in traced):
             where = f"{quantity} at {memory.candidate_name(peak)}"
             raise CertificateError(quantity, _NO_SUCH_CANDIDATE.format(where, sizes_text(few, PLAIN)), trace.sizes)
     _compare(quantity, max(algebra.value(p.live, trace.sizes) for p in candidates), max(m.live for m in points), trace)
@@ -93,22 +93,22 @@ def _compare_peak(
 _NO_SUCH_CANDIDATE = "{} has no such peak candidate at {}, though its closed form would be the largest there at some sizes"
 
 
-def _never_less(algebra: Algebra, one: Poly, other: Poly, trip_counts: Mapping[str, int]) -> bool:
+def _never_less(algebra: Algebra, larger: Poly, smaller: Poly, trip_counts: Mapping[str, int]) -> bool:
     """Whether ``one`` is at least ``other`` at all sizes and these ``trip_counts``: no term of their difference is negative."""
     sums: dict[tuple[tuple[str, int], ...], Fraction] = {}
-    for coefficient, powers in algebra.terms(one - other):
-        left = {name: power for name, power in powers.items() if name not in trip_counts}
-        if any(not name.isidentifier() for name in left):
+    for coefficient, powers in algebra.terms(larger - smaller):
+        unbound = {name: power for name, power in powers.items() if name not in trip_counts}
+        if any(not name.isidentifier() for name in unbound):
             return False  # a size inside a function: not checked for trip counts
         counted = math.prod((trip_counts[name] ** power for name, power in powers.items() if name in trip_counts), start=Fraction(1))
-        rest = tuple(sorted(left.items()))
-        sums[rest] = sums.get(rest, Fraction(0)) + coefficient * counted
+        key = tuple(sorted(unbound.items()))
+        sums[key] = sums.get(key, Fraction(0)) + coefficient * counted
     return all(value >= 0 for value in sums.values())
 
 
-def _compare(what: str, derived: int, traced: int, trace: StepTrace) -> None:
+def _compare(label: str, derived: int, traced: int, trace: StepTrace) -> None:
     if derived != traced:
-        quantity = what.partition(" at ")[0]
-        why = f"the closed form of {what} gives {derived:,} and a trace gives {traced:,} at {sizes_text(trace.sizes, PLAIN)}"
+        quantity = label.partition(" at ")[0]
+        why = f"the closed form of {label} gives {derived:,} and a trace gives {traced:,} at {sizes_text(trace.sizes, PLAIN)}"
         message = f"{why}: the step is not the same polynomial at all sizes, so no closed form is given"
         raise CertificateError(quantity, message, trace.sizes, {quantity: why})

@@ -141,9 +141,9 @@ class _Evaluator:
     def __init__(self, analysis: Analysis, values: Mapping[str, int], polys: Sequence[Poly]) -> None:
         self._analysis, self._values, self._polys = analysis, values, polys
 
-    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+    def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
         """All sizes; those not given are the derivation's."""
-        return unchecked(_with_values(self._analysis.graph, self._values), given)
+        return unchecked(_with_values(self._analysis.graph, self._values), values)
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         """Whether the closed form holds there."""
@@ -218,12 +218,12 @@ def _quantity(
 def _terms(mine: Sequence[groups.Group], analysis: Analysis, values: Mapping[str, int]) -> list[QuantityTerm]:
     """The addends by module path, each with its own addends."""
     zero, terms = analysis.algebra.constant(0), []
-    for module_path, here in groups.by_module_path(mine).items():
-        poly = groups.total(here, zero)
+    for module_path, members in groups.by_module_path(mine).items():
+        poly = groups.total(members, zero)
         if poly != 0:
-            parts = ((what, groups.total(alike, zero)) for what, alike in groups.by_label(here).items())
-            term = _term(module_path, poly, ", ".join(dict.fromkeys(g.label for g in here)), analysis, values)
-            written = tuple((what, analysis.fold.outer.text(analysis.fold(part))) for what, part in parts if part != 0)
+            parts = ((label, groups.total(alike, zero)) for label, alike in groups.by_label(members).items())
+            term = _term(module_path, poly, ", ".join(dict.fromkeys(g.label for g in members)), analysis, values)
+            written = tuple((label, analysis.fold.outer.text(analysis.fold(part))) for label, part in parts if part != 0)
             terms.append(replace(term, parts=written))
     return terms
 

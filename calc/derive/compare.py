@@ -189,7 +189,7 @@ def _terms(left: Places, right: Places, sides: _Sides) -> tuple[TermChange, ...]
         values = (first[1] if first else 0, second[1] if second else 0)
         texts = (first[0] if first else None, second[0] if second else None)
         if values[0] != values[1]:
-            because = " → ".join(dict.fromkeys(words for words in (first[2] if first else "nothing", second[2] if second else "nothing")))
+            because = " → ".join(dict.fromkeys(reason for reason in (first[2] if first else "nothing", second[2] if second else "nothing")))
             changes.append(TermChange(module_path, *texts, *values, sides.difference(*texts), because))
     return tuple(sorted(changes, key=lambda term: -abs(term.value)))
 
@@ -218,7 +218,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "left": comparison.left,
         "right": comparison.right,
         "same": {name: number(size) for name, size in comparison.same.items()},
-        "sizes": {name: [number(one), number(other)] for name, (one, other) in comparison.sizes.items()},
+        "sizes": {name: [number(left_size), number(right_size)] for name, (left_size, right_size) in comparison.sizes.items()},
         "options": {name: list(pair) for name, pair in comparison.options.items()},
         "cases": [list(comparison.cases[0]), list(comparison.cases[1])],
         "quantities": {change.quantity: _document(change) for change in comparison.changes},

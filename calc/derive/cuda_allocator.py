@@ -33,7 +33,7 @@ NOT_MEASURED = "a simulation of torch's allocator: not measured without a CUDA d
 class Workspace:
     """Memory that a library allocates beside the tensors, from the first call that needs it on."""
 
-    what: str
+    label: str
     nbytes: int
     when: str
     source: str
@@ -138,15 +138,15 @@ class Allocator:
     def _splits(block: _Block, size: int) -> bool:
         """Whether a block is split: in the small pool for any usable rest, in the large pool for one larger than the small pool's
         requests."""
-        rest = block.size - size
-        return rest >= MIN_BLOCK if block.small else rest > SMALL_SIZE
+        remainder = block.size - size
+        return remainder >= MIN_BLOCK if block.small else remainder > SMALL_SIZE
 
     def _split(self, block: _Block, size: int) -> None:
-        rest = _Block(block.size - size, block.address + size, block.small, True, block, block.after)
+        remainder = _Block(block.size - size, block.address + size, block.small, True, block, block.after)
         if block.after is not None:
-            block.after.before = rest
-        block.size, block.after = size, rest
-        self._add_to_pool(rest)
+            block.after.before = remainder
+        block.size, block.after = size, remainder
+        self._add_to_pool(remainder)
 
     def _add_to_pool(self, block: _Block) -> None:
         bisect.insort(self._free[block.small], (block.key, block), key=lambda entry: entry[0])

@@ -62,13 +62,13 @@ class Shift:
     def shifted(self, polys: Sequence[Poly]) -> Matrix:
         """The coefficients of each polynomial as integers, one row each: all multiplied by one number, a common denominator. A monomial of
         unknown sign has a column for each sign."""
-        monomials, given = _coefficients(polys)
+        monomials, coefficients = _coefficients(polys)
         columns: dict[Monomial, int] = {}
         expanded = [[(columns.setdefault(m, len(columns)), c) for m, c in self._expand(monomial)] for monomial in monomials]
-        rewritten: Matrix = np.zeros((len(polys), len(columns)), dtype=_room(given, expanded))
+        rewritten: Matrix = np.zeros((len(polys), len(columns)), dtype=_room(coefficients, expanded))
         for column, terms in enumerate(expanded):
-            rows = np.flatnonzero(given[:, column])
-            factors = given[rows, column].astype(rewritten.dtype)
+            rows = np.flatnonzero(coefficients[:, column])
+            factors = coefficients[rows, column].astype(rewritten.dtype)
             for of, coefficient in terms:
                 rewritten[rows, of] += factors * coefficient
         return _with_both_signs([*columns], rewritten, self._unbounded)
@@ -113,10 +113,10 @@ def _coefficients(polys: Sequence[Poly]) -> tuple[list[Monomial], Matrix]:
     return [*columns], matrix
 
 
-def _room(given: Matrix, expanded: Sequence[Sequence[tuple[int, int]]]) -> type:
+def _room(coefficients: Matrix, expanded: Sequence[Sequence[tuple[int, int]]]) -> type:
     """int64, which is much faster, where every coefficient of the rewritten polynomials leaves room for the weights."""
     largest: dict[int, int] = {}
-    for most, terms in zip(map(int, abs(given).max(axis=0, initial=0)), expanded, strict=True):
+    for most, terms in zip(map(int, abs(coefficients).max(axis=0, initial=0)), expanded, strict=True):
         for of, coefficient in terms:
             largest[of] = largest.get(of, 0) + most * abs(coefficient)
     return np.int64 if max(largest.values(), default=0) < _ROOM else object
@@ -159,25 +159,25 @@ def _rarest(matrix: Matrix) -> Matrix:
 
 def _without_means(candidates: Sequence[int], matrix: Matrix) -> list[int]:
     """``candidates`` without those that are at most a mean of two others: the larger of the two is at least the mean."""
-    left = list(candidates)
+    remaining = list(candidates)
     for i in reversed(candidates):
-        others = matrix[[j for j in left if j != i]]
-        columns = (others < matrix[i]).any(axis=0)  # in the other columns every mean is large enough
-        if _below_some_mean(matrix[i][columns], others[:, columns]):
-            left.remove(i)
-    return left
+        compared = matrix[[j for j in remaining if j != i]]
+        columns = (compared < matrix[i]).any(axis=0)  # in the other columns every mean is large enough
+        if _below_some_mean(matrix[i][columns], compared[:, columns]):
+            remaining.remove(i)
+    return remaining
 
 
-def _below_some_mean(row: Matrix, others: Matrix) -> bool:
+def _below_some_mean(row: Matrix, compared: Matrix) -> bool:
     """Whether ``row`` is at most some weighted mean of two of ``others`` in every column: where one is below it, the other must not be."""
-    if not others.size:
+    if not compared.size:
         return False
-    above = others >= row
+    above = compared >= row
     rarest = above.sum(axis=0).argmin()  # the column with the fewest large enough rows: one of the two is among them
     for n in np.flatnonzero(above[:, rarest]):
         fitting = (above | above[n]).all(axis=1)
         fitting[n] = False
-        if fitting.any() and _some_weight(row, others[n], others[fitting]):
+        if fitting.any() and _some_weight(row, compared[n], compared[fitting]):
             return True
     return False
 
@@ -193,9 +193,9 @@ def _some_weight(row: Matrix, x: Matrix, mates: Matrix) -> bool:
     least, most = np.ones(len(mates), dtype=row.dtype), np.full(len(mates), _WEIGHTS - 1, dtype=row.dtype)
     for columns in _few_first(len(row)):  # a few columns exclude most mates
         gain, need = x[columns] - mates[:, columns], _WEIGHTS * (row[columns] - mates[:, columns])
-        more, less = gain > 0, gain < 0
-        least = np.maximum(least, np.where(more, -(-need // np.where(more, gain, 1)), 1).max(axis=1))
-        most = np.minimum(most, np.where(less, need // np.where(less, gain, -1), _WEIGHTS - 1).min(axis=1))
+        gains, losses = gain > 0, gain < 0
+        least = np.maximum(least, np.where(gains, -(-need // np.where(gains, gain, 1)), 1).max(axis=1))
+        most = np.minimum(most, np.where(losses, need // np.where(losses, gain, -1), _WEIGHTS - 1).min(axis=1))
         possible = (least <= most) & ~((gain == 0) & (need > 0)).any(axis=1)
         if not possible.any():
             return False

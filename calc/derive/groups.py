@@ -33,7 +33,7 @@ class Group:
         return self.each * self.times
 
 
-def group(runs: Sequence[Sequence[CountedAddend]], module_paths: LoopIndices, interpolate: Interpolation, one: Poly) -> list[Group]:
+def group(runs: Sequence[Sequence[CountedAddend]], module_paths: LoopIndices, interpolate: Interpolation, unit: Poly) -> list[Group]:
     """Groups of the entries of several traces, in the order of the first trace that has them."""
     counts: dict[Any, list[int]] = {}
     samples: dict[Any, CountedAddend] = {}
@@ -51,8 +51,8 @@ def group(runs: Sequence[Sequence[CountedAddend]], module_paths: LoopIndices, in
             key[2],
             key[3],
             samples[key].factors,
-            one * samples[key].count,
-            interpolate([one * n for n in number]),
+            unit * samples[key].count,
+            interpolate([unit * n for n in number]),
             samples[key].amount.unit,
         )
         for key, number in counts.items()

@@ -81,8 +81,8 @@ class Timeline:
     @property
     def roles(self) -> tuple[str, ...]:
         """Roles that have live bytes at some time, in the order of their bytes at the start: persistent ones are below temporary ones."""
-        seen = [i for _, i in self.landmarks] + [c.high for c in self.columns]
-        roles = dict.fromkeys(role for instant in seen for role, value in instant.live.items() if value)
+        instants = [i for _, i in self.landmarks] + [c.high for c in self.columns]
+        roles = dict.fromkeys(role for instant in instants for role, value in instant.live.items() if value)
         return tuple(sorted(roles, key=lambda role: (_ORDER.index(role) if role in _ORDER else len(_ORDER), role)))
 
 

@@ -116,8 +116,8 @@ def operators(graph: Graph, registry: Registry = REGISTRY) -> Operators:
         for key, work in _traced(trace, folder, module_paths):
             counts.setdefault(key, [0] * len(graph.traces))[i] += 1
             samples.setdefault(key, work)
-    one = algebra.constant(1)
-    works = tuple(replace(samples[key], times=interpolate([one * n for n in number])) for key, number in counts.items())
+    unit = algebra.constant(1)
+    works = tuple(replace(samples[key], times=interpolate([unit * n for n in number])) for key, number in counts.items())
     result = Operators(graph, registry, algebra, Folding(graph.as_basis(), algebra), works)
     for trace in graph.certificates:
         _certify(result, trace, module_paths, registry)
@@ -136,11 +136,11 @@ def of_trace(graph: Graph, trace: StepTrace) -> tuple[Work, ...]:
 
 def _certify(totals: Operators, trace: StepTrace, module_paths: LoopIndices, registry: Registry) -> None:
     """Compare every total with that of a concrete trace at sizes outside the derivation."""
-    here = [work for _, work in _traced(trace, Accumulator(int, registry), module_paths)]
+    works = [work for _, work in _traced(trace, Accumulator(int, registry), module_paths)]
     for phase in PHASES:
         for field in SUMMED:
             derived = totals.algebra.value(totals._sum(field, phase), trace.sizes)
-            counted = sum(int(getattr(w, field)) for w in here if w.phase == phase)
+            counted = sum(int(getattr(w, field)) for w in works if w.phase == phase)
             if derived != counted and not (field == "fused" and counted < derived and _may_have_equal_shapes(trace.sizes)):
                 raise CertificateError(field, f"{field} of the {phase}: {derived:,} derived, {counted:,} in a trace", trace.sizes)
 
@@ -243,16 +243,16 @@ def _first_touches(ops: Sequence[Op], folder: Accumulator) -> dict[int, Any]:
     whole.
     """
     bytes_by_operator: dict[int, Any] = {}
-    seen: set[tuple[str, int]] = set()
+    touched: set[tuple[str, int]] = set()
     for op in ops:
         cost = folder.cost(op)
         if not _launches(op, cost, folder):
             continue
         for name, tensor in _tensors(op):
-            if (op.phase, tensor.storage) not in seen and (cost.matmul or cost.reads is None):
+            if (op.phase, tensor.storage) not in touched and (cost.matmul or cost.reads is None):
                 bytes_by_operator[op.index] = bytes_by_operator.get(op.index, 0) + (2 if name in op.mutates else 1) * _bytes(tensor, folder)
-            seen.add((op.phase, tensor.storage))
-        seen.update((op.phase, tensor.storage) for tensor in op.outputs)
+            touched.add((op.phase, tensor.storage))
+        touched.update((op.phase, tensor.storage) for tensor in op.outputs)
     return bytes_by_operator
 
 
@@ -295,17 +295,17 @@ def _fuses(op: Op, cost: Cost) -> bool:
 def _fused(run: Sequence[Op], trace: StepTrace, folder: Accumulator, last_read: Mapping[int, int]) -> dict[int, Any]:
     """Bytes of each operator of a fused group: a tensor's read counts at its first reader, its write at its last writer."""
     end = run[-1].index
-    made: set[int] = set()
+    internal: set[int] = set()
     read: set[Any] = set()
     moved: dict[int, Any] = {op.index: 0 for op in run}
     writes: dict[Any, tuple[int, Tensor]] = {}
     for op in run:
         for _, tensor in _tensors(op):
-            if tensor.storage not in made and _alike(tensor) not in read:
+            if tensor.storage not in internal and _alike(tensor) not in read:
                 read.add(_alike(tensor))
                 moved[op.index] += _bytes(tensor, folder)
         for tensor in op.outputs or tuple(t for name, t in _tensors(op) if name in op.mutates):
-            made.add(tensor.storage)
+            internal.add(tensor.storage)
             writes[_alike(tensor)] = (op.index, tensor)
     for index, tensor in writes.values():
         if last_read.get(tensor.storage, -1) > end or trace.storages[tensor.storage].role in _OUTLIVES:

@@ -54,8 +54,8 @@ class Traces:
     def derivation(self, sizes: Mapping[str, int]) -> Derivation:
         """The derivation at all ``sizes``. Raises where they are invalid for the model, or no trace can be made."""
         traced = self._holding(sizes)
-        given = {name: size for name, size in sizes.items() if name not in _tied(traced.graph)}
-        nearest = _with_traced_values(self._derive(traced, dims.resolve(dimensions(traced.graph), given)), traced)
+        free = {name: size for name, size in sizes.items() if name not in _tied(traced.graph)}
+        nearest = _with_traced_values(self._derive(traced, dims.resolve(dimensions(traced.graph), free)), traced)
         self._derived.append(nearest)
         around = OtherSizes(self, traced, nearest)
         quantities = {
@@ -106,15 +106,15 @@ class OtherSizes:
     derivation: Derivation
     _answers: dict[tuple[bool, tuple[tuple[str, int], ...]], bool] = field(default_factory=dict, repr=False, compare=False)
 
-    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+    def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
         """All sizes: those not given are the derivation's, and defaults follow. Raises ``DimensionError`` for invalid sizes."""
         try:
-            return unchecked(self.derivation, given)
+            return unchecked(self.derivation, values)
         except DimensionError:
             spec = self.traces.spec
-            if spec is None or not given.keys() <= spec.dims.keys():
+            if spec is None or not values.keys() <= spec.dims.keys():
                 raise
-            return spec.sizes_from(self.derivation.sizes, given)  # a trace may need multiples that the model does not
+            return spec.sizes_from(self.derivation.sizes, values)  # a trace may need multiples that the model does not
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         """Whether the closed forms of the derivation are known to hold at all ``sizes``. Traces nothing."""
@@ -165,16 +165,16 @@ def _above_limits(graph: Graph, small: Mapping[str, int], own: Mapping[str, int]
     def failed() -> list[Guard]:
         return graph.failed_guards(basis.sizes(raised))
 
-    left = failed()
-    for name in dict.fromkeys(name for guard in left for name in ordered_names(guard.expr) if name in own and name not in graph.loops):
+    failing = failed()
+    for name in dict.fromkeys(name for guard in failing for name in ordered_names(guard.expr) if name in own and name not in graph.loops):
         for value in range(small[name] + 1, min(own[name], _MOST_RAISED) + 1):
             raised[name] = value
-            if len(failed()) < len(left):
+            if len(failed()) < len(failing):
                 break
         else:
             raised[name] = small[name]
-        left = failed()
-    return {name: value for name, value in raised.items() if value != small[name]} if not left else {}
+        failing = failed()
+    return {name: value for name, value in raised.items() if value != small[name]} if not failing else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +185,8 @@ class _AtAnySizes:
     name: str
     around: OtherSizes
 
-    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
-        return self.around.sizes(given)
+    def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
+        return self.around.sizes(values)
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         return self.around.holds(sizes)
@@ -207,8 +207,8 @@ class _CountedByTrace:
     graph: Graph
     count: Callable[[tuple[tuple[str, int], ...]], Mapping[str, int]]
 
-    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
-        return unchecked(self.graph, given)
+    def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
+        return unchecked(self.graph, values)
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         return holds(self.graph, sizes)

@@ -51,11 +51,11 @@ def candidate_name(peak: PeakCandidate) -> str:
     return f"{phase}, after {short} at {module_path}{''.join(iterations)}{_which(*call, 'call', '')}"
 
 
-def _which(end: str, number: int, what: str, of: str) -> str:
+def _which(end: str, number: int, noun: str, of: str) -> str:
     """``", iteration 2"``, counted from the first or from the last; the first is not mentioned."""
     if number == 0:
-        return "" if end == "first" else f", last {what}{of}"
-    return f", {what} {number + 1}{of}" if end == "first" else f", {what} {number + 1} from the end{of}"
+        return "" if end == "first" else f", last {noun}{of}"
+    return f", {noun} {number + 1}{of}" if end == "first" else f", {noun} {number + 1} from the end{of}"
 
 
 def live_points(trace: StepTrace, step: int, read: Callable[[Size], Any]) -> list[LivePoint]:
@@ -76,14 +76,14 @@ def live_points(trace: StepTrace, step: int, read: Callable[[Size], Any]) -> lis
 
 def parts_at(trace: StepTrace, events: Iterable[int], read: Callable[[Size], Any]) -> dict[int, dict[str, Any]]:
     """Live bytes by role after each of the events with those indices."""
-    wanted = set(events)
+    indices = set(events)
     parts: dict[str, Any] = {}
     parts_by_event: dict[int, dict[str, Any]] = {}
-    for i, e in enumerate(trace.events[: max(wanted) + 1]):
+    for i, e in enumerate(trace.events[: max(indices) + 1]):
         storage = trace.storages[e.storage]
         nbytes = read(storage.nbytes)
         parts[storage.role] = parts.get(storage.role, read(0)) + (nbytes if e.change > 0 else -nbytes)
-        if i in wanted:
+        if i in indices:
             parts_by_event[i] = {role: value for role, value in parts.items() if value != 0}
     return parts_by_event
 
@@ -118,9 +118,9 @@ def _runs(trace: StepTrace, candidates: Sequence[LivePoint], module_paths: LoopI
 
 def _kind(trace: StepTrace, op: int, module_paths: LoopIndices) -> Kind:
     """The operator and those beside it: in a loop inside one module, only these distinguish its operators from those around it."""
-    here = trace.ops[op]
+    operator = trace.ops[op]
     beside = " ".join(_what(trace, i, module_paths) for i in range(op - _BESIDE, op + _BESIDE + 1) if i != op)
-    return here.phase, here.name, module_paths.place(here.module_path)[0], beside
+    return operator.phase, operator.name, module_paths.place(operator.module_path)[0], beside
 
 
 def _what(trace: StepTrace, op: int, module_paths: LoopIndices) -> str:
@@ -136,11 +136,11 @@ def _run(trace: StepTrace, group: Sequence[LivePoint], module_paths: LoopIndices
         at: At = ()
         indices = module_paths.place(trace.ops[point.op].module_path)[1]
         for level in range(len(indices)):
-            seen = indices[: level + 1]
-            if seen not in number:
-                number[seen] = trip_counts.get(at, 0)
-                trip_counts[at] = number[seen] + 1
-            at = (*at, number[seen])
+            loops = indices[: level + 1]
+            if loops not in number:
+                number[loops] = trip_counts.get(at, 0)
+                trip_counts[at] = number[loops] + 1
+            at = (*at, number[loops])
         trip_counts[at] = trip_counts.get(at, 0) + 1
         points[*at, trip_counts[at] - 1] = point
     return _PointRun(points, trip_counts)
@@ -213,8 +213,8 @@ def _iterations(runs: Sequence[Mapping[Kind, _PointRun]]) -> dict[Kind, _Iterati
     """The points of each kind that every trace has."""
     loops: dict[Kind, _Iterations] = {}
     for kind in runs[0]:
-        if all(kind in other for other in runs):
-            mine = tuple(other[kind] for other in runs)
+        if all(kind in numbering for numbering in runs):
+            mine = tuple(numbering[kind] for numbering in runs)
             levels = len(next(iter(mine[0].points)))
             loops[kind] = _Iterations(mine, tuple(_loop(mine, level) for level in range(levels)))
     return loops
@@ -275,10 +275,10 @@ def _dropped(iterations: Mapping[Kind, _Iterations], shift: Shift) -> tuple[set[
 _BETWEEN = "which iteration between the first and the last needs the most memory has no closed form at the traced depths"
 
 
-def _require_deep_enough(run: Mapping[Label, LivePoint], shared: Sequence[Label], needed: set[int]) -> None:
+def _require_deep_enough(run: Mapping[Label, LivePoint], shared: Sequence[Label], used: set[int]) -> None:
     """Raise unless every remaining point of the deepest trace that is between the ends of a loop is comparable at every depth."""
     covered = {id(run[label]) for label in shared}
-    if any(id(point) in needed and id(point) not in covered for point in run.values()):
+    if any(id(point) in used and id(point) not in covered for point in run.values()):
         raise CertificateError("memory.peak", _BETWEEN)
 
 

@@ -104,8 +104,8 @@ class _Along:
         """The definition of ``name``: its default expression where that is in force, or a quotient named in the trace."""
         dim = self._dims.get(name)
         if dim is None:
-            whole, _, part = name.partition("_per_")
-            return f"{whole}/{part}" if part and whole in self._dims else None
+            numerator, _, part = name.partition("_per_")
+            return f"{numerator}/{part}" if part and numerator in self._dims else None
         return dim.expr if follows(dim, self._here) else None
 
     # -- sizes ------------------------------------------------------------------------------------------------------
@@ -133,11 +133,11 @@ class _Along:
     def _size(self, multiple: int) -> int:
         return multiple * self.step + self.dim.plus
 
-    def _end(self, here: int, end: int) -> int:
+    def _end(self, start: int, end: int) -> int:
         """The last multiple from ``here`` towards ``end`` at which the closed forms hold."""
         if self.sizes(self._size(end)) is not None:
             return end
-        good, bad = here, end
+        good, bad = start, end
         while abs(good - bad) > 1:
             middle = (good + bad) // 2
             good, bad = (middle, bad) if self.sizes(self._size(middle)) is not None else (good, middle)
@@ -153,8 +153,8 @@ class _Along:
             forms = [self._form(poly) for poly in self._forms.polys]
         except _NoPolynomialError as error:
             return PeakCrossovers(self.dim.name, (), because=str(error))
-        here = (self._here[self.dim.name] - self.dim.plus) // self.step
-        low, high = self._end(here, min(1, here)), self._end(here, max(FARTHEST // self.step, here))
+        start = (self._here[self.dim.name] - self.dim.plus) // self.step
+        low, high = self._end(start, min(1, start)), self._end(start, max(FARTHEST // self.step, start))
         return PeakCrossovers(self.dim.name, tuple(self._intervals(forms, low, high)), self.step)
 
     def _divided(self) -> Iterator[int]:
@@ -164,12 +164,12 @@ class _Along:
             if dim.multiple_of == self.dim.name and dim.name != self.dim.name:
                 yield dim.value - dim.plus
             match parse(self._definition(dim.name) or "0"):
-                case Quotient(Name(whole), Name(self.dim.name)):
-                    yield self._here[whole]
+                case Quotient(Name(numerator), Name(self.dim.name)):
+                    yield self._here[numerator]
 
-    def _one_by_one(self, whole: int) -> PeakCrossovers:
+    def _one_by_one(self, dividend: int) -> PeakCrossovers:
         """The intervals over all valid sizes, where other sizes must be divisible by this one, so that there are only a few."""
-        among = [n for n in range(1, min(whole, FARTHEST) + 1) if whole % n == 0 and self.sizes(n) is not None]
+        among = [n for n in range(1, min(dividend, FARTHEST) + 1) if dividend % n == 0 and self.sizes(n) is not None]
         intervals: list[PeakInterval] = []
         for size in among:
             sizes = self.sizes(size)

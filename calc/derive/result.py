@@ -117,7 +117,7 @@ class Candidate:
 class Evaluator(Protocol):
     """Computes a quantity at other sizes."""
 
-    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+    def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
         """All sizes; those not given are the derivation's. Raises for invalid sizes."""
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
@@ -133,7 +133,7 @@ class Evaluator(Protocol):
 class AtOtherSizes(Protocol):
     """The same step at other sizes."""
 
-    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+    def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
         """All sizes; those not given are the derivation's. Raises for invalid sizes."""
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
@@ -302,17 +302,17 @@ class Derivation:
         """Whether the closed forms of this derivation hold at other sizes too; those not given are this derivation's. Never traces: code
         that evaluates many sizes (a figure, a search) calls this first."""
         evaluator = next((q._evaluator for q in self.quantities.values() if q._evaluator is not None), None)
-        given = arguments.sizes(sizes)
-        return evaluator is not None and evaluator.holds(evaluator.sizes(given))
+        values = arguments.sizes(sizes)
+        return evaluator is not None and evaluator.holds(evaluator.sizes(values))
 
     def usual(self, sizes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
         """Of ``free``, the dimensions too small at all ``sizes`` for the step to run as in the derivation, with the smallest sufficient
         values."""
-        given, names = arguments.sizes(sizes), arguments.names("free", free, "B")
-        missing = [name for name in self.sizes if name not in given]
+        values, names = arguments.sizes(sizes), arguments.names("free", free, "B")
+        missing = [name for name in self.sizes if name not in values]
         if missing:
             raise BadInputError(f"sizes has no {missing[0]}: give all of {', '.join(self.sizes)}")
-        return self._elsewhere().usual(given, names)
+        return self._elsewhere().usual(values, names)
 
     def _elsewhere(self) -> AtOtherSizes:
         if self.other_sizes is None:

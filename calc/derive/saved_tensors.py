@@ -197,14 +197,14 @@ class _Reader:
 def made_by(op: Op, place: int, general: Callable[[str], str]) -> str:
     """A name of a tensor by its operator: which result, and at which module path."""
     names = _table().get(_base(op.name), {}).get("names", ())
-    which = f"{names[place]} of " if place < len(names) and len(op.outputs) > 1 else ""
-    return f"{which}{_base(op.name).strip('_')} at {general(op.module_path)}"
+    result = f"{names[place]} of " if place < len(names) and len(op.outputs) > 1 else ""
+    return f"{result}{_base(op.name).strip('_')} at {general(op.module_path)}"
 
 
 def _places(op: Op, tensor: Tensor) -> list[str]:
     """Arguments and results of ``op`` on the tensor's storage: those with the same shape, if any."""
-    given = [(name, value) for name, values in op.args for value in (values if isinstance(values, tuple) else (values,))]
-    candidates = [*given, *((f"result {place}", value) for place, value in enumerate(op.outputs))]
+    arguments = [(name, value) for name, values in op.args for value in (values if isinstance(values, tuple) else (values,))]
+    candidates = [*arguments, *((f"result {place}", value) for place, value in enumerate(op.outputs))]
     mine = [(place, value) for place, value in candidates if isinstance(value, Tensor) and value.storage == tensor.storage]
     return [place for place, value in mine if value == tensor] or [place for place, _ in mine]
 

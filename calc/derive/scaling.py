@@ -71,7 +71,7 @@ class FlopsByPart:
     """
 
     dim: str = ""
-    here: int = 0
+    size: int = 0
     points: tuple[ScalingPoint, ...] = ()
     crossover: int | None = None
     module_paths: tuple[str, ...] = ()
@@ -82,13 +82,13 @@ class FlopsByPart:
     @property
     def parts(self) -> tuple[Part, ...]:
         """The nonzero parts: matrix multiplications by decreasing power, then elementwise arithmetic."""
-        some = {part for point in self.points for part, value in point.values.items() if value}
-        return (*sorted((p for p in some if p is not None), reverse=True), *([None] if None in some else []))
+        nonzero = {part for point in self.points for part, value in point.values.items() if value}
+        return (*sorted((p for p in nonzero if p is not None), reverse=True), *([None] if None in nonzero else []))
 
     @property
     def at_hand(self) -> ScalingPoint:
         """The point at the derivation's own size."""
-        return next(point for point in self.points if point.size == self.here)
+        return next(point for point in self.points if point.size == self.size)
 
 
 def flops_by_degree(derivation: Derivation) -> FlopsByPart:
@@ -135,37 +135,37 @@ class _Line:
     def split(self) -> FlopsByPart:
         points_by_size: dict[int, ScalingPoint] = {}
         refused: dict[int, str] = {}
-        here, crossover = self.derivation.sizes[self.name], self._crossover()
-        for size in self._drawn(here, crossover):
+        current, crossover = self.derivation.sizes[self.name], self._crossover()
+        for size in self._drawn(current, crossover):
             try:
                 points_by_size[size] = self._point(size)
             except NapkinError as error:
-                if size == here:
+                if size == current:
                     raise
                 refused[size] = str(error)
         if len(points_by_size) < FEWEST:
-            first = next(iter(refused.items()), (here, "there is nothing smaller"))
+            first = next(iter(refused.items()), (current, "there is nothing smaller"))
             return FlopsByPart(because=f"the closed forms hold at too few other sizes; at {self.name} = {first[0]:,}: {first[1]}")
         points = tuple(points_by_size[size] for size in sorted(points_by_size))
         limit = self._limit
         raised = (limit,) if limit and points[-1].size > self.derivation.sizes[limit] else ()
         if crossover is not None and (crossover not in points_by_size or not self._larger(points_by_size[crossover])):
             crossover = None
-        return FlopsByPart(self.name, here, points, crossover, self._steepest(), raised, tuple(refused))
+        return FlopsByPart(self.name, current, points, crossover, self._steepest(), raised, tuple(refused))
 
     def _larger(self, point: ScalingPoint) -> bool:
         """Whether matrix multiplications of the highest power are at least the others there; a raised limit may have changed those."""
         products = {part: value for part, value in point.values.items() if part is not None}
         return 2 * products[self.highest] >= sum(products.values())
 
-    def _drawn(self, here: int, crossover: int | None) -> list[int]:
+    def _drawn(self, current: int, crossover: int | None) -> list[int]:
         """The sizes of the curve: halvings and doublings of the derivation's size, multiples of its declared divisor, and the crossover."""
         unit = self._unit
         up = AROUND
-        while crossover is not None and here * 2**up < crossover and up < FARTHEST:
+        while crossover is not None and current * 2**up < crossover and up < FARTHEST:
             up += 1
-        drawn = {here * 2**i for i in range(up + 1)} | {here // 2**i // unit * unit for i in range(1, AROUND + 1)}
-        if crossover is not None and crossover <= here * 2**up:
+        drawn = {current * 2**i for i in range(up + 1)} | {current // 2**i // unit * unit for i in range(1, AROUND + 1)}
+        if crossover is not None and crossover <= current * 2**up:
             drawn |= {crossover}
         return sorted(size for size in drawn if size > 0)
 
@@ -366,5 +366,5 @@ class _Growth(Arithmetic[int]):
 
 def _quotient(name: str) -> str:
     """``d_per_h`` as ``d/h``: a quotient named in the trace."""
-    whole, _, part = name.partition("_per_")
-    return f"{whole}/{part}" if part and name.isidentifier() else name
+    numerator, _, part = name.partition("_per_")
+    return f"{numerator}/{part}" if part and name.isidentifier() else name

@@ -56,8 +56,8 @@ def shares(quantity: Quantity) -> tuple[AddendShare, ...]:
 
 def _roles(quantity: Quantity) -> list[tuple[str, str, int]]:
     """The parts of a peak by role, at its largest candidate."""
-    here = quantity.largest_candidate
-    return [(role, expr, here.part_values[role]) for role, expr in here.parts.items()] if here is not None else []
+    candidate = quantity.largest_candidate
+    return [(role, expr, candidate.part_values[role]) for role, expr in candidate.parts.items()] if candidate is not None else []
 
 
 def doublings(derivation: Derivation, name: str) -> tuple[Doubling, ...]:

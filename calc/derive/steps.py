@@ -108,8 +108,8 @@ class StepMaker:
 
     def _inner_value(self, before: Expression) -> Poly:
         algebra, define = self.analysis.algebra, self.analysis.graph.basis
-        named = self.analysis.fold.in_basis
-        return algebra.constant(1) * display.value(before, lambda n: algebra.parse(define[n]) if n in define else algebra.gen(named(n)))
+        in_basis = self.analysis.fold.in_basis
+        return algebra.constant(1) * display.value(before, lambda n: algebra.parse(define[n]) if n in define else algebra.gen(in_basis(n)))
 
     # -- counted quantities -----------------------------------------------------------------------------------------
 
@@ -146,9 +146,9 @@ class StepMaker:
         return count
 
     def _counted_children(self, prefix: str) -> Poly:
-        one = self.analysis.algebra.constant(1)
+        unit = self.analysis.algebra.constant(1)
         counts = [
-            one
+            unit
             * max(
                 (n for p, n in self.analysis.module_paths.instances(r).items() if self.analysis.module_paths.general(p) == prefix),
                 default=0,
@@ -234,8 +234,8 @@ class StepMaker:
         stated = [rule for r in rules if isinstance(rule := self.analysis.registry.find(r), Rule)]
         if quantity.startswith("bytes_moved"):
             return "distinct elements read plus elements written, times their size"
-        if quantity == "activations.bytes" and (needed := self._needed.get(module_path)):
-            return f"{'; '.join(needed)}; a storage counts once"
+        if quantity == "activations.bytes" and (reasons := self._needed.get(module_path)):
+            return f"{'; '.join(reasons)}; a storage counts once"
         if not stated:
             return _REASONS.get(quantity, "each tensor once")
         if len(stated) == 1:

@@ -123,9 +123,9 @@ def _instants(trace: StepTrace, read: Callable[[Size], int], left_out: Collectio
         events = list(together)
         op = trace.ops[min(index, len(trace.ops) - 1)]
         last_allocated = max((i for i, e in enumerate(events) if e.change > 0), default=-1) + 1
-        for some in (events[:last_allocated], events[last_allocated:]):
-            if some:
-                live = _after(some, dict(live), trace, read, left_out)
+        for phase_events in (events[:last_allocated], events[last_allocated:]):
+            if phase_events:
+                live = _after(phase_events, dict(live), trace, read, left_out)
                 yield Instant(op.index - first, op.phase, op.name, op.module_path, dict(live))
 
 
@@ -202,8 +202,8 @@ def _storages_at(trace: StepTrace, peak: Instant, read: Callable[[Size], int]) -
             alive[event.storage] = None
         else:
             alive.pop(event.storage, None)
-        here = i >= start - 1 and (peak.op < 0 or event.op - first == peak.op)
-        if here and sum(read(trace.storages[s].nbytes) for s in alive) == peak.total:
+        at_peak = i >= start - 1 and (peak.op < 0 or event.op - first == peak.op)
+        if at_peak and sum(read(trace.storages[s].nbytes) for s in alive) == peak.total:
             best = list(alive)
             break
     return best
@@ -233,6 +233,6 @@ class _Names:
             return f"made at {self._general(stored.name)}" if stored.name else "made outside of operators"
         return made_by(op, place, self._general)
 
-    def _general_words(self, words: str) -> str:
-        *before, name = words.split(" ")
+    def _general_words(self, label: str) -> str:
+        *before, name = label.split(" ")
         return " ".join([*before, self._general(name)])

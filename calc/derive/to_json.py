@@ -179,7 +179,7 @@ def _allocator(line: Timeline) -> dict[str, Any] | None:
     steps = ({key: number(value) for key, value in asdict(step).items()} for step in line.allocated)
     return {
         **dict(zip(("first_step", "steady_step"), steps, strict=True)),
-        "workspaces": [{"what": w.what, "value": number(w.nbytes), "when": w.when, "source": w.source} for w in WORKSPACES],
+        "workspaces": [{"what": w.label, "value": number(w.nbytes), "when": w.when, "source": w.source} for w in WORKSPACES],
         "verdict": "not measured",
         "because": NOT_MEASURED,
     }

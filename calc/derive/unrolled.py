@@ -31,8 +31,8 @@ def unrolled(graph: Graph, module_paths: LoopIndices, sizes: Mapping[str, int], 
     loop = differ[0]
     before = max(shallower, key=lambda trace: trace.sizes[loop])
     added = deepest.sizes[loop] - before.sizes[loop]
-    further, rest = divmod(sizes[loop] - deepest.sizes[loop], added)
-    if rest:
+    further, remainder = divmod(sizes[loop] - deepest.sizes[loop], added)
+    if remainder:
         return None
     least = module_paths.instances(before)
     layers = {
@@ -51,9 +51,13 @@ class _IrregularError(Exception):
     """An iteration runs other operators than its neighbor."""
 
 
-def _alike(made: StepTrace, run: StepTrace, read: Callable[[Size], int]) -> bool:
+def _alike(unrolled_trace: StepTrace, run: StepTrace, read: Callable[[Size], int]) -> bool:
     """Whether two traces have the same operators, allocations and frees, each of equal storages."""
-    return made.windows == run.windows and _operators(made) == _operators(run) and _events(made, read) == _events(run, read)
+    return (
+        unrolled_trace.windows == run.windows
+        and _operators(unrolled_trace) == _operators(run)
+        and _events(unrolled_trace, read) == _events(run, read)
+    )
 
 
 def _operators(trace: StepTrace) -> list[tuple[str, str, int, str]]:
@@ -226,9 +230,9 @@ class _Unrolling:
         numbered, place = self._numbered(module_path), self._place(module_path)
         if numbered is None or place is None or place.group < 0:
             return module_path
-        container, number, rest = numbered
+        container, number, tail = numbered
         number += self.layers[container] * (copy if place.group == 0 else self.further)
-        return ".".join(filter(None, (container, str(number), rest)))
+        return ".".join(filter(None, (container, str(number), tail)))
 
     def trace(self) -> StepTrace:
         ops: list[tuple[Op, int]] = []
@@ -243,14 +247,14 @@ class _Unrolling:
                     continue
                 event = self.base.events[item.index]
                 moved.setdefault(item.index, len(events))
-                meant = (event.storage, copy) if event.change > 0 else self._meant(event.storage, stretch.at, copy)
+                storage_copy = (event.storage, copy) if event.change > 0 else self._meant(event.storage, stretch.at, copy)
                 if event.change > 0:
                     old = self.base.storages[event.storage]
-                    new[meant] = len(storages)
+                    new[storage_copy] = len(storages)
                     storages.append(replace(old, index=len(storages), name=self._module_path_of(old.name, copy)))
-                if meant not in new:
+                if storage_copy not in new:
                     raise _IrregularError
-                events.append(Event(event.change, new[meant], len(ops) - (event.op < len(self.base.ops))))
+                events.append(Event(event.change, new[storage_copy], len(ops) - (event.op < len(self.base.ops))))
         moved[len(self.base.events)] = len(events)
         windows = tuple((moved[start], moved[end]) for start, end in self.base.windows)
         written = tuple(self._op(index, op, copy, new) for index, (op, copy) in enumerate(ops))

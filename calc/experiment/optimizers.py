@@ -35,13 +35,13 @@ def build(options: Options, spec: Spec, module: nn.Module, stepped: Sequence[Par
         return MuonAndAdamW(module, stepped)
     # foreach=False is passed for "loop" too: it is torch's default only on CPU, and other devices must run the same.
     implementation = {"fused": True} if options.implementation == "fused" else {"foreach": options.implementation == "foreach"}
-    optimizer: torch.optim.Optimizer = getattr(torch.optim, row.kind)(stepped, **_arguments(row.given), **implementation)
+    optimizer: torch.optim.Optimizer = getattr(torch.optim, row.kind)(stepped, **_arguments(row.overrides), **implementation)
     return optimizer
 
 
-def _arguments(given: str) -> dict[str, Any]:
+def _arguments(text: str) -> dict[str, Any]:
     """``momentum=0.9, nesterov=True`` as keyword arguments."""
-    call = ast.parse(f"f({given})", mode="eval").body
+    call = ast.parse(f"f({text})", mode="eval").body
     assert isinstance(call, ast.Call)
     return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
 
@@ -62,9 +62,9 @@ class MuonAndAdamW(torch.optim.Optimizer):
         # Skips torch's constructor: the parameters and the state belong to the two parts.
         hidden = hidden_matrices(module)
         matrices = [p for p, is_hidden in zip(stepped, hidden, strict=True) if is_hidden]
-        others = [p for p, is_hidden in zip(stepped, hidden, strict=True) if not is_hidden]
+        remaining = [p for p, is_hidden in zip(stepped, hidden, strict=True) if not is_hidden]
         muon = [torch.optim.Muon(matrices)] if matrices else []
-        adamw = [torch.optim.AdamW(others, foreach=False)] if others else []
+        adamw = [torch.optim.AdamW(remaining, foreach=False)] if remaining else []
         self._parts: tuple[torch.optim.Optimizer, ...] = (*muon, *adamw)
         self.defaults: dict[str, Any] = {}
 

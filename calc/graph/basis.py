@@ -98,15 +98,15 @@ def _tied_quotients(dims: Mapping[str, Dim]) -> dict[tuple[str, int | str], str]
         if not dim.tied or not isinstance(dim.default, str):
             continue
         match parse(dim.default):
-            case Quotient(Name(whole), Name(part) | Number(int() as part)):
-                _require_multiple(dims, name, whole, part)
-                quotients[whole, part] = name
+            case Quotient(Name(dividend), Name(part) | Number(int() as part)):
+                _require_multiple(dims, name, dividend, part)
+                quotients[dividend, part] = name
     return quotients
 
 
-def _require_multiple(dims: Mapping[str, Dim], name: str, whole: str, part: int | str) -> None:
-    if whole not in dims or dims[whole].multiple_of != part:
-        raise SpecError(f"dimension {name} is tied to {whole}/{part}: declare {whole} as Dim(…, multiple_of={part!r})")
+def _require_multiple(dims: Mapping[str, Dim], name: str, dividend: str, part: int | str) -> None:
+    if dividend not in dims or dims[dividend].multiple_of != part:
+        raise SpecError(f"dimension {name} is tied to {dividend}/{part}: declare {dividend} as Dim(…, multiple_of={part!r})")
 
 
 def with_quotients(text: str, basis: Basis) -> str:
@@ -158,19 +158,19 @@ class Folding:
     def _monomial(self, coefficient: Fraction, powers: dict[str, int]) -> Poly:
         wholes = self.outer.constant(1)
         for fold in self.folds:
-            there = powers.get(fold.quotient, 0)
-            if not there:
+            exponent = powers.get(fold.quotient, 0)
+            if not exponent:
                 continue
             if fold.plus:
                 assert isinstance(fold.part, int)
-                wholes *= (self.outer.gen(fold.whole) - fold.plus) ** there * self.outer.constant(Fraction(1, fold.part**there))
+                wholes *= (self.outer.gen(fold.whole) - fold.plus) ** exponent * self.outer.constant(Fraction(1, fold.part**exponent))
                 powers[fold.quotient] = 0
                 continue
             if isinstance(fold.part, int):
-                moved = there
-                coefficient /= fold.part**there
+                moved = exponent
+                coefficient /= fold.part**exponent
             else:
-                moved = min(there, powers.get(fold.part, 0))
+                moved = min(exponent, powers.get(fold.part, 0))
                 powers[fold.part] = powers.get(fold.part, 0) - moved
             powers[fold.quotient] -= moved
             powers[fold.whole] = powers.get(fold.whole, 0) + moved

@@ -91,10 +91,10 @@ def refusal(ledger: Ledger, operators: Iterable[str]) -> str:
     """One line about all refused operators: which, where, with which shapes, how often, and what to do."""
     unstated = [row for row in ledger.of(REFUSED) if row.unstated]
     unsupported = [row for row in ledger.of(REFUSED) if not row.unstated]
-    words = [*_unstated(unstated), *(f"{row.because} ({_places(row)})." for row in unsupported)]
-    words.append(f"Not counted: {_part(ledger, ledger.of(REFUSED))}.")
-    words += _hints(unstated, list(operators))
-    return " ".join(words)
+    sentences = [*_unstated(unstated), *(f"{row.because} ({_places(row)})." for row in unsupported)]
+    sentences.append(f"Not counted: {_part(ledger, ledger.of(REFUSED))}.")
+    sentences += _hints(unstated, list(operators))
+    return " ".join(sentences)
 
 
 def _unstated(rows: list[CoverageRow]) -> Iterator[str]:
@@ -106,12 +106,12 @@ def _unstated(rows: list[CoverageRow]) -> Iterator[str]:
 
 def _places(row: CoverageRow) -> str:
     """The first place in full, and the number of the others, which the ledger lists."""
-    first, others = row.places[0], row.places[1:]
-    words = f"at {first.module_path or 'the top level'}, inputs: {first.inputs or 'none'}, {times(first.runs, first.value)}"
-    if not others:
-        return words
-    several = f"{len(others)} more module path{'s' if len(others) > 1 else ''}"
-    return f"{words}, and at {several}, {times(row.runs, row.value)} in all"
+    first, further = row.places[0], row.places[1:]
+    text = f"at {first.module_path or 'the top level'}, inputs: {first.inputs or 'none'}, {times(first.runs, first.value)}"
+    if not further:
+        return text
+    several = f"{len(further)} more module path{'s' if len(further) > 1 else ''}"
+    return f"{text}, and at {several}, {times(row.runs, row.value)} in all"
 
 
 def times(runs: str, value: int) -> str:

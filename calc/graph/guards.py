@@ -83,8 +83,8 @@ class Guard:
         if self.holds_at(certified):
             return False
         try:
-            here = side(self.expr, values)
-            return not here or here == side(self.expr, certified)
+            sign = side(self.expr, values)
+            return not sign or sign == side(self.expr, certified)
         except ZeroDivisionError:
             return True
 
@@ -126,12 +126,12 @@ class HasGuards(HasDims, Protocol):
     def failed_guards(self, sizes: Mapping[str, int], /) -> list[Guard]: ...
 
 
-def resolve(traced: HasGuards, given: Mapping[str, int]) -> dict[str, int]:
+def resolve(traced: HasGuards, overrides: Mapping[str, int]) -> dict[str, int]:
     """Values of all dimensions, with ``given`` ones replaced; a dimension that equals its default expression follows it.
 
     Raises ``DimensionError`` for sizes at which a guard fails, and for invalid sizes.
     """
-    values = unchecked(traced, given)
+    values = unchecked(traced, overrides)
     if traced.failed_guards(values):
         raise not_traced(traced, values)
     return values
@@ -147,9 +147,9 @@ def not_traced(traced: HasGuards, values: Mapping[str, int]) -> DimensionError:
     return DimensionError("the model cannot have these sizes: derive it from its spec")
 
 
-def unchecked(traced: HasDims, given: Mapping[str, int]) -> dict[str, int]:
+def unchecked(traced: HasDims, values: Mapping[str, int]) -> dict[str, int]:
     """Like ``resolve``, without checking guards. Raises ``DimensionError`` for invalid sizes."""
-    return dims.resolve(dimensions(traced), given)
+    return dims.resolve(dimensions(traced), values)
 
 
 def settable(traced: HasDims, sizes: Mapping[str, int]) -> dict[str, int]:

@@ -75,14 +75,14 @@ def _name(value: Any) -> str:
 
 def _expression(names: Collection[str]) -> Read[str]:
     """Reads the text of a size in ``names``; texts that were read before are not checked twice."""
-    seen: set[str] = set()
+    accepted: set[str] = set()
 
     def read(value: Any) -> str:
         if type(value) is not str:
             refuse(value, "an expression")
-        if value not in seen:
+        if value not in accepted:
             _tree(value, names, is_guard=False).value_in(_Weigher(value, is_guard=False))
-            seen.add(value)
+            accepted.add(value)
         return value
 
     return read
@@ -91,13 +91,13 @@ def _expression(names: Collection[str]) -> Read[str]:
 def _size(names: Collection[str]) -> Read[Size]:
     """Reads a size: a number, or its text."""
     number, expression = whole(0), _expression(names)
-    seen: set[Size] = set()  # a graph has few different sizes, so each is checked once
+    accepted: set[Size] = set()  # a graph has few different sizes, so each is checked once
 
     def read(value: Any) -> Size:
-        if type(value) in (int, str) and value in seen:
+        if type(value) in (int, str) and value in accepted:
             return value  # type: ignore[no-any-return]  # an int or a str
         size = expression(value) if type(value) is str else number(value)
-        seen.add(size)
+        accepted.add(size)
         return size
 
     return read
@@ -235,22 +235,22 @@ _ARGUMENTS = {**dict.fromkeys(DOUBLES, 1), "floor": 1, "ceiling": 1, "Mod": 2, "
 def _graph(data: Any, depth: int) -> Graph:
     if depth > SPECIAL:
         raise Wrong(f"is a special case of more than {SPECIAL} others")
-    named = part(data, "dims", each(lambda dim: part(dim, "name", _name)))
-    if not 0 < len(set(named)) == len(named) <= DIMS:
-        raise Wrong(f"has {len(set(named))} names of {len(named)} dimensions, expected as many, from 1 to {DIMS}")
-    dim = one_of(named, "a dimension")
+    dim_names = part(data, "dims", each(lambda dim: part(dim, "name", _name)))
+    if not 0 < len(set(dim_names)) == len(dim_names) <= DIMS:
+        raise Wrong(f"has {len(set(dim_names))} names of {len(dim_names)} dimensions, expected as many, from 1 to {DIMS}")
+    dim = one_of(dim_names, "a dimension")
     symbols = part(data, "symbols", each(_name))
     folds = part(data, "folds", each(row(dim, lambda part: whole(1)(part) if type(part) is int else dim(part), _name, whole(0), least=3)))
-    part(data, "symbols", each(one_of(dict.fromkeys((*named, *(fold[2] for fold in folds))), "a dimension or the quotient of a fold")))
+    part(data, "symbols", each(one_of(dict.fromkeys((*dim_names, *(fold[2] for fold in folds))), "a dimension or the quotient of a fold")))
     symbol = one_of(symbols, "a symbol")
-    case = row(mapping(dim, _expression(named)), lambda graph: _graph(graph, depth + 1))
+    case = row(mapping(dim, _expression(dim_names)), lambda graph: _graph(graph, depth + 1))
     basis = part(data, "basis", mapping(dim, _expression(symbols)))
-    if len(basis) < len(named):
-        raise Wrong(f"lacks basis.{next(name for name in named if name not in basis)}")
+    if len(basis) < len(dim_names):
+        raise Wrong(f"lacks basis.{next(name for name in dim_names if name not in basis)}")
     return Graph(
         model=part(data, "model", text),
         source=part(data, "source", text),
-        dims=part(data, "dims", each(lambda value: _dim(value, named))),
+        dims=part(data, "dims", each(lambda value: _dim(value, dim_names))),
         basis=basis,
         symbols=symbols,
         folds=tuple(Fold(*fold) for fold in folds),
@@ -335,7 +335,7 @@ def _step_trace(data: Any, symbols: Collection[str], size: Read[Size]) -> StepTr
     moment = whole(0, len(events) + 1)
     pair = each(row(text, tensor))
 
-    def named(key: str) -> tuple[tuple[str, Tensor], ...]:
+    def tensors_of(key: str) -> tuple[tuple[str, Tensor], ...]:
         return tuple((name, of) for name, of in part(data, key, pair))
 
     return StepTrace(
@@ -348,13 +348,13 @@ def _step_trace(data: Any, symbols: Collection[str], size: Read[Size]) -> StepTr
         events=tuple(Event(*e) for e in events),
         saved=tuple(Saved(*s) for s in part(data, "saved", each(row(tensor, text, text)))),
         calls=tuple(Call(*c) for c in calls),
-        parameters=named("parameters"),
-        gradients=named("gradients"),
-        buffers=named("buffers"),
+        parameters=tensors_of("parameters"),
+        gradients=tensors_of("gradients"),
+        buffers=tensors_of("buffers"),
         state=tuple((n, k, t) for n, k, t in part(data, "state", each(row(text, text, tensor)))),
         persistent=part(data, "persistent", each(storage)),
         windows=tuple((a, b) for a, b in part(data, "windows", row(*[row(moment, moment)] * STEPS))),
-        masters=named("masters"),
+        masters=tensors_of("masters"),
     )
 
 

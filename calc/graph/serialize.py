@@ -74,7 +74,7 @@ def save(graph: Graph, path: str | Path) -> None:
     """Write the graph to a file, atomically."""
     if not isinstance(graph, Graph):
         raise BadInputError(f"graph is {type(graph).__name__}: give a graph, as calc.trace returns it")
-    files.write(files.Output(_path(path), dumps(graph)), what="the graph")
+    files.write(files.Output(_path(path), dumps(graph)), label="the graph")
 
 
 def load(path: str | Path) -> Graph:
@@ -143,7 +143,9 @@ def _record_to_json(trace: StepTrace) -> dict[str, Any]:
         ]
         for op in trace.ops
     ]  # fmt: skip
-    named = {key: [[name, tensors(t)] for name, t in getattr(trace, key)] for key in ("parameters", "gradients", "buffers", "masters")}
+    tensors_by_role = {
+        key: [[name, tensors(t)] for name, t in getattr(trace, key)] for key in ("parameters", "gradients", "buffers", "masters")
+    }
     return {
         "sizes": dict(trace.sizes),
         "storages": [[s.nbytes, s.role, s.name] for s in trace.storages],
@@ -151,7 +153,7 @@ def _record_to_json(trace: StepTrace) -> dict[str, Any]:
         "events": [[e.change, e.storage, e.op] for e in trace.events],
         "saved": [[tensors(s.tensor), s.module_path, s.op] for s in trace.saved],
         "calls": [[c.function, c.causal, c.query, c.key] for c in trace.calls],
-        **named,
+        **tensors_by_role,
         "state": [[n, k, tensors(t)] for n, k, t in trace.state],
         "persistent": list(trace.persistent),
         "windows": [list(w) for w in trace.windows],

@@ -84,8 +84,8 @@ def without_ones(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]
     ones = [name for name, value in at.items() if value == 1 and name not in graph.loops]
     if not ones or not graph.failed_guards(values):
         return []
-    others = (number for number in itertools.count(2) if number not in at.values())
-    return [{**at, **dict(zip(ones, others, strict=False))}]
+    numbers = (number for number in itertools.count(2) if number not in at.values())
+    return [{**at, **dict(zip(ones, numbers, strict=False))}]
 
 
 def partly_answering(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
@@ -119,8 +119,8 @@ def special_case_candidates(graph: Graph, values: Mapping[str, int], changed: Se
     few, fewer = (dict(_fixed(graph, basis.dimension(name), trip_count[name], values) for name in names) for names in (failed, shallow))
     compared = {name for guard in changed for name in ordered_names(guard.expr)}
     about = [name for name, text in graph.basis.items() if compared & set(ordered_names(text))]
-    some, all_ = (few | _equal_sizes(graph, values, names) for names in (about, list(values)))
-    attempts = [some | _products(graph, values, changed, some), some, all_, fewer | all_]
+    few_equal, all_equal = (few | _equal_sizes(graph, values, names) for names in (about, list(values)))
+    attempts = [few_equal | _products(graph, values, changed, few_equal), few_equal, all_equal, fewer | all_equal]
     return [attempt for i, attempt in enumerate(attempts) if attempt not in attempts[:i]]
 
 
@@ -138,12 +138,12 @@ def _products(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard],
     products: dict[str, str] = {}
     free = {dim.name for dim in graph.dims if not dim.tied} - fixed.keys()
     for dim in graph.dims:
-        whole, sign, part = (dim.expr or "").replace(" ", "").partition("/")
-        if not sign or not {dim.name, whole, part} <= free or values[whole] != values[part] * values[dim.name]:
+        dividend, sign, part = (dim.expr or "").replace(" ", "").partition("/")
+        if not sign or not {dim.name, dividend, part} <= free or values[dividend] != values[part] * values[dim.name]:
             continue
-        sides = {name for side in (dim.name, whole, part) for name in ordered_names(graph.basis[side])}
-        if graph.basis[whole] == whole and any(sides <= set(ordered_names(c.expr)) for c in changed):
-            products[whole] = f"{part}*{dim.name}"
+        sides = {name for side in (dim.name, dividend, part) for name in ordered_names(graph.basis[side])}
+        if graph.basis[dividend] == dividend and any(sides <= set(ordered_names(c.expr)) for c in changed):
+            products[dividend] = f"{part}*{dim.name}"
     return products
 
 
@@ -151,7 +151,7 @@ def _equal_sizes(graph: Graph, values: Mapping[str, int], names: Sequence[str]) 
     """Of ``names``, the dimensions that are 1, equal to an earlier one, or equal to their ``multiple_of``; and what they equal."""
     tied = {dim.name for dim in graph.dims if dim.tied}
     parts = {dim.name: dim.multiple_of for dim in graph.dims if isinstance(dim.multiple_of, int) and not dim.plus}
-    whole = {dim.name: dim.multiple_of for dim in graph.dims}
+    multiples = {dim.name: dim.multiple_of for dim in graph.dims}
     first: dict[int, str] = {1: "1"}
     equal_to: dict[str, str] = {}
     for name in values:
@@ -160,17 +160,17 @@ def _equal_sizes(graph: Graph, values: Mapping[str, int], names: Sequence[str]) 
             continue
         to = str(values[name]) if values[name] == parts.get(name) else _end(equal_to, first.setdefault(values[name], name))
         if to != name:
-            equal_to |= {to: name} if _leads(whole, equal_to, name, to) else {name: to}
+            equal_to |= {to: name} if _leads(multiples, equal_to, name, to) else {name: to}
     return equal_to
 
 
-def _leads(whole: Mapping[str, int | str | None], equal_to: Mapping[str, str], name: str, to: str) -> bool:
+def _leads(multiples: Mapping[str, int | str | None], equal_to: Mapping[str, str], name: str, to: str) -> bool:
     """Whether, of two equal dimensions, the earlier one is tied to the later: a dimension is tied to its divisor, and one that is no
     multiple to one that is a multiple of a third."""
-    if name in (_end(equal_to, part) for part in _divisors(whole, to)):
+    if name in (_end(equal_to, part) for part in _divisors(multiples, to)):
         return True
-    third = isinstance(whole.get(name), str) and to in whole and not isinstance(whole[to], str)
-    return third and to not in (_end(equal_to, part) for part in _divisors(whole, name))
+    third = isinstance(multiples.get(name), str) and to in multiples and not isinstance(multiples[to], str)
+    return third and to not in (_end(equal_to, part) for part in _divisors(multiples, name))
 
 
 def _end(equal_to: Mapping[str, str], name: str) -> str:
@@ -180,13 +180,13 @@ def _end(equal_to: Mapping[str, str], name: str) -> str:
     return name
 
 
-def _divisors(whole: Mapping[str, int | str | None], name: str) -> list[str]:
+def _divisors(multiples: Mapping[str, int | str | None], name: str) -> list[str]:
     """The dimensions that one is a multiple of, that those are multiples of, and so on."""
     divisors: list[str] = []
-    part = whole.get(name)
+    part = multiples.get(name)
     while isinstance(part, str) and part not in divisors:
         divisors.append(part)
-        part = whole.get(part)
+        part = multiples.get(part)
     return divisors
 
 
@@ -197,23 +197,25 @@ def dimensions_to_specialize(spec: Spec, graph: Graph, changed: Sequence[Guard],
     may = {name for names in spec.may_specialize for name in names} - graph.specialized.keys()
     about = {name: {*ordered_names(text)} & {*graph.symbols} for name, text in graph.basis.items() if name in may}
     requested, usual = graph.as_basis().values(values), graph.certificates[0].sizes
-    left = [c for c in changed if any(symbols & {*ordered_names(c.expr)} for symbols in about.values())]
+    unexplained = [c for c in changed if any(symbols & {*ordered_names(c.expr)} for symbols in about.values())]
 
     def by(guard: Guard, symbols: Collection[str]) -> bool:
         """Whether the guard holds with the certified values of these symbols and the requested values of the others."""
         return not guard.opaque and guard.holds_at({**requested, **{s: usual[s] for s in symbols if s in usual}})
 
-    others = [{name} for name in graph.symbols if not any(name in symbols for symbols in about.values())]
-    left = [c for c in left if not any(by(c, single) for single in others)] or left  # a batch of one is no reason to fix what it multiplies
+    singles = [{name} for name in graph.symbols if not any(name in symbols for symbols in about.values())]
+    unexplained = [
+        c for c in unexplained if not any(by(c, single) for single in singles)
+    ] or unexplained  # a batch of one is no reason to fix what it multiplies
     why: dict[str, str] = {}
-    while left:
-        blamed = {name: [c for c in left if by(c, symbols & {*ordered_names(c.expr)})] for name, symbols in about.items()}
+    while unexplained:
+        blamed = {name: [c for c in unexplained if by(c, symbols & {*ordered_names(c.expr)})] for name, symbols in about.items()}
         name = max(blamed, key=lambda name: len(blamed[name]))
         if not blamed[name]:
-            why |= {n: _specialization_reason(c) for c in left for n, symbols in about.items() if symbols & {*ordered_names(c.expr)}}
+            why |= {n: _specialization_reason(c) for c in unexplained for n, symbols in about.items() if symbols & {*ordered_names(c.expr)}}
             break
         why[name] = _specialization_reason(blamed[name][0])
-        left = [c for c in left if c not in blamed[name]]
+        unexplained = [c for c in unexplained if c not in blamed[name]]
     return {**{name: why for name, (_, why) in graph.specialized.items()}, **why} if why else {}
 
 

@@ -28,8 +28,8 @@ def traced_counts(attempt: int, loops: Sequence[str]) -> dict[str, Counts]:
     """The trip counts at which each loop is traced with symbolic sizes; ``loops`` are in the order of their discovery."""
     if len(loops) < 2:
         return dict.fromkeys(loops, _ALONE[min(attempt, len(_ALONE) - 1)])  # the second loop may not be discovered yet
-    first, rest = _NESTED[attempt]
-    return {name: rest if number else first for number, name in enumerate(loops)}
+    first, inner = _NESTED[attempt]
+    return {name: inner if number else first for number, name in enumerate(loops)}
 
 
 def certified_counts(attempt: int, loops: Sequence[str]) -> list[dict[str, int]]:

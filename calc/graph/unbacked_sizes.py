@@ -44,14 +44,14 @@ def with_bound(spec: Spec, name: str, loop: str) -> Inferred:
 def with_traced_dimensions(spec: Spec, graph: Graph) -> Spec:
     """``spec`` with the dimensions and bounds that the trace of ``graph`` discovered."""
     declared = spec.dimensions
-    more = {
+    added = {
         d.name: replace(declared[d.name], at_most=d.at_most, multiple_of=d.multiple_of) if d.name in declared else _dim(d)
         for d in graph.dims
         if d.name not in declared or (declared[d.name].at_most, declared[d.name].multiple_of) != (d.at_most, d.multiple_of)
     }
     traced = {d.name for d in graph.dims}
-    others = {name for name, dim in declared.items() if dim.tied and dim.because and name not in traced}  # inferred for other sizes
-    return replace(spec, dims={n: d for n, d in {**spec.dims, **more}.items() if n not in others}) if more or others else spec
+    removed = {name for name, dim in declared.items() if dim.tied and dim.because and name not in traced}  # inferred for other sizes
+    return replace(spec, dims={n: d for n, d in {**spec.dims, **added}.items() if n not in removed}) if added or removed else spec
 
 
 def _dim(d: TracedDim) -> Dim:

@@ -129,8 +129,8 @@ def available(file: str | Path | None = None) -> Mapping[str, Accelerator]:
         if not path:
             continue
         own = read(Path(path))
-        for taken in own.keys() & catalogue().keys():
-            raise BadInputError(f"{path}: [{taken}] is the id of an accelerator that comes with Napkin: give yours another one")
+        for duplicate in own.keys() & catalogue().keys():
+            raise BadInputError(f"{path}: [{duplicate}] is the id of an accelerator that comes with Napkin: give yours another one")
         accelerators.update(own)
     return accelerators
 

@@ -47,7 +47,7 @@ class CalibrationPoint:
     ``nanoseconds`` are all repetitions in order, each of ``calls`` calls. FLOPs are those of matmuls, bytes those read and written.
     """
 
-    what: str
+    primitive: str
     dtype: str
     sizes: Mapping[str, int]
     flops: int
@@ -79,7 +79,7 @@ class CalibrationPoint:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "what": self.what,
+            "what": self.primitive,
             "dtype": self.dtype,
             "sizes": {name: number(size) for name, size in self.sizes.items()},
             "flops": number(self.flops),
@@ -112,7 +112,7 @@ class Calibration:
         """Points of each operator and dtype."""
         points_of: dict[tuple[str, str], list[CalibrationPoint]] = {}
         for point in self.points:
-            points_of.setdefault((point.what, point.dtype), []).append(point)
+            points_of.setdefault((point.primitive, point.dtype), []).append(point)
         return {key: tuple(points) for key, points in points_of.items()}
 
     def peaks(self) -> dict[str, Fraction]:
@@ -162,12 +162,12 @@ def from_json(document: Any) -> Calibration:
     part(document, "kind", one_of((KIND,), "the kind"))
     part(document, "schema", one_of((SCHEMA,), "the schema that this reads"))
     calibration = Calibration(part(document, "machine", _machine), part(document, "clock", _SHORT), part(document, "points", each(_point)))
-    for (what, dtype), points in calibration.by_what.items():
-        if what not in OVERHEADS:
-            _require_readable(f"{what} in {dtype}", points)
-    for what in (PRODUCT, COPY, *OVERHEADS):
-        if (what, "float32") not in calibration.by_what:
-            raise Wrong(f"has no {what} in float32")
+    for (primitive, dtype), points in calibration.by_what.items():
+        if primitive not in OVERHEADS:
+            _require_readable(f"{primitive} in {dtype}", points)
+    for primitive in (PRODUCT, COPY, *OVERHEADS):
+        if (primitive, "float32") not in calibration.by_what:
+            raise Wrong(f"has no {primitive} in float32")
     return calibration
 
 
@@ -206,10 +206,10 @@ def _require_plain(value: Any, depth: int = 0) -> None:
         _require_plain(item, depth + 1)
 
 
-def _require_readable(what: str, points: Sequence[CalibrationPoint]) -> None:
+def _require_readable(primitive: str, points: Sequence[CalibrationPoint]) -> None:
     """Points of one operator must allow interpolation: matmuls by the same size names, others by distinct numbers of bytes."""
     if all(p.flops for p in points):
         if len({frozenset(p.sizes) for p in points}) != 1 or not points[0].sizes:
-            raise Wrong(f"has points of {what} with other sizes than each other, or with none")
+            raise Wrong(f"has points of {primitive} with other sizes than each other, or with none")
     elif any(p.flops or not p.bytes or dict(p.sizes) != {"bytes": p.bytes} for p in points) or len({p.bytes for p in points}) < len(points):
-        raise Wrong(f"has points of {what} with the same bytes: they are told by their bytes, which must differ")
+        raise Wrong(f"has points of {primitive} with the same bytes: they are told by their bytes, which must differ")

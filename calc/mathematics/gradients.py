@@ -42,7 +42,7 @@ class Trial:
     slope: float
     places: int
     kinks: int
-    held: int
+    constant: int
 
     @property
     def ok(self) -> bool:
@@ -95,16 +95,16 @@ def gradients(
     return derived(program)
 
 
-def chosen(spec: Spec, given: Mapping[str, int]) -> dict[str, int]:
+def chosen(spec: Spec, fixed: Mapping[str, int]) -> dict[str, int]:
     """Sizes for tracing: the given ones, depths of 2, and the small ones of the spec's own checks where compatible."""
-    depths = {name: _LAYERS for name in spec.trip_counts if name not in given and not spec.dimensions[name].tied}
+    depths = {name: _LAYERS for name in spec.trip_counts if name not in fixed and not spec.dimensions[name].tied}
     wishes: Sequence[Mapping[str, int]] = ({**spec.check_at, **depths}, depths, spec.check_at, {})
     for wish in wishes:
         try:
-            return spec.sizes({**wish, **given})
+            return spec.sizes({**wish, **fixed})
         except NapkinError:
             continue
-    return spec.sizes(given)
+    return spec.sizes(fixed)
 
 
 def check(
@@ -131,7 +131,7 @@ def trial(derived: Derived, spec: Spec, sizes: Mapping[str, int], options: Optio
     errors = {n: _furthest(mine.get(n), g) / scale for n, g in real.gradients.items()}
     errors |= {n: float(np.abs(g).max()) / scale for n, g in mine.items() if n not in real.gradients and g.size}
     where = max(errors, key=lambda n: errors[n], default="")
-    constant_parts = _held(derived)
+    constant_parts = _partly_constant(derived)
     slopes = {(n, at): abs(_at(mine.get(n), at) - slope) / scale for n, at, slope in real.slopes if n not in constant_parts}
     return Trial(
         dict(sizes),
@@ -160,7 +160,7 @@ def _at(mine: np.ndarray | None, place: tuple[int, ...]) -> float:
     return 0.0 if mine is None else float(mine[place])
 
 
-def _held(derived: Derived) -> set[str]:
+def _partly_constant(derived: Derived) -> set[str]:
     """Parameters that are partly constants to torch (detached, padding rows): a central difference includes what the gradient omits."""
     nodes = derived.equations.nodes[: derived.forward]
     constants = set(needed(derived.equations, [n.op.source for n in nodes if isinstance(n.op, ir.Hold) and not n.op.free]))
@@ -169,29 +169,29 @@ def _held(derived: Derived) -> set[str]:
 
 def _drawn(derived: Derived, drawn: Sequence[tuple[str, np.ndarray]]) -> dict[tuple[str, str], np.ndarray]:
     """The random numbers of the run, for the leaves that represent them: the same operators in the same order."""
-    wanted = derived.drawn()
-    kinds = [name.partition(" ")[0].rstrip("_") for name in wanted]
+    leaves = derived.drawn()
+    kinds = [name.partition(" ")[0].rstrip("_") for name in leaves]
     real = [(name.rstrip("_"), array) for name, array in drawn if name.rstrip("_") in kinds]
-    if len(real) != len(wanted):
+    if len(real) != len(leaves):
         return {}
-    return {("random", leaf): array for leaf, (_, array) in zip(wanted, real, strict=True)}
+    return {("random", leaf): array for leaf, (_, array) in zip(leaves, real, strict=True)}
 
 
-def trial_sizes(program: Program, spec: Spec, given: Mapping[str, int]) -> list[dict[str, int]]:
+def trial_sizes(program: Program, spec: Spec, fixed: Mapping[str, int]) -> list[dict[str, int]]:
     """Sets of small sizes to compare at, each different where the model leaves that open."""
     sets: list[dict[str, int]] = []
     for seed in range(_SETS):
-        sets.append(_sizes(program, spec, seed, given, sets))
+        sets.append(_sizes(program, spec, seed, fixed, sets))
     return sets
 
 
-def _sizes(program: Program, spec: Spec, seed: int, given: Mapping[str, int], used: Collection[Mapping[str, int]] = ()) -> dict[str, int]:
+def _sizes(program: Program, spec: Spec, seed: int, fixed: Mapping[str, int], used: Collection[Mapping[str, int]] = ()) -> dict[str, int]:
     """Small random sizes at which the model runs as traced, different from ``used`` if possible. Specialized and given sizes are fixed."""
     basis, generator = basis_of(spec.dimensions), random.Random(seed)
     otherwise: dict[str, int] | None = None
-    again: dict[str, int] | None = None
+    repeated: dict[str, int] | None = None
     for values in _drawn_sizes(basis.symbols, program.fixed, generator):
-        sizes = {**basis.sizes(values), **given}
+        sizes = {**basis.sizes(values), **fixed}
         try:
             full = spec.sizes({n: v for n, v in sizes.items() if not spec.dimensions[n].tied})
         except NapkinError:
@@ -202,12 +202,12 @@ def _sizes(program: Program, spec: Spec, seed: int, given: Mapping[str, int], us
         if not all(c.holds_at(at) for c in program.guards):
             otherwise = full
         elif full in used:
-            again = full
+            repeated = full
         else:
             return full
-    if again is not None:
-        return again
-    if given and otherwise is not None:
+    if repeated is not None:
+        return repeated
+    if fixed and otherwise is not None:
         return otherwise  # asked for: whether the equations hold there too is what the comparison says
     at = {**program.hints, **program.fixed}
     if all(c.holds_at(at) for c in program.guards):
@@ -232,31 +232,31 @@ def _flops(derived: Derived, spec: Spec, sizes: Mapping[str, int], options: Opti
     from calc.pipeline.pipeline import derive
 
     say("counting what a step executes")
-    given = {n: v for n, v in sizes.items() if not spec.dimensions[n].tied}
-    step = derive(spec, given, options=options)
+    free = {n: v for n, v in sizes.items() if not spec.dimensions[n].tied}
+    step = derive(spec, free, options=options)
     at = basis_of(spec.dimensions).values(sizes)
     values = {s: sp.Integer(at[s.name]) for e in (derived.forward_flops, derived.backward_flops) for s in e.free_symbols}
-    made = []
+    checks = []
     for phase, expr in (("forward", derived.forward_flops), ("backward", derived.backward_flops)):
         mine = int(expr.xreplace(values))
-        executed = step[f"flops.{phase}.matmul"].at(**given)
-        made.append(FlopsCheck(phase, dict(sizes), mine, executed, ""))
-    backward = made[-1]
+        executed = step[f"flops.{phase}.matmul"].at(**free)
+        checks.append(FlopsCheck(phase, dict(sizes), mine, executed, ""))
+    backward = checks[-1]
     if backward.equations != backward.executed:
         outer = int(sp.sympify(derived.outer_flops).xreplace({s: sp.Integer(at[s.name]) for s in derived.outer_flops.free_symbols}))
-        made[-1] = replace(backward, because=_why(backward, step["flops.backward.recompute"].at(**given), outer))
-    return tuple(made)
+        checks[-1] = replace(backward, because=_why(backward, step["flops.backward.recompute"].at(**free), outer))
+    return tuple(checks)
 
 
-def _why(check: FlopsCheck, again: int, outer: int) -> str:
+def _why(check: FlopsCheck, recomputed: int, outer: int) -> str:
     """Why autograd executes another number of FLOPs, if known."""
-    repeated = f"{again:,} FLOP repeat the forward (fused attention makes Q Kᵀ once more), which equations need not"
+    repeated = f"{recomputed:,} FLOP repeat the forward (fused attention makes Q Kᵀ once more), which equations need not"
     numbers = f"{outer:,} FLOP are a vector times a number, which autograd multiplies element by element and no matmul counter sees"
-    if check.equations == check.executed - again:
+    if check.equations == check.executed - recomputed:
         return repeated
     if check.equations - outer == check.executed:
         return numbers
-    return f"{repeated}; {numbers}" if check.equations - outer == check.executed - again else ""
+    return f"{repeated}; {numbers}" if check.equations - outer == check.executed - recomputed else ""
 
 
 def _silent(_: str) -> None:

@@ -43,13 +43,13 @@ def calibrate(
     """
     watch = watch or (processor_watch() if processor_time else watch_of(device))
     points: list[CalibrationPoint] = []
-    what = ""
+    current = ""
     with single_precision(tf32, device), torch.no_grad(), torch.random.fork_rng(devices=[]), collector_off():
         torch.manual_seed(0)
         for primitive in primitives(device) if chosen is None else chosen:
-            if primitive.what != what:
-                what = primitive.what
-                progress(f"timing {what}")
+            if primitive.name != current:
+                current = primitive.name
+                progress(f"timing {current}")
             point = _timed(primitive, watch)
             points += [] if point is None else [point]
     return Calibration({**machine(device), **({"float32_products": "tf32"} if tf32 else {})}, watch.name, tuple(points))
@@ -67,7 +67,7 @@ def _timed(primitive: Primitive, watch: Watch) -> CalibrationPoint | None:
     except (NotImplementedError, RuntimeError):
         return None  # no kernel for it here, or not enough memory
     point = CalibrationPoint(
-        primitive.what, primitive.dtype, primitive.sizes, primitive.flops, primitive.bytes, times.calls, times.nanoseconds
+        primitive.name, primitive.dtype, primitive.sizes, primitive.flops, primitive.bytes, times.calls, times.nanoseconds
     )
     return replace(point, calls=point.calls * primitive.repeats)
 

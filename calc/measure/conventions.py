@@ -109,8 +109,8 @@ def _index_put(args: Args, outputs: Any) -> int:
 def fills_by_mask(args: Args) -> bool:
     """Whether ``index_put_`` writes a scalar where a single mask is true; torch then runs the kernel of ``masked_fill_``."""
     indices = [i for i in args["indices"] if i is not None]
-    one = len(indices) == 1 and indices[0].dtype in (torch.bool, torch.uint8)
-    return one and args["values"].dim() == 0 and not args.get("accumulate", False)
+    single = len(indices) == 1 and indices[0].dtype in (torch.bool, torch.uint8)
+    return single and args["values"].dim() == 0 and not args.get("accumulate", False)
 
 
 def indexed_elements(args: Args) -> int:

@@ -111,9 +111,9 @@ def _distance_backward(args: Args, outputs: Any) -> int:
 
 
 def _fourier(args: Args, outputs: Any) -> int:
-    given = args["self"]
-    spectrum = given if given.is_complex() else outputs
-    lines = [given.shape[axis] for axis in args["dim"]]
+    source = args["self"]
+    spectrum = source if source.is_complex() else outputs
+    lines = [source.shape[axis] for axis in args["dim"]]
     if "last_dim_size" in args:
         lines[-1] = args["last_dim_size"]
     stages = sum(math.ceil(math.log2(length)) for length in lines)

@@ -37,14 +37,14 @@ def repeated(func: OpOverload, args: Args) -> tuple[OpOverload, list[tuple[list[
         return None
     single = _SINGLE.get(name, name.removeprefix("_foreach_"))
     lists = [{called: _item(value, i) for called, value in args.items()} for i in range(len(args["self"]))]
-    calls = [{_renamed(single.rstrip("_"), called): value for called, value in given.items()} for given in lists]
+    calls = [{_renamed(single.rstrip("_"), called): value for called, value in arguments.items()} for arguments in lists]
     overload = _overload(single, calls[0])
-    return overload, [_placed(overload, given) for given in calls]
+    return overload, [_placed(overload, arguments) for arguments in calls]
 
 
-def _placed(func: OpOverload, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    places = [a.name for a in func._schema.arguments if not a.kwarg_only and a.name in given]
-    return [given[name] for name in places], {name: value for name, value in given.items() if name not in places}
+def _placed(func: OpOverload, arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    places = [a.name for a in func._schema.arguments if not a.kwarg_only and a.name in arguments]
+    return [arguments[name] for name in places], {name: value for name, value in arguments.items() if name not in places}
 
 
 def _item(value: Any, i: int) -> Any:
@@ -61,20 +61,20 @@ def _renamed(operator: str, argument: str) -> str:
     return _OF_LISTS.get(argument, "weight" if argument == "weights" else argument)
 
 
-def _overload(single: str, given: dict[str, Any]) -> OpOverload:
+def _overload(single: str, arguments: dict[str, Any]) -> OpOverload:
     """The overload of ``single`` that takes these arguments."""
     in_place = getattr(torch.ops.aten, single, None)
     packet = in_place or getattr(torch.ops.aten, single.rstrip("_"))
-    if len(given) == 1:
+    if len(arguments) == 1:
         alone: OpOverload = packet.default
         return alone
-    number = not any(isinstance(v, torch.Tensor) for n, v in given.items() if n != "self")
+    number = not any(isinstance(v, torch.Tensor) for n, v in arguments.items() if n != "self")
     names = packet.overloads()
-    for wanted in ("Tensor_Scalar" if number else "Tensor_Tensor", "Scalar" if number else "Tensor", "default", "Tensor"):
-        if wanted in names:
-            overload: OpOverload = getattr(packet, wanted)
+    for overload_name in ("Tensor_Scalar" if number else "Tensor_Tensor", "Scalar" if number else "Tensor", "default", "Tensor"):
+        if overload_name in names:
+            overload: OpOverload = getattr(packet, overload_name)
             return overload
-    raise AssertionError(f"{single} has no overload for {sorted(given)}")
+    raise AssertionError(f"{single} has no overload for {sorted(arguments)}")
 
 
 def _elements(args: Args) -> int:

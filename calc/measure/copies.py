@@ -96,15 +96,18 @@ def host_copy(nbytes: int, repeat: Repeat) -> Copied:
 
 def device_copies(nbytes: int, device: str, repeat: Repeat) -> Iterator[Copied]:
     """Times of copies of ``nbytes`` bytes between host and device, pageable and pinned, blocking and non-blocking; and on the device."""
-    there = torch.empty(nbytes, dtype=torch.uint8, device=device)
+    on_device = torch.empty(nbytes, dtype=torch.uint8, device=device)
     pageable = torch.ones(nbytes, dtype=torch.uint8)
     pinned = pageable.pin_memory()
     for kind, host in (("pageable", pageable), ("pinned", pinned)):
         for blocking in (True, False):
             how = "blocking" if blocking else "not blocking"
-            for name, target, source in ((f"host to device, {kind}, {how}", there, host), (f"device to host, {kind}, {how}", host, there)):
+            for name, target, source in (
+                (f"host to device, {kind}, {how}", on_device, host),
+                (f"device to host, {kind}, {how}", host, on_device),
+            ):
                 yield _device_copy(name, target, source, blocking, device, repeat)
-    yield _device_copy("device to device", torch.empty_like(there), there, False, device, repeat)
+    yield _device_copy("device to device", torch.empty_like(on_device), on_device, False, device, repeat)
 
 
 def _device_copy(name: str, target: Tensor, source: Tensor, blocking: bool, device: str, repeat: Repeat) -> Copied:
@@ -134,8 +137,8 @@ def beside_compute(nbytes: int, device: str, repeat: Repeat) -> Beside:
         target.copy_(source, non_blocking=True)
 
     alone = time_of(copy, watch, repeat, calls=1)
-    one = time_of(lambda: torch.mm(a, a, out=out), watch, repeat)
-    products = max(1, round(alone.median / one.median))
+    single = time_of(lambda: torch.mm(a, a, out=out), watch, repeat)
+    products = max(1, round(alone.median / single.median))
 
     def compute() -> None:
         for _ in range(products):

@@ -60,8 +60,8 @@ def _known_flops(func: OpOverload, args: Sequence[Any], kwargs: Args, outputs: A
         return scatter_reduce(bound, outputs)
     if name in FREE or is_view(func):
         return 0
-    whole = CONVENTIONS.get(name)
-    return None if whole is None else whole(bound, outputs)
+    convention = CONVENTIONS.get(name)
+    return None if convention is None else convention(bound, outputs)
 
 
 def _prim(name: str, args: Sequence[Any], outputs: Any) -> int:
@@ -146,7 +146,7 @@ def elementwise(func: OpOverload, args: Sequence[Any], kwargs: Args, outputs: An
         return shapes
     many = repeated(func, bind(func, args, kwargs))
     if many is not None:
-        return sum(elementwise(many[0], given, named, given[0]) for given, named in many[1])
+        return sum(elementwise(many[0], results, arguments, results[0]) for results, arguments in many[1])
     # References multiply by any scale other than the default, so a scale of 1 (also as 1.0) is left out.
     kwargs = {name: value for name, value in kwargs.items() if name != "alpha" or value != 1}
     if base_name(func) == "softplus" and len(args) > 1 and args[1] == 1:

@@ -69,5 +69,5 @@ def _contracted(tensors: dict[str, Tensor], pairs: Sequence[Pair]) -> Tensor:
 
 def _of_one(x: Tensor, pattern: str, reduction: str, sizes: Mapping[str, int]) -> Tensor:
     # without new axes, repeat is a rearrange
-    made: Tensor = einops.reduce(x, pattern, reduction, **sizes) if reduction else einops.repeat(x, pattern, **sizes)
-    return made
+    result: Tensor = einops.reduce(x, pattern, reduction, **sizes) if reduction else einops.repeat(x, pattern, **sizes)
+    return result

@@ -75,7 +75,7 @@ def shares(x: Tensor, y: Tensor) -> bool:
 def views() -> dict[str, bool]:
     """For each operation, whether its result shares the argument's storage."""
     x = torch.arange(24.0).reshape(4, 6)
-    done = {
+    results = {
         "x[0]": x[0],
         "x[:, 1]": x[:, 1],
         "x[1:3]": x[1:3],
@@ -94,7 +94,7 @@ def views() -> dict[str, bool]:
         "x + 0": x + 0,
         "x[[0, 1]]": x[[0, 1]],
     }
-    return {name: shares(x, y) for name, y in done.items()}
+    return {name: shares(x, y) for name, y in results.items()}
 
 
 def changed_in_place() -> tuple[bool, bool]:
@@ -126,7 +126,9 @@ def viewed() -> tuple[int, ...]:
 def elementwise_of_transposes() -> tuple[bool, bool]:
     """Whether the transposed arguments of elementwise operations are contiguous, and whether the results are right."""
     x, y = torch.arange(6.0).reshape(2, 3).t(), torch.arange(6.0, 12.0).reshape(2, 3).t()
-    right = all(torch.equal(done, expected) for done, expected in ((x + y, (x.contiguous() + y.contiguous())), (x * y, x.contiguous() * y)))
+    right = all(
+        torch.equal(result, expected) for result, expected in ((x + y, (x.contiguous() + y.contiguous())), (x * y, x.contiguous() * y))
+    )
     return x.is_contiguous(), right
 
 
@@ -196,13 +198,13 @@ def two_layer_gradients(points: int, width: int, outputs: int) -> dict[str, bool
         "x.grad = h1.grad @ w1.T": (lambda: g1 @ w1.T, x.grad),
         "x.grad = w1.T @ h1.grad": (lambda: w1.T @ g1, x.grad),
     }
-    return {name: _equals(make, wanted) for name, (make, wanted) in forms.items()}
+    return {name: _equals(make, gradient) for name, (make, gradient) in forms.items()}
 
 
-def _equals(make: Callable[[], Tensor], wanted: Tensor | None) -> bool | str:
+def _equals(make: Callable[[], Tensor], expected: Tensor | None) -> bool | str:
     failed = raised(make)
-    assert wanted is not None
-    return failed or torch.allclose(make(), wanted, rtol=1e-4, atol=1e-6)
+    assert expected is not None
+    return failed or torch.allclose(make(), expected, rtol=1e-4, atol=1e-6)
 
 
 # -- number formats ----------------------------------------------------------------------------------------------------------

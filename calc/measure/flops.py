@@ -208,8 +208,8 @@ def uncounted(names: Iterable[str]) -> str:
 
 def _escapes(name: str) -> bool:
     """Whether an operator may multiply matrices that the counter does not count."""
-    namespace, _, rest = name.partition(".")
-    operator = rest.partition(".")[0]
+    namespace, _, qualified = name.partition(".")
+    operator = qualified.partition(".")[0]
     if f"{namespace}.{operator}" in _COUNTED:
         return False
     if namespace not in ("aten", "prims"):

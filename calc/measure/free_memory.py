@@ -23,12 +23,12 @@ def require_free_memory(spec: Spec, sizes: Mapping[str, int], trains: bool = Tru
     parameters = _parameters(spec, sizes)
     if parameters is None:
         return
-    what, each = ("training step", BYTES_PER_PARAMETER) if trains else ("forward", BYTES_PER_WEIGHT)
-    needed, there = each * parameters, available_bytes()
-    if needed > there:
+    step, each = ("training step", BYTES_PER_PARAMETER) if trains else ("forward", BYTES_PER_WEIGHT)
+    required, free = each * parameters, available_bytes()
+    if required > free:
         raise MeasurementError(
-            f"{spec.name} has {parameters:,} parameters at these sizes: a {what} needs at least {needed:,} bytes"
-            f" and {there:,} are free; lower {', '.join(_that_matter(spec, sizes, parameters)) or 'the sizes'}"
+            f"{spec.name} has {parameters:,} parameters at these sizes: a {step} needs at least {required:,} bytes"
+            f" and {free:,} are free; lower {', '.join(_that_matter(spec, sizes, parameters)) or 'the sizes'}"
         )
 
 
@@ -79,11 +79,11 @@ def _parameters(spec: Spec, sizes: Mapping[str, int]) -> int | None:
 def _that_matter(spec: Spec, sizes: Mapping[str, int], parameters: int) -> list[str]:
     """Up to three dimensions whose halving removes most parameters, most effective first."""
     dims = spec.dimensions
-    given = {name: value for name, value in sizes.items() if not dims[name].tied}
+    free = {name: value for name, value in sizes.items() if not dims[name].tied}
     counts: dict[str, int] = {}
-    for name, value in given.items():
+    for name, value in free.items():
         try:
-            smaller = spec.sizes({**given, name: max(1, value // 2)})
+            smaller = spec.sizes({**free, name: max(1, value // 2)})
         except DimensionError:
             continue
         count = _parameters(spec, smaller)

@@ -38,14 +38,14 @@ def run(shape: Sequence[int], dtype: str, calls: Sequence[tuple[str, tuple[Any, 
     layouts = [_real(x, x)]
     for name, arguments in calls:
         try:
-            made = _made(x, name, arguments)
+            result = _made(x, name, arguments)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             layouts.append(TorchLayout((), (), 0, "", 0, False, str(error).splitlines()[0]))
             break
-        if made.numel() > _LARGEST and made.untyped_storage().nbytes() > _LARGEST:
-            raise MeasurementError(f"a tensor of {made.numel():,} elements is too large for a quick run: check at smaller sizes")
-        layouts.append(_real(made, x))
-        x = made
+        if result.numel() > _LARGEST and result.untyped_storage().nbytes() > _LARGEST:
+            raise MeasurementError(f"a tensor of {result.numel():,} elements is too large for a quick run: check at smaller sizes")
+        layouts.append(_real(result, x))
+        x = result
     return layouts
 
 
@@ -54,12 +54,12 @@ def _made(x: Tensor, name: str, arguments: tuple[Any, ...]) -> Tensor:
         return x[arguments]
     if name == "to":
         return x.to(getattr(torch, arguments[0]))
-    made: Tensor = getattr(x, name)(*arguments)
-    return made
+    result: Tensor = getattr(x, name)(*arguments)
+    return result
 
 
-def _real(made: Tensor, of: Tensor) -> TorchLayout:
-    storage = made.untyped_storage()
+def _real(result: Tensor, of: Tensor) -> TorchLayout:
+    storage = result.untyped_storage()
     shared = storage.data_ptr() == of.untyped_storage().data_ptr()
-    dtype = str(made.dtype).removeprefix("torch.")
-    return TorchLayout(tuple(made.shape), tuple(made.stride()), int(made.storage_offset()), dtype, storage.nbytes(), shared)
+    dtype = str(result.dtype).removeprefix("torch.")
+    return TorchLayout(tuple(result.shape), tuple(result.stride()), int(result.storage_offset()), dtype, storage.nbytes(), shared)

@@ -84,9 +84,9 @@ def _driver() -> str | None:
     return next(iter((_nvidia_smi("driver_version") or "").split()), None)
 
 
-def _nvidia_smi(query: str, *more: str) -> str | None:
+def _nvidia_smi(query: str, *options: str) -> str | None:
     """The output of ``nvidia-smi``; ``None`` if it is not installed or fails."""
-    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", *more]
+    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", *options]
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):

@@ -63,18 +63,18 @@ def _matmul(shape: Shape, dtype: str, device: str) -> Callable[[], Tensor]:
     if dtype == "fp8":  # one scale per matrix; the result is bf16, since fp8 is too coarse for sums
         from calc.platform.torch_private import scaled_mm
 
-        one = torch.ones((), device=device)
+        scale = torch.ones((), device=device)
         column_major = b.t().contiguous().t()
-        return lambda: scaled_mm(a, column_major, one, one, out_dtype=torch.bfloat16)
+        return lambda: scaled_mm(a, column_major, scale, scale, out_dtype=torch.bfloat16)
     out = torch.empty((shape.m, shape.n), dtype=DTYPES[dtype], device=device)
     return lambda: torch.mm(a, b, out=out)
 
 
 def _operands(shape: Shape, dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor]:
     generator = torch.Generator(device).manual_seed(SEED)
-    made = torch.float32 if dtype.itemsize == 4 else torch.float16
+    drawn = torch.float32 if dtype.itemsize == 4 else torch.float16
     sizes = (shape.m, shape.k), (shape.k, shape.n)
-    a, b = (torch.randn(size, generator=generator, device=device, dtype=made).to(dtype) for size in sizes)
+    a, b = (torch.randn(size, generator=generator, device=device, dtype=drawn).to(dtype) for size in sizes)
     return a, b
 
 
@@ -90,7 +90,7 @@ def _require_dtype(dtype: str, device: str) -> None:
 def _require_room(shape: Shape, dtype: str, device: str) -> None:
     """Raises ``MeasurementError`` if memory is short. A 1-byte dtype needs 3 bytes per element: operands are cast from 2-byte ones."""
     item = DTYPES[dtype].itemsize
-    needed = shape.nbytes(item if item > 1 else 3, max(item, 2))
+    required = shape.nbytes(item if item > 1 else 3, max(item, 2))
     free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else available_bytes()
-    if needed > free:
-        raise MeasurementError(f"the matmul in {dtype} needs {needed:,} bytes and {free:,} are free: give a smaller --m, --k or --n")
+    if required > free:
+        raise MeasurementError(f"the matmul in {dtype} needs {required:,} bytes and {free:,} are free: give a smaller --m, --k or --n")

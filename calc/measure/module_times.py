@@ -47,9 +47,9 @@ def module_times(run: Training, steps: int = STEPS) -> tuple[ModuleTime, ...]:
     """Medians of the next ``steps`` steps by module, each step profiled separately, in order of first execution."""
     profiled = [{item.module_path: item for item in _profiled(run)} for _ in range(steps)]
     return tuple(
-        ModuleTime(name, *(round(statistics.median(getattr(one[name], phase) for one in profiled)) for phase in PHASES))
+        ModuleTime(name, *(round(statistics.median(getattr(times[name], phase) for times in profiled)) for phase in PHASES))
         for name in profiled[0]
-        if all(name in one for one in profiled)
+        if all(name in times for times in profiled)
     )
 
 

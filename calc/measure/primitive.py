@@ -16,7 +16,7 @@ Shapes = tuple[tuple[int, ...], ...]
 class Primitive:
     """An operator at one size. ``make`` allocates its tensors and returns the function to time, which runs it ``repeats`` times."""
 
-    what: str
+    name: str
     dtype: str
     sizes: dict[str, int]
     flops: int

@@ -25,8 +25,8 @@ def memory(device: str) -> Iterator[Primitive]:
     yield from _tables(device)
 
 
-def _by_bytes(what: str, nbytes: int, make: Callable[[], Action]) -> Primitive:
-    return Primitive(what, "float32", {"bytes": nbytes}, 0, nbytes, make)
+def _by_bytes(name: str, nbytes: int, make: Callable[[], Action]) -> Primitive:
+    return Primitive(name, "float32", {"bytes": nbytes}, 0, nbytes, make)
 
 
 # Rows of (operator, number of random positive arguments, number of tensors of that size read and written, function).
@@ -61,8 +61,8 @@ def _pointwise(device: str) -> Iterator[Primitive]:
 
 
 def _tabled(device: str, shape: tuple[int, ...], table: Table) -> Iterator[Primitive]:
-    for what, given, moved, function in table:
-        yield _by_bytes(what, 4 * moved * math.prod(shape), _applied(device, (shape,) * given, function))
+    for name, inputs, moved, function in table:
+        yield _by_bytes(name, 4 * moved * math.prod(shape), _applied(device, (shape,) * inputs, function))
 
 
 def _applied(device: str, shapes: Shapes, function: Callable[..., object]) -> Callable[[], Action]:
@@ -139,13 +139,13 @@ def _tables(device: str) -> Iterator[Primitive]:
     for rows, count in ((16, 16), (512, 64), (4096, 256), (4096, 4096)):
         index = (torch.arange(count, device=device) * 7) % rows
 
-        def taken(weight: Tensor, index: Tensor = index) -> object:
+        def gathered(weight: Tensor, index: Tensor = index) -> object:
             return aten.embedding(weight, index)
 
         def added(dy: Tensor, index: Tensor = index, rows: int = rows) -> object:
             return aten.embedding_dense_backward(dy, index, rows, -1, False)
 
-        yield _by_bytes("aten.embedding", 2 * 4 * row * count, _applied(device, ((rows, row),), taken))
+        yield _by_bytes("aten.embedding", 2 * 4 * row * count, _applied(device, ((rows, row),), gathered))
         yield _by_bytes("aten.embedding_dense_backward", 4 * row * (2 * count + rows), _applied(device, ((count, row),), added))
 
 

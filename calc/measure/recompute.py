@@ -23,7 +23,7 @@ class RecomputeCounter(TorchDispatchMode):
     def __init__(self, counter: FlopCounterMode) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves its modes untyped
         self._counter = counter
-        self.seen = False
+        self.has_recomputed = False
         self.flops = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -31,11 +31,11 @@ class RecomputeCounter(TorchDispatchMode):
             return func(*args, **(kwargs or {}))
         before = self._counter.get_total_flops()
         out = func(*args, **(kwargs or {}))
-        self.seen = True
+        self.has_recomputed = True
         self.flops += self._counter.get_total_flops() - before
         return out
 
 
 def recompute_flops(backwards: Sequence[RecomputeCounter]) -> int | None:
     """FLOPs that the backwards recomputed; ``None`` if none recomputed anything."""
-    return sum(counter.flops for counter in backwards) if any(counter.seen for counter in backwards) else None
+    return sum(counter.flops for counter in backwards) if any(counter.has_recomputed for counter in backwards) else None

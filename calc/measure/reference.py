@@ -218,8 +218,8 @@ SCATTERS: dict[str, Callable[[Args], tuple[int, int]]] = {
 def _reads_bags(args: Args, outputs: Any) -> int:
     """Bytes read: one row of the table per lookup, and all other tensors."""
     weight = args["weight"]
-    others = (tensor for name, value in args.items() if name != "weight" for tensor in tensors_in(value))
-    return _size(args["indices"].numel() * weight.shape[-1], weight) + _whole(*others)
+    tensors = (tensor for name, value in args.items() if name != "weight" for tensor in tensors_in(value))
+    return _size(args["indices"].numel() * weight.shape[-1], weight) + _whole(*tensors)
 
 
 READS |= dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only", "_embedding_bag_per_sample_weights_backward"), _reads_bags)

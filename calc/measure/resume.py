@@ -93,8 +93,8 @@ def resume(
             straight = _uninterrupted(spec, at, options, device, steps)
         progress(f"{_steps(steps - saved_after, seconds)} of a new model, from the checkpoint")
         with training(spec, at, options, device) as run:
-            done = _restored(run, path, corrupt)
-            resumed = _trained(run, steps - done)
+            steps_done = _restored(run, path, corrupt)
+            resumed = _trained(run, steps - steps_done)
         saved, pickled, storages = _file(path)
     progress("comparing every bit")
     differing = _differing(straight, resumed)
@@ -267,18 +267,18 @@ def measure_safetensors(run: Training, iteration: int = 1) -> int:
     except ImportError:
         raise MissingExtraError("safetensors is not installed: pip install 'napkin[hf]'") from None
     state_storages = {t.untyped_storage()._cdata for t in tensors_in(run.module.state_dict())}
-    named = [(f"model.{name}", t) for name, t in (*run.module.named_parameters(), *run.module.named_buffers())]
-    named = [(name, t) for name, t in named if t.untyped_storage()._cdata in state_storages]
+    entries = [(f"model.{name}", t) for name, t in (*run.module.named_parameters(), *run.module.named_buffers())]
+    entries = [(name, t) for name, t in entries if t.untyped_storage()._cdata in state_storages]
     steps = run.masters.stepped if run.masters is not None else tuple(run.module.parameters())
     stepped: dict[Tensor, tuple[str, Tensor]] = dict(zip(steps, run.module.named_parameters(), strict=True))
     for parameter, state in run.optimizer.state.items():
         for key, value in state.items():
             if not isinstance(value, Tensor):
                 raise MeasurementError(f"the optimizer keeps a {type(value).__name__} as {key}: safetensors holds tensors only")
-            named.append((f"optimizer.{key}.{stepped[parameter][0]}", value))
-    named += [(f"master.{name}", copy) for copy, (name, _) in stepped.items() if run.masters is not None]
+            entries.append((f"optimizer.{key}.{stepped[parameter][0]}", value))
+    entries += [(f"master.{name}", copy) for copy, (name, _) in stepped.items() if run.masters is not None]
     unique: dict[int, tuple[str, Tensor]] = {}
-    for name, tensor in named:
+    for name, tensor in entries:
         unique.setdefault(tensor.untyped_storage()._cdata, (name, tensor))
     tensors = {name: t.detach().cpu().contiguous() for name, t in unique.values()} | {"iteration": torch.tensor(iteration)}
     with tempfile.TemporaryDirectory() as folder, blame(run.spec, run.sizes, "writing safetensors"):

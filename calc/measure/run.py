@@ -120,10 +120,10 @@ def _exchanged(
     return differences
 
 
-def _differences(default: Mapping[str, Reading], here: Mapping[str, Reading]) -> Iterator[ExchangeDifference]:
+def _differences(default: Mapping[str, Reading], exchanged: Mapping[str, Reading]) -> Iterator[ExchangeDifference]:
     for name in ("activations.bytes", "memory.peak"):
-        if name in default and (there := default[name].value) is not None and (value := here[name].value) is not None:
-            yield ExchangeDifference(name, there, value)
+        if name in default and (default_value := default[name].value) is not None and (value := exchanged[name].value) is not None:
+            yield ExchangeDifference(name, default_value, value)
 
 
 def require_device(device: str) -> None:

@@ -34,10 +34,10 @@ def sample(spec: Spec, sizes: Mapping[str, int], draws: int, options: Options | 
     """Mean squares by module path, over ``draws`` draws of parameters and inputs. Modules with a non-floating result are left out."""
     options = options or Options()
     squares_by_module: dict[str, list[list[float]]] = {}
-    given = {name: size for name, size in sizes.items() if not spec.dimensions[name].tied}
-    require_free_memory(spec, spec.sizes(given), trains=False)
+    free = {name: size for name, size in sizes.items() if not spec.dimensions[name].tied}
+    require_free_memory(spec, spec.sizes(free), trains=False)
     for seed in range(draws):
-        for name, squares in _one(spec, spec.sizes(given), seed, options).items():
+        for name, squares in _one(spec, spec.sizes(free), seed, options).items():
             squares_by_module.setdefault(name, []).append(squares)
     return {name: _sampled(each) for name, each in squares_by_module.items()}
 

@@ -90,12 +90,12 @@ class SavedWatch:
 
 def _saved_by_contexts(loss: Tensor) -> Iterator[Tensor]:
     """Tensors in attributes of the graph's nodes, where custom ``autograd.Function`` contexts store them."""
-    seen: set[Any] = set()
+    visited: set[Any] = set()
     waiting = [loss.grad_fn]
     while waiting:
         node = waiting.pop()
-        if node is None or node in seen:
+        if node is None or node in visited:
             continue
-        seen.add(node)
+        visited.add(node)
         yield from tensors_in(getattr(node, "__dict__", {}))
         waiting += [parent for parent, _ in node.next_functions]

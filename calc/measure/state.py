@@ -65,8 +65,8 @@ def measure_checkpoint(run: Training) -> Reading:
     return _bytes_of(list(tensors_in(loaded)), "torch.save, torch.load, distinct storages", "the checkpoint")
 
 
-def _bytes_of(tensors: list[Tensor], instrument: str, what: str) -> Reading:
+def _bytes_of(tensors: list[Tensor], instrument: str, label: str) -> Reading:
     try:
         return Reading(sum(distinct_storages(tensors).values()), instrument)
     except (NotImplementedError, RuntimeError):
-        return Reading(None, instrument, f"{what} holds a tensor without a storage (sparse)")
+        return Reading(None, instrument, f"{label} holds a tensor without a storage (sparse)")

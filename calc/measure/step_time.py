@@ -57,8 +57,8 @@ def time_of_steps(run: Training, how: How | None = None, watch: Watch | None = N
         times = timed(ready.step, watch or watch_of(run.device), how.repeat)
         after = conditions(run.device)
         times_of_modules = module_times(run) if how.per_module and not how.compiled else ()
-    made = matmul_dtype(run.options.precision, how.tf32)
-    return StepTime(dict(run.sizes), times, made, how.compiled, (before, after), times_of_modules)
+    matmul_format = matmul_dtype(run.options.precision, how.tf32)
+    return StepTime(dict(run.sizes), times, matmul_format, how.compiled, (before, after), times_of_modules)
 
 
 @contextmanager

@@ -210,11 +210,11 @@ def _timed(body: Callable[[Around], object], watch: Watch, how: Repeat) -> Timed
     while len(timed_runs) < how.count or (total < how.seconds * BILLION and len(timed_runs) < how.most):
         timed_runs.append(_run_once(body, watch))
         total += timed_runs[-1].whole
-    whole = Timings(tuple(run.whole for run in timed_runs), warm_up=tuple(run.whole for run in dropped))
+    repetition = Timings(tuple(run.whole for run in timed_runs), warm_up=tuple(run.whole for run in dropped))
     parts = {name: _part(name, timed_runs, dropped) for name in dict.fromkeys(name for run in timed_runs for name in run.parts)}
-    for name, times in {"a repetition": whole, **parts}.items():
+    for name, times in {"a repetition": repetition, **parts}.items():
         _require_resolved(name, times, watch, tick)
-    return Timed(whole, parts, watch.name, tick)
+    return Timed(repetition, parts, watch.name, tick)
 
 
 def _part(name: str, timed_runs: Sequence[_TimedRun], dropped: Sequence[_TimedRun]) -> Timings:

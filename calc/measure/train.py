@@ -110,12 +110,12 @@ def _accounted(run: Training) -> tuple[float, StepAccount]:
 # -- checkpoints -----------------------------------------------------------------------------------------------------------
 
 
-def save(run: Training, done: int, losses: list[float], folder: Path) -> Path:
+def save(run: Training, step: int, losses: list[float], folder: Path) -> Path:
     """The checkpoint's path, with all that the run needs to resume. Written atomically; raises ``BadInputError`` on failure."""
-    state = {**state_of(run, done), "losses": torch.tensor(losses, dtype=torch.float64), "of": _identity(run)}
+    state = {**state_of(run, step), "losses": torch.tensor(losses, dtype=torch.float64), "of": _identity(run)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return files.write(files.Output(folder / CHECKPOINT, lambda file: torch.save(state, file)), what="a checkpoint to")[0]
+        return files.write(files.Output(folder / CHECKPOINT, lambda file: torch.save(state, file)), label="a checkpoint to")[0]
     except (OSError, RuntimeError) as error:  # torch's writer raises a RuntimeError where the disk is full
         raise BadInputError(f"cannot write a checkpoint to {folder}: {' '.join(str(error).split())[:200]}") from None
 

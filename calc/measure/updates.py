@@ -27,16 +27,16 @@ class LectureAdagrad(torch.optim.Optimizer):
                 p.sub_(group["lr"] * p.grad / (squares + group["eps"]).sqrt())
 
 
-def trajectory(kind: str, given: Mapping[str, Any], start: Any, gradients: Sequence[Any], keys: Sequence[str]) -> list[dict[str, Any]]:
+def trajectory(kind: str, options: Mapping[str, Any], start: Any, gradients: Sequence[Any], keys: Sequence[str]) -> list[dict[str, Any]]:
     """The parameter (under ``""``) and the ``keys`` of its state after each step of ``kind``: a class of torch.optim, or an empty
     string for the lecture's AdaGrad. Raises ``MeasurementError`` if the class rejects its arguments."""
-    made = getattr(torch.optim, kind) if kind else LectureAdagrad
+    optimizer_class = getattr(torch.optim, kind) if kind else LectureAdagrad
     with double_by_default():
         parameter = torch.nn.Parameter(torch.tensor(start))
         try:
-            optimizer = made([parameter], **given)
+            optimizer = optimizer_class([parameter], **options)
         except (TypeError, ValueError) as error:
-            raise MeasurementError(f"torch's {kind or 'optimizer'} refuses {dict(given)}: {error}") from None
+            raise MeasurementError(f"torch's {kind or 'optimizer'} refuses {dict(options)}: {error}") from None
         after: list[dict[str, Any]] = []
         for gradient in gradients:
             parameter.grad = torch.tensor(gradient)

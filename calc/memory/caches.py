@@ -27,7 +27,7 @@ class Layers:
     kind: str
     count: str
     positions: str
-    each: str
+    values: str
     because: str
 
 
@@ -39,14 +39,14 @@ def layers_of(spec: Spec, sizes: Mapping[str, int]) -> tuple[Layers, ...]:
         return _of_built_in(spec)
     if not spec.key.startswith("hf:"):
         raise BadInputError(f"{spec.name}: caches are known for built-in language models and configs (hf:PATH), not for a module's code")
-    given = {name: size for name, size in sizes.items() if not spec.dimensions[name].tied}
-    module = _built(spec, given)
+    free = {name: size for name, size in sizes.items() if not spec.dimensions[name].tied}
+    module = _built(spec, free)
     kinds = _kinds(module)
     counts = {kind: str(number) for kind, number in kinds.items()}
     depth = spec.dimensions.get("L")
     if depth is not None:
         period = depth.multiple_of if isinstance(depth.multiple_of, int) else 1
-        deeper = _kinds(_built(spec, {**given, "L": sizes["L"] + period}))
+        deeper = _kinds(_built(spec, {**free, "L": sizes["L"] + period}))
         if deeper.keys() == kinds.keys():
             counts = {kind: _line(number, deeper[kind] - number, period, sizes["L"]) for kind, number in kinds.items()}
     config = module.config.get_text_config(decoder=True)
@@ -61,8 +61,8 @@ def _of_built_in(spec: Spec) -> tuple[Layers, ...]:
 
 def _full(count: str, heads: str, width: str, positions: str = "T", kind: str = "full_attention", because: str = "") -> Layers:
     why = f"a key and a value of width {width} for each of {heads} heads, of every token"
-    each = "*".join(("2", heads, width) if heads != "1" else ("2", width))
-    return Layers(kind, count, positions, each, because or why)
+    values = "*".join(("2", heads, width) if heads != "1" else ("2", width))
+    return Layers(kind, count, positions, values, because or why)
 
 
 def _built(spec: Spec, sizes: Mapping[str, int]) -> Any:
@@ -77,21 +77,23 @@ def _kinds(module: Any) -> Counter[tuple[str, int]]:
     except ImportError:
         raise BadInputError("the installed transformers does not describe the caches of its layers: use 5.17 or later") from None
     config = module.config.get_text_config(decoder=True)
-    kinds, more = get_layer_types_and_kwargs(config)
-    return Counter((kind, given.get("sliding_window", 0)) for kind, given in zip(kinds, more, strict=True))
+    kinds, layer_arguments = get_layer_types_and_kwargs(config)
+    return Counter((kind, arguments.get("sliding_window", 0)) for kind, arguments in zip(kinds, layer_arguments, strict=True))
 
 
 def _line(number: int, growth: int, period: int, depth: int) -> str:
     """The straight line through ``number`` at this depth and ``growth`` more a period deeper."""
     slope = Fraction(growth, period)
-    rest = number - slope * depth
+    constant = number - slope * depth
     times = f"{slope.numerator}*" if slope.numerator != 1 else ""
     text = f"{times}L" + (f"/{slope.denominator}" if slope.denominator > 1 else "")
     if not slope:
         return str(number)
-    if not rest:
+    if not constant:
         return text
-    return f"{text} {'+' if rest > 0 else '-'} {abs(rest).numerator}" + (f"/{rest.denominator}" if rest.denominator > 1 else "")
+    return f"{text} {'+' if constant > 0 else '-'} {abs(constant).numerator}" + (
+        f"/{constant.denominator}" if constant.denominator > 1 else ""
+    )
 
 
 def _layers(spec: Spec, config: Any, kind: str, window: int, count: str) -> Layers:
@@ -99,16 +101,16 @@ def _layers(spec: Spec, config: Any, kind: str, window: int, count: str) -> Laye
         return _recurrent(spec, config, count)
     if kind != "full_attention" and kind not in _SLIDING:
         raise BadInputError(f"{spec.name}: layers of the kind {kind!r} have a cache of unknown size, so it is refused")
-    positions, seen = "T", "of every token"
+    positions, tokens = "T", "of every token"
     if kind in _SLIDING:
         # The library caches what the next token will see besides itself: a window of w minus one.
-        positions, seen = f"Min(T, {window - 1})", f"of the last {window - 1} tokens: a window of {window} without the current token"
+        positions, tokens = f"Min(T, {window - 1})", f"of the last {window - 1} tokens: a window of {window} without the current token"
     if {"kv_lora_rank", "qk_rope_head_dim"} <= spec.dims.keys():
-        latent = f"one latent vector for keys and values and one rotary key, shared by all heads, {seen}"
+        latent = f"one latent vector for keys and values and one rotary key, shared by all heads, {tokens}"
         return Layers(kind, count, positions, "kv_lora_rank + qk_rope_head_dim", latent)
     heads, width = _heads(spec, config), _width(spec)
     of = "one head" if heads == "1" else f"each of {heads} heads"
-    return _full(count, heads, width, positions, kind, f"a key and a value of width {width} for {of}, {seen}")
+    return _full(count, heads, width, positions, kind, f"a key and a value of width {width} for {of}, {tokens}")
 
 
 def _heads(spec: Spec, config: Any) -> str:

@@ -29,7 +29,7 @@ class Interval:
 
     save: float
     failure: float
-    every: float
+    seconds: float
     lost: float
 
 
@@ -52,8 +52,8 @@ class Checkpoint:
 
 def interval(save: float, failure: float) -> Interval:
     """Young's checkpoint interval, and the share of time lost with it."""
-    every = SAVING_INTERVAL.at(delta=save, M=failure)
-    return Interval(save, failure, every, TIME_LOST.at(tau=every, delta=save, M=failure))
+    seconds = SAVING_INTERVAL.at(delta=save, M=failure)
+    return Interval(save, failure, seconds, TIME_LOST.at(tau=seconds, delta=save, M=failure))
 
 
 def saving(
@@ -66,8 +66,8 @@ def saving(
     at = spec.sizes(sizes or {})
     progress("counting the file")
     file = counted(spec, at, options)
-    given = {name: size for name, size in (sizes or {}).items() if name not in spec.check_at}
-    small = spec.sizes({**spec.check_at, **given})
+    fixed = {name: size for name, size in (sizes or {}).items() if name not in spec.check_at}
+    small = spec.sizes({**spec.check_at, **fixed})
     return Checkpoint(spec.name, at, options.to_json(), file, small, _measured(spec, small, options, progress))
 
 
@@ -91,8 +91,8 @@ def _measured(spec: Spec, at: Mapping[str, int], options: Options, progress: Pro
         except NapkinError as error:
             written.append(error)
 
-    given = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
-    resumed = resume(spec, given, options=options, finished=also, progress=progress)
+    free = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
+    resumed = resume(spec, free, options=options, finished=also, progress=progress)
     differing = len(resumed.differing)
     summary = (
         f"{resumed.tensors} tensors after {resumed.saved_after} steps, a checkpoint and {resumed.steps - resumed.saved_after} more steps"
@@ -113,12 +113,12 @@ def _measured(spec: Spec, at: Mapping[str, int], options: Options, progress: Pro
     return (*verdicts, _judged("bytes of safetensors", lambda: counted(spec, at, options), safe))
 
 
-def _judged(what: str, count: Callable[[], CheckpointFile], measured: int) -> Verdict[int]:
+def _judged(name: str, count: Callable[[], CheckpointFile], measured: int) -> Verdict[int]:
     try:
         file = count()
     except NapkinError as error:
-        return Verdict(what, None, measured, "", NOT_MEASURED, because=str(error))
-    return judged(what, file.total, measured, because=f"{file.payload:,} of payload; {file.because}")
+        return Verdict(name, None, measured, "", NOT_MEASURED, because=str(error))
+    return judged(name, file.total, measured, because=f"{file.payload:,} of payload; {file.because}")
 
 
 def document(saving: Checkpoint) -> dict[str, Any]:
@@ -140,5 +140,5 @@ def document(saving: Checkpoint) -> dict[str, Any]:
     if saving.interval is not None:
         i = saving.interval
         sources = {"every": SAVING_INTERVAL.source, "lost": TIME_LOST.source}
-        document_["interval"] = {"save": i.save, "failure": i.failure, "every": i.every, "lost": i.lost, "unit": "s", "sources": sources}
+        document_["interval"] = {"save": i.save, "failure": i.failure, "every": i.seconds, "lost": i.lost, "unit": "s", "sources": sources}
     return document_

@@ -108,11 +108,11 @@ def torch_save(storages: Sequence[int], pickled: int, stem: str) -> CheckpointFi
     data = [(f"data/{i}", nbytes) for i, nbytes in enumerate(storages)]
     cursor = central = 0
     for name, nbytes in (("data.pkl", pickled), *_BEFORE, *data, *_AFTER):
-        named, field = len(f"{stem}/{name}".encode()), _zip64(nbytes, cursor)
-        begins = cursor + _LOCAL_HEADER + named + _PADDING_MARK + field
+        name_length, field = len(f"{stem}/{name}".encode()), _zip64(nbytes, cursor)
+        begins = cursor + _LOCAL_HEADER + name_length + _PADDING_MARK + field
         descriptor = _LONG_DESCRIPTOR if field else _DESCRIPTOR
         cursor = begins + -begins % _ALIGNMENT + nbytes + (descriptor if nbytes else 0)
-        central += _CENTRAL_HEADER + named + field
+        central += _CENTRAL_HEADER + name_length + field
     payload, total = sum(storages), cursor + central + _END
     because = f"{pickled:,} bytes of pickle, {len(data) + len(_BEFORE) + len(_AFTER) + 1:,} records with headers, aligned to 64 bytes"
     return CheckpointFile("torch.save", payload, total - payload, because)
@@ -133,11 +133,11 @@ def entries_of(record: StepTrace) -> tuple[FileTensor, ...]:
     Tied weights use their first name. Raises for tensors that share memory and differ, as the safetensors library does.
     """
     persistent = set(record.persistent)
-    named = [(f"model.{name}", t) for name, t in (*record.parameters, *record.buffers) if t.storage in persistent]
-    named += [(f"optimizer.{key}.{name}", t) for name, key, t in record.state]
-    named += [(f"master.{name}", t) for name, t in record.masters]
+    entries = [(f"model.{name}", t) for name, t in (*record.parameters, *record.buffers) if t.storage in persistent]
+    entries += [(f"optimizer.{key}.{name}", t) for name, key, t in record.state]
+    entries += [(f"master.{name}", t) for name, t in record.masters]
     tensors: dict[int, tuple[str, Tensor]] = {}
-    for name, tensor in named:
+    for name, tensor in entries:
         first_name, first_tensor = tensors.setdefault(tensor.storage, (name, tensor))
         if first_tensor != tensor:
             raise BadInputError(f"{name[:60]} and {first_name[:60]} are different views of one storage, which safetensors refuses")

@@ -103,9 +103,9 @@ def _flops(derivation: Derivation) -> int:
     return derivation["flops.step.total"].at()
 
 
-def _difference(more: Derivation, less: Derivation, quantity: str) -> str:
+def _difference(minuend_side: Derivation, subtrahend_side: Derivation, quantity: str) -> str:
     """The difference of two closed forms, each in the case that holds at its sizes."""
-    minuend, subtrahend = (to_sympy(at_hand(side[quantity].text or "0", side.sizes)) for side in (more, less))
+    minuend, subtrahend = (to_sympy(at_hand(side[quantity].text or "0", side.sizes)) for side in (minuend_side, subtrahend_side))
     return str(sp.factor_terms(sp.expand(minuend - subtrahend)))
 
 

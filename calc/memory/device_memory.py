@@ -47,8 +47,8 @@ class PredictedMemory:
     def to_json(self) -> dict[str, Any]:
         steps = {"live": self.steady.live, "allocated": self.steady.allocated, "reserved": self.steady.reserved}
         first = {"first_step": {"live": self.first.live, "allocated": self.first.allocated, "reserved": self.first.reserved}}
-        whole = {"workspaces": number(self.workspace), "max_memory_allocated": number(self.allocated), "because": self.unknown or None}
-        return {**{name: number(value) for name, value in steps.items()}, **first, **whole}
+        total = {"workspaces": number(self.workspace), "max_memory_allocated": number(self.allocated), "because": self.unknown or None}
+        return {**{name: number(value) for name, value in steps.items()}, **first, **total}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class Memory:
 
     def to_json(self) -> dict[str, Any]:
         share = self.off
-        made = {"predicted": self.predicted.to_json(), "measured": self.measured.to_json()}
-        return {**made, "off": None if share is None else float(share)}
+        parts = {"predicted": self.predicted.to_json(), "measured": self.measured.to_json()}
+        return {**parts, "off": None if share is None else float(share)}
 
 
 def off(predicted: int | None, measured: int | None) -> Fraction | None:
@@ -84,9 +84,11 @@ def predicted(derivation: Derivation, capability: tuple[int, int], progress: Pro
 
 def on_device(prediction: PredictedMemory, capability: tuple[int, int]) -> PredictedMemory:
     """The prediction with the workspaces that libraries take on a device of that compute capability."""
-    each = workspace_of(capability)
-    unknown = "" if each is not None else f"no source is stated for the workspaces of compute capability {capability[0]}.{capability[1]}"
-    return replace(prediction, workspace=None if each is None else CALLERS * each, unknown=unknown)
+    workspace = workspace_of(capability)
+    unknown = (
+        "" if workspace is not None else f"no source is stated for the workspaces of compute capability {capability[0]}.{capability[1]}"
+    )
+    return replace(prediction, workspace=None if workspace is None else CALLERS * workspace, unknown=unknown)
 
 
 def largest_expected(derivation: Derivation, room: int, capability: tuple[int, int], progress: Progress = lambda _: None) -> int | None:
@@ -100,11 +102,11 @@ def largest_expected(derivation: Derivation, room: int, capability: tuple[int, i
         size = largest(derivation, "B", room - beside)
         if not size:
             return size
-        there = derive(derivation.spec, {**free, "B": size}, options=Options(**derivation.options), progress=progress)
-        whole = predicted(there, capability, progress).allocated
-        if whole is None or whole <= room:
+        derived = derive(derivation.spec, {**free, "B": size}, options=Options(**derivation.options), progress=progress)
+        allocated = predicted(derived, capability, progress).allocated
+        if allocated is None or allocated <= room:
             return size
-        beside = max(beside, whole - there["memory.peak"].at())
+        beside = max(beside, allocated - derived["memory.peak"].at())
     return 0
 
 

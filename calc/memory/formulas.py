@@ -74,7 +74,7 @@ TIME_LOST = Formula(
 class RecipePart:
     """Bytes per parameter of one thing that a recipe keeps."""
 
-    what: str
+    label: str
     per_parameter: sp.Rational
     because: str
 
@@ -95,7 +95,7 @@ class Recipe:
         return sum((part.per_parameter for part in self.parts), start=sp.Integer(0))
 
     def to_json(self) -> dict[str, Any]:
-        parts = [{"what": p.what, "per_parameter": str(p.per_parameter), "because": p.because} for p in self.parts]
+        parts = [{"what": p.label, "per_parameter": str(p.per_parameter), "because": p.because} for p in self.parts]
         return {"name": self.name, "total": str(self.total), "parts": parts, "error": self.error, "source": self.source}
 
 

@@ -47,7 +47,7 @@ class WeightFormat:
     scale_bytes: int = 0
     group: int | None = None
     zero_bits: int = 0
-    words: str = ""
+    meaning: str = ""
 
     @property
     def scaled(self) -> bool:
@@ -55,13 +55,13 @@ class WeightFormat:
 
 
 WEIGHTS: dict[str, WeightFormat] = {
-    "fp32": WeightFormat(32, words="4 bytes each"),
-    "bf16": WeightFormat(16, words="2 bytes each"),
-    "fp16": WeightFormat(16, words="2 bytes each"),
-    "fp8": WeightFormat(8, 4, None, words="1 byte each, an fp32 scale a tensor"),
-    "int8": WeightFormat(8, 2, 0, words="1 byte each, a 2-byte scale a row"),
-    "int4": WeightFormat(4, 2, 128, words="half a byte each, a 2-byte scale a group"),
-    "int4-zero": WeightFormat(4, 2, 128, 4, words="half a byte each, a 2-byte scale and a 4-bit zero point a group"),
+    "fp32": WeightFormat(32, meaning="4 bytes each"),
+    "bf16": WeightFormat(16, meaning="2 bytes each"),
+    "fp16": WeightFormat(16, meaning="2 bytes each"),
+    "fp8": WeightFormat(8, 4, None, meaning="1 byte each, an fp32 scale a tensor"),
+    "int8": WeightFormat(8, 2, 0, meaning="1 byte each, a 2-byte scale a row"),
+    "int4": WeightFormat(4, 2, 128, meaning="half a byte each, a 2-byte scale a group"),
+    "int4-zero": WeightFormat(4, 2, 128, 4, meaning="half a byte each, a 2-byte scale and a 4-bit zero point a group"),
 }
 CACHE: dict[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 _KEPT = 2  # bytes of what stays in bf16
@@ -71,7 +71,7 @@ _KEPT = 2  # bytes of what stays in bf16
 class InferenceTerm:
     """One addend: ``expr`` in the model's dimensions, its value at the requested sizes, and the reason."""
 
-    what: str
+    label: str
     expr: str
     value: int
     because: str
@@ -140,18 +140,18 @@ def weights(graph: Graph, derivation: Derivation, sizes: Mapping[str, int], name
 def _bytes_of(count: str, shape: Sequence[str], looked_up: bool, bias: bool, how: WeightFormat) -> tuple[str, str]:
     """Bytes of all tensors of one term, each of ``shape``; ``count`` are the elements of all of them."""
     if not how.scaled:
-        return _text(to_sympy(count) * how.bits / 8), how.words
+        return _text(to_sympy(count) * how.bits / 8), how.meaning
     if looked_up or len(shape) < 2 or bias:
         why = "a looked-up table" if looked_up else "a bias" if bias else "no matrix"
         return _text(to_sympy(count) * _KEPT), f"{why}: stays in bf16, {_KEPT} bytes each"
-    *others, last = (to_sympy(side) for side in shape)
-    rows = sp.Mul(*others)
+    *leading, last = (to_sympy(side) for side in shape)
+    rows = sp.Mul(*leading)
     tensors = sp.cancel(to_sympy(count) / (rows * last))
     packed = rows * (last if how.bits == 8 else sp.ceiling(last * how.bits / 8))
     groups = sp.Integer(1) if how.group is None else rows * (sp.ceiling(last / how.group) if how.group else 1)
     zeros = sp.ceiling(groups * how.zero_bits / 8)
     of_group = "" if not how.group else f" of {how.group} along the last dimension"
-    return _text(sp.expand(tensors * (packed + how.scale_bytes * groups + zeros))), f"{how.words}{of_group}"
+    return _text(sp.expand(tensors * (packed + how.scale_bytes * groups + zeros))), f"{how.meaning}{of_group}"
 
 
 def _shapes(graph: Graph) -> dict[str, tuple[str, ...]]:
@@ -190,7 +190,7 @@ def cache(layers: Sequence[Layers], sizes: Mapping[str, int], name: str) -> Byte
     """Bytes of keys and values of B sequences of T tokens."""
     lines = []
     for group in layers:
-        text = "*".join((f"{CACHE[name]}*B", *map(_factor, (group.count, group.positions, group.each))))
+        text = "*".join((f"{CACHE[name]}*B", *map(_factor, (group.count, group.positions, group.values))))
         lines.append(InferenceTerm(f"{group.kind} layers", text, _value(text, sizes), f"{group.because}; {CACHE[name]} bytes each"))
     return _amount(name, lines)
 
@@ -236,10 +236,10 @@ def inference(
     at = spec.sizes(sizes or {})
     graph = trace(spec, sizes, options=Options(mode="infer"), cache=remember, progress=progress)
     derivation = derive(graph, sizes)
-    made = weights(graph, derivation, {**derivation.sizes, **at}, weights_in, group)
+    weight_bytes = weights(graph, derivation, {**derivation.sizes, **at}, weights_in, group)
     progress("running the model to measure the cache of every layer")
     amount, unknown, checks = measured_cache(spec, at, cache_in)
-    return Inference(spec.name, spec.source, at, made, amount, unknown, checks)
+    return Inference(spec.name, spec.source, at, weight_bytes, amount, unknown, checks)
 
 
 def measured_cache(spec: Spec, at: Mapping[str, int], cache_in: str) -> tuple[ByteSum | None, str, tuple[Verdict[int], ...]]:
@@ -294,7 +294,7 @@ def _window(group: Layers) -> int:
 
 
 def _judged(layers: Sequence[Layers], run: CacheElements) -> Verdict[int]:
-    derived = sum(_value(f"B*({g.count})*({g.positions})*({g.each})", run.sizes) for g in layers)
+    derived = sum(_value(f"B*({g.count})*({g.positions})*({g.values})", run.sizes) for g in layers)
     if run.elements is None:
         return replace(judged(_CACHE, None, None, run.instrument, because=run.because), sizes=run.sizes)
     return replace(judged(_CACHE, 4 * derived, 4 * run.elements, run.instrument, because=run.because), sizes=run.sizes)
@@ -306,7 +306,7 @@ def document(inferred: Inference) -> dict[str, Any]:
     def amount(a: ByteSum | None, unknown: str = "") -> dict[str, Any]:
         if a is None:
             return {"format": None, "expr": None, "value": None, "unit": "byte", "unknown": unknown}
-        lines = [{"what": x.what, "expr": x.expr, "value": number(x.value), "because": x.because} for x in a.lines]
+        lines = [{"what": x.label, "expr": x.expr, "value": number(x.value), "because": x.because} for x in a.lines]
         return {"format": a.format, "expr": a.expr, "value": number(a.value), "unit": "byte", "terms": lines}
 
     return {

@@ -49,8 +49,8 @@ def changes(options: Mapping[str, str], sizes: Mapping[str, int]) -> Iterator[St
         yield StepChange({"accumulation": "2"}, half)
     if options.get("checkpointing", "none") == "none":
         yield StepChange({"checkpointing": "block"})
-    known = KNOWN.get(options.get("optimizer", ""))
-    if known is not None and "fused" in known.ways and options.get("implementation", "loop") != "fused":
+    entry = KNOWN.get(options.get("optimizer", ""))
+    if entry is not None and "fused" in entry.ways and options.get("implementation", "loop") != "fused":
         yield StepChange({"implementation": "fused"})
 
 

@@ -25,12 +25,12 @@ TERMS = {
 
 @dataclass(frozen=True, slots=True)
 class RecipeTerm:
-    """``whole`` bytes per parameter plus ``rest`` bytes: together exactly the quantity."""
+    """``per_parameter`` bytes for each parameter plus ``remainder`` bytes: together exactly the quantity."""
 
     quantity: str
-    what: str
-    whole: int
-    rest: int
+    label: str
+    per_parameter: int
+    remainder: int
     because: str
 
 
@@ -45,18 +45,18 @@ class PerParameter:
     terms: tuple[RecipeTerm, ...]
 
     @property
-    def whole(self) -> int:
+    def per_parameter(self) -> int:
         """The rule of thumb: bytes per parameter without the remainder."""
-        return sum(term.whole for term in self.terms)
+        return sum(term.per_parameter for term in self.terms)
 
     @property
-    def rest(self) -> int:
-        return sum(term.rest for term in self.terms)
+    def remainder(self) -> int:
+        return sum(term.remainder for term in self.terms)
 
     @property
     def bytes(self) -> int:
         """Bytes of the whole state."""
-        return self.whole * self.parameters + self.rest
+        return self.per_parameter * self.parameters + self.remainder
 
     @property
     def exact(self) -> Fraction:
@@ -64,9 +64,9 @@ class PerParameter:
         return Fraction(self.bytes, self.parameters)
 
     def to_json(self) -> dict[str, Any]:
-        terms = [{"quantity": t.quantity, "per_parameter": t.whole, "rest": t.rest, "because": t.because} for t in self.terms]
+        terms = [{"quantity": t.quantity, "per_parameter": t.per_parameter, "rest": t.remainder, "because": t.because} for t in self.terms]
         head = {"model": self.model, "precision": self.precision, "optimizer": self.optimizer, "parameters": self.parameters}
-        return {**head, "per_parameter": self.whole, "rest": self.rest, "terms": terms}
+        return {**head, "per_parameter": self.per_parameter, "rest": self.remainder, "terms": terms}
 
 
 # What each ZeRO stage divides among the devices, in addition to the stage before it.
@@ -87,7 +87,7 @@ def sharded(recipe: PerParameter, devices: int, stage: int) -> Fraction:
     if devices < 1 or not 0 <= stage < len(_DIVIDED):
         raise BadInputError(f"stage {stage} on {devices} devices: stages are 0 to {len(_DIVIDED) - 1}, on at least one device")
     divided = {name for names in _DIVIDED[: stage + 1] for name in names}
-    return sum((Fraction(t.whole, devices if t.quantity in divided else 1) for t in recipe.terms), start=Fraction(0))
+    return sum((Fraction(t.per_parameter, devices if t.quantity in divided else 1) for t in recipe.terms), start=Fraction(0))
 
 
 def per_parameter(derivation: Derivation, sizes: Mapping[str, int] | None = None) -> PerParameter:
@@ -104,14 +104,14 @@ def per_parameter(derivation: Derivation, sizes: Mapping[str, int] | None = None
 def _term(derivation: Derivation, name: str, count: int, at: Mapping[str, int]) -> RecipeTerm:
     """Rounds to nearest: a parameter without a gradient then leaves a negative remainder, not one byte too few for all parameters."""
     nbytes = derivation[name].at(**at)
-    whole = (2 * nbytes + count) // (2 * count)
-    rest = nbytes - whole * count
-    return RecipeTerm(name, TERMS[name], whole, rest, _because(name, whole, rest, derivation.options))
+    per_parameter = (2 * nbytes + count) // (2 * count)
+    remainder = nbytes - per_parameter * count
+    return RecipeTerm(name, TERMS[name], per_parameter, remainder, _because(name, per_parameter, remainder, derivation.options))
 
 
-def _because(name: str, whole: int, rest: int, options: Mapping[str, str]) -> str:
+def _because(name: str, per_parameter: int, remainder: int, options: Mapping[str, str]) -> str:
     precision = options["precision"]
-    each = f"{whole} bytes each"
+    each = f"{per_parameter} bytes each"
     match name:
         case "parameters.bytes":
             reason = f"{each}: {'bf16' if precision in ('bf16', 'bf16-master') else 'fp32'} weights"
@@ -120,8 +120,8 @@ def _because(name: str, whole: int, rest: int, options: Mapping[str, str]) -> st
             return f"{each}: one fp32 copy, which the optimizer updates and which is rounded into the weights"
         case "optimizer_state.bytes":
             reason = f"{each}: what {options.get('optimizer', 'the optimizer')} keeps per weight, in the dtype of what it updates"
-            return f"{reason}; plus {rest:,} bytes, mostly step counters" if rest > 0 else reason
-        case "gradients.bytes" if not whole and not rest:
+            return f"{reason}; plus {remainder:,} bytes, mostly step counters" if remainder > 0 else reason
+        case "gradients.bytes" if not per_parameter and not remainder:
             return "none between backward and step: each is cast into its copy's and released"
     reason = f"{each}: one for every weight, in the weight's format" if name == "gradients.bytes" else each
-    return f"{reason}; {-rest:,} bytes fewer, of parameters without a gradient" if rest < 0 else reason
+    return f"{reason}; {-remainder:,} bytes fewer, of parameters without a gradient" if remainder < 0 else reason

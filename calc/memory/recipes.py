@@ -63,10 +63,10 @@ def document(recipes: Recipes) -> dict[str, Any]:
 
 
 def _entry(recipe: PerParameter, recipes: Recipes) -> dict[str, Any]:
-    made = recipe.to_json()
+    entry = recipe.to_json()
     shares = {f"stage_{stage}": str(share) for stage, share in enumerate(recipes.sharded(recipe), 1)}
-    numbers = {"parameters": number(recipe.parameters), "bytes": number(recipe.bytes), "rest": number(recipe.rest)}
-    return {**made, **numbers, "terms": [{**term, "rest": number(term["rest"])} for term in made["terms"]], "sharded": shares or None}
+    numbers = {"parameters": number(recipe.parameters), "bytes": number(recipe.bytes), "rest": number(recipe.remainder)}
+    return {**entry, **numbers, "terms": [{**term, "rest": number(term["rest"])} for term in entry["terms"]], "sharded": shares or None}
 
 
 def precisions(precision: str | None) -> Sequence[str]:

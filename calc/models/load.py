@@ -28,17 +28,17 @@ _FORMS = "give a built-in name, hf:PATH of a config.json, or FILE.py:NAME"
 
 def load(name: str) -> Spec:
     """The spec that ``name`` stands for. Its ``key`` identifies the content, for the cache of traces."""
-    head, _, rest = name.partition(":")
+    head, _, tail = name.partition(":")
     if head in CATALOGUE:
-        return _checked(_built_in(CATALOGUE[head], rest), name)
-    if head == "hf" and rest:
+        return _checked(_built_in(CATALOGUE[head], tail), name)
+    if head == "hf" and tail:
         from calc.models import hf
 
-        return _checked(hf.spec(rest), name)
-    if head == "transformers" and rest in configs():
+        return _checked(hf.spec(tail), name)
+    if head == "transformers" and tail in configs():
         from calc.models import hf
 
-        return _checked(dataclasses.replace(hf.spec(str(CONFIGS / f"{rest}.json")), name=name), name)
+        return _checked(dataclasses.replace(hf.spec(str(CONFIGS / f"{tail}.json")), name=name), name)
     file, colon, attribute = name.rpartition(":")
     if colon and file.endswith(".py"):
         with _users_own(name):
@@ -77,8 +77,8 @@ def _checked(spec: Spec, name: str) -> Spec:
 
 def _built_in(entry: CatalogueEntry, options: str) -> Spec:
     module = importlib.import_module(entry.module)
-    made: Any = getattr(module, entry.attribute)
-    spec: Spec = made(**_options(entry, options)) if entry.options else made
+    exported: Any = getattr(module, entry.attribute)
+    spec: Spec = exported(**_options(entry, options)) if entry.options else exported
     if options and not entry.options:
         raise BadInputError(f"{entry.name} has no options, so nothing may follow its name: {entry.name}")
     return dataclasses.replace(spec, key=f"built-in:{spec.name}")  # its file is part of this package's code
@@ -87,12 +87,12 @@ def _built_in(entry: CatalogueEntry, options: str) -> Spec:
 def _options(entry: CatalogueEntry, text: str) -> dict[str, float]:
     """``"dropout=0.1"`` as keyword arguments."""
     options: dict[str, float] = {}
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     for part in text.split(",") if text else ():
         option, _, value = part.partition("=")
-        if option in given:
-            raise BadInputError(f"{entry.name}: {option[:40]} is given twice, {given[option][:40]!r} and {value[:40]!r}: give it once")
-        given[option] = value
+        if option in values:
+            raise BadInputError(f"{entry.name}: {option[:40]} is given twice, {values[option][:40]!r} and {value[:40]!r}: give it once")
+        values[option] = value
         if option not in entry.options:
             raise BadInputError(f"{entry.name} has no option {option[:40]!r}: it has {', '.join(entry.options)}")
         try:
@@ -137,8 +137,10 @@ def _from_file(file: Path, attribute: str) -> Spec:
     if not issubclass(type(exported), Spec):  # isinstance would use the object's own __class__
         specs = [name for name, value in vars(module).items() if issubclass(type(value), Spec)]
         has = f"it has {', '.join(specs)}" if specs else "it has none: write NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)"
-        what = f"{attribute!r} is of type {type(exported).__name__}, not a spec" if hasattr(module, attribute) else f"no name {attribute!r}"
-        raise SpecError(f"{file}: {what}; {has}")
+        reason = (
+            f"{attribute!r} is of type {type(exported).__name__}, not a spec" if hasattr(module, attribute) else f"no name {attribute!r}"
+        )
+        raise SpecError(f"{file}: {reason}; {has}")
     spec: Spec = dataclasses.replace(exported, source=f"{file.name}, sha256 {_sha256(code)[:16]}", key=f"{attribute}:{_content(code)}")
     return spec
 

@@ -51,7 +51,7 @@ _TIMED_AS = {f"aten.{name}": what for what, names in _ALIKE.items() for name in 
 class Stand:
     """The proxy of an operator, at ``sizes``; ``exact`` is false if it matches only in bytes or FLOPs."""
 
-    what: str
+    primitive: str
     dtype: str
     sizes: Mapping[str, int]
     exact: bool = True
@@ -100,8 +100,8 @@ def _convolution(name: str, operator: Operator, dtype: str) -> Stand:
 
 def _attention(name: str, operator: Operator, dtype: str) -> Stand:
     *batch, queries, width = operator.shape("query")
-    what = (ATTENTION_BACKWARD if "backward" in name else ATTENTION) + (CAUSAL if operator.value("is_causal", False) else "")
-    return Stand(what, dtype, {"b": math.prod(batch), "m": queries, "k": width, "n": operator.shape("key")[-2]})
+    primitive = (ATTENTION_BACKWARD if "backward" in name else ATTENTION) + (CAUSAL if operator.value("is_causal", False) else "")
+    return Stand(primitive, dtype, {"b": math.prod(batch), "m": queries, "k": width, "n": operator.shape("key")[-2]})
 
 
 def by_bytes(operator: Operator, nbytes: int, calibrated: frozenset[str]) -> Stand:

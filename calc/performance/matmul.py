@@ -39,9 +39,9 @@ class MatmulRow:
     because: str = ""
 
     def to_json(self, flops: int) -> dict[str, Any]:
-        done = None if self.times is None else {**self.times.to_json(), "flops_per_second": float(flops / self.times.seconds)}
+        times = None if self.times is None else {**self.times.to_json(), "flops_per_second": float(flops / self.times.seconds)}
         share = None if self.share is None else float(self.share.value)
-        return {"dtype": self.dtype, "times": done, "peak": self.ceiling.to_json(), "share": share, "because": self.because or None}
+        return {"dtype": self.dtype, "times": times, "peak": self.ceiling.to_json(), "share": share, "because": self.because or None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Products:
 def sizes_for(device: str, m: int | None, k: int | None, n: int | None) -> tuple[int, int, int]:
     """The lecture's sizes, a 32nd of each on a CPU; each may be given."""
     scale = 1 if device.startswith("cuda") else SMALLER
-    sizes = tuple(given if given is not None else whole // scale for given, whole in zip((m, k, n), LECTURE, strict=True))
+    sizes = tuple(requested if requested is not None else default // scale for requested, default in zip((m, k, n), LECTURE, strict=True))
     for name, size in zip("mkn", sizes, strict=True):
         if not 1 <= size <= _MOST:
             raise BadInputError(f"{name} = {size} is not a number of rows or columns: give 1 to {_MOST:,}")

@@ -168,9 +168,11 @@ def _require_same_machine(calibration: Calibration | None, facts: Mapping[str, A
     """Refuse a calibration of another device, or of another number of threads."""
     if calibration is None:
         return
-    there, here = (_device_of(machine) for machine in (calibration.machine, facts))
-    if there != here:
-        raise BadInputError(f"the calibration is of {there}, but this is {here}: calibrate here, napkin calibrate -o FILE")
+    calibrated_device, this_device = (_device_of(machine) for machine in (calibration.machine, facts))
+    if calibrated_device != this_device:
+        raise BadInputError(
+            f"the calibration is of {calibrated_device}, but this is {this_device}: calibrate here, napkin calibrate -o FILE"
+        )
 
 
 def _device_of(machine: Mapping[str, Any]) -> str:
@@ -227,8 +229,8 @@ def _timed(run: Training, work: MatmulFlops, facts: Mapping[str, Any], request: 
     request.progress(f"timing {', '.join(f'{name}={run.sizes[name]}' for name in ('B', 'T') if name in run.sizes) or 'steps'}")
     timing = time_of_steps(run, request.how)
     rates = {} if request.calibration is None else request.calibration.peaks()
-    seen = {RATES[dtype]: rate for dtype, rate in rates.items() if dtype in RATES}
-    ceiling = ceiling_of(timing.matmul_dtype, facts, gpu=request.gpu, peak=request.peak, seen=seen)
+    measured_rates = {RATES[dtype]: rate for dtype, rate in rates.items() if dtype in RATES}
+    ceiling = ceiling_of(timing.matmul_dtype, facts, gpu=request.gpu, peak=request.peak, measured_rates=measured_rates)
     executed = as_compiled(work) if timing.compiled else work
     return timed_step(timing, executed, throughput_of(run.sizes, run.batches), ceiling)
 

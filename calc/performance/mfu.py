@@ -146,7 +146,7 @@ def ceiling_of(
     *,
     gpu: str | None = None,
     peak: Fraction | None = None,
-    seen: Mapping[str, Fraction] | None = None,
+    measured_rates: Mapping[str, Fraction] | None = None,
 ) -> DensePeak:
     """The peak to compare with: the given one, else that of the named accelerator, else that of the machine by its driver's name, else the
     highest measured rate ``seen`` in that format, if none is published for the machine."""
@@ -154,11 +154,11 @@ def ceiling_of(
         return DensePeak(dtype, peak, "as asked")
     device = machine["device"]
     entry = accelerator(gpu) if gpu is not None else of_device(str(device["name"]))
-    if entry is None and seen and dtype in seen:
-        return DensePeak(dtype, seen[dtype], "the highest rate of a product in the calibration")
+    if entry is None and measured_rates and dtype in measured_rates:
+        return DensePeak(dtype, measured_rates[dtype], "the highest rate of a product in the calibration")
     if entry is None:
-        what = "this processor" if device["kind"] == "cpu" else f"a device that its driver calls {device['name']}"
-        return DensePeak(dtype, None, because=f"no peak is published here for {what}: give its FLOP/s in {dtype} with --peak")
+        device_name = "this processor" if device["kind"] == "cpu" else f"a device that its driver calls {device['name']}"
+        return DensePeak(dtype, None, because=f"no peak is published here for {device_name}: give its FLOP/s in {dtype} with --peak")
     try:
         return DensePeak(dtype, entry.peak(dtype), entry.source, entry)
     except BadInputError as error:

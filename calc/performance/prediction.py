@@ -171,7 +171,7 @@ def _timed(work: Work, tables: Tables, recorded: bool, cold: int) -> _Both:
     else:
         stand = by_bytes(work.operator, work.moved, tables.calibrated)
         seconds, error = tables.seconds(stand, cold / work.moved)
-    return _Both(_row(work, stand.what, stand.exact, seconds + tables.first_touch(work), error), tables.once(LAUNCH) + extra, extra)
+    return _Both(_row(work, stand.primitive, stand.exact, seconds + tables.first_touch(work), error), tables.once(LAUNCH) + extra, extra)
 
 
 def _row(work: Work, like: str, exact: bool, seconds: float, error: float) -> PredictedOperator:
@@ -183,15 +183,15 @@ class Tables:
 
     def __init__(self, calibration: Calibration) -> None:
         self._points = calibration.by_what
-        self.calibrated = frozenset(what for what, _ in self._points)
+        self.calibrated = frozenset(primitive for primitive, _ in self._points)
         self._bandwidth = float(calibration.bandwidth())
         self._errors: dict[tuple[str, str], list[tuple[float, float]]] = {}
 
     # -- what the program takes ---------------------------------------------------------------------------------------
 
-    def once(self, what: str) -> float:
+    def once(self, primitive: str) -> float:
         """Seconds of one overhead of the program."""
-        return float(self._of(what, _FLOAT)[0].seconds)
+        return float(self._of(primitive, _FLOAT)[0].seconds)
 
     def recording(self, phase: str) -> float:
         """Seconds that the program adds to an operator: a module's call and its autograd record in the forward, a node's execution in the
@@ -211,10 +211,10 @@ class Tables:
 
         Cold bytes use the operator's bandwidth at its largest size, the others that at their own size.
         """
-        points, nbytes = self._of(stand.what, stand.dtype), stand.sizes["bytes"]
+        points, nbytes = self._of(stand.primitive, stand.dtype), stand.sizes["bytes"]
         largest = max(points, key=lambda p: p.bytes)
         warm = self._by_size(points, nbytes)
-        return warm + cold * max(0.0, nbytes / float(largest.bandwidth) - warm), self.error_of(stand.what, stand.sizes, points)
+        return warm + cold * max(0.0, nbytes / float(largest.bandwidth) - warm), self.error_of(stand.primitive, stand.sizes, points)
 
     def uncached(self, nbytes: int) -> float:
         """Extra seconds for the bytes of a matmul outside any cache; 0 for sizes that exceed a cache anyway."""
@@ -232,10 +232,10 @@ class Tables:
     @cached_property
     def fetched(self) -> tuple[float, float]:
         """The size in bytes from which each result gets new memory from the system, and the extra seconds per byte."""
-        more = [(f.bytes, max(0.0, float(f.seconds - t.seconds)) / f.bytes) for f, t in self._pairs()]
-        most = max((seconds for _, seconds in more), default=0.0)
-        above = [nbytes for nbytes, seconds in more if seconds > most / 2]
-        below = [nbytes for nbytes, seconds in more if seconds <= most / 2]
+        extra = [(f.bytes, max(0.0, float(f.seconds - t.seconds)) / f.bytes) for f, t in self._pairs()]
+        most = max((seconds for _, seconds in extra), default=0.0)
+        above = [nbytes for nbytes, seconds in extra if seconds > most / 2]
+        below = [nbytes for nbytes, seconds in extra if seconds <= most / 2]
         if not above or not below:
             return (min(above, default=math.inf), most)
         return math.sqrt(max(below) * min(above)), most
@@ -267,8 +267,8 @@ class Tables:
 
     def rate(self, stand: Stand) -> tuple[float, float]:
         """FLOP/s of a matmul, with the relative error. A dtype without calibration uses float32's rate."""
-        points = self._of(stand.what if stand.what in self.calibrated else PRODUCT, stand.dtype)
-        return self._interpolated(points, stand.sizes), self.error_of(points[0].what, stand.sizes, points)
+        points = self._of(stand.primitive if stand.primitive in self.calibrated else PRODUCT, stand.dtype)
+        return self._interpolated(points, stand.sizes), self.error_of(points[0].primitive, stand.sizes, points)
 
     def _interpolated(self, points: Sequence[CalibrationPoint], sizes: Mapping[str, int]) -> float:
         total = weighted = 0.0
@@ -280,11 +280,11 @@ class Tables:
 
     # -- errors -------------------------------------------------------------------------------------------------------
 
-    def error_of(self, what: str, sizes: Mapping[str, int], points: Sequence[CalibrationPoint] = ()) -> float:
+    def error_of(self, primitive: str, sizes: Mapping[str, int], points: Sequence[CalibrationPoint] = ()) -> float:
         """The relative error of an interpolation at ``sizes``: the leave-one-out errors of the nearest points, reduced for a point closer
         than they are to each other, combined with the spread of their repetitions."""
-        points = points or self._of(what, _FLOAT)
-        key = (points[0].what, points[0].dtype)
+        points = points or self._of(primitive, _FLOAT)
+        key = (points[0].primitive, points[0].dtype)
         if key not in self._errors:
             self._errors[key] = self._left_out(points)
         total = missed = spread = 0.0
@@ -307,19 +307,19 @@ class Tables:
         read = self._interpolated if points[0].flops else self._by_bytes
         misses = []
         for i, point in enumerate(points):
-            others = [p for j, p in enumerate(points) if j != i]
+            neighbors = [p for j, p in enumerate(points) if j != i]
             true = float(point.rate if point.flops else point.seconds)
-            error = 0.0 if point.bytes in ends else abs(read(others, point.sizes) / true - 1)
-            misses.append((error, _nearest(others, point.sizes)[0][1]))
+            error = 0.0 if point.bytes in ends else abs(read(neighbors, point.sizes) / true - 1)
+            misses.append((error, _nearest(neighbors, point.sizes)[0][1]))
         return misses
 
     def _by_bytes(self, points: Sequence[CalibrationPoint], sizes: Mapping[str, int]) -> float:
         return self._by_size(points, sizes["bytes"])
 
-    def _of(self, what: str, dtype: str) -> Sequence[CalibrationPoint]:
-        points = self._points.get((what, dtype)) or self._points.get((what, _FLOAT))
+    def _of(self, primitive: str, dtype: str) -> Sequence[CalibrationPoint]:
+        points = self._points.get((primitive, dtype)) or self._points.get((primitive, _FLOAT))
         if not points:
-            raise BadInputError(f"the calibration has no {what}, which this step needs: calibrate the machine again")
+            raise BadInputError(f"the calibration has no {primitive}, which this step needs: calibrate the machine again")
         return points
 
 

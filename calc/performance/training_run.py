@@ -108,7 +108,7 @@ class AccountedStep:
 class Progress:
     """The progress of a run: the last step, and its metrics. ``mfu`` is None without a peak."""
 
-    done: Done
+    step: Done
     of: int
     accounted: AccountedStep | None
     per_second: Fraction | None
@@ -204,15 +204,15 @@ class _Tally:
             return None
         return utilization(self._flops, self.times.seconds, self._ceiling.rate, self._ceiling.dtype, self._ceiling.device).value
 
-    def add(self, done: Done, of: int) -> Progress:
+    def add(self, finished: Done, of: int) -> Progress:
         """The progress after one more step."""
-        if done.account is not None:
-            self.accounted.append(accounted(done.step, done.account, self._expected))
-        if done.nanoseconds is not None:
-            self._nanoseconds.append(done.nanoseconds)
+        if finished.account is not None:
+            self.accounted.append(accounted(finished.step, finished.account, self._expected))
+        if finished.nanoseconds is not None:
+            self._nanoseconds.append(finished.nanoseconds)
         times = self.times
         per_second = None if times is None else self._throughput.amount / times.seconds
-        return Progress(done, of, self.accounted[-1] if done.account is not None else None, per_second, self.mfu)
+        return Progress(finished, of, self.accounted[-1] if finished.account is not None else None, per_second, self.mfu)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +232,9 @@ class Ready:
 def prepared(request: TrainingRequest, say: Callable[[str], None] = lambda _: None) -> Ready:
     """The step is derived before anything of it runs."""
     demo = DEMOS[request.demo]
-    given = {**demo.sizes, **(request.sizes or {})}
+    sizes = {**demo.sizes, **(request.sizes or {})}
     spec = load(demo.model)
-    return Ready(request, spec, spec.sizes(given), derive(spec, given, options=demo.options, progress=say))
+    return Ready(request, spec, spec.sizes(sizes), derive(spec, sizes, options=demo.options, progress=say))
 
 
 def demonstrate(ready: Ready, progress: Callable[[Progress], None] = lambda _: None) -> TrainingRun:
@@ -253,10 +253,10 @@ def demonstrate(ready: Ready, progress: Callable[[Progress], None] = lambda _: N
         begun, losses = resumed(run, request.folder) if request.resume and request.folder is not None else (0, [])
         if begun >= request.steps:
             raise BadInputError(f"the checkpoint is at step {begun} already: give a larger --steps")
-        for done in trained(run, batch, range(begun + 1, request.steps + 1), request.accounts_for):
-            losses.append(done.loss)
-            progress(tally.add(done, request.steps))
-            if request.folder is not None and (done.step % request.save_every == 0 or done.step == request.steps):
-                save(run, done.step, losses, request.folder)
+        for finished in trained(run, batch, range(begun + 1, request.steps + 1), request.accounts_for):
+            losses.append(finished.loss)
+            progress(tally.add(finished, request.steps))
+            if request.folder is not None and (finished.step % request.save_every == 0 or finished.step == request.steps):
+                save(run, finished.step, losses, request.folder)
     accounts = tuple(tally.accounted)
     return TrainingRun(demo, sizes, begun, tuple(losses), expected, accounts, tally.times, ready.throughput, ceiling, tally.mfu, facts)

@@ -99,8 +99,8 @@ def measured(
 
     measurements = tuple(all_copies())
     overlapped = copies.beside_compute(nbytes, device, repeat) if device.startswith("cuda") else None
-    copied = tuple(one for one in measurements if isinstance(one, copies.Copied))
-    unmeasured = tuple(one for one in measurements if isinstance(one, copies.Unmeasured))
+    copied = tuple(each for each in measurements if isinstance(each, copies.Copied))
+    unmeasured = tuple(each for each in measurements if isinstance(each, copies.Unmeasured))
     return Transfers(machine(device), HostWatch().name, copied, overlapped, unmeasured)
 
 
@@ -127,14 +127,14 @@ def document(transfers: Transfers) -> dict[str, Any]:
         "clock": transfers.clock,
         "copies": [_copy(copied) for copied in transfers.copies],
         "beside_compute": None if transfers.beside is None else _beside(transfers.beside),
-        "unmeasured": [{"name": one.name, "because": one.because} for one in transfers.unmeasured],
+        "unmeasured": [{"name": each.name, "because": each.because} for each in transfers.unmeasured],
     }
 
 
 def _copy(copied: Copied) -> dict[str, Any]:
     returned = None if copied.returned is None else copied.returned.to_json()
-    made = {"name": copied.name, "bytes": number(copied.nbytes), "bytes_per_second": float(bandwidth(copied))}
-    return {**made, "times": copied.times.to_json(), "returned": returned}
+    fields = {"name": copied.name, "bytes": number(copied.nbytes), "bytes_per_second": float(bandwidth(copied))}
+    return {**fields, "times": copied.times.to_json(), "returned": returned}
 
 
 def _beside(overlap: Beside) -> dict[str, Any]:

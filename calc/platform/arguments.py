@@ -23,8 +23,8 @@ def shown(value: object) -> str:
 
 def given(name: str, value: object) -> str:
     """An argument and its value, for a message: ``B = -1``, ``model is of type Foo``."""
-    words = shown(value)
-    return f"{name} {'is' if words.startswith('of ') else '='} {words}"
+    text = shown(value)
+    return f"{name} {'is' if text.startswith('of ') else '='} {text}"
 
 
 def refuse(name: str, value: object, give: str) -> NoReturn:
@@ -58,12 +58,12 @@ def sizes(value: object, name: str = "sizes") -> dict[str, int]:
     """Sizes by dimension, as integers; their range is checked where they are used. Raises ``DimensionError`` for a non-integer."""
     if value is None:
         return {}
-    named = keys(name, value, "a dictionary of integers by dimension, e.g. {'B': 8}")
-    for dimension, size in named.items():
+    by_name = keys(name, value, "a dictionary of integers by dimension, e.g. {'B': 8}")
+    for dimension, size in by_name.items():
         if isinstance(size, bool) or not isinstance(size, int):
             ending = " is not an integer" if type(size) in _SHOWN else ", not an integer"
             raise DimensionError(f"{given(dimension[:60], size)}{ending}: sizes are integers from 1 to 2**63 - 1")
-    return named
+    return by_name
 
 
 def keys(name: str, value: object, give: str) -> dict[str, Any]:

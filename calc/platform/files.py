@@ -40,7 +40,7 @@ class Kind:
     """
 
     most: int
-    what: str = ""
+    label: str = ""
     advice: str = ""
     suffixes: tuple[str, ...] = ()
     error: type[BadInputError] = BadInputError
@@ -63,8 +63,8 @@ class Kind:
             raise self._refusal(path, f"byte {cause.start} is not UTF-8") from None
 
     def _refusal(self, path: PathLike, reason: str) -> BadInputError:
-        named, ending = " ".join(filter(None, ("cannot read", self.what, shown(path)))), f"; {self.advice}" if self.advice else ""
-        return self.error(f"{named}: {reason}{ending}")
+        subject, ending = " ".join(filter(None, ("cannot read", self.label, shown(path)))), f"; {self.advice}" if self.advice else ""
+        return self.error(f"{subject}: {reason}{ending}")
 
 
 def shown(path: PathLike) -> str:
@@ -141,37 +141,37 @@ class _Target:
         return Path(self.place if os.path.islink(self.path) and not self.through else self.path)
 
 
-def judge(*paths: PathLike, what: str = "") -> tuple[Path, ...]:
+def judge(*paths: PathLike, label: str = "") -> tuple[Path, ...]:
     """The files that writing to ``paths`` would change (links resolved). Raises ``BadInputError`` for one that cannot be written."""
-    targets = [_judged(path, what) for path in paths]
+    targets = [_judged(path, label) for path in paths]
     _require_distinct(targets)
     return tuple(target.written for target in targets)
 
 
-def write(*outputs: Output, what: str = "") -> tuple[Path, ...]:
+def write(*outputs: Output, label: str = "") -> tuple[Path, ...]:
     """The files written: all outputs or none. Raises ``BadInputError``: ``cannot write WHAT PATH: REASON``.
 
     All targets are checked before the first is written, and all files are complete before the first is renamed into place. An existing
     file keeps its mode; a new one gets the umask's. Only a failure between two renames leaves some files new and some old.
     """
-    pairs = [(output, _judged(output.path, what)) for output in outputs]
+    pairs = [(output, _judged(output.path, label)) for output in outputs]
     _require_distinct([target for _, target in pairs])
     temporaries: dict[str, _Target] = {}
     try:
         for output, target in pairs:
             if not target.through:
-                with _one_line(target, what), _beside(target, temporaries) as file:
+                with _one_line(target, label), _beside(target, temporaries) as file:
                     _fill(file, output.content)
         for output, target in pairs:
             if output.expected is not None:
-                with _one_line(target, what):
+                with _one_line(target, label):
                     _require_unchanged(target, output.expected)
         for output, target in pairs:
             if target.through:
-                with _one_line(target, what), os.fdopen(_opened(target), "wb") as file:
+                with _one_line(target, label), os.fdopen(_opened(target), "wb") as file:
                     _fill(file, output.content)
         for temporary, target in temporaries.items():
-            with _one_line(target, what):
+            with _one_line(target, label):
                 os.replace(temporary, target.place)
     finally:
         for temporary in temporaries:
@@ -181,22 +181,22 @@ def write(*outputs: Output, what: str = "") -> tuple[Path, ...]:
 
 
 @contextmanager
-def _one_line(target: _Target, what: str) -> Iterator[None]:
+def _one_line(target: _Target, label: str) -> Iterator[None]:
     try:
         yield
     except UnicodeEncodeError:
-        raise _unwritten(target.path, what, _RefusalError("its text has a character that UTF-8 lacks")) from None
+        raise _unwritten(target.path, label, _RefusalError("its text has a character that UTF-8 lacks")) from None
     except (_RefusalError, OSError) as cause:
         if isinstance(cause, BrokenPipeError) and target.descriptor is not None:
             raise  # the reader of standard output closed it: the command line handles that
-        raise _unwritten(target.path, what, cause) from None
+        raise _unwritten(target.path, label, cause) from None
 
 
-def _unwritten(path: PathLike, what: str, cause: Exception) -> BadInputError:
-    return BadInputError(f"{' '.join(filter(None, ('cannot write', what, shown(path))))}: {_reason(cause)}")
+def _unwritten(path: PathLike, label: str, cause: Exception) -> BadInputError:
+    return BadInputError(f"{' '.join(filter(None, ('cannot write', label, shown(path))))}: {_reason(cause)}")
 
 
-def _judged(path: PathLike, what: str) -> _Target:
+def _judged(path: PathLike, label: str) -> _Target:
     """The target of a path. Raises ``BadInputError`` if it cannot be written."""
     name = os.fspath(path)
     status: os.stat_result | None
@@ -216,7 +216,7 @@ def _judged(path: PathLike, what: str) -> _Target:
             _require_folder(os.path.dirname(place), name)
         return target
     except (_RefusalError, OSError, ValueError) as cause:
-        raise _unwritten(path, what, cause) from None
+        raise _unwritten(path, label, cause) from None
 
 
 def _descriptor(path: str) -> int | None:

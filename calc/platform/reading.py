@@ -74,9 +74,9 @@ def flag(value: Any) -> bool:
     return value
 
 
-def whole(least: int, below: int = NUMBER, what: str = "an integer") -> Read[int]:
+def whole(least: int, below: int = NUMBER, label: str = "an integer") -> Read[int]:
     """A reader of an integer from ``least`` up to, but not including, ``below``; true and false are not integers."""
-    expected = f"{what} from {least} on" if below == NUMBER else f"{what} from {least} to {_power(below - 1)}"
+    expected = f"{label} from {least} on" if below == NUMBER else f"{label} from {least} to {_power(below - 1)}"
 
     def read(value: Any) -> int:
         if type(value) is not int or not least <= value < below:
@@ -101,10 +101,10 @@ def written(read: Read[int]) -> Read[int]:
     return digits
 
 
-def one_of(known: Collection[Any], what: str) -> Read[Any]:
+def one_of(choices: Collection[Any], label: str) -> Read[Any]:
     def read(value: Any) -> Any:
-        if type(value) not in (str, int) or value not in known:
-            refuse(value, f"{what}: {', '.join(map(str, known))}" if known else f"{what}, of which there is none")
+        if type(value) not in (str, int) or value not in choices:
+            refuse(value, f"{label}: {', '.join(map(str, choices))}" if choices else f"{label}, of which there is none")
         return value
 
     return read
@@ -127,14 +127,14 @@ def each(read: Read[T], least: int = 0) -> Read[tuple[T, ...]]:
     def entries(value: Any) -> tuple[T, ...]:
         if type(value) is not list or len(value) < least:
             refuse(value, f"a list of at least {least}" if least else "a list")
-        done: list[T] = []
+        values: list[T] = []
         try:
             for item in value:
-                done.append(read(item))
+                values.append(read(item))
         except Wrong as wrong:
-            wrong.place.append(len(done))
+            wrong.place.append(len(values))
             raise
-        return tuple(done)
+        return tuple(values)
 
     return entries
 
@@ -147,14 +147,14 @@ def row(*reads: Read[Any], least: int | None = None) -> Read[list[Any]]:
     def entries(value: Any) -> list[Any]:
         if type(value) is not list or not fewest <= len(value) <= most:
             refuse(value, f"a list of {most}")
-        done: list[Any] = []
+        values: list[Any] = []
         try:
             for read, item in zip(reads, value, strict=False):
-                done.append(read(item))
+                values.append(read(item))
         except Wrong as wrong:
-            wrong.place.append(len(done))
+            wrong.place.append(len(values))
             raise
-        return done
+        return values
 
     return entries
 
@@ -163,15 +163,15 @@ def mapping(key: Read[str], read: Read[T]) -> Read[dict[str, T]]:
     def entries(value: Any) -> dict[str, T]:
         if type(value) is not dict:
             refuse(value, "an object")
-        done: dict[str, T] = {}
+        values: dict[str, T] = {}
         name = ""
         try:
             for name, item in value.items():
-                done[key(name)] = read(item)
+                values[key(name)] = read(item)
         except Wrong as wrong:
             wrong.place.append(name)
             raise
-        return done
+        return values
 
     return entries
 
@@ -191,8 +191,8 @@ def part(data: Any, key: str, read: Read[T]) -> T:
 
 def at(data: Any, path: str, read: Read[T]) -> T:
     """The value at a required path of keys, e.g. ``"time.measured.clock"``."""
-    key, _, rest = path.partition(".")
-    return part(data, key, (lambda inner: at(inner, rest, read)) if rest else read)
+    key, _, inner_path = path.partition(".")
+    return part(data, key, (lambda inner: at(inner, inner_path, read)) if inner_path else read)
 
 
 def optional(data: Any, key: str, read: Read[T]) -> T | None:

@@ -104,8 +104,8 @@ def _shared_heads(op: Operator) -> tuple[Term, ...]:
     query_heads, key_heads = op.shape("query")[-3], op.shape("key")[-3]
     if query_heads == key_heads:
         return ()
-    more = query_heads - key_heads
+    extra = query_heads - key_heads
     return tuple(
-        term(f"{name} added over the heads that share it", *batch, more, keys, width)
+        term(f"{name} added over the heads that share it", *batch, extra, keys, width)
         for name, (*batch, _, keys, width) in (("dK", op.shape("key")), ("dV", op.shape("value")))
     )

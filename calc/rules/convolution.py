@@ -33,10 +33,10 @@ def convolution_backward(op: Operator) -> Cost:
     dy = op.tensor("grad_output")
     batch, _, *positions = op.shape("input") if op.value("transposed") else dy.shape
     of_input, of_weight, of_bias = op.value("output_mask")
-    products = [name for name, wanted in (("dx = dy ⋆ᵀ w", of_input), ("dw = x ⋆ dy", of_weight)) if wanted]
-    others = [d for d in range(len(dy.shape)) if d != 1]
+    products = [name for name, requested in (("dx = dy ⋆ᵀ w", of_input), ("dw = x ⋆ dy", of_weight)) if requested]
+    dims = [d for d in range(len(dy.shape)) if d != 1]
     return Cost(
         matmul=tuple(term(name, 2, batch, *positions, *op.shape("weight")) for name in products),
-        elementwise=(reducing("db = Σ dy", dy.shape, others),) if of_bias else (),
+        elementwise=(reducing("db = Σ dy", dy.shape, dims),) if of_bias else (),
         reads=whole(dy, optional(op, "weight") if of_input else None, optional(op, "input") if of_weight else None),
     )

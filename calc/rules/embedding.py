@@ -58,8 +58,8 @@ def embedding_bag(op: Operator) -> Cost:
     rows, mode = _looked_up(op, weight.shape[-1]), op.value("mode", SUM)
     weighted = (each("w · row", rows),) if op.has("per_sample_weights") else ()
     mean = (each("/ n", op.out.shape),) if mode == MEAN else ()
-    others = (view for name, view in op.tensors() if name != "weight")
-    return Cost(elementwise=(*weighted, each("y[b] += row", rows), *mean), reads=((math.prod(rows), weight.dtype), *whole(*others)))
+    views = (view for name, view in op.tensors() if name != "weight")
+    return Cost(elementwise=(*weighted, each("y[b] += row", rows), *mean), reads=((math.prod(rows), weight.dtype), *whole(*views)))
 
 
 @rule(
@@ -89,8 +89,8 @@ def embedding_bag_backward(op: Operator) -> Cost:
 def embedding_bag_weights_backward(op: Operator) -> Cost:
     weight = op.tensor("weight")
     rows = _looked_up(op, weight.shape[-1])
-    others = (view for name, view in op.tensors() if name != "weight")
+    views = (view for name, view in op.tensors() if name != "weight")
     return Cost(
         elementwise=(each("dy row", rows), term("Σ dy row", *op.shape("indices"), reductions(weight.shape[-1]))),
-        reads=((math.prod(rows), weight.dtype), *whole(*others)),
+        reads=((math.prod(rows), weight.dtype), *whole(*views)),
     )

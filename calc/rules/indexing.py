@@ -64,8 +64,8 @@ def _put_shape(op: Operator) -> tuple[Factor, ...]:
     indices = indices_of(op)
     shapes = [(op.value("chosen"),) if is_mask(i) else i.shape for i in indices if i is not None]
     axes = [i for i in indices for _ in range(len(i.shape) if i is not None and is_mask(i) else 1)]
-    rest = [s for i, s in enumerate(op.shape("self")) if i >= len(axes) or axes[i] is None]
-    return (*broadcast(*shapes), *rest)
+    trailing = [s for i, s in enumerate(op.shape("self")) if i >= len(axes) or axes[i] is None]
+    return (*broadcast(*shapes), *trailing)
 
 
 def _added(op: Operator, shape: tuple[Factor, ...]) -> tuple[Term, ...]:
@@ -79,8 +79,8 @@ FILLS = "one number at one mask: the mask is read whole, x read and written, as 
 
 def _fills(op: Operator) -> bool:
     """Whether torch runs it as ``masked_fill_``: its cost does not depend on how many elements the mask selects."""
-    given = [i for i in indices_of(op) if i is not None]
-    return not op.value("accumulate", False) and not op.shape("values") and len(given) == 1 and is_mask(given[0])
+    indices = [i for i in indices_of(op) if i is not None]
+    return not op.value("accumulate", False) and not op.shape("values") and len(indices) == 1 and is_mask(indices[0])
 
 
 @rule(

@@ -210,7 +210,7 @@ PADDED = "all T steps and all 2 S + 1 places are counted, whatever the lengths; 
 
 def _log_sum(over: str, count: int, shape: Shape) -> tuple[Term, ...]:
     """log Σ exp of ``count`` logarithms, for each element of ``shape``: their maximum is subtracted first and added back."""
-    exponentials = tuple(each(f"{what} {over}{i + 1}", shape) for i in range(count) for what in ("- max,", "exp,"))
+    exponentials = tuple(each(f"{step} {over}{i + 1}", shape) for i in range(count) for step in ("- max,", "exp,"))
     sums = tuple(each(f"+ exp, {over}{i + 2}", shape) for i in range(count - 1))
     return (*exponentials, *sums, each(f"log, {over}", shape), each(f"+ max, {over}", shape))
 

@@ -148,8 +148,8 @@ def rms_norm_backward(op: Operator) -> Cost:
 
 def _channels(op: Operator, name: str) -> tuple[Factor, Factor]:
     """(channels, elements of each)."""
-    batch, channels, *rest = op.shape(name)
-    return channels, math.prod((batch, *rest))
+    batch, channels, *positions = op.shape(name)
+    return channels, math.prod((batch, *positions))
 
 
 @rule(

@@ -164,8 +164,8 @@ class Registry:
         return self.rules.get(op) or self.frees.get(op) or self._alike(op)
 
     def _alike(self, op: str) -> Rule | Free | None:
-        library, _, rest = op.partition(".")
-        name, _, overload = rest.partition(".")
+        library, _, qualified = op.partition(".")
+        name, _, overload = qualified.partition(".")
         in_place = name.endswith("_") and not name.endswith("__")
         if not in_place and overload not in _BY_NUMBER:
             return None

@@ -239,13 +239,13 @@ def to_sympy(text: str) -> sp.Expr:
     return parse(text).value_in(Sympy(_Symbols()))
 
 
-def substituted(what: str, text: str, sizes: Mapping[str, Any]) -> sp.Expr:
+def substituted(quantity: str, text: str, sizes: Mapping[str, Any]) -> sp.Expr:
     """The closed form ``text`` of ``what`` with ``sizes``, by name, replaced by integers or expressions. Raises BadInputError for a name
     that it does not have."""
     symbols = {name: symbol(name) for name in free_names(text)}
     unknown = [name for name in sizes if name not in symbols]
     if unknown:
-        raise BadInputError(f"{what} has no {unknown[0][:40]!r}: its closed form has {', '.join(sorted(symbols)) or 'no sizes'}")
+        raise BadInputError(f"{quantity} has no {unknown[0][:40]!r}: its closed form has {', '.join(sorted(symbols)) or 'no sizes'}")
     value = parse(text).value_in(Sympy({**symbols, **{name: sp.sympify(size) for name, size in sizes.items()}}))
     return value if value.free_symbols else value.doit()  # a maximum of closed forms is left as it is written, one of numbers is not
 

@@ -104,17 +104,17 @@ def power(base: Fraction, exponent: Fraction) -> tuple[Fraction, bool]:
 
 def _irrational(base: Fraction, exponent: Fraction) -> Fraction:
     """``base**exponent`` truncated to 42 digits, by logarithms; the number of guard digits doubles until all 42 are certain."""
-    more = 20
+    guard_digits = 20
     while True:
-        with localcontext(Context(prec=_PRECISION.prec + more, Emax=MAX_EMAX, Emin=MIN_EMIN)):
+        with localcontext(Context(prec=_PRECISION.prec + guard_digits, Emax=MAX_EMAX, Emin=MIN_EMIN)):
             log = (Decimal(base.numerator) / base.denominator).ln() * exponent.numerator / exponent.denominator
             approximation = log.exp()
             # Each errs by half a unit in the last place: the quotient (times the exponent), the three operations after it, and exp.
-            error = approximation * (math.ceil(exponent) + 4 * abs(log) + 4) * Decimal(10) ** (1 - _PRECISION.prec - more)
+            error = approximation * (math.ceil(exponent) + 4 * abs(log) + 4) * Decimal(10) ** (1 - _PRECISION.prec - guard_digits)
             low, high = _PRECISION.plus(approximation - error), _PRECISION.plus(approximation + error)
         if low == high:
             return Fraction(low)
-        more *= 2
+        guard_digits *= 2
 
 
 def _whole_root(n: int, k: int) -> int:
@@ -122,8 +122,8 @@ def _whole_root(n: int, k: int) -> int:
     if n < 2:
         return n
     bits = math.log2(n) / k
-    whole = max(0, int(bits) - 40)
-    guess = (int(2.0 ** (bits - whole) * (1 + 2.0**-20)) + 1) << whole
+    shift = max(0, int(bits) - 40)
+    guess = (int(2.0 ** (bits - shift) * (1 + 2.0**-20)) + 1) << shift
     while True:
         better = ((k - 1) * guess + n // guess ** (k - 1)) // k
         if better >= guess:
@@ -167,13 +167,13 @@ def tidy(node: Expression) -> Expression:
 
 
 @lru_cache(maxsize=1024)  # the equations of an answer are tried for each of its variables
-def isolated(expression: str, variable: str, left: str) -> tuple[str, ...]:
+def isolated(expression: str, variable: str, value: str) -> tuple[str, ...]:
     """The expressions for ``variable`` that solve ``left`` = ``expression``: one, or one per argument of a Max or Min; () if none.
 
     >>> isolated("C/(86400*u*n*P)", "n", "t")
     ('C/(86400*t*u*P)',)
     """
-    return tuple(dict.fromkeys(as_text(tidy(solution)) for solution in _isolated(parse(expression), variable, Name(left))))
+    return tuple(dict.fromkeys(as_text(tidy(solution)) for solution in _isolated(parse(expression), variable, Name(value))))
 
 
 def _isolated(node: Expression, x: str, y: Expression) -> Sequence[Expression]:
@@ -305,13 +305,13 @@ def _linear(node: Expression, x: str) -> _Linear | None:
             return None if inside is None else _scaled(inside, _MINUS_ONE)
         case Sum() | Product() | Quotient():
             left, right = _halves(node)
-            one = _linear(left, x)
+            first = _linear(left, x)
             if isinstance(node, Sum) and isinstance(right, Negative):
                 second = _linear(right.body, x)
                 second = None if second is None else _scaled(second, _MINUS_ONE)
             else:
                 second = _linear(right, x)
-            return None if one is None or second is None else _combined(node, one, second)
+            return None if first is None or second is None else _combined(node, first, second)
     return None
 
 
@@ -320,26 +320,26 @@ def _scaled(form: _Linear, by: Expression) -> _Linear:
     return _times(by, a), _times(by, b), c, d
 
 
-def _combined(node: Sum | Product | Quotient, one: _Linear, second: _Linear) -> _Linear | None:
+def _combined(node: Sum | Product | Quotient, first: _Linear, second: _Linear) -> _Linear | None:
     match node:
         case Sum():
-            return _added(one, second)
+            return _added(first, second)
         case Product():
-            if _free(one):
-                return _scaled(second, _over(one[1], one[3]))
-            return _scaled(one, _over(second[1], second[3])) if _free(second) else _cancelled(one, second) or _cancelled(second, one)
+            if _free(first):
+                return _scaled(second, _over(first[1], first[3]))
+            return _scaled(first, _over(second[1], second[3])) if _free(second) else _cancelled(first, second) or _cancelled(second, first)
         case Quotient():
             a, b, c, d = second
-            if _free(one):
-                return _scaled((c, d, a, b), _over(one[1], one[3]))
-            if one[2] == _ZERO and c == _ZERO:
-                return _times(one[0], d), _times(one[1], d), _times(a, one[3]), _times(b, one[3])
+            if _free(first):
+                return _scaled((c, d, a, b), _over(first[1], first[3]))
+            if first[2] == _ZERO and c == _ZERO:
+                return _times(first[0], d), _times(first[1], d), _times(a, first[3]), _times(b, first[3])
     return None
 
 
-def _cancelled(one: _Linear, second: _Linear) -> _Linear | None:
+def _cancelled(first: _Linear, second: _Linear) -> _Linear | None:
     """The product of a·x/d and (e·x + f)/(g·x), in which one x cancels; None for other forms."""
-    a, b, c, d = one
+    a, b, c, d = first
     e, f, g, h = second
     return (_times(a, e), _times(a, f), _ZERO, _times(d, g)) if b == c == h == _ZERO else None
 
@@ -348,17 +348,17 @@ def _free(form: _Linear) -> bool:
     return form[0] == form[2] == _ZERO
 
 
-def _added(one: _Linear, second: _Linear) -> _Linear | None:
+def _added(first: _Linear, second: _Linear) -> _Linear | None:
     """The sum of two forms; None where its numerator or denominator would be quadratic in x."""
-    if one[2] != _ZERO:
-        one, second = second, one
-    if one[2] != _ZERO:
+    if first[2] != _ZERO:
+        first, second = second, first
+    if first[2] != _ZERO:
         return None
-    a, b, _, d = one
+    a, b, _, d = first
     e, f, g, h = second
     if g == _ZERO:
         return _plus(_times(a, h), _times(e, d)), _plus(_times(b, h), _times(f, d)), _ZERO, _times(d, h)
     if a != _ZERO:
         return None
-    rest = _over(b, d)
-    return _plus(e, _times(rest, g)), _plus(f, _times(rest, h)), g, h
+    ratio = _over(b, d)
+    return _plus(e, _times(ratio, g)), _plus(f, _times(ratio, h)), g, h

@@ -125,8 +125,8 @@ class Arrays(Arithmetic[Array]):
             case FunctionCall("floor" | "ceiling", (Quotient(top, bottom),)):
                 a, b = top.value_in(self), self._divisor(bottom, node)
                 return a // b if node.function == "floor" else -(-a // b)
-            case FunctionCall("floor" | "ceiling", (whole,)):
-                return whole.value_in(self)
+            case FunctionCall("floor" | "ceiling", (integer,)):
+                return integer.value_in(self)
             case FunctionCall("Mod", (a, b)):
                 return self.remainder(Remainder(a, b))
             case FunctionCall("Max" | "Min", (_, *_) as arguments):
@@ -280,8 +280,8 @@ class Mesh:
             return np.asarray(sum(self._constant(monomial) * numerator for monomial, numerator in terms), dtype=wide)
         grouped = min((self._grouped(terms, d) for d in sorted(along, key=lambda d: -self._size[d])), key=len)
         total: Array | None = None
-        for moving, rest in grouped.items():
-            part = self._sum(tuple(rest), wide)
+        for moving, factors in grouped.items():
+            part = self._sum(tuple(factors), wide)
             if moving:
                 part = part * self._power(moving, wide)
             total = part if total is None else total + part
@@ -307,9 +307,9 @@ class Mesh:
         """A product of powers, cached: a product of more factors reuses those of fewer."""
         product = self._powers.get((*factors, (-1, int(wide is object))))
         if product is None:
-            (i, power), rest = factors[-1], factors[:-1]
+            (i, power), preceding = factors[-1], factors[:-1]
             leaf: Array = self.leaves[i].astype(wide, copy=False)
-            before = (*rest, (i, power - 1)) if power > 1 else rest
+            before = (*preceding, (i, power - 1)) if power > 1 else preceding
             product = self._power(before, wide) * leaf if before else leaf
             self._powers[*factors, (-1, int(wide is object))] = product
         return product

@@ -21,7 +21,7 @@ def at_hand(text: str, sizes: Mapping[str, int]) -> str:
 
 def equalities_at(texts: Iterable[str], sizes: Mapping[str, int]) -> tuple[str, ...]:
     """The equalities, such as ``B = 1``, of the special cases that hold at ``sizes``; empty where the general forms hold."""
-    sides = (both for text in texts for condition in _chosen(text, sizes)[1] for both in _equal_sides(condition))
+    sides = (pair for text in texts for condition in _chosen(text, sizes)[1] for pair in _equal_sides(condition))
     return tuple(dict.fromkeys(f"{as_text(left, spaced=True)} = {as_text(right, spaced=True)}" for left, right in sides))
 
 
@@ -54,8 +54,8 @@ def other_cases(text: str, sizes: Mapping[str, int]) -> list[tuple[str, str]]:
     """``(expression, condition)`` of the cases that do not hold, of the outermost Piecewise only; the general case has the condition
     ``"True"``."""
     cases = _cases(text)
-    here = next((i for i, (_, condition) in enumerate(cases) if _holds(condition, sizes)), None)
-    return [(as_text(expr, spaced=True), as_text(condition, spaced=True)) for i, (expr, condition) in enumerate(cases) if i != here]
+    current = next((i for i, (_, condition) in enumerate(cases) if _holds(condition, sizes)), None)
+    return [(as_text(expr, spaced=True), as_text(condition, spaced=True)) for i, (expr, condition) in enumerate(cases) if i != current]
 
 
 def case_at(text: str, sizes: Mapping[str, int]) -> dict[str, str]:

@@ -97,11 +97,11 @@ def worked_calculation(
 ) -> WorkedCalculation:
     """The calculation with its steps evaluated in order. Raises BadInputError for a missing or repeated variable or a division by 0."""
     values: dict[str, Any] = {g.symbol: g.value for g in inputs}
-    done: list[WorkedStep] = []
+    evaluated: list[WorkedStep] = []
     for step in steps:
         value = values[step.symbol] = _value(name, step, values)
-        done.append(replace(step, value=value))
-    return WorkedCalculation(name, tuple(inputs), tuple(done), tuple(notes))
+        evaluated.append(replace(step, value=value))
+    return WorkedCalculation(name, tuple(inputs), tuple(evaluated), tuple(notes))
 
 
 def _value(name: str, step: WorkedStep, values: Mapping[str, Any]) -> Fraction:

@@ -92,10 +92,10 @@ class Napkin(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        name, command, rest = super().resolve_command(ctx, args)
+        name, command, arguments = super().resolve_command(ctx, args)
         if command is not None and not ctx.resilient_parsing:
-            given_once(command, rest)
-        return name, command, rest
+            given_once(command, arguments)
+        return name, command, arguments
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         with _past_click():
@@ -186,21 +186,21 @@ def _unexpected(error: BaseException) -> str:
 
     if os.environ.get(_DEBUG):
         traceback.print_exception(error)
-    words, line = words_of(error), _of_user(error)
+    message, line = words_of(error), _of_user(error)
     if line:
-        return f"{line}: {words}"
+        return f"{line}: {message}"
     if isinstance(error, MemoryError) or "can't allocate memory" in text_of(error):  # the latter of torch
         return _NO_MEMORY
     match error:
         case RecursionError():
-            return f"something is nested too deeply: make it flatter ({words})"
+            return f"something is nested too deeply: make it flatter ({message})"
         case OSError() if error.strerror:
             return f"{error.strerror}{f': {error.filename}' if error.filename is not None else ''}"
         case UnicodeEncodeError():
             return f"{error.object[max(error.start - 30, 0) : error.end + 30]!r} cannot be written as UTF-8: choose another name"
     place = traceback.extract_tb(error.__traceback__)[-1:]
     at = "".join(f" at {os.path.basename(frame.filename)} line {frame.lineno}" for frame in place)
-    return f"a bug of Napkin: {words}{at}; please report it, with the traceback that {_DEBUG}=1 shows"
+    return f"a bug of Napkin: {message}{at}; please report it, with the traceback that {_DEBUG}=1 shows"
 
 
 _DEBUG = "NAPKIN_DEBUG"
@@ -227,8 +227,8 @@ def run() -> int:
         return end.code if isinstance(end.code, int) else REFUSED
 
 
-def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted:
+def _version(context: click.Context, _: click.Parameter, show: bool) -> None:
+    if show:
         from reports.jobs.request import version
 
         click.echo(f"napkin {version()}")

@@ -27,10 +27,10 @@ def calibrate(device: str | None, processor_time: bool, tf32: bool, output: str 
     from reports.jobs import job
     from reports.views import calibration
 
-    here, absent = device_here(device)
-    if processor_time and here != "cpu":
+    machine, absent = device_here(device)
+    if processor_time and machine != "cpu":
         raise click.UsageError("--processor-time measures a CPU: leave it out on a CUDA device, which has its own clock")
-    if tf32 and here == "cpu":
+    if tf32 and machine == "cpu":
         raise click.UsageError("--tf32 needs a CUDA device: leave it out on a CPU")
     if absent:
         return unmeasured("calibration", absent, as_json, strict=False)
@@ -39,6 +39,6 @@ def calibrate(device: str | None, processor_time: bool, tf32: bool, output: str 
     if output is not None:
         job.write_all(Path(output).parent, {})  # a folder that cannot be made is refused before a minute of work
     with talk() as say:
-        measured = run(here, processor_time=processor_time, tf32=tf32, progress=say)
+        measured = run(machine, processor_time=processor_time, tf32=tf32, progress=say)
     hand_over(measured.to_json(), output, as_json, lambda out: calibration.show(measured, out))
     return 0

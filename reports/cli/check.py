@@ -15,9 +15,9 @@ from reports.cli.common import FAILED, HELD, model_arguments, output_folder, pri
 @click.option("--device", default="cpu", show_default=True, metavar="NAME", help="Device for the real run: cpu or cuda.")
 @click.option("--json", "as_json", is_flag=True, help="Write the verdicts as JSON.")
 @click.option("--strict", is_flag=True, help="Fail if something could not be measured.")
-def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
+def check(device: str, as_json: bool, strict: bool, **options: Any) -> int:
     """Run the step for real and compare every quantity with what was derived."""
-    request = request_of(**words)
+    request = request_of(**options)
     from reports.jobs import job
 
     require_device(device)
@@ -52,7 +52,7 @@ def report(
     latex: bool,
     interactive: bool,
     strict: bool,
-    **words: Any,
+    **options: Any,
 ) -> int:
     """Write report.md, report.html and report.json: derivation, checks and comparisons, with every step.
 
@@ -60,7 +60,7 @@ def report(
     """
     if quantities and template != "homework":
         raise click.UsageError("--quantity goes with --template homework, whose pages stand by themselves")
-    request = request_of(**words)
+    request = request_of(**options)
     from reports.jobs import job
     from reports.jobs import report as report_job
     from reports.page.checks import tally

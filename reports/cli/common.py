@@ -78,8 +78,8 @@ def say_idle(file: Path, kind: str, *names: str) -> None:
     from reports.typeset.escape import brief
 
     context = click.get_current_context()
-    given = [name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    for name in given:
+    unused = [name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    for name in unused:
         option = max(option_of(context.command, name).opts, key=len)
         click.echo(brief(f"{file}: {option} has no effect: the file is {kind}"), err=True)
 
@@ -107,15 +107,15 @@ def sizes_arguments(
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
-        def with_sizes(*args: Any, sizes: Sequence[str], further: Sequence[str], **words: Any) -> Any:
-            first = words.get("model")
+        def with_sizes(*args: Any, sizes: Sequence[str], further: Sequence[str], **keywords: Any) -> Any:
+            first = keywords.get("model")
             if first is not None and re.fullmatch(r"\w+=\d+", first):
                 raise click.UsageError(f"the model comes before its sizes: napkin {click.get_current_context().info_name} gpt2 {first}")
-            return command(*args, sizes=(*sizes, *further), **words)
+            return command(*args, sizes=(*sizes, *further), **keywords)
 
         option = click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help=text)
-        words = click.argument("further", nargs=-1, metavar="[NAME=INTEGER]...")
-        sized: Callable[..., Any] = words(option(with_sizes))
+        keywords = click.argument("further", nargs=-1, metavar="[NAME=INTEGER]...")
+        sized: Callable[..., Any] = keywords(option(with_sizes))
         return sized if model is None else click.argument("model", required=model)(sized)
 
     return decorate
@@ -130,8 +130,8 @@ def pairs_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """The option ``-d T=4096``, where ``T=4096`` alone is the usual way: both end up in ``words``."""
 
     @functools.wraps(command)
-    def with_pairs(*args: Any, pairs: Sequence[str], words: Sequence[str], **others: Any) -> Any:
-        return command(*args, words=(*words, *pairs), **others)
+    def with_pairs(*args: Any, pairs: Sequence[str], words: Sequence[str], **keywords: Any) -> Any:
+        return command(*args, words=(*words, *pairs), **keywords)
 
     text = "Set a key or a size; KEY=VALUE without -d is the same."
     return click.option("-d", "--dim", "pairs", multiple=True, metavar="KEY=VALUE", help=text)(with_pairs)
@@ -207,13 +207,13 @@ def print_result(as_json: bool, document: Callable[[], Mapping[str, Any]], show:
         show(Terminal())
 
 
-def hand_over(made: Mapping[str, Any], output: str | None, as_json: bool, show: Callable[[Terminal], None]) -> None:
+def hand_over(document: Mapping[str, Any], output: str | None, as_json: bool, show: Callable[[Terminal], None]) -> None:
     """A measurement into its file, whole or not at all, and onto standard output."""
     from reports.jobs import job
 
     if output is not None:
-        say_written(*job.write_all(Path(output).parent, {Path(output).name: job.json_text(made)}))
-    print_result(as_json, lambda: made, show)
+        say_written(*job.write_all(Path(output).parent, {Path(output).name: job.json_text(document)}))
+    print_result(as_json, lambda: document, show)
 
 
 _OF_TRAINING = ("optimizer", "implementation", "accumulation", "zero_grad", "checkpointing")
@@ -285,10 +285,10 @@ def talk() -> Iterator[Callable[[str], None]]:
 
     with contextlib.redirect_stdout(sys.stderr):
         if not sys.stderr.isatty():
-            yield lambda words: click.echo(f"{brief(words)} …", err=True)
+            yield lambda text: click.echo(f"{brief(text)} …", err=True)
             return
         width = shutil.get_terminal_size().columns
         try:
-            yield lambda words: click.echo(f"\r\x1b[K{f'{brief(words)} …'[: width - 1]}", nl=False, err=True)
+            yield lambda text: click.echo(f"\r\x1b[K{f'{brief(text)} …'[: width - 1]}", nl=False, err=True)
         finally:
             click.echo("\r\x1b[K", nl=False, err=True)

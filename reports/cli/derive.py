@@ -30,9 +30,9 @@ _MORE = "\nEvery step: napkin derive {} --explain NAME, of a quantity or a rule 
 @click.option(
     "--values", is_flag=True, help="With --json: only the quantities and their terms, without steps, operators and rules of thumb."
 )
-def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json: bool, values: bool, **words: Any) -> None:
+def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json: bool, values: bool, **options: Any) -> None:
     """Derive every quantity of a training step in closed form."""
-    request = request_of(**words)
+    request = request_of(**options)
     if values and (saved or peak or coverage or explain is not None or not as_json):
         raise click.UsageError("--values goes with --json alone: it leaves out what --explain, --coverage, --saved and --peak show")
     if not (saved or peak or coverage or explain is not None or (as_json and not values)) and _show_stored(request, as_json):

@@ -37,13 +37,13 @@ def gradients(
         refuse_idle("beside --json, which has both notations and every step", "notation", "steps")
     if notation not in ("index", "matrix"):
         raise click.UsageError(f"unknown notation {notation[:40]!r}: use index or matrix")
-    options, given = made(attention=attention), job.sizes_from(sizes)
+    options, fixed = made(attention=attention), job.sizes_from(sizes)
     with talk() as say:
         spec = calc.load(model)
-        derived = derive(spec, given, options, say)
+        derived = derive(spec, fixed, options, say)
         if parameter is not None:
             derived.parameter(parameter)
-        compared = check(derived, spec, given, options, say) if checked else None
+        compared = check(derived, spec, fixed, options, say) if checked else None
     matrix = notation == "matrix"
     print_result(
         as_json,

@@ -50,7 +50,7 @@ _OF_MEASURING = ("repeat", "seconds", "warm_up", "peak", "gpu", "calibrated", "t
 @click.option("--compile", "compiled", is_flag=True, help="Compile the model with torch.compile.")
 @click.option("--fit", is_flag=True, help="Also find the largest B that fits, by running out of memory on a CUDA device.")
 @click.pass_context
-def measure(context: click.Context, /, device: str | None, output: str | None, as_json: bool, strict: bool, **words: Any) -> int:
+def measure(context: click.Context, /, device: str | None, output: str | None, as_json: bool, strict: bool, **options: Any) -> int:
     """Time real steps: forward, backward and optimizer separately, tokens per second, MFU and HFU, and the slowest modules.
 
     On a CUDA device the allocator's peaks are compared with their prediction, and the optimizer runs as foreach, torch's default there,
@@ -61,10 +61,10 @@ def measure(context: click.Context, /, device: str | None, output: str | None, a
     from reports.views import measuring
 
     device, absent = device_here(device)
-    how = _options(device, **{name: words.pop(name) for name in _OF_MEASURING})
+    how = _options(device, **{name: options.pop(name) for name in _OF_MEASURING})
     if how.on_cuda:
-        _foreach(context, words)
-    request = request_of(**words)
+        _foreach(context, options)
+    request = request_of(**options)
     if absent:
         return unmeasured(KIND, absent, as_json, strict)
     with talk() as say:
@@ -73,24 +73,24 @@ def measure(context: click.Context, /, device: str | None, output: str | None, a
     return HELD
 
 
-def _options(device: str, repeat: int, seconds: float, warm_up: int, peak: str | None, **words: Any) -> Any:
+def _options(device: str, repeat: int, seconds: float, warm_up: int, peak: str | None, **options: Any) -> Any:
     """What to measure, refused before anything runs where it cannot be."""
     from calc.hardware.benchmark import How, Repeat
     from calc.hardware.calibration import read
     from calc.performance.measuring import MeasuringOptions
 
-    if device == "cpu" and (words["tf32"] or words["fit"]):
-        raise click.UsageError(f"--{'tf32' if words['tf32'] else 'fit'} is of CUDA devices, and not of {device}: leave it out")
-    require_gpu(words["gpu"], device)
-    calibration = None if words["calibrated"] is None else read(Path(words["calibrated"]))
-    how = How(Repeat(warm_up, repeat, seconds, max(repeat, 1000)), tf32=words["tf32"], compiled=words["compiled"])
-    return MeasuringOptions(device, repeat, words["fit"], rate_of(peak), words["gpu"], calibration, how)
+    if device == "cpu" and (options["tf32"] or options["fit"]):
+        raise click.UsageError(f"--{'tf32' if options['tf32'] else 'fit'} is of CUDA devices, and not of {device}: leave it out")
+    require_gpu(options["gpu"], device)
+    calibration = None if options["calibrated"] is None else read(Path(options["calibrated"]))
+    how = How(Repeat(warm_up, repeat, seconds, max(repeat, 1000)), tf32=options["tf32"], compiled=options["compiled"])
+    return MeasuringOptions(device, repeat, options["fit"], rate_of(peak), options["gpu"], calibration, how)
 
 
-def _foreach(context: click.Context, words: dict[str, Any]) -> None:
+def _foreach(context: click.Context, options: dict[str, Any]) -> None:
     """The optimizer as torch runs it on CUDA by default."""
     from calc.options import KNOWN
 
-    optimizer = KNOWN.get(words["optimizer"])
+    optimizer = KNOWN.get(options["optimizer"])
     if context.get_parameter_source("implementation") is ParameterSource.DEFAULT and optimizer is not None and "foreach" in optimizer.ways:
-        words["implementation"] = "foreach"
+        options["implementation"] = "foreach"

@@ -60,16 +60,16 @@ def measure_matmul(
     from calc.performance.matmul import DTYPES, KIND, document, products, sizes_for
     from reports.views import matmul
 
-    here, absent = device_here(device)
+    machine, absent = device_here(device)
     if peak is not None and len(set(dtypes)) != 1:
         raise click.UsageError("--peak holds for one number format: give that format with --dtype")
-    require_gpu(gpu, here)
-    rate, sizes = rate_of(peak), sizes_for(here, m, k, n)
+    require_gpu(gpu, machine)
+    rate, sizes = rate_of(peak), sizes_for(machine, m, k, n)
     if absent:
         return unmeasured(KIND, absent, as_json, strict)
     with talk() as say:
-        timed = products(sizes, dtypes or DTYPES, here, Repeat(3, repeat, seconds, max(repeat, 1000)), gpu=gpu, peak=rate, progress=say)
-    default = sizes == sizes_for(here, None, None, None)
-    made = document(replace(timed, command=command_line()))
-    hand_over(made, output, as_json, lambda out: matmul.show(timed, default, out))
+        timed = products(sizes, dtypes or DTYPES, machine, Repeat(3, repeat, seconds, max(repeat, 1000)), gpu=gpu, peak=rate, progress=say)
+    default = sizes == sizes_for(machine, None, None, None)
+    written = document(replace(timed, command=command_line()))
+    hand_over(written, output, as_json, lambda out: matmul.show(timed, default, out))
     return HELD

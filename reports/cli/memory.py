@@ -41,9 +41,9 @@ def inference(model: str, sizes: Sequence[str], no_cache: bool, as_json: bool, *
 @model_arguments
 @click.option("--memory", metavar="BYTES", help="Memory of the device (80GB, 80GiB): also show which choice fits and recomputes the least.")
 @click.option("--json", "as_json", is_flag=True, help="Write the comparison as JSON.")
-def checkpointing(memory: str | None, as_json: bool, **words: Any) -> None:
+def checkpointing(memory: str | None, as_json: bool, **options: Any) -> None:
     """Compare the choices of activation checkpointing: peak memory and recomputed FLOPs of each."""
-    if words["checkpointing"] != "none":
+    if options["checkpointing"] != "none":
         raise click.UsageError("this compares every choice of --checkpointing: leave the option out")
     from calc.memory.checkpointing import document
     from calc.units import bytes_in
@@ -51,7 +51,7 @@ def checkpointing(memory: str | None, as_json: bool, **words: Any) -> None:
 
     limit = None if memory is None else bytes_in(memory)
     with talk() as say:
-        comparison = recomputing.compare(request_of(**words), limit, say)
+        comparison = recomputing.compare(request_of(**options), limit, say)
     print_result(as_json, lambda: document(comparison), lambda out: recomputing.show(comparison, out))
 
 
@@ -63,7 +63,7 @@ option_of(checkpointing, "checkpointing").hidden = True  # refused, in words tha
 @click.option("--save-seconds", type=float, metavar="SECONDS", help="Time to write a checkpoint, in seconds: to derive how often to save.")
 @click.option("--failure-hours", type=float, metavar="HOURS", help="Mean time between failures, in hours: to derive how often to save.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
-def checkpoint(save_seconds: float | None, failure_hours: float | None, as_json: bool, **words: Any) -> int:
+def checkpoint(save_seconds: float | None, failure_hours: float | None, as_json: bool, **options: Any) -> int:
     """Derive the size of a checkpoint on disk, and check in a real run that training resumes from one bit for bit."""
     if (save_seconds is None) != (failure_hours is None):
         raise click.UsageError("how often to save depends on both --save-seconds and --failure-hours: give both")
@@ -74,7 +74,7 @@ def checkpoint(save_seconds: float | None, failure_hours: float | None, as_json:
     from reports.jobs import job
 
     with talk() as say:
-        checkpointed = job.saving(request_of(**words), say, save_seconds, failure_hours)
+        checkpointed = job.saving(request_of(**options), say, save_seconds, failure_hours)
     from reports.views import saving as view
 
     print_result(as_json, lambda: document(checkpointed), lambda out: view.show(checkpointed, out))

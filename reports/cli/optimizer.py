@@ -33,15 +33,15 @@ def optimizer(name: str, values: Sequence[str], implementation: str, checked: bo
 
     equations = None if name in WITHOUT else rule(name)
     made(implementation=implementation)
-    given = _numbers(values)
-    if equations is None and (checked or given):
+    overrides = _numbers(values)
+    if equations is None and (checked or overrides):
         raise BadInputError(f"{WITHOUT[name]}; leave --check and values out")
     if equations is not None:
-        letters(equations, given)
-        if given and not checked:
+        letters(equations, overrides)
+        if overrides and not checked:
             raise BadInputError(f"values such as {values[0][:40]} are for a comparison with torch: add --check")
     cost = executed(name, implementation) if name in KNOWN else None
-    verdict = check(equations, given) if checked and equations is not None else None
+    verdict = check(equations, overrides) if checked and equations is not None else None
     from reports.views import optimizers
 
     print_result(as_json, lambda: document(name, cost, verdict), lambda out: optimizers.show(name, cost, verdict, out))

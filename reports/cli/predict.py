@@ -16,7 +16,7 @@ from reports.cli.common import device_here, model_arguments, print_result, reque
     "--calibration", "file", metavar="FILE", help="Calibration (napkin calibrate -o FILE); the default is to calibrate this machine now."
 )
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
-def predict(file: str | None, as_json: bool, **words: Any) -> None:
+def predict(file: str | None, as_json: bool, **options: Any) -> None:
     """Predict the time of a training step: forward, backward and optimizer, with its uncertainty, tokens per second, MFU and HFU.
 
     The time of each operator is interpolated from a primitive one timed at nearby sizes; nothing is fitted to a model.
@@ -25,7 +25,7 @@ def predict(file: str | None, as_json: bool, **words: Any) -> None:
     from reports.jobs import roofline
     from reports.views import prediction
 
-    request = request_of(**words)
+    request = request_of(**options)
     calibration = None if file is None else read(Path(file))
     with talk() as say:
         step = roofline.operators_of(request, say)

@@ -15,17 +15,17 @@ from reports.cli.common import Integer, model_arguments, option_of, print_result
 @click.option("--devices", type=Integer(1), metavar="INTEGER", help="Also show bytes on each of N devices, for the stages of ZeRO.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 @click.pass_context
-def bytes_per_parameter(context: click.Context, /, devices: int | None, as_json: bool, **words: Any) -> None:
+def bytes_per_parameter(context: click.Context, /, devices: int | None, as_json: bool, **options: Any) -> None:
     """Derive bytes per parameter of each precision recipe: weights, fp32 copies, gradients and optimizer state, term by term.
 
     All recipes, or the one of --precision; also recipes in fp8, as published formulas.
     """
-    precision = words["precision"] if context.get_parameter_source("precision") is ParameterSource.COMMANDLINE else None
+    precision = options["precision"] if context.get_parameter_source("precision") is ParameterSource.COMMANDLINE else None
     from calc.memory.recipes import document
     from reports.views import recipes
 
     with talk() as say:
-        table = recipes.compare(request_of(**words), precision, devices, say)
+        table = recipes.compare(request_of(**options), precision, devices, say)
     print_result(as_json, lambda: document(table), lambda out: recipes.show(table, out))
 
 

@@ -20,7 +20,7 @@ from reports.cli.common import model_arguments, print_result, refuse_idle, reque
 @click.option("-o", "--output", metavar="FILE", help="Write a page with the figure and all of its numbers (HTML).")
 @click.option("--json", "as_json", is_flag=True, help="Show everything as JSON.")
 def roofline(
-    gpu: str, file: str | None, dtype: str | None, launch: str | None, top: int, output: str | None, as_json: bool, **words: Any
+    gpu: str, file: str | None, dtype: str | None, launch: str | None, top: int, output: str | None, as_json: bool, **options: Any
 ) -> None:
     """Show what bounds each operator of a training step on a device (compute, memory or launches), and its minimum time.
 
@@ -35,7 +35,7 @@ def roofline(
     if top < 1:
         raise click.UsageError(f"--top {top} shows nothing: give 1 or more")
     ceiling = roofline_job.ceiling(gpu, file, dtype, launch)
-    request = request_of(**words)
+    request = request_of(**options)
     with talk() as say:
         rooflines = roofline_job.compute(request, ceiling, say)
     if output is not None:

@@ -30,9 +30,9 @@ def shard(words: Sequence[str], as_json: bool) -> None:
     """
     from calc.capacity.sharding.request import shard as account_of
 
-    name, given = _read(words)
+    name, inputs = _read(words)
     with talk() as say:
-        account = account_of(name, given, say)
+        account = account_of(name, inputs, say)
     from calc.capacity.sharding.document import of_account
     from reports.views import sharding
 
@@ -55,9 +55,9 @@ def layout(words: Sequence[str], as_json: bool) -> None:
     """
     from calc.capacity.sharding.request import best
 
-    name, given = _read(words)
+    name, inputs = _read(words)
     with talk() as say:
-        ranking = best(name, given, say)
+        ranking = best(name, inputs, say)
     from calc.capacity.sharding.document import of_search
     from reports.views import sharding
 

@@ -19,20 +19,20 @@ from reports.cli.common import print_result, refuse_idle, sizes_arguments
 @click.option("--dtype", default="fp32", show_default=True, metavar="FORMAT", help="Number format of the tensor.")
 @click.option("--check", "checked", is_flag=True, help="Compare with real tensors.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
-def storage(model: str | None, sizes: Sequence[str], attention: str, checked: bool, as_json: bool, **words: Any) -> int:
+def storage(model: str | None, sizes: Sequence[str], attention: str, checked: bool, as_json: bool, **options: Any) -> int:
     """Show which operations return views and which allocate, with shape, strides and offset in elements.
 
     For MODEL's traced forward, or a tensor with --tensor; without either, for a 4 × 4 matrix under eight kinds of operations.
     """
     if model is not None:
-        given = [name for name in ("shape", "expression", "index") if words[name] is not None]
-        if given or words["dtype"] != "fp32":
+        tensor_options = [name for name in ("shape", "expression", "index") if options[name] is not None]
+        if tensor_options or options["dtype"] != "fp32":
             raise click.UsageError("--tensor, --do, --index and --dtype describe a tensor: leave them or MODEL out")
         return _of_model(model, sizes, attention, checked, as_json)
     if sizes:
         raise click.UsageError("-d sets a dimension of a model: name one")
     refuse_idle("without a model", "attention")
-    return _of_tensor(checked, as_json, **words)
+    return _of_tensor(checked, as_json, **options)
 
 
 def _of_model(model: str, sizes: Sequence[str], attention: str, checked: bool, as_json: bool) -> int:
@@ -66,25 +66,25 @@ def _of_tensor(checked: bool, as_json: bool, shape: str | None, expression: str 
     if shape is None:
         if expression is not None or index is not None:
             raise click.UsageError("--do and --index need a tensor: add --tensor, e.g. --tensor 4x4")
-        x, done = demonstration(dtype)
+        x, results = demonstration(dtype)
     else:
         x, text = tensor(shape_of(shape), dtype), expression or "x"
-        done = ((text, carried_out(x, read(text))),)
-    steps = done[-1][1]
-    last = x if not steps else steps[-1].made.tensor if steps[-1].made is not None else None
+        results = ((text, carried_out(x, read(text))),)
+    steps = results[-1][1]
+    last = x if not steps else steps[-1].result.tensor if steps[-1].result is not None else None
     place = place_of(index, last) if index is not None and last is not None else None
-    verdicts = [check(x, chain) for _, chain in done] if checked else None
+    verdicts = [check(x, chain) for _, chain in results] if checked else None
     if as_json:
         from reports.jobs import job
 
-        body = chains(x, done, verdicts)
+        body = chains(x, results, verdicts)
         click.echo(job.json_text({**body, "place": None if place is None or last is None else last.layout.place(place)}), nl=False)
     else:
         from reports.views import strides as view
         from reports.writers.terminal import Terminal
 
         out = Terminal()
-        view.show_chains(x, done, verdicts, out)
+        view.show_chains(x, results, verdicts, out)
         if place is not None and last is not None:
             view.show_place(last, place, out)
     return int(any(v.failed for chain in verdicts or () for v in chain))

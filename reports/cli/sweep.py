@@ -81,13 +81,13 @@ def sweep(
     from calc.platform import files
 
     files.judge(*filter(None, (target, plot)))
-    given, listed = _points(sizes, source, most)
+    axes, listed = _points(sizes, source, most)
     from reports.views import swept
 
     if model is None:
-        result = _expression(str(expr), given, listed, most)
+        result = _expression(str(expr), axes, listed, most)
     else:
-        result = _model(model, given, quantities, no_cache, options, listed=listed, most=most, cases=cases)
+        result = _model(model, axes, quantities, no_cache, options, listed=listed, most=most, cases=cases)
     drawing = swept.drawn(result, over) if plot is not None else ""
     for gap in result.gaps:
         at = sizes_text(gap.first)
@@ -108,17 +108,17 @@ def _points(sizes: Sequence[str], source: str | None, most: int) -> tuple[Mappin
     from calc.errors import BadInputError
     from calc.pipeline import grid
 
-    given: dict[str, list[int]] = {}
+    axes: dict[str, list[int]] = {}
     for text in sizes:
         name, values = grid.parsed(text)
-        if name in given:
+        if name in axes:
             raise BadInputError(f"{name[:40]} is given twice: give its sizes in one -d, as in -d B=1,2,4")
-        given[name] = values
+        axes[name] = values
     if source is None:
-        return given, False
+        return axes, False
     columns = _read(source, most)
     lines = len(next(iter(columns.values())))
-    for name, values in given.items():
+    for name, values in axes.items():
         if name in columns or len(values) > 1:
             raise BadInputError(f"{name[:40]}: beside --from, -d sets one size of a dimension that the file does not have")
         columns[name] = values * lines
@@ -137,17 +137,17 @@ def _read(source: str, most: int) -> dict[str, list[int]]:
         raise BadInputError(f"cannot read {files.shown(source)}: it is not UTF-8") from None
 
 
-def _expression(text: str, given: Mapping[str, Sequence[int]], listed: bool, most: int) -> Sweep:
+def _expression(text: str, axes: Mapping[str, Sequence[int]], listed: bool, most: int) -> Sweep:
     from calc.pipeline.sweep import sweep_expression
 
-    return sweep_expression(text, given, listed=listed, most=most)
+    return sweep_expression(text, axes, listed=listed, most=most)
 
 
 def _model(
-    model: str, given: Mapping[str, Sequence[int]], quantities: Sequence[str], no_cache: bool, options: Mapping[str, str], **how: Any
+    model: str, axes: Mapping[str, Sequence[int]], quantities: Sequence[str], no_cache: bool, options: Mapping[str, str], **how: Any
 ) -> Sweep:
     from calc.options import made
     from calc.pipeline.sweep import of_model
 
     with talk() as say:
-        return of_model(model, given, quantities or ("memory.peak",), made(**options), cache=not no_cache, progress=say, **how)
+        return of_model(model, axes, quantities or ("memory.peak",), made(**options), cache=not no_cache, progress=say, **how)

@@ -67,10 +67,10 @@ def train_demo(
 
     if output is None:
         refuse_idle("without -o, where checkpoints are kept", "save_every")
-    here, absent = device_here(device)
-    require_gpu(gpu, here)
+    machine, absent = device_here(device)
+    require_gpu(gpu, machine)
     folder = None if output is None else Path(output)
-    training = TrainingRequest(model, sizes_from(sizes), steps, every, folder, save_every, resume, here, rate_of(peak), gpu)
+    training = TrainingRequest(model, sizes_from(sizes), steps, every, folder, save_every, resume, machine, rate_of(peak), gpu)
     if absent:
         return unmeasured(KIND, absent, as_json, strict)
     with talk() as say:

@@ -39,15 +39,15 @@ def transfers(
     from reports.jobs import job
     from reports.views import transfers as shown
 
-    here, absent = device_here(device)
-    default = 2**26 if here == "cpu" else 2**28
-    nbytes = default if size is None else int(read("--bytes", size, "bytes", whole=True).value)
+    machine, absent = device_here(device)
+    default = 2**26 if machine == "cpu" else 2**28
+    nbytes = default if size is None else int(read("--bytes", size, "bytes", integer=True).value)
     require_sizes(nbytes, batch, length)
     if absent:
         return unmeasured(KIND, absent, as_json, strict)
-    because = job.no_cuda() if here == "cpu" and device is None else "not measured: the CPU was asked for" if here == "cpu" else ""
+    because = job.no_cuda() if machine == "cpu" and device is None else "not measured: the CPU was asked for" if machine == "cpu" else ""
     with talk() as say:
-        transferred = measured(nbytes, batch, length, here, Repeat(2, repeat, seconds, max(repeat, 1000)), because, say)
-    made = document(replace(transferred, command=command_line()))
-    hand_over(made, output, as_json, lambda out: shown.show(transferred, batch, length, out))
+        transferred = measured(nbytes, batch, length, machine, Repeat(2, repeat, seconds, max(repeat, 1000)), because, say)
+    written = document(replace(transferred, command=command_line()))
+    hand_over(written, output, as_json, lambda out: shown.show(transferred, batch, length, out))
     return HELD

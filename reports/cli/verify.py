@@ -55,8 +55,8 @@ def verify(files: Sequence[str], form: str, **how: Any) -> int:
     from reports.page.inputs import FORMATS
 
     rewritten: dict[Path, Rewriting] = {}
-    made = Regenerated(frozenset(FORMATS) & {Path(file).suffix for file in files})
-    outcomes = [_one(Path(file), form, made, rewritten=rewritten, **how) for file in files]
+    regenerated = Regenerated(frozenset(FORMATS) & {Path(file).suffix for file in files})
+    outcomes = [_one(Path(file), form, regenerated, rewritten=rewritten, **how) for file in files]
     _put_in_place(rewritten)  # once every file is judged
     if form == "json":
         from reports.jobs.job import json_text
@@ -66,7 +66,7 @@ def verify(files: Sequence[str], form: str, **how: Any) -> int:
 
 
 def _one(
-    file: Path, form: str, made: Regenerated, sources: Sequence[str], templates: str | None, **how: Any
+    file: Path, form: str, regenerated: Regenerated, sources: Sequence[str], templates: str | None, **how: Any
 ) -> tuple[bool, dict[str, Any]]:
     from reports.live import verify_reports
 
@@ -76,7 +76,7 @@ def _one(
         say_idle(file, "a report", "fix", "diff", "require_claims", "unmarked", "no_cache")
         if not inputs.templates:
             say_idle(file, "made by no templates of your own", "templates")
-        return _report(file, text, inputs, sources, templates, form, made)
+        return _report(file, text, inputs, sources, templates, form, regenerated)
     if file.suffix != ".md":
         raise BadInputError(f"{file.name} carries no inputs, so it is not a report of Napkin: nothing in it can be verified")
     say_idle(file, "a live document", "templates")
@@ -84,13 +84,13 @@ def _one(
 
 
 def _report(
-    file: Path, text: str, inputs: Any, sources: Sequence[str], templates: str | None, form: str, made: Regenerated
+    file: Path, text: str, inputs: Any, sources: Sequence[str], templates: str | None, form: str, regenerated: Regenerated
 ) -> tuple[bool, dict[str, Any]]:
     from reports.live.verify_reports import summary, verify
 
     own = None if templates is None else Path(templates)
     with talk() as say:
-        outcome = verify(file, text, inputs, [Path(source) for source in sources], own, say, made)
+        outcome = verify(file, text, inputs, [Path(source) for source in sources], own, say, regenerated)
     from reports.typeset.escape import brief
 
     for note in outcome.notes:
@@ -154,14 +154,14 @@ def _document(
         new = _rewrite(file, text, document, findings, diff)
         if new is not None:
             rewritten.setdefault(file.resolve(), new)
-    left = [f for f in wrong if not (fix and f.right)]
+    unrepaired = [f for f in wrong if not (fix and f.right)]
     listed = [
         {"line": f.claim.line, "column": f.claim.column, "expr": f.claim.expr, "says": f.says, "is": f.is_, "holds": f.holds}
         | ({"exact": f.exact} if f.exact else {})
         | {"because": f.message or None}
         for f in findings
     ]
-    ok = not left and not few and not scope.failed
+    ok = not unrepaired and not few and not scope.failed
     numbers = [{"line": line, "column": column, "number": number} for line, column, number in bare]
     failed = [{"line": f.line, "column": f.column, "because": f.message} for f in scope.failed]
     body = {"verdict": "holds" if ok else "fails", "claims": listed, "failed_statements": failed, "unmarked": numbers}
@@ -214,9 +214,9 @@ def _repaired(finding: JudgedClaim) -> str:
     return f": rewritten as {finding.right}" if finding.right else ": repair it by hand"
 
 
-def _left(repaired: int, left: int) -> str:
+def _left(repaired: int, unrepaired: int) -> str:
     """What ``--fix`` repaired and what remains; empty where every claim held."""
-    return f", {repaired} rewritten, {left} left to repair by hand" if repaired or left else ""
+    return f", {repaired} rewritten, {unrepaired} left to repair by hand" if repaired or unrepaired else ""
 
 
 def _rewrite(file: Path, text: str, document: LiveDocument, findings: Sequence[JudgedClaim], diff: bool) -> Rewriting | None:

@@ -9,10 +9,10 @@ COMMON = ("t4", "l4", "rtx5090", "a100-sxm-40", "l40s", "h100-sxm", "h200-sxm", 
 """Ids of the catalogue, one for each common capacity, smallest first."""
 
 
-def beside(peak: int, named: Accelerator | None) -> tuple[Accelerator, ...]:
+def beside(peak: int, chosen: Accelerator | None) -> tuple[Accelerator, ...]:
     """The named device; else the largest common one below ``peak`` bytes and the smallest one that holds them, if they exist."""
-    if named is not None:
-        return (named,)
+    if chosen is not None:
+        return (chosen,)
     common = [accelerator(name) for name in COMMON]
     small = [device for device in common if device.memory < peak][-1:]
     large = [device for device in common if device.memory >= peak][:1]

@@ -66,18 +66,20 @@ def _power(dim: str, power: int) -> str:
 
 def finding(split: FlopsByPart) -> str:
     """The shares at the present size, where the highest power overtakes the others, and which limits follow the size."""
-    here, highest = split.at_hand, split.parts[0]
-    shares = ", ".join(f"{part_name(p, split.dim)} {numbers.percent(Fraction(here.values.get(p, 0), here.total))}" for p in split.parts)
-    whole = numbers.amount(here.total, Unit.FLOP).headline
-    words = f"At {_sized(split.dim, split.here)}, the step takes {whole}: {shares}."
+    split_here, highest = split.at_hand, split.parts[0]
+    shares = ", ".join(
+        f"{part_name(p, split.dim)} {numbers.percent(Fraction(split_here.values.get(p, 0), split_here.total))}" for p in split.parts
+    )
+    total = numbers.amount(split_here.total, Unit.FLOP).headline
+    text = f"At {_sized(split.dim, split.size)}, the step takes {total}: {shares}."
     if highest is not None:
-        words += f" {_overtaking(split, highest)}"
+        text += f" {_overtaking(split, highest)}"
     for limit in split.raised:
-        words += f" Where {split.dim} exceeds {limit}, {limit} is raised to {split.dim}."
+        text += f" Where {split.dim} exceeds {limit}, {limit} is raised to {split.dim}."
     if split.refused:
-        left = ", ".join(map(numbers.integer, split.refused))
-        words += f" Left out, because the closed forms do not hold there: {split.dim}{NBSP}={NBSP}{left}."
-    return words
+        refused = ", ".join(map(numbers.integer, split.refused))
+        text += f" Left out, because the closed forms do not hold there: {split.dim}{NBSP}={NBSP}{refused}."
+    return text
 
 
 def _overtaking(split: FlopsByPart, highest: int) -> str:
@@ -96,12 +98,12 @@ def _overtaking(split: FlopsByPart, highest: int) -> str:
 
 
 def _listed(module_paths: Sequence[str]) -> str:
-    more = f" and {several(len(module_paths) - _LISTED, 'other module')}" if len(module_paths) > _LISTED else ""
-    return f"{', '.join(module_paths[:_LISTED])}{more}"
+    omitted = f" and {several(len(module_paths) - _LISTED, 'other module')}" if len(module_paths) > _LISTED else ""
+    return f"{', '.join(module_paths[:_LISTED])}{omitted}"
 
 
-def _upper(words: str) -> str:
-    return words[:1].upper() + words[1:]
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _sized(dim: str, size: int) -> str:
@@ -109,15 +111,15 @@ def _sized(dim: str, size: int) -> str:
 
 
 def _key(number: int, part: Part, split: FlopsByPart) -> Key:
-    here = split.at_hand
-    value = here.values.get(part, 0)
-    written, share = numbers.amount(value, Unit.FLOP).headline, numbers.percent(Fraction(value, here.total))
+    split_here = split.at_hand
+    value = split_here.values.get(part, 0)
+    written, share = numbers.amount(value, Unit.FLOP).headline, numbers.percent(Fraction(value, split_here.total))
     return Key(letter(number), _css(number, part), part_name(part, split.dim), written, share, line=True)
 
 
 def _rows(split: FlopsByPart) -> Iterator[tuple[str, ...]]:
     for point in split.points:
-        note = "here" if point.size == split.here else "overtakes" if point.size == split.crossover else ""
+        note = "here" if point.size == split.size else "overtakes" if point.size == split.crossover else ""
         head = f"{numbers.integer(point.size)}{f' ({note})' if note else ''}"
         yield (head, *(numbers.integer(point.values.get(part, 0)) for part in split.parts), numbers.integer(point.total))
 
@@ -149,8 +151,8 @@ def _path(split: FlopsByPart, part: Part, x: Logarithmic, y: Logarithmic) -> str
 
 
 def _marked(split: FlopsByPart) -> Iterator[tuple[int, str, int]]:
-    yield split.here, f"here, {_sized(split.dim, split.here)}", _ROWS[0]
-    if split.crossover is not None and split.crossover != split.here:
+    yield split.size, f"here, {_sized(split.dim, split.size)}", _ROWS[0]
+    if split.crossover is not None and split.crossover != split.size:
         yield split.crossover, f"overtakes, {_sized(split.dim, split.crossover)}", _ROWS[1]
 
 
@@ -160,8 +162,8 @@ def _uprights(split: FlopsByPart, x: Logarithmic) -> Iterator[SvgLine]:
 
 
 def _marks(split: FlopsByPart, x: Logarithmic) -> Iterator[Label]:
-    for size, words, row in _marked(split):
-        yield Label(f"{NBSP}{words}{NBSP}", _across(x, size), str(row), "start" if x.at(size) < Fraction(1, 2) else "end")
+    for size, text, row in _marked(split):
+        yield Label(f"{NBSP}{text}{NBSP}", _across(x, size), str(row), "start" if x.at(size) < Fraction(1, 2) else "end")
 
 
 def _letters(split: FlopsByPart, y: Logarithmic) -> Iterator[Label]:
@@ -174,7 +176,7 @@ def _letters(split: FlopsByPart, y: Logarithmic) -> Iterator[Label]:
 
 def _ticks(split: FlopsByPart, x: Logarithmic) -> Iterator[Label]:
     """A few doublings and halvings of the present size."""
-    sizes = [point.size for point in split.points if point.size != split.crossover or point.size == split.here]
+    sizes = [point.size for point in split.points if point.size != split.crossover or point.size == split.size]
     step = -(-(len(sizes) - 1) // _TICKS)
     for size in sizes[::step]:
         at = x.at(size)

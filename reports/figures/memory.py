@@ -26,7 +26,7 @@ _LONGEST = 12  # characters of a device's id in the drawing
 _BESIDE = "These are live bytes: rounding by the allocator and memory of libraries come on top."
 
 
-def memory(derivation: Derivation, named: Accelerator | None) -> Figure:
+def memory(derivation: Derivation, device: Accelerator | None) -> Figure:
     """The figure of ``memory.peak``, or one without a drawing that says why."""
     quantity = derivation.quantities.get("memory.peak")
     if quantity is None or quantity.value is None:
@@ -35,7 +35,7 @@ def memory(derivation: Derivation, named: Accelerator | None) -> Figure:
     kinds = by_kind(quantity)
     if not kinds or sum(kinds.values()) != quantity.value or min(kinds.values()) < 0:
         return Figure(ANCHOR, TITLE, absent="the bytes at the peak are not known by kind")
-    return _drawn(quantity.value, kinds, beside(quantity.value, named), named is not None)
+    return _drawn(quantity.value, kinds, beside(quantity.value, device), device is not None)
 
 
 def by_kind(quantity: Quantity) -> dict[str, int]:
@@ -49,11 +49,11 @@ def by_kind(quantity: Quantity) -> dict[str, int]:
 def _drawn(peak: int, kinds: Mapping[str, int], devices: Sequence[Accelerator], is_named: bool) -> Figure:
     drawn = [device for device in devices if device.memory <= _FARTHEST * peak]
     scale = max([peak, *(device.memory for device in drawn)])
-    named = ", ".join(f"{role} {numbers.percent(Fraction(value, peak))}" for role, value in kinds.items())
+    listed = ", ".join(f"{role} {numbers.percent(Fraction(value, peak))}" for role, value in kinds.items())
     return Figure(
         ANCHOR,
         TITLE,
-        description=f"A bar of the bytes live at the peak, from the left: {named}. The table below has the numbers.",
+        description=f"A bar of the bytes live at the peak, from the left: {listed}. The table below has the numbers.",
         finding=f"{_verdict(peak, devices, is_named)} {_largest(peak, kinds)} {_BESIDE}",
         height=_BAR + _HIGH + 40,
         rects=tuple(_segments(kinds, scale)),
@@ -83,16 +83,16 @@ def _verdict(peak: int, devices: Sequence[Accelerator], is_named: bool) -> str:
     subject = f"The peak of {_read(peak)}"
     small, large = ([d for d in devices if (d.memory >= peak) is fits] for fits in (False, True))
     common = "" if is_named else ", the smallest common device" if large and large[0].id == COMMON[0] else ""
-    words = ""
+    text = ""
     if small:
-        words = f"{subject} is {numbers.significant(Fraction(peak, small[0].memory))} times the {_of(small[0])} and does not fit it"
+        text = f"{subject} is {numbers.significant(Fraction(peak, small[0].memory))} times the {_of(small[0])} and does not fit it"
         if not large and not is_named:
-            words += ", the largest common device"
+            text += ", the largest common device"
     if large:
-        left = numbers.amount(large[0].memory - peak, Unit.BYTE).headline
-        words = f"{words}; it fits" if words else f"{subject} fits"
-        words += f" the {_of(large[0])}{common} and leaves {left} free"
-    return f"{words}."
+        free = numbers.amount(large[0].memory - peak, Unit.BYTE).headline
+        text = f"{text}; it fits" if text else f"{subject} fits"
+        text += f" the {_of(large[0])}{common} and leaves {free} free"
+    return f"{text}."
 
 
 def _of(device: Accelerator) -> str:

@@ -59,8 +59,8 @@ def finding(rooflines: RooflinePair) -> str:
     bound = {MEMORY: "memory traffic", LAUNCH: "launches"}.get(total.dominant, "compute")
     module_path, sums = rooflines.eager.by_module()[0]
     least = f"At least {duration(total.seconds)} eager and {duration(fused.seconds)} fused"
-    taken = percent(sums.seconds / total.seconds)
-    return f"{least}; {percent(share)} of the eager time is bound by {bound}, and {module_path} takes {taken}."
+    share_of_step = percent(sums.seconds / total.seconds)
+    return f"{least}; {percent(share)} of the eager time is bound by {bound}, and {module_path} takes {share_of_step}."
 
 
 def bounds(sums: Sums) -> str:

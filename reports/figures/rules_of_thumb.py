@@ -42,14 +42,14 @@ def thumbs(comparisons: Sequence[RuleComparison]) -> Figure:
 
 def _finding(errors: dict[str, Fraction], cancelling: set[str], scale: Fraction) -> str:
     near = [f"{name} (by cancellation)" if name in cancelling else name for name, off in errors.items() if abs(off) <= NEAR]
-    which = f": {', '.join(near)}" if near else ""
+    names = f": {', '.join(near)}" if near else ""
     farthest = max(errors, key=lambda name: abs(errors[name]))
-    words = f"{numbers.integer(len(near))} of {numbers.integer(len(errors))} rules {'is' if len(near) == 1 else 'are'} within"
-    words += f" {numbers.percent(NEAR)}{which}. The largest error is that of {farthest}: {_off(errors[farthest])}."
+    text = f"{numbers.integer(len(near))} of {numbers.integer(len(errors))} rules {'is' if len(near) == 1 else 'are'} within"
+    text += f" {numbers.percent(NEAR)}{names}. The largest error is that of {farthest}: {_off(errors[farthest])}."
     beyond = [name for name, off in errors.items() if abs(off) > scale]
     if beyond:
-        words += f" Bars end at {numbers.percent(scale)}; {', '.join(beyond)} {'exceeds' if len(beyond) == 1 else 'exceed'} it."
-    return words
+        text += f" Bars end at {numbers.percent(scale)}; {', '.join(beyond)} {'exceeds' if len(beyond) == 1 else 'exceed'} it."
+    return text
 
 
 def _off(value: Fraction) -> str:

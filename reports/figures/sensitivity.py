@@ -51,13 +51,13 @@ def growth(derivation: Derivation, twice: Mapping[str, tuple[Doubling, ...]]) ->
 
 def _finding(factors: Mapping[str, Mapping[str, Fraction]]) -> str:
     """The size with the largest factor for each answer, as a sentence."""
-    words = []
+    clauses = []
     for name, by_dim in factors.items():
         if by_dim:
             largest = max(by_dim.values())
-            which = " or ".join(dim for dim, factor in by_dim.items() if factor == largest)
-            words.append(f"{name} {numbers.times(largest)} with {which}")
-    return f"The largest factors when one size doubles, and those that depend on it by default follow: {'; '.join(words)}."
+            dims = " or ".join(dim for dim, factor in by_dim.items() if factor == largest)
+            clauses.append(f"{name} {numbers.times(largest)} with {dims}")
+    return f"The largest factors when one size doubles, and those that depend on it by default follow: {'; '.join(clauses)}."
 
 
 def _notes(grid: _BarGrid, fixed: list[str]) -> Iterator[str]:

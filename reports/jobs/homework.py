@@ -31,7 +31,7 @@ def run_from(given: Mapping[str, str], gpus: Sequence[str] = ()) -> PlannedTrain
     """The assumptions of the last questions, as they are typed. Raises ``BadInputError`` for what cannot be."""
     usual = PlannedTraining()
     units = {"context": "tokens", "memory": "bytes", "mfu": "1", "steps": "steps", "batch": "sequences"}
-    values = {name: read(f"--{name}", text, units[name], whole=name not in ("memory", "mfu")).value for name, text in given.items()}
+    values = {name: read(f"--{name}", text, units[name], integer=name not in ("memory", "mfu")).value for name, text in given.items()}
     if values.get("mfu", usual.mfu) > 1:
         raise BadInputError("--mfu is a share of the peak: give at most 1")
     for gpu in gpus:

@@ -219,4 +219,4 @@ def write_all(directory: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
         directory.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:  # a name that no file can have is a ValueError
         raise BadInputError(f"cannot write a report to {files.shown(directory)}: {getattr(error, 'strerror', None) or error}") from None
-    return files.write(*(files.Output(directory / name, text) for name, text in texts.items()), what="a report to")
+    return files.write(*(files.Output(directory / name, text) for name, text in texts.items()), label="a report to")

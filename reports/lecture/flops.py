@@ -20,23 +20,23 @@ _BY = "derive linear: flops.forward.matmul; torch.utils.flop_counter"
 class CountingNumber:
     """A number that counts the multiplications and additions done with it."""
 
-    done: dict[str, int] = {}  # noqa: RUF012  # counts of the experiment at hand, reset by it
+    counts: dict[str, int] = {}  # noqa: RUF012  # counts of the experiment at hand, reset by it
 
     def __mul__(self, _: CountingNumber) -> CountingNumber:
-        CountingNumber.done["multiplications"] += 1
+        CountingNumber.counts["multiplications"] += 1
         return self
 
     def __add__(self, _: CountingNumber) -> CountingNumber:
-        CountingNumber.done["additions"] += 1
+        CountingNumber.counts["additions"] += 1
         return self
 
 
 def arithmetic(b: int, d: int, k: int) -> dict[str, int]:
     """The multiplications and additions of a (b, d) by (d, k) matmul, counted while numpy executes it."""
-    CountingNumber.done = {"multiplications": 0, "additions": 0}
+    CountingNumber.counts = {"multiplications": 0, "additions": 0}
     x, w = (np.array([[CountingNumber() for _ in range(n)] for _ in range(m)], dtype=object) for m, n in ((b, d), (d, k)))
     np.dot(x, w)
-    return dict(CountingNumber.done)
+    return dict(CountingNumber.counts)
 
 
 def _both(lab: Lab) -> tuple[int, int]:

@@ -133,7 +133,7 @@ def _(_: Lab) -> ClaimFinding:
     return same(("10000000", 1), parts, "that of 2 = 2^1; the note calls the code a bias", "formats.encode(fp32, 2)", value=parts[1])
 
 
-def _digits(name: str, says: str, dtype: str, claimed: str, more: str = "") -> None:
+def _digits(name: str, says: str, dtype: str, claimed: str, note: str = "") -> None:
     @FORMATS.claim(name, says)
     def _(_: Lab) -> ClaimFinding:
         dtype_layout = layout(dtype)
@@ -141,7 +141,7 @@ def _digits(name: str, says: str, dtype: str, claimed: str, more: str = "") -> N
         resolution = experiment("limits", dtype_layout.stored)["resolution"]
         because = (
             f"{dtype_layout.fraction} + 1 significant bits are {float(digits):.2f} digits; {exact_digits} survive a round trip through "
-            f"text, so torch's resolution is {resolution:g}{more}"
+            f"text, so torch's resolution is {resolution:g}{note}"
         )
         return number(claimed, digits, because, f"formats: digits of {dtype}; torch.finfo", unit="digits")
 

@@ -30,12 +30,12 @@ def _(_: Lab) -> ClaimFinding:
 
 def doubled(number: Fraction, digits: int) -> str:
     """The first binary digits behind the point of a number below 1: the integer parts as it is doubled and they are taken off."""
-    found = ""
+    written = ""
     for _ in range(digits):
         number *= 2
-        found += str(int(number))
+        written += str(int(number))
         number -= int(number)
-    return found
+    return written
 
 
 @FP16.claim("fp16-0.01-value", "Doubling 0.01 step by step gives its binary digits.")

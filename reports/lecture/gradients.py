@@ -88,11 +88,11 @@ def _thumb(name: str, says: str, claimed: str, signed: tuple[tuple[int, str], ..
     def _(lab: Lab) -> ClaimFinding:
         gpt2 = per_parameter_and_token(lab, "gpt2", _GPT2, *signed)
         at = lab.value("two-layer", "parameters", _AT) * _AT["B"]
-        here = Fraction(sum(sign * lab.value("two-layer", q, _AT) for sign, q in signed), at)
+        two_layer = Fraction(sum(sign * lab.value("two-layer", q, _AT) for sign, q in signed), at)
         inner = per_layer(lab, *layer)
-        first = ", whose first layer needs no gradient of its input" if here < inner else ""
+        first = ", whose first layer needs no gradient of its input" if two_layer < inner else ""
         because = (
-            f"per weight and point: exactly {inner} in an inner linear layer; {float(here):.2f} in the two-layer network{first};"
+            f"per weight and point: exactly {inner} in an inner linear layer; {float(two_layer):.2f} in the two-layer network{first};"
             f" {float(gpt2):.2f} in GPT-2 at T = 1024, with attention"
         )
         return number(

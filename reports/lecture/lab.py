@@ -46,8 +46,8 @@ class Lab:
         if key not in self._checked:
             derivation = self.derive(model, None, **options)
             self.progress(f"running {' '.join(key)}")
-            given: Any = dict(sizes)  # sizes by name, which mypy takes for the other keywords
-            self._checked[key] = check(derivation, **given)
+            sizes_: Any = dict(sizes)  # sizes by name, which mypy takes for the other keywords
+            self._checked[key] = check(derivation, **sizes_)
         return self._checked[key]
 
     def gradients(self, model: str) -> tuple[Derived, Checked]:
@@ -68,8 +68,8 @@ class Lab:
 
     def read_each_token(self, model: str, sizes: Mapping[str, int], weights: str) -> int:
         """Bytes of weights read for one token: all weights except embedding tables, of which it reads a row."""
-        tables = {line.what for line in self.inference(model, sizes, "int8").weights.lines if line.because.startswith("a table")}
-        return sum(line.value for line in self.inference(model, sizes, weights).weights.lines if line.what not in tables)
+        tables = {line.label for line in self.inference(model, sizes, "int8").weights.lines if line.because.startswith("a table")}
+        return sum(line.value for line in self.inference(model, sizes, weights).weights.lines if line.label not in tables)
 
     def value(self, model: str, quantity: str, sizes: Mapping[str, int], **options: str) -> int:
         """The value of a quantity at these sizes, by the closed form derived at the default sizes."""

@@ -20,19 +20,19 @@ def state(lab: Lab, precision: str = "fp32", model: str = "gpt2") -> PerParamete
 
 
 def _split(state_bytes: PerParameter) -> str:
-    return " + ".join(f"{term.whole} ({term.what})" for term in state_bytes.terms)
+    return " + ".join(f"{term.per_parameter} ({term.label})" for term in state_bytes.terms)
 
 
 @LARGEST.claim("q2-16bytes", "AdamW in fp32 keeps 4 + 4 + (4 + 4) = 16 bytes for each parameter.")
 def _(lab: Lab) -> ClaimFinding:
     state_bytes = state(lab)
-    because = f"the traced step has {_split(state_bytes)}; {state_bytes.rest:,} bytes of step counters come on top in GPT-2"
-    return number("16", state_bytes.whole, because, "per_parameter of gpt2 with adamw, fp32", unit="bytes")
+    because = f"the traced step has {_split(state_bytes)}; {state_bytes.remainder:,} bytes of step counters come on top in GPT-2"
+    return number("16", state_bytes.per_parameter, because, "per_parameter of gpt2 with adamw, fp32", unit="bytes")
 
 
 @LARGEST.claim("q2-40b", "Eight devices of 80 GB then hold about 40 billion parameters.")
 def _(lab: Lab) -> ClaimFinding:
-    answer = ask("largest-model", gpu="h100-sxm", gpus=8, bytes_per_parameter=state(lab).whole)
+    answer = ask("largest-model", gpu="h100-sxm", gpus=8, bytes_per_parameter=state(lab).per_parameter)
     return number(
         "40e9",
         answer.value,
@@ -50,8 +50,8 @@ def _(_: Lab) -> ClaimFinding:
 
 @LARGEST.claim("q2-max-claim", "A model of 40B parameters is the most that can be trained on them.")
 def _(lab: Lab) -> ClaimFinding:
-    answer = ask("largest-model", gpu="h100-sxm", gpus=8, bytes_per_parameter=state(lab).whole)
-    left = 8 * accelerator("h100-sxm").memory - answer.value * state(lab).whole
+    answer = ask("largest-model", gpu="h100-sxm", gpus=8, bytes_per_parameter=state(lab).per_parameter)
+    left = 8 * accelerator("h100-sxm").memory - answer.value * state(lab).per_parameter
     activations = lab.value("gpt2", "activations.bytes", _SIZES)
     because = (
         f"as a bound on the state it is right, but then {int(left)} bytes are left for activations, which even GPT-2 124M needs"
@@ -74,13 +74,13 @@ def _(lab: Lab) -> ClaimFinding:
     h100 = accelerator("h100-sxm")
     faster = h100.peak("bf16") / h100.peak("fp32")
     because = (
-        f"the state is {mixed.whole} bytes either way ({_split(mixed)}), and the peak rate of an H100 {float(faster):.1f} times as high; "
-        f"the lecture leaves activations to a remark of its own: they shrink from {activations[0]:,} to {activations[1]:,} bytes (GPT-2, "
-        "B = 8, T = 1024)"
+        f"the state is {mixed.per_parameter} bytes either way ({_split(mixed)}), and the peak rate of an H100 {float(faster):.1f} times as"
+        f" high; the lecture leaves activations to a remark of its own: they shrink from {activations[0]:,} to {activations[1]:,} bytes"
+        " (GPT-2, B = 8, T = 1024)"
     )
     return true(
-        full.whole == mixed.whole and faster > 1,
-        mixed.whole,
+        full.per_parameter == mixed.per_parameter and faster > 1,
+        mixed.per_parameter,
         because,
         "per_parameter and activations.bytes of gpt2, fp32 and bf16-master; hardware: h100-sxm",
         unit="bytes",
@@ -90,11 +90,11 @@ def _(lab: Lab) -> ClaimFinding:
 @LARGEST.claim("q2-rajbhandari", "The accounting is that of a paper of Rajbhandari and others of 2019.")
 def _(lab: Lab) -> ClaimFinding:
     paper, mixed = source("zero"), state(lab, "bf16-master")
-    same = paper.facts["bytes_per_parameter"] == mixed.whole
+    same = paper.facts["bytes_per_parameter"] == mixed.per_parameter
     return true(
         paper.year == 2019 and same,
         paper.words,
-        f"its section 3.1 has {mixed.whole} bytes too, as the traced step",
+        f"its section 3.1 has {mixed.per_parameter} bytes too, as the traced step",
         "arXiv identifier; per_parameter of gpt2 with adamw, bf16-master",
         rests_on=SOURCE,
     )
@@ -119,8 +119,13 @@ def _(lab: Lab) -> ClaimFinding:
 @LARGEST.claim("q2-003-param-mem", "The memory of the parameters of a 70B model is 70e9 times 4 + 4 + (4 + 4) bytes.")
 def _(lab: Lab) -> ClaimFinding:
     state_bytes = state(lab)
-    weights = state_bytes.terms[0].whole
+    weights = state_bytes.terms[0].per_parameter
     because = f"16 is the whole training state; parameters alone are {weights} bytes each in fp32, {70 * weights} GB for 70e9"
     return readings(
-        state_bytes.whole == 16, weights == 16, weights * 70 * 10**9, because, "per_parameter of gpt2 with adamw, fp32", unit="bytes"
+        state_bytes.per_parameter == 16,
+        weights == 16,
+        weights * 70 * 10**9,
+        because,
+        "per_parameter of gpt2 with adamw, fp32",
+        unit="bytes",
     )

@@ -85,7 +85,7 @@ def _(_: Lab) -> ClaimFinding:
 
 @PRECISION.claim("fp8-transformer-linear", "NVIDIA supports fp8 for linear layers.")
 def _(_: Lab) -> ClaimFinding:
-    linear = [part.what for part in TRANSFORMER_ENGINE.parts if part.what.startswith("fp8")]
+    linear = [part.label for part in TRANSFORMER_ENGINE.parts if part.label.startswith("fp8")]
     because = f"{TRANSFORMER_ENGINE.source}; {TRANSFORMER_ENGINE.error.partition(':')[0]}"
     return true(bool(linear), "linear layers", because, "the stated recipe of fp8 matmuls over bf16 weights", rests_on=SOURCE)
 

@@ -27,7 +27,7 @@ SystemVerdict = Verdict[AnswerValue]
 class SystemAnswer:
     """One answer: name, value with unit, reason."""
 
-    what: str
+    quantity: str
     value: AnswerValue
     unit: str
     because: str
@@ -74,20 +74,20 @@ class LectureSystem:
     work: SystemFunction = field(repr=False)
 
 
-def equal(what: str, derived: AnswerValue, measured: AnswerValue, instrument: str) -> SystemVerdict:
+def equal(quantity: str, derived: AnswerValue, measured: AnswerValue, instrument: str) -> SystemVerdict:
     """A check by equality: exact or failed."""
-    return judged(what, derived, measured, instrument)
+    return judged(quantity, derived, measured, instrument)
 
 
-def near(what: str, derived: float, measured: float, tolerance: float, instrument: str, why: str) -> SystemVerdict:
+def near(quantity: str, derived: float, measured: float, tolerance: float, instrument: str, why: str) -> SystemVerdict:
     """A check within ``tolerance`` of the derived value, or failed; ``why``: why equality is impossible."""
     verdict = WITHIN if abs(measured - derived) <= tolerance else FAILED
-    return Verdict(what, derived, float(f"{measured:.4g}"), instrument, verdict, tolerance, f"±{tolerance:.2g}: {why}")
+    return Verdict(quantity, derived, float(f"{measured:.4g}"), instrument, verdict, tolerance, f"±{tolerance:.2g}: {why}")
 
 
-def unmeasured(what: str, derived: AnswerValue, why: str) -> SystemVerdict:
+def unmeasured(quantity: str, derived: AnswerValue, why: str) -> SystemVerdict:
     """A derived value that cannot be measured here; ``why``: the reason."""
-    return Verdict(what, derived, None, why, NOT_MEASURED)
+    return Verdict(quantity, derived, None, why, NOT_MEASURED)
 
 
 def from_run(report: Report, *quantities: str) -> tuple[SystemVerdict, ...]:
@@ -140,7 +140,7 @@ def to_json(system: LectureSystem, worked: SystemResult) -> dict[str, Any]:
         "name": system.name,
         "title": system.title,
         "asks": system.asks,
-        "answers": [{"what": r.what, "value": plain(r.value), "unit": r.unit or None, "because": r.because} for r in worked.rows],
+        "answers": [{"what": r.quantity, "value": plain(r.value), "unit": r.unit or None, "because": r.because} for r in worked.rows],
         "calculations": [r.to_json() for r in worked.calculations],
         "derivations": [
             {

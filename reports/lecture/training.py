@@ -21,8 +21,8 @@ MODEL_FLOPS = ((1, "flops.forward.matmul"), (1, "flops.backward.matmul"), (-1, "
 def per_layer(lab: Lab, *quantities: str) -> Fraction:
     """FLOPs of one more D→D layer of a deep linear network, per weight and data point."""
     at = {"B": 2, "D": 64}
-    more = sum(lab.value("cruncher", q, {**at, "L": 3}) - lab.value("cruncher", q, {**at, "L": 2}) for q in quantities)
-    return Fraction(more, at["B"] * at["D"] ** 2)
+    added = sum(lab.value("cruncher", q, {**at, "L": 3}) - lab.value("cruncher", q, {**at, "L": 2}) for q in quantities)
+    return Fraction(added, at["B"] * at["D"] ** 2)
 
 
 def per_parameter_and_token(lab: Lab, model: str, sizes: dict[str, int], *signed: tuple[int, str]) -> Fraction:
@@ -118,13 +118,13 @@ def _(lab: Lab) -> ClaimFinding:
     return true(forward + backward != 6, forward + backward, because, "derive cruncher: flops at L = 3 less those at L = 2", unit="FLOP")
 
 
-def _included(name: str, what: str, says: str) -> None:
+def _included(name: str, kind: str, says: str) -> None:
     @TRAINING.claim(name, says)
     def _(lab: Lab) -> ClaimFinding:
         products = per_layer(lab, "flops.forward.matmul", "flops.backward.matmul")
         updates = [lab.value("cruncher", "flops.optimizer.total", {"B": b, "D": 64}) for b in (2, 4)]
         because = (
-            f"matmuls with weights alone make the {products}; {what} are elementwise work beside it: the optimizer's FLOPs"
+            f"matmuls with weights alone make the {products}; {kind} are elementwise work beside it: the optimizer's FLOPs"
             f" ({updates[0]:,}) do not even depend on the number of points"
         )
         return true(

@@ -217,11 +217,11 @@ def _notes(name: str) -> str:
 
 
 def _disputes(audited: Audit) -> Iterator[DisputeView]:
-    def seen(names: Iterable[str]) -> tuple[tuple[str, str, Badge], ...]:
+    def positions(names: Iterable[str]) -> tuple[tuple[str, str, Badge], ...]:
         return tuple((name, _notes(name), VERDICT_BADGES[audited[name].finding.verdict]) for name in names)
 
     for s in audited.settled:
-        yield DisputeView(s.dispute.about, seen(s.right), seen(s.others), sentence(s.dispute.settled))
+        yield DisputeView(s.dispute.about, positions(s.right), positions(s.others), sentence(s.dispute.settled))
 
 
 # -- systems -----------------------------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def _system(system: LectureSystem, worked: SystemResult, anchors: Anchors) -> Sy
         anchor=f"system-{system.number:02}",
         title=system.title,
         asks=sentence(f"It computes {system.asks}"),
-        rows=tuple((r.what, shown(r.value, r.unit), _prose(r.because)) for r in worked.rows),
+        rows=tuple((r.quantity, shown(r.value, r.unit), _prose(r.because)) for r in worked.rows),
         calculations=tuple(map(_calculation, worked.calculations)),
         derived=tuple(_derived(f"{system.number}.{i}", d, anchors) for i, d in enumerate(worked.derived, 1)),
         equations=equations(worked),

@@ -65,7 +65,7 @@ def read(text: str) -> LiveDocument:
     mark = _MARK if text.startswith(_MARK) else ""
     ended = list(io.StringIO(text.removeprefix(mark), newline=""))  # a line ends with \n, \r\n or \r, as in CommonMark
     lines = tuple(line.rstrip("\r\n") for line in ended)
-    ends = tuple(whole[len(line) :] for whole, line in zip(ended, lines, strict=True))
+    ends = tuple(full_line[len(line) :] for full_line, line in zip(ended, lines, strict=True))
     statements: list[Statement] = []
     claims: list[DocumentClaim] = []
     for number, line, block in blocks(lines):
@@ -78,9 +78,9 @@ def read(text: str) -> LiveDocument:
     return LiveDocument(lines, tuple(statements), tuple(claims), ends, mark)
 
 
-def _require_at_most(most: int, count: int, what: str) -> None:
+def _require_at_most(most: int, count: int, noun: str) -> None:
     if count > most:
-        raise BadInputError(f"the document has {count:,} {what}, Napkin reads at most {most:,}: split it")
+        raise BadInputError(f"the document has {count:,} {noun}, Napkin reads at most {most:,}: split it")
 
 
 def blocks(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:

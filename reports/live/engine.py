@@ -43,12 +43,12 @@ class Named(Protocol):
 class NamedValues:
     """Values by name. ``what``: their owner, for messages."""
 
-    what: str
+    label: str
     values: Mapping[str, UnitValue]
 
     def value(self, path: str) -> UnitValue:
         if path not in self.values:
-            raise BadInputError(f"{self.what} has no {path[:60]!r}: {_near(path, self.values)}it has {', '.join(list(self.values)[:40])}")
+            raise BadInputError(f"{self.label} has no {path[:60]!r}: {_near(path, self.values)}it has {', '.join(list(self.values)[:40])}")
         return self.values[path]
 
 
@@ -71,7 +71,7 @@ class Scope:
     """The names that a document defines, in order, and its remaining work budget. ``undefined``: for each name that a failed statement
     would define, the line of the first failure."""
 
-    named: dict[str, Named] = field(default_factory=dict)
+    results: dict[str, Named] = field(default_factory=dict)
     values: dict[str, UnitValue] = field(default_factory=dict)
     work: WorkBudget = field(default_factory=WorkBudget)
     failed: list[FailedStatement] = field(default_factory=list)
@@ -79,25 +79,25 @@ class Scope:
 
     def lookup(self, path: str) -> UnitValue:
         """The value of ``L`` or of ``g.memory.peak``. Raises ``BadInputError`` for an unknown name."""
-        head, dot, rest = path.partition(".")
-        if dot and head in self.named:
-            return self.named[head].value(rest)
+        head, dot, tail = path.partition(".")
+        if dot and head in self.results:
+            return self.results[head].value(tail)
         if not dot and head in self.values:
             return self.values[head]
         if head in self.values:
-            raise BadInputError(f"{head[:40]} is a number: it has no {rest[:40]!r}")
-        if head in self.named:
+            raise BadInputError(f"{head[:40]} is a number: it has no {tail[:40]!r}")
+        if head in self.results:
             raise BadInputError(f"{head[:40]} is not a number: name one of its numbers, as {head[:40]}.parameters")
         if head in self.undefined:
             raise BadInputError(f"depends on line {self.undefined[head]}, which failed")
-        defined = ", ".join([*self.values, *(f"{name}.…" for name in self.named)]) or "nothing"
-        near = _near(head, (*self.values, *self.named)).rstrip()
+        defined = ", ".join([*self.values, *(f"{name}.…" for name in self.results)]) or "nothing"
+        near = _near(head, (*self.values, *self.results)).rstrip()
         raise BadInputError(f"{head[:40]!r} is not defined above{f': {near}' if near else ''}; defined: {defined[:300]}")
 
     def free(self, name: str) -> str:
         if not _NAME.fullmatch(name):
             raise BadInputError(f"{name[:40]!r} is not a name: use letters, digits and underscores")
-        if name in self.named or name in self.values or name in self.undefined or name in ("max", "min"):
+        if name in self.results or name in self.values or name in self.undefined or name in ("max", "min"):
             raise BadInputError(f"{name} is already defined: choose another name")
         return name
 
@@ -119,7 +119,7 @@ class Engine:
             try:
                 self._run(statement, scope)
             except BadInputError as error:
-                if scope.work.left < 0:
+                if scope.work.remaining < 0:
                     raise BadInputError(f"line {statement.line}: {error}") from None
                 _record(error, statement, scope)
         return scope
@@ -138,24 +138,24 @@ class Engine:
         if word not in makers:
             raise BadInputError(f"unknown statement {word[:40]!r}: write model … as NAME, ask … as NAME, device … as NAME, or NAME = …")
         try:
-            words = shlex.split(text)
+            tokens = shlex.split(text)
         except ValueError as error:
             raise BadInputError(f"cannot read {text[:60]!r}: {error}") from None
-        if len(words) < 4 or "as" not in words[2:]:
-            raise BadInputError(f"{text[:60]!r} gives no name: write {word} {words[1] if len(words) > 1 else '…'} … as NAME")
-        at = len(words) - 1 - words[::-1].index("as")
-        if at + 1 >= len(words):
+        if len(tokens) < 4 or "as" not in tokens[2:]:
+            raise BadInputError(f"{text[:60]!r} gives no name: write {word} {tokens[1] if len(tokens) > 1 else '…'} … as NAME")
+        at = len(tokens) - 1 - tokens[::-1].index("as")
+        if at + 1 >= len(tokens):
             raise BadInputError(f"{text[:60]!r} gives no name behind as")
-        name, given = scope.free(words[at + 1]), read_assignments([*words[2:at], *words[at + 2 :]], PAIRS)
-        _require_few_layers(given)
+        name, keywords = scope.free(tokens[at + 1]), read_assignments([*tokens[2:at], *tokens[at + 2 :]], PAIRS)
+        _require_few_layers(keywords)
         scope.work.spend(_EVALUATED)
-        scope.named[name] = makers[word](words[1], given, scope.work)
+        scope.results[name] = makers[word](tokens[1], keywords, scope.work)
 
-    def _model(self, model: str, given: Mapping[str, str], work: WorkBudget) -> Named:
+    def _model(self, model: str, keywords: Mapping[str, str], work: WorkBudget) -> Named:
         from calc.pipeline.precomputed import stored
         from reports.jobs.request import request_from
 
-        request = request_from(model, given, self.cache)
+        request = request_from(model, keywords, self.cache)
         form = stored(model, request.options.to_json()) if self.cache else None
         if form is not None and form.covers(request.sizes):
             return ModelValues(model, form.derivation(request.sizes))
@@ -171,47 +171,47 @@ class Engine:
         if ".py" not in model:
             return model
         file, colon, name = model.rpartition(":")
-        alike = [named for named in self.files if colon and named.name == Path(file).name]
-        meant = [named for named in alike if named.resolve() == (self.folder / file).resolve()] or alike
-        if not meant:
+        alike = [path for path in self.files if colon and path.name == Path(file).name]
+        matching = [path for path in alike if path.resolve() == (self.folder / file).resolve()] or alike
+        if not matching:
             raise BadInputError(f"{model[:60]} is code: it runs only if you name the file, as napkin verify … --source {file[:60]}")
-        if len(meant) > 1:
-            raise BadInputError(f"{model[:60]} matches {len(meant)} files: name only one {Path(file).name[:40]} with --source")
-        return f"{meant[0]}:{name}"
+        if len(matching) > 1:
+            raise BadInputError(f"{model[:60]} matches {len(matching)} files: name only one {Path(file).name[:40]} with --source")
+        return f"{matching[0]}:{name}"
 
     def _file(self, path: str) -> Path:
         """The resolved path of a file that the document names: in its folder, with links followed, or one that the user named."""
         try:
             folder, place = self.folder.resolve(), (self.folder / path).resolve()
             place = (place / "config.json").resolve() if os.path.isdir(place) else place
-            named = {where for file in self.files for where in (file.resolve(), (file / "config.json").resolve())}
+            allowed = {where for file in self.files for where in (file.resolve(), (file / "config.json").resolve())}
             is_other = os.path.exists(place) and not stat.S_ISREG(os.stat(place).st_mode)
         except (OSError, ValueError, RuntimeError) as error:  # an impossible name, or a cycle of links
             raise BadInputError(f"cannot read {path[:60]}: {getattr(error, 'strerror', None) or error}") from None
-        if not (place.is_relative_to(folder) or place in named):
+        if not (place.is_relative_to(folder) or place in allowed):
             shown = path[:200]
             raise BadInputError(f"{shown} is outside the document's folder: name the file, as napkin verify … --source {shown}")
         if is_other:
             raise BadInputError(f"{path[:60]} is not a regular file: give the path of one")
         return place
 
-    def _ask(self, question: str, given: Mapping[str, str], work: WorkBudget) -> Named:
+    def _ask(self, question: str, keywords: Mapping[str, str], work: WorkBudget) -> Named:
         from calc.capacity.questions.equation_solver import answered
-        from calc.capacity.questions.registry import question as known
+        from calc.capacity.questions.registry import question as question_of
         from calc.pipeline.precomputed import names
 
-        if "model" in given:  # no code is run for a question either
-            work.spend(0 if self.cache and given["model"] in names() else _TRACED)
-            given = {**given, "model": self._word(given["model"])}
-        if "hardware" in given:
-            given = {**given, "hardware": str(self._file(given["hardware"]))}
-        return NamedValues(f"the answer to {question}", _answered(answered(known(question), given, self.progress)))
+        if "model" in keywords:  # no code is run for a question either
+            work.spend(0 if self.cache and keywords["model"] in names() else _TRACED)
+            keywords = {**keywords, "model": self._word(keywords["model"])}
+        if "hardware" in keywords:
+            keywords = {**keywords, "hardware": str(self._file(keywords["hardware"]))}
+        return NamedValues(f"the answer to {question}", _answered(answered(question_of(question), keywords, self.progress)))
 
-    def _device(self, name: str, given: Mapping[str, str], _: WorkBudget) -> Named:
+    def _device(self, name: str, keywords: Mapping[str, str], _: WorkBudget) -> Named:
         from calc.hardware.accelerators import accelerator
 
-        if given:
-            raise BadInputError(f"a device has no {next(iter(given))[:40]!r} to set: leave it out")
+        if keywords:
+            raise BadInputError(f"a device has no {next(iter(keywords))[:40]!r} to set: leave it out")
         device = accelerator(name)
         values = {
             "memory": UnitValue(Fraction(device.memory), units.BYTE),
@@ -235,16 +235,16 @@ def _record(error: BadInputError, statement: Statement, scope: Scope) -> None:
     scope.failed.append(FailedStatement(statement.line, statement.column + within, str(error), isinstance(error, LanguageError)))
     name = re.match(r"([A-Za-z_]\w*)\s*=(?!=)", statement.text) or re.search(r"\sas\s+([A-Za-z_]\w*)(?!.*\sas\s)", statement.text)
     depends = _DEPENDS.search(str(error))
-    if name and name[1] not in scope.named and name[1] not in scope.values:
+    if name and name[1] not in scope.results and name[1] not in scope.values:
         scope.undefined.setdefault(name[1], int(depends[1]) if depends else statement.line)
 
 
-def _require_few_layers(given: Mapping[str, str]) -> None:
+def _require_few_layers(keywords: Mapping[str, str]) -> None:
     """Raise ``BadInputError`` for too many layers, since some steps are traced layer by layer. ``Decimal`` reads 1e999999999 cheaply."""
     for name in ("L", "layers"):
         with contextlib.suppress(InvalidOperation):  # whoever reads the size refuses what is not a number
-            if Decimal(given.get(name, "0")) > MOST_LAYERS:
-                raise BadInputError(f"{name} = {given[name][:40]}: a model in a document has at most {MOST_LAYERS:,} layers: give fewer")
+            if Decimal(keywords.get(name, "0")) > MOST_LAYERS:
+                raise BadInputError(f"{name} = {keywords[name][:40]}: a model in a document has at most {MOST_LAYERS:,} layers: give fewer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ class ModelValues:
 def _near(name: str, names: Iterable[str]) -> str:
     """``did you mean 'memory.peak'? ``, also for one end of a name; empty if nothing is near."""
     every = list(names)
-    close = difflib.get_close_matches(name[:60], every, n=1) or [other for other in every if name and name in other.split(".")]
+    close = difflib.get_close_matches(name[:60], every, n=1) or [candidate for candidate in every if name and name in candidate.split(".")]
     return f"did you mean {close[0][:60]!r}? " if close else ""
 
 
@@ -279,9 +279,9 @@ def _answered(answer: Any) -> dict[str, UnitValue]:
     for line in (*answer.calculation.inputs, *answer.calculation.steps, *answer.beside):
         scaled = units.per_word(line.unit) or (units.NUMBER, Fraction(1))
         values[line.symbol] = UnitValue(line.value * scaled[1], scaled[0])
-    for given in answer.inputs:
-        if given.symbol in values:
-            values[given.key] = values[given.symbol]
+    for input_ in answer.inputs:
+        if input_.symbol in values:
+            values[input_.key] = values[input_.symbol]
     scaled = units.per_word(answer.unit) or (units.NUMBER, Fraction(1))
     values[answer.key] = values["answer"] = UnitValue(answer.value * scaled[1], scaled[0])
     return values

@@ -40,11 +40,11 @@ class LanguageError(BadInputError):
 class WorkBudget:
     """The work that a document may still do, in operations on short numbers (about 5 µs each)."""
 
-    left: int = _MOST_WORK
+    remaining: int = _MOST_WORK
 
     def spend(self, operations: int) -> None:
-        self.left -= operations
-        if self.left < 0:
+        self.remaining -= operations
+        if self.remaining < 0:
             raise BadInputError(
                 f"the document needs more than {_MOST_WORK:,} operations up to here (tracing a model counts as 10,000): split it"
             )

@@ -111,5 +111,5 @@ def words_of(unit: Kind) -> tuple[UnitWord, ...]:
 
 def per_word(text: str) -> tuple[Kind, Fraction] | None:
     """(base units, scale) of a unit as results write it (``days``, ``FLOP/s``); ``None`` for an unknown one."""
-    words = meanings(text) or meanings(text.replace("bytes/s", "B/s"))
-    return (words[0].kind, words[0].scale) if words else None
+    candidates = meanings(text) or meanings(text.replace("bytes/s", "B/s"))
+    return (candidates[0].kind, candidates[0].scale) if candidates else None

@@ -51,7 +51,7 @@ def _read(claim: DocumentClaim, scope: Scope) -> JudgedClaim:
     try:
         return _judged(claim, _value(claim, scope))
     except BadInputError as error:
-        if scope.work.left < 0:
+        if scope.work.remaining < 0:
             raise
         return JudgedClaim(claim, False, "", "", f"not verified: {re.sub(_PLACE, '', str(error))}", unread=str(error))
 

@@ -87,13 +87,13 @@ def verify(
     if because:
         return VerifiedReport(because=because)
     try:
-        made = regenerated or Regenerated(frozenset((file.suffix,)))
-        texts, environment = made.of(inputs, sources, templates if inputs.templates else None, progress)
+        output = regenerated or Regenerated(frozenset((file.suffix,)))
+        texts, environment = output.of(inputs, sources, templates if inputs.templates else None, progress)
     except _Unnamed as error:
         return VerifiedReport(because=str(error))
     except NapkinError as error:
         return VerifiedReport(because=f"it cannot be made again: {error}")
-    right = next((made for name, made in texts.items() if name.endswith(file.suffix)), None)
+    right = next((output for name, output in texts.items() if name.endswith(file.suffix)), None)
     if right is None:
         return VerifiedReport(because=f"Napkin writes no {inputs.kind} as {file.suffix}")
     source = _other_source(inputs, environment)
@@ -118,9 +118,9 @@ def _models(inputs: Inputs) -> list[str]:
     return [inputs.model.partition(" ")[0] if inputs.kind == "homework" else inputs.model]
 
 
-def _other_source(inputs: Inputs, here: Mapping[str, str]) -> str:
+def _other_source(inputs: Inputs, environment: Mapping[str, str]) -> str:
     """Why the noted source is not the model's; empty if it is. A user's file may have another path here, but has the same digest."""
-    file, right = file_of(inputs.model), here.get("source", "")
+    file, right = file_of(inputs.model), environment.get("source", "")
     if file is not None and file.suffix == ".py":
         right = f"{file.name}, sha256 {inputs.digest[:16]}"
     noted = inputs.environment.get("source", right)
@@ -152,9 +152,9 @@ def _compared(inputs: Inputs, sources: Sequence[Path], progress: Progress) -> Te
 
     both = compared.sides(inputs.model, inputs.other, inputs.options)
     digests = (inputs.digest, inputs.other_digest)
-    words = [_word(side[0], digest, sources) for side, digest in zip((both.left, both.right), digests, strict=True)]
-    contrast, here = compared.compare(both, progress, words)
-    return compared.texts(contrast, here.as_noted(inputs)), here.environment
+    models = [_word(side[0], digest, sources) for side, digest in zip((both.left, both.right), digests, strict=True)]
+    contrast, regenerated = compared.compare(both, progress, models)
+    return compared.texts(contrast, regenerated.as_noted(inputs)), regenerated.environment
 
 
 def _side_by_side(inputs: Inputs, sources: Sequence[Path], progress: Progress) -> Texts:
@@ -222,8 +222,8 @@ def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, pro
     if inputs.kind == "lecture":
         from reports.lecture import writing
 
-        here = Inputs(kind="lecture", environment=dict(writing.provenance()))
-        return writing.make(progress, here.as_noted(inputs))[1], here.environment
+        regenerated = Inputs(kind="lecture", environment=dict(writing.provenance()))
+        return writing.make(progress, regenerated.as_noted(inputs))[1], regenerated.environment
     if inputs.kind != "report":
         raise BadInputError(f"unknown kind of report {inputs.kind[:40]!r}")
     from calc.options import made
@@ -239,10 +239,10 @@ def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, pro
     return report.texts, report.environment
 
 
-def _elsewhere(inputs: Inputs, here: Mapping[str, str]) -> Iterator[str]:
+def _elsewhere(inputs: Inputs, environment: Mapping[str, str]) -> Iterator[str]:
     for name, value in inputs.environment.items():
-        if here.get(name, value) != value:
-            yield f"made with {name} {value}, here {name} is {here[name]}"
+        if environment.get(name, value) != value:
+            yield f"made with {name} {value}, here {name} is {environment[name]}"
 
 
 _TOKEN = re.compile(r"\w+(?:[.,]\w+)*|\s+|.", re.DOTALL)
@@ -253,13 +253,13 @@ def differences(says: str, right: str) -> Iterator[ReportDifference]:
     if says == right:
         return
     ours, theirs = says.split("\n"), right.split("\n")
-    for i, one, right_line in _pairs(ours, theirs):
-        if one is None:
+    for i, line, right_line in _pairs(ours, theirs):
+        if line is None:
             yield ReportDifference(max(i, 1), 1, "", _clipped(right_line or ""))
         elif right_line is None:
-            yield ReportDifference(i + 1, 1, _clipped(one), "")
+            yield ReportDifference(i + 1, 1, _clipped(line), "")
         else:
-            yield from _in_line(i + 1, one, right_line)
+            yield from _in_line(i + 1, line, right_line)
 
 
 def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, str | None, str | None]]:
@@ -307,18 +307,18 @@ def _in_line(line: int, says: str, right: str) -> Iterator[ReportDifference]:
         yield ReportDifference(line, start + 1, _clipped(says[start:]), _clipped(right[start:]))
         return
     column = 1
-    for one, right_word in zip(ours, theirs, strict=True):
-        if one != right_word:
-            yield ReportDifference(line, column, _clipped(one), _clipped(right_word))
-        column += len(one)
+    for word, right_word in zip(ours, theirs, strict=True):
+        if word != right_word:
+            yield ReportDifference(line, column, _clipped(word), _clipped(right_word))
+        column += len(word)
 
 
-def _common(one: str, two: str) -> int:
+def _common(first: str, second: str) -> int:
     """The length of the common prefix of two texts, by bisection."""
-    low, high = 0, min(len(one), len(two))
+    low, high = 0, min(len(first), len(second))
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if one[low:middle] == two[low:middle] else (low, middle - 1)
+        low, high = (middle, high) if first[low:middle] == second[low:middle] else (low, middle - 1)
     return low
 
 
@@ -331,9 +331,9 @@ def summary(report: VerifiedReport, file: str, most: int = 20) -> Sequence[str]:
     if report.because:
         return [f"{file}: not verified: {report.because}"]
     lines = [_line(file, each) for each in report.differences[:most]]
-    more = len(report.differences) - most
+    omitted = len(report.differences) - most
     least = "at least " if len(report.differences) == _MOST_DIFFERENCES else ""
-    return [*lines, *([f"{file}: and {least}{more:,} more differences"] if more > 0 else [])]
+    return [*lines, *([f"{file}: and {least}{omitted:,} more differences"] if omitted > 0 else [])]
 
 
 def _line(file: str, difference: ReportDifference) -> str:

@@ -207,8 +207,8 @@ def rewritten(written: WrittenNumber, word: UnitWord, value: UnitValue) -> str:
 
 def digits_of(number: Fraction, places: int, *, commas: bool = True) -> str:
     """A number with ``places`` decimals, ties to even."""
-    whole = round(number * 10**places)
-    sign, text = "-" if whole < 0 else "", str(abs(whole)).rjust(places + 1, "0")
+    scaled = round(number * 10**places)
+    sign, text = "-" if scaled < 0 else "", str(abs(scaled)).rjust(places + 1, "0")
     above, below = (text[:-places], text[-places:]) if places else (text, "")
     grouped = f"{int(above):,}" if commas else above
     return f"{sign}{grouped}{'.' if places else ''}{below}"

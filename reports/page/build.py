@@ -77,7 +77,7 @@ def build(
     checks: Any = None,
     comparisons: Sequence[RuleComparison] = (),
     commands: Sequence[Command] = (),
-    given: Mapping[str, int] | None = None,
+    chosen: Mapping[str, int] | None = None,
     unchecked: str = "",
     timeline: Timeline | None = None,
     no_timeline: str = "",
@@ -133,7 +133,7 @@ def build(
         assumptions=tuple(_assumption(s, decided) for s in stated((*declared(derivation.dims, assumed), *assumed))),
         conventions=tuple(AssumptionRow(None, *convention) for convention in counting),
         notes=tuple(note if "\n" in note.strip() else sentence(note.strip()) for note in derivation.notes),
-        symbols=_symbols(narrowed, given or {}, sizes, shown),
+        symbols=_symbols(narrowed, chosen or {}, sizes, shown),
         chapters=chapters,
         steps=numbers.integer(sum(1 + s.others for c in chapters for s in c.steps)),
         memory=memory(derivation, timeline, no_timeline, moves),
@@ -156,7 +156,7 @@ def build(
         provenance=tuple(_provenance(derivation, checks)),
         commands=tuple(commands),
         sections=SECTIONS,
-        design=design_section(derivation, story, levers, device, word, given) if design else None,
+        design=design_section(derivation, story, levers, device, word, chosen) if design else None,
         inputs=inputs.text() if inputs is not None else "",
     )
 
@@ -205,7 +205,7 @@ def _tile(name: str, question: str, derivation: Derivation, verdicts: Mapping[st
 
 def _answer(chapter: Chapter) -> AnswerRow:
     formula = chapter.here or chapter.formula
-    note = "; ".join(words for words in (chapter.note, f"where {chapter.where}" if chapter.where else "") if words)
+    note = "; ".join(text for text in (chapter.note, f"where {chapter.where}" if chapter.where else "") if text)
     return AnswerRow(chapter.quantity, chapter.meaning, chapter.anchor, formula, note, chapter.value, chapter.unknown, chapter.badge)
 
 
@@ -214,20 +214,20 @@ def _assumption(stated: Stated, decided: Collection[str]) -> AssumptionRow:
     assumption = stated.assumptions[0]
     if len(stated.assumptions) > 1:
         return AssumptionRow(None, stated.words, stated.because, OTHERWISE)
-    words, written = in_words(assumption.expr), latex.relation(assumption.expr)
-    formula = None if not written else TypesetFormula((words,), partial(FormulaPieces, (written,), marks.width(written) > latex.WIDE))
+    text, written = in_words(assumption.expr), latex.relation(assumption.expr)
+    formula = None if not written else TypesetFormula((text,), partial(FormulaPieces, (written,), marks.width(written) > latex.WIDE))
     effect = REFUSED if any(sign in assumption.expr for sign in ("Mod(", "%", "<=")) else OTHERWISE
     if any(assumption.expr.startswith(f"Eq({name}, ") for name in decided):
         effect = GIVEN
-    return AssumptionRow(formula, "" if formula else words, assumption.because, effect)
+    return AssumptionRow(formula, "" if formula else text, assumption.because, effect)
 
 
 def _symbols(
-    derivation: Derivation, given: Mapping[str, int], sizes: Mapping[str, int], shown: Iterable[Expression]
+    derivation: Derivation, chosen: Mapping[str, int], sizes: Mapping[str, int], shown: Iterable[Expression]
 ) -> tuple[SymbolRow, ...]:
     """One row for each symbol in the formulas of the report."""
     used = set().union(*(expressions.names(tree) for tree in shown))
-    rows = [_symbol(dim, given) for dim in derivation.dims if dim.name in used]
+    rows = [_symbol(dim, chosen) for dim in derivation.dims if dim.name in used]
     declared_names = {dim.name for dim in derivation.dims}
     rows += [_undeclared(name, sizes) for name in sorted(used - declared_names)]
     for name, letter in letters(dict.fromkeys(step.quantity for step in derivation.steps if is_maximum(step.after))).items():
@@ -239,8 +239,8 @@ def _symbols(
     return tuple(rows)
 
 
-def _symbol(dim: TracedDim, given: Mapping[str, int]) -> SymbolRow:
-    if dim.name in given:
+def _symbol(dim: TracedDim, chosen: Mapping[str, int]) -> SymbolRow:
+    if dim.name in chosen:
         source = "given"
     elif dim.expr is not None:
         source = f"{'always' if dim.tied else 'by default'} {dim.expr.replace('*', '·')}"
@@ -251,8 +251,8 @@ def _symbol(dim: TracedDim, given: Mapping[str, int]) -> SymbolRow:
 
 def _undeclared(name: str, sizes: Mapping[str, int]) -> SymbolRow:
     value = sizes.get(name)
-    whole, _, part = name.partition("_per_")
-    return SymbolRow(formula(Name(name)), f"{whole} divided by {part}", "count", or_unknown(value), "named by the trace")
+    dividend, _, part = name.partition("_per_")
+    return SymbolRow(formula(Name(name)), f"{dividend} divided by {part}", "count", or_unknown(value), "named by the trace")
 
 
 def _not_covered(derivation: Derivation, verdicts: Mapping[str, Any]) -> Iterator[str]:

@@ -36,10 +36,10 @@ def sizes_with_quotients(derivation: Derivation, shown: Iterable[Expression]) ->
     sizes = dict(derivation.sizes)
     for tree in shown:
         for name in expressions.names(tree) - set(sizes):
-            whole, _, part = name.partition("_per_")
+            dividend, _, part = name.partition("_per_")
             divisor = int(part) if part.isdigit() else sizes.get(part, 0)
-            if whole in sizes and divisor and sizes[whole] % divisor == 0:
-                sizes[name] = sizes[whole] // divisor
+            if dividend in sizes and divisor and sizes[dividend] % divisor == 0:
+                sizes[name] = sizes[dividend] // divisor
     return sizes
 
 
@@ -185,8 +185,8 @@ def _where(quantity: Quantity, sizes: Mapping[str, int]) -> str:
 
 def _otherwise(quantity: Quantity, sizes: Mapping[str, int]) -> TypesetFormula | None:
     """The general form if a special case holds at these sizes; ``None`` for a maximum, which would be too long."""
-    others = branches.other_cases(quantity.text, sizes) if quantity.text is not None else []
-    general = [expr for expr, condition in others if condition == "True"]
+    cases = branches.other_cases(quantity.text, sizes) if quantity.text is not None else []
+    general = [expr for expr, condition in cases if condition == "True"]
     return formula(expressions.parse(general[0])) if general and "Max(" not in general[0] and "Piecewise" not in general[0] else None
 
 
@@ -203,13 +203,13 @@ def _closed_form(
 
 def _largest(quantity: Quantity, sizes: Mapping[str, int]) -> TypesetFormula | None:
     """The candidate that is the maximum at the derivation's sizes."""
-    here = quantity.largest_candidate
-    return formula(expressions.parse(branches.at_hand(here.expr, sizes))) if here and len(quantity.candidates) > 1 else None
+    candidate = quantity.largest_candidate
+    return formula(expressions.parse(branches.at_hand(candidate.expr, sizes))) if candidate and len(quantity.candidates) > 1 else None
 
 
 def _largest_note(quantity: Quantity) -> str:
-    here = quantity.largest_candidate
-    return largest_of(len(quantity.candidates), here.at) if here and len(quantity.candidates) > 1 else ""
+    candidate = quantity.largest_candidate
+    return largest_of(len(quantity.candidates), candidate.at) if candidate and len(quantity.candidates) > 1 else ""
 
 
 def _largest_first(steps: Sequence[Step], moments: Mapping[Expression, PeakCandidateView]) -> list[Step]:

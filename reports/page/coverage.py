@@ -28,11 +28,11 @@ def coverage(ledger: Ledger) -> CoverageSection:
 def summary(ledger: Ledger) -> str:
     """How many operators and calls are counted, free and refused, in a sentence without a full stop."""
     names = {kind: len({row.operator for row in ledger.of(kind)}) for kind in KINDS}
-    left = f"{several(names[REFUSED], 'operator')}, {several(ledger.calls_of(REFUSED), 'call')}"
-    left += f" ({_share(ledger.share_of_calls(*ledger.of(REFUSED)))} of all)" if names[REFUSED] else ", 0 FLOP"
+    uncounted = f"{several(names[REFUSED], 'operator')}, {several(ledger.calls_of(REFUSED), 'call')}"
+    uncounted += f" ({_share(ledger.share_of_calls(*ledger.of(REFUSED)))} of all)" if names[REFUSED] else ", 0 FLOP"
     operators = several(len({row.operator for row in ledger.rows}), "operator")
-    words = f"{operators}, {several(ledger.calls, 'call')}: {names[COUNTED]} counted, {names[FREE]} free, {names[REFUSED]} refused"
-    return f"{words}. Not counted: {left}"
+    counted = f"{operators}, {several(ledger.calls, 'call')}: {names[COUNTED]} counted, {names[FREE]} free, {names[REFUSED]} refused"
+    return f"{counted}. Not counted: {uncounted}"
 
 
 def _kind(kind: str, ledger: Ledger) -> KindRow:

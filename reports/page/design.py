@@ -34,7 +34,7 @@ def design_section(
     levers: Sequence[PeakLever] = (),
     device: Accelerator | None = None,
     model: str = "",
-    given: Mapping[str, int] | None = None,
+    chosen: Mapping[str, int] | None = None,
 ) -> DesignSection | None:
     """The section; ``None`` where the peak is unknown. ``device``: by default one of 80 GB. ``model``: how the statements name the model,
     with the sizes ``given``."""
@@ -44,7 +44,7 @@ def design_section(
     board = device or accelerator(COMMON_80_GB)
     rows, columns = _grid(derivation, board)
     return DesignSection(
-        statements=tuple(_statements(derivation, board, model or derivation.model, given or {})),
+        statements=tuple(_statements(derivation, board, model or derivation.model, chosen or {})),
         sentences=tuple(_sentences(derivation, board, story)),
         changes=story.levers,
         device=capacity(board.memory),
@@ -58,11 +58,11 @@ def design_section(
 # -- statements and sentences ------------------------------------------------------------------------------------------------
 
 
-def _statements(derivation: Derivation, board: Accelerator, model: str, given: Mapping[str, int]) -> Iterator[str]:
+def _statements(derivation: Derivation, board: Accelerator, model: str, chosen: Mapping[str, int]) -> Iterator[str]:
     default = Options().to_json()
     options = {name: value for name, value in derivation.options.items() if default.get(name) != value}
-    words = [*(f"{name}={size}" for name, size in given.items()), *(shlex.quote(f"{name}={value}") for name, value in options.items())]
-    yield " ".join(" ".join([f"model {shlex.quote(model)} as m", *words]).split())
+    pairs = [*(f"{name}={size}" for name, size in chosen.items()), *(shlex.quote(f"{name}={value}") for name, value in options.items())]
+    yield " ".join(" ".join([f"model {shlex.quote(model)} as m", *pairs]).split())
     yield f"device {board.id} as device"
     if (time := _time(derivation, board)) is not None:
         yield f"mfu = {float(MFU):g}"
@@ -75,11 +75,11 @@ _FLOPS = "(m.flops.forward.matmul + m.flops.backward.matmul - m.flops.backward.r
 def _time(derivation: Derivation, board: Accelerator) -> tuple[Fraction, str] | None:
     """(seconds of the model FLOPs at ``MFU``, the name of the rate); ``None`` where one of both is unknown."""
     rate = RATES.get(derivation.options.get("precision", "fp32"), "")
-    flops, again = matmul(derivation), derivation.quantities.get("flops.backward.recompute")
-    known = flops is not None and again is not None and again.value is not None and rate in board.peaks
-    if not known or derivation.options.get("mode", TRAIN) != TRAIN or flops is None or again is None or again.value is None:
+    flops, recomputed = matmul(derivation), derivation.quantities.get("flops.backward.recompute")
+    computable = flops is not None and recomputed is not None and recomputed.value is not None and rate in board.peaks
+    if not computable or derivation.options.get("mode", TRAIN) != TRAIN or flops is None or recomputed is None or recomputed.value is None:
         return None
-    return (flops - again.value) / (MFU * board.peaks[rate].dense), rate
+    return (flops - recomputed.value) / (MFU * board.peaks[rate].dense), rate
 
 
 def _sentences(derivation: Derivation, board: Accelerator, story: PeakStory) -> Iterator[tuple[ClaimPart, ...]]:
@@ -89,12 +89,16 @@ def _sentences(derivation: Derivation, board: Accelerator, story: PeakStory) -> 
         *_claims(derivation, [("parameters", " parameters")]),
         ClaimPart("."),
     )
-    held = [("parameters.bytes", " are parameters"), ("optimizer_state.bytes", " optimizer state"), ("activations.bytes", " activations")]
+    allocated = [
+        ("parameters.bytes", " are parameters"),
+        ("optimizer_state.bytes", " optimizer state"),
+        ("activations.bytes", " activations"),
+    ]
     yield (
         ClaimPart("Its memory peaks at "),
         *_claims(derivation, [("memory.peak", "")]),
         ClaimPart("; "),
-        *_claims(derivation, held, " and "),
+        *_claims(derivation, allocated, " and "),
         ClaimPart(" saved for backward." if "activations.bytes" in derivation.quantities else "."),
     )
     yield (ClaimPart(f"{story.when} {story.parts}".replace("`", "")),)
@@ -119,14 +123,14 @@ def _sentences(derivation: Derivation, board: Accelerator, story: PeakStory) -> 
 
 def _claims(derivation: Derivation, names: Sequence[tuple[str, str]], last: str = " ") -> Iterator[ClaimPart]:
     """The quantities that the step has, each as a number with its expression."""
-    known = [(name, words, q) for name, words in names if (q := derivation.quantities.get(name)) is not None and q.value is not None]
-    for place, (name, words, quantity) in enumerate(known):
-        between = "" if not place else last if place == len(known) - 1 else ", "
+    quantities = [(name, text, q) for name, text in names if (q := derivation.quantities.get(name)) is not None and q.value is not None]
+    for place, (name, text, quantity) in enumerate(quantities):
+        between = "" if not place else last if place == len(quantities) - 1 else ", "
         value = numbers.amount(quantity.value or 0, quantity.unit)
         number = value.exact if quantity.unit is Unit.ELEMENT else value.headline
         yield ClaimPart(between, number, f"m.{name}")
-        if words:
-            yield ClaimPart(words)
+        if text:
+            yield ClaimPart(text)
 
 
 def _fit(derivation: Derivation, board: Accelerator) -> Iterator[ClaimPart]:
@@ -183,10 +187,10 @@ def _recommendation(derivation: Derivation, peak: int, levers: Sequence[PeakLeve
     fitting = [lever for lever in levers if lever.change.options and lever.peak <= board.memory]
     if peak <= board.memory:
         return f"Run the step as it is on {board.name}: it fits, and nothing has to be traded for memory."
-    here = matmul(derivation) or 0
+    current = matmul(derivation) or 0
     if fitting:
-        cheapest = min(fitting, key=lambda lever: ((lever.matmul or here) - here, lever.peak))
-        extra = difference(cheapest.matmul, here) if cheapest.matmul is not None and here else "unknown"
+        cheapest = min(fitting, key=lambda lever: ((lever.matmul or current) - current, lever.peak))
+        extra = difference(cheapest.matmul, current) if cheapest.matmul is not None and current else "unknown"
         why = f"of the changes that fit at this batch it costs the fewest matmul FLOPs ({extra})"
         return f"Use {change_words(cheapest.change)} on {board.name}: {why}."
     return f"Do not run it on one {board.name}: no change above fits at this batch. Shard it (napkin shard) or take a smaller batch."
@@ -196,8 +200,8 @@ def _otherwise(derivation: Derivation, board: Accelerator) -> str:
     """The largest batch that fits, as what would change the recommendation; empty where the batch is no size of the closed form."""
     if BATCH not in derivation.sizes or (fits := _largest_batch(derivation, board)) is None:
         return ""
-    here = derivation.sizes[BATCH]
-    if fits >= here:
+    batch = derivation.sizes[BATCH]
+    if fits >= batch:
         return f"This changes above {BATCH}{NBSP}={NBSP}{numbers.integer(fits)}, the largest batch that fits with all else unchanged."
     return f"This changes at {BATCH}{NBSP}={NBSP}{numbers.integer(fits)}, the largest batch that fits with all else unchanged."
 

@@ -40,8 +40,10 @@ def _tables(derived: Derived, mode: str) -> Iterator[EquationTable]:
 
 
 def _title(group: EquationGroup) -> str:
-    what = "Forward" if group.entries[0].kind == FORWARD else "Gradients, from the loss back"
-    return f"{what}: {group.title}, each layer" if len(group.layers) > 1 else f"{what}: {group.title}" if group.title else what
+    direction = "Forward" if group.entries[0].kind == FORWARD else "Gradients, from the loss back"
+    return (
+        f"{direction}: {group.title}, each layer" if len(group.layers) > 1 else f"{direction}: {group.title}" if group.title else direction
+    )
 
 
 def _row(entry: EquationEntry, matrix: EquationEntry, derived: Derived) -> EquationRow:
@@ -60,8 +62,8 @@ def _notes(derived: Derived, mode: str) -> Iterator[str]:
     saved = sp.expand(derived.backward_flops_with_inputs - derived.backward_flops)
     if not_computed and saved != 0:
         listed = " and ".join(f"∂L/∂{name}" for name in not_computed)
-        which = f"{listed} {'is' if len(not_computed) == 1 else 'are'} not computed: inputs need no gradient"
-        yield f"{which}. That saves {flops_text(saved, derived.program)} FLOP."
+        sentence = f"{listed} {'is' if len(not_computed) == 1 else 'are'} not computed: inputs need no gradient"
+        yield f"{sentence}. That saves {flops_text(saved, derived.program)} FLOP."
 
 
 def _inputs(derived: Derived) -> Sequence[str]:
@@ -73,7 +75,7 @@ def _inputs(derived: Derived) -> Sequence[str]:
         for source in ir.sources(node.op)
     }
     leaves = [node for node in derived.equations.nodes[: derived.forward] if isinstance(node.op, ir.Leaf) and node.index in read]
-    return [derived.names.of.get(n.index, "") for n in leaves if isinstance(n.op, ir.Leaf) and n.op.role == "input" and not n.whole]
+    return [derived.names.of.get(n.index, "") for n in leaves if isinstance(n.op, ir.Leaf) and n.op.role == "input" and not n.integral]
 
 
 def equations_document(section: ModelSection) -> list[dict[str, object]]:

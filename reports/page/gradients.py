@@ -40,7 +40,7 @@ class EquationGroup:
 
 def entries(derived: Derived, matrix: bool = False, latex: bool = False, only: str | None = None) -> list[EquationEntry]:
     """Every equation: forward, then gradients from the loss backwards. With ``only``: the gradients that this parameter's gradient uses."""
-    wanted = None if only is None else _resting(derived, only)
+    targets = None if only is None else _resting(derived, only)
     collected = [] if only is not None else _forward(derived, matrix, latex)
     readers = _first_readers(derived)
     leaves = set(derived.parameters.values())
@@ -50,7 +50,7 @@ def entries(derived: Derived, matrix: bool = False, latex: bool = False, only: s
 
     for step in sorted(derived.steps, key=lambda s: when(s.target), reverse=True):
         target = step.target
-        if target not in derived.names.of or (wanted is not None and target not in wanted):
+        if target not in derived.names.of or (targets is not None and target not in targets):
             continue
         node = derived.equations[target]
         if isinstance(node.op, ir.Leaf) and target not in leaves:
@@ -68,15 +68,15 @@ def entries(derived: Derived, matrix: bool = False, latex: bool = False, only: s
 
 
 def _forward(derived: Derived, matrix: bool, latex: bool) -> list[EquationEntry]:
-    made = []
+    rows = []
     for index in needed(derived.equations, [derived.loss]):
         node = derived.equations[index]
         if index in derived.names.of and not isinstance(node.op, ir.Leaf | ir.Literal):
             group = layer_of(node.module_path)
             reading = str(Writer(derived, False, matrix, group, marked=True).forward(index)) if group else ""
             equation = Writer(derived, latex, matrix, group).forward(index)
-            made.append(EquationEntry(FORWARD, derived.names.of[index], group, equation, reading=reading))
-    return made
+            rows.append(EquationEntry(FORWARD, derived.names.of[index], group, equation, reading=reading))
+    return rows
 
 
 def _first_readers(derived: Derived) -> dict[int, int]:
@@ -102,11 +102,11 @@ def _because(derived: Derived, reasons: Sequence[tuple[str, int]], layer: str) -
     """The reasons of a simplification, with tensors by name."""
     names = derived.names.of
     texts = []
-    for words, node in reasons:
+    for text, node in reasons:
         if node in names:
-            texts.append(f"{words} {relative(names[node], layer)}" if not words.endswith("1") else words)
-        elif node < 0 or words.endswith("1"):
-            texts.append(words)
+            texts.append(f"{text} {relative(names[node], layer)}" if not text.endswith("1") else text)
+        elif node < 0 or text.endswith("1"):
+            texts.append(text)
     return tuple(dict.fromkeys(texts))
 
 
@@ -124,10 +124,10 @@ class ChainRuleTerm:
 def chain(derived: Derived, latex: bool = False, only: str | None = None) -> list[ChainRuleTerm]:
     """The terms of the chain rule before simplification, from the loss backwards."""
     writer, names = Writer(derived, latex, raw=True), derived.names_of_every_step
-    wanted = None if only is None else _chained(derived, only)
+    targets = None if only is None else _chained(derived, only)
     terms = []
     for share in derived.gradients.shares:
-        if wanted is None or share.target in wanted:
+        if targets is None or share.target in targets:
             through = derived.equations[share.through]
             called = [names.of.get(n, "") for n in (share.target, share.through)]
             if all(called):
@@ -152,26 +152,26 @@ def groups(equations: Sequence[EquationEntry]) -> list[EquationGroup]:
     """The equations by layer, in order; layers with equal equations are one group."""
     by_kind: dict[str, list[EquationGroup]] = {}
     for forward in (True, False):
-        made: list[EquationGroup] = []
+        grouped: list[EquationGroup] = []
         for entry in equations:
             if (entry.kind == FORWARD) != forward:
                 continue
-            if made and made[-1].title == entry.group:
-                made[-1] = replace(made[-1], entries=(*made[-1].entries, entry))
+            if grouped and grouped[-1].title == entry.group:
+                grouped[-1] = replace(grouped[-1], entries=(*grouped[-1].entries, entry))
             else:
-                made.append(EquationGroup(entry.group, (entry.group,) if entry.group else (), (entry,)))
-        by_kind[str(forward)] = _alike(made)
+                grouped.append(EquationGroup(entry.group, (entry.group,) if entry.group else (), (entry,)))
+        by_kind[str(forward)] = _alike(grouped)
     return [*by_kind["True"], *by_kind["False"]]
 
 
 def _alike(unmerged: Sequence[EquationGroup]) -> list[EquationGroup]:
-    made: list[EquationGroup] = []
+    merged: list[EquationGroup] = []
     for group in unmerged:
-        if made and _is_alike(group, made[-1]):
-            made[-1] = replace(made[-1], title=_pattern(group.layers[0]), layers=(*made[-1].layers, *group.layers))
+        if merged and _is_alike(group, merged[-1]):
+            merged[-1] = replace(merged[-1], title=_pattern(group.layers[0]), layers=(*merged[-1].layers, *group.layers))
         else:
-            made.append(group)
-    return made
+            merged.append(group)
+    return merged
 
 
 def _is_alike(group: EquationGroup, before: EquationGroup) -> bool:

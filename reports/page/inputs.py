@@ -74,8 +74,8 @@ class Inputs:
         """Date and machine as text. Every layout prints it, so that a changed date or version in the text is noticed."""
         noted = self.environment
         own = {name: value for name, value in noted.items() if noted.get(name.removeprefix("check: ")) != value or "check: " not in name}
-        words = ", ".join(f"{name} {value}" for name, value in own.items() if (name, value) != ("source", "built-in"))
-        return f"{self.date} with {words}" if words else self.date
+        versions = ", ".join(f"{name} {value}" for name, value in own.items() if (name, value) != ("source", "built-in"))
+        return f"{self.date} with {versions}" if versions else self.date
 
     @property
     def of_machine(self) -> Inputs:
@@ -186,9 +186,9 @@ def _read(body: Any) -> Inputs:
     if not isinstance(body, dict) or not body.keys() <= Inputs.__dataclass_fields__.keys() or "kind" not in body:
         raise BadInputError("its inputs are not as Napkin writes them: make the report again")
     plain = all(isinstance(body.get(name, ""), str) and len(body.get(name, "")) <= _LONGEST for name in _TEXTS)
-    sizes, words = body.get("sizes", {}), (body.get("options", {}), body.get("environment", {}))
+    sizes, mappings = body.get("sizes", {}), (body.get("options", {}), body.get("environment", {}))
     sized = isinstance(sizes, dict) and all(type(size) is int for size in sizes.values())
-    worded = all(isinstance(each, dict) and all(isinstance(value, str) for value in each.values()) for each in words)
+    worded = all(isinstance(each, dict) and all(isinstance(value, str) for value in each.values()) for each in mappings)
     if not (plain and sized and worded):
         raise BadInputError("its inputs are not as Napkin writes them: make the report again")
     return Inputs(**body)

@@ -36,22 +36,22 @@ LARGEST = 12
 def memory(derivation: Derivation, timeline: Timeline | None, no_timeline: str = "", moves: Sequence[PeakCrossovers] = ()) -> MemorySection:
     """The memory section, without the closed forms. ``no_timeline`` says why there is no timeline; ``moves`` are its peak crossovers."""
     quantity = derivation.quantities.get("activations.bytes")
-    whole = quantity.value if quantity is not None else None
-    rows = tuple(_saved(alike, whole) for alike in _alike(derivation.saved))
+    total = quantity.value if quantity is not None else None
+    rows = tuple(_saved(alike, total) for alike in _alike(derivation.saved))
     return MemorySection(
         live_bytes=_live_bytes(timeline) if timeline is not None else None,
         no_timeline=no_timeline,
         peak_crossovers=tuple(_peak_crossover(t, derivation) for t in moves),
         saved=rows,
         saved_title=f"{several(len(rows), 'kind')} of tensor saved for backward",
-        saved_total=numbers.amount(whole, Unit.BYTE) if derivation.saved and whole is not None else None,
+        saved_total=numbers.amount(total, Unit.BYTE) if derivation.saved and total is not None else None,
     )
 
 
 # -- tensors saved for backward ------------------------------------------------------------------------------------------
 
 
-def _saved(alike: Sequence[SavedTensor], whole: int | None) -> SavedRow:
+def _saved(alike: Sequence[SavedTensor], total: int | None) -> SavedRow:
     """The row of tensors that differ in their places only."""
     tensor, number = alike[0], len(alike)
     shape = ", ".join(size if size == SEVERAL else plain.plain(expressions.parse(size)) for size in tensor.shape)
@@ -63,7 +63,7 @@ def _saved(alike: Sequence[SavedTensor], whole: int | None) -> SavedRow:
         times=None if count == "1" else formula(expressions.parse(count)),
         formula=None if tensor.same_as else formula(expressions.parse(times(number, tensor.expr))),
         value=numbers.integer(number * tensor.value),
-        share=numbers.percent(Fraction(number * tensor.value, whole)) if whole else "",
+        share=numbers.percent(Fraction(number * tensor.value, total)) if total else "",
         needed_by=f"{short(tensor.operator)}{f' ({tensor.node})' if tensor.node else ''}",
         because=tensor.because,
         same_as=_at_all([t.same_as for t in alike]),
@@ -92,25 +92,25 @@ def _at_all(texts: Sequence[str]) -> str:
 
 
 def _peak_crossover(crossover: PeakCrossovers, derivation: Derivation) -> PeakCrossoverRow:
-    here = derivation.sizes[crossover.dim]
-    intervals = tuple(_interval(r, i, crossover, here) for i, r in enumerate(crossover.intervals))
-    return PeakCrossoverRow(formula(Name(crossover.dim)), numbers.integer(here), intervals, _searched(crossover))
+    size = derivation.sizes[crossover.dim]
+    intervals = tuple(_interval(r, i, crossover, size) for i, r in enumerate(crossover.intervals))
+    return PeakCrossoverRow(formula(Name(crossover.dim)), numbers.integer(size), intervals, _searched(crossover))
 
 
-def _interval(interval: PeakInterval, number: int, crossover: PeakCrossovers, here: int) -> PeakIntervalRow:
+def _interval(interval: PeakInterval, number: int, crossover: PeakCrossovers, size: int) -> PeakIntervalRow:
     first, last = numbers.integer(interval.first), numbers.integer(interval.last)
     opens, closes = number == 0, number == len(crossover.intervals) - 1
     if opens and closes:
-        words = f"any {crossover.dim}"
+        text = f"any {crossover.dim}"
     elif interval.first == interval.last:
-        words = f"{crossover.dim} = {first}"
+        text = f"{crossover.dim} = {first}"
     elif opens:
-        words = f"{crossover.dim} ≤ {last}"
+        text = f"{crossover.dim} ≤ {last}"
     elif closes:
-        words = f"{crossover.dim} ≥ {first}"
+        text = f"{crossover.dim} ≥ {first}"
     else:
-        words = f"{first} ≤ {crossover.dim} ≤ {last}"
-    return PeakIntervalRow(words.replace(" ", NBSP), interval.at, interval.first <= here <= interval.last)
+        text = f"{first} ≤ {crossover.dim} ≤ {last}"
+    return PeakIntervalRow(text.replace(" ", NBSP), interval.at, interval.first <= size <= interval.last)
 
 
 def _searched(crossover: PeakCrossovers) -> str:
@@ -161,7 +161,7 @@ def _simulated(timeline: Timeline) -> Iterator[str]:
     yield f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}."
     yield f"Rounding adds {rounding} to the steady peak; a further {cached} are reserved but not allocated at the same time."
     yield "Live bytes are those on the device: the optimizer's step counters are on the CPU unless it is fused."
-    workspaces = ", ".join(f"{w.what} {numbers.amount(w.nbytes, Unit.BYTE).headline} ({w.when})" for w in WORKSPACES)
+    workspaces = ", ".join(f"{w.label} {numbers.amount(w.nbytes, Unit.BYTE).headline} ({w.when})" for w in WORKSPACES)
     yield f"Library workspaces come on top: {workspaces}. CUDA kernels may save other tensors than the CPU kernels traced here."
 
 
@@ -180,12 +180,12 @@ def _largest(timeline: Timeline) -> str:
 
 def _note(timeline: Timeline) -> str:
     width = max((c.last + 1 - c.first for c in timeline.columns), default=1)
-    words = f"Live bytes after each of {several(timeline.operators, 'operator')}, in execution order."
+    text = f"Live bytes after each of {several(timeline.operators, 'operator')}, in execution order."
     if width > 1:
-        words += f" A column covers up to {numbers.integer(width)} operators and shows their maximum."
+        text += f" A column covers up to {numbers.integer(width)} operators and shows their maximum."
     if timeline.fewer:
-        words += f" This is the deepest trace that the derivation has, {sizes_text(timeline.fewer)}, not the requested depth."
-    return words
+        text += f" This is the deepest trace that the derivation has, {sizes_text(timeline.fewer)}, not the requested depth."
+    return text
 
 
 def _landmark(name: str, instant: Instant, timeline: Timeline) -> InstantRow:
@@ -200,12 +200,12 @@ def _alive(alive: Alive, peak: int) -> AliveRow:
     return AliveRow(alive.name, alive.role, each, numbers.integer(alive.total), _share(alive.total, peak))
 
 
-def _rest(left: tuple[Alive, ...], peak: int) -> AliveRow | None:
-    if not left:
+def _rest(smaller: tuple[Alive, ...], peak: int) -> AliveRow | None:
+    if not smaller:
         return None
-    total = sum(a.total for a in left)
-    return AliveRow(f"{several(len(left), 'further kind')} of storage", "", "", numbers.integer(total), _share(total, peak))
+    total = sum(a.total for a in smaller)
+    return AliveRow(f"{several(len(smaller), 'further kind')} of storage", "", "", numbers.integer(total), _share(total, peak))
 
 
-def _share(value: int, whole: int) -> str:
-    return numbers.percent(Fraction(value, whole)) if whole else "–"
+def _share(value: int, total: int) -> str:
+    return numbers.percent(Fraction(value, total)) if total else "–"

@@ -57,24 +57,24 @@ def _pieces(tree: Expression, braces: bool) -> FormulaPieces:
     return FormulaPieces(pieces, any(marks.width(p) > latex.WIDE for p in pieces), rows)
 
 
-def term_row(module_path: str, expr: str, value: int, whole: int | None, because: str, sizes: Mapping[str, int]) -> TermRow:
+def term_row(module_path: str, expr: str, value: int, total: int | None, because: str, sizes: Mapping[str, int]) -> TermRow:
     """The row of an addend: its form at these sizes, value, and share of ``whole`` (empty if ``whole`` is 0 or unknown)."""
-    share = numbers.percent(Fraction(value, whole)) if whole else ""
+    share = numbers.percent(Fraction(value, total)) if total else ""
     return TermRow(module_path, formula(expressions.parse(branches.at_hand(expr, sizes))), numbers.integer(value), share, because)
 
 
-def alike_rows(terms: Sequence[QuantityTerm], whole: int | None, sizes: Mapping[str, int]) -> tuple[TermRow, ...]:
+def alike_rows(terms: Sequence[QuantityTerm], total: int | None, sizes: Mapping[str, int]) -> tuple[TermRow, ...]:
     """The rows of addends; of many, those with one closed form and reason are one row, which is their sum."""
     alike: dict[object, list[QuantityTerm]] = {}
     for i, t in enumerate(terms):
         alike.setdefault((t.expr, t.value, t.because) if len(terms) > _MANY else i, []).append(t)
-    return tuple(_row(group, whole, sizes) for group in alike.values())
+    return tuple(_row(group, total, sizes) for group in alike.values())
 
 
-def _row(alike: Sequence[QuantityTerm], whole: int | None, sizes: Mapping[str, int]) -> TermRow:
+def _row(alike: Sequence[QuantityTerm], total: int | None, sizes: Mapping[str, int]) -> TermRow:
     first, number = alike[0], len(alike)
     module_paths = paths.pattern([t.module_path for t in alike])
-    return term_row(module_paths, times(number, first.expr), number * first.value, whole, first.because, sizes)
+    return term_row(module_paths, times(number, first.expr), number * first.value, total, first.because, sizes)
 
 
 def times(number: int, expr: str) -> str:
@@ -102,5 +102,5 @@ def in_cases(contrast: Comparison) -> list[str]:
     one, two = (" and ".join(case) for case in contrast.cases)
     if one == two:
         return [f"the closed forms of both sides are those for {one}"] if one else []
-    named = [f"the one for {case}" if case else "the general one" for case in (one, two)]
-    return [f"the closed form of the left side is {named[0]}, of the right side {named[1]}: the step runs differently there"]
+    forms = [f"the one for {case}" if case else "the general one" for case in (one, two)]
+    return [f"the closed form of the left side is {forms[0]}, of the right side {forms[1]}: the step runs differently there"]

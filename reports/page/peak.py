@@ -130,10 +130,10 @@ def _bound(peak: int, timeline: Timeline) -> str:
     if bound is None or bound.highest.total >= peak:
         return ""
     chunked = _is_chunkable(timeline)
-    which = "; a cross-entropy in chunks of tokens, which never holds such tensors, cannot go below that" if chunked else ""
+    caveat = "; a cross-entropy in chunks of tokens, which never holds such tensors, cannot go below that" if chunked else ""
     return (
         f"Without activations and temporaries of {numbers.integer(bound.each)}{NBSP}bytes each, and all else unchanged, the peak would be"
-        f" {_read(bound.highest.total)} ({difference(bound.highest.total, peak)}){_place(bound.highest)}{which}."
+        f" {_read(bound.highest.total)} ({difference(bound.highest.total, peak)}){_place(bound.highest)}{caveat}."
     )
 
 
@@ -166,10 +166,10 @@ def _row(lever: PeakLever, peak: int, derivation: Derivation, board: Accelerator
 
 def _matmul(lever: PeakLever, derivation: Derivation) -> str:
     """The change of the matmul FLOPs of a step; unknown if one of both is."""
-    here = matmul(derivation)
-    if here is None or lever.matmul is None:
+    current = matmul(derivation)
+    if current is None or lever.matmul is None:
         return "unknown"
-    return difference(lever.matmul, here) if here else "0"
+    return difference(lever.matmul, current) if current else "0"
 
 
 def difference(to: int, of: int) -> str:
@@ -187,9 +187,9 @@ def _words(change: StepChange) -> Iterator[str]:
         yield f"{change.options['accumulation']} micro-batches of {BATCH}{NBSP}={NBSP}{numbers.integer(change.sizes[BATCH])} per step"
     elif change.sizes:
         yield ", ".join(f"{name}{NBSP}={NBSP}{numbers.integer(size)}" for name, size in change.sizes.items())
-    for name, given in change.options.items():
+    for name, choice in change.options.items():
         if name != "accumulation":
-            yield _OPTIONS.get((name, given), f"{name} {given}")
+            yield _OPTIONS.get((name, choice), f"{name} {choice}")
 
 
 _OPTIONS = {
@@ -204,8 +204,8 @@ def _read(value: int) -> str:
     return numbers.amount(value, Unit.BYTE).headline
 
 
-def _share(nbytes: int, whole: int) -> str:
-    return numbers.percent(Fraction(nbytes, whole)) if whole else "–"
+def _share(nbytes: int, total: int) -> str:
+    return numbers.percent(Fraction(nbytes, total)) if total else "–"
 
 
 def _largest_term(candidate: Candidate, derivation: Derivation) -> tuple[Expression, int] | None:

@@ -33,7 +33,7 @@ class PeakCandidates:
     """The peak candidates that a report has named so far, in the order in which it shows them."""
 
     def __init__(self) -> None:
-        self._known: list[tuple[PeakCandidateView, _Numbered]] = []
+        self._distinct: list[tuple[PeakCandidateView, _Numbered]] = []
         self._numbers: dict[Expression, int] = {}
 
     def of(self, steps: Sequence[Step]) -> dict[Expression, PeakCandidateView]:
@@ -46,7 +46,7 @@ class PeakCandidates:
                 step = derived[item]
                 own = self._numbered(monomials(step.after))
                 candidates[item] = self._described(Name(f"{_LETTERS.get(step.quantity, 'M')}_{len(candidates) + 1}"), step, own)
-                self._known.append((candidates[item], own))
+                self._distinct.append((candidates[item], own))
         return candidates
 
     def _numbered(self, terms: Monomials) -> _Numbered:
@@ -55,7 +55,7 @@ class PeakCandidates:
 
     def _described(self, name: Name, step: Step, own: _Numbered) -> PeakCandidateView:
         """As its difference from the nearest earlier candidate, if that is short; else in full."""
-        away, base = min(((_apart(own, base_terms), m) for m, base_terms in self._known), key=lambda pair: pair[0], default=(0, None))
+        away, base = min(((_apart(own, base_terms), m) for m, base_terms in self._distinct), key=lambda pair: pair[0], default=(0, None))
         if base is None or 2 * away > len(own) or not (_has_roles(step) and _has_roles(base.step)):
             return PeakCandidateView(name, step)
         change = _difference(monomials(step.after), monomials(base.step.after))
@@ -103,8 +103,8 @@ def _monomial(term: Expression) -> tuple[Expression, Fraction]:
             return Product(tuple(factors)), Fraction(value)
         case Product() as product:
             return product, Fraction(1)
-        case other:
-            return Product((other,)), Fraction(1)
+        case node:
+            return Product((node,)), Fraction(1)
 
 
 def _apart(own: _Numbered, base: _Numbered) -> int:
@@ -115,8 +115,8 @@ def _apart(own: _Numbered, base: _Numbered) -> int:
 def _difference(own: Monomials, base: Monomials) -> dict[Expression, Fraction]:
     """``own`` − ``base``, in the order of ``own``."""
     keys = dict.fromkeys((*own, *base))
-    left = {key: own.get(key, Fraction(0)) - base.get(key, Fraction(0)) for key in keys}
-    return {key: coefficient for key, coefficient in left.items() if coefficient}
+    remaining = {key: own.get(key, Fraction(0)) - base.get(key, Fraction(0)) for key in keys}
+    return {key: coefficient for key, coefficient in remaining.items() if coefficient}
 
 
 def _has_roles(step: Step) -> bool:

@@ -73,14 +73,14 @@ def question_document(question: Question, answer: Answer) -> dict[str, Any] | No
     return {
         "name": question.name,
         "inputs": [
-            [i.symbol, i.key, i.unit, i.meaning, _typed(i.value), bool(question.variable(i.symbol).whole)]
+            [i.symbol, i.key, i.unit, i.meaning, _typed(i.value), bool(question.variable(i.symbol).rounding)]
             for i in answer.inputs
             if isinstance(i.value, Fraction)
         ],
         "fixed": [[i.key, i.value] for i in answer.inputs if isinstance(i.value, str) and i.key not in ("gpu", "dtype")],
         "steps": [_step(question, step, tree) for step, tree in zip(steps, trees, strict=True)],
         "answer": answer.symbol,
-        "whole": question.variable(answer.symbol).whole,
+        "whole": question.variable(answer.symbol).rounding,
         "conditions": conditions,
         "notes": [*question.notes, *question.notes_without_model],
         "source": question.source,
@@ -108,11 +108,11 @@ def _equations(question: Question) -> Iterator[Any]:
             yield from equations
 
 
-def _conditions(question: Question, known: set[str]) -> Iterator[list[Any]]:
+def _conditions(question: Question, symbols: set[str]) -> Iterator[list[Any]]:
     """[tree, message, whether it refuses] of the conditions whose variables all have values."""
     for condition in question.conditions:
-        named = {*free_names(condition.holds), *re.findall(r"{(\w+)}", condition.otherwise)}
-        if named <= known:
+        mentioned = {*free_names(condition.holds), *re.findall(r"{(\w+)}", condition.otherwise)}
+        if mentioned <= symbols:
             yield [tree_of(condition.holds, as_written=True), condition.otherwise, condition.refuse]
 
 

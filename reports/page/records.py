@@ -23,9 +23,9 @@ def recorded(derivation: Derivation, evidence: Evidence | None) -> RecordedRuns:
         return RecordedRuns((), "no recordings were searched", ())
     flops = work_of(derivation).model
     rows = tuple(_row(record, run, flops) for record, run in evidence.shown)
-    others = [_other(record, run) for record, run in evidence.otherwise]
-    more = len(others) - _MOST_OTHERS
-    shown = [*others[:_MOST_OTHERS], *([f"and {more} more"] if more > 0 else [])]
+    other_rows = [_other(record, run) for record, run in evidence.otherwise]
+    omitted = len(other_rows) - _MOST_OTHERS
+    shown = [*other_rows[:_MOST_OTHERS], *([f"and {omitted} more"] if omitted > 0 else [])]
     return RecordedRuns(rows, "" if rows else _NONE, tuple(shown))
 
 

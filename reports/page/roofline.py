@@ -91,12 +91,12 @@ def page(rooflines: RooflinePair, today: datetime.date) -> RooflinePage:
 
 def _description(rooflines: RooflinePair, drawn: Sequence[RooflineRow]) -> str:
     device = rooflines.eager.ceiling.device.name
-    words = f"{len(drawn)} kinds of operators by FLOP per byte and FLOP/s, both axes logarithmic, under the roof of {device}."
+    text = f"{len(drawn)} kinds of operators by FLOP per byte and FLOP/s, both axes logarithmic, under the roof of {device}."
     longest = max(drawn, key=lambda row: row.total, default=None)
     if longest is None or longest.intensity is None:
-        return words
+        return text
     at = f"{longest.phase} {longest.name} at {longest.module_path or 'the top level'}"
-    return f"{words} The largest dot is {at}, with {significant(longest.intensity)} FLOP per byte. The tables below have the numbers."
+    return f"{text} The largest dot is {at}, with {significant(longest.intensity)} FLOP per byte. The tables below have the numbers."
 
 
 def _phases(rooflines: RooflinePair) -> Iterator[tuple[str, ...]]:
@@ -178,14 +178,14 @@ def _roof(name: str, peak: float, ridge: float, x: _LogAxis, y: _LogAxis) -> tup
     """A polyline along the bandwidth to the ridge, then along the peak rate; it begins at the left or the lower edge."""
     begin = max(10.0**x.low, 10.0**y.low * ridge / peak)
     points = ((begin, begin * peak / ridge), (ridge, peak), (10.0**x.high, peak))
-    words = Label(f"{rate(Fraction(peak), 'FLOP')} {name}", f"{x.at(10.0**x.high):.1f}", f"{y.at(peak) - 6:.1f}", "end")
-    return " ".join(f"{x.at(a):.1f},{y.at(b):.1f}" for a, b in points), words
+    label = Label(f"{rate(Fraction(peak), 'FLOP')} {name}", f"{x.at(10.0**x.high):.1f}", f"{y.at(peak) - 6:.1f}", "end")
+    return " ".join(f"{x.at(a):.1f},{y.at(b):.1f}" for a, b in points), label
 
 
 def _dot(row: RooflineRow, reached: float, x: _LogAxis, y: _LogAxis, total: float) -> OperatorDot:
     radius = max(2.0, _LARGEST * math.sqrt(float(row.total) / total))
-    words = f"{row.phase} {row.name} at {row.module_path or 'the top level'}: {row.bound}, {duration(row.total)}"
-    return OperatorDot(f"{x.at(float(row.intensity or 1)):.1f}", f"{y.at(reached):.1f}", f"{radius:.1f}", f"bound-{row.bound}", words)
+    text = f"{row.phase} {row.name} at {row.module_path or 'the top level'}: {row.bound}, {duration(row.total)}"
+    return OperatorDot(f"{x.at(float(row.intensity or 1)):.1f}", f"{y.at(reached):.1f}", f"{radius:.1f}", f"bound-{row.bound}", text)
 
 
 def _keys(rooflines: RooflinePair) -> Iterator[tuple[str, str, str]]:
@@ -197,6 +197,6 @@ def _keys(rooflines: RooflinePair) -> Iterator[tuple[str, str, str]]:
 def _left_out(rooflines: RooflinePair, drawn: Sequence[RooflineRow]) -> str:
     """Operators that are not drawn: copies, since 0 has no logarithm, and very short ones, which would stretch the axes."""
     total = rooflines.eager.total.seconds
-    rest = total - sum((row.total for row in drawn), start=Fraction(0))
-    words = "Not drawn: operators that only move bytes, and those with less than a thousandth of the time"
-    return f"{words}; together {percent(rest / total)} of the time." if rest else ""
+    remaining = total - sum((row.total for row in drawn), start=Fraction(0))
+    text = "Not drawn: operators that only move bytes, and those with less than a thousandth of the time"
+    return f"{text}; together {percent(remaining / total)} of the time." if remaining else ""

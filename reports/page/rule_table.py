@@ -59,11 +59,11 @@ def find(operator: str) -> RuleEntry | None:
     return RuleEntry(operator, "counted", _family(rule), rule.statement, rule.shapes, rule.source, rule.convention, calls, model, untested)
 
 
-def table(words: Sequence[str] = ()) -> Iterator[RuleEntry]:
+def table(search_words: Sequence[str] = ()) -> Iterator[RuleEntry]:
     """All entries whose texts contain every one of ``words``, ignoring case; counted operators first."""
     for operator in (*sorted(REGISTRY.rules), *sorted(REGISTRY.frees)):
         entry = find(operator)
-        if entry is not None and all(word.lower() in _text(entry) for word in words):
+        if entry is not None and all(word.lower() in _text(entry) for word in search_words):
             yield entry
 
 

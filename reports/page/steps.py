@@ -75,10 +75,10 @@ def _called(step: Step) -> str:
     step is added before it."""
     if not re.fullmatch(r"step-\d+", step.id):
         return step.id
-    path, _, what = step.title.removeprefix(step.quantity).partition(", ")
+    path, _, detail = step.title.removeprefix(step.quantity).partition(", ")
     end = [part for part in path.split(".") if part != "*"][-2:]
     quantity = _SHORT.get(step.quantity, step.quantity.removeprefix("flops."))
-    return "-".join(re.findall(r"[\w.]+", f"{quantity} {'.'.join(end)} {what}", re.ASCII))
+    return "-".join(re.findall(r"[\w.]+", f"{quantity} {'.'.join(end)} {detail}", re.ASCII))
 
 
 _SHORT = {
@@ -139,8 +139,8 @@ def _without_repeated_operators(tree: Expression) -> Expression:
     terms: list[Expression] = []
     last = ""
     for term in tree.terms:
-        name, colon, rest = term.label.partition(": ") if isinstance(term, Labelled) else ("", "", "")
-        terms.append(Labelled(term.body, rest) if isinstance(term, Labelled) and colon and name == last else term)
+        name, colon, tail = term.label.partition(": ") if isinstance(term, Labelled) else ("", "", "")
+        terms.append(Labelled(term.body, tail) if isinstance(term, Labelled) and colon and name == last else term)
         last = name if colon else ""
     return Sum(tuple(terms))
 
@@ -188,11 +188,11 @@ def merged(number: int, views: Sequence[StepView]) -> tuple[StepView, ...]:
         replace(
             first,
             number=f"{number}.{i}",
-            alike=paths.patterns([v.title for v in others]),
-            others=len(others),
-            more=f"and {numbers.integer(len(others))} alike" if others else "",
+            alike=paths.patterns([v.title for v in alike_views]),
+            others=len(alike_views),
+            more=f"and {numbers.integer(len(alike_views))} alike" if alike_views else "",
         )
-        for i, (first, *others) in enumerate(alike.values(), 1)
+        for i, (first, *alike_views) in enumerate(alike.values(), 1)
     )
 
 
@@ -223,8 +223,10 @@ def with_references(chapters: Iterable[Chapter]) -> tuple[Chapter, ...]:
                 shown.append(replace(view, same_as=PageLink(first.number, target=first.anchor)))
             else:
                 before = shown[-1] if shown and shown[-1].same_as is None else None
-                said = reasons.setdefault(_reason(view), view)
-                reason_of = PageLink(said.number, target=said.anchor) if said is not view and len(view.because) > _LONG else None
+                first_view = reasons.setdefault(_reason(view), view)
+                reason_of = (
+                    PageLink(first_view.number, target=first_view.anchor) if first_view is not view and len(view.because) > _LONG else None
+                )
                 shown.append(replace(view, same_reason=before is not None and _reason(before) == _reason(view), reason_of=reason_of))
         deduplicated.append(replace(each, steps=tuple(shown)))
     return tuple(deduplicated)

@@ -110,6 +110,6 @@ class _Trees:
         return self.of(node)
 
     def _fraction(self, value: Fraction) -> Any:
-        whole = value.denominator == 1
+        integral = value.denominator == 1
         top, bottom = Number(value.numerator), Number(value.denominator)
-        return self.of(top) if whole else ["/", self.of(top), self.of(bottom)]
+        return self.of(top) if integral else ["/", self.of(top), self.of(bottom)]

@@ -56,16 +56,16 @@ def _on_interrupt(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _unraisable(what: Any) -> None:
+def _unraisable(error: Any) -> None:
     """An interrupt that arrives in a callback, which cannot raise it, arrives once more when that is over."""
-    if issubclass(what.exc_type, KeyboardInterrupt):
+    if issubclass(error.exc_type, KeyboardInterrupt):
         import threading
 
         later = threading.Timer(0.01, _thread.interrupt_main)
         later.daemon = True
         later.start()
     else:
-        sys.__unraisablehook__(what)
+        sys.__unraisablehook__(error)
 
 
 # -- standard streams ------------------------------------------------------------------------------------------------------------------

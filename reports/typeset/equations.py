@@ -71,9 +71,9 @@ class Writer:
         """The equation of a tensor of the forward."""
         letters = self._letters.start(self._equations[node].shape)
         self._forward = True
-        made = self._equation(self._name(node, letters), node, letters)
+        line = self._equation(self._name(node, letters), node, letters)
         self._forward = False
-        return made
+        return line
 
     def gradient(self, target: int) -> EquationLine:
         """The equation of a tensor's gradient."""
@@ -179,8 +179,8 @@ class Writer:
         del self._taken[before:]
         return written
 
-    def _more(self, sizes: Sequence[sp.Expr], taken: Sequence[str]) -> list[str]:
-        return self._letters.more(sizes, [*taken, *self._taken])
+    def _more(self, sizes: Sequence[sp.Expr], used: Sequence[str]) -> list[str]:
+        return self._letters.more(sizes, [*used, *self._taken])
 
     def _primitive(self, index: int, node: ir.Node, every: list[str]) -> Written:
         match node.op:
@@ -306,13 +306,13 @@ class Writer:
                     if not any(shift.has(place(j)) for j in range(len(shape))):
                         back = -shift
                         own.setdefault(i, f"{letter}{'' if str(back).startswith('-') else '+'}{back}".replace("*", "·"))
-        rest = [i for i in range(len(shape)) if i not in own]
-        names = self._more([shape[i] for i in rest], [*letters, *own.values()])
-        every = [own[i] if i in own else names[rest.index(i)] for i in range(len(shape))]
+        missing = [i for i in range(len(shape)) if i not in own]
+        names = self._more([shape[i] for i in missing], [*letters, *own.values()])
+        every = [own[i] if i in own else names[missing.index(i)] for i in range(len(shape))]
         marks = [
             f"[{letter} = {self._coordinate(c, every)}]"
             for letter, c in zip(letters, coordinates, strict=False)
-            if isinstance(c, ir.Pick) or (any(c.expr.has(place(i)) for i in rest) or not c.expr.free_symbols)
+            if isinstance(c, ir.Pick) or (any(c.expr.has(place(i)) for i in missing) or not c.expr.free_symbols)
         ]
         body = " ".join([*marks, self._tensor(updates, every).within(_PRODUCT)])
         return Written(f"{self._style.sum(names)} {body}", _SUM + 10) if names else Written(body, _CLOSE if not marks else _PRODUCT + 1)

@@ -57,9 +57,9 @@ def pieces(tree: Expression) -> tuple[Marks, ...]:
 
 def _split(term: Expression, *, first: bool) -> list[Marks]:
     """A term with its sign; a wide one that ends in a bracketed sum is split inside the bracket, which then does not stretch."""
-    whole = _leading(term, first=first)
-    if marks.width(whole) <= WIDE or isinstance(term, Labelled):
-        return [whole]
+    unbroken = _leading(term, first=first)
+    if marks.width(unbroken) <= WIDE or isinstance(term, Labelled):
+        return [unbroken]
     match term:
         case OverLayers(_, _, Sum() as inner):
             head: Marks = (_over(term),)
@@ -68,9 +68,9 @@ def _split(term: Expression, *, first: bool) -> list[Marks]:
         case Sum() as inner:
             head = ()
         case _:
-            return [whole]
-    opening, *others = pieces(inner)
-    opened = [(*(() if first else (PLUS,)), *head, OPEN, *opening), *others]
+            return [unbroken]
+    opening, *further = pieces(inner)
+    opened = [(*(() if first else (PLUS,)), *head, OPEN, *opening), *further]
     opened[-1] = (*opened[-1], CLOSE)
     return opened
 
@@ -215,18 +215,18 @@ def _braced(body: Marks, label: str) -> Mark:
     return Mark(rf"\underbrace{{{marks.as_latex(body)}}}_{{{text(label)}}}", None, marks.width(body) + under, tall=True)
 
 
-def text(words: str) -> str:
+def text(plain: str) -> str:
     r"""``words`` inside ``\text``: what LaTeX or Markdown would act on is escaped or replaced by a lookalike."""
-    shown = _clipped(words)
+    shown = _clipped(plain)
     return rf"\text{{{''.join(_text_character(c, before) for before, c in zip(' ' + shown, shown, strict=False))}}}"
 
 
-def _clipped(words: str) -> str:
+def _clipped(plain: str) -> str:
     """As many whole words as fit; a word that does not fit alone is cut within it."""
-    if len(words) <= LABEL_LENGTH:
-        return words
-    kept = words[: LABEL_LENGTH - 1]
-    return f"{kept[: kept.rfind(' ') + 1] or kept}…"
+    if len(plain) <= LABEL_LENGTH:
+        return plain
+    shortened = plain[: LABEL_LENGTH - 1]
+    return f"{shortened[: shortened.rfind(' ') + 1] or shortened}…"
 
 
 def _text_character(c: str, before: str) -> str:
@@ -301,8 +301,8 @@ def _related(left: Marks, sign: str, right: Marks) -> Marks:
 def _atom_addend(term: Expression, *, first: bool) -> Marks:
     if first:
         return _atom(term)
-    sign, rest = (MINUS, _tight(term.body)) if isinstance(term, Negative) else (PLUS, _atom(term))
-    return (SPACE, sign, SPACE, *rest)
+    sign, factors = (MINUS, _tight(term.body)) if isinstance(term, Negative) else (PLUS, _atom(term))
+    return (SPACE, sign, SPACE, *factors)
 
 
 def _atom_factor(factor: Expression) -> Marks:

@@ -24,15 +24,15 @@ class Letters:
         """Letters for the axes of what an equation is of."""
         return self.more(sizes, ())
 
-    def more(self, sizes: Sequence[sp.Expr], taken: Sequence[str]) -> list[str]:
+    def more(self, sizes: Sequence[sp.Expr], texts: Sequence[str]) -> list[str]:
         """Letters for further axes, none of them taken."""
-        used = {c for text in taken for c in text}
-        found: list[str] = []
+        used = {c for text in texts for c in text}
+        letters: list[str] = []
         for size in sizes:
             letter = next((c for c in self._wishes(size) if c not in used), "") or next((c for c in _SPARE if c not in used), "_")
             used.add(letter)
-            found.append(letter)
-        return found
+            letters.append(letter)
+        return letters
 
     def _wishes(self, size: sp.Expr) -> str:
         shown = in_dimensions(size, self._program)
@@ -51,8 +51,8 @@ def flops_text(expr: sp.Expr, program: Program) -> str:
 
 
 def _term(term: sp.Expr) -> str:
-    coefficient, rest = term.as_coeff_Mul()
-    factors = [] if rest == 1 else [_factor(f) for f in sp.Mul.make_args(rest)]
+    coefficient, monomial = term.as_coeff_Mul()
+    factors = [] if monomial == 1 else [_factor(f) for f in sp.Mul.make_args(monomial)]
     return "·".join([str(coefficient), *sorted(factors)] if coefficient != 1 or not factors else sorted(factors))
 
 

@@ -27,14 +27,14 @@ def _converter() -> Any:
 @cache
 def piece(latex: str, first: bool = True) -> str:
     """One inline ``<math>`` element. Not ``first``: it continues a sum, and its sign stands between two terms."""
-    made: str = _converter().convert_with_local_state(latex, displaystyle=False)
+    markup: str = _converter().convert_with_local_state(latex, displaystyle=False)
     # The converter sets 124{,}439 as number, comma, number; it is one number and must read and copy as one.
-    made = _GROUPED.sub(lambda m: f"<mn>{m.group(1)}{re.sub(r'<[^>]*>', '', m.group(2))}</mn>", made)
+    markup = _GROUPED.sub(lambda m: f"<mn>{m.group(1)}{re.sub(r'<[^>]*>', '', m.group(2))}</mn>", markup)
     if not first:
-        made = _LEADING.sub(r"<math><mo>\1</mo>", made)
+        markup = _LEADING.sub(r"<math><mo>\1</mo>", markup)
     # The style sheet sets the thin space between factors, at a third of the bytes.
-    made = made.replace('<mspace width="0.16666667em"/>', "").replace("<mrow><mspace/><mi>", "<mrow><mi>")
-    return made.replace(' lspace="0.2222em" rspace="0.2222em"', "")
+    markup = markup.replace('<mspace width="0.16666667em"/>', "").replace("<mrow><mspace/><mi>", "<mrow><mi>")
+    return markup.replace(' lspace="0.2222em" rspace="0.2222em"', "")
 
 
 def formula(pieces: Iterable[str]) -> Markup:

@@ -57,8 +57,8 @@ def signed(value: int) -> str:
 
 def singular(unit: str) -> str:
     """``devices`` is one device, ``micro-batches`` one micro-batch, ``kinds of operators`` one kind of operators."""
-    first, space, rest = unit.partition(" ")
-    return (first.removesuffix("es") if first.endswith("ches") else first.removesuffix("s")) + space + rest
+    first, space, tail = unit.partition(" ")
+    return (first.removesuffix("es") if first.endswith("ches") else first.removesuffix("s")) + space + tail
 
 
 def amount(value: int, unit: Unit) -> PrintedAmount:

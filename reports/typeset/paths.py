@@ -27,8 +27,8 @@ def _merged(patterns: Iterable[Alternatives]) -> list[Alternatives]:
     for place in reversed(range(max(map(len, merged), default=0))):
         together: dict[object, list[Alternatives]] = {}
         for each in merged:
-            rest = (each[:place], each[place + 1 :]) if place < len(each) else each
-            together.setdefault((len(each), rest), []).append(each)
+            key = (each[:place], each[place + 1 :]) if place < len(each) else each
+            together.setdefault((len(each), key), []).append(each)
         merged = [_union(place, group) for group in together.values()]
     return merged
 

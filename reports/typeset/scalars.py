@@ -56,14 +56,14 @@ _LONG = 14
 def _shortened(expr: sp.Expr, printer: Any) -> tuple[sp.Expr, list[str]]:
     """Long derivatives by their function's name, and what each of them is."""
     notes = []
-    for whole in expr.atoms(Whole):
-        inside, number = whole.args
+    for call in expr.atoms(Whole):
+        inside, number = call.args
         arguments = sorted((s for s in inside.free_symbols if s.is_real and not s.is_positive), key=str)
         if sp.count_ops(inside) < _LONG or len(arguments) != 1:
             continue
         u, name = sp.Symbol("u", real=True), WHOLE_NAMES[int(number)]
         notes.append(f"{name}'(u) = {printer({'order': 'none'}).doprint(inside.xreplace({arguments[0]: u}))}")
-        expr = expr.xreplace({whole: Prime(sp.Symbol(name), arguments[0])})
+        expr = expr.xreplace({call: Prime(sp.Symbol(name), arguments[0])})
     return expr, notes
 
 

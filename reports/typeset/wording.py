@@ -39,9 +39,9 @@ def several(count: int, noun: str) -> str:
     return f"{numbers.integer(count)} {noun}{'s' if count != 1 else ''}"
 
 
-def sentence(words: str) -> str:
+def sentence(text: str) -> str:
     """``words`` with a full stop."""
-    return words if not words or words.endswith((".", "!", "?")) else f"{words}."
+    return text if not text or text.endswith((".", "!", "?")) else f"{text}."
 
 
 def largest_of(moments: int, at: str) -> str:
@@ -75,8 +75,8 @@ def headline(specialized: Mapping[str, str], sizes: Mapping[str, int]) -> str:
         return ""
     at = sizes_text({name: sizes[name] for name in specialized})
     reasons = [*dict.fromkeys(specialized.values())]
-    more = f", and {several(len(reasons) - 1, 'further reason')} among the assumptions" if len(reasons) > 1 else ""
-    return f"Specialized: the closed forms hold for {at} only; there is none in {', '.join(specialized)} ({reasons[0]}{more})"
+    omitted = f", and {several(len(reasons) - 1, 'further reason')} among the assumptions" if len(reasons) > 1 else ""
+    return f"Specialized: the closed forms hold for {at} only; there is none in {', '.join(specialized)} ({reasons[0]}{omitted})"
 
 
 FEW, _EXAMPLES = 10, 3
@@ -95,8 +95,8 @@ class Stated:
     @property
     def words(self) -> str:
         shown = "; ".join(in_words(a.expr) for a in self.assumptions[:_EXAMPLES])
-        more = len(self.assumptions) - _EXAMPLES
-        return f"{shown}; and {numbers.integer(more)} more" if more > 0 else shown
+        omitted = len(self.assumptions) - _EXAMPLES
+        return f"{shown}; and {numbers.integer(omitted)} more" if omitted > 0 else shown
 
 
 def stated(assumptions: Iterable[Assumption]) -> list[Stated]:
@@ -129,8 +129,8 @@ def in_words(condition: str) -> str:
             return f"{as_text(left)} {_OPPOSITES[relation]} {as_text(right)}"
         case Compare(left, relation, right):
             return f"{as_text(left)} {_RELATIONS[relation]} {as_text(right)}"
-        case FunctionCall("Eq", (FunctionCall("Mod", (Name(whole), Name() | Number() as part)), Number(0))):
-            return f"{as_text(part)} divides {whole}"
-        case FunctionCall("Eq", (Name(name), other)):
-            return f"{name} = {as_text(other)}"
+        case FunctionCall("Eq", (FunctionCall("Mod", (Name(dividend), Name() | Number() as part)), Number(0))):
+            return f"{as_text(part)} divides {dividend}"
+        case FunctionCall("Eq", (Name(name), side)):
+            return f"{name} = {as_text(side)}"
     return condition

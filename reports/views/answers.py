@@ -127,8 +127,8 @@ def _closed_form(line: AnswerLine) -> Line:
 
 def _assumptions(dims: Iterable[TracedDim], assumptions: Sequence[Assumption]) -> tuple[Stated, ...]:
     exchanged = [exchange.assumption for exchange in in_force(assumptions)]
-    others = [assumption for assumption in assumptions if assumption not in exchanged]
-    return tuple(stated((*declared(dims, others), *others)))
+    remaining = [assumption for assumption in assumptions if assumption not in exchanged]
+    return tuple(stated((*declared(dims, remaining), *remaining)))
 
 
 # -- from a derivation -----------------------------------------------------------------------------------------------------------------
@@ -175,9 +175,9 @@ def _compared(comparison: RuleComparison) -> tuple[str, ...]:
 # -- from a stored form ----------------------------------------------------------------------------------------------------------------
 
 
-def of_stored(form: Stored, given: Mapping[str, int]) -> Answers:
+def of_stored(form: Stored, chosen: Mapping[str, int]) -> Answers:
     """The answers of a stored form at the ``given`` sizes, the others being the model's own."""
-    sizes = form.sizes(given)
+    sizes = form.sizes(chosen)
     names = sorted((name for name in form.quantities if not absent(name, form.options)), key=place)
     values = {name: None if form.quantity(name).unknown else form.quantity(name).value(sizes) for name in names}
     return Answers(
@@ -202,11 +202,11 @@ def _stored(quantity: StoredQuantity, value: int | None, sizes: Mapping[str, int
     if case is not None and quantity.name in case.differing:
         quantity, form, note = case.form.quantity(quantity.name), case.form, f"where {in_case(case.equal)}"
     point = form.point(sizes)
-    here = next(p for p in quantity.polynomials if point(p) == value)
+    largest = next(p for p in quantity.polynomials if point(p) == value)
     if len(quantity.candidates) > 1:
-        at = next(m.at for m in quantity.candidates if m.polynomial is here)
+        at = next(m.at for m in quantity.candidates if m.polynomial is largest)
         note = "; ".join(filter(None, (largest_of(len(quantity.candidates), at), note)))
-    return AnswerLine(quantity.name, numbers.amount(value, quantity.definition.unit), "", closed_form(form.table, here), note)
+    return AnswerLine(quantity.name, numbers.amount(value, quantity.definition.unit), "", closed_form(form.table, largest), note)
 
 
 def closed_form(table: Table, polynomial: Polynomial) -> str:

@@ -23,7 +23,7 @@ _POWERS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 def show(answer: Answer, out: Terminal) -> None:
     """The answer, its steps, and what was put in."""
     out.line(f"{quantity(answer.value, answer.unit)}: {answer.meaning} ({answer.question}: {answer.summary})")
-    out.lines(*(f"{quantity(row.value, row.unit)}: {row.what}" for row in answer.also))
+    out.lines(*(f"{quantity(row.value, row.unit)}: {row.label}" for row in answer.also))
     if answer.bound is not None and _differs_as_shown(answer.bound):
         out.line(_bound(answer.bound, answer))
     if answer.rule_of_thumb is not None:
@@ -34,7 +34,7 @@ def show(answer: Answer, out: Terminal) -> None:
     out.lines(*_steps(answer))
     out.line()
     if answer.rows:
-        out.table((), [(f"  {row.what}", quantity(row.value, row.unit), row.because) for row in answer.rows])
+        out.table((), [(f"  {row.label}", quantity(row.value, row.unit), row.because) for row in answer.rows])
         out.line()
     out.line("given")
     for put in answer.inputs:
@@ -52,8 +52,8 @@ def _steps(answer: Answer) -> Iterator[str]:
     yield from _numbered(lines, values, 1)
     if answer.unrounded != answer.value:
         yield f"     rounded {'up' if answer.value > answer.unrounded else 'down'} to {quantity(answer.value, answer.unit)}"
-    more = {line.symbol: line.value for line in answer.beside}
-    yield from _numbered(answer.beside, {**values, answer.symbol: answer.value, **more}, len(lines) + 1)
+    beside = {line.symbol: line.value for line in answer.beside}
+    yield from _numbered(answer.beside, {**values, answer.symbol: answer.value, **beside}, len(lines) + 1)
 
 
 def _numbered(lines: Sequence[WorkedStep], values: Mapping[str, Fraction], first: int) -> Iterator[str]:
@@ -70,15 +70,15 @@ def _numbered(lines: Sequence[WorkedStep], values: Mapping[str, Fraction], first
 
 def _differs_as_shown(bound: Bound) -> bool:
     """Whether the digits that are shown tell the value at one further from the limit: with one of billions of parameters, not."""
-    return quantity(bound.there, bound.unit) != quantity(bound.limit, bound.unit)
+    return quantity(bound.further_value, bound.unit) != quantity(bound.limit, bound.unit)
 
 
 def _bound(bound: Bound, answer: Answer) -> str:
     holds, fails = ("≤", ">") if bound.keeps_below else ("≥", "<")
     limit = quantity(bound.limit, bound.unit)
     return (
-        f"bound by {bound.key}: {quantity(bound.here, bound.unit)} {holds} {limit};"
-        f" {answer.key} = {bound.further:,} gives {quantity(bound.there, bound.unit)} {fails} {limit}"
+        f"bound by {bound.key}: {quantity(bound.value, bound.unit)} {holds} {limit};"
+        f" {answer.key} = {bound.further:,} gives {quantity(bound.further_value, bound.unit)} {fails} {limit}"
     )
 
 

@@ -20,7 +20,7 @@ def show(calibration: Calibration, out: Terminal) -> None:
     out.line()
     rates = [(f"highest rate of products in {dtype}", rate(peak, "FLOP")) for dtype, peak in calibration.peaks().items()]
     copy = ("bandwidth of the largest copy", rate(calibration.bandwidth(), "B"))
-    times = [(what, duration(calibration.by_what[what, "float32"][0].seconds)) for what in OVERHEADS]
+    times = [(primitive, duration(calibration.by_what[primitive, "float32"][0].seconds)) for primitive in OVERHEADS]
     out.table(("", ("measured", "right")), [*rates, copy, *times])
     out.line()
     _show_operators(calibration, out)
@@ -34,14 +34,14 @@ def threads(calibration: Calibration) -> str:
 
 def _show_operators(calibration: Calibration, out: Terminal) -> None:
     rows = []
-    for (what, dtype), points in calibration.by_what.items():
-        if what in OVERHEADS:
+    for (primitive, dtype), points in calibration.by_what.items():
+        if primitive in OVERHEADS:
             continue
         speeds = sorted(_speed(p) for p in points)
         unit = "FLOP" if points[0].flops else "B"
         spread = sorted(p.spread for p in points)[len(points) // 2]
         cells = (str(len(points)), rate(speeds[0], unit), rate(speeds[-1], unit), f"{100 * float(spread):.0f} %")
-        rows.append((what, dtype, *cells))
+        rows.append((primitive, dtype, *cells))
     out.table(("operator", "dtype", *right("sizes", "slowest", "fastest", "spread")), rows)
     out.line(f"rates of {PRODUCT} and the like over all shapes, bandwidths of {COPY} and the like over all sizes", style="dim")
 

@@ -52,10 +52,10 @@ def _show_change(change: Change, most: int | None, out: Terminal) -> None:
         out.line(f"  {change.note}", style="dim")
     for term in change.terms[:most]:
         out.line(f"  {signed(term.value)}  {term.module_path}: {_written(term.expr)}  ({term.because})")
-    rest = change.terms[most:] if most is not None else ()
-    if rest:
-        total = sum(term.value for term in rest)
-        out.line(f"  {signed(total)}  {several(len(rest), 'more term')}: --explain {change.quantity}", style="dim")
+    smaller = change.terms[most:] if most is not None else ()
+    if smaller:
+        total = sum(term.value for term in smaller)
+        out.line(f"  {signed(total)}  {several(len(smaller), 'more term')}: --explain {change.quantity}", style="dim")
 
 
 def _written(expr: str | None) -> str:

@@ -75,7 +75,7 @@ def _equals(value: Fraction) -> str:
 def _show_number(layout: Format, encoding: Encoding, out: Terminal) -> None:
     bits = " ".join(bits for _, bits in encoding.fields)
     rows: list[tuple[str, Line]] = [
-        ("given", shown(encoding.given)),
+        ("given", shown(encoding.number)),
         ("bits", (bold(bits), f"  ({_weights(layout, encoding)})")),
         ("value", (bold(shown(encoding.value)), f"  ({_kind(layout, encoding)})")),
     ]

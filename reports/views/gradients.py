@@ -114,7 +114,7 @@ def document(derived: Derived, only: str | None, checked: Checked | None) -> dic
     """Everything as plain data: each equation in both notations, as text and as LaTeX."""
     index, matrix = entries(derived, only=only), entries(derived, matrix=True, only=only)
     latex = entries(derived, latex=True, only=only)
-    made: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "schema": 2,
         "model": derived.program.model,
         "numbers": dict(derived.program.fixed),
@@ -156,8 +156,8 @@ def document(derived: Derived, only: str | None, checked: Checked | None) -> dic
         "provenance": dict(derived.program.provenance),
     }
     if checked is not None:
-        made["checks"] = _checks(checked)
-    return made
+        fields["checks"] = _checks(checked)
+    return fields
 
 
 def _checks(checked: Checked) -> dict[str, Any]:

@@ -18,14 +18,14 @@ CONVENTION = (
 )
 
 
-def rows(words: Sequence[str] = (), file: str | None = None) -> list[Accelerator]:
+def rows(search_words: Sequence[str] = (), file: str | None = None) -> list[Accelerator]:
     """The accelerators in whose data every one of ``words`` occurs."""
-    return [each for each in available(file).values() if all(word.lower() in _text(each) for word in words)]
+    return [each for each in available(file).values() if all(word.lower() in _text(each) for word in search_words)]
 
 
-def document(words: Sequence[str] = (), file: str | None = None) -> dict[str, Any]:
+def document(search_words: Sequence[str] = (), file: str | None = None) -> dict[str, Any]:
     """All that is known of each, with the convention of the figures; what is not known is ``null``."""
-    return {"schema": 2, "convention": CONVENTION, "hardware": [entry(accelerator) for accelerator in rows(words, file)]}
+    return {"schema": 2, "convention": CONVENTION, "hardware": [entry(accelerator) for accelerator in rows(search_words, file)]}
 
 
 def entry(accelerator: Accelerator) -> dict[str, Any]:
@@ -52,9 +52,9 @@ def entry(accelerator: Accelerator) -> dict[str, Any]:
     }
 
 
-def show(words: Sequence[str], out: Terminal, file: str | None = None) -> int:
+def show(search_words: Sequence[str], out: Terminal, file: str | None = None) -> int:
     """Write the table; return the number of its rows."""
-    chosen = rows(words, file)
+    chosen = rows(search_words, file)
     if chosen:
         numbers = ("year", "GB", "GiB", "GB/s", *_SHOWN, "link", "USD/h")
         out.table(("id", "name", *right(*numbers)), [_cells(accelerator) for accelerator in chosen])

@@ -21,7 +21,7 @@ def show(inference: Inference, out: Terminal) -> None:
             out.line(bold(title), f": {inference.unknown}")
             continue
         out.line(bold(title), f" in {part.format} = {part.expr}")
-        rows = [(line.what, integer(line.value), line.expr, dim(line.because)) for line in part.lines]
+        rows = [(line.label, integer(line.value), line.expr, dim(line.because)) for line in part.lines]
         out.table(("What", ("Bytes", "right"), "Closed form", "Because"), rows)
         out.line(f"{title} = ", *amount(numbers.amount(part.value, Unit.BYTE)))
     out.line("weights are the parameters: buffers, as the running averages of a batch norm, are not counted", style="dim")

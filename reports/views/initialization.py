@@ -22,9 +22,9 @@ def show(initial: Initial, lines: Sequence[SampleComparison], out: Terminal) -> 
     out.line("E2[site] = E[x²] of each module's output")
     heads = ("module path", "E[x²]", "equation", "closed form", *(("sampled", "verdict") if lines else ()))
     out.table(heads, _rows(initial.parts, {line.part.module_path: line for line in lines}))
-    rests = dict.fromkeys(rest for part in initial.parts for rest in part.rests)
-    for number, rest in enumerate(rests, 1):
-        out.line(f"{number}. {rest}; {percent(OFF[rest])} beyond a sample's interval are allowed for it")
+    rests = dict.fromkeys(assumption for part in initial.parts for assumption in part.rests)
+    for number, assumption in enumerate(rests, 1):
+        out.line(f"{number}. {assumption}; {percent(OFF[assumption])} beyond a sample's interval are allowed for it")
     if not lines:
         out.line("Not sampled: napkin initialization MODEL --draws 100 builds and runs real modules beside it.")
 
@@ -34,10 +34,10 @@ def _law(drawn: ParameterVariance) -> str:
 
 
 def _rows(parts: Sequence[ModuleVariance], lines: dict[str, SampleComparison]) -> Iterator[tuple[str, ...]]:
-    numbers = {rest: i for i, rest in enumerate(dict.fromkeys(rest for part in parts for rest in part.rests), 1)}
+    numbers = {assumption: i for i, assumption in enumerate(dict.fromkeys(assumption for part in parts for assumption in part.rests), 1)}
     for part in parts:
         value = "–" if part.second is None else f"{part.second:.6g}"
-        rests = ", ".join(str(numbers[rest]) for rest in part.rests)
+        rests = ", ".join(str(numbers[assumption]) for assumption in part.rests)
         equation = (part.equation or part.unknown) + (f" ({rests})" if rests else "")
         line = lines.get(part.module_path)
         sampled, verdict = "", ""

@@ -23,46 +23,46 @@ COLUMNS = {
 }
 
 
-def document(what: str, words: Sequence[str] = ()) -> dict[str, Any]:
+def document(kind: str, search_words: Sequence[str] = ()) -> dict[str, Any]:
     """A list as plain data."""
-    if what == "questions":
+    if kind == "questions":
         from reports.views import questions
 
         pairs = zip(questions.rows(), questions.document(), strict=True)
-        return {"schema": 2, what: [entry for row, entry in pairs if _holds(row, words)]}
-    if what == "rules":
+        return {"schema": 2, kind: [entry for row, entry in pairs if _holds(row, search_words)]}
+    if kind == "rules":
         from reports.page import rule_table
 
-        return {"schema": 2, "rules": [{**asdict(entry), "test": entry.test} for entry in rule_table.table(words)]}
-    return {"schema": 2, what.replace("-", "_"): [dict(zip(COLUMNS[what], row, strict=True)) for row in rows(what, words)]}
+        return {"schema": 2, "rules": [{**asdict(entry), "test": entry.test} for entry in rule_table.table(search_words)]}
+    return {"schema": 2, kind.replace("-", "_"): [dict(zip(COLUMNS[kind], row, strict=True)) for row in rows(kind, search_words)]}
 
 
-def show(what: str, words: Sequence[str], out: Terminal) -> int:
+def show(kind: str, search_words: Sequence[str], out: Terminal) -> int:
     """Write one list; return the number of its entries."""
-    if what == "rules":
+    if kind == "rules":
         from reports.page import rule_table
 
-        entries = list(rule_table.table(words))
-        _show_rules(entries, out) if words else _show_families(entries, out)
+        entries = list(rule_table.table(search_words))
+        _show_rules(entries, out) if search_words else _show_families(entries, out)
         return len(entries)
-    table = list(rows(what, words))
-    if what == "questions":
-        _show_questions(table, words, out)
+    table = list(rows(kind, search_words))
+    if kind == "questions":
+        _show_questions(table, search_words, out)
     else:
         out.table((), table)
     return len(table)
 
 
-def _show_questions(table: Sequence[Sequence[str]], words: Sequence[str], out: Terminal) -> None:
+def _show_questions(table: Sequence[Sequence[str]], search_words: Sequence[str], out: Terminal) -> None:
     """Name and summary of each; of a few, or of the one that is named, also the keys."""
-    named = [row for row in table if [row[0]] == list(words)] or table
-    if len(named) <= _FEW:
+    shown = [row for row in table if [row[0]] == list(search_words)] or table
+    if len(shown) <= _FEW:
         from reports.views import questions
 
-        out.table((), named)
+        out.table((), shown)
         out.lines(*questions.SOURCES, style="dim")
         return
-    out.table((), [row[:2] for row in named])
+    out.table((), [row[:2] for row in shown])
     out.line("The keys of one: napkin list questions NAME", style="dim")
 
 
@@ -96,20 +96,20 @@ def _show_rules(entries: Iterable[RuleEntry], out: Terminal) -> None:
     out.table((), free)
 
 
-def rows(what: str, words: Sequence[str] = ()) -> Iterator[tuple[str, ...]]:
+def rows(kind: str, search_words: Sequence[str] = ()) -> Iterator[tuple[str, ...]]:
     """The rows of one list in which every one of ``words`` occurs."""
-    for row in _rows(what):
-        if _holds(row, words):
+    for row in _rows(kind):
+        if _holds(row, search_words):
             yield row
 
 
-def _holds(row: Sequence[str], words: Sequence[str]) -> bool:
+def _holds(row: Sequence[str], search_words: Sequence[str]) -> bool:
     text = "\n".join(row).lower()
-    return all(word.lower() in text for word in words)
+    return all(word.lower() in text for word in search_words)
 
 
-def _rows(what: str) -> Iterator[tuple[str, ...]]:
-    match what:
+def _rows(kind: str) -> Iterator[tuple[str, ...]]:
+    match kind:
         case "models":
             yield from _models()
         case "dtypes":

@@ -87,8 +87,8 @@ def _expected(expected: Expected, measured: Fraction) -> str:
     if expected.seconds is None or off is None:
         return f"the step was not predicted: {expected.because}"
     low, high = (duration(Fraction(seconds)) for seconds in expected.band)
-    said = f"{duration(Fraction(expected.seconds))}, {low} to {high}"
-    return f"the calibration predicts a step of {said}: {percent(Fraction(off), signed=True)} off what was measured"
+    interval = f"{duration(Fraction(expected.seconds))}, {low} to {high}"
+    return f"the calibration predicts a step of {interval}: {percent(Fraction(off), signed=True)} off what was measured"
 
 
 def _several(value: object) -> str:
@@ -105,14 +105,14 @@ def _modules(run: MeasuredRun) -> Iterator[tuple[str, ...]]:
         row = sums.setdefault(re.sub(r"(?<=\.)\d+(?=\.|$)", "*", module.module_path), [0, 0, 0])
         for i, value in enumerate((module.forward, module.backward, module.optimizer)):
             row[i] += value
-    whole = sum(map(sum, sums.values()))
+    total = sum(map(sum, sums.values()))
     longest = sorted(sums.items(), key=lambda item: -sum(item[1]))
-    shown, others = longest[:_LISTED], longest[_LISTED:]
-    if others:
-        shown.append((f"{len(others)} others", [sum(values[i] for _, values in others) for i in range(3)]))
+    shown, smaller = longest[:_LISTED], longest[_LISTED:]
+    if smaller:
+        shown.append((f"{len(smaller)} others", [sum(values[i] for _, values in smaller) for i in range(3)]))
     for name, values in shown:
         times = (duration(Fraction(value, 10**9)) if value else "–" for value in values)
-        yield name, *times, percent(Fraction(sum(values), whole))
+        yield name, *times, percent(Fraction(sum(values), total))
 
 
 def _memory(runs: Sequence[MeasuredRun]) -> Iterator[tuple[str, ...]]:

@@ -89,15 +89,15 @@ def show(name: str, cost: UpdateCost | None, check: UpdateCheck | None, out: Ter
         out.line()
         out.line(f"executed by torch's {cost.implementation} implementation in one later step, for {cost.tensor} in fp32", style="dim")
         counts = (("arithmetic", cost.flops, "FLOP"), ("moved", cost.moved, "bytes"), ("state", cost.state, "bytes"))
-        out.table((), [(what, bold(f"{text} {unit}")) for what, text, unit in counts])
+        out.table((), [(label, bold(f"{text} {unit}")) for label, text, unit in counts])
         out.line("; ".join(f"{operation}: {flops}" for operation, flops in cost.parts), style="dim")
     if check is not None:
         out.line()
         verdict = check.verdict
         both = f"{check.steps} steps of the equations and of torch, parameter and state"
-        words = f"{verdict.verdict}: {both}, differ by {check.difference:.2g} at most"
+        summary = f"{verdict.verdict}: {both}, differ by {check.difference:.2g} at most"
         style = "green" if check.ok else "bold red"
-        out.line(Styled(f"{words}, of {check.scale:.3g}; tolerance {verdict.tolerance:.2g}: {verdict.because}", style))
+        out.line(Styled(f"{summary}, of {check.scale:.3g}; tolerance {verdict.tolerance:.2g}: {verdict.because}", style))
 
 
 def _show_rule(rule: UpdateRule, out: Terminal) -> None:

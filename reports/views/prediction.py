@@ -70,10 +70,10 @@ def _peak(calibration: Calibration, dtype: str) -> tuple[Fraction | None, str, s
         if name in entry.peaks:
             return entry.peak(name), f"dense {name}, {entry.source}", ""
         return None, "", f"no rate of {dtype} is published for {entry.name}"
-    seen = calibration.peaks().get(dtype)
-    if seen is None:
+    rate = calibration.peaks().get(dtype)
+    if rate is None:
         return None, "", f"neither published nor measured: products in {dtype} on {calibration.name}"
-    return seen, f"the highest rate of a product in {dtype} in the calibration", ""
+    return rate, f"the highest rate of a product in {dtype} in the calibration", ""
 
 
 def document(predicted: Predicted) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def document() -> list[dict[str, Any]]:
                     "names": list(x.names),
                     "unit": x.unit,
                     "meaning": x.meaning,
-                    "whole": bool(x.whole),
+                    "whole": bool(x.rounding),
                     "default": x.default or None,
                     "device": x.device or None,
                     "model": x.model or None,
@@ -65,7 +65,7 @@ def _sources(question: Question) -> Iterator[str]:
     if question.of_device:
         yield "gpu gives " + ", ".join(x.key for x in question.variables if x.device)
     if question.of_model or question.fills:
-        given = [x.key for x in question.variables if x.model]
-        yield "model gives " + (", ".join(given) if given and not question.fills else "the peak of its own step")
+        keys = [x.key for x in question.variables if x.model]
+        yield "model gives " + (", ".join(keys) if keys and not question.fills else "the peak of its own step")
         if question.laid:
             yield "with model: micro, batch"

@@ -47,12 +47,12 @@ def _heads(devices: int | None) -> tuple[Head, ...]:
 
 def _row(recipe: PerParameter, recipes: Recipes) -> tuple[str, ...]:
     shares = (_short(share) for share in recipes.sharded(recipe))
-    return recipe.precision, *_parts(recipe), integer(recipe.whole), integer(recipe.rest), *shares
+    return recipe.precision, *_parts(recipe), integer(recipe.per_parameter), integer(recipe.remainder), *shares
 
 
 def _parts(recipe: PerParameter) -> list[str]:
-    whole = {term.quantity: term.whole for term in recipe.terms}
-    return [integer(whole[name]) if name in whole else "–" for name in _HEADS]
+    per_parameter = {term.quantity: term.per_parameter for term in recipe.terms}
+    return [integer(per_parameter[name]) if name in per_parameter else "–" for name in _HEADS]
 
 
 def _short(share: Fraction) -> str:
@@ -62,8 +62,8 @@ def _short(share: Fraction) -> str:
 def _show_stated(recipes: Recipes, out: Terminal) -> None:
     out.line(bold("Stated, not run:"))
     for recipe in recipes.stated:
-        parts = " + ".join(f"{part.per_parameter} {part.what}" for part in recipe.parts)
+        parts = " + ".join(f"{part.per_parameter} {part.label}" for part in recipe.parts)
         out.line(f"  {recipe.name}: {recipe.total} = {parts}; {recipe.error} [{recipe.source}]", style="dim")
     if recipes.devices is not None:
-        said = "Stages of ZeRO: no step on several devices is traced; temporarily gathered parameters are not included"
-        out.line(f"  {said} [Rajbhandari et al. 2020, arXiv 1910.02054, section 5]", style="dim")
+        note = "Stages of ZeRO: no step on several devices is traced; temporarily gathered parameters are not included"
+        out.line(f"  {note} [Rajbhandari et al. 2020, arXiv 1910.02054, section 5]", style="dim")

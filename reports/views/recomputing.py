@@ -36,13 +36,13 @@ def show(comparison: CheckpointingComparison, out: Terminal) -> None:
             saved, recomputed = f"saves {choice.saved} bytes of activations", f"recomputes {choice.recomputed} FLOP"
             out.line(f"{choice.checkpointing} {saved} and {recomputed}", style="dim")
     if comparison.limit is not None:
-        words = "nothing fits" if comparison.best is None else f"{comparison.best} fits and recomputes the least"
-        out.line(bold(words), f" under {amount(comparison.limit, Unit.BYTE).headline}")
+        summary = "nothing fits" if comparison.best is None else f"{comparison.best} fits and recomputes the least"
+        out.line(bold(summary), f" under {amount(comparison.limit, Unit.BYTE).headline}")
 
 
 def _row(choice: CheckpointingChoice, limited: bool) -> tuple[str, ...]:
     interval = "never" if choice.best_from is None else amount(choice.best_from, Unit.BYTE).headline
     peak, activations = (amount(number, Unit.BYTE).text for number in (choice.peak, choice.activations))
     largest = "" if choice.largest_batch is None else integer(choice.largest_batch)
-    more = ("yes" if choice.fits else "no", largest) if limited else ()
-    return choice.checkpointing, peak, activations, amount(choice.extra, Unit.FLOP).headline, interval, *more
+    columns = ("yes" if choice.fits else "no", largest) if limited else ()
+    return choice.checkpointing, peak, activations, amount(choice.extra, Unit.FLOP).headline, interval, *columns

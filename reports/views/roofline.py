@@ -37,7 +37,7 @@ def document(rooflines: RooflinePair) -> dict[str, Any]:
             "launch_because": LAUNCH_SOURCE if at.launch == LAUNCH_SECONDS else "as asked",
         },
         "closed_forms": {
-            "phases": {phase: {what: rooflines.operators.total(what, phase) for what in _FORMS} for phase in rooflines.eager.phases},
+            "phases": {phase: {form: rooflines.operators.total(form, phase) for form in _FORMS} for phase in rooflines.eager.phases},
             "operators": [_forms(work, rooflines.operators) for work in rooflines.operators.works if work.launches],
         },
         "eager": _document(rooflines.eager),
@@ -48,7 +48,7 @@ def document(rooflines: RooflinePair) -> dict[str, Any]:
 
 def _forms(work: Work, of: Operators) -> dict[str, Any]:
     """One operator's counts as expressions in the model's dimensions, and how often it runs."""
-    counts = {what: of.text(getattr(work, what)) for what in _FORMS}
+    counts = {form: of.text(getattr(work, form)) for form in _FORMS}
     return {"phase": work.phase, "module_path": work.module_path, "operator": work.name, "times": of.text(work.times), **counts}
 
 
@@ -142,10 +142,10 @@ def _show_operators(rooflines: RooflinePair, top: int, out: Terminal) -> None:
     _show_omitted(len(ordered) - top, "kinds of operators", out)
 
 
-def _show_omitted(count: int, what: str, out: Terminal) -> None:
+def _show_omitted(count: int, noun: str, out: Terminal) -> None:
     if count > 0:
-        out.line(f"and {count:,} more {singular(what) if count == 1 else what}: --top shows more, --json all", style="dim")
+        out.line(f"and {count:,} more {singular(noun) if count == 1 else noun}: --top shows more, --json all", style="dim")
 
 
-def _share(part: Fraction, whole: Fraction) -> str:
-    return percent(part / whole) if whole else "-"
+def _share(part: Fraction, total: Fraction) -> str:
+    return percent(part / total) if total else "-"

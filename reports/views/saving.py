@@ -29,5 +29,5 @@ def show(saving: Checkpoint, out: Terminal) -> None:
     if saving.interval is not None:
         i = saving.interval
         out.line()
-        out.line(f"save every √(2 · {i.save:g} s · {i.failure:g} s) = {i.every:,.0f} s: {100 * i.lost:.2g} % of the time is lost")
+        out.line(f"save every √(2 · {i.save:g} s · {i.failure:g} s) = {i.seconds:,.0f} s: {100 * i.lost:.2g} % of the time is lost")
         out.line(f"{SAVING_INTERVAL.error}. Source: {SAVING_INTERVAL.source}", style="dim")

@@ -61,15 +61,15 @@ def show_search(ranking: Ranking, out: Terminal) -> None:
     _show_ranking("Runners-up, one of each other division into ranks", runners, out)
     if ranking.larger is not None:
         out.line()
-        what = f"{ranking.larger.layout.words}: {_seconds(_step(ranking.larger))} but {_bytes(ranking.larger.memory)} a device"
-        out.line(f"Faster, but too large: {what}")
+        layout = f"{ranking.larger.layout.words}: {_seconds(_step(ranking.larger))} but {_bytes(ranking.larger.memory)} a device"
+        out.line(f"Faster, but too large: {layout}")
     out.line()
     show(ranking.winner, out)
 
 
 def _show_heading(account: Account, out: Terminal) -> None:
-    words = account.layout.words or "one device"
-    out.line(bold(account.model.name), f", {words}: {_many(account.layout.devices, 'devices')}")
+    layout = account.layout.words or "one device"
+    out.line(bold(account.model.name), f", {layout}: {_many(account.layout.devices, 'devices')}")
     out.line(f"{account.model.source}; {account.state.source}", style="dim")
     if account.layout.sequence != "off":
         out.line(f"sequence={account.layout.sequence}: {SEQUENCE[account.layout.sequence]}", style="dim")
@@ -174,10 +174,10 @@ def _value(line: WorkedStep) -> str:
 
 def _bytes(value: Fraction | int) -> str:
     """Exact where it is a whole number, and how much that is."""
-    whole = Fraction(value)
-    if whole.denominator != 1:
-        return f"{significant(whole / 10**9)} GB"
-    read = amount(int(whole), Unit.BYTE)
+    exact = Fraction(value)
+    if exact.denominator != 1:
+        return f"{significant(exact / 10**9)} GB"
+    read = amount(int(exact), Unit.BYTE)
     return f"{read.text} ({read.readings[0]})" if read.readings else read.text
 
 

@@ -31,11 +31,11 @@ def _chain(x: StridedTensor, text: str, steps: Sequence[StrideStep], every: bool
     written = "x"
     for step in steps:
         written = f"{written}.{step.call.text}" if step.call.text[0].isalpha() else f"{written}{_joined(step.call.text)}"
-        if step.made is None:
+        if step.result is None:
             yield written, Styled("refused", "yellow"), "–", dim(step.refused)
         elif every or step is steps[-1]:
-            allocated = integer(step.made.allocated) if step.made.allocated else "nothing"
-            yield written, allocated, _layout(step.made.tensor), dim(step.made.because)
+            allocated = integer(step.result.allocated) if step.result.allocated else "nothing"
+            yield written, allocated, _layout(step.result.tensor), dim(step.result.because)
     if not steps:
         yield text, "nothing", _layout(x), dim("the tensor itself")
 
@@ -47,8 +47,8 @@ def _joined(text: str) -> str:
 def _show_verdict(verdict: Verdict[str], out: Terminal) -> None:
     style = "bold red" if verdict.failed else "green"
     equal = verdict.derived == verdict.measured
-    words = verdict.derived if equal else f"derived {verdict.derived}; measured {verdict.measured}"
-    out.line(Styled(verdict.verdict, style), f": {verdict.quantity}: {words}")
+    text = verdict.derived if equal else f"derived {verdict.derived}; measured {verdict.measured}"
+    out.line(Styled(verdict.verdict, style), f": {verdict.quantity}: {text}")
 
 
 def _layout(x: StridedTensor) -> str:

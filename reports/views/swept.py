@@ -89,13 +89,13 @@ def _lines(name: str, sweep: Sweep, along: str) -> Iterator[tuple[str, Points]]:
     lines: dict[tuple[int, ...], Points] = {}
     place = [*sweep.values].index(name)
     for sizes, values in sweep.rows():
-        rest = (*sizes[:at], *sizes[at + 1 :])
+        fixed_sizes = (*sizes[:at], *sizes[at + 1 :])
         value = values[place]
-        lines.setdefault(rest, []).extend([] if value is None else [(sizes[at], value)])
-    others = [n for n in names if n != along]
-    fixed = {n for n in others if sweep.axes[n].size == 1}
-    for rest, points in lines.items():
-        yield sizes_text({n: size for n, size in zip(others, rest, strict=True) if n not in fixed}), sorted(points)
+        lines.setdefault(fixed_sizes, []).extend([] if value is None else [(sizes[at], value)])
+    other_names = [n for n in names if n != along]
+    fixed = {n for n in other_names if sweep.axes[n].size == 1}
+    for fixed_sizes, points in lines.items():
+        yield sizes_text({n: size for n, size in zip(other_names, fixed_sizes, strict=True) if n not in fixed}), sorted(points)
 
 
 def _one(name: str, sweep: Sweep, along: str, top: int) -> str:
@@ -122,13 +122,13 @@ def _one(name: str, sweep: Sweep, along: str, top: int) -> str:
         parts.append(_text(left - 8, y(value), _short(value, unit), anchor="end", shift="0.35em"))
     for size in _shown(sizes):
         parts.append(_text(x(size), top + above + height + 18, f"{size:,}", anchor="middle"))
-    for i, (words, points) in enumerate(lines):
+    for i, (label, points) in enumerate(lines):
         color = _COLORS[i % len(_COLORS)]
         path = " ".join(f"{x(size)},{y(value)}" for size, value in points)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"/>\n')
         parts += (f'<circle cx="{x(size)}" cy="{y(value)}" r="2.5" fill="{color}"/>\n' for size, value in points if len(points) <= 60)
-        if words:
-            parts.append(_text(left + width + 12, top + above + 12 + 18 * i, words, fill=color))
+        if label:
+            parts.append(_text(left + width + 12, top + above + 12 + 18 * i, label, fill=color))
     return "".join(parts)
 
 
@@ -161,8 +161,8 @@ def _short(value: int, unit: str) -> str:
     if not unit:
         return f"{value:,}"
     written = numbers.amount(value, Unit(unit)).headline
-    digits, _, rest = written.partition(numbers.NBSP)
-    return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits} {rest}"
+    digits, _, tail = written.partition(numbers.NBSP)
+    return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits} {tail}"
 
 
 def _at(place: Fraction) -> str:
@@ -171,7 +171,7 @@ def _at(place: Fraction) -> str:
     return f"{hundredths // 100}.{hundredths % 100:02d}"
 
 
-def _text(x: object, y: object, words: str, *, anchor: str = "start", weight: str = "", shift: str = "", fill: str = "") -> str:
+def _text(x: object, y: object, text: str, *, anchor: str = "start", weight: str = "", shift: str = "", fill: str = "") -> str:
     extra: Mapping[str, str] = {"text-anchor": anchor, "font-weight": weight, "dy": shift, "fill": fill}
     written = "".join(f' {name}="{value}"' for name, value in extra.items() if value)
-    return f'<text x="{x}" y="{y}"{written}>{escape(words)}</text>\n'
+    return f'<text x="{x}" y="{y}"{written}>{escape(text)}</text>\n'

@@ -24,31 +24,31 @@ def progress(steps: int, unit: str) -> Iterator[Callable[[Progress], None]]:
         every = max(1, steps // _LINES)
 
         def line(at: Progress) -> None:
-            if at.done.step % every == 0 or at.done.step in (1, at.of) or (at.accounted and not at.accounted.agrees):
-                click.echo(f"step {at.done.step} of {at.of}: {_words(at, unit)}", err=True)
+            if at.step.step % every == 0 or at.step.step in (1, at.of) or (at.accounted and not at.accounted.agrees):
+                click.echo(f"step {at.step.step} of {at.of}: {_words(at, unit)}", err=True)
 
         yield line
         return
 
-    def words(at: Progress | None) -> str | None:
+    def described(at: Progress | None) -> str | None:
         return None if at is None else _words(at, unit)
 
     shown = click.progressbar(
-        length=steps, label="training", show_eta=False, show_percent=False, show_pos=True, item_show_func=words, file=sys.stderr
+        length=steps, label="training", show_eta=False, show_percent=False, show_pos=True, item_show_func=described, file=sys.stderr
     )
     with shown as bar:
-        yield lambda at: bar.update(at.done.step - bar.pos, at)
+        yield lambda at: bar.update(at.step.step - bar.pos, at)
 
 
 def _words(at: Progress, unit: str) -> str:
-    words = [f"loss {at.done.loss:.4g}"]
+    parts = [f"loss {at.step.loss:.4g}"]
     if at.per_second is not None:
-        words.append(rate(at.per_second, unit))
+        parts.append(rate(at.per_second, unit))
     if at.mfu is not None:
-        words.append(f"MFU {percent(at.mfu)}")
+        parts.append(f"MFU {percent(at.mfu)}")
     if at.accounted is not None:
-        words.append("accounts equal the derivation" if at.accounted.agrees else "accounts differ from the derivation")
-    return ", ".join(words)
+        parts.append("accounts equal the derivation" if at.accounted.agrees else "accounts differ from the derivation")
+    return ", ".join(parts)
 
 
 def show(run: TrainingRun, out: Terminal) -> None:
@@ -93,8 +93,8 @@ def _show_accounts(run: TrainingRun, out: Terminal) -> None:
     for accounted in run.accounted:
         if accounted.account.because:
             out.line(f"step {accounted.step} is not accounted for: {accounted.account.because}", style="bold red")
-    words = "every accounted step took exactly what was derived" if run.agrees else "the accounts do not equal the derivation"
-    out.line(words, style="green" if run.agrees else "bold red")
+    text = "every accounted step took exactly what was derived" if run.agrees else "the accounts do not equal the derivation"
+    out.line(text, style="green" if run.agrees else "bold red")
 
 
 def _counted(steps: list[int]) -> str:

@@ -43,8 +43,8 @@ def _row(copy: Copied) -> tuple[str, ...]:
     return copy.name, size, duration(copy.times.seconds), spread, repetitions, rate(bandwidth(copy), "B"), returned
 
 
-def _show_both(measured: Timings, expected: Fraction, words: str, out: Terminal) -> None:
-    out.line(f"  {words}: measured {duration(measured.seconds)}, {times(measured.seconds / expected)} of the expression")
+def _show_both(measured: Timings, expected: Fraction, label: str, out: Terminal) -> None:
+    out.line(f"  {label}: measured {duration(measured.seconds)}, {times(measured.seconds / expected)} of the expression")
 
 
 def _show_steps(calculation: WorkedCalculation, out: Terminal) -> None:

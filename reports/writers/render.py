@@ -98,9 +98,9 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Any, operator_: str, left: Any, right: Any) -> Any:
         if operator_ == "**":
             return _power(left, right)
-        for some, times in ((left, right), (right, left)):
-            if isinstance(times, int) and hasattr(some, "__len__") and len(some) * times > _MOST_ELEMENTS:
-                raise _TooMuch(f"a text or list of {len(some) * times:,} elements, of {_MOST_ELEMENTS:,} at most")
+        for sequence, times in ((left, right), (right, left)):
+            if isinstance(times, int) and hasattr(sequence, "__len__") and len(sequence) * times > _MOST_ELEMENTS:
+                raise _TooMuch(f"a text or list of {len(sequence) * times:,} elements, of {_MOST_ELEMENTS:,} at most")
         return _small(operator.mul(left, right))
 
 

@@ -75,9 +75,9 @@ class Terminal:
         spans = _spans(parts, style)
         text = _text(spans)
         indent = min(len(text) - len(text.lstrip(" ")) if hang is None else hang, self.width // 2)
-        first, *rest = _folded(spans, self.width, indent) if fold else [spans]
+        first, *further = _folded(spans, self.width, indent) if fold else [spans]
         self._write(first)
-        for spans in rest:
+        for spans in further:
             self._write([(" " * indent, ""), *spans])
 
     def lines(self, *lines: Line, style: str = "") -> None:
@@ -232,8 +232,8 @@ def _longest_word(text: str, room: int) -> int:
 
 
 def _unbroken(word: str) -> int:
-    whole = _columns(word)
-    return whole if whole <= _LONG else min(whole, max(_LONG, *(_columns(piece) + 1 for piece in word.split("·"))))
+    width = _columns(word)
+    return width if width <= _LONG else min(width, max(_LONG, *(_columns(piece) + 1 for piece in word.split("·"))))
 
 
 def _shrunk(natural: Sequence[int], least: Sequence[int], room: int) -> list[int] | None:

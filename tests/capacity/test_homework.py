@@ -91,7 +91,7 @@ def test_memory_in_the_batch_size_and_the_largest_batch(answers: Mapping[str, Ex
     answer = calc.ask("largest-batch", model="gpt2", memory="80GB", T=T, **XL)
     assert values(largest)[1] == answer.value == largest_batch(xl, Fraction(80 * 10**9))
     assert answer.bound is not None
-    assert values(largest)[2:] == [answer.bound.here, answer.bound.there]
+    assert values(largest)[2:] == [answer.bound.value, answer.bound.further_value]
 
 
 def test_flops_of_the_optimizer_and_days(answers: Mapping[str, Exercise]) -> None:

@@ -68,7 +68,7 @@ def test_attention_is_the_square_and_the_matrices_are_the_first_power() -> None:
     """Of the sample at B = 2, T = 5, d = 12, f = 48, L = 2, V = 17: (4 + 8)·B·L·T²·d = 14,400, and 43,920 for each of the 5 tokens."""
     split = flops_by_degree(sample.derivation())
 
-    assert ("T", 5, (2, 1, None)) == (split.dim, split.here, split.parts)
+    assert ("T", 5, (2, 1, None)) == (split.dim, split.size, split.parts)
     assert {2: 14_400, 1: 5 * 43_920, None: 12 * 4_080} == dict(split.at_hand.values)
     assert ("h.*.attn",) == split.module_paths
     agree(split, sample.derivation())

@@ -46,7 +46,7 @@ def kept(optimizer: torch.optim.Optimizer, steps: int = 2) -> int:
 
 def built(known: Known, parameters: list[nn.Parameter], **more: Any) -> torch.optim.Optimizer:
     """The class as the list has it: what is given, and nothing of its defaults."""
-    given = eval(f"dict({known.given})", {})
+    given = eval(f"dict({known.overrides})", {})
     made: torch.optim.Optimizer = getattr(torch.optim, known.kind)(parameters, **given, **more)
     return made
 

@@ -22,7 +22,7 @@ from calc.measure.timing import HostWatch
 from tests.performance.calibrated import BY_BYTES
 
 REAL = list(primitives("cpu"))
-WHAT = dict.fromkeys(p.what for p in REAL)
+WHAT = dict.fromkeys(p.name for p in REAL)
 
 
 @dataclass
@@ -53,7 +53,7 @@ def test_every_repetition_is_recorded_with_what_was_done() -> None:
     (point,) = calibrate("cpu", watch=HostWatch(clock), chosen=[_primitive(lambda: clock.work(1000), flops=12)]).points
 
     assert (PRODUCT, "float32", {"m": 1, "k": 2, "n": 3}, 12, 24, 1) == (
-        point.what, point.dtype, point.sizes, point.flops, point.bytes, point.calls,
+        point.primitive, point.dtype, point.sizes, point.flops, point.bytes, point.calls,
     )  # fmt: skip
     assert (1001,) * 40 == point.nanoseconds
 
@@ -168,15 +168,15 @@ def assert_runs_what_it_names(primitive: Primitive, times: int) -> None:
         for _ in range(times):
             action()
 
-    counted = 0 if primitive.what.startswith("attention") else times * primitive.flops
+    counted = 0 if primitive.name.startswith("attention") else times * primitive.flops
     assert counted == counter.get_total_flops()
-    assert not primitive.what.startswith("aten.") or primitive.what in ran.names
+    assert not primitive.name.startswith("aten.") or primitive.name in ran.names
 
 
 @pytest.mark.parametrize("what", WHAT)
 def test_a_primitive_runs_the_operator_that_it_is_named_after(what: str) -> None:
     """At its smallest size, more than once, with the FLOPs that it states."""
-    assert_runs_what_it_names(min((p for p in REAL if p.what == what), key=lambda p: (p.bytes, p.flops)), times=2)
+    assert_runs_what_it_names(min((p for p in REAL if p.name == what), key=lambda p: (p.bytes, p.flops)), times=2)
 
 
 @pytest.mark.slow
@@ -191,7 +191,7 @@ def test_products_of_all_kinds_have_flops_and_their_sizes() -> None:
     """2·m·k·n of a product and of a convolution, b times that of a batch; attention makes two forward and five backward."""
     for p in REAL:
         whole = 2 * math.prod(size for name, size in p.sizes.items() if name != "side")
-        products = 5 if "attention backward" in p.what else 2 if "attention" in p.what or p.what.endswith("convolution_backward") else 1
+        products = 5 if "attention backward" in p.name else 2 if "attention" in p.name or p.name.endswith("convolution_backward") else 1
         assert p.flops == (0 if "bytes" in p.sizes or not p.sizes else products * whole), p
 
 
@@ -202,7 +202,7 @@ def test_what_a_prediction_cannot_do_without_is_timed() -> None:
 
 def test_results_of_what_memory_bounds_are_too_small_to_be_fetched_anew() -> None:
     """Below 32 MiB, from which on glibc asks the system for every allocation: that cost is timed by itself."""
-    bound = [p for p in REAL if "bytes" in p.sizes and "memory" not in p.what]
+    bound = [p for p in REAL if "bytes" in p.sizes and "memory" not in p.name]
     assert bound
     assert all(p.bytes <= 4 * 28 * 2**20 for p in bound)
 

@@ -88,8 +88,8 @@ def test_a_wrong_closed_form_fails_the_check(tmp_path: Path) -> None:
     (right,) = layers_of(spec, spec.sizes())
     for wrong in (
         Layers(right.kind, right.count, right.positions, "2*(g + 1)*k", ""),
-        Layers(right.kind, right.count, "Min(T, 11)", right.each, ""),
-        Layers(right.kind, "L - 1", right.positions, right.each, ""),
+        Layers(right.kind, right.count, "Min(T, 11)", right.values, ""),
+        Layers(right.kind, "L - 1", right.positions, right.values, ""),
     ):
         assert "failed" == checked(spec, [wrong], spec.sizes())[0].verdict
 
@@ -141,7 +141,7 @@ def test_built_in_models_keep_a_key_and_a_value_a_head(model: str, heads: str) -
     spec = replace(spec, check_at={**spec.check_at, "L": 3, "V": 503})
     (layers,) = layers_of(spec, spec.sizes())
 
-    assert ("L", "T", f"2*{heads}*k") == (layers.count, layers.positions, layers.each)
+    assert ("L", "T", f"2*{heads}*k") == (layers.count, layers.positions, layers.values)
     assert "exact" == checked(spec, [layers], spec.sizes({"T": 64}))[0].verdict
 
 

@@ -41,10 +41,10 @@ def test_a_recipe_keeps_so_many_bytes_per_parameter(
 ) -> None:
     """Weights + fp32 copies + gradients + optimizer state."""
     found = of(precision, optimizer)
-    whole = {t.quantity: t.whole for t in found.terms}
+    whole = {t.quantity: t.per_parameter for t in found.terms}
 
     assert (weights, copies, gradients, state) == tuple(whole.get(name, 0) for name in NAMES)
-    assert total == found.whole
+    assert total == found.per_parameter
 
 
 def test_what_does_not_divide_is_left_over_and_named() -> None:
@@ -52,7 +52,7 @@ def test_what_does_not_divide_is_left_over_and_named() -> None:
     derivation = calc.derive(calc.load("mlp"), cache=False)
     recipe = per_parameter(derivation)
 
-    assert 16 == recipe.rest
+    assert 16 == recipe.remainder
     assert sum(derivation[name].value or 0 for name in NAMES if derivation[name].text is not None) == recipe.bytes
     assert recipe.exact == 16 + Fraction(16, recipe.parameters)
     assert "plus 16 bytes, mostly step counters" in recipe.terms[-1].because

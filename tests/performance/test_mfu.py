@@ -97,10 +97,10 @@ def test_a_calibration_s_highest_rate_is_a_peak_only_where_none_is_published() -
     seen = {"fp32": Fraction(5), "bf16": Fraction(7)}
     h100 = {"device": {"kind": "cuda", "name": "NVIDIA H100 80GB HBM3"}}
 
-    assert (5, "the highest rate of a product in the calibration") == _said(ceiling_of("fp32", CPU, seen=seen))
-    assert (9, "as asked") == _said(ceiling_of("fp32", CPU, peak=Fraction(9), seen=seen))
-    assert accelerator("h100-sxm").peak("fp32") == ceiling_of("fp32", h100, seen=seen).rate
-    assert ceiling_of("fp16", CPU, seen=seen).rate is None
+    assert (5, "the highest rate of a product in the calibration") == _said(ceiling_of("fp32", CPU, measured_rates=seen))
+    assert (9, "as asked") == _said(ceiling_of("fp32", CPU, peak=Fraction(9), measured_rates=seen))
+    assert accelerator("h100-sxm").peak("fp32") == ceiling_of("fp32", h100, measured_rates=seen).rate
+    assert ceiling_of("fp16", CPU, measured_rates=seen).rate is None
 
 
 def _said(ceiling: DensePeak) -> tuple[Fraction | None, str]:

@@ -66,7 +66,7 @@ def test_an_operator_bound_by_memory_takes_the_time_of_its_bytes() -> None:
 def test_what_the_phase_touches_first_goes_at_the_speed_of_memory_where_no_cache_holds_it() -> None:
     """2^20 bytes at 100 GB/s, 2^26 at 10: a cache of 2^23. A sum of 2^20 bytes, all cold, takes a tenth of its speed, if there are 9 of
     them and not if there are 7; half cold it takes half of that more."""
-    points = [p for p in made().points if p.what not in (COPY, "aten.add")]
+    points = [p for p in made().points if p.primitive not in (COPY, "aten.add")]
     for what in (COPY, "aten.add"):
         points += [point_by_bytes(what, 2**20, (2**20 // 100,) * 3), point_by_bytes(what, 2**26)]
     calibration = made(iter(points))
@@ -82,7 +82,7 @@ def test_what_the_phase_touches_first_goes_at_the_speed_of_memory_where_no_cache
 
 def test_a_product_waits_for_weights_that_no_cache_holds() -> None:
     """Its time is that of its arithmetic; what its cold bytes take more than cached ones is added."""
-    points = [p for p in made().points if p.what != COPY]
+    points = [p for p in made().points if p.primitive != COPY]
     points += [point_by_bytes(COPY, 2**20, (2**20 // 100,) * 3), point_by_bytes(COPY, 2**26)]
     works = [_mm(512, 512, 512, times=9, cold=cold) for cold in (0, 2**20)]
 
@@ -173,7 +173,9 @@ def test_a_machine_that_is_its_own_model_has_no_band() -> None:
 def test_repetitions_that_differ_make_the_band_wider() -> None:
     """Quartiles 25 % apart around every product: so wide is the band, on either side."""
     points = [
-        product(p.what, p.flops, tuple(p.flops // RATE * share // 8 for share in (7, 8, 9)), **p.sizes) if p.what == PRODUCT else p
+        product(p.primitive, p.flops, tuple(p.flops // RATE * share // 8 for share in (7, 8, 9)), **p.sizes)
+        if p.primitive == PRODUCT
+        else p
         for p in made().points
     ]
     prediction = predict((_mm(300, 300, 300),), made(iter(points)))
@@ -184,7 +186,7 @@ def test_repetitions_that_differ_make_the_band_wider() -> None:
 def test_a_planted_point_that_the_others_do_not_tell_widens_the_band_near_it() -> None:
     """One product at a tenth of the rate: near it the band opens, far from it it does not."""
     points = [
-        product(p.what, p.flops, (p.flops // RATE * 10,) * 3, **p.sizes) if dict(p.sizes) == {"m": 10, "k": 10, "n": 10} else p
+        product(p.primitive, p.flops, (p.flops // RATE * 10,) * 3, **p.sizes) if dict(p.sizes) == {"m": 10, "k": 10, "n": 10} else p
         for p in made().points
     ]
     tables = Tables(made(iter(points)))
@@ -222,7 +224,7 @@ def test_a_primitive_stands_for_what_does_the_same_to_memory(name: str, what: st
 
     found = by_bytes(operator, 80, frozenset(BY_BYTES))
 
-    assert (what, exact) == (found.what, found.exact)
+    assert (what, exact) == (found.primitive, found.exact)
 
 
 def test_a_convolution_is_a_product_of_patches() -> None:

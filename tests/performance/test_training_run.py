@@ -198,7 +198,7 @@ def test_live_numbers_are_those_of_the_timed_steps_so_far() -> None:
 
     assert [None] * 5 == [at.per_second for at in seen[:5]]
     assert all(at.per_second is not None and at.mfu is not None and 0 < at.mfu < 1 for at in seen[5:])
-    assert [1, 4, 8] == [at.done.step for at in seen if at.accounted is not None]
+    assert [1, 4, 8] == [at.step.step for at in seen if at.accounted is not None]
 
 
 def test_the_command_trains_and_says_that_the_accounts_agree() -> None:

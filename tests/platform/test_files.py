@@ -277,4 +277,4 @@ def test_judging_changes_nothing() -> None:
     assert (Path("new").resolve(), Path("other")) == judge("link", "other")
     assert ["link"] == os.listdir()
     with pytest.raises(BadInputError, match=r"^cannot write a report to \.: it is a folder$"):
-        judge("other", ".", what="a report to")
+        judge("other", ".", label="a report to")

@@ -24,18 +24,18 @@ def mixed_precision() -> PerParameter:
     """Adam on fp32 copies of bf16 weights: bf16 has the bytes of the paper's fp16. What is left over beside the rule of thumb, 4 bytes
     of step counter a tensor, the paper does not count."""
     recipe = per_parameter(calc.derive(calc.load("mlp"), cache=False, precision="bf16-master", optimizer="adam"))
-    assert 4 * 4 == recipe.rest  # four tensors
+    assert 4 * 4 == recipe.remainder  # four tensors
     return recipe
 
 
 @reproduces("zero-bytes-per-param")
 def test_bytes_per_parameter_of_zero(row: str) -> None:
     """2 of weights, 2 of gradients, and K = 12: 4 of the fp32 copy, 4 + 4 of the two moments."""
-    whole = {term.quantity: term.whole for term in mixed_precision().terms}
+    whole = {term.quantity: term.per_parameter for term in mixed_precision().terms}
     kept = whole["master_weights.bytes"] + whole["optimizer_state.bytes"]
     parts = {"params": whole["parameters.bytes"], "grads": whole["gradients.bytes"], "optimizer_K": kept}
 
-    assert_reproduced(row, {**parts, "total": mixed_precision().whole})
+    assert_reproduced(row, {**parts, "total": mixed_precision().per_parameter})
 
 
 def per_device(parameters: int, devices: int, stage: int) -> Fraction:

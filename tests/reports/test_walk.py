@@ -100,7 +100,7 @@ def page(request: pytest.FixtureRequest) -> Any:
     if request.param == "sample":
         return pages.page()
     derivation = calc.derive(calc.load("gpt2"), SMALL)
-    return build(derivation, comparisons=compare(derivation), given=SMALL)
+    return build(derivation, comparisons=compare(derivation), chosen=SMALL)
 
 
 @pytest.fixture(scope="module")

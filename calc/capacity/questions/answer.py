@@ -28,7 +28,7 @@ class Input:
 class FurtherResult:
     """An additional result shown with the answer. ``exact`` is False where a root was truncated."""
 
-    what: str
+    label: str
     value: Fraction
     unit: str
     because: str
@@ -42,14 +42,14 @@ class Bound:
     key: str
     unit: str
     limit: Fraction
-    here: Fraction
+    value: Fraction
     further: int
-    there: Fraction
+    further_value: Fraction
 
     @property
     def keeps_below(self) -> bool:
         """Whether valid answers lie below the limit. An answer exactly on the limit counts with the side away from the next value."""
-        return self.here < self.limit or self.there > self.limit
+        return self.value < self.limit or self.further_value > self.limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def _step(x: WorkedStep) -> dict[str, Any]:
 
 
 def _row(row: FurtherResult) -> dict[str, Any]:
-    return {"what": row.what, **valued(row.value, row.exact), "unit": row.unit, "because": row.because}
+    return {"what": row.label, **valued(row.value, row.exact), "unit": row.unit, "because": row.because}
 
 
 def _bound(bound: Bound) -> dict[str, Any]:
@@ -156,9 +156,9 @@ def _bound(bound: Bound) -> dict[str, Any]:
         "name": bound.key,
         "unit": bound.unit,
         "limit": valued(bound.limit),
-        "here": valued(bound.here),
+        "here": valued(bound.value),
         "further": number(bound.further),
-        "there": valued(bound.there),
+        "there": valued(bound.further_value),
     }
 
 

@@ -28,15 +28,15 @@ def require_all_used(problem: Problem, system: System, everything: System) -> No
     part = problem.part
     of_model = SIZES if problem.given.model else ()
     idle = [problem.question.variable(name).key for name in problem.given.variables if name not in (*part, *of_model)]
-    needed = {problem.wanted.symbol, *problem.question.also}
+    used = {problem.wanted.symbol, *problem.question.also}
     for step, equation in reversed((*system.steps, *everything.steps)):
-        needed |= {equation.symbol, *free_names(equation.expr)} if step.symbol in needed else set()
+        used |= {equation.symbol, *free_names(equation.expr)} if step.symbol in used else set()
     if all(step.symbol != problem.wanted.symbol for step, _ in system.steps):
-        needed |= part  # a search uses every input
+        used |= part  # a search uses every input
     inner = {e.symbol for e in problem.equations}
-    settled = [name for name in problem.given.variables if name in inner and name in needed and name != problem.wanted.symbol]
+    settled = [name for name in problem.given.variables if name in inner and name in used and name != problem.wanted.symbol]
     if settled:
-        idle += [problem.question.variable(name).key for name in problem.given.variables if name not in needed and name not in settled]
+        idle += [problem.question.variable(name).key for name in problem.given.variables if name not in used and name not in settled]
     idle += [key for key in problem.given.choices if key not in {choice.key for choice, _ in problem.choices}]
     if idle:
         by_what = f" once {' and '.join(problem.question.variable(n).key for n in settled)} is given" if settled else ""
@@ -51,10 +51,10 @@ def check(problem: Problem, values: Mapping[str, Fraction]) -> None:
     for condition in problem.question.conditions:
         if not _speaks_of(condition) <= values.keys() or holds(condition.holds, values):  # type: ignore[arg-type]  # fractions compare as integers do
             continue
-        said = condition.otherwise.format(**{name: short(value) for name, value in values.items()})
+        message = condition.otherwise.format(**{name: short(value) for name, value in values.items()})
         if condition.refuse:
-            raise BadInputError(said)
-        problem.flags += [said] if said not in problem.flags else []
+            raise BadInputError(message)
+        problem.flags += [message] if message not in problem.flags else []
 
 
 def _speaks_of(condition: Requirement) -> set[str]:
@@ -83,13 +83,13 @@ def say(problem: Problem, value: Fraction) -> None:
             problem.notes.append(f"{choice.key} = {chosen}, by default: {choice.because}")
         of_model = problem.given.model and choice.key in OPTIONS  # the model's own traced step includes what a table leaves out
         problem.notes += [choice.notes[chosen]] if chosen in choice.notes and not of_model else []
-    for name, got in problem.given.variables.items():
-        power = "kMGTPE".find(got.suffix[0]) + 1 if len(got.suffix) == 2 and got.suffix[1] == "B" else 0
+    for name, parsed in problem.given.variables.items():
+        power = "kMGTPE".find(parsed.suffix[0]) + 1 if len(parsed.suffix) == 2 and parsed.suffix[1] == "B" else 0
         variable = problem.question.variable(name)
         if power and variable.unit == "bytes":
-            _flag_gigabytes(problem, variable, got.value, power, got.suffix, value)
-        if variable.symbol in _LARGE and got.value < _SMALL and not got.suffix:
-            shown = short(got.value)
+            _flag_gigabytes(problem, variable, parsed.value, power, parsed.suffix, value)
+        if variable.symbol in _LARGE and parsed.value < _SMALL and not parsed.suffix:
+            shown = short(parsed.value)
             problem.flags.append(f"{variable.key} = {shown} is {shown} {variable.unit}: was {shown}{_LARGE[variable.symbol]} meant?")
     _flag_other_memory(problem)
     _compare_with_device(problem, value)
@@ -121,13 +121,13 @@ def flag_experts(problem: Problem, value: Fraction) -> None:
     )
 
 
-def _compare_with_device(problem: Problem, needed: Fraction) -> None:
+def _compare_with_device(problem: Problem, required: Fraction) -> None:
     """Note or flag whether the required memory fits the device."""
     if problem.device is None or problem.wanted.device != "memory":
         return
     has = f"{problem.device.accelerator.name} has {problem.device.accelerator.memory:,} bytes"
-    if needed > problem.device.accelerator.memory:
-        problem.flags.append(f"it does not fit: {short(Fraction(math.ceil(needed)))} bytes are needed, and {has}")
+    if required > problem.device.accelerator.memory:
+        problem.flags.append(f"it does not fit: {short(Fraction(math.ceil(required)))} bytes are needed, and {has}")
     else:
         problem.notes.append(f"it fits: {has}")
 
@@ -135,8 +135,8 @@ def _compare_with_device(problem: Problem, needed: Fraction) -> None:
 def _flag_gigabytes(problem: Problem, variable: Variable, value: Fraction, power: int, suffix: str, answer: Fraction) -> None:
     binary = value * Fraction(1024, 1000) ** power
     in_binary = value_of(problem.equations, {**problem.values, variable.symbol: binary}, problem.wanted.symbol)
-    if in_binary is not None and problem.wanted.whole:
-        in_binary = Fraction(to_safe_side(in_binary, problem.wanted.whole)[0])
+    if in_binary is not None and problem.wanted.rounding:
+        in_binary = Fraction(to_safe_side(in_binary, problem.wanted.rounding)[0])
     if in_binary is None or in_binary == answer:
         return
     unit = f"{suffix[0].upper()}iB"
@@ -151,10 +151,10 @@ def _flag_other_memory(problem: Problem) -> None:
     if problem.device is None:
         return
     for variable in problem.question.variables:
-        got = problem.given.variables.get(variable.symbol)
-        if variable.device == "memory" and got is not None and got.value != problem.device.accelerator.memory:
+        memory = problem.given.variables.get(variable.symbol)
+        if variable.device == "memory" and memory is not None and memory.value != problem.device.accelerator.memory:
             problem.flags.append(
-                f"{variable.key} = {int(got.value):,} bytes is not what {problem.device.accelerator.name} is sold with,"
+                f"{variable.key} = {int(memory.value):,} bytes is not what {problem.device.accelerator.name} is sold with,"
                 f" {problem.device.accelerator.memory:,}: the given value is used"
             )
 

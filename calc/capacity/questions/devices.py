@@ -19,7 +19,7 @@ class Device:
 
     accelerator: Accelerator
     dtype: str
-    said: bool
+    dtype_given: bool
     sparse: bool
 
     @property
@@ -52,9 +52,9 @@ def _named(name: str, file: str | None) -> Accelerator:
     try:
         return accelerator(name, file)
     except BadInputError:
-        meant = next((entry for entry in available(file) if entry.lower() == name.lower()), "")
-        if meant:
-            raise BadInputError(f"unknown accelerator {name[:40]!r}: did you mean {meant!r}?") from None
+        similar = next((entry for entry in available(file) if entry.lower() == name.lower()), "")
+        if similar:
+            raise BadInputError(f"unknown accelerator {name[:40]!r}: did you mean {similar!r}?") from None
         raise
 
 
@@ -80,9 +80,9 @@ def of_device(from_: Device, variable: Variable) -> tuple[Fraction, str, str]:
     raise BadInputError(f"a device has no {variable.device}")
 
 
-def _there(value: int | None, entry: Accelerator, what: str, variable: Variable) -> Fraction:
+def _there(value: int | None, entry: Accelerator, specification: str, variable: Variable) -> Fraction:
     if value is None:
-        raise BadInputError(f"{entry.name} has no {what} in the catalogue: give {variable.key}=…")
+        raise BadInputError(f"{entry.name} has no {specification} in the catalogue: give {variable.key}=…")
     return Fraction(value)
 
 
@@ -91,17 +91,17 @@ def _there(value: int | None, entry: Accelerator, what: str, variable: Variable)
 
 def notes(from_: Device, used: set[str]) -> list[str]:
     """Notes on the specifications in ``used``, by kind."""
-    said = []
-    if "peak" in used and not from_.said:
-        said.append(f"dtype was not given: the rate is that of dense {from_.dtype} products; another one is dtype=…")
+    sentences = []
+    if "peak" in used and not from_.dtype_given:
+        sentences.append(f"dtype was not given: the rate is that of dense {from_.dtype} products; another one is dtype=…")
     if "peak" in used and from_.sparse:
-        said.append("this is the rate with 2:4 sparsity: no dense matmul reaches it")
+        sentences.append("this is the rate with 2:4 sparsity: no dense matmul reaches it")
     if "memory" in used and from_.accelerator.memory_reported is not None:
-        said.append(
+        sentences.append(
             f"memory is the maker's number of GB as 10^9 bytes, a low reading: the driver shows {from_.accelerator.memory_reported:,} bytes"
             f" ({from_.accelerator.memory_reported / 2**30:.1f} GiB)"
         )
-    return said
+    return sentences
 
 
 def middle(price: Price) -> tuple[Fraction, str]:
@@ -123,11 +123,11 @@ def wrongly_dense(peak: Fraction, dtype: str, of: Accelerator | None) -> str:
     sparse = [(name, a) for a in accelerators for name, rate in a.peaks.items() if _about(peak, rate.sparse)]
     sparse.sort(key=lambda x: x[0].startswith("int"))  # floating-point formats first
     dense = any(_about(peak, rate.dense) for a in accelerators for rate in a.peaks.values())
-    name, one = next((x for x in sparse if x[0] == dtype), ("", None) if dense or not sparse else sparse[0])
-    if one is None:
+    name, near = next((x for x in sparse if x[0] == dtype), ("", None) if dense or not sparse else sparse[0])
+    if near is None:
         return ""
     return (
-        f"peak = {_tera(peak)} is the rate of {one.name} in {name} with 2:4 sparsity, and {_tera(one.peaks[name].dense)} is the dense one"
+        f"peak = {_tera(peak)} is the rate of {near.name} in {name} with 2:4 sparsity, and {_tera(near.peaks[name].dense)} is the dense one"
     )
 
 
@@ -135,9 +135,9 @@ def other_peak(peak: Fraction, dtype: str, of: Accelerator) -> str:
     """A note if a given peak differs from that of the device in ``dtype``."""
     if dtype not in of.peaks or _about(peak, of.peaks[dtype].dense):
         return ""
-    said = f"peak = {_tera(peak)} is not the peak of {of.name} in {dtype}, {_tera(of.peaks[dtype].dense)} dense"
+    sentence = f"peak = {_tera(peak)} is not the peak of {of.name} in {dtype}, {_tera(of.peaks[dtype].dense)} dense"
     matching = next((name for name, rate in of.peaks.items() if _about(peak, rate.dense)), "")
-    return f"{said}; it is that of {matching}: say dtype={matching}" if matching else f"{said}: the given value is used"
+    return f"{sentence}; it is that of {matching}: say dtype={matching}" if matching else f"{sentence}: the given value is used"
 
 
 def _about(typed: Fraction, published: Fraction | None) -> bool:
@@ -163,8 +163,8 @@ def above_peak(rate: Fraction, dtype: str, of: Accelerator | None) -> str:
     allowing = [f"{name} ({float(dense):.4g})" for name, dense in floating.items() if dense >= rate]
     if not allowing:
         return f"{_cannot(rate, dtype, of)}, nor in any other format: {_EARLY}; synchronize before timing"
-    which = allowing[0] if len(allowing) == 1 else f"{', '.join(allowing[:-1])} or {allowing[-1]}"
-    ran = f"the products ran in {which}, with a peak of their own, or {_EARLY}"
+    formats = allowing[0] if len(allowing) == 1 else f"{', '.join(allowing[:-1])} or {allowing[-1]}"
+    ran = f"the products ran in {formats}, with a peak of their own, or {_EARLY}"
     return f"{_cannot(rate, dtype, of)}, whose dense peak is {float(of.peak(dtype)):.4g}; {ran}"
 
 

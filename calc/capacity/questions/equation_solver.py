@@ -133,20 +133,22 @@ class EquationSolver(Problem):
     def _solved(self) -> tuple[System, Crossing | None]:
         """The system solved for the wanted variable: step by step, by substitution, or by search."""
         system = System.of(self.equations, self.values)
-        wanted = self.wanted.symbol
-        if system.reach(wanted) or system.through(wanted):
+        target = self.wanted.symbol
+        if system.reach(target) or system.through(target):
             return system, None
         goal = self._searched_for()
-        crossing = searched(self.equations, self.values, wanted, goal, self.wanted.whole, self._allowed) if goal else None
+        crossing = searched(self.equations, self.values, target, goal, self.wanted.rounding, self._allowed) if goal else None
         if crossing is None:
             raise self._unsolved(system, goal)
-        system.values[wanted] = crossing.value
+        system.values[target] = crossing.value
         return system, crossing
 
     def _searched_for(self) -> str:
         """The given variable that a search matches: the limit of the question, else the first that an equation defines."""
-        given = [e.symbol for e in self.equations if e.symbol in self.values]
-        return next((x for x in given if x == self.question.limit and self.wanted.symbol == self.question.answer), *given[:1] or ("",))
+        candidates = [e.symbol for e in self.equations if e.symbol in self.values]
+        return next(
+            (x for x in candidates if x == self.question.limit and self.wanted.symbol == self.question.answer), *candidates[:1] or ("",)
+        )
 
     def _allowed(self, values: Mapping[str, Fraction]) -> bool:
         """Whether the values satisfy the mandatory conditions."""
@@ -162,9 +164,9 @@ class EquationSolver(Problem):
         if not goal:
             return f"{self.question.name}: {self.wanted.key} cannot be computed from the given values"
         limit = self.question.variable(goal)
-        if self.wanted.whole == "up" and (never := self._never(goal)):
+        if self.wanted.rounding == "up" and (never := self._never(goal)):
             return never
-        least = self._goal_at(goal, 1) if self.wanted.whole == "down" else None
+        least = self._goal_at(goal, 1) if self.wanted.rounding == "down" else None
         if least is not None and least > self.values[goal]:
             return self._none_fits(goal)
         return (
@@ -174,39 +176,39 @@ class EquationSolver(Problem):
 
     def _never(self, goal: str) -> str:
         """Why no number is large enough; empty if one might be."""
-        here, there, limit = self._goal_at(goal, 1), self._goal_at(goal, _ENDLESS), self.question.variable(goal)
-        if here is None or there is None or there <= self.values[goal] or there > here:
+        first, last, limit = self._goal_at(goal, 1), self._goal_at(goal, _ENDLESS), self.question.variable(goal)
+        if first is None or last is None or last <= self.values[goal] or last > first:
             return ""
-        given = f"and {limit.key} = {short(self.values[goal])} {limit.unit} is given"
-        if here == there:
-            return f"{limit.key} is {short(here)} {limit.unit} with any number of {self.wanted.meaning}, {given}"
-        least = short(Fraction(math.floor(there))) if there > 1 else short(there)
-        return f"no number of {self.wanted.meaning} is enough: {limit.key} stays above {least} {limit.unit}, {given}"
+        limit_text = f"and {limit.key} = {short(self.values[goal])} {limit.unit} is given"
+        if first == last:
+            return f"{limit.key} is {short(first)} {limit.unit} with any number of {self.wanted.meaning}, {limit_text}"
+        least = short(Fraction(math.floor(last))) if last > 1 else short(last)
+        return f"no number of {self.wanted.meaning} is enough: {limit.key} stays above {least} {limit.unit}, {limit_text}"
 
     def _missing(self, system: System) -> list[Variable]:
         """The variables without a value that the wanted one needs: what it follows from, or else what a given variable, the limit or the
         answer of the question follows from."""
         x, by = self.wanted, {e.symbol: free_names(e.expr) for e in self.equations}
-        target = self.question.answer if x.symbol != self.question.answer else self.question.limit
-        given = {name for name in self.values if name in by and x.symbol in self._reaching({name}, by)}
-        roots = {x.symbol} if x.symbol in by else {x.symbol} | (given or {target} - {""})
-        seen = self._reaching(roots, by)
+        counterpart = self.question.answer if x.symbol != self.question.answer else self.question.limit
+        followers = {name for name in self.values if name in by and x.symbol in self._reaching({name}, by)}
+        roots = {x.symbol} if x.symbol in by else {x.symbol} | (followers or {counterpart} - {""})
+        reachable = self._reaching(roots, by)
         return [
             y
             for y in self.question.variables
-            if y is not x and y.symbol in seen and y.symbol not in system.values and (y.symbol not in by or y.symbol in roots)
+            if y is not x and y.symbol in reachable and y.symbol not in system.values and (y.symbol not in by or y.symbol in roots)
         ]
 
     def _reaching(self, roots: set[str], by: Mapping[str, Collection[str]]) -> set[str]:
         """``roots`` and all variables that they follow from, not through one that has a value."""
-        seen: set[str] = set()
+        reached: set[str] = set()
         waiting = set(roots)
         while waiting:
             name = waiting.pop()
-            seen.add(name)
+            reached.add(name)
             if name in roots or name not in self.values:
-                waiting |= set(by.get(name, ())) - seen
-        return seen
+                waiting |= set(by.get(name, ())) - reached
+        return reached
 
     def _needs(self, missing: Sequence[Variable]) -> MissingInputError:
         """The error for ``missing``, with values that work for an example."""
@@ -215,57 +217,57 @@ class EquationSolver(Problem):
         return MissingInputError(message, typed)
 
     def _asked_for(self, variable: Variable) -> str:
-        ways = [w for w, there in (("gpu=…", variable.device), ("model=…", variable.model)) if there]
+        ways = [w for w, allowed in (("gpu=…", variable.device), ("model=…", variable.model)) if allowed]
         return f"{variable.key} ({variable.meaning}{', or ' + ' or '.join(ways) if ways else ''})"
 
     def _rounded(self, real: Fraction, crossing: Crossing | None) -> tuple[Fraction, Bound | None]:
         """The answer rounded to the safe side, and its limit."""
         x = self.wanted
-        if not x.whole:
+        if not x.rounding:
             return real, None
         if crossing is None:
-            whole, taken = to_safe_side(real, self._side(real))
-            if taken:
-                self.notes.append(f"{x.key} is within 10⁻¹⁴ of {whole:,} and is rounded to it: a printed double has no more digits")
+            number, rounded_up = to_safe_side(real, self._side(real))
+            if rounded_up:
+                self.notes.append(f"{x.key} is within 10⁻¹⁴ of {number:,} and is rounded to it: a printed double has no more digits")
         else:
-            whole = int(crossing.value)
-        goal, (whole, above) = self._goal(), self._whole_parts(whole)
-        if whole < 1:
+            number = int(crossing.value)
+        goal, (number, above) = self._goal(), self._whole_parts(number)
+        if number < 1:
             raise BadInputError(self._none_fits(goal))
         if not goal or goal not in self.values:
-            return Fraction(whole), None
-        further = whole - 1 if whole > real or x.whole == "up" else above
-        return Fraction(whole), self._bound(goal, whole, further)
+            return Fraction(number), None
+        further = number - 1 if number > real or x.rounding == "up" else above
+        return Fraction(number), self._bound(goal, number, further)
 
-    def _whole_parts(self, whole: int) -> tuple[int, int]:
+    def _whole_parts(self, number: int) -> tuple[int, int]:
         """The answer rounded down to a multiple (e.g. a width to a multiple of its heads), and the next multiple (0: none)."""
         x, answer = self.wanted, self.question.variable(self.question.answer)
         if x is answer and x.multiple_of in self.values:
             part, of = int(self.values[x.multiple_of]), self.question.variable(x.multiple_of)
-            below, above, words = whole - whole % part, whole - whole % part + part, f"a multiple of the {part:,} {of.unit}"
+            below, above, description = number - number % part, number - number % part + part, f"a multiple of the {part:,} {of.unit}"
         elif x.symbol == answer.multiple_of and 0 < self.values.get(answer.symbol, 0) < _ENDLESS:
             all_parts = divisors(int(self.values[answer.symbol]))
-            below = max((n for n in all_parts if n <= whole), default=0)
-            above, words = next((n for n in all_parts if n > whole), 0), f"a divisor of {answer.key}"
+            below = max((n for n in all_parts if n <= number), default=0)
+            above, description = next((n for n in all_parts if n > number), 0), f"a divisor of {answer.key}"
         else:
-            return whole, whole + 1
-        if below != whole:
-            self.notes.append(f"{x.key} is rounded down from {whole:,} to {words}")
+            return number, number + 1
+        if below != number:
+            self.notes.append(f"{x.key} is rounded down from {number:,} to {description}")
         return below, above
 
     def _side(self, real: Fraction) -> str:
         """The side on which valid answers lie: at most the given devices or steps, at least the given tokens."""
-        goal = self.question.variable(self._goal()).whole if self._goal() in self.values else ""
-        there = self._goal_at(self._goal(), math.ceil(real)) if goal and self.wanted.symbol != self.question.answer else None
-        if there is None:
-            return self.wanted.whole
-        given = self.values[self._goal()]
-        above = there <= given if goal == "up" else there >= given
-        return "up" if above and (real < 1 or self.wanted.whole == "up" or not self._keeps(goal, math.floor(real))) else "down"
+        goal = self.question.variable(self._goal()).rounding if self._goal() in self.values else ""
+        reached = self._goal_at(self._goal(), math.ceil(real)) if goal and self.wanted.symbol != self.question.answer else None
+        if reached is None:
+            return self.wanted.rounding
+        limit = self.values[self._goal()]
+        above = reached <= limit if goal == "up" else reached >= limit
+        return "up" if above and (real < 1 or self.wanted.rounding == "up" or not self._keeps(goal, math.floor(real))) else "down"
 
-    def _keeps(self, goal: str, whole: int) -> bool:
-        there, given = self._goal_at(self._goal(), whole), self.values[self._goal()]
-        return there is not None and (there <= given if goal == "up" else there >= given)
+    def _keeps(self, goal: str, number: int) -> bool:
+        reached, limit = self._goal_at(self._goal(), number), self.values[self._goal()]
+        return reached is not None and (reached <= limit if goal == "up" else reached >= limit)
 
     def _goal(self) -> str:
         """The variable that bounds a rounded answer: the given answer, or the limit that the question names."""
@@ -275,16 +277,16 @@ class EquationSolver(Problem):
             return self.question.answer
         return next((e.symbol for e in self.equations if e.symbol in self.values), "")
 
-    def _bound(self, goal: str, whole: int, further: int) -> Bound | None:
+    def _bound(self, goal: str, number: int, further: int) -> Bound | None:
         limit = self.question.variable(goal)
-        here, there = self._goal_at(goal, whole), self._goal_at(goal, further) if further else None
-        if here is None or there is None:
+        reached, beyond = self._goal_at(goal, number), self._goal_at(goal, further) if further else None
+        if reached is None or beyond is None:
             return None
-        return Bound(limit.key, limit.unit, self.values[goal], here, further, there)
+        return Bound(limit.key, limit.unit, self.values[goal], reached, further, beyond)
 
-    def _goal_at(self, goal: str, whole: int) -> Fraction | None:
-        others = {name: value for name, value in self.values.items() if name != goal}
-        return value_of(self.equations, {**others, self.wanted.symbol: Fraction(whole)}, goal)
+    def _goal_at(self, goal: str, number: int) -> Fraction | None:
+        inputs = {name: value for name, value in self.values.items() if name != goal}
+        return value_of(self.equations, {**inputs, self.wanted.symbol: Fraction(number)}, goal)
 
     def _none_fits(self, goal: str) -> str:
         x = self.wanted
@@ -292,8 +294,8 @@ class EquationSolver(Problem):
         if least is None:
             return f"not even one of the {x.unit} fits: {x.key} would be less than 1"
         limit = self.question.variable(goal)
-        others = {name: value for name, value in self.values.items() if name != goal}
-        state = next((value_of(self.equations, others, y.symbol) for y in self.question.variables if y.key == "state"), None)
+        inputs = {name: value for name, value in self.values.items() if name != goal}
+        state = next((value_of(self.equations, inputs, y.symbol) for y in self.question.variables if y.key == "state"), None)
         alone = "" if state is None else f", of which the training state alone takes {short(state)},"
         return (
             f"not even one of the {x.unit} fits: {x.key} = 1 takes {limit.key} = {short(least)} {limit.unit}{alone or ','}"
@@ -308,8 +310,8 @@ class EquationSolver(Problem):
         value = value_of(plain, self.values, self.wanted.symbol)
         if value is None:
             return None
-        if self.wanted.whole:
-            value = Fraction(to_safe_side(value, self.wanted.whole)[0])
+        if self.wanted.rounding:
+            value = Fraction(to_safe_side(value, self.wanted.rounding)[0])
         replaced = {e.symbol for e in self.question.with_model}
         rules = [f"{e.symbol} = {e.expr}" for e in plain if e.symbol in replaced]
         return RuleOfThumbAnswer("; ".join(rules), value)
@@ -331,14 +333,14 @@ class EquationSolver(Problem):
             f" {short(crossing.at[1])} at {short(crossing.beyond)},"
             f" on the other side of {short(self.values[goal])}"
         )
-        return WorkedStep(x.symbol, x.symbol, x.unit, x.meaning, because, real, exact=bool(x.whole))
+        return WorkedStep(x.symbol, x.symbol, x.unit, x.meaning, because, real, exact=bool(x.rounding))
 
     def _all_inputs(self) -> tuple[Input, ...]:
         shown = list(self.inputs)
         if self.device is not None:
             shown.append(Input("gpu", "", self.device.accelerator.id, "", self.device.accelerator.name, "catalogue"))
             if "peak" in self.used_of_device:
-                how = "as asked" if self.device.said else "ASSUMPTION: default"
+                how = "as asked" if self.device.dtype_given else "ASSUMPTION: default"
                 shown.append(Input("dtype", "", self.device.dtype, "", "dtype of the matmuls, dense", how))
         for choice, chosen in self.choices:
             how = "as asked" if choice.key in self.given.choices else "ASSUMPTION: default"

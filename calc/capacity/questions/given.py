@@ -74,16 +74,16 @@ def sort(question: Question, typed: Mapping[str, Typed]) -> QuestionInputs:
 def _variable(given: QuestionInputs, variable: Variable, key: str, value: Typed) -> None:
     if variable.symbol in given.variables:
         raise BadInputError(f"{variable.key} is given twice: {' and '.join(variable.names)} are the same key")
-    got = read(key, value, variable.unit, whole=bool(variable.whole))
-    require_unit(variable.device, key, value, got, variable.unit)
-    given.variables[variable.symbol] = got
+    parsed = read(key, value, variable.unit, integer=bool(variable.rounding))
+    require_unit(variable.device, key, value, parsed, variable.unit)
+    given.variables[variable.symbol] = parsed
 
 
-def require_unit(what: str, key: str, typed: Typed, got: ParsedValue, unit: str) -> None:
+def require_unit(specification: str, key: str, typed: Typed, parsed: ParsedValue, unit: str) -> None:
     """Refuse a value too small for any device: its unit was left out. ``what`` names the specification."""
-    least, why = _LEAST.get(what, (0, ""))
-    if got.value < least and not (got.suffix and what != "memory") and not isinstance(typed, Fraction):
-        raise BadInputError(f"{key} = {typed} is {float(got.value):g} {unit}, {why}")
+    least, why = _LEAST.get(specification, (0, ""))
+    if parsed.value < least and not (parsed.suffix and specification != "memory") and not isinstance(typed, Fraction):
+        raise BadInputError(f"{key} = {typed} is {float(parsed.value):g} {unit}, {why}")
 
 
 def _chosen(question: Question, key: str, value: str) -> str:
@@ -115,7 +115,7 @@ def _size_or_key(given: QuestionInputs, question: Question, written: str, value:
 def _size(given: QuestionInputs, name: str, value: Typed) -> None:
     if name in given.sizes:
         raise BadInputError(f"{name} is given twice, under two names: give it once")
-    given.sizes[name] = int(read(name, value, "elements", whole=True).value)
+    given.sizes[name] = int(read(name, value, "elements", integer=True).value)
 
 
 def keys_of(question: Question) -> tuple[str, ...]:

@@ -157,7 +157,7 @@ PREFILL_TIME = Question(
 TURNING_BATCH = Question(
     "decode-turning-point",
     "number of sequences from which decoding is bound by arithmetic instead of memory bandwidth, without caches",
-    (_WEIGHT, BANDWIDTH, PEAK, replace(BATCH, whole="up")),
+    (_WEIGHT, BANDWIDTH, PEAK, replace(BATCH, rounding="up")),
     (Equation("B", "w*P/(2*W)", "reading a weight takes w/W, multiplying it with a token of each of B sequences 2·B/P"),),
     "B",
     choices=(WEIGHTS,),
@@ -168,13 +168,13 @@ TURNING_BATCH = Question(
 def _formats(values: Values, model: QuestionModel | None) -> Sequence[FurtherResult]:
     """One row per number format: bytes, and tokens per second of one sequence, without caches."""
     rows = []
-    for name, (text, words) in WEIGHT_BYTES.items():
-        said = words
+    for name, (text, meaning) in WEIGHT_BYTES.items():
+        note = meaning
         size = read = values["N"] * sum((Fraction(part.strip()) for part in text.split("+")), start=Fraction(0))
         if model is not None:
             own = model.in_use.weights(name)
-            size, read, said = Fraction(own.nbytes), own.read(), "scales included; tensors that libraries keep in bf16 stay in bf16"
-        rows.append(FurtherResult(name, size, "bytes", said))
+            size, read, note = Fraction(own.nbytes), own.read(), "scales included; tensors that libraries keep in bf16 stay in bf16"
+        rows.append(FurtherResult(name, size, "bytes", note))
         rows.append(FurtherResult("", values["n"] * values["W"] / read, "tokens/s", "of one sequence, at most"))
     return rows
 

@@ -83,8 +83,8 @@ class LayoutSolver(EquationSolver):
         layout = {**ranks, self.wanted.symbol: number}
         bound = None
         if further is not None:
-            fewer, there = further
-            bound = Bound("memory", "bytes", self.values["M"], Fraction(steps.at(layout).memory), fewer, Fraction(there))
+            fewer, memory = further
+            bound = Bound("memory", "bytes", self.values["M"], Fraction(steps.at(layout).memory), fewer, Fraction(memory))
         return self._answered(steps.at(layout), layout, bound)
 
     # -- inputs --------------------------------------------------------------------------------------------------------------------
@@ -179,8 +179,8 @@ class LayoutSolver(EquationSolver):
         """The rule of thumb: the state alone, divided evenly, for the model's number of parameters."""
         from calc.capacity.sharding import Layout, account
 
-        whole = account(worked.model, Layout(), worked.state).fullest.calculation["N"]
-        values = {"N": whole, **{name: Fraction(number) for name, number in ranks.items()}}
+        parameters = account(worked.model, Layout(), worked.state).fullest.calculation["N"]
+        values = {"N": parameters, **{name: Fraction(number) for name, number in ranks.items()}}
         values |= {"M": self.values["M"]} if "M" in self.values else {}
         values.pop(self.wanted.symbol, None)
         value = value_of(self._equations(exact=False), values, self.wanted.symbol)

@@ -23,7 +23,7 @@ from calc.capacity.questions.variables import (
 _FEED_FORWARD = Variable("f", "feed-forward", "elements", "feed-forward width")
 _MATRICES = Variable("a", "flops-of-matrices", "FLOP", "forward FLOPs of one token in matmuls with weights", model="forward_linear")
 _ATTENTION = Variable("b", "flops-of-attention", "FLOP", "forward FLOPs of attention for a token and a position", model="forward_quadratic")
-_LONGER = replace(SEQUENCE, whole="up")
+_LONGER = replace(SEQUENCE, rounding="up")
 
 ATTENTION_CROSSOVER = Question(
     "attention-crossover",
@@ -152,7 +152,7 @@ DATA_PARALLEL = Question(
         replace(MFU, default="1", because="the full peak, which needs the most tokens"),
         Variable("l", "link", "bytes/s", "rate of a device's links, per direction", device="link"),
         Variable("e", "gradient-bytes", "bytes", "bytes of a gradient", default="2", because="bf16"),
-        Variable("y", "tokens-per-device", "tokens", "tokens of a step for each device", whole="up"),
+        Variable("y", "tokens-per-device", "tokens", "tokens of a step for each device", rounding="up"),
     ),
     (Equation("y", "e*(n - 1)*u*P/(2*n*l)", "2·e·N·(n - 1)/n bytes in a ring take as long as 4·N·y FLOP of the backward"),),
     "y",

@@ -34,10 +34,10 @@ PARTS = (
 _SUM = Equation("b", "w + q + m + o", "weights, gradients, copies and optimizer state")
 
 
-def _recipe(weights: int, copy: int, words: str) -> tuple[Equation, ...]:
+def _recipe(weights: int, copy: int, description: str) -> tuple[Equation, ...]:
     item = 4 if copy else weights
     return (
-        Equation("w", str(weights), f"{words}: {weights} bytes each"),
+        Equation("w", str(weights), f"{description}: {weights} bytes each"),
         Equation("q", str(weights), "a gradient for every weight, in its format"),
         Equation("m", str(copy), "an fp32 copy of each weight" if copy else "no copies: the optimizer steps the weights themselves"),
         Equation("i", str(item), "the optimizer keeps its values in the format of what it steps"),
@@ -161,15 +161,15 @@ def _room(values: Values, _: QuestionModel | None) -> Sequence[FurtherResult]:
     """The largest model for each precision of inference and training, as rows."""
     memory = values["A"]
     rows = [
-        FurtherResult(f"use, weights in {name}", Fraction(int(memory / _number(text))), "parameters", words)
-        for name, (text, words) in WEIGHT_BYTES.items()
+        FurtherResult(f"use, weights in {name}", Fraction(int(memory / _number(text))), "parameters", meaning)
+        for name, (text, meaning) in WEIGHT_BYTES.items()
         if name in ("bf16", "fp8", "int4")
     ]
     for precision in ("bf16", "bf16-master", "fp32"):
         values_of = {e.symbol: Fraction(e.expr) for e in PRECISION.options[precision]}
-        each = values_of["w"] + values_of["q"] + values_of["m"] + 2 * values_of["i"]
-        words = f"{each} bytes each: weights, gradients, copies and AdamW's two values"
-        rows.append(FurtherResult(f"training, AdamW, {precision}", Fraction(int(memory / each)), "parameters", words))
+        per_parameter = values_of["w"] + values_of["q"] + values_of["m"] + 2 * values_of["i"]
+        meaning = f"{per_parameter} bytes each: weights, gradients, copies and AdamW's two values"
+        rows.append(FurtherResult(f"training, AdamW, {precision}", Fraction(int(memory / per_parameter)), "parameters", meaning))
     return rows
 
 

@@ -36,7 +36,7 @@ class Fit:
     form: str
     because: str
     further: int
-    there: int | None
+    next_peak: int | None
     capped: str
 
     def line(self, symbol: str, size: int) -> WorkedStep:
@@ -53,8 +53,8 @@ def filled(model: QuestionModel, dim: str, memory: Fraction) -> Fit:
     step, first = _steps(model, dim)
     least = _peak(model, dim, first)
     if least is None or least > memory:
-        needed = "" if least is None else f": {dim} = {first} takes {least:,} bytes, and there are {int(memory):,}"
-        raise BadInputError(f"not even the least {dim} fits{needed}")
+        detail = "" if least is None else f": {dim} = {first} takes {least:,} bytes, and there are {int(memory):,}"
+        raise BadInputError(f"not even the least {dim} fits{detail}")
 
     def fits(steps: int) -> bool:
         peak = _peak(model, dim, first + steps * step)
@@ -64,9 +64,9 @@ def filled(model: QuestionModel, dim: str, memory: Fraction) -> Fit:
     if steps == _MOST // step:
         raise BadInputError(f"the peak of {model.name[:40]} does not grow with {dim}")
     low, high = first + steps * step, first + (steps + 1) * step
-    here, form, because = model.peak(**{dim: low})
-    there = _peak(model, dim, high)
-    return Fit(low, here, form, because, high, there, "" if there is not None else _refusal(model, dim, high))
+    peak_low, form, because = model.peak(**{dim: low})
+    peak_high = _peak(model, dim, high)
+    return Fit(low, peak_low, form, because, high, there, "" if peak_high is not None else _refusal(model, dim, high))
 
 
 def _steps(model: QuestionModel, dim: str) -> tuple[int, int]:
@@ -132,8 +132,8 @@ class MemorySolver(EquationSolver):
             lines.append(WorkedStep("M", "Q/n", "bytes", x.meaning, "evenly divided over the devices", fill.peak / devices))
         value = Fraction(fill.size) if fill.size else fill.peak / devices
         bound = None
-        if fill.size and fill.there is not None:
-            bound = Bound("memory", "bytes", self.values["M"], fill.peak / devices, fill.further, fill.there / devices)
+        if fill.size and fill.next_peak is not None:
+            bound = Bound("memory", "bytes", self.values["M"], fill.peak / devices, fill.further, fill.next_peak / devices)
         self.notes += [f"{x.key} stops here: {fill.capped}"] if fill.capped else []
         say(self, value)
         check(self, {**self.values, "Q": Fraction(fill.peak)})

@@ -137,10 +137,10 @@ class QuestionModel:
 
     # -- values that questions use ---------------------------------------------------------------------------------------------------
 
-    def gives(self, what: str) -> tuple[Fraction, str, str]:
+    def gives(self, symbol: str) -> tuple[Fraction, str, str]:
         """The value of one of ``_GIVEN``, its meaning and its source."""
-        value, meaning = _GIVEN[what](self)
-        return value, meaning, f"{self.name}: {_SOURCES.get(what, self.source)}"
+        value, meaning = _GIVEN[symbol](self)
+        return value, meaning, f"{self.name}: {_SOURCES.get(symbol, self.source)}"
 
     def _flops(self, signed: tuple[tuple[int, str], ...], **changed: int) -> int:
         return sum(sign * self.at(quantity, **changed) for sign, quantity in signed)
@@ -170,8 +170,8 @@ class QuestionModel:
 
     def per_token(self) -> tuple[Fraction, str]:
         sizes = self.all_sizes()
-        what = f"model FLOPs of one token {self._at(sizes)}, forward and backward, without recomputation"
-        return Fraction(self._flops(_MODEL_FLOPS), self._tokens(sizes)), what
+        meaning = f"model FLOPs of one token {self._at(sizes)}, forward and backward, without recomputation"
+        return Fraction(self._flops(_MODEL_FLOPS), self._tokens(sizes)), meaning
 
     def prompt(self) -> tuple[Fraction, str]:
         sizes = self.all_sizes()
@@ -221,10 +221,10 @@ class QuestionModel:
         from calc.memory.inference import measured_cache
 
         spec = self.spec
-        one, more = (spec.sizes({**self.sizes, "B": 1, "T": length}) for length in (1, 2))
+        single, double = (spec.sizes({**self.sizes, "B": 1, "T": length}) for length in (1, 2))
         self.progress("running the model to measure the cache of every layer")
-        of_one, unknown, _ = measured_cache(spec, one, "fp8")
-        of_two, _, _ = measured_cache(spec, more, "fp8")
+        of_one, unknown, _ = measured_cache(spec, single, "fp8")
+        of_two, _, _ = measured_cache(spec, double, "fp8")
         if of_one is None or of_two is None:
             raise BadInputError(f"{self.name[:40]}: {unknown}")
         if of_two.value != 2 * of_one.value:

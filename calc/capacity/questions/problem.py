@@ -30,7 +30,7 @@ class Problem:
     def __init__(self, question: Question, given: QuestionInputs, progress: Progress, device: devices.Device | None = None) -> None:
         self.question, self.given, self.progress = question, given, progress
         self.wanted = question.variable(given.solve or question.answer)
-        self.values = {symbol: got.value for symbol, got in given.variables.items()}
+        self.values = {symbol: parsed.value for symbol, parsed in given.variables.items()}
         self.inputs = [self._typed(variable) for variable in question.variables if variable.symbol in self.values]
         self.flags: list[str] = []
         self.notes: list[str] = []
@@ -54,10 +54,10 @@ class Problem:
             equations |= {e.symbol: e for e in self.question.with_model}
         constant = {name for name, e in equations.items() if not free_names(e.expr)}
         while True:  # inputs replace values that follow from constants alone
-            more = {name for name, e in equations.items() if free_names(e.expr) <= constant} - constant
-            if not more:
+            further = {name for name, e in equations.items() if free_names(e.expr) <= constant} - constant
+            if not further:
                 break
-            constant |= more
+            constant |= further
         return tuple(e for name, e in equations.items() if not (name in constant and (name in self.values or name == self.wanted.symbol)))
 
     def _counts_exactly(self) -> bool:
@@ -87,10 +87,10 @@ class Problem:
         symbols: set[str] = {self.wanted.symbol, *self.question.also}
         while True:
             open_ = symbols - self.values.keys()
-            more = {name for group in groups if group & open_ for name in group}
-            if more <= symbols:
+            connected = {name for group in groups if group & open_ for name in group}
+            if connected <= symbols:
                 return symbols
-            symbols |= more
+            symbols |= connected
 
     # -- sources -------------------------------------------------------------------------------------------------------------------
 
@@ -166,11 +166,11 @@ class Problem:
                     raise BadInputError(
                         f"{wrong}: give the one that is meant, or say gpu={of.id} without a peak, with dtype=… and sparse=yes"
                     )
-                said = (
+                message = (
                     f"{wrong}: was that one meant?"
                     if wrong
                     else ""
                     if of is None
                     else devices.other_peak(self.values[variable.symbol], dtype, of)
                 )
-                self.flags += [said] if said else []
+                self.flags += [message] if message else []

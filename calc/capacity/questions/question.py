@@ -32,7 +32,7 @@ class Variable:
     key: str
     unit: str
     meaning: str
-    whole: str = ""
+    rounding: str = ""
     default: str = ""
     because: str = ""
     device: str = ""

@@ -19,21 +19,21 @@ _RING = "in a ring, which sends the fewest bytes"
 _ENDS = "layers only: embedding, head and loss come on top, see napkin shard MODEL"
 _RATE = "every byte over the device's links to its neighbors; between nodes give link=… of the network"
 
-DATA = Variable("n", "data", "ranks", "data-parallel ranks", whole="up", default="1", because="no data parallelism")
-TENSOR = Variable("t", "tensor", "ranks", "tensor-parallel ranks", whole="up", default="1", because="no tensor parallelism", firm=True)
+DATA = Variable("n", "data", "ranks", "data-parallel ranks", rounding="up", default="1", because="no data parallelism")
+TENSOR = Variable("t", "tensor", "ranks", "tensor-parallel ranks", rounding="up", default="1", because="no tensor parallelism", firm=True)
 PIPELINE = Variable(
-    "p", "pipeline", "stages", "stages of the pipeline", whole="up", default="1", because="no pipeline parallelism", firm=True
+    "p", "pipeline", "stages", "stages of the pipeline", rounding="up", default="1", because="no pipeline parallelism", firm=True
 )
 MICRO = Variable(
     "k",
     "micro-batches",
     "micro-batches",
     "micro-batches of a step, on each data rank",
-    whole="up",
+    rounding="up",
     default="1",
     because="default",
 )
-_ALL = Variable("G", "devices", "devices", "devices, all ranks together", whole="up", also=("gpus",))
+_ALL = Variable("G", "devices", "devices", "devices, all ranks together", rounding="up", also=("gpus",))
 _SHARE = Variable("a", "rank-parameters", "parameters", "parameters of a tensor and pipeline rank")
 _SENT = Variable("X", "sent", "bytes", "bytes that each device sends in a step")
 _LINK = Variable("l", "link", "bytes/s", "rate of a device's links, per direction", device="link")
@@ -134,7 +134,7 @@ FEWEST_RANKS = replace(
 
 # -- traffic of layers -----------------------------------------------------------------------------------------------------------------
 
-_BATCH = Variable("B", "batch", "sequences", "sequences of a step, on each data rank", whole="down", default="1", because="one sequence")
+_BATCH = Variable("B", "batch", "sequences", "sequences of a step, on each data rank", rounding="down", default="1", because="one sequence")
 _ELEMENT = Variable("y", "element-bytes", "bytes", "bytes of an activation", default="2", because="bf16")
 _STREAM = Variable("Y", "stream", "bytes", "activations passed from a layer to the next")
 _LAYERS, _WIDTH, _SEQUENCE = (replace(x, model=x.key) for x in (LAYERS, WIDTH, SEQUENCE))
@@ -143,8 +143,8 @@ _OF_LAYERS = (_LAYERS, _WIDTH, _SEQUENCE, _BATCH, _ELEMENT, _STREAM)
 _LAST = (_SENT, _LINK, _SECONDS)
 
 
-def _several(symbol: str, what: str) -> Requirement:
-    return Requirement(f"{symbol} >= 2", f"one {what} exchanges nothing: give two or more", refuse=True)
+def _several(symbol: str, kind: str) -> Requirement:
+    return Requirement(f"{symbol} >= 2", f"one {kind} exchanges nothing: give two or more", refuse=True)
 
 
 _OF_TENSOR = f"(t - 1)/t of each all-reduce leaves a rank {_RING}"
@@ -173,7 +173,9 @@ TENSOR_TRAFFIC = Question(
     notes=(_ENDS, _RATE),
     source=f"{SHOEYBI}; Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2",
 )
-_PIECES = Variable("v", "interleave", "pieces", "model chunks of each stage", whole="up", default="1", because="stages do not interleave")
+_PIECES = Variable(
+    "v", "interleave", "pieces", "model chunks of each stage", rounding="up", default="1", because="stages do not interleave"
+)
 PIPELINE_TRAFFIC = Question(
     "pipeline-traffic",
     "bytes that each stage of a pipeline sends in a step",
@@ -188,7 +190,7 @@ PIPELINE_BUBBLE = Question(
     "pipeline-bubble",
     "idle time of the stages of a pipeline over their busy time",
     (
-        replace(PIPELINE, whole="down", default="", because="", firm=False), replace(MICRO, default="", because=""), _PIECES,
+        replace(PIPELINE, rounding="down", default="", because="", firm=False), replace(MICRO, default="", because=""), _PIECES,
         Variable("b", "bubble", "1", "idle over busy time"),
         Variable("x", "waiting", "share", "share of the step in which a stage is idle"),
     ),
@@ -205,7 +207,7 @@ PIPELINE_BUBBLE = Question(
     notes=("1F1B and GPipe alike: they differ in memory; all stages take equally long, and sending takes no time",),
     source=NARAYANAN,
 )  # fmt: skip
-_CONTEXT = Variable("c", "context", "ranks", "context-parallel ranks", whole="up")
+_CONTEXT = Variable("c", "context", "ranks", "context-parallel ranks", rounding="up")
 _BLOCK = Variable("K", "block", "bytes", "keys and values of a rank's tokens, in one layer")
 CONTEXT_TRAFFIC = Question(
     "context-traffic",
@@ -248,13 +250,13 @@ CONTEXT_TRAFFIC = Question(
     ),
     source="Liu et al. 2023, Ring Attention (arXiv 2310.01889); Grattafiori et al. 2024, Llama 3 (arXiv 2407.21783), section 3.3.2",
 )  # fmt: skip
-_EXPERT = Variable("x", "expert", "ranks", "expert-parallel ranks", whole="up")
+_EXPERT = Variable("x", "expert", "ranks", "expert-parallel ranks", rounding="up")
 EXPERT_TRAFFIC = Question(
     "expert-traffic",
     "bytes that each device sends in a step for expert parallelism",
     (
         *_OF_LAYERS, _EXPERT,
-        Variable("e", "experts-per-token", "experts", "experts per token", whole="down", model="experts-per-token"), *_LAST,
+        Variable("e", "experts-per-token", "experts", "experts per token", rounding="down", model="experts-per-token"), *_LAST,
     ),
     (
         _PASSES,

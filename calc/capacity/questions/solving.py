@@ -37,10 +37,10 @@ class System:
     def of(cls, equations: Iterable[Equation], values: Mapping[str, Fraction]) -> System:
         return cls(tuple(equations), dict(values), [], set())
 
-    def reach(self, wanted: str) -> bool:
+    def reach(self, target: str) -> bool:
         """Solve equations with one unknown until ``wanted`` has a value or no such equation is left. Returns whether it has one."""
         waiting = list(self.equations)
-        while wanted not in self.values:
+        while target not in self.values:
             ready = next((e for e in waiting if self._step(e)), None)
             if ready is None:
                 return False
@@ -78,31 +78,31 @@ class System:
         computed = parse(equation.expr).value_in(Fractions({**self.values, symbol: value}))
         return same(computed, self.values[equation.symbol])
 
-    def through(self, wanted: str) -> bool:
+    def through(self, target: str) -> bool:
         """Substitute equations until ``wanted`` is the only unknown of an equation with a value, then rearrange that. Returns whether it
         worked."""
         for equation in self.equations:
             if equation.symbol in self.values:
-                whole = self._inlined(equation, wanted)
-                because = f"{whole.symbol} = {whole.expr}, substituted into one another and rearranged for {wanted}"
-                unknown = free_names(whole.expr) - self.values.keys()
-                if unknown == {wanted} and self._rearranged(whole, wanted, because):
+                combined = self._inlined(equation, target)
+                because = f"{combined.symbol} = {combined.expr}, substituted into one another and rearranged for {target}"
+                unknown = free_names(combined.expr) - self.values.keys()
+                if unknown == {target} and self._rearranged(combined, target, because):
                     return True
         return False
 
-    def _inlined(self, equation: Equation, wanted: str) -> Equation:
+    def _inlined(self, equation: Equation, target: str) -> Equation:
         tree = parse(equation.expr)
         for inner in reversed(self.equations):
-            if inner.symbol not in self.values and inner.symbol not in (wanted, equation.symbol):
+            if inner.symbol not in self.values and inner.symbol not in (target, equation.symbol):
                 tree = substitute(tree, {inner.symbol: parse(inner.expr)})
         return Equation(equation.symbol, as_text(tree), equation.because)
 
-    def lines(self, wanted: Iterable[str], meanings: Mapping[str, tuple[str, str]]) -> tuple[WorkedStep, ...]:
+    def lines(self, targets: Iterable[str], meanings: Mapping[str, tuple[str, str]]) -> tuple[WorkedStep, ...]:
         """The steps that the ``wanted`` variables depend on, each with unit and meaning."""
-        needed, steps = set(wanted), []
+        used, steps = set(targets), []
         for equation, _ in reversed(self.steps):
-            if equation.symbol in needed:
-                needed |= free_names(equation.expr)
+            if equation.symbol in used:
+                used |= free_names(equation.expr)
                 steps.append(equation)
         return tuple(
             WorkedStep(e.symbol, e.expr, *meanings[e.symbol], e.because, self.values[e.symbol], exact=e.symbol not in self.rounded)
@@ -115,10 +115,10 @@ def same(a: Fraction, b: Fraction) -> bool:
     return a == b or abs(a - b) <= _SAME * max(abs(a), abs(b))
 
 
-def value_of(equations: Sequence[Equation], values: Mapping[str, Fraction], wanted: str) -> Fraction | None:
+def value_of(equations: Sequence[Equation], values: Mapping[str, Fraction], target: str) -> Fraction | None:
     """The value of ``wanted`` by evaluation and rearrangement; None if that does not determine it."""
     system = System.of(equations, values)
-    return system.values[wanted] if system.reach(wanted) or system.through(wanted) else None
+    return system.values[target] if system.reach(target) or system.through(target) else None
 
 
 # -- whole numbers -----------------------------------------------------------------------------------------------------------------
@@ -156,9 +156,9 @@ class Crossing:
 def searched(
     equations: Sequence[Equation],
     values: Mapping[str, Fraction],
-    wanted: str,
+    target: str,
     goal: str,
-    whole: str,
+    rounding: str,
     allowed: Callable[[Mapping[str, Fraction]], bool] = lambda _: True,
 ) -> Crossing | None:
     """``wanted`` by bisection, for a monotonic ``goal``; None if no crossing exists.
@@ -167,13 +167,13 @@ def searched(
     ``allowed`` values.
     """
     limit = values[goal]
-    others = {name: value for name, value in values.items() if name != goal}
+    constants = {name: value for name, value in values.items() if name != goal}
 
     def at(x: Fraction) -> Fraction | None:
-        system = System.of(equations, {**others, wanted: x})
+        system = System.of(equations, {**constants, target: x})
         return system.values[goal] if system.reach(goal) and allowed(system.values) else None
 
-    low = Fraction(1) if whole else Fraction(1, 10**30)
+    low = Fraction(1) if rounding else Fraction(1, 10**30)
     while (first := at(low)) is None:
         low *= 2
         if low > _LARGEST:
@@ -185,24 +185,24 @@ def searched(
         low, high = high, 2 * high
         if high > _LARGEST:
             return None
-    return None if last is None else _bisected(at, low, high, limit, last > first, whole)
+    return None if last is None else _bisected(at, low, high, limit, last > first, rounding)
 
 
-def _bisected(at: Goal, low: Fraction, high: Fraction, limit: Fraction, grows: bool, whole: str) -> Crossing | None:
+def _bisected(at: Goal, low: Fraction, high: Fraction, limit: Fraction, grows: bool, rounding: str) -> Crossing | None:
     """The crossing between ``low`` and ``high``, which lie on opposite sides of the limit."""
 
     def below(x: Fraction) -> bool:
         value = at(x)
         return value is not None and (value <= limit if grows else value >= limit)
 
-    while (high - low > 1) if whole else (high - low > high / 2**_BITS):
+    while (high - low > 1) if rounding else (high - low > high / 2**_BITS):
         middle = (low + high) / 2
-        middle = Fraction(math.floor(middle)) if whole else Fraction(round(middle * 2 ** (_BITS + 90)), 2 ** (_BITS + 90))
+        middle = Fraction(math.floor(middle)) if rounding else Fraction(round(middle * 2 ** (_BITS + 90)), 2 ** (_BITS + 90))
         low, high = (middle, high) if below(middle) else (low, middle)
     if below(high):
         low, high = high, high + 1
     # Invariant: ``low`` does not pass the goal.
-    if whole == "up" and at(low) != limit:
+    if rounding == "up" and at(low) != limit:
         low, high = high, low
-    here, there = at(low), at(high)
-    return None if here is None or there is None else Crossing(low, high, (here, there))
+    at_low, at_high = at(low), at(high)
+    return None if at_low is None or at_high is None else Crossing(low, high, (at_low, at_high))

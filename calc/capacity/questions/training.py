@@ -99,7 +99,7 @@ STEPS = Question(
         TOKENS,
         BATCH,
         SEQUENCE,
-        Variable("S", "steps", "steps", "steps", whole="up"),
+        Variable("S", "steps", "steps", "steps", rounding="up"),
         Variable("b", "tokens-per-step", "tokens", "tokens of a step"),
     ),
     (Equation("b", "B*T", "every sequence of the batch has T tokens"), Equation("S", "D/b", "each token once")),

@@ -45,7 +45,7 @@ class ParsedValue:
 _NUMBER = re.compile(r"(?P<sign>[+-]?)\$?(?P<number>\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE](?P<exponent>[+-]?\d+))?(?:/(?P<below>\d+)(?!\w))?")
 
 
-def read(name: str, typed: Typed, unit: str, *, whole: bool = False) -> ParsedValue:
+def read(name: str, typed: Typed, unit: str, *, integer: bool = False) -> ParsedValue:
     """The typed value of ``name`` in ``unit``. Raises BadInputError if it is not positive or its unit is unknown or wrong."""
     number = _read(name, typed if isinstance(typed, str) else _text(name, typed), unit)
     if number.value <= 0:
@@ -54,7 +54,7 @@ def read(name: str, typed: Typed, unit: str, *, whole: bool = False) -> ParsedVa
         raise BadInputError(f"{name} = {_clip(typed)} is out of range: numbers are {_RANGE}")
     if unit == "share" and number.value > 1:
         raise BadInputError(f"{name} = {_clip(typed)} is above 1: {_meant(number)}")
-    if whole and number.value.denominator != 1:
+    if integer and number.value.denominator != 1:
         raise BadInputError(f"{name} = {_clip(typed)} is not an integer number of {unit}")
     return number
 
@@ -124,11 +124,11 @@ def _refuse_ambiguous(name: str, text: str, suffix: str, value: Fraction) -> Non
     """Refuse the ambiguous suffixes G, Gb and gb."""
     stem = suffix.removesuffix("/s").rstrip("Bbps").upper()
     if stem in ("K", "M", "G", "T", "P") and suffix.lower().rstrip("bps/") == stem.lower():
-        shown, rest = f"{float(value):g}", "/s" if suffix.endswith(("/s", "ps")) else ""
-        bits = f" or {shown}{stem}bit/s (bits)" if rest else ""
+        shown, per_second = f"{float(value):g}", "/s" if suffix.endswith(("/s", "ps")) else ""
+        bits = f" or {shown}{stem}bit/s (bits)" if per_second else ""
         raise BadInputError(
-            f"{name} = {_clip(text)} can be read in several ways: write {shown}{stem}B{rest} (powers of 1000),"
-            f" {shown}{stem}iB{rest} (powers of 1024){bits}"
+            f"{name} = {_clip(text)} can be read in several ways: write {shown}{stem}B{per_second} (powers of 1000),"
+            f" {shown}{stem}iB{per_second} (powers of 1024){bits}"
         )
 
 

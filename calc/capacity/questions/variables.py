@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from calc.capacity.questions.question import Equation, Variable
 
-PARAMETERS = Variable("N", "parameters", "parameters", "parameters", whole="down", model="parameters")
+PARAMETERS = Variable("N", "parameters", "parameters", "parameters", rounding="down", model="parameters")
 ACTIVE = replace(PARAMETERS, meaning="active parameters: of experts only those of a token", model="active")
-TOKENS = Variable("D", "tokens", "tokens", "tokens", whole="down")
-DEVICES = Variable("n", "gpus", "devices", "devices", whole="up", also=("devices",))
+TOKENS = Variable("D", "tokens", "tokens", "tokens", rounding="down")
+DEVICES = Variable("n", "gpus", "devices", "devices", rounding="up", also=("devices",))
 ONE_DEVICE = replace(DEVICES, default="1", because="default")
 PEAK = Variable("P", "peak", "FLOP/s", "dense peak rate of one device", device="peak")
 MFU = Variable("u", "mfu", "share", "model FLOPs utilization")
@@ -17,14 +17,14 @@ FLOPS = Variable("C", "flops", "FLOP", "FLOPs of the whole training")
 DAYS = Variable("t", "days", "days", "time")
 MEMORY = Variable("M", "memory", "bytes", "memory of one device", device="memory")
 BANDWIDTH = Variable("W", "bandwidth", "bytes/s", "memory bandwidth of one device", device="bandwidth")
-BATCH = Variable("B", "batch", "sequences", "sequences at a time", whole="down")
-SEQUENCE = Variable("T", "sequence", "tokens", "tokens of a sequence", whole="down")
-LAYERS = Variable("L", "layers", "layers", "layers", whole="down")
-WIDTH = Variable("d", "width", "elements", "model width", whole="down")
-HEADS = Variable("h", "heads", "heads", "attention heads", whole="down")
-KV_HEADS = Variable("g", "kv-heads", "heads", "key/value heads", whole="down")
-HEAD_WIDTH = Variable("k", "head-width", "elements", "width of a head", whole="down")
-VOCABULARY = Variable("V", "vocabulary", "tokens", "vocabulary size", whole="down")
+BATCH = Variable("B", "batch", "sequences", "sequences at a time", rounding="down")
+SEQUENCE = Variable("T", "sequence", "tokens", "tokens of a sequence", rounding="down")
+LAYERS = Variable("L", "layers", "layers", "layers", rounding="down")
+WIDTH = Variable("d", "width", "elements", "model width", rounding="down")
+HEADS = Variable("h", "heads", "heads", "attention heads", rounding="down")
+KV_HEADS = Variable("g", "kv-heads", "heads", "key/value heads", rounding="down")
+HEAD_WIDTH = Variable("k", "head-width", "elements", "width of a head", rounding="down")
+VOCABULARY = Variable("V", "vocabulary", "tokens", "vocabulary size", rounding="down")
 
 SIX = "2 FLOP for each weight and token forward, twice that backward: one product for the gradient of the input, one for that of the weight"
 KAPLAN = "Kaplan et al. 2020, Scaling Laws for Neural Language Models (arXiv 2001.08361), section 2.1"

@@ -66,7 +66,7 @@ class InUse:
 
         shares = self._shares()
         lines = weights(self.graph, self.derivation, self.sizes, name).lines
-        return Weights(tuple(WeightRead(line.what, line.value, shares[line.what]) for line in lines))
+        return Weights(tuple(WeightRead(line.label, line.value, shares[line.label]) for line in lines))
 
     @property
     def flops(self) -> int:
@@ -95,11 +95,11 @@ class InUse:
             shares[module_path] = Fraction(0) if module_path in tables else share
         return shares
 
-    def _places(self, which: Callable[[Any], bool]) -> Iterator[str]:
+    def _places(self, condition: Callable[[Any], bool]) -> Iterator[str]:
         """Module paths of the parameter terms whose traced tensors all satisfy ``which``."""
         for term in self.derivation["parameters"].terms:
             tensors = [tensor for name, tensor in self.graph.traces[0].parameters if term.stands_for(name)]
-            if tensors and all(map(which, tensors)):
+            if tensors and all(map(condition, tensors)):
                 yield term.module_path
 
     def _is_table(self) -> Callable[[Any], bool]:
@@ -122,8 +122,8 @@ def in_use(name: str, sizes: Mapping[str, int], progress: Progress) -> InUse:
     options = Options(mode="infer")
     graph = graph_at(spec, own, options, progress=progress)
     derivation = derive(spec, own, options=options, progress=progress)
-    one = derivation.at_sizes({name: 1 for name in ("B", "T") if name in derivation.sizes})
-    return InUse(graph, derivation, one, {**derivation.sizes, **spec.sizes(own)})
+    one_token = derivation.at_sizes({name: 1 for name in ("B", "T") if name in derivation.sizes})
+    return InUse(graph, derivation, one_token, {**derivation.sizes, **spec.sizes(own)})
 
 
 def _is_matrix(tensor: Any) -> bool:

@@ -149,10 +149,10 @@ def _stage(
     if machine is not None and not model.only_data:
         steps += time_lines(model, choice, stage, traffic)
         inputs = (*inputs, *machine.inputs)
-    done = worked(f"{stage} stage" if stage != "only" else "device", inputs, steps)
-    values: Any = done.values
-    sent = tuple(Traffic(c, evaluate_text(c.payload, values), done[c.symbol]) for c in traffic)
-    return Stage(stage, done, sent)
+    calculation = worked(f"{stage} stage" if stage != "only" else "device", inputs, steps)
+    values: Any = calculation.values
+    sent = tuple(Traffic(c, evaluate_text(c.payload, values), calculation[c.symbol]) for c in traffic)
+    return Stage(stage, calculation, sent)
 
 
 def _inputs(model: ShardedModel, layout: Layout, state: State) -> tuple[WorkedInput, ...]:
@@ -175,7 +175,7 @@ def _inputs(model: ShardedModel, layout: Layout, state: State) -> tuple[WorkedIn
     if state.counter:
         sizes_of["j"] = ("step counters of a tensor, not", state.counter)
     formats = [
-        WorkedInput(symbol, Fraction(size), "bytes", f"{what} of a parameter", state.source) for symbol, (what, size) in sizes_of.items()
+        WorkedInput(symbol, Fraction(size), "bytes", f"{kind} of a parameter", state.source) for symbol, (kind, size) in sizes_of.items()
     ]
     rank = [WorkedInput("r", Fraction(layout.rank), "", "rank among those that share the state", "the layout")] if layout.rank else []
     return (*sizes, *ranks, *rank, micros, *formats)
@@ -184,14 +184,14 @@ def _inputs(model: ShardedModel, layout: Layout, state: State) -> tuple[WorkedIn
 def worked(name: str, inputs: Sequence[WorkedInput], steps: Sequence[WorkedStep], notes: Sequence[str] = ()) -> WorkedCalculation:
     """The steps evaluated in order, with their roundings and remainders."""
     values: dict[str, Any] = {g.symbol: _plain(g.value) for g in inputs}
-    done = []
+    evaluated = []
     for step in steps:
         if step.symbol in values:
             raise BadInputError(f"{name}: {step.symbol} is defined twice")
         value = evaluate_text(step.expr, values)
         values[step.symbol] = _plain(value)
-        done.append(WorkedStep(step.symbol, step.expr, step.unit, step.meaning, step.because, value))
-    return WorkedCalculation(name, tuple(inputs), tuple(done), tuple(notes))
+        evaluated.append(WorkedStep(step.symbol, step.expr, step.unit, step.meaning, step.because, value))
+    return WorkedCalculation(name, tuple(inputs), tuple(evaluated), tuple(notes))
 
 
 def _plain(value: Fraction) -> int | Fraction:

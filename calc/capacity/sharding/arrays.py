@@ -68,14 +68,14 @@ class Sheet:
     Two steps are the same if their expressions match and every variable in them has the same meaning.
     """
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self._given = dict(given)
+    def __init__(self, inputs: Mapping[str, Any]) -> None:
+        self._given = dict(inputs)
         self._done: dict[tuple[str, tuple[int, ...]], tuple[int, Any]] = {}
-        self._numbers = {name: number for number, name in enumerate(given)}
+        self._numbers = {name: number for number, name in enumerate(inputs)}
 
-    def work(self, lines: Sequence[WorkedStep], given: Mapping[str, tuple[int, Any]] | None = None) -> dict[str, tuple[int, Any]]:
+    def work(self, lines: Sequence[WorkedStep], additional: Mapping[str, tuple[int, Any]] | None = None) -> dict[str, tuple[int, Any]]:
         """The number and value of each step by its variable. ``given`` are additional variables, from steps evaluated before."""
-        worked = {name: (number, self._given[name]) for name, number in self._numbers.items()} | dict(given or {})
+        worked = {name: (number, self._given[name]) for name, number in self._numbers.items()} | dict(additional or {})
         for line in lines:
             names = _variables(line.expr)
             key = (line.expr, tuple(worked[name][0] for name in names))

@@ -98,8 +98,8 @@ def _whole_vectors(model: ShardedModel, choice: LayoutChoice, stage: str) -> lis
     return [Collective("Cn", ALL_REDUCE, "tensor", "t", product("q", total(parts)), why, once=True)]
 
 
-def _plus(text: str, more: int) -> str:
-    return f"{text} + {more}" if more else text
+def _plus(text: str, addend: int) -> str:
+    return f"{text} + {addend}" if addend else text
 
 
 def _beside(ends: int) -> str:
@@ -121,10 +121,10 @@ def _context(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Coll
         hops = f"{model.element * _runs(choice)}*(c - 1) + {_FP32}*c"
         why = "every block of keys and values visits every rank, forward and backward; their gradients travel the whole ring, in fp32"
         return [Collective("Ck", SEND, "context", "c", product("m", "l", hops, numbers), why)]
-    whole = product("m", "l", "c", f"{model.element}*{numbers}")
+    gathered = product("m", "l", "c", f"{model.element}*{numbers}")
     return [
-        Collective("Ck", ALL_GATHER, "context", "c", product(str(_runs(choice)), whole), "keys and values of all, forward and backward"),
-        Collective("Cv", REDUCE_SCATTER, "context", "c", whole, "their gradients"),
+        Collective("Ck", ALL_GATHER, "context", "c", product(str(_runs(choice)), gathered), "keys and values of all, forward and backward"),
+        Collective("Cv", REDUCE_SCATTER, "context", "c", gathered, "their gradients"),
     ]
 
 
@@ -158,7 +158,7 @@ def _pipeline(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Col
         )
     ]
     if model.tied and stage in (FIRST, LAST):
-        table = next(t for t in model.tensors if t.what == "embedding")
+        table = next(t for t in model.tensors if t.label == "embedding")
         why = "one table on two stages: its gradients are added up"
         traffic.append(Collective("Ce", SEND, "pipeline", "p", product("q", elements((table,), choice)), why, once=True))
     return traffic
@@ -183,10 +183,10 @@ def _of_group(model: ShardedModel, choice: LayoutChoice, stage: str, suffix: str
     layer = "e" if experts else "l"
     in_layer = f"{letter_of}{layer}" if layer in groups else ""
     at_ends = f"{letter_of}o" if "o" in groups and not experts else ""
-    each = total(part for part in (product("l", in_layer) if in_layer else "", at_ends) if part)
-    padded = product(each) if not shared else product(_ranks(over), each)
+    number = total(part for part in (product("l", in_layer) if in_layer else "", at_ends) if part)
+    padded = product(number) if not shared else product(_ranks(over), number)
     if choice.zero == 0 or not shared:
-        return [Collective(f"D{suffix}", ALL_REDUCE, "data", over, product("q", each), "gradients, summed once a step", once=True)]
+        return [Collective(f"D{suffix}", ALL_REDUCE, "data", over, product("q", number), "gradients, summed once a step", once=True)]
     if choice.zero == 1:
         return [
             Collective(f"D{suffix}", REDUCE_SCATTER, "data", over, product("q", padded), "gradients, each rank its shard", once=True),

@@ -77,8 +77,8 @@ def conditions(model: ShardedModel, sequence: bool) -> tuple[Constraint, ...]:
 def require_devices(layout: Layout, devices: int | None) -> None:
     """Refuse a layout whose ranks do not multiply to ``devices``, if that is given."""
     if devices is not None and layout.devices != devices:
-        said = "*".join(f"{name} {getattr(layout, name)}" for name in ("data", "tensor", "pipeline", "context", "expert"))
-        raise BadInputError(f"{said} = {layout.devices} is not devices = {devices}: the ranks of all kinds multiply to the devices")
+        product = "*".join(f"{name} {getattr(layout, name)}" for name in ("data", "tensor", "pipeline", "context", "expert"))
+        raise BadInputError(f"{product} = {layout.devices} is not devices = {devices}: the ranks of all kinds multiply to the devices")
 
 
 def require(model: ShardedModel, layout: Layout) -> tuple[Constraint, ...]:

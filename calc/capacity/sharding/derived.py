@@ -51,7 +51,7 @@ def model_of(derivation: Derivation, own: Sequence[ShardedTensor] = ()) -> Shard
     read, because = _decoder_tensors(derivation)
     items, unkept = _items(derivation) if not because else ((), "")
     because = because or unkept
-    tied = sum(t.what in ("embedding", "head") for t in read) == 1
+    tied = sum(t.label in ("embedding", "head") for t in read) == 1
     values = {} if because else {name: size for name, size in derivation.sizes.items() if name in (*_LETTERS, "T")}
     tensors, transients = tuple(own), temporaries_of(derivation, values)
     if not because and not any(candidate.where == LAYER for candidate in transients):
@@ -113,19 +113,19 @@ def _decoder_tensors(derivation: Derivation) -> tuple[tuple[ShardedTensor, ...],
     if missing:
         return (), f"it has no dimension {missing[0]}, as decoders have"
     text = at_hand(derivation["parameters"].text or "0", derivation.sizes)
-    whole = _monomials(text)
-    parts = next((f"{count}*{name}" for name, count in whole.items() if count.denominator != 1 or count < 0), "")
+    monomials = _monomials(text)
+    parts = next((f"{count}*{name}" for name, count in monomials.items() if count.denominator != 1 or count < 0), "")
     if parts:
         return (), f"its parameters have {parts}: not every layer has the same tensors, as a decoder's have"
-    left = dict(whole)
+    unmatched = dict(monomials)
     all_tensors: list[ShardedTensor] = []
     experts = "E" in derivation.sizes
-    for tensors in (_of_heads(left, derivation), _of_feed_forward(left, experts), _of_ends(left), _of_vectors(left)):
+    for tensors in (_of_heads(unmatched, derivation), _of_feed_forward(unmatched, experts), _of_ends(unmatched), _of_vectors(unmatched)):
         if isinstance(tensors, str):
             return (), tensors
         all_tensors += tensors
-    if left:
-        return (), f"its parameters have {next(iter(left.values()))}*{next(iter(left))}, which no decoder has"
+    if unmatched:
+        return (), f"its parameters have {next(iter(unmatched.values()))}*{next(iter(unmatched))}, which no decoder has"
     if not _is_whole(all_tensors, text, derivation):
         return (), "the tensors that a decoder has are not all of its parameters"
     return tuple(all_tensors), ""
@@ -133,24 +133,24 @@ def _decoder_tensors(derivation: Derivation) -> tuple[tuple[ShardedTensor, ...],
 
 def _is_whole(tensors: Iterable[ShardedTensor], text: str, derivation: Derivation) -> bool:
     """Whether the recognized tensors add up to the derived parameters: none is missing or counted twice."""
-    each = [f"{t.times}*{t.rows}*{t.rest}{'*E' if t.experts else ''}{'*L' if t.where == LAYER else ''}" for t in tensors]
-    difference = f"{' + '.join(each)} - ({text})"
+    products = [f"{t.times}*{t.rows}*{t.row_length}{'*E' if t.experts else ''}{'*L' if t.where == LAYER else ''}" for t in tensors]
+    difference = f"{' + '.join(products)} - ({text})"
     if any(dim.name == "k" and dim.tied for dim in derivation.dims):  # heads make up the width
         difference = substituted(difference, {"d": "h*k"})
     return not _monomials(difference)
 
 
-def _of_heads(left: Monomials, derivation: Derivation) -> list[ShardedTensor] | str:
+def _of_heads(unmatched: Monomials, derivation: Derivation) -> list[ShardedTensor] | str:
     """Queries, keys, values and output projection, with their biases. ``L*d*d`` counts all four if d = h·k."""
-    keys = "g*k" if "g" in derivation.sizes and "L*d*g*k" in left else "h*k"
-    if left.pop("L*d*d", 0) == 4:
-        biases = _biases_of_heads(left, derivation)
+    keys = "g*k" if "g" in derivation.sizes and "L*d*g*k" in unmatched else "h*k"
+    if unmatched.pop("L*d*d", 0) == 4:
+        biases = _biases_of_heads(unmatched, derivation)
     else:
-        shared = left.pop("L*d*g*k", 0)
-        own = left.pop("L*d*h*k", 0)
+        shared = unmatched.pop("L*d*g*k", 0)
+        own = unmatched.pop("L*d*h*k", 0)
         if (own, shared) not in ((2, 2), (4, 0)):
             return "its attention does not consist of queries, keys, values and one projection"
-        biases = 3 if left.pop("L*h*k", 0) + left.pop("L*g*k", 0) == 3 else 0
+        biases = 3 if unmatched.pop("L*h*k", 0) + unmatched.pop("L*g*k", 0) == 3 else 0
     tensors = [
         ShardedTensor("queries", "h*k", "d", divided=ROWS),
         ShardedTensor("keys and values", keys, "d", divided=HEADS, times=2),
@@ -162,55 +162,55 @@ def _of_heads(left: Monomials, derivation: Derivation) -> list[ShardedTensor] | 
     return tensors
 
 
-def _biases_of_heads(left: Monomials, derivation: Derivation) -> int:
+def _biases_of_heads(unmatched: Monomials, derivation: Derivation) -> int:
     """For d = h·k: how many biases of width d the attention matrices have per layer. Three of four are divided like the heads."""
     terms = [(term.module_path.rpartition(".")[0], _monomials(term.expr)) for term in derivation["parameters"].terms]
     modules = {module for module, monomials in terms if "L*d*d" in monomials}
     beside = sum(monomials.get("L*d", Fraction(0)) for module, monomials in terms if module in modules)
-    if beside < 3 or left.get("L*d", 0) < beside:
+    if beside < 3 or unmatched.get("L*d", 0) < beside:
         return 0
-    left["L*d"] -= 3
+    unmatched["L*d"] -= 3
     return 3
 
 
-def _of_feed_forward(left: Monomials, experts: bool) -> list[ShardedTensor] | str:
-    matrices = left.pop("E*L*d*f" if experts else "L*d*f", 0)
+def _of_feed_forward(unmatched: Monomials, experts: bool) -> list[ShardedTensor] | str:
+    matrices = unmatched.pop("E*L*d*f" if experts else "L*d*f", 0)
     if matrices not in (2, 3):
         return f"its feed-forward has {matrices} matrices where decoders have 2 or 3"
     tensors = [ShardedTensor("gate and up" if matrices == 3 else "up", "f", "d", divided=ROWS, times=int(matrices) - 1, experts=experts)]
     tensors.append(ShardedTensor("down", "d", "f", divided=REST, experts=experts))
-    routers = left.pop("E*L*d", Fraction(0))
+    routers = unmatched.pop("E*L*d", Fraction(0))
     if routers not in (0, 1):
         return f"it has {routers} matrices or vectors of E*d in a layer, where a decoder has one router"
     if routers:
         tensors.append(ShardedTensor("router", "E", "d"))
-    biases = left.pop("L*f", Fraction(0))
+    biases = unmatched.pop("L*f", Fraction(0))
     if biases:
         tensors.append(ShardedTensor("bias of up", "f", "1", divided=ROWS, times=int(biases), per_token=False))
     return tensors
 
 
-def _of_ends(left: Monomials) -> list[ShardedTensor] | str:
-    tables = left.pop("V*d", 0)
+def _of_ends(unmatched: Monomials) -> list[ShardedTensor] | str:
+    tables = unmatched.pop("V*d", 0)
     if tables not in (1, 2):
         return f"it has {tables} tables of the vocabulary where decoders have 1 or 2"
     tensors = [ShardedTensor("embedding", "V", "d", FIRST, VOCABULARY, per_token=False)]
     if tables == 2:
         tensors.append(ShardedTensor("head", "V", "d", LAST, VOCABULARY))
-    positions = left.pop("C*d", Fraction(0))
+    positions = unmatched.pop("C*d", Fraction(0))
     if positions:
         tensors.append(ShardedTensor("positions", "C", "d", FIRST, times=int(positions), per_token=False))
     return tensors
 
 
-def _of_vectors(left: Monomials) -> list[ShardedTensor]:
+def _of_vectors(unmatched: Monomials) -> list[ShardedTensor]:
     """Norms, and biases of matmuls whose result is whole on each rank."""
     tensors = []
     for name, rows, where in (("L*d", "d", LAYER), ("L*k", "k", LAYER), ("d", "d", LAST)):
-        times = left.pop(name, 0)
+        times = unmatched.pop(name, 0)
         if times:
-            what = "last norm" if where is LAST else "norms and biases"
-            tensors.append(ShardedTensor(what, rows, "1", where, WHOLE, int(times), per_token=False))
+            label = "last norm" if where is LAST else "norms and biases"
+            tensors.append(ShardedTensor(label, rows, "1", where, WHOLE, int(times), per_token=False))
     return tensors
 
 
@@ -252,9 +252,9 @@ def _where(tensor: SavedTensor, before: bool, derivation: Derivation) -> str:
 
 def _item(tensor: SavedTensor, where: str, derivation: Derivation) -> Item:
     algebra = Algebra(sorted(free_names(tensor.expr) | free_names(tensor.times)), [tensor.expr, tensor.times])
-    each = algebra.text(algebra.parse(tensor.expr).exquo(algebra.parse(tensor.times))) if where is LAYER else tensor.expr
+    per_layer = algebra.text(algebra.parse(tensor.expr).exquo(algebra.parse(tensor.times))) if where is LAYER else tensor.expr
     scores = sum(side == "T" for side in tensor.shape) > 1
-    return Item(f"{tensor.tensor}, for {tensor.module_path}", each, _under(tensor, derivation), tensor.because, where, scores)
+    return Item(f"{tensor.tensor}, for {tensor.module_path}", per_layer, _under(tensor, derivation), tensor.because, where, scores)
 
 
 def _is_table(tensor: SavedTensor, derivation: Derivation) -> bool:
@@ -289,6 +289,6 @@ def _under(tensor: SavedTensor, derivation: Derivation) -> str:
 
 def _adds_up(items: Iterable[Item], derivation: Derivation) -> bool:
     texts = [f"L*({item.expr})" if item.where is LAYER else item.expr for item in items]
-    whole = at_hand(derivation["activations.bytes"].text or "0", derivation.sizes)
-    algebra = Algebra(tuple(derivation.sizes), [*texts, whole])
-    return bool(sum((algebra.parse(text) for text in texts), start=algebra.constant(0)) == algebra.parse(whole))
+    saved = at_hand(derivation["activations.bytes"].text or "0", derivation.sizes)
+    algebra = Algebra(tuple(derivation.sizes), [*texts, saved])
+    return bool(sum((algebra.parse(text) for text in texts), start=algebra.constant(0)) == algebra.parse(saved))

@@ -70,19 +70,19 @@ def of_search(search: Ranking) -> dict[str, Any]:
         "fitting": search.fitting,
         "refused": dict(search.refused),
         "winner": of_account(search.winner),
-        "front": [_short(one) for one in search.front],
+        "front": [_short(account) for account in search.front],
         "runners_up": [{**_short(loser.account), "because": loser.because} for loser in search.runners],
         "faster_but_too_large": None if search.larger is None else _short(search.larger),
     }
 
 
-def _short(one: Account) -> dict[str, Any]:
-    step = one.step
+def _short(account: Account) -> dict[str, Any]:
+    step = account.step
     assert step is not None  # a search always has a machine
     return {
-        "layout": one.layout.to_json(),
-        "memory": number(one.memory),
+        "layout": account.layout.to_json(),
+        "memory": number(account.memory),
         "seconds": str(step["step"]),
         "usd": str(step["cost"]) if "cost" in step.values else None,
-        "parts": {name: str(value) for name, value in parts_of_step(one).items()},
+        "parts": {name: str(value) for name, value in parts_of_step(account).items()},
     }

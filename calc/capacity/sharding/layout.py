@@ -111,13 +111,13 @@ class Layout:
         return sizes_text({name: value for name, value in asdict(self).items() if value != default[name]}, TYPED, " ")
 
 
-def layout_of(given: Mapping[str, int | str]) -> Layout:
+def layout_of(values: Mapping[str, int | str]) -> Layout:
     """The layout of these key-value pairs."""
     names = [f.name for f in fields(Layout)]
-    for name in given:
+    for name in values:
         if name not in names:
             raise BadInputError(f"a layout has no {_clipped(name)!r}: it has {', '.join(names)}")
-    return Layout(**given)  # type: ignore[arg-type]  # each part is checked as it is made
+    return Layout(**values)  # type: ignore[arg-type]  # each part is checked as it is made
 
 
 def require_devices_at_most(devices: int) -> int:

@@ -64,10 +64,10 @@ def memory(model: ShardedModel, choice: LayoutChoice, stage: str, state: State) 
     transient = _transient(model, choice, stage)
     activations = _activations(model, choice, stage)
     passing = temporaries(model, choice, stage, state, shares(choice))
-    there = {line.symbol for line in (*persistent, *transient, *activations, *passing)}
-    kinds = [symbol for symbol in KINDS.values() if symbol in there]
-    whole = WorkedStep(TOTAL, total(kinds), "bytes", *_together(model))
-    return (*persistent, *transient, *activations, *passing, whole)
+    symbols = {line.symbol for line in (*persistent, *transient, *activations, *passing)}
+    kinds = [symbol for symbol in KINDS.values() if symbol in symbols]
+    last = WorkedStep(TOTAL, total(kinds), "bytes", *_together(model))
+    return (*persistent, *transient, *activations, *passing, last)
 
 
 def _together(model: ShardedModel) -> tuple[str, str]:
@@ -94,14 +94,14 @@ _OF_RANK = {WHOLE_RANK: "a rank", FILLED: "a rank's share", EXACT: "the share of
 def _counted(model: ShardedModel, choice: LayoutChoice, stage: str, symbol: str, how: str = WHOLE_RANK) -> list[WorkedStep]:
     """Elements of a layer, of its experts, outside the layers, and of all."""
     why = {FILLED: _CUT, EXACT: "without padding: the last ranks have fewer rows, or none"}.get(how, _DIVIDED)
-    what = _OF_RANK[how]
+    rank = _OF_RANK[how]
     groups = groups_of(model, choice, stage)
-    words = {"l": "of a layer", "e": "of a layer's experts", "o": "outside of the layers"}
+    groups_of_layers = {"l": "of a layer", "e": "of a layer's experts", "o": "outside of the layers"}
     lines = [
-        WorkedStep(f"{symbol}{name}", elements(tensors, choice, how), "elements", f"{words[name]}, on {what}", why)
+        WorkedStep(f"{symbol}{name}", elements(tensors, choice, how), "elements", f"{groups_of_layers[name]}, on {rank}", why)
         for name, tensors in groups.items()
     ]
-    return [*lines, WorkedStep(symbol, whole_of(groups, symbol), "elements", f"parameters of {what}", "layers and what is outside")]
+    return [*lines, WorkedStep(symbol, whole_of(groups, symbol), "elements", f"parameters of {rank}", "layers and what is outside")]
 
 
 def groups_of(model: ShardedModel, choice: LayoutChoice, stage: str) -> dict[str, list[ShardedTensor]]:
@@ -194,11 +194,13 @@ def _activations(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[
         unit = "Ab"
     parts = [f"{number}*{unit}", *(["Al"] if unit == "Ab" else [])]
     shorter = fewer(choice) if choice.uneven and stage in (FIRST, LAST) else ""
-    for symbol, of, what in (("Ao", _once, "saved outside the layers"), ("Ae", _every, "saved with every chunk")):
+    for symbol, of, meaning in (("Ao", _once, "saved outside the layers"), ("Ae", _every, "saved with every chunk")):
         items = [on_rank(item, choice) for item in beside if of(item)]
         if items:
             lines.append(
-                WorkedStep(symbol, total(items), "bytes", f"{what}, of a micro-batch", "inputs, tables, the last norm, the head, the loss")
+                WorkedStep(
+                    symbol, total(items), "bytes", f"{meaning}, of a micro-batch", "inputs, tables, the last norm, the head, the loss"
+                )
             )
             parts.append(
                 _at_the_end(choice, stage, symbol, f"z*{unit}" if shorter else "")
@@ -219,13 +221,13 @@ def _every(item: Item) -> bool:
     return item.where == EVERY
 
 
-def _at_the_end(choice: LayoutChoice, stage: str, symbol: str, less: str) -> str:
+def _at_the_end(choice: LayoutChoice, stage: str, symbol: str, lacking: str) -> str:
     """Activations at an end of the model: what its chunk has beyond other chunks minus what it lacks, at the larger of two peak candidates.
     """
-    candidates = [product(number, f"{symbol} - {less}" if less else symbol) for number in at_the_end(choice, stage)]
+    candidates = [product(number, f"{symbol} - {lacking}" if lacking else symbol) for number in at_the_end(choice, stage)]
     return f"Max({', '.join(candidates)})" if len(candidates) > 1 else candidates[0]
 
 
 def _saved_words(choice: LayoutChoice) -> str:
-    words = {"none": "what its backward needs", "attention": "what its backward needs, without the scores, which are recomputed"}
-    return words.get(choice.checkpointing, "of the one layer being recomputed")
+    by_choice = {"none": "what its backward needs", "attention": "what its backward needs, without the scores, which are recomputed"}
+    return by_choice.get(choice.checkpointing, "of the one layer being recomputed")

@@ -23,11 +23,11 @@ DIVIDED, STREAM, GATHERED, SAME = "divided", "stream", "gathered", "same"
 
 @dataclass(frozen=True, slots=True)
 class ShardedTensor:
-    """``times`` parameter tensors of ``rows`` (their first side) by ``rest``; ``per_token`` if each token is multiplied with it."""
+    """``times`` parameter tensors of ``rows`` (their first side) by ``row_length``; ``per_token`` if each token is multiplied with it."""
 
-    what: str
+    label: str
     rows: str
-    rest: str
+    row_length: str
     where: str = LAYER
     divided: str = WHOLE
     times: int = 1
@@ -39,7 +39,7 @@ class ShardedTensor:
 class Item:
     """Bytes saved for backward for ``B`` sequences of ``T`` tokens, in one layer or once. ``scores`` grow with T squared."""
 
-    what: str
+    label: str
     expr: str
     under: str
     because: str
@@ -55,7 +55,7 @@ class TransientBytes:
     certainly allocated then, as at the loss.
     """
 
-    what: str
+    label: str
     parts: tuple[tuple[str, str], ...]
     where: str = LAYER
     beside_all: bool = False
@@ -112,12 +112,12 @@ def decoder(
 
 def _completed(sizes: Mapping[str, int], gated: bool) -> dict[str, int]:
     """All dimensions, with defaults g = h, k = d/h, f = 4·d; a gated f must be given. Raises BadInputError if one is missing or invalid."""
-    needed = {**_SIZES, "f": "feed-forward width, or gated=no for f = 4*d"} if gated else _SIZES
-    missing = {symbol: f"{symbol} ({word})" for symbol, word in needed.items() if symbol not in sizes}
+    required = {**_SIZES, "f": "feed-forward width, or gated=no for f = 4*d"} if gated else _SIZES
+    missing = {symbol: f"{symbol} ({word})" for symbol, word in required.items() if symbol not in sizes}
     if missing:
         example = sizes_text({symbol: _EXAMPLE[symbol] for symbol in missing}, TYPED, " ")
-        them = "it" if len(missing) == 1 else "them"
-        raise BadInputError(f"a decoder by its sizes needs {', '.join(missing.values())}: give {them}, e.g. {example}, or name a model")
+        pronoun = "it" if len(missing) == 1 else "them"
+        raise BadInputError(f"a decoder by its sizes needs {', '.join(missing.values())}: give {pronoun}, e.g. {example}, or name a model")
     if ("E" in sizes) != ("e" in sizes):
         raise BadInputError("experts need both E (how many) and e (how many per token)")
     d, h = sizes["d"], sizes["h"]
@@ -242,10 +242,10 @@ def _temporaries(values: Mapping[str, int], gated: bool, attention: str, dropout
     """
     times = "*e" if "E" in values else ""
     stream = f"2*B*T*d{times}"
-    what = "the gradients of gate and up beside that of their product" if gated else "the gradients before and after the activation"
+    feed_forward = "the gradients of gate and up beside that of their product" if gated else "the gradients before and after the activation"
     candidates = [
         TransientBytes("the loss: the gradients of log-probabilities and of logits, in fp32", (("8*B*T*V", DIVIDED),), LAST, True),
-        TransientBytes(what, ((f"{6 if gated else 4}*B*T*f{times}", DIVIDED), (stream, SAME)), LAYER),
+        TransientBytes(feed_forward, ((f"{6 if gated else 4}*B*T*f{times}", DIVIDED), (stream, SAME)), LAYER),
         TransientBytes("the gradients of queries, keys, values and of attention's result", (("8*B*T*h*k", DIVIDED),), LAYER),
         TransientBytes("token ids and targets", (("16*B*T", SAME),), STEPS),
     ]

@@ -28,8 +28,8 @@ def own_buffers(spec: Spec, sizes: Mapping[str, int]) -> int:
 
 
 def _tensor(name: str, shape: tuple[int, ...], count: int, layers: int) -> ShardedTensor:
-    rows, rest = (shape[0], prod(shape[1:])) if shape else (1, 1)
+    rows, row_length = (shape[0], prod(shape[1:])) if shape else (1, 1)
     in_layers = "*" in name and layers > 0 and count % layers == 0
     return ShardedTensor(
-        name, str(rows), str(rest), LAYER if in_layers else FIRST, times=count // layers if in_layers else count, per_token=False
+        name, str(rows), str(row_length), LAYER if in_layers else FIRST, times=count // layers if in_layers else count, per_token=False
     )

@@ -89,19 +89,19 @@ def product(*factors: str) -> str:
 
 def local(tensor: ShardedTensor, choice: LayoutChoice) -> tuple[str, str]:
     """Rows and rest of a tensor on the first tensor rank, which has the most if the vocabulary does not divide evenly."""
-    rows, rest = tensor.rows, tensor.rest
+    rows, row_length = tensor.rows, tensor.row_length
     if not choice.has("t"):
-        return rows, rest
+        return rows, row_length
     match tensor.divided:
         case _ if tensor.divided == ROWS:
-            return f"{rows}/t", rest
+            return f"{rows}/t", row_length
         case _ if tensor.divided == REST:
-            return rows, f"{rest}/t"
+            return rows, f"{row_length}/t"
         case _ if tensor.divided == HEADS:
-            return f"{rows}/{'t' if 'g' not in rows else 'Min(t, g)'}", rest
+            return f"{rows}/{'t' if 'g' not in rows else 'Min(t, g)'}", row_length
         case _ if tensor.divided == VOCABULARY:
-            return f"ceiling({rows}/t)", rest
-    return rows, rest
+            return f"ceiling({rows}/t)", row_length
+    return rows, row_length
 
 
 def sharers(tensor: ShardedTensor, choice: LayoutChoice) -> str:
@@ -124,13 +124,13 @@ def elements(tensors: Iterable[ShardedTensor], choice: LayoutChoice, how: str = 
 
 
 def _elements(tensor: ShardedTensor, choice: LayoutChoice, how: str) -> str:
-    rows, rest = local(tensor, choice)
+    rows, row_length = local(tensor, choice)
     among = sharers(tensor, choice)
     if how != WHOLE_RANK and among != "1":
         piece = f"ceiling({rows}/{f'({among})' if '*' in among else among})"
         rank = "floor(r/x)" if tensor.experts and choice.has("x") else "r"
         rows = piece if how == FILLED else f"Min({rows}, ({rank} + 1)*{piece}) - Min({rows}, {rank}*{piece})"
-    return product(times(tensor, choice), rows, rest)
+    return product(times(tensor, choice), rows, row_length)
 
 
 def parameters(model: ShardedModel, choice: LayoutChoice) -> tuple[ShardedTensor, ...]:
@@ -145,7 +145,7 @@ def in_layers(tensors: Iterable[ShardedTensor], experts: bool) -> list[ShardedTe
 def outside(tensors: Iterable[ShardedTensor], stage: str, tied: bool) -> list[ShardedTensor]:
     """Tensors of a stage outside the layers. A tied table counts once if both ends are on one stage."""
     at = {FIRST: (FIRST,), LAST: (LAST,), ONLY: (FIRST, LAST)}.get(stage, ())
-    return [t for t in tensors if t.where in at and not (tied and stage == ONLY and t.what == "head")]
+    return [t for t in tensors if t.where in at and not (tied and stage == ONLY and t.label == "head")]
 
 
 # -- layers of a stage ------------------------------------------------------------------------------------------------------

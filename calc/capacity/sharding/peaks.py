@@ -36,13 +36,13 @@ def temporaries_of(derivation: Derivation, symbols: Iterable[str]) -> tuple[Tran
         parts_at[candidate.at, _location(candidate.at, derivation)] = _beside(candidate, saved or "0", derivation, variables)
         full |= {candidate.at} if _has_all(candidate, derivation) else set()
     most = {at: parts for at, parts in parts_at.items() if not _dominated(*at, parts, parts_at)}
-    return tuple(_temporary(what, where, parts, what in full) for (what, where), parts in most.items())
+    return tuple(_temporary(operator, where, parts, operator in full) for (operator, where), parts in most.items())
 
 
 def _has_all(candidate: Candidate, derivation: Derivation) -> bool:
     """Whether all tensors saved for backward are allocated at a peak candidate."""
-    left = sum(size for role, size in candidate.part_values.items() if role not in {*_STATE, "temporary"})
-    return left == derivation["activations.bytes"].value
+    allocated = sum(size for role, size in candidate.part_values.items() if role not in {*_STATE, "temporary"})
+    return allocated == derivation["activations.bytes"].value
 
 
 def stepped_of(derivation: Derivation, own: Iterable[ShardedTensor]) -> tuple[int, int] | None:
@@ -51,12 +51,12 @@ def stepped_of(derivation: Derivation, own: Iterable[ShardedTensor]) -> tuple[in
     None if no peak candidate is in the optimizer; on a stage without a loss it might still be the peak.
     """
     number, gradients = derivation["parameters"].value or 1, derivation["gradients.bytes"].value or 0
-    largest = max((int(t.rows) * int(t.rest) for t in own), default=number)
+    largest = max((int(t.rows) * int(t.row_length) for t in own), default=number)
     steps = [c.part_values for c in derivation["memory.peak"].candidates if _steps(c.at)]
     if not steps:
         return None
-    each = max(Fraction(values.get("gradient", 0) - gradients, number) for values in steps)
-    return max(0, ceil(each)), max(-(-values.get("temporary", 0) // largest) for values in steps)
+    per_parameter = max(Fraction(values.get("gradient", 0) - gradients, number) for values in steps)
+    return max(0, ceil(per_parameter)), max(-(-values.get("temporary", 0) // largest) for values in steps)
 
 
 def _steps(at: str) -> bool:
@@ -85,15 +85,15 @@ def _beside(candidate: Candidate, saved: str, derivation: Derivation, variables:
     State and gradients have steps of their own. In the optimizer no tensor is saved for backward, so everything left counts.
     """
     temporary = "temporary"
-    left = " + ".join(f"({text})" for role, text in candidate.parts.items() if role not in {*_STATE, temporary}) or "0"
+    beside = " + ".join(f"({text})" for role, text in candidate.parts.items() if role not in {*_STATE, temporary}) or "0"
     if _steps(candidate.at):
-        return _products(left, derivation, variables)
-    beyond = f"{at_hand(left, derivation.sizes)} - ({at_hand(saved, derivation.sizes)})"
+        return _products(beside, derivation, variables)
+    beyond = f"{at_hand(beside, derivation.sizes)} - ({at_hand(saved, derivation.sizes)})"
     if "L" in variables:  # with at least one layer, its saved tensors cover as much
         beyond = substituted(beyond, {"L": "L + 1"})
-    more = _products(beyond, derivation, variables)
+    excess = _products(beyond, derivation, variables)
     parts = _products(candidate.parts.get(temporary, "0"), derivation, variables)
-    return {name: parts.get(name, 0) + more.get(name, 0) for name in dict.fromkeys((*parts, *more))}
+    return {name: parts.get(name, 0) + excess.get(name, 0) for name in dict.fromkeys((*parts, *excess))}
 
 
 def _products(text: str, derivation: Derivation, variables: Iterable[str]) -> Parts:
@@ -120,21 +120,21 @@ def _atoms(text: str, derivation: Derivation) -> list[str]:
     return [name for name in Algebra(sorted(free_names(chosen)), [chosen]).names if not name.isidentifier()]
 
 
-def _dominated(what: str, where: str, parts: Parts, parts_at: Mapping[tuple[str, str], Parts]) -> bool:
+def _dominated(label: str, where: str, parts: Parts, parts_at: Mapping[tuple[str, str], Parts]) -> bool:
     """Whether another candidate of the same location has at least as much of everything; of equal ones the first stays."""
     before = True  # until the loop reaches this candidate itself
-    for (operator, at), more in parts_at.items():
-        before &= (operator, at) != (what, where)
-        enough = at == where and operator != what and all(more.get(name, 0) >= number for name, number in parts.items())
-        if enough and (before or more != parts):
+    for (operator, at), competitor in parts_at.items():
+        before &= (operator, at) != (label, where)
+        enough = at == where and operator != label and all(competitor.get(name, 0) >= number for name, number in parts.items())
+        if enough and (before or competitor != parts):
             return True
     return False
 
 
-def _temporary(what: str, where: str, parts: Parts, full: bool) -> TransientBytes:
+def _temporary(operator: str, where: str, parts: Parts, full: bool) -> TransientBytes:
     """The temporaries as data. They are certain if all saved tensors are allocated then and ranks divide every part that has variables."""
-    each = [("*".join([str(number), *([name] if name else [])]), name) for name, number in parts.items()]
+    products = [("*".join([str(number), *([name] if name else [])]), name) for name, number in parts.items()]
     certain = where == LAST and all(not name or _SIDES & set(name.split("*")) for name in parts)
     return TransientBytes(
-        what, tuple((expr, DIVIDED if _SIDES & set(name.split("*")) else SAME) for expr, name in each), where, full and certain
+        operator, tuple((expr, DIVIDED if _SIDES & set(name.split("*")) else SAME) for expr, name in products), where, full and certain
     )

@@ -44,117 +44,118 @@ class ShardingRequest:
     model: ShardedModel
     state: State
     machine: Machine | None
-    words: Words
+    inputs: Words
 
 
-def shard(name: str | None, words: Words, progress: Progress) -> Account:
+def shard(name: str | None, inputs: Words, progress: Progress) -> Account:
     """The account of one layout."""
-    layout = layout_of(_layout_words(words))
-    require_devices(layout, _count(words, "devices") if "devices" in words else None)
-    setup = _asked(name, words, layout.micro, layout.devices, progress)
+    layout = layout_of(_layout_words(inputs))
+    require_devices(layout, _count(inputs, "devices") if "devices" in inputs else None)
+    setup = _asked(name, inputs, layout.micro, layout.devices, progress)
     return account(setup.model, layout, setup.state, setup.machine)
 
 
-def best(name: str | None, words: Words, progress: Progress) -> Ranking:
+def best(name: str | None, inputs: Words, progress: Progress) -> Ranking:
     """The best layout on the given devices. Layout keys stay fixed in the search: ``tensor=8``, ``zero=1``."""
-    _require_search(name, words)
-    if "rank" in words:
+    _require_search(name, inputs)
+    if "rank" in inputs:
         raise BadInputError("a search compares the fullest ranks: leave rank out")
-    given = _layout_words(words)
-    layout_of({name: value for name, value in given.items() if name != "sequence"})  # refuses what no layout can have
-    devices, fewer = require_devices_at_most(_count(words, "devices")), _yes(words, "fewer", False)
-    setup = _asked(name, words, _SEVERAL, devices, progress)
+    fixed = _layout_words(inputs)
+    layout_of({name: value for name, value in fixed.items() if name != "sequence"})  # refuses what no layout can have
+    devices, fewer = require_devices_at_most(_count(inputs, "devices")), _yes(inputs, "fewer", False)
+    setup = _asked(name, inputs, _SEVERAL, devices, progress)
     assert setup.machine is not None
     progress("evaluating every layout")
-    return search(setup.model, _limits(given, devices, fewer), setup.state, setup.machine)
+    return search(setup.model, _limits(fixed, devices, fewer), setup.state, setup.machine)
 
 
-def _require_search(name: str | None, words: Words) -> None:
+def _require_search(name: str | None, inputs: Words) -> None:
     """Raises BadInputError with everything that a search lacks, and values that work."""
     examples = {"a model": "llama3-8b", "devices": "devices=512", "gpu": "gpu=h100-sxm"}
-    if "devices" in words:
-        devices = require_devices_at_most(_count(words, "devices"))
+    if "devices" in inputs:
+        devices = require_devices_at_most(_count(inputs, "devices"))
         examples["batch"] = f"batch={2 * devices}"
     else:
         examples["batch"] = "batch=1024"
-    has_model = name is not None or "parameters" in words or any(word not in WORDS for word in words)
-    missing = [needed for needed in examples if (not has_model if needed == "a model" else needed not in words)]
+    has_model = name is not None or "parameters" in inputs or any(word not in WORDS for word in inputs)
+    missing = [needed for needed in examples if (not has_model if needed == "a model" else needed not in inputs)]
     if missing:
         *first, last = missing
-        said = f"{', '.join(first)} and {last}" if first else last
-        inputs = " (sequences of a step, all devices together)" if "batch" in missing else ""
-        raise BadInputError(f"a search needs {said}{inputs} as well, e.g. {' '.join(examples[needed] for needed in missing)}")
+        listed = f"{', '.join(first)} and {last}" if first else last
+        batch_note = " (sequences of a step, all devices together)" if "batch" in missing else ""
+        raise BadInputError(f"a search needs {listed}{batch_note} as well, e.g. {' '.join(examples[needed] for needed in missing)}")
 
 
-def _limits(given: Mapping[str, int | str], devices: int, fewer: bool) -> Limits:
-    fixed = tuple((symbol, int(given[name])) for name, symbol in SYMBOLS.items() if name in given and name != "batch")
-    zero = (int(given["zero"]),) if "zero" in given else STAGES
-    kinds = {name: (str(given[name]),) if name in given else kinds_of for name, kinds_of in _KINDS.items()}
-    return Limits(devices, int(given["batch"]), zero, kinds["sequence"], kinds["checkpointing"], kinds["exchange"], fixed, fewer)
+def _limits(layout: Mapping[str, int | str], devices: int, fewer: bool) -> Limits:
+    fixed = tuple((symbol, int(layout[name])) for name, symbol in SYMBOLS.items() if name in layout and name != "batch")
+    zero = (int(layout["zero"]),) if "zero" in layout else STAGES
+    kinds = {name: (str(layout[name]),) if name in layout else kinds_of for name, kinds_of in _KINDS.items()}
+    return Limits(devices, int(layout["batch"]), zero, kinds["sequence"], kinds["checkpointing"], kinds["exchange"], fixed, fewer)
 
 
 # -- reading ------------------------------------------------------------------------------------------------------------------
 
 
-def read_model(name: str | None, words: Words, batch: int, progress: Progress) -> tuple[ShardedModel, State]:
+def read_model(name: str | None, inputs: Words, batch: int, progress: Progress) -> tuple[ShardedModel, State]:
     """The model in ``words``, for ``batch`` sequences at a time, and the bytes per parameter of its recipe."""
-    setup = _asked(name, words, batch, 1, progress)
+    setup = _asked(name, inputs, batch, 1, progress)
     return setup.model, setup.state
 
 
-def _asked(name: str | None, words: Words, batch: int, devices: int, progress: Progress) -> ShardingRequest:
+def _asked(name: str | None, inputs: Words, batch: int, devices: int, progress: Progress) -> ShardingRequest:
     """The parsed request. ``batch``: sequences at a time, the size at which a named model is derived."""
-    machine = _machine(words, devices)
-    precision = words.get("precision", "bf16-master")
-    state = state_of(precision, words.get("optimizer", "adamw"))
-    if "parameters" in words:
-        return ShardingRequest(_of_a_number(name, words), state, machine, words)
+    machine = _machine(inputs, devices)
+    precision = inputs.get("precision", "bf16-master")
+    state = state_of(precision, inputs.get("optimizer", "adamw"))
+    if "parameters" in inputs:
+        return ShardingRequest(_of_a_number(name, inputs), state, machine, inputs)
     if name is None:
-        return ShardingRequest(_decoder(words), state, machine, words)
+        return ShardingRequest(_decoder(inputs), state, machine, inputs)
     for word in _SHAPE:
-        if word in words:
+        if word in inputs:
             raise BadInputError(f"{word} describes a decoder by its sizes: {name[:60]} needs no description")
-    return ShardingRequest(_named(name, words, precision, batch, progress), state, machine, words)
+    return ShardingRequest(_named(name, inputs, precision, batch, progress), state, machine, inputs)
 
 
-def _of_a_number(name: str | None, words: Words) -> ShardedModel:
+def _of_a_number(name: str | None, inputs: Words) -> ShardedModel:
     if name is not None:
         raise BadInputError(f"give parameters or the model {name[:60]!r}, not both")
-    for word in words:
+    for word in inputs:
         if word not in WORDS:
             raise BadInputError(
-                f"{word[:40]} is a size of a model, and parameters={words['parameters'][:40]} is not a model: name a model, or leave it out"
+                f"{word[:40]} is a size of a model, and parameters={inputs['parameters'][:40]} is not a model:"
+                " name a model, or leave it out"
             )
-    number = int(read("parameters", words["parameters"], "parameters", whole=True).value)
+    number = int(read("parameters", inputs["parameters"], "parameters", integer=True).value)
     tensor = ShardedTensor("parameters", str(number), "1", FIRST, per_token=False)
     why = "a number of parameters does not determine matrices, heads or layers; name a model, or give its sizes (L, d, h, f, V, T)"
     return ShardedModel("the given number of parameters", {}, (tensor,), (), "as asked", only_data=why, own=(tensor,))
 
 
-def _decoder(words: Words) -> ShardedModel:
-    sizes = {word: _count(words, word) for word in words if word not in WORDS}
+def _decoder(inputs: Words) -> ShardedModel:
+    sizes = {word: _count(inputs, word) for word in inputs if word not in WORDS}
     for word in sizes:
         if word not in _DECODER:
             near = difflib.get_close_matches(word, (*WORDS, *_DECODER), n=1)
             raise BadInputError(f"unknown key {word[:40]!r}{f': did you mean {near[0]}?' if near else ': see napkin shard --help'}")
     if not sizes:
         raise BadInputError("name a model, or give parameters=70e9, or a decoder by its sizes: L=32 d=4096 h=32 f=14336 V=128256 T=8192")
-    gated = _yes(words, "gated", True)
-    bias, tied, dropout = (_yes(words, word, False) for word in ("bias", "tied", "dropout"))
-    attention = words.get("attention", "fused")
+    gated = _yes(inputs, "gated", True)
+    bias, tied, dropout = (_yes(inputs, word, False) for word in ("bias", "tied", "dropout"))
+    attention = inputs.get("attention", "fused")
     if attention not in ("fused", "math"):
         raise BadInputError(f"attention = {attention[:40]!r} is unknown: use fused, math")
     return decoder(sizes, gated=gated, bias=bias, tied=tied, dropout=dropout, attention=attention)
 
 
-def _named(name: str, words: Words, precision: str, batch: int, progress: Progress) -> ShardedModel:
+def _named(name: str, inputs: Words, precision: str, batch: int, progress: Progress) -> ShardedModel:
     """The model derived at the given sizes: exact tensors, and the module's own tensors saved for backward."""
     import calc
     from calc.capacity.sharding.derived import model_of
     from calc.capacity.sharding.module_tensors import own_buffers, own_tensors
 
     spec = calc.load(name)
-    sizes = {word: _count(words, word) for word in words if word not in WORDS}
+    sizes = {word: _count(inputs, word) for word in inputs if word not in WORDS}
     if "B" in sizes:
         raise BadInputError(
             "B follows from the layout: micro is the number of sequences per rank and micro-batch, batch that of a whole step"
@@ -162,12 +163,12 @@ def _named(name: str, words: Words, precision: str, batch: int, progress: Progre
     if "B" in spec.dimensions:
         sizes["B"] = batch
     resolved = spec.sizes(sizes)
-    attention, optimizer = words.get("attention", "fused"), words.get("optimizer", "adamw")
+    attention, optimizer = inputs.get("attention", "fused"), inputs.get("optimizer", "adamw")
     progress(f"deriving {name}")
     derivation = calc.derive(spec, sizes, progress=progress, precision=precision, attention=attention, optimizer=optimizer)
     own = own_tensors(spec, resolved)
     if (
-        sum(int(t.rows) * int(t.rest) * t.times * (resolved.get("L", 1) if t.where == "layer" else 1) for t in own)
+        sum(int(t.rows) * int(t.row_length) * t.times * (resolved.get("L", 1) if t.where == "layer" else 1) for t in own)
         != derivation["parameters"].value
     ):
         raise BadInputError(f"internal error: the tensors of {name[:60]} are not its derived parameters; please report it")
@@ -180,28 +181,28 @@ def _named(name: str, words: Words, precision: str, batch: int, progress: Progre
     return replace(model_of(derivation, own), name=name, notes=tuple(notes))
 
 
-def _machine(words: Words, devices: int) -> Machine | None:
+def _machine(inputs: Words, devices: int) -> Machine | None:
     """The machine; None without ``gpu``. Raises BadInputError for keys of a machine without ``gpu``."""
-    if "gpu" not in words:
+    if "gpu" not in inputs:
         for word in _MACHINE:
-            if word in words:
+            if word in inputs:
                 raise BadInputError(f"{word} is a property of a machine: name one too, e.g. gpu=h100-sxm")
         return None
     from calc.hardware.accelerators import accelerator
 
     def number(word: str, unit: str) -> Fraction | None:
-        if word not in words:
+        if word not in inputs:
             return None
-        typed = read(word, words[word], unit)
-        require_unit(_KIND_OF.get(word, ""), word, words[word], typed, unit)
+        typed = read(word, inputs[word], unit)
+        require_unit(_KIND_OF.get(word, ""), word, inputs[word], typed, unit)
         return typed.value
 
     memory = number("memory", "bytes")
     return machine_of(
-        accelerator(words["gpu"], words.get("hardware")),
-        dtype=words.get("dtype", "bf16"),
+        accelerator(inputs["gpu"], inputs.get("hardware")),
+        dtype=inputs.get("dtype", "bf16"),
         efficiency=number("efficiency", "share"),
-        node=_count(words, "node") if "node" in words else None,
+        node=_count(inputs, "node") if "node" in inputs else None,
         memory=None if memory is None else int(memory),
         link=number("link", "bytes/s"),
         network=number("network", "bytes/s"),
@@ -210,25 +211,25 @@ def _machine(words: Words, devices: int) -> Machine | None:
     )
 
 
-def _layout_words(words: Words) -> dict[str, int | str]:
-    counts = {word: _count(words, word) if word not in ("zero", "rank") else _small(words, word) for word in _COUNTS if word in words}
-    return {**counts, **{word: words[word] for word in _KINDS if word in words}}
+def _layout_words(inputs: Words) -> dict[str, int | str]:
+    counts = {word: _count(inputs, word) if word not in ("zero", "rank") else _small(inputs, word) for word in _COUNTS if word in inputs}
+    return {**counts, **{word: inputs[word] for word in _KINDS if word in inputs}}
 
 
-def _count(words: Words, word: str) -> int:
-    return int(read(word, words[word], "1" if word not in WORDS else "count", whole=True).value)
+def _count(inputs: Words, word: str) -> int:
+    return int(read(word, inputs[word], "1" if word not in WORDS else "count", integer=True).value)
 
 
-def _small(words: Words, word: str) -> int:
+def _small(inputs: Words, word: str) -> int:
     """A stage or a rank; 0 is allowed."""
-    text = words[word].strip()
+    text = inputs[word].strip()
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise BadInputError(f"{word} = {text[:40]} is no whole number from 0 on")
     return int(text)
 
 
-def _yes(words: Words, word: str, default: bool) -> bool:
-    text = words.get(word, "yes" if default else "no").strip().lower()
+def _yes(inputs: Words, word: str, default: bool) -> bool:
+    text = inputs.get(word, "yes" if default else "no").strip().lower()
     if text not in ("yes", "no"):
         raise BadInputError(f"{word} = {text[:40]!r} is neither yes nor no")
     return text == "yes"

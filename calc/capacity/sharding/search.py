@@ -61,8 +61,8 @@ def search(model: ShardedModel, limits: Limits, state: State, machine: Machine, 
     faster = _order(layouts, np.flatnonzero(~fits & (layouts.seconds < float(_seconds(best[0])))))
     larger = _exact(model, layouts, faster[:1], limits, state, machine)
     on_front = _exact(model, layouts, _front(layouts, fits)[:front], limits, state, machine)
-    others = _exact(model, layouts, _others(layouts, fitting, best[0].layout, runners), limits, state, machine)
-    losers = tuple(Loser(loser, _why(best[0], loser)) for loser in others)
+    runners_up = _exact(model, layouts, _others(layouts, fitting, best[0].layout, runners), limits, state, machine)
+    losers = tuple(Loser(loser, _why(best[0], loser)) for loser in runners_up)
     too_large = larger[0] if larger else None
     return Ranking(best[0], tuple(on_front), losers, too_large, len(layouts), int(np.count_nonzero(fits)), layouts.refused)
 
@@ -131,7 +131,7 @@ def parts_of_step(account: Account) -> dict[str, Fraction]:
     assert account.step is not None  # a search always has a machine
     slowest = max(account.stages, key=lambda stage: stage.calculation["ts"]).calculation
     parts = {"work": slowest["m"] * slowest["tc"]}
-    parts |= {words: slowest[symbol] for symbol, words in _PARTS.items() if symbol in slowest.values}
+    parts |= {cause: slowest[symbol] for symbol, cause in _PARTS.items() if symbol in slowest.values}
     step = account.step
     parts |= {"bubble": step["tw"] - step["tm"], "data traffic beyond the compute": step["step"] - step["tw"]}
     return {name: value for name, value in parts.items() if value}
@@ -140,14 +140,14 @@ def parts_of_step(account: Account) -> dict[str, Fraction]:
 def _why(winner: Account, loser: Account) -> str:
     """The main cause of the loser's longer time."""
     mine, theirs = parts_of_step(winner), parts_of_step(loser)
-    more = {name: theirs.get(name, Fraction(0)) - mine.get(name, Fraction(0)) for name in {**mine, **theirs}}
+    extra = {name: theirs.get(name, Fraction(0)) - mine.get(name, Fraction(0)) for name in {**mine, **theirs}}
     longer = _seconds(loser) - _seconds(winner)
     if not longer:
         return f"as fast; {_percent(Fraction(loser.memory, winner.memory) - 1)} more memory" if loser.memory > winner.memory else "equal"
-    cause = max(more, key=lambda name: more[name])
-    less = min(more, key=lambda name: more[name])
-    saved = f", {less} {float(-more[less]):.3g} s less" if more[less] < 0 else ""
-    return f"{_percent(longer / _seconds(winner))} slower: {cause} {float(more[cause]):.3g} s more{saved}"
+    cause = max(extra, key=lambda name: extra[name])
+    gain = min(extra, key=lambda name: extra[name])
+    saved = f", {gain} {float(-extra[gain]):.3g} s less" if extra[gain] < 0 else ""
+    return f"{_percent(longer / _seconds(winner))} slower: {cause} {float(extra[cause]):.3g} s more{saved}"
 
 
 def _percent(part: Fraction) -> str:
@@ -156,12 +156,12 @@ def _percent(part: Fraction) -> str:
 
 def _others(layouts: LayoutTable, rows: Array, winner: Layout, number: int) -> list[int]:
     """The best row of each other combination of ranks."""
-    seen = {(winner.data, winner.tensor, winner.pipeline, winner.context, winner.expert)}
+    combinations = {(winner.data, winner.tensor, winner.pipeline, winner.context, winner.expert)}
     chosen: list[int] = []
     for row in rows:
         n, t, p, c, x = (int(layouts.numbers[symbol][row]) for symbol in "ntpcx")
-        if (n, t, p, c, x) not in seen:
-            seen.add((n, t, p, c, x))
+        if (n, t, p, c, x) not in combinations:
+            combinations.add((n, t, p, c, x))
             chosen.append(int(row))
         if len(chosen) == number:
             break
@@ -171,9 +171,9 @@ def _others(layouts: LayoutTable, rows: Array, winner: Layout, number: int) -> l
 def _no_layout(layouts: LayoutTable, limits: Limits) -> str:
     """The error message if no layout is valid: the condition that refuses the most."""
     if not layouts.tried:
-        given = ", ".join(f"{NAMES[symbol]} = {number}" for symbol, number in limits.fixed)
+        listed = ", ".join(f"{NAMES[symbol]} = {number}" for symbol, number in limits.fixed)
         return (
-            f"the given ranks ({given}) do not multiply to {limits.devices} devices with any other ranks: leave one out, or change devices"
+            f"the given ranks ({listed}) do not multiply to {limits.devices} devices with any other ranks: leave one out, or change devices"
         )
     refused, devices = layouts.refused, f"{limits.devices} device{'s' if limits.devices > 1 else ''}"
     if layouts.tried > sum(refused.values()):

@@ -37,5 +37,5 @@ def state_of(precision: str = MASTER, optimizer: str = "adamw") -> State:
         )
     size = master or weights
     counter = int(evaluate_text(rule, {"s": size, "n": 0}))
-    each = int(evaluate_text(rule, {"s": size, "n": 1})) - counter
-    return State(weights, gradients, each, master, f"{precision}, {optimizer}", counter)
+    per_parameter = int(evaluate_text(rule, {"s": size, "n": 1})) - counter
+    return State(weights, gradients, per_parameter, master, f"{precision}, {optimizer}", counter)

@@ -67,8 +67,8 @@ class LayoutTable:
 
     def layout(self, row: int, batch: int) -> Layout:
         zero, checkpointing, sequence, exchange = self.choices[int(self.choice[row])]
-        named = {NAMES[axis]: int(array[row]) for axis, array in self.numbers.items()}
-        return Layout(**named, batch=batch, zero=zero, sequence=sequence, checkpointing=checkpointing, exchange=exchange)
+        numbers = {NAMES[axis]: int(array[row]) for axis, array in self.numbers.items()}
+        return Layout(**numbers, batch=batch, zero=zero, sequence=sequence, checkpointing=checkpointing, exchange=exchange)
 
 
 def table(model: ShardedModel, limits: Limits, state: State, machine: Machine) -> LayoutTable:
@@ -88,10 +88,10 @@ def table(model: ShardedModel, limits: Limits, state: State, machine: Machine) -
     if not parts:
         return LayoutTable({axis: np.zeros(0) for axis in _NUMBERS}, np.zeros(0), (), np.zeros(0), np.zeros(0), np.zeros(0), refused, tried)
     parts = [_kept(part) for part in parts]
-    whole = {axis: np.concatenate([part[0][axis] for part in parts]) for axis in _NUMBERS}
+    columns = {axis: np.concatenate([part[0][axis] for part in parts]) for axis in _NUMBERS}
     choice, memory_, seconds = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
-    used = whole["n"] * whole["t"] * whole["p"] * whole["c"] * whole["x"]
-    return LayoutTable(whole, choice, tuple(choices), memory_, seconds, used, refused, tried)
+    used = columns["n"] * columns["t"] * columns["p"] * columns["c"] * columns["x"]
+    return LayoutTable(columns, choice, tuple(choices), memory_, seconds, used, refused, tried)
 
 
 def _kept(part: Any) -> Any:
@@ -121,19 +121,19 @@ def _grid(model: ShardedModel, limits: Limits) -> tuple[dict[str, Array], dict[s
     last = required[len(chunkless) + len(paired) :]
     refused = dict.fromkeys((condition.because for condition in required), 0)
     ranks = np.array(list(_ranks(model, limits)), dtype=np.float64).reshape(-1, 5)
-    parts, left, rows = [np.zeros((0, 7))], _MOST_MADE, max(1, _AT_ONCE // len(micros))
+    parts, budget, rows = [np.zeros((0, 7))], _MOST_MADE, max(1, _AT_ONCE // len(micros))
     for start in range(0, len(ranks), rows):
         valid = _without_chunks(
             ranks[start : start + rows], np.array(micros, dtype=np.float64), chunkless, model, limits, refused, len(chunks)
         )
-        for made in _with_chunks(valid, np.array(chunks, dtype=np.float64), paired, model, limits, refused):
-            left -= len(made)
+        for batch in _with_chunks(valid, np.array(chunks, dtype=np.float64), paired, model, limits, refused):
+            budget -= len(batch)
             for condition in last:
-                there = _holds(condition, dict(zip(_NUMBERS, made.T, strict=True)), model, limits)
-                refused[condition.because] += int(np.count_nonzero(~there))
-                made = made[there]
-            parts.append(made)
-            if left < 0 or sum(map(len, parts)) > _MOST_VALID:
+                valid_rows = _holds(condition, dict(zip(_NUMBERS, batch.T, strict=True)), model, limits)
+                refused[condition.because] += int(np.count_nonzero(~valid_rows))
+                batch = batch[valid_rows]
+            parts.append(batch)
+            if budget < 0 or sum(map(len, parts)) > _MOST_VALID:
                 raise BadInputError(_too_many(model, limits))
     grid = np.concatenate(parts)
     return {axis: grid[:, column] for column, axis in enumerate(_NUMBERS)}, refused, len(ranks) * len(chunks) * len(micros)
@@ -143,13 +143,13 @@ def _without_chunks(
     ranks: Array, micros: Array, required: Sequence[Constraint], model: ShardedModel, limits: Limits, refused: dict[str, int], chunks: int
 ) -> Array:
     """Ranks with each micro-batch where the conditions hold. A failing row counts ``chunks`` times, once per number of chunks."""
-    there = np.ones((len(ranks), len(micros)), dtype=bool)
+    valid = np.ones((len(ranks), len(micros)), dtype=bool)
     grid = {**{axis: ranks[:, column, None] for column, axis in enumerate(_NUMBERS[:5])}, "b": micros[None]}
     for condition in required:
-        holding = _holds(condition, grid, model, limits, there.shape)
-        refused[condition.because] += int(np.count_nonzero(there & ~holding)) * chunks
-        there &= holding
-    row, column = np.nonzero(there)
+        holding = _holds(condition, grid, model, limits, valid.shape)
+        refused[condition.because] += int(np.count_nonzero(valid & ~holding)) * chunks
+        valid &= holding
+    row, column = np.nonzero(valid)
     return np.column_stack([ranks[row], micros[column]])
 
 
@@ -158,20 +158,20 @@ def _with_chunks(
 ) -> Iterator[Array]:
     """The rows with each number of chunks, inserted before the micro-batch, where the conditions on stages and chunks hold; in batches."""
     stages, stage = np.unique(valid[:, 2], return_inverse=True)
-    there = np.ones((len(stages), len(chunks)), dtype=bool)
+    allowed = np.ones((len(stages), len(chunks)), dtype=bool)
     several = np.bincount(stage, minlength=len(stages))[:, None]
     for condition in required:
-        holding = _holds(condition, {"p": stages[:, None], "v": chunks[None]}, model, limits, there.shape)
-        refused[condition.because] += int(np.sum((there & ~holding) * several))
-        there &= holding
+        holding = _holds(condition, {"p": stages[:, None], "v": chunks[None]}, model, limits, allowed.shape)
+        refused[condition.because] += int(np.sum((allowed & ~holding) * several))
+        allowed &= holding
     rows = max(1, _AT_ONCE // len(chunks))
     for start in range(0, len(valid), rows):
         part = valid[start : start + rows]
-        row, column = np.nonzero(there[stage[start : start + rows]])
-        made = np.column_stack([part[row, :5], chunks[column], part[row, 5]])
+        row, column = np.nonzero(allowed[stage[start : start + rows]])
+        batch = np.column_stack([part[row, :5], chunks[column], part[row, 5]])
         # The order of nested loops over ranks, chunks, micro-batches: of completely equal layouts the first one wins.
         same = np.cumsum(np.r_[False, np.any(np.diff(part[:, :5], axis=0) != 0, axis=1)]) if len(part) else np.zeros(0)
-        yield made[np.lexsort((made[:, 6], made[:, 5], same[row]))]
+        yield batch[np.lexsort((batch[:, 6], batch[:, 5], same[row]))]
 
 
 def _holds(
@@ -214,18 +214,18 @@ def _number_of_ranks(model: ShardedModel, limits: Limits) -> int:
     fixed = dict(limits.fixed)
 
     @cache
-    def ways(rest: int, axes: str) -> int:
+    def ways(devices: int, axes: str) -> int:
         if not axes:
-            return int(fixed.get("n", rest) == rest)
-        return sum(ways(rest // number, axes[1:]) for number in _of(fixed, axes[0], _kinds(model, axes[0], rest)))
+            return int(fixed.get("n", devices) == devices)
+        return sum(ways(devices // number, axes[1:]) for number in _of(fixed, axes[0], _kinds(model, axes[0], devices)))
 
     return sum(ways(used, "tpcx") for used in (_divisors(limits.devices) if limits.fewer else [limits.devices]))
 
 
-def _kinds(model: ShardedModel, axis: str, rest: int) -> Sequence[int]:
+def _kinds(model: ShardedModel, axis: str, devices: int) -> Sequence[int]:
     """Possible numbers of ranks of a kind among the remaining ``rest`` devices."""
-    there = {"c": model.attention == "fused", "x": model.has_experts}.get(axis, True)
-    return _divisors(rest) if there else [1]
+    possible = {"c": model.attention == "fused", "x": model.has_experts}.get(axis, True)
+    return _divisors(devices) if possible else [1]
 
 
 def _of(fixed: Mapping[str, int], axis: str, numbers: Sequence[int]) -> Sequence[int]:
@@ -266,8 +266,8 @@ def _evaluated(
     model: ShardedModel, limits: Limits, state: State, machine: Machine, numbers: Mapping[str, Array], structure: _Structure
 ) -> Iterator[tuple[tuple[int, str, str, str], Array, Array, Array]]:
     """For each choice: its name, bytes, seconds, and where it is valid."""
-    given = _given(model, limits, state, machine, numbers)
-    sheet = Sheet(given)
+    inputs = _given(model, limits, state, machine, numbers)
+    sheet = Sheet(inputs)
     for zero, checkpointing, sequence, exchange in _choices(model, limits, structure):
         choice = _choice(structure, model, zero, checkpointing, sequence, exchange)
         stages = [sheet.work(_lines(model, choice, stage, state)) for stage in choice.stages]
@@ -299,10 +299,10 @@ def _choices(model: ShardedModel, limits: Limits, structure: _Structure) -> Iter
 
 def _choice(structure: _Structure, model: ShardedModel, zero: int, checkpointing: str, sequence: str, exchange: str) -> LayoutChoice:
     axes = {"t": structure.tensor, "c": structure.context, "p": len(structure.stages) > 1, "v": structure.interleaved, "n": True}
-    there = {axis for axis, has in axes.items() if has} | ({"x"} if model.has_experts else set())
+    present = {axis for axis, has in axes.items() if has} | ({"x"} if model.has_experts else set())
     uneven = len(structure.stages) > 1
     return LayoutChoice(
-        frozenset(there),
+        frozenset(present),
         zero if structure.shared else 0,
         sequence,
         checkpointing,

@@ -30,11 +30,11 @@ def temporaries(model: ShardedModel, choice: LayoutChoice, stage: str, state: St
     if not model.temporaries:
         return []
     lines = []
-    for symbol, where, beside_all, words in _PLACES:
+    for symbol, where, beside_all, description in _PLACES:
         candidates = [m for m in model.temporaries if (m.where, m.beside_all) == (where, beside_all) and _is_on(where, stage)]
         if candidates:
-            each = list(dict.fromkeys(_bytes(candidate, choice, stage) for candidate in candidates))
-            lines.append(WorkedStep(symbol, _largest(each), "bytes", f"temporary, {words}", _described(candidates)))
+            byte_counts = list(dict.fromkeys(_bytes(candidate, choice, stage) for candidate in candidates))
+            lines.append(WorkedStep(symbol, _largest(byte_counts), "bytes", f"temporary, {description}", _described(candidates)))
     stepping = _stepping(model, choice, stage, state, share)
     lines.append(stepping)
     why = "the largest of these: they are not allocated at the same time, and saved tensors are freed before the optimizer step"
@@ -59,18 +59,18 @@ def _largest(of: Sequence[str]) -> str:
 
 
 def _described(temporaries: Iterable[TransientBytes]) -> str:
-    return "; ".join(dict.fromkeys(candidate.what for candidate in temporaries))
+    return "; ".join(dict.fromkeys(candidate.label for candidate in temporaries))
 
 
 def _stepping(model: ShardedModel, choice: LayoutChoice, stage: str, state: State, share: bool) -> WorkedStep:
     """Temporaries of the optimizer: gradients cast to the format of the master weights, and temporaries of the largest tensor."""
-    each, of_largest = model.stepped or (max(0, state.master - state.gradients), 2 * (state.master or state.weights))
+    per_parameter, of_largest = model.stepped or (max(0, state.master - state.gradients), 2 * (state.master or state.weights))
     how = FILLED if share else WHOLE_RANK
-    whole = parameters(model, choice)
-    at = whole if model.only_data else [t for t in whole if t.where == LAYER or t in outside(whole, stage, model.tied)]
+    tensors = parameters(model, choice)
+    at = tensors if model.only_data else [t for t in tensors if t.where == LAYER or t in outside(tensors, stage, model.tied)]
     alone = [replace(tensor, times=1) for tensor in at] if model.own else at  # a decoder's entry may be one module tensor: gate and up
     sizes = dict.fromkeys(elements([tensor], choice, how) for tensor in _largest_of(alone, model.values))
-    parts = [product(str(each), "S" if share else "N")] if each else []
+    parts = [product(str(per_parameter), "S" if share else "N")] if per_parameter else []
     parts += [product(str(of_largest), _largest(list(sizes)))] if of_largest and sizes else []
     parts += [_bytes(candidate, choice, stage) for candidate in model.temporaries if candidate.where == STEPS]
     why = "gradients in the format that is stepped, beside their own; what is made of the largest tensor; inputs"
@@ -79,10 +79,10 @@ def _stepping(model: ShardedModel, choice: LayoutChoice, stage: str, state: Stat
 
 def _largest_of(tensors: Iterable[ShardedTensor], values: Mapping[str, int]) -> list[ShardedTensor]:
     """The tensors that are not smaller, in both rows and row length, than another one divided the same way."""
-    sides = {t: (evaluate_text(t.rows, values), t.times * evaluate_text(t.rest, values)) for t in tensors}
+    sides = {t: (evaluate_text(t.rows, values), t.times * evaluate_text(t.row_length, values)) for t in tensors}
     largest: list[ShardedTensor] = []
-    for tensor, (rows, rest) in sorted(sides.items(), key=lambda of: of[1], reverse=True):
+    for tensor, (rows, row_length) in sorted(sides.items(), key=lambda of: of[1], reverse=True):
         alike = [sides[t] for t in largest if (t.divided, t.experts) == (tensor.divided, tensor.experts)]
-        if not any(rows <= more and rest <= wider for more, wider in alike):
+        if not any(rows <= taller and row_length <= wider for taller, wider in alike):
             largest.append(tensor)
     return largest

@@ -83,12 +83,12 @@ def machine_of(
         inter = link if link is not None else device.link
     if inter is None:
         raise BadInputError(f"{device.name} has no typical network in the table: give network=…, e.g. network=50GB/s")
-    priced, words = price or Fraction(0), "as asked"
+    priced, quoted = price or Fraction(0), "as asked"
     if price is None and device.price is not None:
-        priced, words = middle(device.price)
+        priced, quoted = middle(device.price)
     return Machine(
         device.name, memory or device.memory, device.peak(dtype), dtype, worked_input("eta", share, "", "efficiency").value,
-        Fraction(link if link is not None else device.link or 0), Fraction(inter), in_node, priced, device.source, words if priced else "",
+        Fraction(link if link is not None else device.link or 0), Fraction(inter), in_node, priced, device.source, quoted if priced else "",
         efficiency_source=_ASKED if efficiency is not None else "assumed, all of the peak; efficiency=… changes that",
         node_source=_ASKED if node is not None else "assumed, as in most machines; node=… changes that",
         link_source=_ASKED if link is not None else device.source,
@@ -120,9 +120,9 @@ def time_lines(model: ShardedModel, choice: LayoutChoice, stage: str, traffic: S
                 )
             )
             lines.append(WorkedStep(f"T{symbol}", f"({total(of)})/B{symbol}", "s", f"{axis} traffic of a step", "bytes over bandwidth"))
-    there = {line.symbol for line in lines}
-    waited = [f"T{symbol}" for axis, symbol in _AXES.items() if axis not in ("data", "context") and f"T{symbol}" in there]
-    if "Tk" in there:
+    symbols = {line.symbol for line in lines}
+    waited = [f"T{symbol}" for axis, symbol in _AXES.items() if axis not in ("data", "context") and f"T{symbol}" in symbols]
+    if "Tk" in symbols:
         ring = choice.exchange == RING
         why = "what attention to the blocks does not hide" if ring else "exposed"
         lines.append(WorkedStep("tk", "Max(0, Tk - m*l*ta)" if ring else "Tk", "s", "exposed context traffic", why))
@@ -130,7 +130,7 @@ def time_lines(model: ShardedModel, choice: LayoutChoice, stage: str, traffic: S
     lines.append(
         WorkedStep("ts", total(["m*tc", *waited]), "s", "a step of this stage, without the bubble", "compute, and exposed traffic")
     )
-    lines.append(WorkedStep("td", "Td" if "Td" in there else "0", "s", "data traffic", "overlaps with compute"))
+    lines.append(WorkedStep("td", "Td" if "Td" in symbols else "0", "s", "data traffic", "overlaps with compute"))
     return lines
 
 
@@ -154,9 +154,9 @@ def _flops(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Worked
             choice.checkpointing, "nothing is recomputed"
         )
     lines.append(WorkedStep("Fr", recomputed, "FLOP", "recomputed in the backward of a layer", why))
-    whole = total(["l*(3*Fl + Fr)", *([product("6", tokens, ends)] if ends != "0" else [])])
+    per_micro_batch = total(["l*(3*Fl + Fr)", *([product("6", tokens, ends)] if ends != "0" else [])])
     why = "backward is twice the forward: a product for each factor's gradient"
-    lines.append(WorkedStep("F", whole, "FLOP", "of a micro-batch, forward and backward", why))
+    lines.append(WorkedStep("F", per_micro_batch, "FLOP", "of a micro-batch, forward and backward", why))
     lines.append(WorkedStep("tc", "F/(eta*P)", "s", "compute of a micro-batch", "FLOPs over rate"))
     if choice.has("c"):
         lines.append(

@@ -36,7 +36,7 @@ class Parts:
         if addend.module_path in self.products:
             if addend.quantity == _ELEMENTWISE:
                 return SOFTMAX if "T**2" in addend.expr else OTHER
-            return addend.what if addend.what in (SCORES, MIX) else PRODUCTS
+            return addend.label if addend.label in (SCORES, MIX) else PRODUCTS
         return self.modules.get(addend.module_path, OTHER) if addend.quantity == _FORWARD else OTHER
 
     def _of_parameter(self, addend: Addend) -> str:

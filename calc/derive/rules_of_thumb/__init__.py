@@ -63,15 +63,15 @@ def _compare(rule: RuleOfThumb, derivation: Derivation) -> RuleComparison:
     if reason:
         return RuleComparison(rule, False, reason)
     exact, expr = ExactCount(rule, derivation), written(rule, derivation)
-    here = branches.at_hand(expr, derivation.sizes)  # the number of parameters may be by cases
+    applicable = branches.at_hand(expr, derivation.sizes)  # the number of parameters may be by cases
     count = exact.at({})
-    bridge = explained(here, exact, derivation)
+    bridge = explained(applicable, exact, derivation)
     step = ComparedStep(derivation, count, bridge.all)
     return RuleComparison(
         rule,
         True,
         "",
-        expr=here,
+        expr=applicable,
         value=int(evaluate_text(expr, derivation.sizes)),
         exact=count,
         differences=bridge.differences,

@@ -51,10 +51,10 @@ class Common:
     def value(self, poly: Poly) -> int:
         return self.algebra.value(poly, {**self._basis.values(self._sizes), **self._sizes})
 
-    def require_equal(self, before: Expression, after: Expression, what: str) -> None:
+    def require_equal(self, before: Expression, after: Expression, step: str) -> None:
         """Raise unless both sides are equal. They are compared in the basis, where h·k and d are the same."""
         if display.value(before, self._in_basis) != display.value(after, self._in_basis):
-            raise NapkinError(f"internal error: {what} does not hold; please report it")
+            raise NapkinError(f"internal error: {step} does not hold; please report it")
 
     def _in_basis(self, name: str) -> Poly:
         return self._inner.parse(self._rewritten(self._fold.in_basis(name)))

@@ -91,29 +91,29 @@ class _Bridge:
         skipped = list(self._skipped())
         yield from skipped
         # As if every matrix multiplication had both gradients: the remaining differences have other reasons.
-        whole = [*self._polys, *((self._like(c.module_paths[0]), -c.poly) for c in skipped)]
-        monomials = _by_monomial([(a, p) for a, p in whole], self._monomials)
+        polynomials = [*self._polys, *((self._like(c.module_paths[0]), -c.poly) for c in skipped)]
+        monomials = _by_monomial([(a, p) for a, p in polynomials], self._monomials)
         counted = dict(self._monomials(self._rule))
         dropped: dict[str, list[tuple[Addend, Poly]]] = {}
         for key in dict.fromkeys((*counted, *monomials)):
-            here, rule = monomials.get(key, []), counted.get(key, Fraction(0))
-            exact = sum((c for _, c in here), start=Fraction(0))
+            addends, rule = monomials.get(key, []), counted.get(key, Fraction(0))
+            exact = sum((c for _, c in addends), start=Fraction(0))
             if rule == exact:
                 continue
             if not rule:
-                for addend, coefficient in here:
+                for addend, coefficient in addends:
                     dropped.setdefault(self._kind_of(addend), []).append((addend, self._monomial(key, coefficient)))
             elif not exact:
                 yield self._added(key, rule)
             else:
-                yield self._otherwise(key, rule, exact, _left(here))
-        for what, parts in dropped.items():
+                yield self._otherwise(key, rule, exact, _left(addends))
+        for reason, parts in dropped.items():
             if sum((p for _, p in parts), start=self._zero) != 0:
-                yield self._dropped(what, parts)
+                yield self._dropped(reason, parts)
 
     def _kind_of(self, addend: Addend) -> str:
         """The key by which omitted terms are grouped: matrix multiplications by module path, tensors by description."""
-        return addend.module_path if self._exact.rule.unit is Unit.FLOP else addend.what
+        return addend.module_path if self._exact.rule.unit is Unit.FLOP else addend.label
 
     def _skipped(self) -> Iterator[_Correction]:
         """Gradients that autograd does not compute: the backward of a module path is then less than twice its forward.
@@ -134,29 +134,29 @@ class _Bridge:
                 before = Sum((had, Labelled(twice, "twice the forward")))
                 yield self._correction(NOT_COMPUTED, module_path, before, -missing, (module_path,), because)
 
-    def _by_module_path(self, wanted: Callable[[Addend], bool]) -> dict[str, Poly]:
+    def _by_module_path(self, condition: Callable[[Addend], bool]) -> dict[str, Poly]:
         totals: dict[str, Poly] = {}
         for addend, poly in self._polys:
-            if wanted(addend):
+            if condition(addend):
                 totals[addend.module_path] = totals.get(addend.module_path, self._zero) + poly
         return totals
 
     def _like(self, module_path: str) -> Addend:
         return next(a for a in self._addends if a.module_path == module_path and a.quantity == "flops.forward.matmul")
 
-    def _dropped(self, what: str, parts: Sequence[tuple[Addend, Poly]]) -> _Correction:
-        labels = [a.what if self._exact.rule.unit is Unit.FLOP else a.module_path for a, _ in parts]
+    def _dropped(self, reason: str, parts: Sequence[tuple[Addend, Poly]]) -> _Correction:
+        labels = [a.label if self._exact.rule.unit is Unit.FLOP else a.module_path for a, _ in parts]
         sums: dict[str, Poly] = {}
         for label, (_, poly) in zip(labels, parts, strict=True):
             sums[label] = sums.get(label, self._zero) + poly
         shown = {label: poly for label, poly in sums.items() if poly != 0}
         total = sum(shown.values(), start=self._zero)
-        left = [a for label, (a, _) in zip(labels, parts, strict=True) if label in shown]
-        module_paths, terms = tuple(dict.fromkeys(a.module_path for a in left)), _some(list(dict.fromkeys(a.what for a in left)))
+        addends = [a for label, (a, _) in zip(labels, parts, strict=True) if label in shown]
+        module_paths, terms = tuple(dict.fromkeys(a.module_path for a in addends)), _some(list(dict.fromkeys(a.label for a in addends)))
         because = f"the rule has no such term: {terms}"
         if self._common.value(total) < 0:
             because = f"the exact count is smaller by it: {terms}"
-        return self._correction(DROPPED, what, self._labelled_sum(shown), total, module_paths, because)
+        return self._correction(DROPPED, reason, self._labelled_sum(shown), total, module_paths, because)
 
     def _added(self, key: Key, rule: Fraction) -> _Correction:
         monomials = [
@@ -170,13 +170,13 @@ class _Bridge:
         if owners and self._exact.rule.unit is Unit.FLOP:
             each = "token" if "T" in self._exact.rule.needs else "data point"
             because = f"the rule counts it for {_some(list(owners))}, which no matrix multiplication uses once per {each}"
-        whole = sum(owners.values(), start=self._zero) == total
-        before = self._labelled_sum(owners) if whole else self._common.tree(total)
+        complete = sum(owners.values(), start=self._zero) == total
+        before = self._labelled_sum(owners) if complete else self._common.tree(total)
         return self._correction(ADDED, _some(list(owners)) or "the rule alone", before, total, tuple(owners), because)
 
     def _otherwise(self, key: Key, rule: Fraction, exact: Fraction, addends: Sequence[Addend]) -> _Correction:
         module_paths = tuple(dict.fromkeys(a.module_path for a in addends))
-        terms = _some(list(dict.fromkeys(a.what for a in addends)))
+        terms = _some(list(dict.fromkeys(a.label for a in addends)))
         owners = list(dict.fromkeys(module_path for module_path, share in self._shares if key in dict(self._monomials(share))))
         counted = f" ({_some(owners)})" if owners else ""
         because = f"the coefficient is {rule} in the rule{counted} and {exact} in the exact count: {terms}"
@@ -193,10 +193,10 @@ class _Bridge:
         corrections.sort(key=lambda c: (-abs(c.value), self._common.text(c.poly)))
         if len(corrections) <= LISTED:
             return corrections
-        rest = corrections[LISTED - 1 :]
-        before = Sum(tuple(Labelled(self._common.tree(c.poly), c.title) for c in rest))
-        poly = sum((c.poly for c in rest), start=self._zero)
-        because = f"{len(rest)} smaller terms together"
+        smaller = corrections[LISTED - 1 :]
+        before = Sum(tuple(Labelled(self._common.tree(c.poly), c.title) for c in smaller))
+        poly = sum((c.poly for c in smaller), start=self._zero)
+        because = f"{len(smaller)} smaller terms together"
         return [*corrections[: LISTED - 1], self._correction("smaller terms", "smaller terms", before, poly, (), because)]
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -233,8 +233,8 @@ class _Bridge:
             if poly != 0:
                 shown = self._common.tree(poly)
                 trees.append(Labelled(_negative(shown) if sign < 0 else shown, name))
-        whole = _sum(trees)
-        return whole if self._exact.size == 1 else Quotient(whole, Number(self._exact.size))
+        quantity = _sum(trees)
+        return quantity if self._exact.size == 1 else Quotient(quantity, Number(self._exact.size))
 
     def _counted(self) -> str:
         rule, size = self._exact.rule, self._exact.size
@@ -280,8 +280,8 @@ def _left(addends: Sequence[tuple[Addend, Fraction]]) -> list[Addend]:
     """Addends without those whose coefficients cancel, which have no part in a difference."""
     net: dict[tuple[str, str], Fraction] = {}
     for a, coefficient in addends:
-        net[a.module_path, a.what] = net.get((a.module_path, a.what), Fraction(0)) + coefficient
-    return [a for a, _ in addends if net[a.module_path, a.what]]
+        net[a.module_path, a.label] = net.get((a.module_path, a.label), Fraction(0)) + coefficient
+    return [a for a, _ in addends if net[a.module_path, a.label]]
 
 
 def _sum(trees: Sequence[Expression]) -> Expression:
@@ -294,5 +294,5 @@ def _negative(shown: Expression) -> Expression:
 
 def _some(names: Sequence[str]) -> str:
     """The first of several names or reasons, and how many more there are."""
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    omitted = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {omitted} more" if omitted > 0 else "")

@@ -22,7 +22,7 @@ class Addend:
 
     quantity: str
     module_path: str
-    what: str
+    label: str
     expr: str
 
 
@@ -47,8 +47,8 @@ def incomparable(rule: RuleOfThumb, derivation: Derivation) -> str:
             return f"cannot be compared: the derivation has no {name}"
         elif derivation[name].text is None:
             return f"cannot be compared: {name} is unknown, {derivation[name].unknown}"
-        elif others := _other_formats(rule, derivation, name):
-            return f"cannot be compared: it counts numbers in {rule.format}, and {name} has {', '.join(others)}"
+        elif formats := _other_formats(rule, derivation, name):
+            return f"cannot be compared: it counts numbers in {rule.format}, and {name} has {', '.join(formats)}"
     if rule.counted and not is_stated(derivation, rule.counted):
         return f"cannot be compared: {rule.counted} is unknown{_why(derivation, rule.counted)}"
     return ""
@@ -77,7 +77,7 @@ def _other_formats(rule: RuleOfThumb, derivation: Derivation, name: str) -> list
     """Dtypes of the tensors counted in bytes other than the rule's: a tensor's description begins with its dtype."""
     if not rule.format or derivation[name].unit is not Unit.BYTE:
         return []
-    formats = dict.fromkeys(what.split(" ", 1)[0] for term in derivation[name].terms for what, _ in _parts(term))
+    formats = dict.fromkeys(quantity.split(" ", 1)[0] for term in derivation[name].terms for quantity, _ in _parts(term))
     return [f if f in ITEM_SIZE else "an unknown format" for f in formats if f != rule.format]
 
 
@@ -121,10 +121,10 @@ class ExactCount:
         """The addends in the rule's unit. A quantity without terms is a single addend."""
         for sign, name in self._parts:
             quantity = self._derivation[name]
-            whole = QuantityTerm(name, quantity.text or "0", quantity.value or 0, quantity.meaning)
-            for term in quantity.terms or (whole,):
-                for what, expr in _parts(term):
-                    yield Addend(name, term.module_path, what, self._scaled(sign, expr))
+            full_term = QuantityTerm(name, quantity.text or "0", quantity.value or 0, quantity.meaning)
+            for term in quantity.terms or (full_term,):
+                for label, expr in _parts(term):
+                    yield Addend(name, term.module_path, label, self._scaled(sign, expr))
         if self._parameters:
             yield Addend(PARAMETER_BYTES, "parameters", "storages of the parameters", self._parameters)
 

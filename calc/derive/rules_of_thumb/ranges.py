@@ -52,10 +52,10 @@ def within(name: str, expr: str, exact: ExactCount, derivation: Derivation, diff
     dims = dimensions(derivation)
     unit, plus = dims[name].multiple_of, dims[name].plus
     step = derivation.sizes[unit] if isinstance(unit, str) else unit or 1
-    here = (derivation.sizes[name] - plus) // step
+    current = (derivation.sizes[name] - plus) // step
     near = _Memo(lambda i: _nearness(_moved(dims, name, i * step + plus, derivation), dims, expr, exact, derivation, differences))
-    low, high = _accepted(near, here, 1, max(FARTHEST // step, here, 1))
-    runs = _runs(near, sorted({low, high, here, *(2**i for i in range(64) if low <= 2**i <= high)}))
+    low, high = _accepted(near, current, 1, max(FARTHEST // step, current, 1))
+    runs = _runs(near, sorted({low, high, current, *(2**i for i in range(64) if low <= 2**i <= high)}))
     sized = [(nearness, (a * step + plus, b * step + plus)) for nearness, a, b in runs]
     return ValidRanges(
         name,
@@ -88,11 +88,11 @@ def _joined(runs: Sequence[tuple[int, int]], step: int) -> tuple[tuple[int, int]
     return tuple(joined)
 
 
-def _accepted(near: _Memo, here: int, low: int, high: int) -> tuple[int, int]:
+def _accepted(near: _Memo, start: int, low: int, high: int) -> tuple[int, int]:
     """The part of ``low … high`` around ``here`` at which the closed forms hold; at its ends the step may run other operators."""
     ends = []
-    for end in (min(low, here), max(high, here)):
-        good, bad = here, end
+    for end in (min(low, start), max(high, start)):
+        good, bad = start, end
         if near.accepts(end):
             good = end
         while abs(good - bad) > 1 and good != end:

@@ -60,7 +60,7 @@ class OperatorCall:
 
     converter: Converter
     instruction: Instruction
-    given: Mapping[int, NodeView] = field(default_factory=dict)
+    lifted: Mapping[int, NodeView] = field(default_factory=dict)
 
     @property
     def equations(self) -> Equations:
@@ -85,7 +85,7 @@ class OperatorCall:
 
     def as_view(self, value: Any) -> NodeView:
         if isinstance(value, Ref):
-            return self.given.get(value.value) or self.converter.view(value.value)
+            return self.lifted.get(value.value) or self.converter.view(value.value)
         return NodeView(self.equations.map(number(value), (), ()), ())
 
     def number(self, name: str, default: Any = None) -> sp.Expr:
@@ -110,8 +110,8 @@ class OperatorCall:
     def axes(self, view: NodeView, name: str = "dim") -> list[int]:
         """Axes given as a list; all axes by default."""
         value = self.raw(name)
-        given = (value,) if isinstance(value, int) else value
-        return sorted(a % len(view.axes) for a in given) if given else list(range(len(view.axes)))
+        dims = (value,) if isinstance(value, int) else value
+        return sorted(a % len(view.axes) for a in dims) if dims else list(range(len(view.axes)))
 
     def shape(self, output: int = 0) -> tuple[sp.Expr, ...]:
         """The shape of a result."""

@@ -47,19 +47,19 @@ class Converter:
         """Convert everything. Returns the node of the loss."""
         for leaf in self.program.leaves:
             self._leaf(leaf.value, leaf.role, leaf.name, leaf.data, leaf.below)
-        needed = self._needed()
+        indices = self._needed()
         self._by_hand = self._hand_written()
         for instruction in self.program.instructions:
-            if instruction.index in needed:
+            if instruction.index in indices:
                 self._instruction(instruction)
         self.equations.run = None
         return self.view(self.program.loss).node
 
     def _leaf(self, value: int, role: str, name: str, data: Any, below: int | str | None) -> None:
         shape = tuple(size(s) for s in self.program.values[value].shape)
-        whole = not self.program.values[value].dtype.startswith(("float", "bfloat"))
+        integral = not self.program.values[value].dtype.startswith(("float", "bfloat"))
         op = ir.Literal(tuple(_flat(data))) if role == "literal" else ir.Leaf(role, name)
-        node = self.equations.add(op, shape, name=name, whole=whole)
+        node = self.equations.add(op, shape, name=name, integral=integral)
         self.leaves[value] = node
         self._set(value, of_node(self.equations, node))
         if below is not None:
@@ -68,26 +68,26 @@ class Converter:
     def _hand_written(self) -> set[int]:
         """Instructions that run without gradients but contribute to a result with one: the forward of a custom autograd function."""
         indices: set[int] = set()
-        wanted: set[int] = set()
+        graded: set[int] = set()
         for instruction in reversed(self.program.instructions):
             if instruction.graded or instruction.mutates:
                 continue
-            if any(o in wanted or self.program.values[o].requires_grad for o in instruction.outputs):
+            if any(o in graded or self.program.values[o].requires_grad for o in instruction.outputs):
                 indices.add(instruction.index)
-                wanted |= set(_refs(instruction.args))
+                graded |= set(_refs(instruction.args))
         return indices
 
     def _needed(self) -> set[int]:
         """Instructions that the loss depends on; skips autograd's own copies and results that the loss does not use."""
-        wanted = {self.program.loss}
+        values = {self.program.loss}
         storages = {self.program.values[self.program.loss].storage}
         indices = set()
         for instruction in reversed(self.program.instructions):
             written = bool(instruction.mutates) and any(self.program.values[o].storage in storages for o in instruction.outputs)
-            if written or wanted & set(instruction.outputs):
+            if written or values & set(instruction.outputs):
                 indices.add(instruction.index)
                 refs = list(_refs(instruction.args))
-                wanted |= set(refs)
+                values |= set(refs)
                 storages |= {self.program.values[r].storage for r in refs}
         return indices
 
@@ -98,8 +98,8 @@ class Converter:
         self.equations.module_path, self.equations.operator = instruction.module_path, instruction.name
         self.equations.run = instruction.index
         result = self._decomposed(function, instruction)
-        made = [result] if isinstance(result, NodeView) else list(result)
-        for position, (output, view) in enumerate(zip(instruction.outputs, made, strict=False)):
+        views = [result] if isinstance(result, NodeView) else list(result)
+        for position, (output, view) in enumerate(zip(instruction.outputs, views, strict=False)):
             if view is not None:
                 self._result(instruction, position, output, view)
 
@@ -137,7 +137,7 @@ class Converter:
     def _shifted(self, new: NodeView, old: NodeView) -> NodeView:
         """A value overwritten without gradients: the new value with the old gradient."""
         constants = [NodeView(self.equations.add(ir.Hold(v.node, _NO_GRADIENT), self.equations[v.node].shape), v.axes) for v in (new, old)]
-        return self.pointwise(argument(0) + (argument(1) - argument(2)), (old, *constants), whole=False)
+        return self.pointwise(argument(0) + (argument(1) - argument(2)), (old, *constants), integral=False)
 
     def _note(self, note: str) -> None:
         if note not in self.notes:
@@ -145,10 +145,10 @@ class Converter:
 
     def active(self, node: int) -> bool:
         """Whether a node depends on a parameter."""
-        for made in self.equations.nodes[len(self._active) :]:
-            leaf = isinstance(made.op, ir.Leaf) and made.op.role == "parameter"
-            opaque = isinstance(made.op, ir.Hold) or made.whole
-            self._active.append(leaf or (not opaque and any(self._active[s] for s in ir.sources(made.op))))
+        for added in self.equations.nodes[len(self._active) :]:
+            leaf = isinstance(added.op, ir.Leaf) and added.op.role == "parameter"
+            opaque = isinstance(added.op, ir.Hold) or added.integral
+            self._active.append(leaf or (not opaque and any(self._active[s] for s in ir.sources(added.op))))
         return self._active[node]
 
     # -- values and what is written over ------------------------------------------------------------------------------
@@ -162,9 +162,9 @@ class Converter:
     def view(self, value: int) -> NodeView:
         """The current value as a view of a node."""
         if value not in self._views:
-            made = next((i for i in self.program.instructions if value in i.outputs), None)
-            what = f"{made.name} at {made.module_path}" if made is not None else "an operator"
-            raise UnknownOperatorError(f"a result of {what} is used that equations cannot express")
+            producer = next((i for i in self.program.instructions if value in i.outputs), None)
+            operator = f"{producer.name} at {producer.module_path}" if producer is not None else "an operator"
+            raise UnknownOperatorError(f"a result of {operator} is used that equations cannot express")
         owner, chain = self._chain[value]
         if self._stamp[value] < self._writes.get(owner, 0):
             self._set(value, self._replayed(self._views[owner], chain), owner, chain)
@@ -191,9 +191,9 @@ class Converter:
             new = self.views.plain(view)
             ones = self.equations.map(sp.Integer(1), (), self.equations[part.node].shape)
             back = pulled(self.equations, old.node, part.node, new.node)
-            there = pulled(self.equations, old.node, part.node, ones)
+            count = pulled(self.equations, old.node, part.node, ones)
             a, b, c = argument(0), argument(1), argument(2)
-            operands = tuple(self.equations.same(n) for n in (back, old.node, there))
+            operands = tuple(self.equations.same(n) for n in (back, old.node, count))
             content = self.equations.map(where(sp.Gt(c, 0), a, b), operands, self.equations[old.node].shape)
             view_of_all = NodeView(content, old.axes)
         else:
@@ -220,21 +220,21 @@ class Converter:
             model = next((axis for _, axis in mine if axis), ())
             parts = []
             for n, part in enumerate(model):
-                there = [(at, axis[n].axis) for at, axis in mine if axis and axis[n].axis is not None]
-                if there:
+                present = [(at, axis[n].axis) for at, axis in mine if axis and axis[n].axis is not None]
+                if present:
                     labels[j, n] = len(shape)
                     shape.append(part.size)
-                    for at, axis_number in there:
+                    for at, axis_number in present:
                         at[axis_number] = labels[j, n]  # type: ignore[index]  # none is None
                 parts.append(AxisFactor(labels.get((j, n)), part.size))
             axes.append(tuple(parts))
         operands = tuple(Operand(v.node, tuple(at[i] for i in range(len(at)))) for v, at in zip(views, ats, strict=True))
-        whole = about.pop("whole", not any(not self.equations[v.node].whole for v in views) and bool(views))
-        node = self.equations.map(expr, operands, tuple(shape), whole=whole, **about)
+        integral = about.pop("integral", not any(not self.equations[v.node].integral for v in views) and bool(views))
+        node = self.equations.map(expr, operands, tuple(shape), integral=integral, **about)
         return NodeView(node, tuple(axes))
 
     def truth(self, condition: Any, views: Sequence[NodeView]) -> NodeView:
-        return self.pointwise(truth(condition), views, whole=True)
+        return self.pointwise(truth(condition), views, integral=True)
 
 
 def _refs(value: Any) -> list[int]:

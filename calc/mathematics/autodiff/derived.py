@@ -42,8 +42,8 @@ class Derived:
 
     def __repr__(self) -> str:
         """How many equations there are, and of which parameters."""
-        named = ", ".join(list(self.parameters)[:6]) + (", …" if len(self.parameters) > 6 else "")
-        return f"<{self.forward} equations of a forward, {len(self.steps)} gradients; parameters: {named}>"
+        names = ", ".join(list(self.parameters)[:6]) + (", …" if len(self.parameters) > 6 else "")
+        return f"<{self.forward} equations of a forward, {len(self.steps)} gradients; parameters: {names}>"
 
     @cached_property
     def names(self) -> NodeNames:
@@ -92,22 +92,22 @@ class Derived:
     def backward_flops_with_inputs(self) -> sp.Expr:
         """The same FLOPs if gradients of floating-point inputs are computed as well."""
         nodes = self.equations.nodes[: self.forward]
-        inputs = [n.index for n in nodes if isinstance(n.op, ir.Leaf) and n.op.role == "input" and not n.whole]
-        wanted = [*self.parameters.values(), *inputs]
+        inputs = [n.index for n in nodes if isinstance(n.op, ir.Leaf) and n.op.role == "input" and not n.integral]
+        targets = [*self.parameters.values(), *inputs]
         equations = self.equations
-        with_inputs = gradients(equations, self.loss, wanted)
-        made = needed(equations, [with_inputs.of[w] for w in wanted if w in with_inputs.of])
-        return self.flops([i for i in made if i >= self.forward])
+        with_inputs = gradients(equations, self.loss, targets)
+        indices = needed(equations, [with_inputs.of[w] for w in targets if w in with_inputs.of])
+        return self.flops([i for i in indices if i >= self.forward])
 
     @cached_property
     def outer_flops(self) -> sp.Expr:
         """FLOPs of the backward's products without a sum: of a vector and a number."""
         ends = [step.node for w in self.parameters.values() if (step := self.of.get(w)) is not None and step.node is not None]
-        made = [self.equations[i] for i in needed(self.equations, ends) if i >= self.forward]
-        return self.flops([n.index for n in made if not n.inner and n.operator.removeprefix("aten.").partition(".")[0] in _VECTORS])
+        nodes = [self.equations[i] for i in needed(self.equations, ends) if i >= self.forward]
+        return self.flops([n.index for n in nodes if not n.inner and n.operator.removeprefix("aten.").partition(".")[0] in _VECTORS])
 
-    def _backward(self, wanted: Sequence[int]) -> sp.Expr:
-        ends = [step.node for w in wanted if (step := self.of.get(w)) is not None and step.node is not None]
+    def _backward(self, targets: Sequence[int]) -> sp.Expr:
+        ends = [step.node for w in targets if (step := self.of.get(w)) is not None and step.node is not None]
         return self.flops([i for i in needed(self.equations, ends) if i >= self.forward])
 
     def values(self, sizes: Mapping[str, int], leaves: Mapping[tuple[str, str], Array]) -> tuple[float, dict[str, Array]]:

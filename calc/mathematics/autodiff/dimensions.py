@@ -14,25 +14,25 @@ from calc.symbolic.algebra import symbol
 def _folded(expr: sp.Expr, folds: tuple[tuple[str, int | str, str], ...], hidden: frozenset[str]) -> sp.Expr:
     total = sp.Integer(0)
     for term in sp.Add.make_args(sp.expand(expr)):
-        coefficient, rest = term.as_coeff_Mul()
+        coefficient, factors_ = term.as_coeff_Mul()
         powers = {
-            base.name: power for base, power in (f.as_base_exp() for f in sp.Mul.make_args(rest)) if base.is_Symbol and power.is_Integer
+            base.name: power for base, power in (f.as_base_exp() for f in sp.Mul.make_args(factors_)) if base.is_Symbol and power.is_Integer
         }
-        others = sp.Mul(*(f for f in sp.Mul.make_args(rest) if not (f.as_base_exp()[0].is_Symbol and f.as_base_exp()[1].is_Integer)))
-        for whole, part, quotient in folds:
-            there = powers.get(quotient, 0)
+        remaining = sp.Mul(*(f for f in sp.Mul.make_args(factors_) if not (f.as_base_exp()[0].is_Symbol and f.as_base_exp()[1].is_Integer)))
+        for product_name, part, quotient in folds:
+            power_of_quotient = powers.get(quotient, 0)
             if isinstance(part, int):
-                coefficient /= sp.Integer(part) ** there
-                moved = there
+                coefficient /= sp.Integer(part) ** power_of_quotient
+                moved = power_of_quotient
             else:
-                both = (there, powers.get(part, 0))
+                both = (power_of_quotient, powers.get(part, 0))
                 moved = min(both) if min(both) > 0 else max(both) if max(both) < 0 else 0
                 if quotient in hidden:  # no dimension of the model: it stays a quotient
-                    moved = there
+                    moved = power_of_quotient
                 powers[part] = powers.get(part, 0) - moved
-            powers[quotient] = there - moved
-            powers[whole] = powers.get(whole, 0) + moved
-        total += coefficient * others * sp.Mul(*(symbol(n) ** p for n, p in powers.items()))
+            powers[quotient] = power_of_quotient - moved
+            powers[product_name] = powers.get(product_name, 0) + moved
+        total += coefficient * remaining * sp.Mul(*(symbol(n) ** p for n, p in powers.items()))
     return total
 
 

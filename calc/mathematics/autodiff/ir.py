@@ -190,7 +190,7 @@ Primitive = (
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One equation. ``site`` is its module path, ``name`` a readable name of the tensor, ``whole`` marks integers or booleans. ``inside``
+    """One equation. ``module_path`` is where it runs, ``name`` names the tensor, ``integral`` marks integers or booleans. ``inside``
     marks a step within a definition, such as the sum in a softmax."""
 
     index: int
@@ -199,7 +199,7 @@ class Node:
     inner: Shape = ()
     module_path: str = ""
     name: str = ""
-    whole: bool = False
+    integral: bool = False
     inside: bool = False
     operator: str = ""
 
@@ -244,7 +244,7 @@ class Equations:
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
-        self._known: dict[Any, int] = {}
+        self._indices: dict[Any, int] = {}
         self.module_path = ""
         self.operator = ""
         self.inside = False
@@ -253,22 +253,22 @@ class Equations:
     def __getitem__(self, index: int) -> Node:
         return self.nodes[index]
 
-    def add(self, op: Primitive, shape: Shape, inner: Shape = (), name: str = "", whole: bool = False) -> int:
+    def add(self, op: Primitive, shape: Shape, inner: Shape = (), name: str = "", integral: bool = False) -> int:
         """The index of the node with this equation."""
         key = (op, shape, inner, self.run if isinstance(op, Contract) else None)
-        existing = self._known.get(key)
+        existing = self._indices.get(key)
         if existing is not None:
             return existing
         index = len(self.nodes)
-        self.nodes.append(Node(index, op, shape, inner, self.module_path, name, whole, self.inside, self.operator))
-        self._known[key] = index
+        self.nodes.append(Node(index, op, shape, inner, self.module_path, name, integral, self.inside, self.operator))
+        self._indices[key] = index
         return index
 
     def call(self, node: int, name: str) -> None:
         """Name a node that has no name yet."""
-        made = self.nodes[node]
-        if not made.name and not isinstance(made.op, Leaf | Literal):
-            self.nodes[node] = replace(made, name=name)
+        unnamed = self.nodes[node]
+        if not unnamed.name and not isinstance(unnamed.op, Leaf | Literal):
+            self.nodes[node] = replace(unnamed, name=name)
 
     def same(self, node: int) -> Operand:
         """The node with its labels in order."""

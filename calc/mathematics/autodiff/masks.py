@@ -19,7 +19,7 @@ class Masks:
     def __init__(self, equations: Equations, symbols: Symbols) -> None:
         self._equations = equations
         self._symbols = symbols
-        self._known: dict[tuple[int, bool], frozenset[sp.Expr]] = {}
+        self._masks: dict[tuple[int, bool], frozenset[sp.Expr]] = {}
 
     def zero_unless(self, node: int) -> frozenset[sp.Expr]:
         """A node is 0 wherever one of these does not hold."""
@@ -28,12 +28,12 @@ class Masks:
     def _unless(self, node: int, lowest: bool) -> frozenset[sp.Expr]:
         """Conditions outside which the node is 0, or -∞ if ``lowest``."""
         key = (node, lowest)
-        if key not in self._known:
-            self._known[key] = frozenset()
+        if key not in self._masks:
+            self._masks[key] = frozenset()
             op = self._equations[node].op
             if isinstance(op, ir.Map):
-                self._known[key] = frozenset(self._of(op, lowest))
-        return self._known[key]
+                self._masks[key] = frozenset(self._of(op, lowest))
+        return self._masks[key]
 
     def _of(self, op: ir.Map, lowest: bool) -> set[sp.Expr]:
         parts = {argument(i): self._symbols.element(o.node, o.at) for i, o in enumerate(op.operands)}

@@ -28,7 +28,7 @@ class NodeNames:
         self.inline: set[int] = set()
         self.through: set[int] = set()
         readers = _readers(equations, forward)
-        taken: dict[str, int] = {}
+        counts: dict[str, int] = {}
         inputs = {**_input_names(equations, forward), loss: "L"}
         for node in equations.nodes[:forward]:
             if self._is_through(node):
@@ -37,8 +37,8 @@ class NodeNames:
                 self.inline.add(node.index)
             else:
                 written = inputs.get(node.index) or _written(node)
-                taken[written] = taken.get(written, 0) + 1
-                self.of[node.index] = written if taken[written] == 1 else f"{written}{taken[written]}"
+                counts[written] = counts.get(written, 0) + 1
+                self.of[node.index] = written if counts[written] == 1 else f"{written}{counts[written]}"
 
     def _is_through(self, node: Node) -> bool:
         op = node.op
@@ -106,8 +106,8 @@ def _input_names(equations: Equations, forward: int) -> Mapping[int, str]:
     """x, or x0, x1, … for several; i for integers."""
     inputs = [n for n in equations.nodes[:forward] if isinstance(n.op, ir.Leaf) and n.op.role == "input"]
     names: dict[int, str] = {}
-    for whole, letter in ((False, "x"), (True, "i")):
-        mine = [n for n in inputs if n.whole == whole]
+    for integral, letter in ((False, "x"), (True, "i")):
+        mine = [n for n in inputs if n.integral == integral]
         names.update({n.index: letter if len(mine) == 1 else f"{letter}{i}" for i, n in enumerate(mine)})
     literals = [n.index for n in equations.nodes[:forward] if isinstance(n.op, ir.Literal)]
     return {**names, **dict.fromkeys(literals, "numbers")}

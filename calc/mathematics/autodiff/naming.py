@@ -21,7 +21,7 @@ class Relation:
     result: int
     gone: int
     at: tuple[int, ...]
-    others: frozenset[int]
+    partners: frozenset[int]
     expr: sp.Expr
 
 
@@ -46,14 +46,14 @@ def _of(node: ir.Node, op: ir.Map) -> list[Relation]:
     count = len(op.operands)
     if not all(argument(i) in powers for i in range(count)) or any(not f.is_Symbol for f in powers):
         return []
-    made = []
+    relations = []
     for i, operand in enumerate(op.operands):
         power = powers[argument(i)]
         if power not in (1, -1) or sorted(operand.at) != list(range(len(node.shape))):
             continue
-        rest = sp.Mul(coefficient, *(f**p for f, p in powers.items() if f != argument(i)))
-        shifted = rest.xreplace({argument(j): argument(j + 1) for j in range(count)})
+        cofactor = sp.Mul(coefficient, *(f**p for f, p in powers.items() if f != argument(i)))
+        shifted = cofactor.xreplace({argument(j): argument(j + 1) for j in range(count)})
         expr = (argument(0) / shifted) ** power
-        others = frozenset(o.node for j, o in enumerate(op.operands) if j != i)
-        made.append(Relation(node.index, operand.node, operand.at, others, expr))
-    return made
+        partners = frozenset(o.node for j, o in enumerate(op.operands) if j != i)
+        relations.append(Relation(node.index, operand.node, operand.at, partners, expr))
+    return relations

@@ -26,20 +26,20 @@ class NumericRun:
         self._equations = equations
         self._sizes = sizes
         self._leaves = leaves
-        self._known: dict[int, Array] = {}
+        self._arrays: dict[int, Array] = {}
         self._at = {s: sp.Integer(v) for s, v in _symbols(sizes)}
 
-    def __call__(self, wanted: Sequence[int]) -> list[Array]:
+    def __call__(self, targets: Sequence[int]) -> list[Array]:
         """The values of those nodes."""
-        for index in needed(self._equations, wanted):
-            if index not in self._known:
+        for index in needed(self._equations, targets):
+            if index not in self._arrays:
                 node = self._equations[index]
                 array = np.asarray(self._value(node.op, node), dtype=np.float64)
                 shape = tuple(self._size(s) for s in node.shape)
                 if array.shape != shape:
                     raise NapkinError(f"the equation of {node.name or node.operator or index} gives the shape {array.shape}, not {shape}")
-                self._known[index] = array
-        return [self._known[index] for index in wanted]
+                self._arrays[index] = array
+        return [self._arrays[index] for index in targets]
 
     def _size(self, size: sp.Expr) -> int:
         return value_of(size, self._sizes)
@@ -51,24 +51,24 @@ class NumericRun:
 
     def _spread(self, operand: Operand, rank: int) -> Array:
         """The operand with its axes in the order of the labels, and axes of size 1 for those it lacks."""
-        array = self._known[operand.node]
+        array = self._arrays[operand.node]
         order = sorted(range(len(operand.at)), key=lambda i: operand.at[i])
         places = {operand.at[i]: array.shape[i] for i in order}
         return array.transpose(order).reshape([places.get(label, 1) for label in range(rank)])
 
-    def _coordinates(self, given: Sequence[ir.Index | ir.Pick], shape: Sequence[int]) -> list[Array]:
+    def _coordinates(self, picks: Sequence[ir.Index | ir.Pick], shape: Sequence[int]) -> list[Array]:
         """Each coordinate as integers that broadcast to ``shape``."""
         rank = len(shape)
         grids = {place(i): np.arange(n).reshape([-1 if j == i else 1 for j in range(rank)]) for i, n in enumerate(shape)}
         coordinates = []
-        for coordinate in given:
+        for coordinate in picks:
             if isinstance(coordinate, ir.Pick):
                 coordinates.append(self._spread(coordinate.operand, rank).astype(np.int64))
                 continue
             expr = self._number(coordinate.expr)
             symbols = sorted(expr.free_symbols, key=str)
-            made: Callable[..., Any] = sp.lambdify(symbols, expr, modules=[{"floor": np.floor, "Mod": np.mod}, "numpy"])
-            coordinates.append(np.asarray(made(*(grids[s] for s in symbols))).astype(np.int64))
+            function: Callable[..., Any] = sp.lambdify(symbols, expr, modules=[{"floor": np.floor, "Mod": np.mod}, "numpy"])
+            coordinates.append(np.asarray(function(*(grids[s] for s in symbols))).astype(np.int64))
         return coordinates
 
     # -- primitives ---------------------------------------------------------------------------------------------------
@@ -96,11 +96,11 @@ class NumericRun:
     def _contract(self, op: ir.Contract, node: Node) -> Array:
         rank = len(node.shape)
         used = {label for operand in op.operands for label in operand.at}
-        given: list[Any] = []
+        arguments: list[Any] = []
         for operand in op.operands:
-            given += [self._known[operand.node], list(operand.at)]
+            arguments += [self._arrays[operand.node], list(operand.at)]
         out = [label for label in range(rank) if label in used]
-        contracted = np.einsum(*given, out, optimize=len(op.operands) > 1)
+        contracted = np.einsum(*arguments, out, optimize=len(op.operands) > 1)
         for label in range(rank, rank + len(node.inner)):
             if label not in used:
                 contracted = contracted * self._size(node.size(label))
@@ -119,14 +119,14 @@ class NumericRun:
     @_value.register
     def _reduce(self, op: ir.Reduce, node: Node) -> Array:
         rank = len(node.shape)
-        whole = self._spread(op.operand, rank + len(node.inner))
+        array = self._spread(op.operand, rank + len(node.inner))
         inside = tuple(range(rank, rank + len(node.inner)))
-        reduced = getattr(np, {"max": "amax", "min": "amin"}.get(op.kind, op.kind))(whole, axis=inside)
+        reduced = getattr(np, {"max": "amax", "min": "amin"}.get(op.kind, op.kind))(array, axis=inside)
         return np.broadcast_to(reduced, [self._size(s) for s in node.shape])
 
     @_value.register
     def _gather(self, op: ir.Gather, node: Node) -> Array:
-        source = self._known[op.source]
+        source = self._arrays[op.source]
         shape = [self._size(s) for s in node.shape]
         at = self._coordinates(op.coordinates, shape)
         if op.fill is None:
@@ -138,7 +138,7 @@ class NumericRun:
 
     @_value.register
     def _scatter(self, op: ir.Scatter, node: Node) -> Array:
-        updates = self._known[op.updates]
+        updates = self._arrays[op.updates]
         scattered = np.zeros([self._size(s) for s in node.shape])
         at = self._coordinates(op.coordinates, updates.shape)
         inside = np.broadcast_to(_inside(at, scattered.shape), updates.shape)
@@ -149,28 +149,28 @@ class NumericRun:
     @_value.register(ir.Split)
     @_value.register(ir.Merge)
     def _reshape(self, op: ir.Split | ir.Merge, node: Node) -> Array:
-        return self._known[op.source].reshape([self._size(s) for s in node.shape])
+        return self._arrays[op.source].reshape([self._size(s) for s in node.shape])
 
     @_value.register
     def _concatenate(self, op: ir.Concatenate, node: Node) -> Array:
-        return np.concatenate([self._known[part] for part in op.parts], axis=op.axis)
+        return np.concatenate([self._arrays[part] for part in op.parts], axis=op.axis)
 
     @_value.register
     def _cumulate(self, op: ir.Cumulate, node: Node) -> Array:
-        source = self._known[op.source]
+        source = self._arrays[op.source]
         if not op.reverse:
             return np.cumsum(source, axis=op.axis)
         return np.flip(np.cumsum(np.flip(source, op.axis), axis=op.axis), op.axis)
 
     @_value.register
     def _order(self, op: ir.Order, node: Node) -> Array:
-        source = self._known[op.source]
+        source = self._arrays[op.source]
         return np.argsort(-source if op.descending else source, axis=op.axis, kind="stable")
 
     @_value.register
     def _best(self, op: ir.Best, node: Node) -> Array:
-        whole = self._spread(op.operand, len(node.shape) + 1)
-        return (np.argmax if op.kind == "max" else np.argmin)(whole, axis=-1)
+        array = self._spread(op.operand, len(node.shape) + 1)
+        return (np.argmax if op.kind == "max" else np.argmin)(array, axis=-1)
 
     @_value.register
     def _delta(self, op: ir.Delta, node: Node) -> Array:
@@ -179,7 +179,7 @@ class NumericRun:
 
     @_value.register
     def _hold(self, op: ir.Hold, node: Node) -> Array:
-        return self._known[op.source]
+        return self._arrays[op.source]
 
 
 def _inside(at: Sequence[Array], shape: Sequence[int]) -> Array:
@@ -189,10 +189,10 @@ def _inside(at: Sequence[Array], shape: Sequence[int]) -> Array:
     return inside
 
 
-def needed(equations: Equations, wanted: Sequence[int]) -> list[int]:
+def needed(equations: Equations, targets: Sequence[int]) -> list[int]:
     """The nodes that ``wanted`` depends on, in topological order."""
     indices: set[int] = set()
-    waiting = list(wanted)
+    waiting = list(targets)
     while waiting:
         index = waiting.pop()
         if index not in indices:

@@ -54,12 +54,12 @@ class Gradients:
     reached: frozenset[int]
 
 
-def gradients(equations: Equations, loss: int, wanted: Collection[int]) -> Gradients:
+def gradients(equations: Equations, loss: int, targets: Collection[int]) -> Gradients:
     """The gradients of the scalar ``loss`` with respect to the ``wanted`` nodes and everything between."""
     if equations[loss].shape:
         raise NapkinError(f"a gradient needs a scalar loss, but this one has {len(equations[loss].shape)} axes: reduce it to one number")
     nodes = equations.nodes[: loss + 1]
-    active = _active(nodes, wanted)
+    active = _active(nodes, targets)
     shares: list[GradientShare] = []
     pending: dict[int, list[int]] = {loss: [equations.map(sp.Integer(1), (), ())]}
     of: dict[int, int] = {}
@@ -81,11 +81,11 @@ def gradients(equations: Equations, loss: int, wanted: Collection[int]) -> Gradi
     return Gradients(loss, of, tuple(shares), frozenset(reached))
 
 
-def _active(nodes: list[Node], wanted: Collection[int]) -> set[int]:
+def _active(nodes: list[Node], targets: Collection[int]) -> set[int]:
     """The wanted nodes and all that depend on them."""
-    active = set(wanted)
+    active = set(targets)
     for node in nodes:
-        if not node.whole and not isinstance(node.op, ir.Hold) and any(s in active for s in ir.sources(node.op)):
+        if not node.integral and not isinstance(node.op, ir.Hold) and any(s in active for s in ir.sources(node.op)):
             active.add(node.index)
     return active
 
@@ -108,14 +108,14 @@ def contract(equations: Equations, node: Node, gradient: int, i: int) -> int | N
     assert isinstance(op, ir.Contract)
     mine = op.operands[i]
     labels = {label: new for new, label in enumerate(mine.at)}
-    others = [*(o for j, o in enumerate(op.operands) if j != i), equations.same(gradient)]
-    for operand in others:
+    factors = [*(o for j, o in enumerate(op.operands) if j != i), equations.same(gradient)]
+    for operand in factors:
         for label in operand.at:
             labels.setdefault(label, len(labels))
     # The gradient takes the position of its tensor: dA = dY Bᵀ, dB = Aᵀ dY.
-    given = tuple(Operand(o.node, tuple(labels[label] for label in o.at)) for o in (*others[:i], others[-1], *others[i:-1]))
+    operands = tuple(Operand(o.node, tuple(labels[label] for label in o.at)) for o in (*factors[:i], factors[-1], *factors[i:-1]))
     inner = tuple(node.size(label) for label in list(labels)[len(mine.at) :])
-    return equations.add(ir.Contract(given), equations[mine.node].shape, inner)
+    return equations.add(ir.Contract(operands), equations[mine.node].shape, inner)
 
 
 @rule(ir.Map, saying="Y = f(X, …) element by element: ∂L/∂X = ∂L/∂Y · ∂f/∂X, summed over the labels along which X is repeated")
@@ -128,17 +128,17 @@ def mapped(equations: Equations, node: Node, gradient: int, i: int) -> int | Non
     count = len(op.operands)
     expr = (kept_whole(derivative, node.operator) * argument(count)).xreplace({RESULT: argument(count + 1)})
     operands = (*op.operands, equations.same(gradient), equations.same(node.index))
-    whole = equations.map(expr, operands, node.shape)
-    return repeated(equations, whole, op.operands[i], node)
+    unsummed = equations.map(expr, operands, node.shape)
+    return repeated(equations, unsummed, op.operands[i], node)
 
 
-def repeated(equations: Equations, whole: int, operand: Operand, node: Node) -> int:
-    """``whole``, over all labels of ``node``, summed over those that ``operand`` does not have."""
+def repeated(equations: Equations, unsummed: int, operand: Operand, node: Node) -> int:
+    """``unsummed``, over all labels of ``node``, summed over those that ``operand`` does not have."""
     labels = {label: new for new, label in enumerate(operand.at)}
     missing = [label for label in range(len(node.shape)) if label not in labels]
     labels.update({label: len(operand.at) + j for j, label in enumerate(missing)})
     at = tuple(labels[label] for label in range(len(node.shape)))
-    return equations.total(Operand(whole, at), equations[operand.node].shape, tuple(node.shape[label] for label in missing))
+    return equations.total(Operand(unsummed, at), equations[operand.node].shape, tuple(node.shape[label] for label in missing))
 
 
 @rule(ir.Reduce, saying="a sum passes its gradient to every addend, a mean 1/n of it, a maximum to where it is attained")
@@ -161,9 +161,9 @@ def reduced(equations: Equations, node: Node, gradient: int, _: int) -> int | No
         case "prod":
             return equations.map(g * y / x, (back, equations.same(source.node), result), shape)
         case "max" | "min":
-            there = equations.map(truth(sp.Eq(x, y)), (back, equations.same(source.node), result), shape)
-            ties = equations.total(Operand(there, source.at), node.shape, node.inner)
-            return equations.map(g * x / y, (back, equations.same(there), Operand(ties, back.at)), shape)
+            hits = equations.map(truth(sp.Eq(x, y)), (back, equations.same(source.node), result), shape)
+            ties = equations.total(Operand(hits, source.at), node.shape, node.inner)
+            return equations.map(g * x / y, (back, equations.same(hits), Operand(ties, back.at)), shape)
     raise NapkinError(f"no rule for the gradient of a reduction by {op.kind}")
 
 
@@ -233,9 +233,9 @@ def pulled(equations: Equations, source: int, result: int, gradient: int) -> int
         waiting.discard(index)
         if index == source:
             break
-        node, whole = equations[index], added(equations, pending.pop(index))
+        node, summed = equations[index], added(equations, pending.pop(index))
         for i, read in enumerate(ir.sources(node.op)):
-            share = RULES[type(node.op)](equations, node, whole, i) if i == 0 and type(node.op) in RULES else None
+            share = RULES[type(node.op)](equations, node, summed, i) if i == 0 and type(node.op) in RULES else None
             if share is not None and read >= source:
                 pending.setdefault(read, []).append(share)
                 waiting.add(read)

@@ -34,27 +34,27 @@ class Simplified:
     because: tuple[tuple[str, int], ...]
 
 
-def simplify(equations: Equations, forward: int, gradients: Gradients, wanted: Collection[int]) -> list[Simplified]:
+def simplify(equations: Equations, forward: int, gradients: Gradients, targets: Collection[int]) -> list[Simplified]:
     """The gradients of the wanted leaves and of every tensor at which the forward is cut, from the loss back."""
-    work = _Work(equations, forward, gradients, wanted)
-    made = []
+    work = _Work(equations, forward, gradients, targets)
+    results = []
     for target in sorted((t for t in gradients.reached if t in work.cuts), reverse=True):
         if target not in gradients.of:
-            made.append(Simplified(target, -1, None, ()))
+            results.append(Simplified(target, -1, None, ()))
             continue
         work.summing.facts.clear()
         equations.module_path, equations.operator = equations[target].module_path, equations[target].operator
         node = work.simplified(gradients.of[target])
-        made.append(Simplified(target, gradients.of[target], node, tuple(dict.fromkeys(work.summing.facts))))
-    return made
+        results.append(Simplified(target, gradients.of[target], node, tuple(dict.fromkeys(work.summing.facts))))
+    return results
 
 
-def cut(equations: Equations, forward: int, wanted: Collection[int]) -> set[int]:
+def cut(equations: Equations, forward: int, targets: Collection[int]) -> set[int]:
     """The tensors whose gradients a reader would name: operands and results of contractions and gathers, residual sums, leaves, and tensors
     passed between modules."""
-    indices = set(wanted)
+    indices = set(targets)
     for node in equations.nodes[:forward]:
-        if not node.whole:
+        if not node.integral:
             indices.update(s for s in ir.sources(node.op) if equations[s].module_path != node.module_path)
         if isinstance(node.op, ir.Map | ir.Reduce | ir.Delta | ir.Hold):
             if isinstance(node.op, ir.Map) and _is_plain_sum(node.op):
@@ -70,10 +70,10 @@ def _is_plain_sum(op: ir.Map) -> bool:
 
 
 class _Work:
-    def __init__(self, equations: Equations, forward: int, gradients: Gradients, wanted: Collection[int]) -> None:
+    def __init__(self, equations: Equations, forward: int, gradients: Gradients, targets: Collection[int]) -> None:
         self.equations = equations
         self.forward = forward
-        self.cuts = cut(equations, forward, wanted)
+        self.cuts = cut(equations, forward, targets)
         self.symbols = Symbols()
         self.summing = Summing(equations, forward, self.symbols, self._sums_to_zero)
         self._stops = {gradients.of[t] for t in self.cuts if t in gradients.of}
@@ -90,17 +90,17 @@ class _Work:
             return raw
         if raw not in self._memo:
             op = self.equations[raw].op
-            made = self._beside_one_another(raw)
-            if made is None and isinstance(op, ir.Map | ir.Reduce) and (isinstance(op, ir.Map) or op.kind in _SUMS):
+            short = self._beside_one_another(raw)
+            if short is None and isinstance(op, ir.Map | ir.Reduce) and (isinstance(op, ir.Map) or op.kind in _SUMS):
                 try:
-                    made = self._scalar(raw)
+                    short = self._scalar(raw)
                 except TooLarge:
-                    made = self._rebuilt(raw)
-            elif made is None:
-                made = self._rebuilt(raw)
-            self._memo[raw] = made
-            if made is not None:
-                self._memo[made] = made
+                    short = self._rebuilt(raw)
+            elif short is None:
+                short = self._rebuilt(raw)
+            self._memo[raw] = short
+            if short is not None:
+                self._memo[short] = short
         return self._memo[raw]
 
     # -- scalar expressions -------------------------------------------------------------------------------------------
@@ -111,9 +111,9 @@ class _Work:
         poly = self._in_names(poly)
         if not poly:
             return None
-        made = self._built(poly, dict(enumerate(node.shape)), node.shape)
-        self.summing.written.setdefault(made, self.summing.expr(poly))
-        return made
+        built = self._built(poly, dict(enumerate(node.shape)), node.shape)
+        self.summing.written.setdefault(built, self.summing.expr(poly))
+        return built
 
     def _inlined(self, raw: int) -> sp.Expr:
         """The expression of a Map or a sum over labels 0, 1, …, with intermediate steps substituted."""
@@ -140,8 +140,8 @@ class _Work:
         inner = isinstance(node.op, ir.Map) or (isinstance(node.op, ir.Reduce) and node.op.kind in _SUMS)
         if index >= self.forward and inner and index not in self._stops and index not in self._memo:
             return self.symbols.renamed(self._inlined(index), dict(enumerate(operand.at)))
-        made = self.simplified(index)
-        return sp.Integer(0) if made is None else self.symbols.element(made, operand.at)
+        short = self.simplified(index)
+        return sp.Integer(0) if short is None else self.symbols.element(short, operand.at)
 
     # -- names of the forward in place of what they are made of -------------------------------------------------------
 
@@ -156,10 +156,10 @@ class _Work:
 
     def _candidates(self, poly: Poly) -> list[tuple[Poly, int]]:
         """The polynomial with one tensor expressed by another that the forward computes from it."""
-        there = self.symbols.nodes(self.summing.expr(poly))
+        present = self.symbols.nodes(self.summing.expr(poly))
         rewrites = []
         for relation in self._relations:
-            if relation.gone in there and relation.others <= there:
+            if relation.gone in present and relation.partners <= present:
                 try:
                     rewrites.append((self._substituted(poly, relation.gone, relation.at, relation.result, relation.expr), relation.result))
                 except TooLarge:
@@ -168,9 +168,9 @@ class _Work:
 
     def _substituted(self, poly: Poly, gone: int, at: Sequence[int], result: int, expr: sp.Expr) -> Poly:
         """``gone`` replaced by ``expr`` of the result (``argument(0)``) and the other operands; ``at``: see ``naming``."""
-        whole = self.summing.expr(poly)
+        full = self.summing.expr(poly)
         changed: dict[sp.Symbol, sp.Expr] = {}
-        for s in whole.free_symbols:
+        for s in full.free_symbols:
             meaning = self.symbols.meaning.get(s)
             if isinstance(meaning, Element) and meaning.node == gone:
                 labels = [meaning.labels[list(at).index(label)] for label in range(len(at))]
@@ -179,7 +179,7 @@ class _Work:
                 inner = self._substituted(self.summing.normal(meaning.inner), gone, at, result, expr)
                 total = self.summing.total(inner, dict(zip(meaning.bound, meaning.sizes, strict=True)))
                 changed[s] = self.summing.expr(total)
-        return self.summing.normal(whole.xreplace(changed))
+        return self.summing.normal(full.xreplace(changed))
 
     def _as_relation(self, result: int, labels: Sequence[int], gone: int, expr: sp.Expr) -> sp.Expr:
         op = self.equations[result].op
@@ -243,12 +243,12 @@ class _Work:
         every = {**{order[label]: sizes[label] for label in free}, **{order[b]: n for b, n in zip(total.bound, total.sizes, strict=True)}}
         inner = self.symbols.renamed(total.inner, order)
         lead = tuple(every[i] for i in range(len(free)))
-        whole = tuple(every[i] for i in range(len(order)))
+        all_labels = tuple(every[i] for i in range(len(order)))
         single = self.symbols.meaning.get(inner)
         if isinstance(single, Element):
             operand = Operand(single.node, single.labels)
         else:
-            operand = self.equations.same(self._built(expand(inner), every, whole))
+            operand = self.equations.same(self._built(expand(inner), every, all_labels))
         return Operand(self.equations.total(operand, lead, total.sizes, kind), tuple(free))
 
     # -- other equations ----------------------------------------------------------------------------------------------
@@ -259,16 +259,16 @@ class _Work:
         op = node.op
         match op:
             case ir.Contract(operands):
-                made = [self.simplified(o.node) for o in operands]
-                if any(m is None for m in made):
+                sources = [self.simplified(o.node) for o in operands]
+                if any(m is None for m in sources):
                     return None
-                given = tuple(Operand(m, o.at) for m, o in zip(made, operands, strict=True) if m is not None)
-                return self.equations.add(ir.Contract(given), node.shape, node.inner)
+                operands_ = tuple(Operand(m, o.at) for m, o in zip(sources, operands, strict=True) if m is not None)
+                return self.equations.add(ir.Contract(operands_), node.shape, node.inner)
             case ir.Map(expr, operands):
-                made = [self.simplified(o.node) for o in operands]
-                expr = expr.xreplace({argument(i): sp.Integer(0) for i, m in enumerate(made) if m is None})
-                given = tuple(Operand(raw if m is None else m, o.at) for m, o in zip(made, operands, strict=True))
-                return None if expr == 0 else self.equations.map(expr, given, node.shape)
+                sources = [self.simplified(o.node) for o in operands]
+                expr = expr.xreplace({argument(i): sp.Integer(0) for i, m in enumerate(sources) if m is None})
+                operands_ = tuple(Operand(raw if m is None else m, o.at) for m, o in zip(sources, operands, strict=True))
+                return None if expr == 0 else self.equations.map(expr, operands_, node.shape)
             case ir.Reduce(kind, operand):
                 source = self.simplified(operand.node)
                 return None if source is None else self.equations.total(Operand(source, operand.at), node.shape, node.inner, kind)
@@ -298,10 +298,10 @@ class _Work:
         return self.equations.add(kind(source, axis, count), shape)
 
     def _joined(self, parts: Sequence[tuple[int | None, ir.Shape]], axis: int, shape: ir.Shape) -> int | None:
-        if all(made is None for made, _ in parts):
+        if all(source is None for source, _ in parts):
             return None
-        given = tuple(self.equations.map(sp.Integer(0), (), part) if made is None else made for made, part in parts)
-        return self.equations.add(ir.Concatenate(given, axis), shape)
+        sources = tuple(self.equations.map(sp.Integer(0), (), part) if source is None else source for source, part in parts)
+        return self.equations.add(ir.Concatenate(sources, axis), shape)
 
     def _beside_one_another(self, raw: int) -> int | None:
         """Parts that were cut off one tensor lie beside one another again; a sum over other axes is taken part by part."""
@@ -309,9 +309,9 @@ class _Work:
         op = node.op
         if isinstance(op, ir.Map) and _is_plain_sum(op):
             slices = [slice_of(self.equations, o, node.shape) for o in op.operands]
-            whole = adjacent_slices(self.equations, [s for s in slices if s is not None], node.shape) if None not in slices else None
-            if whole is not None:
-                axis, sources = whole
+            joined = adjacent_slices(self.equations, [s for s in slices if s is not None], node.shape) if None not in slices else None
+            if joined is not None:
+                axis, sources = joined
                 return self._joined([(self.simplified(s), self.equations[s].shape) for s in sources], axis, node.shape)
         if isinstance(op, ir.Reduce) and op.kind in _SUMS and op.operand.node >= self.forward:
             source = self.simplified(op.operand.node)

@@ -33,11 +33,11 @@ def product(sizes: Any) -> sp.Expr:
 
 
 @functools.lru_cache(maxsize=65536)
-def quotient(whole: sp.Expr, part: sp.Expr) -> sp.Expr | None:
-    """``whole/part`` where it is a whole number at all sizes, else nothing."""
-    if part == 1 or whole == part:
-        return whole if part == 1 else sp.Integer(1)
-    ratio = sp.cancel(whole / part)
+def quotient(product: sp.Expr, part: sp.Expr) -> sp.Expr | None:
+    """``product/part`` where it is a whole number at all sizes, else nothing."""
+    if part == 1 or product == part:
+        return product if part == 1 else sp.Integer(1)
+    ratio = sp.cancel(product / part)
     symbols = sorted(ratio.free_symbols, key=str)
     numerator, denominator = sp.fraction(sp.together(ratio))
     if denominator != 1:

@@ -157,8 +157,8 @@ class Summing:
             if inner != set(bound):
                 continue
             at = {label: element.labels[i] for i, label in enumerate(operand.at)}
-            whole = self.symbols.element(reduced, (at[label] for label in range(rank)))
-            return multiplied({((whole, sp.Integer(1)),): sp.Integer(1)}, expand(product(sizes) if kind == "mean" else sp.Integer(1)))
+            total = self.symbols.element(reduced, (at[label] for label in range(rank)))
+            return multiplied({((total, sp.Integer(1)),): sp.Integer(1)}, expand(product(sizes) if kind == "mean" else sp.Integer(1)))
         return None
 
     def definition(self, element: Element) -> sp.Expr:

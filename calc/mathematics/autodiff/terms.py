@@ -216,12 +216,12 @@ def together(poly: Poly) -> sp.Expr:
         return sp.Integer(0)
     shared = _shared(list(poly))
     content = _content(list(poly.values()))
-    rest = []
+    addends = []
     for monomial, coefficient in poly.items():
         powers = {f: p - shared.get(f, sp.Integer(0)) for f, p in monomial}
         powers.update({f: -p for f, p in shared.items() if f not in powers})
-        rest.append(product_of(monomial_of(powers), coefficient / content))
-    inner = _grouped(rest) if not shared and len(rest) > 2 else sp.Add(*rest)
+        addends.append(product_of(monomial_of(powers), coefficient / content))
+    inner = _grouped(addends) if not shared and len(addends) > 2 else sp.Add(*addends)
     return sp.Mul(content, product_of(monomial_of(shared)), inner, evaluate=True)
 
 

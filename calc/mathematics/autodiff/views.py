@@ -74,40 +74,40 @@ class Views:
     def split_part(self, view: NodeView, part: AxisFactor, sizes: Sequence[sp.Expr]) -> tuple[NodeView, tuple[AxisFactor, ...]]:
         """The view with one of its factors split, and the new factors."""
         if part.axis is None:
-            return self._with(view, part, made := tuple(AxisFactor(None, s) for s in sizes)), made
-        at, more = part.axis, len(sizes) - 1
+            return self._with(view, part, pieces := tuple(AxisFactor(None, s) for s in sizes)), pieces
+        at, added = part.axis, len(sizes) - 1
         shape = self.equations[view.node].shape
         node = self.equations.add(
             ir.Split(view.node, at, len(sizes)), (*shape[:at], *sizes, *shape[at + 1 :]), name=self.equations[view.node].name
         )
-        moved = NodeView(node, tuple(tuple(_moved(p, at, more) for p in axis) for axis in view.axes))
-        made = tuple(AxisFactor(at + j, s) for j, s in enumerate(sizes))
-        return self._with(moved, part, made), made
+        moved = NodeView(node, tuple(tuple(_moved(p, at, added) for p in axis) for axis in view.axes))
+        pieces = tuple(AxisFactor(at + j, s) for j, s in enumerate(sizes))
+        return self._with(moved, part, pieces), pieces
 
-    def _with(self, view: NodeView, part: AxisFactor, made: tuple[AxisFactor, ...]) -> NodeView:
+    def _with(self, view: NodeView, part: AxisFactor, pieces: tuple[AxisFactor, ...]) -> NodeView:
         """The view with ``part`` (the first equal one) replaced by ``made``."""
-        done = False
+        replaced = False
         axes = []
         for axis in view.axes:
             parts: list[AxisFactor] = []
             for p in axis:
-                if not done and p == part:
-                    parts += made
-                    done = True
+                if not replaced and p == part:
+                    parts += pieces
+                    replaced = True
                 else:
                     parts.append(p)
             axes.append(tuple(parts))
         return NodeView(view.node, tuple(axes))
 
-    def merged(self, view: NodeView, which: int) -> NodeView:
+    def merged(self, view: NodeView, index: int) -> NodeView:
         """The view with axis ``which`` as one factor; repetitions among several factors are materialized."""
-        axis = view.axes[which]
+        axis = view.axes[index]
         if len(axis) <= 1:
             return view
         if all(p.axis is None for p in axis):
-            return NodeView(view.node, (*view.axes[:which], (AxisFactor(None, view.shape[which]),), *view.axes[which + 1 :]))
-        view = self.dense(view, which)
-        axis = view.axes[which]
+            return NodeView(view.node, (*view.axes[:index], (AxisFactor(None, view.shape[index]),), *view.axes[index + 1 :]))
+        view = self.dense(view, index)
+        axis = view.axes[index]
         order = [p.axis for p in view.parts if p.axis is not None]
         first = order.index(next(p.axis for p in axis if p.axis is not None))
         shape = self.equations[view.node].shape
@@ -115,12 +115,12 @@ class Views:
         if order != sorted(order):
             node = self.equations.map(ir.argument(0), (Operand(node, _inverse(order)),), tuple(shape[i] for i in order))
         sizes = self.equations[node].shape
-        made = self.equations.add(
+        merged_node = self.equations.add(
             ir.Merge(node, first, len(axis)),
             (*sizes[:first], product(sizes[first : first + len(axis)]), *sizes[first + len(axis) :]),
             name=self.equations[view.node].name,
         )
-        return self._numbered(made, [axis if i != which else None for i, axis in enumerate(view.axes)])
+        return self._numbered(merged_node, [axis if i != index else None for i, axis in enumerate(view.axes)])
 
     def _numbered(self, node: int, axes: Sequence[Axis | None]) -> NodeView:
         """A view of ``node``, whose axes are in the order of the parts; ``None`` is an axis that is now one factor."""
@@ -139,16 +139,16 @@ class Views:
             numbered.append(tuple(parts))
         return NodeView(node, tuple(numbered))
 
-    def dense(self, view: NodeView, which: int | None = None) -> NodeView:
+    def dense(self, view: NodeView, only: int | None = None) -> NodeView:
         """The view with its repetitions materialized: those of axis ``which``, or all."""
-        loose = [(i, p) for i, axis in enumerate(view.axes) for p in axis if p.axis is None and which in (None, i)]
+        loose = [(i, p) for i, axis in enumerate(view.axes) for p in axis if p.axis is None and only in (None, i)]
         if not loose:
             return view
         shape = self.equations[view.node].shape
         node = self.equations.map(ir.argument(0), (self.equations.same(view.node),), (*shape, *(p.size for _, p in loose)))
         numbers = iter(range(len(shape), len(shape) + len(loose)))
         axes = tuple(
-            tuple(AxisFactor(next(numbers), p.size) if p.axis is None and which in (None, i) else p for p in axis)
+            tuple(AxisFactor(next(numbers), p.size) if p.axis is None and only in (None, i) else p for p in axis)
             for i, axis in enumerate(view.axes)
         )
         return NodeView(node, axes)
@@ -156,8 +156,8 @@ class Views:
     def plain(self, view: NodeView) -> NodeView:
         """The view with at most one factor per axis, without repetitions and with the node's axes in order, like the program's tensor."""
         view = self.dense(view)
-        for which in range(len(view.axes)):
-            view = self.merged(view, which)
+        for index in range(len(view.axes)):
+            view = self.merged(view, index)
         order = [p.axis for p in view.parts if p.axis is not None]
         if order != sorted(order):
             shape = self.equations[view.node].shape
@@ -174,26 +174,26 @@ class Views:
         axes: list[Axis] = []
         for size in shape:
             axis: list[AxisFactor] = []
-            left = size
-            while left != 1:
+            remaining = size
+            while remaining != 1:
                 if not waiting:
                     raise ViewError("a reshape to more elements than the tensor has")
                 part = waiting.pop(0)
-                smaller = quotient(left, part.size) if self.hint(part.size) <= self.hint(left) else None
+                smaller = quotient(remaining, part.size) if self.hint(part.size) <= self.hint(remaining) else None
                 if smaller is not None:
                     axis.append(part)
-                    left = smaller
+                    remaining = smaller
                     continue
-                rest = quotient(part.size, left)
-                if rest is None:
+                cofactor = quotient(part.size, remaining)
+                if cofactor is None:
                     return self._reshaped_flat(view, shape)
-                view, (first, second) = self.split_part(view, part, (left, rest))
-                more = 1 if part.axis is not None else 0
-                axis = [_moved(p, part.axis, more) for p in axis]
-                axes = [tuple(_moved(p, part.axis, more) for p in done) for done in axes]
-                waiting = [second, *(_moved(p, part.axis, more) for p in waiting)]
+                view, (first, second) = self.split_part(view, part, (remaining, cofactor))
+                added = 1 if part.axis is not None else 0
+                axis = [_moved(p, part.axis, added) for p in axis]
+                axes = [tuple(_moved(p, part.axis, added) for p in axis_) for axis_ in axes]
+                waiting = [second, *(_moved(p, part.axis, added) for p in waiting)]
                 axis.append(first)
-                left = sp.Integer(1)
+                remaining = sp.Integer(1)
             axes.append(tuple(axis))
         return NodeView(view.node, tuple(axes))
 
@@ -202,9 +202,9 @@ class Views:
         flat = self.merged(NodeView(view.node, (tuple(view.parts),)), 0)
         if len(flat.axes[0]) == 1 and flat.axes[0][0].axis is not None:
             part = flat.axes[0][0]
-            made, parts = self.split_part(flat, part, [s for s in shape if s != 1])
-            left = list(parts)
-            return NodeView(made.node, tuple(() if s == 1 else (left.pop(0),) for s in shape))
+            split, parts = self.split_part(flat, part, [s for s in shape if s != 1])
+            waiting = list(parts)
+            return NodeView(split.node, tuple(() if s == 1 else (waiting.pop(0),) for s in shape))
         raise ViewError("a reshape of a tensor that is repeated along several axes")
 
     # -- several tensors ----------------------------------------------------------------------------------------------
@@ -242,14 +242,14 @@ class Views:
         part = view.axes[at][0]
         if part.axis is None:
             return NodeView(view.node, (*view.axes[:at], tuple(AxisFactor(None, s) for s in sizes), *view.axes[at + 1 :]))
-        made, parts = self.split_part(view, part, sizes)
-        return NodeView(made.node, (*made.axes[:at], parts, *made.axes[at + 1 :]))
+        split, parts = self.split_part(view, part, sizes)
+        return NodeView(split.node, (*split.axes[:at], parts, *split.axes[at + 1 :]))
 
 
-def _moved(part: AxisFactor, at: int | None, more: int) -> AxisFactor:
+def _moved(part: AxisFactor, at: int | None, added: int) -> AxisFactor:
     if part.axis is None or at is None or part.axis <= at:
         return part
-    return AxisFactor(part.axis + more, part.size)
+    return AxisFactor(part.axis + added, part.size)
 
 
 def _sizes(axis: Axis) -> tuple[sp.Expr, ...]:

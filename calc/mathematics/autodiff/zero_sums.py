@@ -28,8 +28,8 @@ def sums_to_zero(equations: Equations, summing: Summing, index: int, axes: Colle
             inside = [i for i in axes if axis <= i < axis + count]
             if inside and len(inside) < count:
                 return False
-            rest = [i - (count - 1) * (i >= axis + count) for i in axes if i not in inside]
-            return sums_to_zero(equations, summing, source, [*rest, *([axis] if inside else [])])
+            outside = [i - (count - 1) * (i >= axis + count) for i in axes if i not in inside]
+            return sums_to_zero(equations, summing, source, [*outside, *([axis] if inside else [])])
         case ir.Scatter(source, coordinates):
             return all(i < len(coordinates) and coordinates[i] == ir.Index(place(i)) for i in axes) and sums_to_zero(
                 equations, summing, source, axes

@@ -37,8 +37,8 @@ def _decoding(layout: Format, code: int) -> tuple[EncodingStep, ...]:
     value = decode(layout, code)
     if isinstance(layout, IntegerFormat) or value.kind != "finite":
         return ()
-    rest = code % (1 << (layout.bits - 1))
-    stored, fraction = divmod(rest, 1 << layout.fraction)
+    magnitude = code % (1 << (layout.bits - 1))
+    stored, fraction = divmod(magnitude, 1 << layout.fraction)
     bias, m = int(limit(layout, "bias")), layout.fraction
     power = f"{stored} - {bias} = {stored - bias}" if stored else f"1 - {bias} = {1 - bias}"
     lines = [
@@ -50,5 +50,5 @@ def _decoding(layout: Format, code: int) -> tuple[EncodingStep, ...]:
         EncodingStep("fraction", f"{'1 + ' if stored else ''}{fraction}/2**{m}", "with the leading 1" if stored else "without a leading 1")
     )
     sign = "-" if value.negative else ""
-    whole = f"{sign}({'1 + ' if stored else ''}{fraction}/2**{m}) * 2**{stored - bias if stored else 1 - bias} = {written(value)}"
-    return (*lines, EncodingStep("value", whole, "sign, fraction and power"))
+    formula = f"{sign}({'1 + ' if stored else ''}{fraction}/2**{m}) * 2**{stored - bias if stored else 1 - bias} = {written(value)}"
+    return (*lines, EncodingStep("value", formula, "sign, fraction and power"))

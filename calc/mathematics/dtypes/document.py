@@ -13,8 +13,8 @@ from calc.mathematics.dtypes.numbers import FormatNumber, decimal, written
 
 def document(layout: Format, encoding: Encoding | None = None) -> dict[str, Any]:
     """The ``"schema": 1`` document of a format; with ``encoding``, of a number in it too."""
-    made = {"schema": 1, "format": _format(layout), "limits": [{**_value(x.value), "name": x.name, **_text(x)} for x in limits(layout)]}
-    return made if encoding is None else {**made, "encoding": _encoding(encoding)}
+    fields = {"schema": 1, "format": _format(layout), "limits": [{**_value(x.value), "name": x.name, **_text(x)} for x in limits(layout)]}
+    return fields if encoding is None else {**fields, "encoding": _encoding(encoding)}
 
 
 def _format(layout: Format) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def _number(number: FormatNumber | None) -> dict[str, str | None] | None:
 
 def _encoding(encoding: Encoding) -> dict[str, Any]:
     return {
-        "given": _number(encoding.given),
+        "given": _number(encoding.number),
         "code": str(encoding.code),
         "bits": "".join(bits for _, bits in encoding.fields),
         "fields": [{"name": name, "bits": bits, "value": str(int(bits, 2))} for name, bits in encoding.fields],

@@ -31,7 +31,7 @@ class Encoding:
     """
 
     format: str
-    given: FormatNumber
+    number: FormatNumber
     code: int
     fields: tuple[tuple[str, str], ...]
     value: FormatNumber
@@ -47,14 +47,14 @@ class Encoding:
     @property
     def error(self) -> Fraction | None:
         """Value less number given, where both are finite."""
-        a, b = self.value.value, self.given.value
+        a, b = self.value.value, self.number.value
         return None if a is None or b is None else a - b
 
     @property
     def relative(self) -> Fraction | None:
         """The relative error."""
-        error, given = self.error, self.given.value
-        return None if error is None or not given else error / abs(given)
+        error, number = self.error, self.number.value
+        return None if error is None or not number else error / abs(number)
 
     @property
     def ulps(self) -> Fraction | None:
@@ -78,16 +78,16 @@ def decode(layout: Format, code: int) -> FormatNumber:
         raise BadInputError(f"{layout.name} has no code {str(code)[:40]}: its {layout.bits} bits hold 0 to 2**{layout.bits} - 1")
     if isinstance(layout, IntegerFormat):
         return finite(Fraction(code - 2**layout.bits if layout.signed and code >> (layout.bits - 1) else code))
-    negative, rest = bool(code >> (layout.bits - 1)), code % 2 ** (layout.bits - 1)
-    if layout.specials == "fnuz" and negative and not rest:
+    negative, magnitude = bool(code >> (layout.bits - 1)), code % 2 ** (layout.bits - 1)
+    if layout.specials == "fnuz" and negative and not magnitude:
         return NAN
-    if rest > largest_code(layout):
-        return infinity(negative) if layout.specials == "ieee" and rest == largest_code(layout) + 1 else NAN
-    return FormatNumber(_magnitude(layout, rest), negative)
+    if magnitude > largest_code(layout):
+        return infinity(negative) if layout.specials == "ieee" and magnitude == largest_code(layout) + 1 else NAN
+    return FormatNumber(_magnitude(layout, magnitude), negative)
 
 
-def _magnitude(layout: Float, rest: int) -> Fraction:
-    stored, fraction = divmod(rest, 2**layout.fraction)
+def _magnitude(layout: Float, code: int) -> Fraction:
+    stored, fraction = divmod(code, 2**layout.fraction)
     part = Fraction(fraction, 2**layout.fraction)
     emin = int(limit(layout, "smallest exponent"))
     return (1 + part) * Fraction(2) ** (stored - 1 + emin) if stored else part * Fraction(2) ** emin
@@ -100,16 +100,16 @@ def encode(layout: Format, number: FormatNumber) -> Encoding:
 
 def _float(layout: Float, number: FormatNumber) -> Encoding:
     spacing = _spacing(layout, number.size) if number.kind == "finite" else None
-    rest, overflow = _code(layout, number, spacing)
-    sign = int(number.negative and number.kind != "nan" and not (layout.specials == "fnuz" and rest in (0, _nan(layout))))
-    code = rest if layout.specials == "fnuz" and rest == _nan(layout) else (sign << (layout.bits - 1)) | rest
+    magnitude, overflow = _code(layout, number, spacing)
+    sign = int(number.negative and number.kind != "nan" and not (layout.specials == "fnuz" and magnitude in (0, _nan(layout))))
+    code = magnitude if layout.specials == "fnuz" and magnitude == _nan(layout) else (sign << (layout.bits - 1)) | magnitude
     value = decode(layout, code)
-    kind = value.kind if value.kind != "finite" else _kind(layout, rest)
+    kind = value.kind if value.kind != "finite" else _kind(layout, magnitude)
     underflow = kind == "zero" and number.size > 0
     below, above = _neighbors(layout, value)
     return Encoding(
         layout.name, number, code, fields_of(layout, code), value, kind, below, above, None if overflow else spacing, overflow, underflow,
-        _steps(layout, number, rest, spacing, overflow), _notes(layout, number, code, overflow),
+        _steps(layout, number, magnitude, spacing, overflow), _notes(layout, number, code, overflow),
     )  # fmt: skip
 
 
@@ -160,8 +160,8 @@ def _spacing(layout: Float, size: Fraction) -> Fraction:
     return Fraction(2) ** (_binade(layout, size) - layout.fraction)
 
 
-def _kind(layout: Float, rest: int) -> str:
-    return "zero" if not rest else "subnormal" if rest < 2**layout.fraction else "normal"
+def _kind(layout: Float, magnitude: int) -> str:
+    return "zero" if not magnitude else "subnormal" if magnitude < 2**layout.fraction else "normal"
 
 
 def _neighbors(layout: Float, value: FormatNumber) -> tuple[FormatNumber | None, FormatNumber | None]:
@@ -197,15 +197,15 @@ def fields_of(layout: Format, code: int) -> tuple[tuple[str, str], ...]:
 _BECOMES = {"infinity": "becomes infinity", "nan": "becomes NaN", "largest": "stays at the largest"}
 
 
-def _steps(layout: Float, number: FormatNumber, rest: int, spacing: Fraction | None, overflow: bool) -> tuple[EncodingStep, ...]:
+def _steps(layout: Float, number: FormatNumber, magnitude: int, spacing: Fraction | None, overflow: bool) -> tuple[EncodingStep, ...]:
     if spacing is None or not number.size:
         return ()
     bias, e = int(limit(layout, "bias")), _binade(layout, number.size)
     normal = number.size >= Fraction(2) ** e
     scaled = number.size / spacing
-    what = f"2**{e} <= |x| < 2**{e + 1}" if normal else f"|x| < 2**{e}"
+    range_ = f"2**{e} <= |x| < 2**{e + 1}" if normal else f"|x| < 2**{e}"
     why = "the power of two at or below the number" if normal else "the smallest exponent: there is no leading 1, the number is subnormal"
-    lines = [EncodingStep("exponent", f"{what}, so the exponent is {e}", why)]
+    lines = [EncodingStep("exponent", f"{range_}, so the exponent is {e}", why)]
     if normal and not overflow:
         lines.append(EncodingStep("exponent code", f"{e} + {bias} = {e + bias} = {e + bias:0{layout.exponent}b}", f"the bias is {bias}"))
     lines.append(
@@ -218,7 +218,7 @@ def _steps(layout: Float, number: FormatNumber, rest: int, spacing: Fraction | N
         at = f"{rounded} * 2**{e - layout.fraction} is beyond the largest, {written(FormatNumber(limit(layout, 'largest')))}"
         lines.append(EncodingStep("overflow", at, _BECOMES[layout.overflow]))
         return tuple(lines)
-    stored, fraction = divmod(rest, 2**layout.fraction)
+    stored, fraction = divmod(magnitude, 2**layout.fraction)
     shown = f"{fraction} = {fraction:0{layout.fraction}b}"
     carried = f"exponent code {stored}, " if stored != (e + bias if normal else 0) else ""
     why = "the leading 1 is not stored" if stored else "without a leading 1"
@@ -230,8 +230,8 @@ def _short(value: Fraction) -> str:
     """All digits where they are few, else the first of them."""
     text = written(finite(value))
     if "/" in text or len(text) > 24:
-        whole, part = divmod(value, 1)
-        return f"{whole}.{int(part * 10**6):06d}…"
+        integer, part = divmod(value, 1)
+        return f"{integer}.{int(part * 10**6):06d}…"
     return text
 
 
@@ -274,30 +274,30 @@ def _by_way_of(names: tuple[str, ...], layout: Float, number: FormatNumber) -> i
 
 
 def _signed_code(layout: Float, number: FormatNumber) -> int:
-    rest, _ = _code(layout, number, _spacing(layout, number.size) if number.kind == "finite" else None)
-    if layout.specials == "fnuz" and rest in (0, _nan(layout)):
-        return rest
-    return (int(number.negative) << (layout.bits - 1)) | rest
+    magnitude, _ = _code(layout, number, _spacing(layout, number.size) if number.kind == "finite" else None)
+    if layout.specials == "fnuz" and magnitude in (0, _nan(layout)):
+        return magnitude
+    return (int(number.negative) << (layout.bits - 1)) | magnitude
 
 
 # -- integers --------------------------------------------------------------------------------------------------------------------
 
 
 def _integer(layout: IntegerFormat, number: FormatNumber) -> Encoding:
-    given = number.value
-    if given is None:
+    exact = number.value
+    if exact is None:
         raise BadInputError(f"{layout.name} has integers only: {written(number)} needs a floating-point format")
     low, high = limit(layout, "smallest"), limit(layout, "largest")
-    nearest = Fraction(round(given))
+    nearest = Fraction(round(exact))
     clamped = min(max(nearest, low), high)
     code = int(clamped) % 2**layout.bits
     overflow = clamped != nearest
     steps = [EncodingStep("rounded", str(nearest), "to the nearest integer, ties to even")]
     if overflow:
         steps.append(EncodingStep("overflow", f"{nearest} is outside {low} to {high}", "clamped to the nearest bound, as in quantization"))
-    notes = ("a cast in C or torch drops the fraction instead, and is undefined out of range",) if overflow or nearest != given else ()
+    notes = ("a cast in C or torch drops the fraction instead, and is undefined out of range",) if overflow or nearest != exact else ()
     return Encoding(
         layout.name, number, code, fields_of(layout, code), finite(clamped), "zero" if not clamped else "integer",
         None if clamped == low else finite(clamped - 1), None if clamped == high else finite(clamped + 1), Fraction(1),
-        overflow, clamped == 0 and given != 0, tuple(steps), notes,
+        overflow, clamped == 0 and exact != 0, tuple(steps), notes,
     )  # fmt: skip

@@ -107,8 +107,8 @@ def _digits(steps: _Steps, m: int) -> None:
         Fraction(digits),
         "this many survive a round trip through the format: 10**digits <= 2**m",
     )
-    needed = _log10(2 ** (m + 1)) + 2
-    steps.state("decimal digits needed", "1 + ceiling((m + 1)*log10(2))", Fraction(needed), "this many distinguish any two numbers")
+    distinguishing = _log10(2 ** (m + 1)) + 2
+    steps.state("decimal digits needed", "1 + ceiling((m + 1)*log10(2))", Fraction(distinguishing), "this many distinguish any two numbers")
     share = Fraction(_log10(2 ** (100 * (m + 1))), 100)
     steps.state("decimal digits, about", "(m + 1)*log10(2)", share, "significant bits as digits, cut off after two places")
     steps.state("resolution", "10**(-floor(m*log10(2)))", Fraction(1, 10**digits), "a unit of the last preserved decimal digit")

@@ -50,9 +50,9 @@ def read(text: str) -> FormatNumber:
     for pattern, base, per_digit, exponent_of in ((_DECIMAL, 10, 10, 10), (_HEX, 16, 16, 2)):
         match = pattern.fullmatch(text)
         if match and (match[2] or match[3]):
-            whole, part = match[2] or "", match[3] or ""
+            integer, part = match[2] or "", match[3] or ""
             power = _power(text, match[4] or "0")
-            digits = Fraction(int(whole + part, base), per_digit ** len(part))
+            digits = Fraction(int(integer + part, base), per_digit ** len(part))
             return FormatNumber(digits * Fraction(exponent_of) ** power, match[1] == "-")
     special = _SPECIAL.fullmatch(text)
     if special is None:
@@ -70,8 +70,8 @@ def _power(text: str, exponent: str) -> int:
 
 def decimal(value: Fraction) -> str:
     """All digits of a number whose denominator has only the factors 2 and 5; else a fraction."""
-    twos, fives, rest = _exponents(value.denominator)
-    if rest != 1:
+    twos, fives, remainder = _exponents(value.denominator)
+    if remainder != 1:
         return f"{value.numerator}/{value.denominator}"
     places = max(twos, fives)
     digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, "0")

@@ -80,17 +80,17 @@ def _yes(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def _equal(what: str, derived: object, measured: object, because: str) -> Verdict[str]:
-    return judged(what, str(derived), str(measured), because=because)
+def _equal(quantity: str, derived: object, measured: object, because: str) -> Verdict[str]:
+    return judged(quantity, str(derived), str(measured), because=because)
 
 
-def _near(what: str, ours: Array, theirs: Array, because: str) -> Verdict[str]:
+def _near(quantity: str, ours: Array, theirs: Array, because: str) -> Verdict[str]:
     scale = float(np.abs(theirs).max(initial=0.0))
     difference = float(np.abs(ours - theirs).max(initial=0.0))
     verdict = EXACT if difference == 0 else WITHIN if difference <= _RELATIVE * scale else FAILED
     largest = float(np.abs(ours).max(initial=0.0))
-    said = f"{because}; the largest numbers are shown, the largest difference is {difference:.2g}"
-    return Verdict(what, f"{largest:.6g}", f"{scale:.6g}", "", verdict, _RELATIVE * scale, said)
+    reason = f"{because}; the largest numbers are shown, the largest difference is {difference:.2g}"
+    return Verdict(quantity, f"{largest:.6g}", f"{scale:.6g}", "", verdict, _RELATIVE * scale, reason)
 
 
 # -- the equations in numpy ---------------------------------------------------------------------------------------------------------
@@ -113,8 +113,8 @@ def backward(op: Operation, at: int, x: list[Array], y: Array, dy: Array) -> Arr
     if len(x) > 1:
         reached = {d for k, axes in enumerate(op.pattern.operands) if k != at for d in axes.names} | set(after)
         axes_left = tuple(d for d in mine if d in reached)
-        others = [axes for k, axes in enumerate(op.pattern.operands) if k != at]
-        inner = Pattern("", (op.pattern.result, *others), Axes(tuple((d,) for d in axes_left)))
+        operands = [axes for k, axes in enumerate(op.pattern.operands) if k != at]
+        inner = Pattern("", (op.pattern.result, *operands), Axes(tuple((d,) for d in axes_left)))
         product = np.einsum(equation(inner), dy, *(a for k, a in enumerate(x) if k != at), optimize=False)
         return _ordered(np.asarray(product), axes_left, mine, op)
     new = tuple(n for n in after if n not in mine)
@@ -132,10 +132,10 @@ def backward(op: Operation, at: int, x: list[Array], y: Array, dy: Array) -> Arr
     return spread
 
 
-def _ordered(array: Array, names: tuple[str, ...], wanted: tuple[str, ...], op: Operation) -> Array:
+def _ordered(array: Array, names: tuple[str, ...], target: tuple[str, ...], op: Operation) -> Array:
     """The axes in the order wanted, repeated along those that it has not."""
     letter = letters(op.pattern.names)
-    both = [n for n in wanted if n in names]
+    both = [n for n in target if n in names]
     moved = np.einsum(f"{''.join(letter[n] for n in names)}->{''.join(letter[n] for n in both)}", array)
-    placed = moved.reshape([op.sizes[n] if n in names else 1 for n in wanted])
-    return np.broadcast_to(placed, [op.sizes[n] for n in wanted])
+    placed = moved.reshape([op.sizes[n] if n in names else 1 for n in target])
+    return np.broadcast_to(placed, [op.sizes[n] for n in target])

@@ -97,13 +97,13 @@ def _contracted(pattern: Pattern, sizes: Mapping[str, int]) -> tuple[Gradient, .
     gradients = []
     for at, name in enumerate(operand_names(pattern)):
         mine = pattern.operands[at].names
-        others = [(n, axes) for n, axes in zip(operand_names(pattern), pattern.operands, strict=True) if n != name]
-        reached = {d for _, axes in others for d in axes.names} | set(pattern.result.names)
+        factors_ = [(n, axes) for n, axes in zip(operand_names(pattern), pattern.operands, strict=True) if n != name]
+        reached = {d for _, axes in factors_ for d in axes.names} | set(pattern.result.names)
         alone = tuple(d for d in mine if d not in reached)
         inner = Pattern(
-            "", (pattern.result, *(axes for _, axes in others)), type(pattern.result)(tuple((d,) for d in mine if d in reached))
+            "", (pattern.result, *(axes for _, axes in factors_)), type(pattern.result)(tuple((d,) for d in mine if d in reached))
         )
-        factors = " ".join([f"dY[{_index(pattern.result.names)}]", *(f"{n}[{_index(axes.names)}]" for n, axes in others)])
+        factors = " ".join([f"dY[{_index(pattern.result.names)}]", *(f"{n}[{_index(axes.names)}]" for n, axes in factors_)])
         equation = f"d{name}[{_index(mine)}] = {_sum(_summed(inner))}{factors}"
         because = f"the derivative of a product is that of its other factors; {_why(_summed(inner))}"
         because += f"; the same for every {', '.join(alone)}" if alone else ""

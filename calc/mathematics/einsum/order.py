@@ -63,7 +63,7 @@ def _least(pattern: Pattern, sizes: Mapping[str, int], names: tuple[str, ...]) -
     everything = (1 << len(names)) - 1
     trees: dict[int, Tree] = {1 << at: name for at, name in enumerate(names)}
     costs: dict[int, int] = {1 << at: 0 for at in range(len(names))}
-    axes_of = {chosen: _kept(pattern, chosen) for chosen in range(1, everything + 1)}
+    axes_of = {chosen: _axes_needed(pattern, chosen) for chosen in range(1, everything + 1)}
     for chosen in sorted(range(1, everything + 1), key=int.bit_count):
         if chosen in trees:
             continue
@@ -89,14 +89,14 @@ def _halves(chosen: int) -> Iterator[int]:
             yield part
 
 
-def _kept(pattern: Pattern, chosen: int) -> tuple[str, ...]:
+def _axes_needed(pattern: Pattern, chosen: int) -> tuple[str, ...]:
     """Dimensions of a set of operands that are needed after their contraction; for a single operand, all of them."""
     inside = [axes.names for at, axes in enumerate(pattern.operands) if chosen >> at & 1]
     if len(inside) == 1:
         return inside[0]
     outside = {name for at, axes in enumerate(pattern.operands) if not chosen >> at & 1 for name in axes.names}
-    needed = outside | set(pattern.result.names)
-    return tuple(name for name in dict.fromkeys(name for names in inside for name in names) if name in needed)
+    outer = outside | set(pattern.result.names)
+    return tuple(name for name in dict.fromkeys(name for names in inside for name in names) if name in outer)
 
 
 def _steps(pattern: Pattern, tree: Tree) -> tuple[EinsumStep, ...]:
@@ -110,8 +110,8 @@ def _steps(pattern: Pattern, tree: Tree) -> tuple[EinsumStep, ...]:
         chosen = of_left | of_right
         last = chosen == (1 << len(names)) - 1
         out = "Y" if last else f"T{len(steps) + 1}"
-        axes = pattern.result.names if last else _kept(pattern, chosen)
-        steps.append(contract(left, right, out, _kept(pattern, of_left), _kept(pattern, of_right), axes))
+        axes = pattern.result.names if last else _axes_needed(pattern, chosen)
+        steps.append(contract(left, right, out, _axes_needed(pattern, of_left), _axes_needed(pattern, of_right), axes))
         return out, chosen
 
     visit(tree)

@@ -118,20 +118,20 @@ def _require(pattern: Pattern) -> None:
     several, text = len(pattern.operands) > 1, _clip(pattern.text)
     if len(pattern.operands) > _MOST_OPERANDS or len(pattern.names) > _MOST_NAMES:
         raise BadInputError(f"the pattern {text!r} is too large: at most {_MOST_OPERANDS} operands and {_MOST_NAMES} dimensions")
-    given = {name for axes in pattern.operands for name in axes.names}
-    new = [name for name in pattern.result.names if name not in given]
+    named_axes = {name for axes in pattern.operands for name in axes.names}
+    new = [name for name in pattern.result.names if name not in named_axes]
     if several and new:
         raise BadInputError(f"the pattern {text!r} has {', '.join(new)} in the result but in no operand: leave it out or add it to one")
     if several and any(axes.merged for axes in (*pattern.operands, pattern.result)):
         raise BadInputError(f"the pattern {text!r} merges dimensions of several operands: rearrange one tensor at a time, then contract")
-    if new and given - set(pattern.result.names):
+    if new and named_axes - set(pattern.result.names):
         raise BadInputError(f"the pattern {text!r} both sums dimensions and makes new ones ({', '.join(new)}): do them one at a time")
 
 
-def sizes_of(pattern: Pattern, words: Sequence[str]) -> dict[str, int]:
+def sizes_of(pattern: Pattern, assignments: Sequence[str]) -> dict[str, int]:
     """``["b=2", "...=6"]`` → sizes of the pattern's dimensions; an ellipsis has the product of the dimensions it covers."""
     sizes: dict[str, int] = {}
-    for word in words:
+    for word in assignments:
         if word.startswith("...="):
             word = f"{ELLIPSIS}={word[4:]}"
         name, size = parse_assignment(word)

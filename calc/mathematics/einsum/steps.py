@@ -45,8 +45,8 @@ class EinsumStep:
     @property
     def pattern(self) -> str:
         """As a pattern of its own."""
-        left = ", ".join(" ".join(names) for _, names in self.inputs)
-        return f"{left} -> {' '.join(self.out[1])}".rstrip()
+        operands = ", ".join(" ".join(names) for _, names in self.inputs)
+        return f"{operands} -> {' '.join(self.out[1])}".rstrip()
 
 
 def operand_names(pattern: Pattern) -> tuple[str, ...]:
@@ -57,8 +57,8 @@ def operand_names(pattern: Pattern) -> tuple[str, ...]:
 def contract(left: str, right: str, out: str, of_left: Sequence[str], of_right: Sequence[str], of_out: Sequence[str]) -> EinsumStep:
     """The product of two operands with the dimensions of ``kept`` left."""
     firsts, operands = [], []
-    for name, mine, other in ((left, of_left, of_right), (right, of_right, of_left)):
-        alone = tuple(d for d in mine if d not in other and d not in of_out)
+    for name, mine, opposite in ((left, of_left, of_right), (right, of_right, of_left)):
+        alone = tuple(d for d in mine if d not in opposite and d not in of_out)
         firsts += [(name, alone)] if alone else []
         operands.append(tuple(d for d in mine if d not in alone))
     summed = tuple(d for d in operands[0] if d not in of_out)

@@ -53,7 +53,7 @@ def _compared(part: ModuleVariance, sample: Sample | None) -> SampleComparison:
         return SampleComparison(part, low, sample.second, high, NOT_DERIVED, "the module runs several times in a forward")
     if low <= part.second <= high:
         return SampleComparison(part, low, sample.second, high, INSIDE)
-    off = sum(OFF[rest] for rest in part.rests)
+    off = sum(OFF[assumption] for assumption in part.rests)
     near = (1 - off) * low <= part.second <= (1 + off) * high
     because = "; ".join(part.rests) or "follows from the distributions alone"
     return SampleComparison(part, low, sample.second, high, WITHIN if near else FAILED, because, off)

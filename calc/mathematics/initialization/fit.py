@@ -22,15 +22,15 @@ _POWERS = (-4, -3, -2, -1, 0, 1, 2)
 
 def expressions(draw: Draw, sizes: Mapping[str, int], doubled: Sequence[str]) -> dict[str, str]:
     """Text for each parameter that is in every build. ``doubled`` are the sizes that may be changed, each by itself."""
-    here = draw(sizes)
+    laws_here = draw(sizes)
     moved = [(name, {**sizes, name: 2 * sizes[name]}) for name in doubled]
     builds = [(name, at, laws) for name, at in moved if (laws := _tried(draw, at)) is not None]
     texts: dict[str, str] = {}
-    for parameter, law in here.items():
-        others = [(name, at, laws.get(parameter)) for name, at, laws in builds]
-        if law is None or any(each is None for _, _, each in others):
+    for parameter, law in laws_here.items():
+        builds_of = [(name, at, laws.get(parameter)) for name, at, laws in builds]
+        if law is None or any(each is None for _, _, each in builds_of):
             continue
-        seconds = [(name, at, each.second) for name, at, each in others if each is not None]
+        seconds = [(name, at, each.second) for name, at, each in builds_of if each is not None]
         text = _monomial(law.second, sizes, seconds)
         if text is not None:
             texts[parameter] = text
@@ -44,17 +44,17 @@ def _tried(draw: Draw, sizes: Mapping[str, int]) -> Laws | None:
         return None
 
 
-def _monomial(here: float, sizes: Mapping[str, int], moved: Sequence[tuple[str, Mapping[str, int], float]]) -> str | None:
-    if here == 0:
-        return "0" if all(there == 0 for _, _, there in moved) else None
+def _monomial(value: float, sizes: Mapping[str, int], moved: Sequence[tuple[str, Mapping[str, int], float]]) -> str | None:
+    if value == 0:
+        return "0" if all(moved_value == 0 for _, _, moved_value in moved) else None
     powers: dict[str, int] = {}
-    for name, _, there in moved:
-        power = next((p for p in _POWERS if math.isclose(there / here, 2.0**p, rel_tol=_NEAR)), None)
+    for name, _, moved_value in moved:
+        power = next((p for p in _POWERS if math.isclose(moved_value / value, 2.0**p, rel_tol=_NEAR)), None)
         if power is None:
             return None
         if power:
             powers[name] = power
-    factor = here / math.prod(float(sizes[name]) ** power for name, power in powers.items())
+    factor = value / math.prod(float(sizes[name]) ** power for name, power in powers.items())
     return _written(factor, powers)
 
 

@@ -54,8 +54,8 @@ class Activation:
             return float(self.apply(np.zeros(1))[0]) ** 2
         shared, own = math.sqrt(max(c, 0.0)), math.sqrt(max(q - c, 0.0))
         nodes, weights = _rule()
-        given = self.apply(shared * nodes[:, None] + own * nodes[None, :]) @ weights  # E[f(x) | what x and y share]
-        return float(weights @ given**2)
+        conditional = self.apply(shared * nodes[:, None] + own * nodes[None, :]) @ weights  # E[f(x) | what x and y share]
+        return float(weights @ conditional**2)
 
 
 @functools.cache

@@ -11,8 +11,8 @@ import math
 
 def own(keys: int, spread: float, causal: bool) -> float:
     """E[Σ p²], averaged over the queries. A causal query at t sees the first t keys."""
-    seen = range(1, keys + 1) if causal else (keys,)
-    return sum(_squares(n, spread) for n in seen) / len(seen)
+    key_counts = range(1, keys + 1) if causal else (keys,)
+    return sum(_squares(n, spread) for n in key_counts) / len(key_counts)
 
 
 def _squares(n: int, spread: float) -> float:

@@ -55,14 +55,14 @@ class Moments:
 
     def saying(self, template: str, **parts: Moments | WeightLaw | str) -> Moments:
         """With its equation and closed form: ``template`` with the operands by name, and without a closed form once that is long."""
-        named = template.format(**{k: _named(v) for k, v in parts.items()})
+        text = template.format(**{k: _named(v) for k, v in parts.items()})
         inside = {k: v.closed if isinstance(v, Moments) else _named(v) for k, v in parts.items()}
         closed = None if None in inside.values() else template.format(**inside)
         short = None if closed is None or len(_tidy(closed)) > _LONGEST else _tidy(closed)
-        return replace(self, equation=_tidy(named), closed=short)
+        return replace(self, equation=_tidy(text), closed=short)
 
-    def resting(self, *more: str) -> Moments:
-        return replace(self, rests=tuple(dict.fromkeys((*self.rests, *more))))
+    def resting(self, *assumptions: str) -> Moments:
+        return replace(self, rests=tuple(dict.fromkeys((*self.rests, *assumptions))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class WeightLaw:
     second: float
     shape: tuple[int, ...]
     law: str
-    again: bool = False
+    reused: bool = False
 
 
 _LONGEST = 160

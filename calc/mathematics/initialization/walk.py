@@ -45,7 +45,7 @@ class _Walk:
         self.program, self.draws, self.sizes = program, draws, sizes
         self.states: dict[int, State] = {}
         self.used: set[str] = set()
-        self.made: dict[str, int] = {}
+        self.calls_of: dict[str, int] = {}
         self._shapes = {v.index: tuple(self.number(s) for s in v.shape) for v in program.values}
 
     def written(self, size: int | str) -> str:
@@ -91,7 +91,7 @@ class _Walk:
                 shapes[name] = self._shapes[argument.value]
                 texts[name] = tuple(self.written(s) for s in self.program.values[argument.value].shape)
         refs = {name: a.value for name, a in instruction.args if isinstance(a, Ref)}
-        args = {k: replace(v, again=True) if isinstance(v, WeightLaw) and v.name in self.used else v for k, v in args.items()}
+        args = {k: replace(v, reused=True) if isinstance(v, WeightLaw) and v.name in self.used else v for k, v in args.items()}
         bare = instruction.name.removeprefix("aten.").partition(".")[0]
         if bare in PRODUCTS:
             self.used.update(a.name for a in args.values() if isinstance(a, WeightLaw))
@@ -105,8 +105,8 @@ class _Walk:
         """The name of a result: its module, numbered from its second result on."""
         if not instruction.outputs or instruction.name.removeprefix("aten.").partition(".")[0] in SAME | PARTS:
             return instruction.module_path
-        self.made[instruction.module_path] = self.made.get(instruction.module_path, 0) + 1
-        return f"{instruction.module_path} #{self.made[instruction.module_path]}"
+        self.calls_of[instruction.module_path] = self.calls_of.get(instruction.module_path, 0) + 1
+        return f"{instruction.module_path} #{self.calls_of[instruction.module_path]}"
 
     def _looked_up(self, argument: Any) -> Any:
         if isinstance(argument, Ref):

@@ -21,7 +21,7 @@ _LARGEST = 2**28
 def check(x: StridedTensor, steps: Sequence[StrideStep]) -> tuple[Verdict[str], ...]:
     """Runs the same chain on a real tensor: one verdict per operation, on shape, strides, offset, dtype, storage and its bytes, or on
     both raising an error."""
-    copied = max([x.nbytes, *(s.made.allocated for s in steps if s.made is not None)])
+    copied = max([x.nbytes, *(s.result.allocated for s in steps if s.result is not None)])
     if copied > _LARGEST:
         raise BadInputError(f"a run would allocate {copied:,} bytes at once, more than {_LARGEST:,}: check at smaller sizes")
     from calc.measure.layouts import run
@@ -35,11 +35,11 @@ def _given(call: MethodCall) -> tuple[Any, ...]:
 
 
 def _judged(step: StrideStep, theirs: Any) -> Verdict[str]:
-    if step.made is None or theirs.refused:
-        both = step.made is None and bool(theirs.refused)
+    if step.result is None or theirs.refused:
+        both = step.result is None and bool(theirs.refused)
         return Verdict(step.call.text, step.refused or "made", theirs.refused or "made", "", EXACT if both else FAILED)
-    t = step.made.tensor
-    ours = (t.layout.shape, t.layout.strides, t.layout.offset, t.dtype, t.nbytes, not step.made.allocated)
+    t = step.result.tensor
+    ours = (t.layout.shape, t.layout.strides, t.layout.offset, t.dtype, t.nbytes, not step.result.allocated)
     real = (theirs.shape, theirs.strides, theirs.offset, theirs.dtype, theirs.nbytes, theirs.shared)
     return judged(step.call.text, _said(*ours), _said(*real))
 

@@ -13,13 +13,13 @@ from calc.pipeline.verdict import Verdict
 
 
 def chains(
-    x: StridedTensor, done: Sequence[tuple[str, Sequence[StrideStep]]], verdicts: Sequence[Sequence[Verdict[str]]] | None
+    x: StridedTensor, results: Sequence[tuple[str, Sequence[StrideStep]]], verdicts: Sequence[Sequence[Verdict[str]]] | None
 ) -> dict[str, Any]:
     """The ``"schema": 1`` document of chains on a tensor."""
-    made: list[dict[str, Any]] = [{"expression": text, "steps": [_step(s) for s in steps]} for text, steps in done]
-    for at, chain in enumerate(made):
+    documents: list[dict[str, Any]] = [{"expression": text, "steps": [_step(s) for s in steps]} for text, steps in results]
+    for at, chain in enumerate(documents):
         chain["checks"] = None if verdicts is None else [_verdict(v) for v in verdicts[at]]
-    return {"schema": 1, "tensor": _tensor(x), "chains": made}
+    return {"schema": 1, "tensor": _tensor(x), "chains": documents}
 
 
 def _tensor(x: StridedTensor) -> dict[str, Any]:
@@ -35,10 +35,10 @@ def _tensor(x: StridedTensor) -> dict[str, Any]:
 
 
 def _step(step: StrideStep) -> dict[str, Any]:
-    if step.made is None:
+    if step.result is None:
         return {"operation": step.call.text, "result": None, "allocated": None, "because": step.refused}
-    made = step.made
-    return {"operation": step.call.text, "result": _tensor(made.tensor), "allocated": number(made.allocated), "because": made.because}
+    result = step.result
+    return {"operation": step.call.text, "result": _tensor(result.tensor), "allocated": number(result.allocated), "because": result.because}
 
 
 def _verdict(v: Verdict[str]) -> dict[str, str | None]:

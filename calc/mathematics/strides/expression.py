@@ -32,7 +32,7 @@ class StrideStep:
     """The result of a call, or in ``refused`` the reason why it fails, which ends the chain."""
 
     call: MethodCall
-    made: StridedResult | None
+    result: StridedResult | None
     refused: str = ""
 
 
@@ -99,8 +99,8 @@ def _calls(node: ast.expr, text: str) -> list[MethodCall]:
 def _require_arguments(name: str, arguments: Sequence[Any], least: int, most: int) -> None:
     if not least <= len(arguments) <= most:
         raise BadInputError(f"{name} takes {least if least == most else f'{least} to {most}'} arguments, not {len(arguments)}")
-    words = [a for a in arguments if isinstance(a, str)]
-    if bool(words) != (name == "to"):
+    texts = [a for a in arguments if isinstance(a, str)]
+    if bool(texts) != (name == "to"):
         raise BadInputError(f"{name} takes {'a number format' if name == 'to' else 'numbers'}, not {', '.join(map(repr, arguments))[:60]}")
     nested = [a for a in arguments if isinstance(a, tuple)]
     if nested and (len(arguments) > 1 or name not in ("permute", "expand", "view", "reshape", "squeeze")):
@@ -142,14 +142,14 @@ def carried_out(x: StridedTensor, calls: Sequence[MethodCall]) -> tuple[StrideSt
     steps: list[StrideStep] = []
     for call in calls:
         try:
-            made = index(x, call.arguments) if call.name == "[]" else OPERATIONS[call.name][0](x, *call.arguments)
-            if len(made.tensor.layout.shape) > _MOST_DIMENSIONS:
+            result = index(x, call.arguments) if call.name == "[]" else OPERATIONS[call.name][0](x, *call.arguments)
+            if len(result.tensor.layout.shape) > _MOST_DIMENSIONS:
                 raise BadInputError(f"{call.text} gives more than {_MOST_DIMENSIONS} dimensions")
         except BadInputError as error:
             steps.append(StrideStep(call, None, str(error)))
             break
-        steps.append(StrideStep(call, made))
-        x = made.tensor
+        steps.append(StrideStep(call, result))
+        x = result.tensor
     return tuple(steps)
 
 

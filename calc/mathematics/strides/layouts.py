@@ -22,8 +22,8 @@ class StridedLayout:
     @property
     def contiguous(self) -> bool:
         """Whether the elements are contiguous in row-major order; the stride of a dimension of size 1 does not matter."""
-        wanted = row_major(self.shape)
-        return all(size == 1 or a == b for size, a, b in zip(self.shape, self.strides, wanted, strict=True))
+        strides = row_major(self.shape)
+        return all(size == 1 or a == b for size, a, b in zip(self.shape, self.strides, strides, strict=True))
 
     @property
     def dense(self) -> bool:
@@ -83,11 +83,11 @@ def by_stride(layout: StridedLayout) -> StridedLayout:
 
 
 def _compare(layout: StridedLayout, a: int, b: int) -> int:
-    one, second = layout.strides[a], layout.strides[b]
-    if not one or not second:
+    first, second = layout.strides[a], layout.strides[b]
+    if not first or not second:
         return 0
-    if one != second:
-        return 1 if one > second else -1
+    if first != second:
+        return 1 if first > second else -1
     return int(layout.shape[a] > layout.shape[b])
 
 

@@ -73,8 +73,8 @@ def _permute(x: StridedTensor, *dims: Any) -> StridedResult:
 
 def _transpose(x: StridedTensor, a: int, b: int) -> StridedResult:
     order = list(range(len(x.layout.shape)))
-    one, second = _dim(x, a), _dim(x, b)
-    order[one], order[second] = order[second], order[one]
+    first, second = _dim(x, a), _dim(x, b)
+    order[first], order[second] = order[second], order[first]
     return _permute(x, *order)
 
 
@@ -85,18 +85,18 @@ def _t(x: StridedTensor) -> StridedResult:
 
 
 def _expand(x: StridedTensor, *sizes: Any) -> StridedResult:
-    wanted, layout = _flat(sizes), x.layout
-    new = len(wanted) - len(layout.shape)
+    target, layout = _flat(sizes), x.layout
+    new = len(target) - len(layout.shape)
     if new < 0:
-        raise BadInputError(f"expand{tuple(wanted)} has fewer dimensions than the tensor, of shape {layout.shape}")
-    shape, strides = [0] * len(wanted), [0] * len(wanted)
-    for at in range(len(wanted) - 1, -1, -1):
+        raise BadInputError(f"expand{tuple(target)} has fewer dimensions than the tensor, of shape {layout.shape}")
+    shape, strides = [0] * len(target), [0] * len(target)
+    for at in range(len(target) - 1, -1, -1):
         # A new dimension is one of size 1 in front; what is as large as it was keeps its stride.
         size = layout.shape[at - new] if at >= new else 1
-        stride = layout.strides[at - new] if at >= new else shape[at + 1] * strides[at + 1] if at + 1 < len(wanted) else 1
-        goal = size if wanted[at] == -1 and at >= new else wanted[at]
+        stride = layout.strides[at - new] if at >= new else shape[at + 1] * strides[at + 1] if at + 1 < len(target) else 1
+        goal = size if target[at] == -1 and at >= new else target[at]
         if goal < 1 or size not in (1, goal):
-            raise BadInputError(f"expand{tuple(wanted)} cannot make {goal} of a dimension of size {size}: only one of size 1 is repeated")
+            raise BadInputError(f"expand{tuple(target)} cannot make {goal} of a dimension of size {size}: only one of size 1 is repeated")
         shape[at], strides[at] = goal, stride if goal == size else 0
     return _view(x, StridedLayout(tuple(shape), tuple(strides), layout.offset), "stride 0 repeats the same elements")
 
@@ -165,11 +165,11 @@ def index(x: StridedTensor, parts: Sequence[Any]) -> StridedResult:
     used = sum(p is not None and p is not Ellipsis for p in parts)
     if used > len(layout.shape) or sum(p is Ellipsis for p in parts) > 1:
         raise BadInputError(f"{used} indices for a tensor of {len(layout.shape)} dimensions, or several ellipses")
-    rest = [slice(None)] * (len(layout.shape) - used)
+    trailing = [slice(None)] * (len(layout.shape) - used)
     at = next((k for k, p in enumerate(parts) if p is Ellipsis), len(parts))
-    whole = [*parts[:at], *rest, *parts[at + 1 :]]
+    all_parts = [*parts[:at], *trailing, *parts[at + 1 :]]
     shape, strides, offset, dim = [], [], layout.offset, 0
-    for part in whole:
+    for part in all_parts:
         if part is None:
             later = (layout.shape[dim] * layout.strides[dim]) if dim < len(layout.shape) else 1
             shape.append(1)
@@ -213,10 +213,10 @@ def _clone(x: StridedTensor) -> StridedResult:
 
 
 def _to(x: StridedTensor, dtype: str) -> StridedResult:
-    wanted = tensor((), dtype).dtype
-    if wanted == x.dtype:
+    target = tensor((), dtype).dtype
+    if target == x.dtype:
         return _view(x, x.layout, f"it is {dtype} already: the same tensor")
-    return _copy(x, alike(x.layout), f"every element is written in {bytes_each(dtype)} byte{'s' if bytes_each(dtype) > 1 else ''}", wanted)
+    return _copy(x, alike(x.layout), f"every element is written in {bytes_each(dtype)} byte{'s' if bytes_each(dtype) > 1 else ''}", target)
 
 
 def _with_number(x: StridedTensor, number: float) -> StridedResult:
@@ -233,8 +233,8 @@ def _of_each(x: StridedTensor) -> StridedResult:
 
 
 def _exp(x: StridedTensor) -> StridedResult:
-    made = _of_each(x)
-    return _copy(x, made.tensor.layout, made.because, _promoted(x))
+    result = _of_each(x)
+    return _copy(x, result.tensor.layout, result.because, _promoted(x))
 
 
 def _in_place(x: StridedTensor, *_: Any) -> StridedResult:

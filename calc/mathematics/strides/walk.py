@@ -111,14 +111,14 @@ def _rows(program: Program, symbol_values: Mapping[str, int]) -> Iterator[Stride
     def number(size: Size) -> int:
         return size if isinstance(size, int) else int(evaluate_text(size, symbol_values))
 
-    seen = {program.values[leaf.value].storage for leaf in program.leaves}
+    storages = {program.values[leaf.value].storage for leaf in program.leaves}
     for instruction in program.instructions:
         if instruction.name in SAME:
             continue
         for output in instruction.outputs:
             value = program.values[output]
-            kind = _of(instruction, value, program, seen)
-            seen.add(value.storage)
+            kind = _of(instruction, value, program, storages)
+            storages.add(value.storage)
             shape, strides, offset = tuple(map(number, value.shape)), tuple(map(number, value.stride)), number(value.offset)
             yield StrideRow(
                 instruction.name,
@@ -133,11 +133,11 @@ def _rows(program: Program, symbol_values: Mapping[str, int]) -> Iterator[Stride
             )
 
 
-def _of(instruction: Instruction, value: Value, program: Program, seen: set[int]) -> str:
-    if value.storage not in seen:
+def _of(instruction: Instruction, value: Value, program: Program, storages: set[int]) -> str:
+    if value.storage not in storages:
         return ALLOCATES
-    given = {program.values[ref.value].storage for _, argument in instruction.args for ref in _refs(argument)}
-    return IN_PLACE if instruction.mutates and value.storage in given else VIEW
+    arguments = {program.values[ref.value].storage for _, argument in instruction.args for ref in _refs(argument)}
+    return IN_PLACE if instruction.mutates and value.storage in arguments else VIEW
 
 
 def _refs(argument: Any) -> Iterator[Ref]:

@@ -36,14 +36,14 @@ class UpdateCheck:
         return not self.verdict.failed
 
 
-def check(rule: UpdateRule, given: Mapping[str, float] | None = None, seed: int = 0) -> UpdateCheck:
+def check(rule: UpdateRule, overrides: Mapping[str, float] | None = None, seed: int = 0) -> UpdateCheck:
     """Runs both on random gradients of changing scale; compares the parameter and the state after every step.
 
     Equal up to rounding: 256 units in fp64's last place of the largest number. Raises ``BadInputError`` if the steps overflow.
     """
     from calc.measure.updates import trajectory
 
-    values = letters(rule, given or {})
+    values = letters(rule, overrides or {})
     numbers = np.random.default_rng(seed)
     shape = _MATRIX if rule.of_matrix else (math.prod(_MATRIX),)
     start = numbers.normal(size=shape).tolist()
@@ -53,11 +53,11 @@ def check(rule: UpdateRule, given: Mapping[str, float] | None = None, seed: int 
     keys = {"theta": "", **rule.keys}
     fixed = _fixed(rule, values)
     theirs = trajectory(rule.kind, {**rule.given(values), **fixed}, start, gradients, tuple(rule.keys.values()))
-    ours = run(rule, start, gradients, given or {})
+    ours = run(rule, start, gradients, overrides or {})
     pairs = [(np.array(a[letter]), np.array(b[key])) for a, b in zip(ours, theirs, strict=True) for letter, key in keys.items()]
     if not all(np.isfinite(x).all() for pair in pairs for x in pair):
-        said = ", ".join(f"{letter}={value:g}" for letter, value in values.items())
-        raise BadInputError(f"{rule.name} overflows fp64 within {STEPS} steps at {said}: choose other values")
+        listed = ", ".join(f"{letter}={value:g}" for letter, value in values.items())
+        raise BadInputError(f"{rule.name} overflows fp64 within {STEPS} steps at {listed}: choose other values")
     return _judged(pairs, values)
 
 

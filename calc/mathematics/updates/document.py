@@ -42,9 +42,9 @@ _LATEX = {
 
 def latex(equation: UpdateEquation) -> str:
     """The equation as LaTeX."""
-    made = expression(equation)
-    names = {s: _LATEX[str(s)] for s in made.free_symbols if str(s) in _LATEX}
-    return rf"{_LATEX.get(equation.target, equation.target)} \leftarrow {sp.latex(made, symbol_names=names)}"
+    expr = expression(equation)
+    names = {s: _LATEX[str(s)] for s in expr.free_symbols if str(s) in _LATEX}
+    return rf"{_LATEX.get(equation.target, equation.target)} \leftarrow {sp.latex(expr, symbol_names=names)}"
 
 
 def document(name: str, cost: UpdateCost | None, check: UpdateCheck | None) -> dict[str, Any]:

@@ -54,10 +54,10 @@ class UpdateRule:
         """Every letter with its default."""
         if self.name not in KNOWN:
             return dict(self.values)
-        said = keywords(KNOWN[self.name])
+        keyword_values = keywords(KNOWN[self.name])
         defaults: dict[str, float] = {}
         for keyword, letters in self.letters.items():
-            values = said[keyword] if len(letters) > 1 else (said[keyword],)
+            values = keyword_values[keyword] if len(letters) > 1 else (keyword_values[keyword],)
             # None stands for the epsilon of the parameter's format: rules are carried out in fp64.
             defaults |= dict(zip(letters, (2.0**-52 if value is None else float(value) for value in values), strict=True))
         return defaults
@@ -68,8 +68,8 @@ class UpdateRule:
         return {keyword: numbers if len(numbers) > 1 else numbers[0] for keyword, numbers in picked.items()}
 
 
-def keywords(known: Known) -> dict[str, Any]:
+def keywords(entry: Known) -> dict[str, Any]:
     """The keyword arguments of torch's class, parsed from the text of the call."""
-    call = ast.parse(known.call, mode="eval").body
+    call = ast.parse(entry.call, mode="eval").body
     assert isinstance(call, ast.Call)
     return {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}

@@ -57,26 +57,26 @@ _OF_MATRICES: dict[str, Callable[[Array], Any]] = {
 
 @cache
 def _function(equation: UpdateEquation) -> tuple[tuple[str, ...], Callable[..., Any]]:
-    made = expression(equation)
-    symbols = sorted(made.free_symbols, key=str)
-    return tuple(map(str, symbols)), sp.lambdify(symbols, made, modules=[_OF_MATRICES, "numpy"])
+    expr = expression(equation)
+    symbols = sorted(expr.free_symbols, key=str)
+    return tuple(map(str, symbols)), sp.lambdify(symbols, expr, modules=[_OF_MATRICES, "numpy"])
 
 
-def letters(rule: UpdateRule, given: Mapping[str, float]) -> dict[str, float]:
+def letters(rule: UpdateRule, overrides: Mapping[str, float]) -> dict[str, float]:
     """Values of the letters that are no state: the defaults, and over them what is given."""
     defaults = rule.defaults()
-    for name, value in given.items():
+    for name, value in overrides.items():
         if name not in defaults:
             raise BadInputError(f"{rule.name} has no letter {name[:40]!r}: it has {', '.join(defaults)}")
         if not np.isfinite(value):
             raise BadInputError(f"{rule.name}: {name} = {value} is not a number to calculate with")
-    return {**defaults, **given}
+    return {**defaults, **overrides}
 
 
-def run(rule: UpdateRule, start: Any, gradients: Sequence[Any], given: Mapping[str, float]) -> list[dict[str, Array]]:
+def run(rule: UpdateRule, start: Any, gradients: Sequence[Any], overrides: Mapping[str, float]) -> list[dict[str, Array]]:
     """The parameter (``theta``) and what is kept, by letter, after each step, in fp64. ``gradients`` has one of the shape of
     ``start`` for each step: a vector, or a matrix where the rule is of matrices."""
-    values: dict[str, Any] = dict(letters(rule, given))
+    values: dict[str, Any] = dict(letters(rule, overrides))
     theta = np.asarray(start, dtype=np.float64)
     values["theta"] = theta
     first = {name: _right_side(rule, UpdateEquation(name, text, ""), values) for name, text in {**rule.state, **rule.single}.items()}
@@ -96,8 +96,8 @@ def _right_side(rule: UpdateRule, equation: UpdateEquation, values: Mapping[str,
         with np.errstate(all="ignore"):  # whoever looks at the result sees infinities and NaN in it
             value = function(*(values[name] for name in names))
     except (ZeroDivisionError, OverflowError):
-        said = ", ".join(f"{name}={values[name]:g}" for name in names if np.ndim(values[name]) == 0)
-        raise BadInputError(f"{rule.name}: {equation.target} = {equation.text} has no value at {said}: choose other values") from None
+        listed = ", ".join(f"{name}={values[name]:g}" for name in names if np.ndim(values[name]) == 0)
+        raise BadInputError(f"{rule.name}: {equation.target} = {equation.text} has no value at {listed}: choose other values") from None
     if np.iscomplexobj(value):
         raise BadInputError(f"{rule.name}: {equation.target} = {equation.text} is not a real number: choose other values")
     return value

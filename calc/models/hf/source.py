@@ -56,14 +56,14 @@ class Source:
         Sizes may be symbolic.
         """
         with quiet(), symbolic_sizes_accepted():
-            made = self.config_class(**self.merged(changes))
-        for part in parts_of(made):
+            config = self.config_class(**self.merged(changes))
+        for part in parts_of(config):
             for name in ("pad_token_id", "decoder_start_token_id"):
                 if part.__dict__.get(name) is not None:
                     part.__dict__[name] = 0  # a valid token for any vocabulary size
             for name in _of_chance(part):
                 part.__dict__[name] = type(part.__dict__[name])(0)  # probability 0, or False
-        return made
+        return config
 
     def part(self, name: str) -> Source:
         """The nested config ``name``; the class's default if the file leaves it out."""
@@ -79,9 +79,9 @@ class Source:
         fields = {name: value for name, value in self.raw.items() if self.aliases.get(name) not in changes}
         inner: dict[str, dict[str, Any]] = {}
         for path, value in changes.items():
-            name, dot, rest = path.partition(".")
+            name, dot, tail = path.partition(".")
             if dot:
-                inner.setdefault(name, {})[rest] = value
+                inner.setdefault(name, {})[tail] = value
             else:
                 fields[name] = value
         return fields | {name: self.part(name).merged(replaced) for name, replaced in inner.items()}
@@ -177,26 +177,28 @@ def notes_on(raw: Mapping[str, Any], architecture: str) -> tuple[str, ...]:
 def notes_on_chance(source: Source) -> tuple[str, ...]:
     """Notes on layers that a step would skip at random and inputs that it would mask at random, both off here."""
     with quiet():
-        made = source.config_class(**source.raw)
-    given = {name: part.__dict__[name] for part in parts_of(made) for name in _of_chance(part)}
+        config = source.config_class(**source.raw)
+    probabilities = {name: part.__dict__[name] for part in parts_of(config) for name in _of_chance(part)}
     return tuple(
         f"{name} is 0 here, so every layer runs in every step; at {clip(value)} a step skips each layer with that probability"
         if name in FIELDS.skipped_layers
         else f"{name} is off here, so the step hides no part of its input; the library's own masks random parts at every step"
-        for name, value in given.items()
+        for name, value in probabilities.items()
     )
 
 
 def notes_on_overruled(source: Source) -> tuple[str, ...]:
     """Notes on switches of the file that the library's class overrides."""
     with quiet():
-        made = source.config_class(**source.raw).__dict__
+        config = source.config_class(**source.raw).__dict__
     overruled = [
-        name for name, value in source.raw.items() if isinstance(value, bool) and isinstance(made.get(name), bool) and made[name] != value
+        name
+        for name, value in source.raw.items()
+        if isinstance(value, bool) and isinstance(config.get(name), bool) and config[name] != value
     ]
     return tuple(
         f"{name} is {str(source.raw[name]).lower()} in the file, but {source.config_class.__name__} of the library always sets it to"
-        f" {str(made[name]).lower()}, so what is built here is so"
+        f" {str(config[name]).lower()}, so what is built here is so"
         for name in overruled
     )
 

@@ -357,6 +357,6 @@ def _task_of_kind(kind: str, cls: Any) -> Task | None:
     if feed is None:
         return None
     task = _MAKERS[kind](cls.main_input_name, feed, frozenset(parameters))
-    needed = {name for name, p in parameters.items() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and name != "self"}
-    fits = {*task.arguments, *task.used} <= parameters.keys() and needed <= task.arguments
+    required = {name for name, p in parameters.items() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and name != "self"}
+    fits = {*task.arguments, *task.used} <= parameters.keys() and required <= task.arguments
     return task if fits else None

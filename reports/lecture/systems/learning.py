@@ -24,8 +24,8 @@ _DRAWS = 100
 _OPTIMIZERS = ("sgd", "momentum", "adagrad-lecture", "adagrad", "rmsprop", "adam", "adamw")
 
 
-def _sampled(what: str, expected: float, sample: Mapping[str, float], instrument: str) -> SystemVerdict:
-    return near(what, expected, sample["variance"], 3 * sample["error"], instrument, "a sample: three standard errors")
+def _sampled(quantity: str, expected: float, sample: Mapping[str, float], instrument: str) -> SystemVerdict:
+    return near(quantity, expected, sample["variance"], 3 * sample["error"], instrument, "a sample: three standard errors")
 
 
 def _initialization(lab: Lab) -> SystemResult:
@@ -33,30 +33,32 @@ def _initialization(lab: Lab) -> SystemResult:
     checks: list[SystemVerdict] = []
     for width, scale in ((256, Fraction(1)), (16384, Fraction(1)), (256, Fraction(1, 16)), (16384, Fraction(1, 128))):
         expected = variance(width, scale**2)
-        what = f"variance of an output, D = {width}, weights of deviation {scale}"
-        rows.append(SystemAnswer(what, expected, "", "D · deviation²: a sum of D independent products"))
+        quantity = f"variance of an output, D = {width}, weights of deviation {scale}"
+        rows.append(SystemAnswer(quantity, expected, "", "D · deviation²: a sum of D independent products"))
         checks.append(
-            _sampled(what, float(expected), experiment("output_variance", width, float(scale)), "64 × 64 outputs of a real product")
+            _sampled(quantity, float(expected), experiment("output_variance", width, float(scale)), "64 × 64 outputs of a real product")
         )
     std = 1 / math.sqrt(16384)
     remaining = 1 - 6 * math.exp(-4.5) / math.sqrt(2 * math.pi) / math.erf(3 / math.sqrt(2))
-    for bound, left, because in (
+    for bound, variance_left, because in (
         (3 * std, remaining, "of the variance: the normal law within ±3 deviations"),
         (3.0, 1.0, "of the variance: bounds are absolute, and ±3 lies at 384 deviations"),
     ):
-        what = f"variance left by a cut at ±{bound:.4g}, deviation 1/128"
-        rows.append(SystemAnswer(what, left, "", because))
-        checks.append(_sampled(what, left, experiment("output_variance", 16384, std, cut=bound), "torch.nn.init.trunc_normal_"))
+        quantity = f"variance left by a cut at ±{bound:.4g}, deviation 1/128"
+        rows.append(SystemAnswer(quantity, variance_left, "", because))
+        checks.append(
+            _sampled(quantity, variance_left, experiment("output_variance", 16384, std, cut=bound), "torch.nn.init.trunc_normal_")
+        )
     for fan_in, fan_out in ((1024, 1024), (1024, 256)):
-        expected_x, what = 2 / (fan_in + fan_out), f"variance of Xavier's weights, {fan_in} → {fan_out}"
-        rows.append(SystemAnswer(what, expected_x, "", "2/(in + out); the lecture's is 1/in"))
+        expected_x, quantity = 2 / (fan_in + fan_out), f"variance of Xavier's weights, {fan_in} → {fan_out}"
+        rows.append(SystemAnswer(quantity, expected_x, "", "2/(in + out); the lecture's is 1/in"))
         drawn = {"variance": experiment("xavier_variance", fan_in, fan_out), "error": expected_x * math.sqrt(2 / (fan_in * fan_out))}
-        checks.append(_sampled(what, expected_x, drawn, "torch.nn.init.xavier_normal_"))
+        checks.append(_sampled(quantity, expected_x, drawn, "torch.nn.init.xavier_normal_"))
     for depth in (1, 2, 4):
         for scale_of, name, after in ((1.0, "1", 128.0**depth), (128**-0.5, "1/√128", 1.0)):
-            what = f"variance after {depth} layers of 128, weights of deviation {name}"
-            rows.append(SystemAnswer(what, after, "", "each layer multiplies it by 128 · deviation²"))
-            checks.append(_sampled(what, after, experiment("depth_variance", 128, depth, scale_of), "64 networks drawn anew"))
+            quantity = f"variance after {depth} layers of 128, weights of deviation {name}"
+            rows.append(SystemAnswer(quantity, after, "", "each layer multiplies it by 128 · deviation²"))
+            checks.append(_sampled(quantity, after, experiment("depth_variance", 128, depth, scale_of), "64 networks drawn anew"))
     for model, sizes in (
         ("mlp", {"B": 3, "d": 64, "f": 256, "K": 10}),
         ("gpt2", {"B": 2, "T": 16, "L": 2, "d": 48, "h": 4, "V": 211, "C": 64}),
@@ -74,14 +76,14 @@ def _propagated(model: str, sizes: Mapping[str, int], rows: list[SystemAnswer], 
     for line in compare_moments(derived, samples):
         if line.part.second is None or line.low is None or line.sampled is None or line.high is None:
             continue
-        what = f"E[x²] of {model}'s {line.part.module_path}"
-        rows.append(SystemAnswer(what, line.part.second, "", line.part.closed or line.part.equation))
+        quantity = f"E[x²] of {model}'s {line.part.module_path}"
+        rows.append(SystemAnswer(quantity, line.part.second, "", line.part.closed or line.part.equation))
         verdict = FAILED if line.verdict == "failed" else WITHIN
         tolerance = f"{line.low:.4g} to {line.high:.4g}, 99.9 %"
         if line.because:
             tolerance += f", and {allowance(line.allowed)} beyond: {line.because}"
         checks.append(
-            Verdict(what, line.part.second, float(f"{line.sampled:.4g}"), f"{_DRAWS} modules drawn and run", verdict, because=tolerance)
+            Verdict(quantity, line.part.second, float(f"{line.sampled:.4g}"), f"{_DRAWS} modules drawn and run", verdict, because=tolerance)
         )
 
 
@@ -102,11 +104,11 @@ def _optimizers(lab: Lab) -> SystemResult:
         )
         lab.progress(f"ten steps of {name}")
         update_check = check_update(update)
-        what = f"ten steps of {name}: largest difference"
+        quantity = f"ten steps of {name}: largest difference"
         agreement = "equal" if update_check.difference == 0 else "equal to rounding" if update_check.ok else "different"
         checks.append(
             Verdict(
-                what,
+                quantity,
                 "equal to rounding",
                 agreement,
                 "the optimizer of torch, or the lecture's class, in fp64",
@@ -195,7 +197,7 @@ def _checkpoint(lab: Lab) -> SystemResult:
         ),
         SystemAnswer(
             "how often to save, if it takes 60 s and a failure comes once a day",
-            every.every / 60,
+            every.seconds / 60,
             "minutes",
             "√(2 · 60 s · 1 day), Young 1974",
         ),
@@ -219,7 +221,12 @@ def _checkpoint(lab: Lab) -> SystemResult:
 def _mixed(lab: Lab) -> SystemResult:
     formats = experiment("autocast_dtypes")
     rows = [
-        SystemAnswer(f"bytes per parameter, {p}", s.whole, "bytes", " + ".join(f"{t.whole} {t.what}" for t in s.terms if t.whole))
+        SystemAnswer(
+            f"bytes per parameter, {p}",
+            s.per_parameter,
+            "bytes",
+            " + ".join(f"{t.per_parameter} {t.label}" for t in s.terms if t.per_parameter),
+        )
         for p in ("fp32", "bf16-autocast", "bf16-master", "bf16")
         for s in (state(lab, p),)
     ]

@@ -84,12 +84,12 @@ def _memory(_: Lab) -> SystemResult:
 def _chain(text: str, steps: Sequence[Done]) -> SystemAnswer:
     """The bytes that a chain of tensor operations allocates, and why the last operation allocates or not."""
     last = steps[-1]
-    if last.made is None:
+    if last.result is None:
         return SystemAnswer(text, "refused", "", last.refused)
-    allocated = sum(step.made.allocated for step in steps if step.made is not None)
-    layout = last.made.tensor.layout
+    allocated = sum(step.result.allocated for step in steps if step.result is not None)
+    layout = last.result.tensor.layout
     return SystemAnswer(
-        text, allocated or "nothing", "bytes" if allocated else "", f"shape {layout.shape}, strides {layout.strides}: {last.made.because}"
+        text, allocated or "nothing", "bytes" if allocated else "", f"shape {layout.shape}, strides {layout.strides}: {last.result.because}"
     )
 
 
@@ -105,13 +105,13 @@ _PATTERNS = (
 def _named(_: Lab) -> SystemResult:
     rows: list[SystemAnswer] = []
     checks: list[SystemVerdict] = []
-    for text, given in _PATTERNS:
+    for text, sizes in _PATTERNS:
         pattern = read_pattern(text)
-        einsum = operation(pattern, sizes_of(pattern, given.split()))
+        einsum = operation(pattern, sizes_of(pattern, sizes.split()))
         intensity = "" if einsum.intensity is None else f", intensity {float(einsum.intensity):.2f} FLOP/byte"
         gradients = "; ".join(g.equation for g in einsum.gradients)
         moved = einsum.bytes.at(einsum.sizes)
-        because = f"{einsum.equation}, at {given}; {moved} bytes{intensity}; gradients: {gradients}"
+        because = f"{einsum.equation}, at {sizes}; {moved} bytes{intensity}; gradients: {gradients}"
         rows.append(SystemAnswer(text, einsum.flops.at(einsum.sizes) or 0, "FLOP", because))
         checks += [replace(v, quantity=f"{text}: {v.quantity}", instrument=v.because or "torch", because="") for v in check_named(einsum)]
     note = "patterns are einops': several operands are contracted, a missing name is summed over, brackets take dimensions apart"

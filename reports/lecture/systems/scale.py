@@ -58,10 +58,15 @@ def _largest_model(lab: Lab) -> SystemResult:
     memory = 8 * accelerator(_H100).memory
     splits = {precision: state(lab, precision) for precision in ("fp32", "bf16-master", "bf16")}
     rows = [
-        SystemAnswer(f"bytes per parameter, {p}", s.whole, "bytes", " + ".join(f"{t.whole} {t.what}" for t in s.terms if t.whole))
+        SystemAnswer(
+            f"bytes per parameter, {p}",
+            s.per_parameter,
+            "bytes",
+            " + ".join(f"{t.per_parameter} {t.label}" for t in s.terms if t.per_parameter),
+        )
         for p, s in splits.items()
     ]
-    answers = {p: ask("largest-model", gpu=_H100, gpus=8, bytes_per_parameter=s.whole) for p, s in splits.items()}
+    answers = {p: ask("largest-model", gpu=_H100, gpus=8, bytes_per_parameter=s.per_parameter) for p, s in splits.items()}
     rows += [SystemAnswer(f"largest model, {p}", f.value, "parameters", "the state alone fills 8 · 80e9 bytes") for p, f in answers.items()]
     for batch in (1, 4):
         sizes = {"B": batch, "T": 8192}

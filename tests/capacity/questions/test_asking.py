@@ -67,8 +67,8 @@ def test_a_deadline_needs_so_many_devices_rounded_up() -> None:
     assert (1024, "R = u*n*P, rearranged for n") == (exactly.value, exactly.calculation.steps[-1].because)
     assert sooner.value == 1025
     assert sooner.bound is not None
-    assert (sooner.bound.key, sooner.bound.further, sooner.bound.there) == ("days", 1024, DAYS)
-    assert sooner.bound.here <= sooner.bound.limit < sooner.bound.there
+    assert (sooner.bound.key, sooner.bound.further, sooner.bound.further_value) == ("days", 1024, DAYS)
+    assert sooner.bound.value <= sooner.bound.limit < sooner.bound.further_value
 
 
 def test_a_printed_number_leads_back_to_the_devices_it_came_from() -> None:
@@ -152,7 +152,7 @@ def test_the_same_time_from_the_paper_that_the_project_has_as_a_formula() -> Non
 
 def test_a_run_stands_beside_known_ones_and_thresholds() -> None:
     """6.3e24 FLOP: 20 times GPT-3, and 63 % of the European threshold."""
-    rows = {row.what: row for row in ask("compare", parameters="70e9", tokens="15T").rows}
+    rows = {row.label: row for row in ask("compare", parameters="70e9", tokens="15T").rows}
 
     assert Fraction(63 * 10**23) / Fraction("3.14e23") == rows["times GPT-3 175B"].value
     assert rows["of the European Union's presumption of systemic risk"].value == Fraction(63, 100)
@@ -341,7 +341,7 @@ def test_a_width_is_rounded_down_to_a_multiple_of_the_heads() -> None:
     assert 32 * 104 == answer.value
     assert "width is rounded down from 3,332 to a multiple of the 32 heads" in answer.notes
     assert answer.bound is not None
-    assert (answer.bound.here, answer.bound.further, answer.bound.there) == (peak[3328], 3360, peak[3360])
+    assert (answer.bound.value, answer.bound.further, answer.bound.further_value) == (peak[3328], 3360, peak[3360])
     assert peak[3332] <= answer.bound.limit < peak[3360]
     back = ask("largest-width", layers=32, batch=1, sequence=1024, width=100, gpu="h100-sxm", solve="heads")
     assert (100, "heads is rounded down from 475 to a divisor of width") == (back.value, back.notes[0])
@@ -428,7 +428,7 @@ def test_bytes_per_parameter_are_those_of_a_recorded_step(precision: str) -> Non
     for optimizer in OPTIMIZER.options:
         state = ask("training-state", parameters=1000, precision=precision, optimizer=optimizer)
         recipe = per_parameter(calc.derive(calc.load("mlp"), precision=precision, optimizer=optimizer))
-        assert {t.quantity: t.whole for t in recipe.terms if t.whole} == {
+        assert {t.quantity: t.per_parameter for t in recipe.terms if t.per_parameter} == {
             name: value
             for name, variable in (
                 ("parameters.bytes", "w"),

@@ -77,7 +77,7 @@ def values(draw: st.DrawFn, question: Question, wanted: tuple[Variable, ...]) ->
             found[variable.key] = draw(st.fractions(Fraction(1, 100), 1, max_denominator=100))
             continue
         low, high = RANGES.get((question.name, variable.symbol), BY_UNIT.get(variable.unit, (1, 1000)))
-        whole = bool(variable.whole) or variable.device == "memory"
+        whole = bool(variable.rounding) or variable.device == "memory"
         number = draw(st.integers(low, high))
         found[variable.key] = (
             Fraction(number) if whole else Fraction(number, draw(st.sampled_from((1, 3, 7)) if low > 10**3 else st.just(1)))

@@ -89,11 +89,11 @@ def test_the_largest_batch_is_the_last_that_fits(gpt2: Derivation) -> None:
 
     assert gpt2["memory.peak"].at(B=batch, T=1024) <= 80 * 10**9 < gpt2["memory.peak"].at(B=batch + 1, T=1024)
     assert answer.bound is not None
-    assert answer.bound.there == gpt2["memory.peak"].at(B=batch + 1, T=1024)
+    assert answer.bound.further_value == gpt2["memory.peak"].at(B=batch + 1, T=1024)
     assert answer.rule_of_thumb is not None
     assert answer.rule_of_thumb.value > batch
     back = ask("largest-batch", model="gpt2", batch=batch, solve="memory")
-    assert back.value == gpt2["memory.peak"].at(B=batch, T=1024) == answer.bound.here
+    assert back.value == gpt2["memory.peak"].at(B=batch, T=1024) == answer.bound.value
 
 
 @pytest.mark.slow
@@ -163,7 +163,7 @@ def test_the_peak_of_a_step_is_called_so_and_its_even_division_flagged() -> None
     """It is not the state; and no layout on 8 devices divides all of it."""
     one, eight = (ask("fits", model="gpt2", gpu="h100-sxm", B=32, gpus=gpus) for gpus in (1, 8))
 
-    assert [row.what for row in eight.also] == ["bytes needed"]
+    assert [row.label for row in eight.also] == ["bytes needed"]
     assert eight.also[0].because.startswith("the peak, not the state alone: ")
     assert () == one.flags
     assert eight.flags == (
@@ -235,7 +235,7 @@ def test_filling_finds_the_last_size_that_fits(dim: str, memory: int, size: int,
     """On the border too, in the steps that the model can have, and up to its own limit."""
     found = filled(Made(), dim, Fraction(memory))
 
-    assert (size, there) == (found.size, found.there)
+    assert (size, there) == (found.size, found.next_peak)
     assert found.peak <= memory
     assert bool(found.capped) == (there is None)
 

@@ -45,7 +45,7 @@ def test_the_fewest_ranks_are_rounded_to_the_side_that_fits(stage: str, fewest: 
 
     assert answer.value == fewest
     assert answer.bound is not None
-    assert answer.bound.here <= answer.bound.limit < answer.bound.there
+    assert answer.bound.value <= answer.bound.limit < answer.bound.further_value
 
 
 def test_where_no_number_of_ranks_is_enough_it_is_said() -> None:
@@ -173,7 +173,7 @@ def test_the_bubble_is_that_of_a_layout() -> None:
     assert ask("pipeline-bubble", pipeline=8, bubble="0.1", solve="micro-batches").value == 70
     most = ask("pipeline-bubble", micro_batches=4, waiting="45%", solve="pipeline")  # 3/7 of the step wait with 4 stages, 4/8 with 5
     assert most.bound is not None
-    assert (most.value, most.bound.there, most.bound.keeps_below) == (4, Fraction(1, 2), True)
+    assert (most.value, most.bound.further_value, most.bound.keeps_below) == (4, Fraction(1, 2), True)
 
 
 # -- a model ---------------------------------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def test_words_of_a_layout_mean_the_same_as_in_napkin_shard(words: dict[str, str
     laid_out = shard("gpt2", {**words, "T": "64"}, lambda _: None)
 
     assert answer.value == laid_out.memory
-    assert {row.what: row.value for row in answer.also}["bytes that each device sends in a step"] == sum(
+    assert {row.label: row.value for row in answer.also}["bytes that each device sends in a step"] == sum(
         (item.sent for item in laid_out.fullest.traffic), Fraction(0)
     )
 
@@ -215,7 +215,7 @@ def test_data_ranks_of_a_given_batch_divide_it() -> None:
 
     assert answer.value == 6
     assert answer.bound is not None
-    assert (answer.bound.here, answer.bound.further, answer.bound.there) == (memory[6], 4, memory[4])
+    assert (answer.bound.value, answer.bound.further, answer.bound.further_value) == (memory[6], 4, memory[4])
     assert sorted(memory.values(), reverse=True) == list(memory.values())
 
 
@@ -241,9 +241,9 @@ def test_the_fewest_ranks_of_a_model_are_the_first_that_fit(key: str, rest: dict
     number = int(answer.value)
 
     assert answer.bound is not None
-    assert answer.bound.here <= memory < answer.bound.there
-    assert ask("sharding", model="gpt2", T=64, **rest, **{key: number}).value == answer.bound.here
-    assert ask("sharding", model="gpt2", T=64, **rest, **{key: answer.bound.further}).value == answer.bound.there
+    assert answer.bound.value <= memory < answer.bound.further_value
+    assert ask("sharding", model="gpt2", T=64, **rest, **{key: number}).value == answer.bound.value
+    assert ask("sharding", model="gpt2", T=64, **rest, **{key: answer.bound.further}).value == answer.bound.further_value
 
 
 @pytest.mark.slow
@@ -270,4 +270,4 @@ def test_a_planted_error_in_the_search_is_noticed(monkeypatch: pytest.MonkeyPatc
     answer = ask("sharding", model="gpt2", T=64, memory=8 * 10**8, zero=3, solve="data")
 
     assert answer.bound is not None
-    assert answer.bound.here > answer.bound.limit
+    assert answer.bound.value > answer.bound.limit

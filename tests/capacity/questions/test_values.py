@@ -57,7 +57,7 @@ def test_what_makes_no_sense_is_refused(typed: str | float, unit: str, said: str
 
 def test_half_a_device_is_refused() -> None:
     with pytest.raises(BadInputError, match=r"^gpus = '1.5' is not an integer number of devices$"):
-        read("gpus", "1.5", "devices", whole=True)
+        read("gpus", "1.5", "devices", integer=True)
 
 
 @given(st.text(max_size=30))

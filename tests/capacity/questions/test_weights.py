@@ -66,7 +66,7 @@ def test_at_most_is_a_bound_for_a_mixture_of_experts() -> None:
     cache = 3 * 4096 * 131072
 
     assert one.value == Fraction(3350 * 10**9, 25497706496)
-    assert {row.what: row.value for row in one.rows}["bf16"] == 93405585408
+    assert {row.label: row.value for row in one.rows}["bf16"] == 93405585408
     assert three.value == 3 * 2 * Fraction(3350 * 10**9, 25497706496 + cache)
     assert three.flags[-1] == (
         "a mixture of experts: 25,497,706,496 bytes of weights are read if all 3 sequences go to the same experts, and up to 70,594,863,104"
@@ -84,7 +84,7 @@ def test_weights_of_a_model_are_those_of_the_account_of_inference() -> None:
 
     assert answer["Q"] == used["Q"] == usage.weights.value == 4920795136
     assert answer.bound is not None
-    assert (17, usage.total) == (answer.value, answer.bound.there)
+    assert (17, usage.total) == (answer.value, answer.bound.further_value)
     assert usage.total is not None
     assert usage.total > 24 * 10**9
     assert answer.rule_of_thumb is not None

@@ -304,7 +304,7 @@ def test_state_of_rows_and_columns_is_refused() -> None:
 
 def test_a_planted_error_breaks_an_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     """A heads' matrix that is not divided: the ranks then hold more than the model."""
-    whole = replace(LLAMA, tensors=tuple(replace(t, divided="") if t.what == "queries" else t for t in LLAMA.tensors))
+    whole = replace(LLAMA, tensors=tuple(replace(t, divided="") if t.label == "queries" else t for t in LLAMA.tensors))
     right, wrong = (worked(model, BARE, tensor=2).fullest.calculation["Nl"] for model in (LLAMA, whole))
 
     assert 96 * 46 // 2 == wrong - right

@@ -35,7 +35,9 @@ def derivation(parameters: str, **more: int) -> Derivation:
 def test_all_parameters_of_a_decoder_are_its_tensors(parameters: str) -> None:
     """With positions, two tables of them, and biases."""
     model = model_of(derivation(parameters))
-    counted = [t.times * evaluate_text(f"{t.rows}*{t.rest}", SIZES) * (SIZES["L"] if t.where == "layer" else 1) for t in model.tensors]
+    counted = [
+        t.times * evaluate_text(f"{t.rows}*{t.row_length}", SIZES) * (SIZES["L"] if t.where == "layer" else 1) for t in model.tensors
+    ]
 
     assert model.only_data == ""
     assert evaluate_text(parameters, SIZES) == sum(counted)

@@ -94,7 +94,7 @@ def test_any_chain_of_operations_is_as_torch_does_it(data: st.DataObject) -> Non
     text = "x"
     for _ in range(data.draw(st.integers(1, 5))):
         steps = carried_out(x, read(text))
-        last = steps[-1].made if steps else None
+        last = steps[-1].result if steps else None
         if steps and last is None:
             break
         shape = last.tensor.layout.shape if last is not None else x.layout.shape
@@ -169,10 +169,10 @@ def test_the_element_1_2_of_a_4_by_4_matrix_lies_at_6() -> None:
 def test_the_next_element_of_a_transposed_row_is_three_further() -> None:
     """(2, 3) transposed has strides (1, 3): y[0, 1] lies 3 elements after y[0, 0], and is x[1, 0]."""
     (step,) = chain("2x3", "x.transpose(0, 1)")
-    y = step.made.tensor.layout
+    y = step.result.tensor.layout
 
     assert ((3, 2), (1, 3), 3) == (y.shape, y.strides, y.place((0, 1)) - y.place((0, 0)))
-    assert 0 == step.made.allocated
+    assert 0 == step.result.allocated
 
 
 def test_a_view_of_a_transposed_matrix_is_refused_and_a_reshape_copies() -> None:
@@ -180,9 +180,9 @@ def test_a_view_of_a_transposed_matrix_is_refused_and_a_reshape_copies() -> None
     *_, last = chain("2x3", "x.transpose(0, 1).view(6)")
     *_, copied = chain("2x3", "x.transpose(0, 1).reshape(6)")
 
-    assert last.made is None
+    assert last.result is None
     assert ("view(6,) of strides (1, 3): no strides give these elements in that shape; use reshape, which copies") == last.refused
-    assert 6 * 4 == copied.made.allocated
+    assert 6 * 4 == copied.result.allocated
 
 
 def test_two_matrices_of_32_by_32_take_8192_bytes() -> None:
@@ -204,7 +204,7 @@ def test_gpt3_s_feed_forward_matrix_takes_2304_mib() -> None:
 )  # fmt: skip
 def test_what_allocates(text: str, allocated: int) -> None:
     """Of a 4 by 4 matrix in fp32, 64 bytes."""
-    assert allocated == sum(step.made.allocated for step in chain("4x4", text))
+    assert allocated == sum(step.result.allocated for step in chain("4x4", text))
 
 
 @pytest.mark.parametrize(

@@ -125,8 +125,8 @@ def test_bytes_of_state_per_parameter_are_those_of_the_accounting() -> None:
     derivation = calc.derive(one_tensor.vector(), optimizer="adamw")
     term = next(t for t in per_parameter(derivation).terms if t.quantity == "optimizer_state.bytes")
 
-    assert as_written(RULES["adamw"]).state == term.whole == 8
-    assert 4 == term.rest
+    assert as_written(RULES["adamw"]).state == term.per_parameter == 8
+    assert 4 == term.remainder
 
 
 @pytest.mark.parametrize(

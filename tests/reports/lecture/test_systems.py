@@ -23,7 +23,7 @@ def worked(number: int, lab: Lab) -> tuple[SystemResult, dict[str, Value]]:
     found = system(number).work(lab)
     assert [] == [check.quantity for check in found.checks if check.verdict == FAILED]
     assert found.rows
-    return found, {row.what: row.value for row in found.rows}
+    return found, {row.quantity: row.value for row in found.rows}
 
 
 def verdicts(found: SystemResult) -> dict[str, str]:
@@ -70,7 +70,7 @@ def test_system_03_number_formats(lab: Lab) -> None:
 
     assert [64, 32, 19, 16, 16, 8, 8, 8, 4] == [row.value for row in found.rows[:9]]
     assert ("0", "inf", "0.01000213623046875") == tuple(answers[f"{text} in fp16"] for text in ("1e-8", "1e8", "0.01"))
-    assert {"0 01000 0100011111"} == {row.because for row in found.rows if row.what == "0.01 in fp16"}
+    assert {"0 01000 0100011111"} == {row.because for row in found.rows if row.quantity == "0.01 in fp16"}
     assert set(verdicts(found).values()) == {"exact"}
     assert len(found.checks) == 6 * 3 + 3 * 4
 

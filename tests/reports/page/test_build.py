@@ -23,7 +23,7 @@ from tests.reports import sample
 @pytest.fixture
 def page():
     derivation = sample.derivation()
-    return build(derivation, sample.checks(), compare(derivation), given={"B": 2})
+    return build(derivation, sample.checks(), compare(derivation), chosen={"B": 2})
 
 
 def test_every_step_is_there(page):

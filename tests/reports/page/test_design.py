@@ -33,7 +33,7 @@ def _section(derivation: Derivation, gpu: str = "h100-sxm", levers: tuple[PeakLe
 
 def _page() -> Page:
     derivation = calc.derive(calc.load("mlp"), {"B": 32})
-    return build(derivation, timeline=pipeline.timeline(derivation), given={"B": 32}, design=True)
+    return build(derivation, timeline=pipeline.timeline(derivation), chosen={"B": 32}, design=True)
 
 
 def _judged(text: str, folder: Path) -> list[JudgedClaim]:

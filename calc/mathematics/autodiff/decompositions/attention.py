@@ -46,8 +46,8 @@ def attention(call: OperatorCall) -> list[Any]:
     rate = call.number("dropout_p", 0)
     if rate != 0:
         raise call.refusal("it draws its dropout mask inside the kernel; use the math backend (--attention math)")
-    made = contract(call, (probabilities, value), ("bhst", "bhtk"), "bhsk", name="O")
-    return [made, None, None, None, None, None, None, None, None]
+    output = contract(call, (probabilities, value), ("bhst", "bhtk"), "bhsk", name="O")
+    return [output, None, None, None, None, None, None, None, None]
 
 
 def _repeated(call: OperatorCall, view: NodeView, query: NodeView) -> NodeView:
@@ -64,7 +64,7 @@ def _repeated(call: OperatorCall, view: NodeView, query: NodeView) -> NodeView:
 
 
 def _masked(call: OperatorCall, scores: NodeView, mask: NodeView) -> NodeView:
-    if call.equations[mask.node].whole:
+    if call.equations[mask.node].integral:
         return call.pointwise(where(sp.Ne(y, 0), x, -INFINITY), (scores, mask), name="S")
     return call.pointwise(x + y, (scores, mask), name="S")
 

@@ -107,13 +107,13 @@ def _plus(call: OperatorCall, matrix: NodeView) -> NodeView:
 @decomposition("_trilinear")
 def trilinear(call: OperatorCall) -> NodeView:
     """Σ of the products of three tensors, each with the axes that it lacks."""
-    given = [call.tensor(f"i{n}") for n in (1, 2, 3)]
+    tensors = [call.tensor(f"i{n}") for n in (1, 2, 3)]
     lacking: list[Any] = [call.raw(f"expand{n}") for n in (1, 2, 3)]
     sums = set(call.raw("sumdim"))
-    rank = len(given[0].axes) + len(lacking[0])
+    rank = len(tensors[0].axes) + len(lacking[0])
     every = "abcdefgh"[:rank]
     letters = ["".join(x for i, x in enumerate(every) if i not in lacks) for lacks in lacking]
-    return contract(call, given, letters, "".join(x for i, x in enumerate(every) if i not in sums))
+    return contract(call, tensors, letters, "".join(x for i, x in enumerate(every) if i not in sums))
 
 
 @decomposition("cross", "linalg_cross")

@@ -29,11 +29,11 @@ def convolution(call: OperatorCall) -> NodeView:
     count = len(weight.axes) - 2
     stride, padding, dilation = _each(call, "stride", count, 1), _each(call, "padding", count, 0), _each(call, "dilation", count, 1)
     of = _of(call, view, weight, (stride, padding, dilation))
-    made = _transposed(of) if call.raw("transposed", False) else _direct(of)
+    result = _transposed(of) if call.raw("transposed", False) else _direct(of)
     if not call.has("bias"):
-        return made
+        return result
     bias = call.tensor("bias")
-    return call.pointwise(x + y, (made, NodeView(bias.node, (*bias.axes, *(() for _ in range(count))))))
+    return call.pointwise(x + y, (result, NodeView(bias.node, (*bias.axes, *(() for _ in range(count))))))
 
 
 class ConvolutionAxes:
@@ -72,12 +72,12 @@ def _slim(call: OperatorCall, node: int) -> NodeView:
     return of_node(call.equations, node)
 
 
-def _in_groups(call: OperatorCall, view: NodeView, axis: int, groups: sp.Expr, what: str) -> NodeView:
+def _in_groups(call: OperatorCall, view: NodeView, axis: int, groups: sp.Expr, noun: str) -> NodeView:
     """The view with one axis as (group, rest)."""
-    rest = quotient(view.shape[axis], groups)
-    if rest is None:
-        raise call.refusal(f"its {view.shape[axis]} {what} are not divisible into {groups} groups")
-    return call.views.plain(call.views.reshaped(view, (*view.shape[:axis], groups, rest, *view.shape[axis + 1 :])))
+    per_group = quotient(view.shape[axis], groups)
+    if per_group is None:
+        raise call.refusal(f"its {view.shape[axis]} {noun} are not divisible into {groups} groups")
+    return call.views.plain(call.views.reshaped(view, (*view.shape[:axis], groups, per_group, *view.shape[axis + 1 :])))
 
 
 @dataclass(frozen=True, slots=True)

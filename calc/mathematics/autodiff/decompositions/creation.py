@@ -44,7 +44,7 @@ def scalar(call: OperatorCall) -> NodeView:
 
 def positions(call: OperatorCall, length: sp.Expr) -> NodeView:
     """0, 1, 2, …"""
-    return NodeView(call.equations.add(ir.Iota(), (length,), whole=True), ((AxisFactor(0, length),),))
+    return NodeView(call.equations.add(ir.Iota(), (length,), integral=True), ((AxisFactor(0, length),),))
 
 
 @decomposition("arange")
@@ -54,7 +54,7 @@ def arange(call: OperatorCall) -> NodeView:
     start, step = call.number("start", 0), call.number("step", 1)
     if length == 1:
         return constant(call, start, (length,))
-    return call.pointwise(start + step * x, (positions(call, length),), whole=call.dtype().startswith("int"))
+    return call.pointwise(start + step * x, (positions(call, length),), integral=call.dtype().startswith("int"))
 
 
 @decomposition("linspace")
@@ -62,14 +62,14 @@ def linspace(call: OperatorCall) -> NodeView:
     """Equally spaced numbers from start to end."""
     (length,) = call.shape()
     start, end = call.number("start"), call.number("end")
-    return call.pointwise(start + (end - start) * x / (length - 1), (positions(call, length),), whole=False)
+    return call.pointwise(start + (end - start) * x / (length - 1), (positions(call, length),), integral=False)
 
 
 @decomposition("eye")
 def eye(call: OperatorCall) -> NodeView:
     """1 on the diagonal."""
     rows, columns = (positions(call, s) for s in call.shape())
-    return call.pointwise(where(sp.Eq(x, argument(1)), 1, 0), (_column(rows), columns), whole=False)
+    return call.pointwise(where(sp.Eq(x, argument(1)), 1, 0), (_column(rows), columns), integral=False)
 
 
 def _column(view: NodeView) -> NodeView:
@@ -84,7 +84,7 @@ def triangle(call: OperatorCall) -> NodeView:
     offset = call.number("diagonal", 0)
     distance = argument(2) - argument(1)
     inside = distance <= offset if ".tril" in call.instruction.name else distance >= offset
-    return call.pointwise(where(inside, x, 0), (view, _column(rows), columns), whole=call.equations[view.node].whole)
+    return call.pointwise(where(inside, x, 0), (view, _column(rows), columns), integral=call.equations[view.node].integral)
 
 
 @decomposition("diag_embed")
@@ -95,7 +95,7 @@ def diag_embed(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
     rows, columns = (positions(call, view.shape[-1]) for _ in range(2))
     expr = where(sp.Eq(argument(1), argument(2)), x, 0)
-    return call.pointwise(expr, (NodeView(view.node, (*view.axes, ())), _column(rows), columns), whole=False)
+    return call.pointwise(expr, (NodeView(view.node, (*view.axes, ())), _column(rows), columns), integral=False)
 
 
 # -- random draws: constants to the chain rule, with the values of the run that is compared -------------------------------

@@ -20,7 +20,7 @@ def _nonnegative(call: OperatorCall, index: NodeView, size: sp.Expr) -> NodeView
     """Positions counted from the end where they are negative."""
     if index.node in call.converter.below or isinstance(call.equations[index.node].op, ir.Iota | ir.Best | ir.Order):
         return index
-    return call.pointwise(where(x < 0, x + size, x), (index,), whole=True)
+    return call.pointwise(where(x < 0, x + size, x), (index,), integral=True)
 
 
 @decomposition("embedding")
@@ -31,7 +31,7 @@ def embedding(call: OperatorCall) -> NodeView:
     if call.raw("scale_grad_by_freq", False):
         raise call.refusal("its gradient is divided by how often a row is read (scale_grad_by_freq), which is not a derivative")
     if padding >= 0 and call.converter.active(weight.node):
-        weight = _held(call, weight, padding)
+        weight = _without_padding_gradient(call, weight, padding)
     rank = len(call.equations[index.node].shape)
     shape = (*call.equations[index.node].shape, weight.shape[1])
     coordinates = (Pick(Operand(index.node, tuple(range(rank)))), Index(place(rank)))
@@ -39,11 +39,11 @@ def embedding(call: OperatorCall) -> NodeView:
     return NodeView(node, (*index.axes, (AxisFactor(rank, weight.shape[1]),)))
 
 
-def _held(call: OperatorCall, weight: NodeView, row: int) -> NodeView:
+def _without_padding_gradient(call: OperatorCall, weight: NodeView, row: int) -> NodeView:
     constant = call.equations.add(ir.Hold(weight.node, "the row for padding has no gradient"), call.equations[weight.node].shape)
     rows = positions(call, weight.shape[0])
     expr = where(sp.Eq(argument(2), row), y, x)
-    return call.pointwise(expr, (weight, NodeView(constant, weight.axes), NodeView(rows.node, (*rows.axes, ()))), whole=False)
+    return call.pointwise(expr, (weight, NodeView(constant, weight.axes), NodeView(rows.node, (*rows.axes, ()))), integral=False)
 
 
 @decomposition("index_select")
@@ -88,8 +88,8 @@ def taken(call: OperatorCall, view: NodeView, axis: int, index: NodeView, drop: 
             coordinates[at] = pick if i == axis else Index(place(labels[i]) if i in labels else sp.Integer(0))
     sizes = call.equations[index.node].shape
     node = call.equations.add(ir.Gather(view.node, tuple(coordinates)), sizes)
-    made = NodeView(node, index.axes)
-    return NodeView(node, tuple(a for i, a in enumerate(made.axes) if i != axis)) if drop else made
+    gathered = NodeView(node, index.axes)
+    return NodeView(node, tuple(a for i, a in enumerate(gathered.axes) if i != axis)) if drop else gathered
 
 
 @decomposition("take")
@@ -114,21 +114,21 @@ def gather(call: OperatorCall) -> NodeView:
 def index(call: OperatorCall) -> NodeView:
     """Y[…] = X[I[…], …], the index tensors broadcast against each other."""
     view = call.views.plain(call.tensor("self"))
-    given = [None if v is None else call.as_view(v) for v in call.raw("indices")]
+    indices = [None if v is None else call.as_view(v) for v in call.raw("indices")]
     if any(call.converter.program.values[r.value].dtype in ("bool", "uint8") for r in call.raw("indices") if r is not None):
         raise call.refusal("the size of the result is data-dependent: it counts the elements of a mask")
-    coordinates, axes = indexed(call, view, given)
+    coordinates, axes = indexed(call, view, indices)
     shape = tuple(p.size for a in axes for p in a)
-    return NodeView(call.equations.add(ir.Gather(view.node, tuple(coordinates)), shape, whole=call.equations[view.node].whole), axes)
+    return NodeView(call.equations.add(ir.Gather(view.node, tuple(coordinates)), shape, integral=call.equations[view.node].integral), axes)
 
 
 def indexed(
-    call: OperatorCall, view: NodeView, given: Sequence[NodeView | None]
+    call: OperatorCall, view: NodeView, index_views: Sequence[NodeView | None]
 ) -> tuple[list[Index | Pick], tuple[tuple[AxisFactor, ...], ...]]:
     """Coordinates of an indexing, and the axes of what it gives: those of the indices where they stand together, else in front."""
-    chosen = [i for i, v in enumerate(given) if v is not None]
-    rank = max(len(v.axes) for v in given if v is not None)
-    together = _broadcast(call, [v for v in given if v is not None], rank)
+    chosen = [i for i, v in enumerate(index_views) if v is not None]
+    rank = max(len(v.axes) for v in index_views if v is not None)
+    together = _broadcast(call, [v for v in index_views if v is not None], rank)
     at = chosen[0] if chosen == list(range(chosen[0], chosen[-1] + 1)) else 0
     before = [i for i in range(len(view.axes)) if i not in chosen and i < at]
     after = [i for i in range(len(view.axes)) if i not in chosen and i not in before]
@@ -162,7 +162,7 @@ def one_hot(call: OperatorCall) -> NodeView:
     view = call.views.dense(call.tensor("self"))
     size = call.shape()[-1]
     rank = len(call.equations[view.node].shape)
-    node = call.equations.add(ir.Delta(Operand(view.node, tuple(range(rank)))), (*call.equations[view.node].shape, size), whole=True)
+    node = call.equations.add(ir.Delta(Operand(view.node, tuple(range(rank)))), (*call.equations[view.node].shape, size), integral=True)
     return NodeView(node, (*view.axes, (AxisFactor(rank, size),)))
 
 

@@ -15,19 +15,19 @@ def joined(call: OperatorCall, views: Sequence[NodeView], axis: int) -> NodeView
     """One after the other along an axis."""
     views = [v for v in views if not (len(v.axes) == 1 and v.shape[0] == 0)]
     rank = len(views[0].axes)
-    made = list(views)
+    aligned = list(views)
     for axis_index in range(rank):
         if axis_index != axis:
-            made = call.views.aligned(made, [axis_index] * len(made))
-    made = [_with_axis(call, v, axis) for v in made]
+            aligned = call.views.aligned(aligned, [axis_index] * len(aligned))
+    aligned = [_with_axis(call, v, axis) for v in aligned]
     shape_of = call.equations
-    at = made[0].axes[axis][0].axis
+    at = aligned[0].axes[axis][0].axis
     assert at is not None
-    shape = shape_of[made[0].node].shape
-    length = sp.expand(sp.Add(*(shape_of[v.node].shape[at] for v in made)))
-    whole = all(shape_of[v.node].whole for v in made)
-    node = shape_of.add(ir.Concatenate(tuple(v.node for v in made), at), (*shape[:at], length, *shape[at + 1 :]), whole=whole)
-    return NodeView(node, (*made[0].axes[:axis], (AxisFactor(at, length),), *made[0].axes[axis + 1 :]))
+    shape = shape_of[aligned[0].node].shape
+    length = sp.expand(sp.Add(*(shape_of[v.node].shape[at] for v in aligned)))
+    integral = all(shape_of[v.node].integral for v in aligned)
+    node = shape_of.add(ir.Concatenate(tuple(v.node for v in aligned), at), (*shape[:at], length, *shape[at + 1 :]), integral=integral)
+    return NodeView(node, (*aligned[0].axes[:axis], (AxisFactor(at, length),), *aligned[0].axes[axis + 1 :]))
 
 
 def _with_axis(call: OperatorCall, view: NodeView, axis: int) -> NodeView:

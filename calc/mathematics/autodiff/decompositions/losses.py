@@ -100,13 +100,13 @@ def negative_log_likelihood(call: OperatorCall) -> Any:
     """-Σ Y log p over the classes, where Y is 1 for the class of a row and 0 elsewhere; rows of the ignored class count for nothing."""
     logs, target = call.tensor("self"), call.tensor("target")
     classes = 1 if len(logs.axes) > 1 else 0
-    others = [i for i in range(len(logs.axes)) if i != classes]
+    axes = [i for i in range(len(logs.axes)) if i != classes]
     ignored, bound = call.integer("ignore_index", -100), call.converter.below.get(target.node)
     certain = bound is not None and bound == logs.shape[classes] and ignored < 0
-    for j, i in enumerate(others):
+    for j, i in enumerate(axes):
         logs, target = call.views.aligned((logs, target), (i, j))
     valid = None if certain else call.converter.truth(sp.Ne(x, ignored), (target,))
-    label = target if valid is None else call.pointwise(x * y, (target, valid), whole=True)
+    label = target if valid is None else call.pointwise(x * y, (target, valid), integral=True)
     marked = delta(call, label, logs, classes)
     about = [marked, logs] if valid is None else [marked, logs, _over(valid, classes)]
     if call.has("weight"):

@@ -54,8 +54,8 @@ def rms_norm(call: OperatorCall) -> Any:
     axes = range(len(view.axes) - len(call.raw("normalized_shape")), len(view.axes))
     square = reduce(call, call.pointwise(x**2, (view,), name="x²"), axes, "mean", keep=True, name="m")
     scale = call.pointwise((x + call.number("eps", 2.220446049250313e-16)) ** _ROOT, (square,), name="r")
-    made = scaled(call, call.pointwise(x * y, (view, scale), name="n"), _optional(call, "weight"), None)
-    return made if "fused" not in call.instruction.name else [made, scale]
+    result = scaled(call, call.pointwise(x * y, (view, scale), name="n"), _optional(call, "weight"), None)
+    return result if "fused" not in call.instruction.name else [result, scale]
 
 
 @decomposition("native_group_norm")
@@ -67,9 +67,9 @@ def group_norm(call: OperatorCall) -> list[NodeView]:
     inside = sp.cancel(shape[1] / groups)
     grouped = call.views.reshaped(view, (shape[0], sp.Integer(groups), inside, *shape[2:]))
     n, center, scale, _ = normalized(call, grouped, range(2, len(grouped.axes)))
-    made = scaled(call, call.views.reshaped(n, shape), _channels(call, "weight", view), _channels(call, "bias", view))
+    result = scaled(call, call.views.reshaped(n, shape), _channels(call, "weight", view), _channels(call, "bias", view))
     flat = [call.views.reshaped(v, (shape[0], sp.Integer(groups))) for v in (center, scale)]
-    return [made, *flat]
+    return [result, *flat]
 
 
 def _channels(call: OperatorCall, name: str, view: NodeView) -> NodeView | None:
@@ -94,8 +94,8 @@ def batch_norm(call: OperatorCall) -> Any:
         center, var = (_along_channels(call.tensor(name), view) for name in ("running_mean", "running_var"))
         scale = call.pointwise((x + call.number("eps", 1e-5)) ** _ROOT, (var,), name="r")
         n = call.pointwise((x - y) * z, (view, center, scale), name="n")
-    made = scaled(call, n, _channels(call, "weight", view), _channels(call, "bias", view))
-    return [made, _flat(center), _flat(scale)]
+    result = scaled(call, n, _channels(call, "weight", view), _channels(call, "bias", view))
+    return [result, _flat(center), _flat(scale)]
 
 
 def _flat(view: NodeView) -> NodeView:
@@ -114,5 +114,5 @@ def weight_norm(call: OperatorCall) -> Any:
     axis = call.integer("dim", 0) % len(v.axes)
     axes = [i for i in range(len(v.axes)) if i != axis]
     length = call.pointwise(sp.sqrt(x), (reduce(call, call.pointwise(x**2, (v,)), axes, "sum", keep=True),))
-    made = call.pointwise(x * y / z, (v, g, length))
-    return [made, length] if "interface" in call.instruction.name else made
+    result = call.pointwise(x * y / z, (v, g, length))
+    return [result, length] if "interface" in call.instruction.name else result

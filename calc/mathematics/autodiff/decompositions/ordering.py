@@ -17,7 +17,7 @@ def _ordered(call: OperatorCall, view: NodeView, axis: int, descending: bool) ->
     at = view.axes[axis][0].axis
     assert at is not None
     shape = call.equations[view.node].shape
-    order = NodeView(call.equations.add(ir.Order(view.node, at, descending), shape, whole=True), view.axes)
+    order = NodeView(call.equations.add(ir.Order(view.node, at, descending), shape, integral=True), view.axes)
     return taken(call, view, axis, order), order
 
 

@@ -17,14 +17,16 @@ x, y, z = argument(0), argument(1), argument(2)
 Expression = Any  # a scalar expression, or a function from the call to one
 
 
-def define(names: str, expr: Expression, *tensors: str, whole: bool = False) -> None:
+def define(names: str, expr: Expression, *tensors: str, integral: bool = False) -> None:
     """Register operators of ``tensors`` with that expression in x, y, z; a function of the call where further arguments count."""
 
     @decomposition(*names.split())
     def result(call: OperatorCall) -> NodeView:
-        made = expr(call) if callable(expr) and not isinstance(expr, sp.Basic) else expr
-        about: dict[str, Any] = {"whole": True} if whole or call.dtype() in ("bool", "int64", "int32", "uint8") else {"whole": False}
-        return call.pointwise(made, [call.tensor(t) for t in tensors or ("self",)], **about)
+        result_expr = expr(call) if callable(expr) and not isinstance(expr, sp.Basic) else expr
+        about: dict[str, Any] = (
+            {"integral": True} if integral or call.dtype() in ("bool", "int64", "int32", "uint8") else {"integral": False}
+        )
+        return call.pointwise(result_expr, [call.tensor(t) for t in tensors or ("self",)], **about)
 
 
 # -- arithmetic ------------------------------------------------------------------------------------------------------------
@@ -50,10 +52,10 @@ define("floor_divide __floordiv__", scalar.Floor(x / y), "self", "other")
 def cast(call: OperatorCall) -> NodeView:
     """The same number. Equations know one kind of real numbers; a cast to whole numbers or truth values is a function."""
     view, dtype = call.tensor("self"), call.dtype()
-    if dtype == "bool" and not call.equations[view.node].whole:
-        return call.pointwise(truth(sp.Ne(x, 0)), (view,), whole=True)
-    if dtype.startswith(("int", "uint")) and not call.equations[view.node].whole:
-        return call.pointwise(scalar.Truncate(x), (view,), whole=True)
+    if dtype == "bool" and not call.equations[view.node].integral:
+        return call.pointwise(truth(sp.Ne(x, 0)), (view,), integral=True)
+    if dtype.startswith(("int", "uint")) and not call.equations[view.node].integral:
+        return call.pointwise(scalar.Truncate(x), (view,), integral=True)
     return view
 
 
@@ -228,15 +230,15 @@ def _constant(call: OperatorCall, value: sp.Expr) -> NodeView:
 # -- comparisons and integers ----------------------------------------------------------------------------------------------
 
 for _name, _relation in (("eq", sp.Eq), ("ne", sp.Ne), ("lt", sp.Lt), ("le", sp.Le), ("gt", sp.Gt), ("ge", sp.Ge)):
-    define(f"{_name} __{_name}__", truth(_relation(x, y)), "self", "other", whole=True)
+    define(f"{_name} __{_name}__", truth(_relation(x, y)), "self", "other", integral=True)
 _TRUE_X, _TRUE_Y = truth(sp.Ne(x, 0)), truth(sp.Ne(y, 0))
-define("logical_not", truth(sp.Eq(x, 0)), whole=True)
-define("logical_and", _TRUE_X * _TRUE_Y, "self", "other", whole=True)
-define("logical_or", 1 - (1 - _TRUE_X) * (1 - _TRUE_Y), "self", "other", whole=True)
-define("logical_xor", truth(sp.Ne(_TRUE_X, _TRUE_Y)), "self", "other", whole=True)
-define("isnan", truth(sp.Ne(x, x)), whole=True)
-define("isfinite", truth(sp.Abs(x) < INFINITY), whole=True)
-define("isinf", truth(sp.Eq(sp.Abs(x), INFINITY)), whole=True)
+define("logical_not", truth(sp.Eq(x, 0)), integral=True)
+define("logical_and", _TRUE_X * _TRUE_Y, "self", "other", integral=True)
+define("logical_or", 1 - (1 - _TRUE_X) * (1 - _TRUE_Y), "self", "other", integral=True)
+define("logical_xor", truth(sp.Ne(_TRUE_X, _TRUE_Y)), "self", "other", integral=True)
+define("isnan", truth(sp.Ne(x, x)), integral=True)
+define("isfinite", truth(sp.Abs(x) < INFINITY), integral=True)
+define("isinf", truth(sp.Eq(sp.Abs(x), INFINITY)), integral=True)
 
 
 def _bits(names: str, of_truths: sp.Expr, *tensors: str) -> None:
@@ -244,7 +246,7 @@ def _bits(names: str, of_truths: sp.Expr, *tensors: str) -> None:
     def result(call: OperatorCall) -> NodeView:
         if call.dtype() != "bool":
             raise call.refusal("it works on the bits of integers")
-        return call.pointwise(of_truths, [call.tensor(t) for t in tensors], whole=True)
+        return call.pointwise(of_truths, [call.tensor(t) for t in tensors], integral=True)
 
 
 _bits("bitwise_not", 1 - x, "self")

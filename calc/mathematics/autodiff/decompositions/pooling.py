@@ -23,9 +23,9 @@ def _windows(call: OperatorCall, view: NodeView, count: int, fill: sp.Expr) -> t
         sizes = call.sizes(name, ())
         return default if not sizes else sizes * count if len(sizes) == 1 else sizes
 
-    one, none = [sp.Integer(1)] * count, [sp.Integer(0)] * count
-    kernel = each("kernel_size", one)
-    stride, padding, dilation = each("stride", kernel), each("padding", none), each("dilation", one)
+    ones, zeros = [sp.Integer(1)] * count, [sp.Integer(0)] * count
+    kernel = each("kernel_size", ones)
+    stride, padding, dilation = each("stride", kernel), each("padding", zeros), each("dilation", ones)
     out = call.shape()
     n = len(out) - count
     places = [ir.Index(place(i)) for i in range(n)]
@@ -38,8 +38,8 @@ def _windows(call: OperatorCall, view: NodeView, count: int, fill: sp.Expr) -> t
 def _over(call: OperatorCall, node: int, kernel: list[sp.Expr], kind: str) -> NodeView:
     shape = call.shape()
     rank = len(shape) + len(kernel)
-    made = call.equations.add(ir.Reduce(kind, Operand(node, tuple(range(rank)))), shape, tuple(kernel))
-    return of_node(call.equations, made)
+    reduced = call.equations.add(ir.Reduce(kind, Operand(node, tuple(range(rank)))), shape, tuple(kernel))
+    return of_node(call.equations, reduced)
 
 
 @decomposition("max_pool1d", "max_pool2d", "max_pool3d")
@@ -120,9 +120,9 @@ def pixel_shuffle(call: OperatorCall) -> NodeView:
     r = call.sizes("upscale_factor" if up else "downscale_factor")[0]
     n = len(lead)
     if up:
-        made = call.views.reshaped(view, (*lead, quotient(c, r * r) or c, r, r, h, w))
+        split = call.views.reshaped(view, (*lead, quotient(c, r * r) or c, r, r, h, w))
         order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
     else:
-        made = call.views.reshaped(view, (*lead, c, quotient(h, r) or h, r, quotient(w, r) or w, r))
+        split = call.views.reshaped(view, (*lead, c, quotient(h, r) or h, r, quotient(w, r) or w, r))
         order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
-    return call.views.reshaped(NodeView(made.node, tuple(made.axes[i] for i in order)), call.shape())
+    return call.views.reshaped(NodeView(split.node, tuple(split.axes[i] for i in order)), call.shape())

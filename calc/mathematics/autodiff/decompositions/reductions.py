@@ -47,8 +47,8 @@ def reduce(call: OperatorCall, view: NodeView, axes: Collection[int], kind: str 
                 times *= part.size
     operand = Operand(view.node, tuple(labels[i] for i in range(len(labels))))
     node = call.equations.total(operand, tuple(shape), tuple(inner), kind, name=name)
-    made = NodeView(node, tuple(axes_left))
-    return call.pointwise(x * times, (made,)) if kind == "sum" and times != 1 else made
+    reduced = NodeView(node, tuple(axes_left))
+    return call.pointwise(x * times, (reduced,)) if kind == "sum" and times != 1 else reduced
 
 
 def _keep(call: OperatorCall) -> bool:
@@ -91,38 +91,38 @@ def extreme_along(call: OperatorCall) -> list[NodeView]:
     view = call.tensor("self")
     axis = call.axis(view)
     where = best(call, view, axis, call.instruction.name.removeprefix("aten.")[:3])
-    return [_picked(call, view, axis, where, _keep(call)), _kept(where, axis, _keep(call))]
+    return [_picked(call, view, axis, where, _keep(call)), _with_axis_of_one(where, axis, _keep(call))]
 
 
 def best(call: OperatorCall, view: NodeView, axis: int, kind: str) -> NodeView:
     """Positions of the largest or smallest along an axis, which is gone."""
     view = call.views.merged(call.views.dense(view), axis)
     if not view.axes[axis]:
-        left = [s for i, s in enumerate(view.shape) if i != axis]
+        shape_left = [s for i, s in enumerate(view.shape) if i != axis]
         return NodeView(
-            call.equations.map(sp.Integer(0), (), (), whole=True), tuple((AxisFactor(None, s),) if s != 1 else () for s in left)
+            call.equations.map(sp.Integer(0), (), (), integral=True), tuple((AxisFactor(None, s),) if s != 1 else () for s in shape_left)
         )
     at = view.axes[axis][0].axis
     shape = call.equations[view.node].shape
-    others = [i for i in range(len(shape)) if i != at]
-    labels = tuple(len(others) if i == at else others.index(i) for i in range(len(shape)))
+    remaining = [i for i in range(len(shape)) if i != at]
+    labels = tuple(len(remaining) if i == at else remaining.index(i) for i in range(len(shape)))
     node = call.equations.add(
-        ir.Best(kind, Operand(view.node, labels)), tuple(shape[i] for i in others), (view.axes[axis][0].size,), whole=True
+        ir.Best(kind, Operand(view.node, labels)), tuple(shape[i] for i in remaining), (view.axes[axis][0].size,), integral=True
     )
     axes = tuple(
-        tuple(AxisFactor(others.index(p.axis), p.size) for p in a if p.axis is not None) for i, a in enumerate(view.axes) if i != axis
+        tuple(AxisFactor(remaining.index(p.axis), p.size) for p in a if p.axis is not None) for i, a in enumerate(view.axes) if i != axis
     )
     return NodeView(node, axes)
 
 
-def _kept(view: NodeView, axis: int, keep: bool) -> NodeView:
+def _with_axis_of_one(view: NodeView, axis: int, keep: bool) -> NodeView:
     return NodeView(view.node, (*view.axes[:axis], (), *view.axes[axis:])) if keep else view
 
 
 def _picked(call: OperatorCall, view: NodeView, axis: int, where: NodeView, keep: bool) -> NodeView:
     from calc.mathematics.autodiff.decompositions.indexing import taken
 
-    return _kept(taken(call, view, axis, _kept(where, axis, True), drop=True), axis, keep)
+    return _with_axis_of_one(taken(call, view, axis, _with_axis_of_one(where, axis, True), drop=True), axis, keep)
 
 
 @decomposition("argmax", "argmin")
@@ -132,7 +132,7 @@ def argbest(call: OperatorCall) -> NodeView:
     if call.raw("dim") is None:
         return best(call, NodeView(view.node, (tuple(view.parts),)), 0, kind)
     axis = call.axis(view)
-    return _kept(best(call, view, axis, kind), axis, _keep(call))
+    return _with_axis_of_one(best(call, view, axis, kind), axis, _keep(call))
 
 
 @decomposition("any", "all")
@@ -154,18 +154,18 @@ def spread(call: OperatorCall) -> Any:
     """Σ (x - mean)²/(n - correction), or the root of it."""
     view = call.tensor("self")
     axes = call.axes(view)
-    given = call.raw("correction", call.raw("unbiased", 1))
+    raw = call.raw("correction", call.raw("unbiased", 1))
     n = product(view.shape[i] for i in axes)
     center = reduce(call, view, axes, "mean", keep=True, name="μ")
     centered = call.pointwise(x - y, (view, center), name="c")
     squares = call.pointwise(x**2, (centered,))
-    correction = sp.Integer(1) if given is None else sp.Integer(int(given))
+    correction = sp.Integer(1) if raw is None else sp.Integer(int(raw))
     var = call.pointwise(x / (n - correction), (reduce(call, squares, axes, "sum", _keep(call)),), name="v")
     name = call.instruction.name
-    made = call.pointwise(sp.sqrt(x), (var,)) if ".std" in name else var
+    result = call.pointwise(sp.sqrt(x), (var,)) if ".std" in name else var
     if "_mean" not in name:
-        return made
-    return [made, reduce(call, view, axes, "mean", _keep(call), name="μ")]
+        return result
+    return [result, reduce(call, view, axes, "mean", _keep(call), name="μ")]
 
 
 @decomposition("norm", "linalg_vector_norm")
@@ -202,8 +202,8 @@ def cumsum(call: OperatorCall) -> NodeView:
         return view
     at = view.axes[axis][0].axis
     assert at is not None
-    whole = call.equations[view.node].whole
-    return NodeView(call.equations.add(ir.Cumulate(view.node, at), call.equations[view.node].shape, whole=whole), view.axes)
+    integral = call.equations[view.node].integral
+    return NodeView(call.equations.add(ir.Cumulate(view.node, at), call.equations[view.node].shape, integral=integral), view.axes)
 
 
 @decomposition("logcumsumexp")
@@ -215,8 +215,8 @@ def logcumsumexp(call: OperatorCall) -> NodeView:
     axis = call.axis(view)
     if not view.axes[axis]:
         return view
-    less, largest = shifted(call, view, (axis,))
-    powers = call.views.plain(call.pointwise(sp.exp(x), (less,), name="E"))
+    centered, largest = shifted(call, view, (axis,))
+    powers = call.views.plain(call.pointwise(sp.exp(x), (centered,), name="E"))
     at = powers.axes[axis][0].axis
     assert at is not None
     run = NodeView(call.equations.add(ir.Cumulate(powers.node, at), call.equations[powers.node].shape), powers.axes)
@@ -244,7 +244,7 @@ def trace(call: OperatorCall) -> NodeView:
 
     view = call.tensor("self")
     rows, columns = (positions(call, s) for s in view.shape)
-    there = call.pointwise(
-        sp.Piecewise((x, sp.Eq(y, argument(2))), (0, True)), (view, NodeView(rows.node, (*rows.axes, ())), columns), whole=False
+    diagonal_values = call.pointwise(
+        sp.Piecewise((x, sp.Eq(y, argument(2))), (0, True)), (view, NodeView(rows.node, (*rows.axes, ())), columns), integral=False
     )
-    return reduce(call, there, (0, 1))
+    return reduce(call, diagonal_values, (0, 1))

@@ -26,10 +26,10 @@ def _read(call: OperatorCall, view: NodeView, places: list[sp.Expr]) -> NodeView
 
 def _before(call: OperatorCall, view: NodeView) -> list[sp.Expr]:
     """How far each axis is padded in front: the sizes are given from the last axis on."""
-    given = call.sizes("padding")
+    pairs = call.sizes("padding")
     paddings = [sp.Integer(0)] * len(view.axes)
-    for i in range(len(given) // 2):
-        paddings[-1 - i] = given[2 * i]
+    for i in range(len(pairs) // 2):
+        paddings[-1 - i] = pairs[2 * i]
     return paddings
 
 
@@ -85,12 +85,12 @@ def _along(call: OperatorCall, view: NodeView, axis: int, length: sp.Expr, corne
     after = len(view.axes) - axis - 1
     source = x * (have - 1) / (length - 1) if corners else (x + _HALF) * have / length - _HALF
     clipped = sp.Piecewise((0, source < 0), (have - 1, source > have - 1), (source, True))
-    sources = call.pointwise(clipped, (at,), whole=False)
+    sources = call.pointwise(clipped, (at,), integral=False)
     distance = sp.Abs(x - y)
     weight = where(distance < 1, 1 - distance, 0)
     rows = NodeView(sources.node, (*sources.axes, (), *(() for _ in range(after))))
     columns = NodeView(of.node, (*of.axes, *(() for _ in range(after))))
-    weights = call.pointwise(weight, (rows, columns), whole=False)
+    weights = call.pointwise(weight, (rows, columns), integral=False)
     spread = NodeView(view.node, (*view.axes[:axis], (), *view.axes[axis:]))
     return reduce(call, call.pointwise(x * y, (weights, spread)), (axis + 1,))
 
@@ -103,6 +103,6 @@ def channel_shuffle(call: OperatorCall) -> NodeView:
     inside = quotient(view.shape[1], groups)
     if inside is None:
         raise call.refusal("its channels are not divisible into groups")
-    made = call.views.reshaped(view, (view.shape[0], groups, inside, *view.shape[2:]))
-    turned = NodeView(made.node, (made.axes[0], made.axes[2], made.axes[1], *made.axes[3:]))
+    split = call.views.reshaped(view, (view.shape[0], groups, inside, *view.shape[2:]))
+    turned = NodeView(split.node, (split.axes[0], split.axes[2], split.axes[1], *split.axes[3:]))
     return call.views.reshaped(turned, view.shape)

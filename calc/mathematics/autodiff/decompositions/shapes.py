@@ -60,8 +60,8 @@ def unsqueeze(call: OperatorCall) -> NodeView:
 @decomposition("squeeze")
 def squeeze(call: OperatorCall) -> NodeView:
     view = call.tensor("self")
-    given = call.raw("dim")
-    chosen = range(len(view.axes)) if given is None else [d % len(view.axes) for d in ((given,) if isinstance(given, int) else given)]
+    dims = call.raw("dim")
+    chosen = range(len(view.axes)) if dims is None else [d % len(view.axes) for d in ((dims,) if isinstance(dims, int) else dims)]
     return NodeView(view.node, tuple(axis for i, axis in enumerate(view.axes) if i not in chosen or view.shape[i] != 1))
 
 
@@ -99,14 +99,16 @@ def narrowed(call: OperatorCall, view: NodeView, axis: int, start: sp.Expr, leng
     view = call.views.merged(view, axis)
     parts = view.axes[axis]
     if not parts or parts[0].axis is None:
-        made: tuple[AxisFactor, ...] = () if length == 1 else (AxisFactor(None, length),)
-        return NodeView(view.node, (*view.axes[:axis], made, *view.axes[axis + 1 :]))
+        factors: tuple[AxisFactor, ...] = () if length == 1 else (AxisFactor(None, length),)
+        return NodeView(view.node, (*view.axes[:axis], factors, *view.axes[axis + 1 :]))
     at = parts[0].axis
     shape = call.equations[view.node].shape
     if length == 1:
         return _selected(call, view, axis, start, keep=True)
     places = tuple(ir.Index(sp.expand(place(i) * step + start) if i == at else place(i)) for i in range(len(shape)))
-    node = call.equations.add(ir.Gather(view.node, places), (*shape[:at], length, *shape[at + 1 :]), whole=call.equations[view.node].whole)
+    node = call.equations.add(
+        ir.Gather(view.node, places), (*shape[:at], length, *shape[at + 1 :]), integral=call.equations[view.node].integral
+    )
     return NodeView(node, (*view.axes[:axis], (AxisFactor(at, length),), *view.axes[axis + 1 :]))
 
 
@@ -119,7 +121,7 @@ def _selected(call: OperatorCall, view: NodeView, axis: int, where: sp.Expr, kee
     at = parts[0].axis
     shape = call.equations[view.node].shape
     places = tuple(ir.Index(where if i == at else place(i - (i > at))) for i in range(len(shape)))
-    node = call.equations.add(ir.Gather(view.node, places), (*shape[:at], *shape[at + 1 :]), whole=call.equations[view.node].whole)
+    node = call.equations.add(ir.Gather(view.node, places), (*shape[:at], *shape[at + 1 :]), integral=call.equations[view.node].integral)
     axes = tuple(tuple(AxisFactor(p.axis - (p.axis > at), p.size) if p.axis is not None else p for p in parts_) for parts_ in view.axes)
     return NodeView(node, (*axes[:axis], *reduced_axis, *axes[axis + 1 :]))
 
@@ -169,13 +171,13 @@ def narrow(call: OperatorCall) -> NodeView:
 def split(call: OperatorCall) -> list[NodeView | None]:
     view = call.tensor("self")
     axis = call.axis(view, "dim", 0)
-    made: list[NodeView | None] = []
+    pieces: list[NodeView | None] = []
     start = sp.Integer(0)
     for output in range(len(call.instruction.outputs)):
         length = call.shape(output)[axis]
-        made.append(narrowed(call, view, axis, sp.expand(start), length))
+        pieces.append(narrowed(call, view, axis, sp.expand(start), length))
         start += length
-    return made
+    return pieces
 
 
 @decomposition("unbind", "unbind_copy")
@@ -199,12 +201,12 @@ def repeat(call: OperatorCall) -> NodeView:
 def padded(call: OperatorCall) -> NodeView:
     """Constant padding; a negative one crops."""
     view = call.views.plain(call.tensor("self"))
-    given = call.sizes("pad")
+    pairs = call.sizes("pad")
     fill = call.number("value", 0)
     rank = len(view.axes)
     before = [sp.Integer(0)] * rank
-    for i in range(len(given) // 2):
-        before[rank - 1 - i] = given[2 * i]
+    for i in range(len(pairs) // 2):
+        before[rank - 1 - i] = pairs[2 * i]
     shape = call.shape()
     axes: list[tuple[AxisFactor, ...]] = []
     sizes: list[sp.Expr] = []
@@ -220,8 +222,8 @@ def padded(call: OperatorCall) -> NodeView:
             sizes.append(shape[j])
         else:
             axes.append(())
-    whole = call.equations[view.node].whole
-    return NodeView(call.equations.add(ir.Gather(view.node, tuple(places), fill), tuple(sizes), whole=whole), tuple(axes))
+    integral = call.equations[view.node].integral
+    return NodeView(call.equations.add(ir.Gather(view.node, tuple(places), fill), tuple(sizes), integral=integral), tuple(axes))
 
 
 @decomposition("flip")
@@ -244,8 +246,8 @@ def roll(call: OperatorCall) -> NodeView:
     by = {view.axes[d % len(view.axes)][0].axis: s for d, s in zip(dims or (0,), shifts, strict=True) if view.axes[d % len(view.axes)]}
     shape = call.equations[view.node].shape
     places = tuple(ir.Index(sp.Mod(place(i) - by[i], shape[i]) if i in by else place(i)) for i in range(len(shape)))
-    made = NodeView(call.equations.add(ir.Gather(view.node, places), shape), view.axes)
-    return made if dims else call.views.reshaped(made, NodeView(0, before).shape)
+    rolled = NodeView(call.equations.add(ir.Gather(view.node, places), shape), view.axes)
+    return rolled if dims else call.views.reshaped(rolled, NodeView(0, before).shape)
 
 
 @decomposition("diagonal", "diagonal_copy")
@@ -255,16 +257,16 @@ def diagonal(call: OperatorCall) -> NodeView:
     rank = len(view.axes)
     first, second = (call.raw("dim1", 0) or 0) % rank, call.integer("dim2", 1) % rank
     offset = call.integer("offset", 0)
-    rest = [j for j in range(rank) if j not in (first, second)]
+    others = [j for j in range(rank) if j not in (first, second)]
     if any(not axis for axis in view.axes):
         raise call.refusal("one of its axes has size 1")
     at = {j: view.axes[j][0].axis for j in range(rank)}
     length = call.shape()[-1]
     places: list[ir.Index] = [ir.Index(sp.Integer(0))] * rank
-    for n, j in enumerate(rest):
+    for n, j in enumerate(others):
         places[at[j]] = ir.Index(place(n))  # type: ignore[index]  # every axis has one part here
-    places[at[first]] = ir.Index(place(len(rest)) + max(-offset, 0))  # type: ignore[index]  # as above
-    places[at[second]] = ir.Index(place(len(rest)) + max(offset, 0))  # type: ignore[index]  # as above
-    shape = (*(view.shape[j] for j in rest), length)
+    places[at[first]] = ir.Index(place(len(others)) + max(-offset, 0))  # type: ignore[index]  # as above
+    places[at[second]] = ir.Index(place(len(others)) + max(offset, 0))  # type: ignore[index]  # as above
+    shape = (*(view.shape[j] for j in others), length)
     node = call.equations.add(ir.Gather(view.node, tuple(places)), shape)
     return NodeView(node, tuple((AxisFactor(i, s),) for i, s in enumerate(shape)))

@@ -27,29 +27,29 @@ def shifted(call: OperatorCall, view: NodeView, axes: Collection[int]) -> tuple[
 
 def softmax(call: OperatorCall, view: NodeView, axis: int, name: str = "P") -> NodeView:
     """E = exp(S - M), Z = Σ E, P = E/Z."""
-    less, _ = shifted(call, view, (axis,))
-    powers = call.pointwise(sp.exp(x), (less,), name="E")
+    centered, _ = shifted(call, view, (axis,))
+    powers = call.pointwise(sp.exp(x), (centered,), name="E")
     total = reduce(call, powers, (axis,), "sum", keep=True, name="Z")
     return call.pointwise(x / y, (powers, total), name=name)
 
 
 def log_softmax(call: OperatorCall, view: NodeView, axis: int) -> NodeView:
     """log P = S - M - log Σ exp(S - M)."""
-    less, _ = shifted(call, view, (axis,))
-    powers = call.pointwise(sp.exp(x), (less,), name="E")
+    centered, _ = shifted(call, view, (axis,))
+    powers = call.pointwise(sp.exp(x), (centered,), name="E")
     total = reduce(call, powers, (axis,), "sum", keep=True, name="Z")
     call.pointwise(x / y, (powers, total), name="P")  # what the gradient is written in
-    return call.pointwise(x - sp.log(y), (less, total), name="log P")
+    return call.pointwise(x - sp.log(y), (centered, total), name="log P")
 
 
 def log_total(call: OperatorCall, view: NodeView, axes: Collection[int], keep: bool) -> NodeView:
     """log Σ exp(x) = M + log Σ exp(x - M)."""
-    less, largest = shifted(call, view, axes)
-    powers = call.pointwise(sp.exp(x), (less,), name="E")
+    centered, largest = shifted(call, view, axes)
+    powers = call.pointwise(sp.exp(x), (centered,), name="E")
     total = reduce(call, powers, axes, "sum", keep=True, name="Z")
     call.pointwise(x / y, (powers, total), name="P")  # as above
-    made = call.pointwise(sp.log(x) + y, (total, largest))
-    return made if keep else NodeView(made.node, tuple(axis for i, axis in enumerate(made.axes) if i not in set(axes)))
+    result = call.pointwise(sp.log(x) + y, (total, largest))
+    return result if keep else NodeView(result.node, tuple(axis for i, axis in enumerate(result.axes) if i not in set(axes)))
 
 
 @decomposition("_softmax", "softmax", "_safe_softmax")

@@ -67,8 +67,8 @@ def scatter(call: OperatorCall) -> NodeView:
     source = call.tensor("src" if call.has("src") else "value")
     axis = call.axis(view)
     scattered = _scattered(call, view, axis, index, source)
-    there = _scattered(call, view, axis, index, NodeView(call.equations.map(sp.Integer(1), (), ()), ()))
-    return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, scattered, there))
+    count = _scattered(call, view, axis, index, NodeView(call.equations.map(sp.Integer(1), (), ()), ()))
+    return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, scattered, count))
 
 
 @decomposition("index_copy")
@@ -80,8 +80,8 @@ def index_copy(call: OperatorCall) -> NodeView:
     shape = tuple(index.shape[0] if i == axis else s for i, s in enumerate(view.shape))
     spread = expanded(rows, shape)
     scattered = _scattered(call, view, axis, spread, call.tensor("source"))
-    there = _scattered(call, view, axis, spread, NodeView(call.equations.map(sp.Integer(1), (), ()), ()))
-    return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, scattered, there))
+    count = _scattered(call, view, axis, spread, NodeView(call.equations.map(sp.Integer(1), (), ()), ()))
+    return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, scattered, count))
 
 
 @decomposition("index_fill")
@@ -91,8 +91,8 @@ def index_fill(call: OperatorCall) -> NodeView:
     index = call.tensor("index")
     rows = NodeView(index.node, (*(() for _ in view.axes[:axis]), *index.axes, *(() for _ in view.axes[axis + 1 :])))
     shape = tuple(index.shape[0] if i == axis else s for i, s in enumerate(view.shape))
-    there = _scattered(call, view, axis, expanded(rows, shape), NodeView(call.equations.map(sp.Integer(1), (), ()), ()))
-    return call.pointwise(where(argument(2) > 0, y, x), (view, call.tensor("value"), there))
+    count = _scattered(call, view, axis, expanded(rows, shape), NodeView(call.equations.map(sp.Integer(1), (), ()), ()))
+    return call.pointwise(where(argument(2) > 0, y, x), (view, call.tensor("value"), count))
 
 
 @decomposition("index_add")
@@ -117,24 +117,24 @@ def index_put(call: OperatorCall) -> NodeView:
     """X with values at the positions, added where ``accumulate``; a mask chooses element by element."""
     view, value = call.tensor("self"), call.tensor("values")
     raw = call.raw("indices")
-    given = [None if v is None else call.as_view(v) for v in raw]
-    if len(given) == 1 and call.converter.program.values[raw[0].value].dtype == "bool" and not value.axes:
-        mask = given[0]
+    indices = [None if v is None else call.as_view(v) for v in raw]
+    if len(indices) == 1 and call.converter.program.values[raw[0].value].dtype == "bool" and not value.axes:
+        mask = indices[0]
         assert mask is not None
         spread = NodeView(mask.node, (*mask.axes, *(() for _ in view.axes[len(mask.axes) :])))
         return call.pointwise(where(sp.Ne(argument(2), 0), y, x), (view, value, spread))
     if any(r is not None and call.converter.program.values[r.value].dtype == "bool" for r in raw):
         raise call.refusal("a mask selects the positions of a data-dependent number of values")
     target = call.views.plain(view)
-    coordinates, axes = indexed(call, target, given)
+    coordinates, axes = indexed(call, target, indices)
     shape = tuple(p.size for a in axes for p in a)
-    whole = tuple(call.equations[target.node].shape)
+    full_shape = tuple(call.equations[target.node].shape)
     scattered = []
     for source in (value, NodeView(call.equations.map(sp.Integer(1), (), ()), ())):
         spread = call.views.plain(expanded(source, _shape(axes)))
         node = spread.node
         assert call.equations[node].shape == shape
-        scattered.append(NodeView(call.equations.add(ir.Scatter(node, tuple(coordinates)), whole), target.axes))
+        scattered.append(NodeView(call.equations.add(ir.Scatter(node, tuple(coordinates)), full_shape), target.axes))
     if call.raw("accumulate", False):
         return call.pointwise(x + y, (view, scattered[0]))
     return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, *scattered))
