@@ -20,6 +20,7 @@ from calc.derive.result import Candidate, Certificate, Derivation, Quantity, Qua
 from calc.derive.saved_tensors import saved_tensors
 from calc.derive.steps import StepMaker
 from calc.derive.timeline import timeline
+from calc.dimensions import ordered_names
 from calc.graph.coverage import CoverageRow
 from calc.graph.guards import unchecked
 from calc.graph.step import Graph, StepTrace
@@ -96,6 +97,7 @@ def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, s
         spec=spec,
         specialized={name: value for name, (value, _) in graph.specialized.items()},
         specialization_reasons={name: why for name, (_, why) in graph.specialized.items()},
+        trip_counts=tuple(name for name, text in graph.basis.items() if not {*graph.loops}.isdisjoint(ordered_names(text))),
         count_trace=lambda trace: _recounted(trace, analysis.registry, analysis.graph.options),
         replay=lambda trace: timeline(analysis, values, trace),
         _in_general=in_general,

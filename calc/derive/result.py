@@ -241,6 +241,7 @@ class Derivation:
 
     ``specialized``             sizes that are numbers in the closed forms, those of the special case in force included: a check keeps them.
     ``specialization_reasons``  dimensions without a closed form, each with the reason.
+    ``trip_counts``             dimensions that count iterations of a loop, or are a multiple of such a count.
     ``count_trace``             counts every quantity of a further concrete trace by the same rules.
     ``replay``                  live bytes over the step, by a concrete trace at these sizes or by the deepest trace of the graph.
     ``other_sizes``             derives the same step at other sizes, for ``at_sizes``.
@@ -263,6 +264,7 @@ class Derivation:
     saved: tuple[SavedTensor, ...] = ()
     specialized: Mapping[str, int] = field(default_factory=dict)
     specialization_reasons: Mapping[str, str] = field(default_factory=dict)
+    trip_counts: tuple[str, ...] = ()
     spec: Any = field(default=None, repr=False, compare=False)
     count_trace: Callable[[StepTrace], Mapping[str, int]] | None = field(default=None, repr=False, compare=False)
     replay: Callable[[StepTrace | None], Timeline] | None = field(default=None, repr=False, compare=False)

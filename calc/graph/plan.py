@@ -140,8 +140,8 @@ class TracePlan:
         return replace(self, attempt=0, trip_counts={}, failed=(), specialized=specialized, reason=reason)
 
     def of(self, spec: Spec, reason: str) -> TracePlan:
-        """The initial plan for ``spec``, with nothing specialized."""
-        return replace(self.specializing({}, reason), spec=spec)
+        """The initial plan for ``spec``: only what the first plan specialized is specialized."""
+        return replace(self.specializing(self.history[0].specialized, reason), spec=spec)
 
 
 Refinement = Callable[[TracePlan, Refusal], "TracePlan | Refusal | None"]

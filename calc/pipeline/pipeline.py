@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from calc.derive.result import Derivation
+from calc.dimensions import ordered_names
 from calc.errors import BadInputError, CertificateError, NapkinError, RefusedOperatorError, SizesError, TraceError
 from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.plan import Refusal, TracePlan, outcome_of, refined, simplified
@@ -39,11 +40,13 @@ def _silent(_: str) -> None:
 
 @dataclass(frozen=True)
 class _Run:
-    """How a spec is traced. ``made`` holds traces in memory, by dimensions and case: other sizes reuse the general graph."""
+    """How a spec is traced. ``made`` holds traces in memory, by dimensions and case: other sizes reuse the general graph. ``specialized``
+    names dimensions that are numbers from the start, each with the reason."""
 
     options: Options
     cache: bool
     progress: Progress
+    specialized: Mapping[str, str] = field(default_factory=dict)
     made: dict[tuple[str, str], _Analysed] = field(default_factory=dict)
     read: list[Cache] = field(default_factory=list)  # cache entries that graphs were read from
 
@@ -67,6 +70,14 @@ class _Run:
             self.made[key] = made
         return made
 
+    def general_case(self, spec: Spec, sizes: Mapping[str, int]) -> str:
+        """The case of the general graph: empty, or with dimensions specialized from the start, their values."""
+        if not self.specialized:
+            return ""
+        values = spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, sizes))
+        numbers = {name: values[name] for name in self.specialized}
+        return f"specialized {numbers}"
+
     def discards(self) -> bool:
         """Discard graphs read from the cache, on disk and in memory, so that they are traced once more. Returns whether there were any."""
         if not self.read:
@@ -77,11 +88,11 @@ class _Run:
         self.made.clear()
         return True
 
-    def analysed(self, spec: Spec, graph: Graph) -> Analysis:
-        """The closed forms of the general graph of ``spec``, derived once."""
-        general, analysis = self.made[repr(spec.dimensions), ""]
+    def analysed(self, spec: Spec, case: str, graph: Graph) -> Analysis:
+        """The closed forms of the graph of ``spec`` in this ``case``, derived once."""
+        general, analysis = self.made[repr(spec.dimensions), case]
         analysis = analysis or analysed(graph)
-        self.made[repr(spec.dimensions), ""] = general, analysis
+        self.made[repr(spec.dimensions), case] = general, analysis
         return analysis
 
 
@@ -121,16 +132,18 @@ def derive(
     registry: Registry = REGISTRY,
     cache: bool = True,
     progress: Progress = _silent,
+    specialized: Mapping[str, str] | None = None,
 ) -> Derivation:
     """Every quantity of the step with its worked steps, from a graph (torch-free) or from a spec (traced first).
 
     A derivation from a spec can be evaluated at any other sizes: if the step runs other operators there, it is traced there (``at_sizes``).
+    Dimensions of the spec in ``specialized`` are numbers from the start, each for the reason given.
     """
     from calc.derive.closed_forms import derive as derive_graph
     from calc.derive.closed_forms import derived_anywhere
 
     if isinstance(source, Spec):
-        run = _Run(options or Options(), cache, progress)
+        run = _Run(options or Options(), cache, progress, specialized or {})
         return derived_anywhere(source, sizes or {}, lambda requested: _from_intact_cache(source, requested, run, registry))
     if not isinstance(source, Graph):
         raise BadInputError(f"derive needs a graph or a spec, not {type(source).__name__}")
@@ -139,6 +152,33 @@ def derive(
     except _UNFIT as error:  # for a graph traced here it is a bug of Napkin; the traceback shows the cause
         message = f"{type(error).__name__}: {str(error)[:60]}"
         raise BadInputError(f"the graph of {source.model[:60]} does not fit together ({message}): trace the model again") from error
+
+
+def derive_at(
+    derivation: Derivation, spec: Spec, sizes: Mapping[str, int], options: Options, *, cache: bool = True, progress: Progress = _silent
+) -> Derivation:
+    """The derivation of ``spec`` with other ``options``, at ``sizes`` alone. ``derivation`` is that of the same model.
+
+    Its sizes are numbers in the trace, which takes a fraction of the time of one with symbols; only trip counts of ``derivation`` remain
+    symbols. Where no such trace is possible, the general derivation.
+    """
+    numbers = dict.fromkeys((name for name in _numbers(derivation) if name in spec.dims), _ONE_SETTING)
+    outcome = outcome_of(lambda: derive(spec, sizes, options=options, cache=cache, progress=progress, specialized=numbers))
+    return derive(spec, sizes, options=options, cache=cache, progress=progress) if isinstance(outcome, Refusal) else outcome
+
+
+_ONE_SETTING = "the step is derived at this size alone"
+# In a trace with larger numbers, evaluating what depends on sizes and constants alone would take too long.
+_LARGEST_NUMBER = 2**18
+
+
+def _numbers(derivation: Derivation) -> list[str]:
+    """The dimensions that can be numbers at the sizes of ``derivation``: those that neither contain a trip count nor follow from one."""
+    symbols = {*derivation.trip_counts, *(dim.name for dim in derivation.dims if dim.value > _LARGEST_NUMBER)}
+    for dim in derivation.dims:
+        texts = (dim.expr if dim.tied else None, dim.at_most, dim.multiple_of)
+        symbols |= {dim.name} if any(symbols & {*ordered_names(text)} for text in texts if isinstance(text, str)) else set()
+    return [dim.name for dim in derivation.dims if dim.name not in symbols]
 
 
 # Raised by a well-formed graph that no real step produces, e.g. an operator with a missing shape.
@@ -241,7 +281,8 @@ def traced(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> Planned:
     def attempt(plan: TracePlan) -> Planned | Refusal:
         return _attempt(plan, run, once)
 
-    outcome, plan = refined(TracePlan(spec, sizes or {}, run.options, given=spec), attempt, REFINEMENTS, run.progress)
+    first = TracePlan(spec, sizes or {}, run.options, specialized=run.specialized, given=spec)
+    outcome, plan = refined(first, attempt, REFINEMENTS, run.progress)
     if isinstance(outcome, Refusal):
         raise _error_for_user(spec, plan, outcome.error)
     if plan.search is None or plan.search.trying is None:
@@ -274,7 +315,8 @@ def _attempt(plan: TracePlan, run: _Run, once: Attempts) -> Planned | Refusal:
     """The graph by ``plan``: the general one, which depends on the spec alone, so that earlier calls do not change it; and the special case
     of these sizes, if the general graph does not hold there."""
     spec, sizes = in_patterns(plan.spec, plan.sizes, plan.options), plan.sizes
-    made = run.cached(spec, "", lambda: _general(plan, spec, run, once), lambda graph: _fits(spec, graph, sizes))
+    general = run.general_case(spec, sizes)
+    made = run.cached(spec, general, lambda: _general(plan, spec, run, once), lambda graph: _fits(spec, graph, sizes))
     if isinstance(made, Refusal):
         return made
     inferred = unbacked_sizes.with_traced_dimensions(spec, made[0])
@@ -282,8 +324,10 @@ def _attempt(plan: TracePlan, run: _Run, once: Attempts) -> Planned | Refusal:
     graph = _with_values(made[0], values)
     if graph.failed_guards(values):
         at_values = TracePlan(inferred, values, plan.options)
-        analysis = functools.partial(run.analysed, spec, graph)
-        case = outcome_of(lambda: run.cached(inferred, repr(values), lambda: _special_case(graph, analysis, at_values, run.progress)))
+        analysis = functools.partial(run.analysed, spec, general, graph)
+        case = outcome_of(
+            lambda: run.cached(inferred, f"{general}{values}", lambda: _special_case(graph, analysis, at_values, run.progress))
+        )
         if isinstance(case, Refusal):
             return replace(case, of_case=True)
         return Planned(*case, inferred, plan)

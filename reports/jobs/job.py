@@ -123,7 +123,9 @@ def timeline(derivation: Derivation, progress: Progress) -> tuple[Timeline | Non
 def levers(derivation: Derivation, request: Request, progress: Progress) -> tuple[PeakLever, ...]:
     """Changes of a step that may lower its peak, each derived."""
     from calc.memory.peak_levers import changes, peak_levers
+    from calc.pipeline import pipeline
 
+    spec = calc.load(request.model)
     number = sum(bool(change.options) for change in changes(derivation.options, derivation.sizes))
     seconds = [0.0]
 
@@ -133,7 +135,8 @@ def levers(derivation: Derivation, request: Request, progress: Progress) -> tupl
         progress(f"deriving a change that may lower the peak, {len(seconds)} of {number}: {what}{about}")
         begin = time.perf_counter()
         try:
-            return derive(replace(request, options=options, sizes={**request.sizes, **sizes}), progress)
+            at = {**request.sizes, **sizes}
+            return pipeline.derive_at(derivation, spec, at, options, cache=request.cache, progress=progress)
         finally:
             seconds.append(time.perf_counter() - begin)
 
