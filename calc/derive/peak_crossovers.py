@@ -33,11 +33,12 @@ Univariate = tuple[int, ...]  # coefficients, highest power first
 @dataclass(frozen=True, slots=True)
 class PeakInterval:
     """The interval from ``first`` to ``last`` in which the candidate ``at`` is the peak. The first interval of a search starts at its
-    smallest size."""
+    smallest size. ``expr``: its bytes in this size alone, the others being numbers (``24784*B + 2933884``); empty among divisors."""
 
     first: int
     last: int
     at: str
+    expr: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,28 @@ class PeakCrossovers:
 
 
 def peak_crossovers(derivation: Derivation, name: str = "memory.peak") -> tuple[PeakCrossovers, ...]:
-    """The crossovers along each dimension that ``name`` depends on. Empty where one candidate is the peak at all sizes."""
+    """The crossovers along each dimension that ``name`` depends on, and the peak in it. A size of 1 that makes the step a special case is
+    varied from the smallest at which it is none."""
     quantity = derivation.quantities.get(name)
-    if quantity is None or len(quantity.candidates) < 2 or quantity._evaluator is None:
+    if quantity is None or not quantity.candidates or quantity._evaluator is None:
         return ()
     forms = _Forms(quantity)
-    along = [_Along(dim, forms, derivation) for dim in derivation.dims if not dim.tied and dim.name not in derivation.specialized]
-    return tuple(line.crossovers() for line in along if line.matters)
+    dims = [dim for dim in derivation.dims if not dim.tied]
+    along = [_Along(dim, forms, derivation) for dim in dims if dim.name not in derivation.specialized]
+    elsewhere = [line for dim in dims if dim.name in derivation.specialized for line in _in_general(derivation, dim, name)]
+    return tuple(line.crossovers() for line in (*elsewhere, *along) if line.matters)
+
+
+def _in_general(derivation: Derivation, dim: TracedDim, name: str) -> Iterator[_Along]:
+    """The peak along a dimension of 1 that makes the step a special case, where the closed forms in general are at hand."""
+    if derivation.other_sizes is None or dim.value != 1 or dim.name in derivation.specialization_reasons:
+        return
+    sizes = {**derivation.sizes, dim.name: 2}
+    if derivation.holds_at({dim.name: 2}):
+        general = derivation.at_sizes({d.name: sizes[d.name] for d in derivation.dims if not d.tied})
+        here = next(d for d in general.dims if d.name == dim.name)
+        if dim.name not in general.specialized and general[name].candidates:
+            yield _Along(here, _Forms(general[name]), general)
 
 
 class _Forms:
@@ -175,7 +191,7 @@ class _Along:
             sizes = self.sizes(size)
             assert sizes is not None  # ``among`` has valid sizes only
             values = self._values(sizes)
-            _extend(intervals, size, size, self._forms.at[values.index(max(values))])
+            _extend(intervals, size, size, self._forms.at[values.index(max(values))], "")
         return PeakCrossovers(self.dim.name, tuple(intervals), among=tuple(among))
 
     def _intervals(self, forms: Sequence[Univariate], low: int, high: int) -> list[PeakInterval]:
@@ -184,8 +200,8 @@ class _Along:
         while start <= high:
             best = max(range(len(forms)), key=lambda i: (_at(forms[i], start), -i))
             ends = [_first_above(_minus(forms[rival], forms[best]), start, high) for rival in range(len(forms)) if rival != best]
-            end = min(ends) - 1
-            _extend(intervals, self._size(start), self._size(end), self._forms.at[best])
+            end = min(ends, default=high + 1) - 1
+            _extend(intervals, self._size(start), self._size(end), self._forms.at[best], self._text(forms[best]))
             start = end + 1
         return intervals
 
@@ -196,6 +212,13 @@ class _Along:
             total = _plus(total, [coefficient * c for c in self._product(tuple(powers.items()))])
         # Sizes and counts are integers, so a common denominator exists; using it for all preserves their order.
         return tuple(int(c * _SCALE) if (c * _SCALE).denominator == 1 else _refuse(c) for c in total)
+
+    def _text(self, form: Univariate) -> str:
+        """A candidate in this size: the multiple is (size − plus) / step."""
+        total, multiple = [Fraction(0)], [Fraction(1, self.step), Fraction(-self.dim.plus, self.step)]
+        for coefficient in form:
+            total = _plus(_times(total, multiple), [Fraction(coefficient, _SCALE)])
+        return polynomial_text(self.dim.name, total)
 
     def _product(self, powers: tuple[tuple[str, int], ...]) -> list[Fraction]:
         """A product of powers of sizes along this dimension, cached: the candidates have most of their terms in common."""
@@ -263,12 +286,23 @@ def _refuse(coefficient: Fraction) -> int:
     raise _NoPolynomialError(f"a coefficient of {coefficient} is too fine to compare")
 
 
-def _extend(intervals: list[PeakInterval], first: int, last: int, at: str) -> None:
+def _extend(intervals: list[PeakInterval], first: int, last: int, at: str, expr: str) -> None:
     """Append an interval, merged with the one before it where the candidate is the same."""
-    if intervals and intervals[-1].at == at:
-        intervals[-1] = PeakInterval(intervals[-1].first, last, at)
+    if intervals and intervals[-1].at == at and intervals[-1].expr == expr:
+        intervals[-1] = PeakInterval(intervals[-1].first, last, at, expr)
     else:
-        intervals.append(PeakInterval(first, last, at))
+        intervals.append(PeakInterval(first, last, at, expr))
+
+
+def polynomial_text(name: str, coefficients: Sequence[Fraction]) -> str:
+    """``3/2*B**2 + 5*B - 7`` of coefficients, the highest power first."""
+    terms = []
+    for power, coefficient in zip(range(len(coefficients) - 1, -1, -1), coefficients, strict=True):
+        number, symbol = str(abs(coefficient)), f"{name}**{power}" if power > 1 else name
+        text = number if power == 0 else symbol if number == "1" else f"{number}*{symbol}"
+        terms += [(" - " if coefficient < 0 else " + ") + text] if coefficient else []
+    written = "".join(terms)
+    return written.removeprefix(" + ").replace(" - ", "-", 1) if written.startswith(" - ") else written.removeprefix(" + ") or "0"
 
 
 # -- polynomials in one variable ----------------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ def _peak_crossovers(crossover: PeakCrossovers) -> dict[str, Any]:
     """The peak candidates along one size, by interval."""
     return {
         "dim": crossover.dim,
-        "intervals": [{"from": number(r.first), "to": number(r.last), "at": r.at} for r in crossover.intervals],
+        "intervals": [{"from": number(r.first), "to": number(r.last), "at": r.at, "expr": r.expr or None} for r in crossover.intervals],
         "among": [number(n) for n in crossover.among] or None,
         "because": crossover.because or None,
     }

@@ -110,7 +110,8 @@ def _interval(interval: PeakInterval, number: int, crossover: PeakCrossovers, si
         text = f"{crossover.dim} ≥ {first}"
     else:
         text = f"{first} ≤ {crossover.dim} ≤ {last}"
-    return PeakIntervalRow(text.replace(" ", NBSP), interval.at, interval.first <= size <= interval.last)
+    closed = formula(expressions.parse(interval.expr)) if interval.expr else None
+    return PeakIntervalRow(text.replace(" ", NBSP), interval.at, closed, interval.first <= size <= interval.last)
 
 
 def _searched(crossover: PeakCrossovers) -> str:

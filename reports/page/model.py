@@ -434,10 +434,12 @@ class LiveBytesView:
 
 @dataclass(frozen=True, slots=True)
 class PeakIntervalRow:
-    """An interval of one size in which one candidate is the peak. ``here``: it contains the size of the page."""
+    """An interval of one size in which one candidate is the peak. ``formula``: its bytes in this size, the others being numbers; ``here``:
+    the interval contains the size of the page."""
 
     words: str
     at: str
+    formula: TypesetFormula | None
     here: bool
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.derive.live_bytes import Timeline
 from calc.derive.result import Derivation
 from reports.page.memory import memory
-from reports.page.model import LiveBytesView, PeakCrossoverRow
+from reports.page.model import LiveBytesView, PeakCrossoverRow, PeakIntervalRow
 from reports.views.answers import amount
 from reports.views.explained import heading, text
 from reports.writers.terminal import Cell, Line, Terminal, bold, dim, right
@@ -66,4 +66,9 @@ def _show_live_bytes(view: LiveBytesView, out: Terminal) -> None:
 
 
 def _intervals(row: PeakCrossoverRow) -> list[Line]:
-    return [f"for {interval.words}: {interval.at}{' (here)' if interval.here else ''}" for interval in row.intervals]
+    return [_interval(interval) for interval in row.intervals]
+
+
+def _interval(interval: PeakIntervalRow) -> Line:
+    closed = "" if interval.formula is None else f", {text(interval.formula)} bytes"
+    return f"for {interval.words}: {interval.at}{closed}{' (here)' if interval.here else ''}"

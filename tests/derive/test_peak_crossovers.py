@@ -9,6 +9,7 @@ import pytest
 import calc
 from calc.derive.peak_crossovers import PeakCrossovers, _at, _cells, _first_above, peak_crossovers
 from calc.derive.result import Derivation
+from calc.symbolic.algebra import evaluate_text
 from tests.derive.conftest import Derived
 
 
@@ -18,7 +19,6 @@ def _peak_at(result: Derivation, along: PeakCrossovers, size: int) -> int:
 
 def _candidate_at(result: Derivation, at: str, dim: str, size: int) -> int:
     """Largest value of the candidates of that name, at other sizes."""
-    from calc.symbolic.algebra import evaluate_text
 
     quantity = result["memory.peak"]
     assert quantity._evaluator is not None
@@ -69,12 +69,15 @@ def test_heads_are_tried_one_by_one(derived: Derived) -> None:
 
 
 @pytest.mark.parametrize("peak", ["memory.peak", "memory.peak.first_step"])
-def test_a_single_peak_candidate_has_no_crossover(peak: str) -> None:
-    """The forward of one linear layer allocates nothing but its result: there is one candidate, and nothing to search."""
+def test_a_single_peak_candidate_is_the_peak_at_every_size(peak: str) -> None:
+    """The forward of one linear layer allocates nothing but its result: there is one candidate, a line in each size."""
     result = calc.derive(calc.load("linear"), mode="infer")
 
     assert 1 == len(result[peak].candidates)
-    assert () == peak_crossovers(result, peak)
+    for crossover in peak_crossovers(result, peak):
+        (interval,) = crossover.intervals
+        for size in (interval.first, 97):
+            assert evaluate_text(interval.expr, {crossover.dim: size}) == result[peak].at(**{crossover.dim: size})
 
 
 @pytest.mark.parametrize("seed", range(300))

@@ -14,6 +14,7 @@ from calc.capacity.questions.checking import check, say
 from calc.capacity.questions.equation_solver import EquationSolver
 from calc.capacity.questions.given import keys_of
 from calc.capacity.questions.models import QuestionModel, described
+from calc.capacity.questions.peak_line import PeakLine
 from calc.capacity.questions.problem import SIZES
 from calc.capacity.questions.question import QuestionChoice
 from calc.capacity.questions.solving import searched, value_of
@@ -66,7 +67,7 @@ def filled(model: QuestionModel, dim: str, memory: Fraction) -> Fit:
     low, high = first + steps * step, first + (steps + 1) * step
     peak_low, form, because = model.peak(**{dim: low})
     peak_high = _peak(model, dim, high)
-    return Fit(low, peak_low, form, because, high, there, "" if peak_high is not None else _refusal(model, dim, high))
+    return Fit(low, peak_low, form, because, high, peak_high, "" if peak_high is not None else _refusal(model, dim, high))
 
 
 def _steps(model: QuestionModel, dim: str) -> tuple[int, int]:
@@ -128,6 +129,9 @@ class MemorySolver(EquationSolver):
         x, devices = self.wanted, self.values["n"]
         sizes = self.filled.all_sizes(**({x.symbol: fill.size} if fill.size else {}))
         lines = [fill.line(x.symbol if fill.size else "the sizes", fill.size)]
+        line = self.filled.peak_line(x.symbol, fill.size) if fill.size else None
+        if line is not None:
+            lines.append(self._line(line, fill))
         if not fill.size:
             lines.append(WorkedStep("M", "Q/n", "bytes", x.meaning, "evenly divided over the devices", fill.peak / devices))
         value = Fraction(fill.size) if fill.size else fill.peak / devices
@@ -147,6 +151,12 @@ class MemorySolver(EquationSolver):
             also=(FurtherResult("peak of live bytes of the step", Fraction(fill.peak), "bytes", lines[0].because),),
             notes=("the peak of one process that has all the memory: tensors that sharding gathers temporarily are not included",),
         )
+
+    def _line(self, line: PeakLine, fill: Fit) -> WorkedStep:
+        """The same peak in the answer's size alone."""
+        symbol = self.wanted.symbol
+        because = f"the same with the other sizes as numbers; this is the peak for {line.range(symbol)}"
+        return WorkedStep("Q", line.text(symbol), "bytes", "peak of live bytes of a step", because, Fraction(fill.peak))
 
     def _by_rule(self, sizes: Mapping[str, int]) -> RuleOfThumbAnswer | None:
         """The answer of the equations at the model's sizes; None if a size is missing."""

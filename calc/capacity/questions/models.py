@@ -12,16 +12,17 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from calc.capacity.questions.given import nearest
+from calc.capacity.questions.peak_line import PeakLine, line_through
 from calc.capacity.questions.variables import ACTIVE
 from calc.dimensions import Dim, evaluate
-from calc.errors import BadInputError
+from calc.errors import BadInputError, NapkinError
 from calc.options import MASTER
 from calc.symbolic.assignments import sizes_text
 from calc.symbolic.exact import evaluate_text
 
 if TYPE_CHECKING:
     from calc.capacity.questions.weights import InUse
-    from calc.derive.result import Derivation
+    from calc.derive.result import Derivation, Quantity
     from calc.graph.guards import TracedDim
     from calc.spec import Spec
 
@@ -31,6 +32,11 @@ _MODEL_FLOPS = ((1, "flops.forward.matmul"), (1, "flops.backward.matmul"), (-1, 
 _FORWARD = ((1, "flops.forward.matmul"),)
 _QUOTIENT = re.compile(r"\b([A-Za-z]+)_per_([A-Za-z]+)\b")  # a quotient that a trace named: no input of an answer has that name
 _LENGTH = 128  # shortest sequence length at which the fit evaluates a closed form, to separate the terms quadratic in T
+
+
+def _candidates(peak: Quantity) -> list[str]:
+    """The closed forms of the peak candidates, with quotients in place of the names that a trace gave them."""
+    return [_QUOTIENT.sub(r"(\1/\2)", candidate.expr) for candidate in peak.candidates]
 
 
 @dataclass(slots=True)
@@ -67,18 +73,32 @@ class QuestionModel:
     def peak(self, **changed: int) -> tuple[int, str, str]:
         """Peak of live bytes of a step, the peak candidate that has this value at these sizes (the number itself if there is none), and its
         source."""
-        sizes = {**self.sizes, **changed}
-        stands = self._form is not None and self._form.covers(sizes)
-        peak = (self._form.derivation(sizes) if stands else self._derivation.at_sizes(sizes))["memory.peak"]
-        value = self.at("memory.peak", **changed)
+        peak, value = self._peak(changed), self.at("memory.peak", **changed)
         if not peak.candidates:
             return value, str(value), f"traced at these sizes; memory.peak has no closed form: {peak.unknown}"
         at = self.all_sizes(**changed)
-        forms = (_QUOTIENT.sub(r"(\1/\2)", c.expr) for c in peak.candidates)
-        largest = next((form for form in forms if evaluate_text(form, at) == value), None)
+        largest = next((form for form in _candidates(peak) if evaluate_text(form, at) == value), None)
         if largest is None:
             return value, str(value), "traced at these sizes; no closed form of memory.peak gives this number here"
         return value, largest, "from the closed form of memory.peak"
+
+    def _peak(self, changed: Mapping[str, int]) -> Quantity:
+        sizes = {**self.sizes, **changed}
+        stands = self._form is not None and self._form.covers(sizes)
+        return (self._form.derivation(sizes) if stands else self._derivation.at_sizes(sizes))["memory.peak"]
+
+    def peak_line(self, dim: str, size: int) -> PeakLine | None:
+        """The peak in ``dim`` around ``size``, the other sizes being numbers; None where a candidate is no line in it."""
+        forms = _candidates(self._peak({dim: size}))
+
+        def values(at: int) -> list[Fraction] | None:
+            try:
+                sizes = self.all_sizes(**{dim: at})
+                return [Fraction(evaluate_text(form, sizes)) for form in forms]
+            except NapkinError:  # no valid size
+                return None
+
+        return line_through(values, self.dimension(dim), size, lambda at: self.at("memory.peak", **{dim: at}))
 
     def all_sizes(self, **changed: int) -> dict[str, int]:
         """The value of every dimension, defaults included."""
