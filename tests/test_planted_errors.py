@@ -43,7 +43,6 @@ ELSEWHERE = {
 UNTRACED = {"aten.lift_fresh.default": "a constant written in Python: tracing takes it as it is, and both sides move nothing for it"}
 
 HERE = sorted(REGISTRY.rules.keys() - ELSEWHERE.keys())
-FREE = sorted(REGISTRY.frees.keys() - UNTRACED.keys())
 
 
 # The quantities that rules are asked for and that a run has an instrument for; the recompute is held against what executes.
@@ -143,18 +142,10 @@ def errors(op: str, model: str | None = None) -> Mapping[str, Registry]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("op", [*HERE, *FREE])
-def test_an_error_planted_in_a_rule_fails_a_check(op: str) -> None:
-    """One error for each rule, drawn by its name."""
-    what, registry = random.Random(op).choice(sorted(errors(op).items()))
-
-    assert not unnoticed(op, registry), f"no check notices: {what}"
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("op", HERE)
 def test_whatever_is_wrong_in_a_rule_fails_a_check(op: str) -> None:
-    """Every addend dropped, doubled, with one dimension in place of another; every read and write dropped or doubled."""
+    """Every addend dropped, doubled, with one dimension in place of another; every read and write dropped or doubled. Of a free operator
+    there is one error, which tests/rules/test_table.py plants."""
     assert [] == [what for what, registry in errors(op).items() if unnoticed(op, registry)]
 
 
