@@ -36,9 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_teardown() -> None:
-    """What a test leaves behind is searched for garbage only after another two GiB: traces that are kept are millions of objects."""
+    """What a test leaves behind is searched for garbage only after another four GiB: traces that are kept are millions of objects."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    if peak > _searched_at[0] + 2 * 2**20:  # KiB; bytes on macOS, where it is searched more often
+    if peak > _searched_at[0] + 4 * 2**20:  # KiB; bytes on macOS, where it is searched more often
         _searched_at[0] = peak
         gc.unfreeze()
         gc.collect()
