@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import numbers
@@ -109,6 +110,19 @@ def test_a_size_is_an_integer_and_stays_a_symbol(name: str) -> None:
     assert ({}, ()) == (derivation.specialized, derivation.assumptions)
     for d in (32, 35, 64):
         f = WIDTHS[name](d)
+        assert 2 * d * f + f + d == derivation["parameters"].at(d=d), d
+
+
+def _doubled_above_40(d: Any) -> Any:
+    return 2 * d if copy.deepcopy({"d": d})["d"] > 40 else d
+
+
+def test_a_comparison_of_a_copied_size_is_a_guard_of_the_step() -> None:
+    """Libraries copy a config with the sizes in it; 2·d·f + f + d parameters, with f = 2·d above 40."""
+    derivation = calc.derive(_spec(_doubled_above_40), cache=False, mode="infer")
+
+    for d in (32, 64):
+        f = _doubled_above_40(d)
         assert 2 * d * f + f + d == derivation["parameters"].at(d=d), d
 
 

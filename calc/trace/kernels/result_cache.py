@@ -16,6 +16,7 @@ import sympy as sp
 import torch
 
 from calc.platform.torch_private import FakeTensor, in_kernel_invocation_manager, throw_on_address, warn_on_address
+from calc.trace.kernels import contiguous
 from calc.trace.symbolic_sizes import Evaluations, SizeEnv
 from calc.trace.values.data_dependence import once_per_operator, written
 
@@ -118,6 +119,8 @@ class Repeats:
         if first is None or (key := _key(func, args, kwargs, self.tokens)) is None:
             return compute(func, args, kwargs)
         plan = self._plans.get(key, _NEW)
+        if plan is _NEW and (known := contiguous.forms(func, args, kwargs)) is not None:
+            plan = self._plans[key] = _of_forms(known)
         if plan is _NEW:
             with self._noted() as evaluations:
                 out = compute(func, args, kwargs)
@@ -197,6 +200,12 @@ def _first_tensor(args: tuple[Any, ...]) -> FakeTensor | None:
     """The first tensor of the arguments, or of a list among them."""
     inside = (t for a in args for t in (a if isinstance(a, list | tuple) else (a,)))
     return next((t for t in inside if type(t) is FakeTensor), None)
+
+
+def _of_forms(known: tuple[contiguous.Form, ...]) -> _Plan:
+    """The plan for results of known forms: no guard is evaluated for them."""
+    made = tuple(_Form(*form) for form in known)
+    return _Plan(made, torch.Tensor if len(made) == 1 else tuple, {}, tuple(form.token for form in made))
 
 
 def _plan(func: Any, args: tuple[Any, ...], out: Any, evaluations: Evaluations) -> _Plan | None:

@@ -2,7 +2,7 @@
 
 ``isinstance(size, int)`` is true in a model's code, in the libraries that it calls, and in torch's layers: otherwise a size would take
 another branch, or raise an error. Only torch's symbolic machinery must see its own classes. A size can also be formatted, hashed, and
-passed to ``divmod``.
+passed to ``divmod``; its copy is the size itself.
 
 A hash cannot be a function of a symbol's value, and a table may contain numbers as well as sizes. All sizes of a trace have one hash, so
 two of them in a table are compared, which is a guard. Whether a number in the table equals the size is only known at the hints of each
@@ -16,7 +16,7 @@ import contextlib
 import functools
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
@@ -54,18 +54,27 @@ def like_integers() -> Iterator[None]:
         "imag": 0,
         "denominator": 1,
     }
-    added = [name for name in methods if not hasattr(torch.SymInt, name)]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_with(torch.SymInt, methods))
+        for kind, python_type in _PYTHON_TYPES.items():
+            # A deep copy of the class's own has an environment of its own, in which its guards would be lost.
+            stack.enter_context(_with(kind, {"__copy__": _itself, "__deepcopy__": _itself}))
+            stack.enter_context(_instances_of(kind, python_type))
+        yield
+
+
+@contextlib.contextmanager
+def _with(kind: type, methods: Mapping[str, Any]) -> Iterator[None]:
+    """Context in which ``kind`` has these attributes."""
+    added = [name for name in methods if not hasattr(kind, name)]
     for name in added:
-        setattr(torch.SymInt, name, None)  # to be replaced and restored
+        setattr(kind, name, None)  # to be replaced and restored
     try:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(replaced(torch.SymInt, **methods))
-            for kind, python_type in _PYTHON_TYPES.items():
-                stack.enter_context(_instances_of(kind, python_type))
+        with replaced(kind, **methods):
             yield
     finally:
         for name in added:
-            delattr(torch.SymInt, name)
+            delattr(kind, name)
 
 
 @contextlib.contextmanager
@@ -102,7 +111,7 @@ def _tells_apart(module: str) -> bool:
     return module.partition(".")[0] in _TELLS_APART and not f"{module}.".startswith(_WRITTEN_FOR_INTEGERS)
 
 
-def _itself(size: Any) -> Any:
+def _itself(size: Any, *_: Any) -> Any:
     return size
 
 
