@@ -7,7 +7,7 @@ special one: it is only derived where it applies.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 import sympy as sp
@@ -21,17 +21,11 @@ from calc.symbolic.parser import free_names
 from calc.symbolic.writer import substituted
 
 
-def joined(general: Derivation, case: Derivation, special: SpecialCase) -> Derivation:
-    """The derivation by cases; ``case`` is that of ``special``, at the same sizes."""
-    differing = differences(general, case, special)
+def joined(general: Derivation, case: Derivation, special: SpecialCase, differing: Collection[str]) -> Derivation:
+    """The derivation by cases, without steps; ``case`` is that of ``special``, at the same sizes."""
     return replace(
         general,
         quantities={n: by_cases(q, case[n], special.equal) if n in differing else q for n, q in general.quantities.items()},
-        steps=_numbered(
-            (step if step.quantity not in differing else None for step in general.steps),
-            (_titled(step, special) for step in case.steps if step.quantity in differing),
-            list(general),
-        ),
         coverage=case.coverage,
         saved=case.saved,
         replay=case.replay,
@@ -83,6 +77,7 @@ def _titled(step: Step, special: SpecialCase) -> Step:
     return replace(step, title=f"{step.title} (at {at})")
 
 
-def _numbered(general: Iterable[Step | None], case: Iterable[Step], order: list[str]) -> tuple[Step, ...]:
-    steps = sorted((s for s in (*general, *case) if s is not None), key=lambda s: order.index(s.quantity))
-    return tuple(replace(step, id=f"step-{i + 1}") for i, step in enumerate(steps))
+def steps(general: Iterable[Step], case: Iterable[Step], special: SpecialCase, order: list[str]) -> tuple[Step, ...]:
+    """The steps of the general derivation and those of the case, numbered in the ``order`` of their quantities."""
+    both = sorted((*general, *(_titled(step, special) for step in case)), key=lambda step: order.index(step.quantity))
+    return tuple(replace(step, id=f"step-{i + 1}") for i, step in enumerate(both))

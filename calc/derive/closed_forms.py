@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import sympy as sp
@@ -16,7 +16,7 @@ from calc.derive.analysis import PEAKS, Analysis, analyse
 from calc.derive.other_sizes import Trace, TracedGraph, Traces, alone, holds
 from calc.derive.peak import PeakCandidate, candidate_name
 from calc.derive.quantities import QUANTITIES, Definition, absent, definitions
-from calc.derive.result import Candidate, Certificate, Derivation, Quantity, QuantityTerm
+from calc.derive.result import Candidate, Certificate, Derivation, Quantity, QuantityTerm, Step
 from calc.derive.saved_tensors import saved_tensors
 from calc.derive.steps import StepMaker
 from calc.derive.timeline import timeline
@@ -66,29 +66,53 @@ def certified(graph: Graph, registry: Registry) -> Analysis:
 
 
 def _derived_at(traced: TracedGraph, values: Mapping[str, int]) -> Derivation:
+    derivation, steps_of = _by_cases(traced, values)
+    return replace(derivation, steps=steps_of(derivation.quantities))
+
+
+# The steps of those quantities.
+_StepsOf = Callable[[Collection[str]], tuple[Step, ...]]
+
+
+def _by_cases(traced: TracedGraph, values: Mapping[str, int]) -> tuple[Derivation, _StepsOf]:
+    """The derivation by cases, without its steps, which are made for the quantities of the case in force only."""
     graph, analysis = traced.graph, traced.analysis
     special = graph.special_case_at(values)
-    derivation = derived_alone(graph, values, replace(analysis, graph=alone(graph, special is not None)), traced.spec, special is not None)
+    in_general = special is not None
+    general, of_general = _without_steps(graph, values, replace(analysis, graph=alone(graph, in_general)), traced.spec, in_general)
     if special is None:
-        return derivation
+        return general, of_general
     inner = analysis.special or certified(special.graph, analysis.registry)
-    return cases.joined(derivation, _derived_at(TracedGraph(special.graph, inner, traced.spec), values), special)
+    case, of_case = _by_cases(TracedGraph(special.graph, inner, traced.spec), values)
+    differing = cases.differences(general, case, special)
+
+    def steps_of(names: Collection[str]) -> tuple[Step, ...]:
+        return cases.steps(of_general({*names} - differing), of_case({*names} & differing), special, [*general])
+
+    return cases.joined(general, case, special, differing), steps_of
 
 
 def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any = None, in_general: bool = False) -> Derivation:
     """The derivation of a graph without its special cases, at all ``values``; ``in_general`` where one of those applies."""
+    derivation, steps_of = _without_steps(graph, values, analysis, spec, in_general)
+    return replace(derivation, steps=steps_of(derivation.quantities))
+
+
+def _without_steps(
+    graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any, in_general: bool
+) -> tuple[Derivation, _StepsOf]:
     saved = cache(lambda: () if "activations.bytes" in graph.unknown else saved_tensors(analysis, values))
     maker = StepMaker(analysis, values, saved)
     compared = sum(name not in graph.unknown for name in (*analysis.totals, *PEAKS))
     built = {q.name: q for q in (*_counted(analysis, values, maker), *_summed(analysis, values, maker), *_peaks(analysis, values, maker))}
-    return Derivation(
+    derivation = Derivation(
         model=graph.model,
         source=graph.source,
         dims=tuple(_dim_records(graph, values)),
         options=graph.options,
         assumptions=graph.assumptions,
         quantities={name: built[name] for name in ORDER},
-        steps=tuple(sorted(maker.steps, key=lambda s: ORDER.index(s.quantity))),
+        steps=(),
         coverage=_coverage(analysis, values),
         certificates=tuple(Certificate(_dimension_sizes(graph, c.sizes), compared) for c in graph.certificates),
         provenance=graph.provenance,
@@ -102,6 +126,7 @@ def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, s
         replay=lambda trace: timeline(analysis, values, trace),
         _in_general=in_general,
     )
+    return derivation, lambda names: tuple(sorted(maker.made(names), key=lambda step: ORDER.index(step.quantity)))
 
 
 def _coverage(analysis: Analysis, values: Mapping[str, int]) -> tuple[CoverageRow, ...]:
@@ -178,7 +203,7 @@ def _counted(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) ->
             quantities.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
             continue
         mine = analysis.groups.get(definition.name, [])
-        maker.count(definition.name, mine)
+        maker.later(definition.name, partial(maker.count, definition.name, mine))
         quantities.append(_quantity(definition, _total(analysis, definition.name), _terms(mine, analysis, values), analysis, values))
     return quantities
 
@@ -245,7 +270,8 @@ def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> 
         if reason or not definition.parts:
             continue
         total = totals[definition.name] = sum((totals[p] for p in definition.parts), start=analysis.algebra.constant(0))
-        maker.combine(definition.name, [(p, totals[p]) for p in definition.parts], definition.meaning)
+        parts = [(p, totals[p]) for p in definition.parts]
+        maker.later(definition.name, partial(maker.combine, definition.name, parts, definition.meaning))
         terms = [_term(p, totals[p], QUANTITIES[p].meaning, analysis, values) for p in definition.parts if totals[p] != 0]
         quantities.append(_quantity(definition, total, terms, analysis, values))
     return quantities
@@ -267,7 +293,7 @@ def _peaks(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> l
             quantities.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
             continue
         peaks = analysis.peaks[definition.name]
-        maker.peak(definition.name, peaks)
+        maker.later(definition.name, partial(maker.peak, definition.name, peaks))
         candidates = tuple(sorted((_candidate(p, analysis, values) for p in peaks), key=lambda c: -c.value))
         text = candidates[0].expr if len(candidates) == 1 else f"Max({', '.join(c.expr for c in candidates)})"
         evaluator = _Evaluator(analysis, values, [p.live for p in peaks])

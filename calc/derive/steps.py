@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, cached_property
@@ -53,6 +53,19 @@ class StepMaker:
     saved: Callable[[], Sequence[SavedTensor]] = tuple
     steps: list[Step] = field(default_factory=list)
     _counts: dict[str, Poly] = field(default_factory=dict)
+    _later: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
+
+    def later(self, quantity: str, make: Callable[[], None]) -> None:
+        """Note how to make the steps of ``quantity``: not every derivation shows them."""
+        self._later.append((quantity, make))
+
+    def made(self, quantities: Collection[str]) -> list[Step]:
+        """The steps of these quantities, made now."""
+        for quantity, make in self._later:
+            if quantity in quantities:
+                make()
+        self._later = [(quantity, make) for quantity, make in self._later if quantity not in quantities]
+        return self.steps
 
     # -- one step -------------------------------------------------------------------------------------------------
 

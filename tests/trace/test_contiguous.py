@@ -25,12 +25,13 @@ def _targets(x: Tensor) -> Tensor:
     return torch.zeros((x.shape[0],), dtype=torch.int64)
 
 
+UNARY = ("neg", "sqrt", "rsqrt", "exp", "cos", "sin", "tanh", "sigmoid", "silu", "gelu", "relu")
 CALLS: list[Call] = [
     *((getattr(aten, name).Tensor, _with_itself) for name in ("add", "sub", "mul", "div")),
     *((getattr(aten, name).Scalar, lambda x: (x, 3)) for name in ("add", "mul", "div")),
     (aten.mul.Tensor, lambda x: (x, 0.5)),
     (aten.pow.Tensor_Scalar, lambda x: (x, 2)),
-    *((getattr(aten, n).default, lambda x: (x,)) for n in "neg sqrt rsqrt exp cos sin tanh sigmoid silu gelu relu".split()),
+    *((getattr(aten, name).default, lambda x: (x,)) for name in UNARY),
     *((getattr(aten, f"{name}_backward").default, _with_itself) for name in ("silu", "gelu")),
     *((getattr(aten, name).default, lambda x: (x, -1, False)) for name in ("_log_softmax", "_softmax")),
     *((getattr(aten, f"{n}_backward_data").default, lambda x: (x, x, -1, x.dtype)) for n in ("_log_softmax", "_softmax")),

@@ -110,11 +110,15 @@ def _is_product(size: Any) -> bool:
     """Whether a size is at least 1 at all sizes because it is a product of symbols and positive numbers."""
     if type(size) is int:
         return size > 0
-    expr = size.node._expr
-    return all(
-        factor.is_Symbol or (factor.is_Integer and factor > 0) or (factor.is_Pow and factor.base.is_Symbol and factor.exp.is_Integer and factor.exp > 0)
-        for factor in sp.Mul.make_args(expr)
-    )
+    return all(map(_is_positive, sp.Mul.make_args(size.node._expr)))
+
+
+def _is_positive(factor: sp.Expr) -> bool:
+    """Whether a factor is a positive number, or a symbol to a positive power."""
+    if factor.is_Integer:
+        return bool(factor > 0)
+    base, power = factor.as_base_exp()
+    return bool(base.is_Symbol and power.is_Integer and power > 0)
 
 
 def _dense(x: torch.Tensor) -> tuple[Form, ...]:
@@ -131,7 +135,8 @@ def _viewed(x: torch.Tensor, size: Sequence[Any]) -> tuple[Form, ...] | None:
     if rest > 1 or not all(_is_rest(n) or _is_product(n) for n in size):
         return None
     left = elements / known
-    env = next((n.node.shape_env for n in x.shape if isinstance(n, torch.SymInt)), None)
+    symbolic: list[Any] = [n for n in x.shape if isinstance(n, torch.SymInt)]
+    env = symbolic[0].node.shape_env if symbolic else None
     shape = [_size(left, env) if _is_rest(n) else n for n in size]
     if any(n is None or not _is_product(n) for n in shape) or (not rest and left != 1):
         return None
