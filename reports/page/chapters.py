@@ -88,7 +88,7 @@ def chapter(
         what=what,
         total=value.text if value is not None else "unknown",
         candidates=tuple(_candidate(c, quantity, steps, views, moments, sizes, roles) for c in quantity.candidates),
-        columns=(("Peak candidate", "text"), ("Live bytes", "math"), ("Value here", "number"), *((role, "number") for role in roles)),
+        columns=(("Peak candidate", "text"), ("Value here", "number"), ("Live bytes", "math"), *((role, "number") for role in roles)),
         throughout=throughout,
         titles={
             "steps": several(len(steps), "step"),

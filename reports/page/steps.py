@@ -12,6 +12,7 @@ from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, FunctionCall, Labelled, Number, Sum, bare
 from calc.symbolic.tree import is_maximum, maximum
 from calc.units import Unit
+from reports.page.instants import short
 from reports.page.model import Badge, Chapter, PageLink, StepView
 from reports.page.parts import formula, rule_anchor, sentence
 from reports.page.peak_candidates import BECAUSE, PeakCandidateView, subscripted
@@ -71,14 +72,15 @@ def step_view(
 
 
 def _called(step: Step) -> str:
-    """A name of a step for citations: its quantity and the end of its module path. Unlike the step's number it does not change when a
-    step is added before it."""
-    if not re.fullmatch(r"step-\d+", step.id):
+    """A name of a step for citations: its quantity, its module path and what it does there. Unlike the step's number it does not change
+    when a step is added before it."""
+    if not re.search(r"-\d+$", step.id):
         return step.id
     path, _, detail = step.title.removeprefix(step.quantity).partition(", ")
-    end = [part for part in path.split(".") if part != "*"][-2:]
+    place = ".".join(part for part in path.split(".") if part != "*")
     quantity = _SHORT.get(step.quantity, step.quantity.removeprefix("flops."))
-    return "-".join(re.findall(r"[\w.]+", f"{quantity} {'.'.join(end)} {detail}", re.ASCII))
+    action = "sum" if step.rule == "sum over parts" else short(step.rule) if path.startswith("(") else ""
+    return "-".join(re.findall(r"[\w.]+", f"{quantity} {place} {detail} {action}", re.ASCII))
 
 
 _SHORT = {

@@ -75,7 +75,7 @@ def test_neighbouring_phases_are_named_in_rows_of_their_own() -> None:
 
 def test_the_figure_is_small_and_has_no_script_or_style(text: str) -> None:
     """Under 60 kB, described for those who do not see it, colored by classes alone."""
-    drawn = re.search(r'<figure class="live">.*?</figure>', text, re.DOTALL)
+    drawn = re.search(r'<figure class="live" id="figure-live-bytes">.*?</figure>', text, re.DOTALL)
 
     assert drawn is not None
     assert len(drawn.group().encode()) < 60_000
@@ -175,7 +175,7 @@ def test_a_real_timeline_fits_the_page() -> None:
     result = calc.derive(calc.load("gpt2"), {"d": 12, "h": 3, "V": 17, "C": 8, "T": 8, "B": 2})
     found: Timeline = pipeline.timeline(result)
     written = html.write(build(result, timeline=found))
-    drawn = re.search(r'<figure class="live">.*?</figure>', written, re.DOTALL)
+    drawn = re.search(r'<figure class="live" id="figure-live-bytes">.*?</figure>', written, re.DOTALL)
 
     assert drawn is not None
     assert len(drawn.group().encode()) < 60_000
