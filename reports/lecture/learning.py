@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from calc.symbolic.exact import evaluate_text
 from reports.lecture.claim import Topic
 from reports.lecture.lab import Lab
-from reports.lecture.runs import experiment, resumed
+from reports.lecture.runs import experiment, resumed, variances
 from reports.lecture.sources import YEAR, source
 from reports.lecture.verdicts import APPROXIMATE, SOURCE, ClaimFinding, convention, number, readings, same, true, yes
 
@@ -60,16 +61,16 @@ def _(_: Lab) -> ClaimFinding:
 
 @LEARNING.claim("init-004-xavier", "Up to a constant that is Xavier initialization.")
 def _(_: Lab) -> ClaimFinding:
-    ratios = {(i, o): experiment("xavier_variance", i, o) * i for i, o in ((1024, 1024), (1024, 256))}
-    square, narrow = ratios.values()
+    form = variances("two-layer")["w2"]
+    derived = [1024 * evaluate_text(form, {"D": 1024, "K": outputs}) for outputs in (1024, 256)]
+    square, narrow = (experiment("xavier_variance", 1024, outputs) * 1024 for outputs in (1024, 256))
     because = (
-        f"Xavier's variance is 2/(in + out): over 1/in it is {square:.2f} for 1024 → 1024 and {narrow:.2f} for 1024 → 256, so the "
-        "factor depends on the shape"
+        f"Xavier's variance is {form} for D → K: over 1/D it is {float(derived[0]):g} for 1024 → 1024 and {float(derived[1]):g} for"
+        f" 1024 → 256 (sampled {square:.2f} and {narrow:.2f}), so the factor depends on the shape"
     )
-    finding = readings(
-        abs(square - 1) < 0.02, abs(narrow - square) < 0.02, round(narrow, 2), because, "torch.nn.init.xavier_normal_ sampled at two shapes"
-    )
-    exact = abs(narrow - 2 * 1024 / (1024 + 256)) < 0.02
+    by = "E[w²] of two-layer's w2, by napkin initialization two-layer; torch.nn.init.xavier_normal_ sampled at two shapes"
+    finding = readings(abs(square - 1) < 0.02, derived[0] == derived[1], round(narrow, 2), because, by)
+    exact = abs(narrow - derived[1]) < 0.02
     return (
         ClaimFinding(APPROXIMATE, finding.value, finding.unit, finding.because, finding.computed_by)
         if exact and finding.verdict != "holds"

@@ -38,6 +38,14 @@ def resumed(forget: str = "") -> tuple[str, ...]:
     return resume(load("mlp"), load("mlp").check_at, options=made(optimizer="adamw"), corrupt=forgetting).differing
 
 
+def variances(model: str) -> dict[str, str]:
+    """E[w²] of each parameter of a model at initialization, in its sizes."""
+    from calc.mathematics.initialization import initial
+    from calc.models.load import load
+
+    return {law.name: law.second for law in initial(load(model)).drawn}
+
+
 def moments(model: str, sizes: Mapping[str, int], draws: int) -> tuple[Initial, dict[str, Sampled]]:
     """(derived, sampled) second moments of a model at initialization."""
     from calc.mathematics.initialization import initial

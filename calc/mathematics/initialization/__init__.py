@@ -6,6 +6,7 @@ Sampling real modules (``calc.measure.sampling``) shares no code with it.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from calc.graph.basis import basis_of
 from calc.graph.forward import Program
-from calc.mathematics.initialization.fit import expressions
+from calc.mathematics.autodiff.dimensions import in_dimensions
+from calc.mathematics.autodiff.sizes import size
+from calc.mathematics.initialization.fit import Build, Fans, expressions, fans_of
 from calc.mathematics.initialization.state import Moments, Unknown
 from calc.mathematics.initialization.walk import Draws, moments_of
 from calc.options import Options
@@ -24,6 +27,8 @@ from calc.symbolic.parser import free_names, parse
 if TYPE_CHECKING:
     from calc.mathematics.initialization.rules import State
     from calc.symbolic.laws import Law
+
+_ROUNDING = 1e-5  # of the numbers in a closed form, which have six digits
 
 # Where what no submodule runs is recorded.
 WHOLE, LOSS = "(model)", "(loss)"
@@ -79,22 +84,34 @@ def initial(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options
     program = trace_program(spec, values, options)
     parameters, inputs = drawn(spec, _free(spec, values))
     free = [name for name, dim in spec.dimensions.items() if not dim.tied]
-    texts = expressions(lambda at: {n: d.law for n, d in drawn(spec, _free(spec, at))[0].items()}, values, free)
+
+    def build(at: Mapping[str, int]) -> Build:
+        given = _free(spec, at)
+        return Build(spec.sizes(given), {n: d.law for n, d in drawn(spec, given)[0].items()})
+
+    texts = expressions(build, values, free, _fans(program))
     draws = Draws({n: d.law for n, d in parameters.items()}, {n: d.law for n, d in inputs.items()}, texts)
     states = moments_of(program, draws, symbol_values)
     laws = tuple(
         ParameterVariance(n, d.law, texts.get(n, f"{d.law.second:.6g}") if d.law else "", d.made_by) for n, d in parameters.items()
     )
-    return Initial(spec.name, values, laws, tuple(_parts(program, states)))
+    return Initial(spec.name, values, laws, tuple(_parts(program, states, values)))
+
+
+def _fans(program: Program) -> dict[str, Fans]:
+    """Fan-in and fan-out of every parameter of two or more dimensions, in the model's dimensions."""
+    shapes = {leaf.name: program.values[leaf.value].shape for leaf in program.leaves if leaf.role == "parameter"}
+    in_sizes = {name: [in_dimensions(size(each), program) for each in shape] for name, shape in shapes.items()}
+    return {name: fans_of(shape) for name, shape in in_sizes.items() if len(shape) > 1}
 
 
 def _free(spec: Spec, sizes: Mapping[str, int]) -> dict[str, int]:
     """The sizes that are not tied to others."""
     dims = spec.dimensions
-    return {name: size for name, size in sizes.items() if not dims[name].tied}
+    return {name: value for name, value in sizes.items() if not dims[name].tied}
 
 
-def _parts(program: Program, states: list[State]) -> list[ModuleVariance]:
+def _parts(program: Program, states: list[State], sizes: Mapping[str, int]) -> list[ModuleVariance]:
     """The last value that each module computes, itself or through its children."""
     last: dict[str, int] = {}
     for instruction in program.instructions:
@@ -107,14 +124,13 @@ def _parts(program: Program, states: list[State]) -> list[ModuleVariance]:
     # What a module's result is called while walking, and what it is called here.
     results = ((path, states[value]) for path, value in reversed(inner_first))
     called = {state.module_path: path for path, state in results if isinstance(state, Moments)}
-    return [_part(path, states[value], called) for path, value in inner_first]
+    return [_part(path, states[value], called, sizes) for path, value in inner_first]
 
 
-def _part(module_path: str, state: State, called: Mapping[str, str]) -> ModuleVariance:
+def _part(module_path: str, state: State, called: Mapping[str, str], sizes: Mapping[str, int]) -> ModuleVariance:
     if isinstance(state, Moments):
-        return ModuleVariance(
-            module_path, state.second, state.mean, _shown(state.equation, called), _simplified(state.closed), state.because, state.rests
-        )
+        closed = _simplified(state.closed, state.second, sizes)
+        return ModuleVariance(module_path, state.second, state.mean, _shown(state.equation, called), closed, state.because, state.rests)
     why = state.why if isinstance(state, Unknown) else "its values are not random"
     return ModuleVariance(module_path, None, None, "", None, "", (), why)
 
@@ -123,8 +139,9 @@ def _shown(equation: str, called: Mapping[str, str]) -> str:
     return re.sub(r"E2\['([^']*)'\]", lambda match: f"E2[{called.get(match[1], match[1])}]", equation)
 
 
-def _simplified(closed: str | None) -> str | None:
-    """A closed form in the sizes, simplified; empty where it contains anything else than an integer expression of sizes."""
+def _simplified(closed: str | None, second: float, sizes: Mapping[str, int]) -> str | None:
+    """A closed form in the sizes, simplified; empty where it contains anything else than an expression of sizes, or has another value than
+    the moment."""
     if closed is None or "[" in closed:
         return None
     import sympy as sp
@@ -133,4 +150,6 @@ def _simplified(closed: str | None) -> str | None:
     if any(name.startswith("second_moment_") for name in names) or names & {"P2", "S"}:
         return None
     numbers = SympyFunctions({"pi": sp.pi, **{name: symbol(name) for name in names}}, {"sqrt": sp.sqrt, "asin": sp.asin})
-    return str(sp.cancel(parse(closed).value_in(numbers)))
+    form = sp.cancel(sp.nsimplify(parse(closed).value_in(numbers), rational=True))
+    at = {symbol(name): sizes[name] for name in names & sizes.keys()}
+    return str(form) if math.isclose(float(form.subs(at)), second, rel_tol=_ROUNDING) else None

@@ -89,7 +89,7 @@ def _joined(step: BoundInstruction) -> State:
     text = " + ".join(f"{w:.6g} × {p.second:.6g}" for w, p in zip(shares, parts, strict=True))
     moments = Moments(mean, second, shared, all(p.normal for p in parts), frozenset({step.fresh}), text, (), step.label)
     names = {f"p{i}": part for i, part in enumerate(parts)}
-    return moments.saying(" + ".join(f"{w:.6g}*({{p{i}}})" for i, w in enumerate(shares)), **names).resting(FLAT)
+    return moments.saying(" + ".join(f"{w:.6g}*({{p{i}}})" for i, w in enumerate(shares)), **names).at_these_sizes().resting(FLAT)
 
 
 def _product(step: BoundInstruction) -> State:
@@ -116,7 +116,9 @@ def _convolution(step: BoundInstruction) -> State:
     for axis, (side, kernel) in enumerate(zip(step.shapes["input"][2:], weight.shape[2:], strict=True)):
         stride, padding, dilation = (_at(step.args[k], axis) for k in ("stride", "padding", "dilation"))
         taps *= _inside(side, kernel, stride, padding, dilation, step.results[0][2 + axis])
-    return rules.affine(step, x, weight, weight.shape[1] * taps, f"({step.texts['weight'][1]})*{taps:.6g}", step.args.get("bias"))
+    result = rules.affine(step, x, weight, weight.shape[1] * taps, f"({step.texts['weight'][1]})*{taps:.6g}", step.args.get("bias"))
+    padded = taps != math.prod(weight.shape[2:])  # the number of taps then depends on the sizes
+    return result.at_these_sizes() if padded and isinstance(result, Moments) else result
 
 
 def _at(values: Any, axis: int) -> int:
@@ -187,9 +189,14 @@ def _layer_norm(step: BoundInstruction) -> list[State]:
         return [rules.normalized_unknown(step, x, step.args.get("weight"), step.args.get("bias")), x, x]
     if not isinstance(x, Moments):
         return [step.refuse()]
-    over = math.prod([int(s) for s in shape])
+    over = _over(step, len(shape))
     normalized = rules.normalized(step, x, over, step.args["eps"], step.args.get("weight"), step.args.get("bias"), centered=True)
     return [normalized, Unknown("the mean of a norm"), Unknown("the rate of a norm")]
+
+
+def _over(step: BoundInstruction, axes: int) -> tuple[int, str]:
+    """Number of the features that a norm averages over, and the same in sizes: the last ``axes`` axes of its input."""
+    return math.prod(step.shapes["input"][-axes:]), "*".join(step.texts["input"][-axes:])
 
 
 def _rms_norm(step: BoundInstruction) -> State:
@@ -198,7 +205,7 @@ def _rms_norm(step: BoundInstruction) -> State:
         return rules.normalized_unknown(step, x, step.args.get("weight"), None)
     if not isinstance(x, Moments):
         return step.refuse()
-    over = math.prod([int(s) for s in step.args.get("normalized_shape", ())])
+    over = _over(step, len(step.args.get("normalized_shape", ())))
     eps = step.args.get("eps")
     return rules.normalized(step, x, over, 1.1920929e-07 if eps is None else eps, step.args.get("weight"), None, centered=False)
 
@@ -210,7 +217,8 @@ def _batch_norm(step: BoundInstruction) -> State:
     if not isinstance(x, Moments) or not step.args.get("training", step.args.get("train", True)):
         return step.refuse()
     shape = step.shapes["input"]
-    over = math.prod(shape) // shape[1]
+    texts = step.texts["input"]
+    over = math.prod(shape) // shape[1], "*".join((texts[0], *texts[2:]))
     # Over samples and positions, each feature by itself: what they share is its mean.
     varying = replace(x, second=x.second - x.shared, mean=0.0, shared=0.0)
     return rules.normalized(step, varying, over, step.args["eps"], step.args.get("weight"), step.args.get("bias"), centered=True)

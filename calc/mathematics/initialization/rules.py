@@ -93,7 +93,9 @@ def added(step: BoundInstruction, x: Moments, y: Moments, sign: float = 1.0) -> 
     normal = x.normal and y.normal
     shared = x.shared + y.shared + 2 * cross
     moments = Moments(x.mean + sign * y.mean, second, shared, normal, x.sources | y.sources, text, rests, step.label)
-    return moments.saying("{x} + {y}" + (f" + {2 * cross:.6g}" if cross else ""), x=x, y=y)
+    if cross:
+        return moments.saying(f"{{x}} + {{y}} + {2 * cross:.6g}", x=x, y=y).at_these_sizes()
+    return moments.saying("{x} + {y}", x=x, y=y)
 
 
 def _rotated(x: Moments, y: Moments) -> Moments | None:
@@ -140,7 +142,7 @@ def of_even(step: BoundInstruction, x: Moments, f: Callable[[float], float]) -> 
         return step.refuse("is applied to a value that is not a mean over features")
     value = f(x.mean)
     moments = replace(x, mean=value, second=value**2, shared=value**2, because=f"of {x.mean:.6g}", module_path=step.label)
-    return moments.saying(f"{value**2:.6g}")
+    return moments.saying(f"{value**2:.6g}").at_these_sizes()
 
 
 def squared(step: BoundInstruction, x: Moments) -> State:
@@ -175,27 +177,32 @@ def normalized_unknown(step: BoundInstruction, x: Unknown, weight: State | None,
 
 
 def normalized(
-    step: BoundInstruction, x: Moments, over: int, eps: float, weight: State | None, bias: State | None, centered: bool
+    step: BoundInstruction, x: Moments, over: tuple[int, str], eps: float, weight: State | None, bias: State | None, centered: bool
 ) -> State:
-    """(x - mean)/√(variance + ε) over so many features, or x/√(E[x²] + ε); then the norm's own weight and bias."""
-    of_mean = (x.second - x.mean**2) / over if centered else 0.0
+    """(x - mean)/√(variance + ε) over so many features, or x/√(E[x²] + ε); then the norm's own weight and bias. ``over`` is their number,
+    and the same as text in sizes."""
+    count, in_sizes = over
+    of_mean = (x.second - x.mean**2) / count if centered else 0.0
     spread_ = x.second - (x.mean**2 if centered else 0.0) - of_mean
     if spread_ <= 0:
         return step.refuse("normalizes a constant")
     shrink = 1 / (spread_ + eps)
     second = spread_ * shrink
-    shared = (x.shared - (x.mean**2 if centered else 0.0)) * (1 - 1 / over if centered else 1.0) * shrink
+    shared = (x.shared - (x.mean**2 if centered else 0.0)) * (1 - 1 / count if centered else 1.0) * shrink
     text = f"v/(v + ε), v = {spread_:.6g}"
     mean = 0.0 if centered else x.mean * math.sqrt(shrink)
     moments = Moments(mean, second, shared, x.normal, x.sources, text, x.rests, step.label).resting(WIDE)
-    inside = f"({{x}})*(1 - 1/{over})" if centered else "({x})"
+    inside = f"({{x}})*(1 - 1/({in_sizes}))" if centered else "({x})"
     template = f"({inside}/({inside} + {eps:g}))"
+    parts: dict[str, Moments | WeightLaw] = {"x": x}
     if isinstance(weight, WeightLaw) and (weight.second, weight.mean) != (1.0, 1.0):
-        moments, template = scaled_by_table(moments, weight), f"({weight.law})*{template}"
+        moments, template = scaled_by_table(moments, weight), f"{{w}}*{template}"
+        parts["w"] = weight
     if isinstance(bias, WeightLaw) and bias.second:
         moments = replace(moments, second=moments.second + bias.second, shared=moments.shared + bias.second, mean=moments.mean + bias.mean)
-        template += f" + {bias.law}"
-    return replace(moments, because=text).saying(template, x=x)
+        template += " + {b}"
+        parts["b"] = bias
+    return replace(moments, because=text).saying(template, **parts)
 
 
 def averaged(step: BoundInstruction, q: State, k: State, v: State, scale: float, causal: bool) -> State:

@@ -56,10 +56,14 @@ class Moments:
     def saying(self, template: str, **parts: Moments | WeightLaw | str) -> Moments:
         """With its equation and closed form: ``template`` with the operands by name, and without a closed form once that is long."""
         text = template.format(**{k: _named(v) for k, v in parts.items()})
-        inside = {k: v.closed if isinstance(v, Moments) else _named(v) for k, v in parts.items()}
+        inside = {k: v.closed if isinstance(v, Moments | WeightLaw) else v for k, v in parts.items()}
         closed = None if None in inside.values() else template.format(**inside)
         short = None if closed is None or len(_tidy(closed)) > _LONGEST else _tidy(closed)
         return replace(self, equation=_tidy(text), closed=short)
+
+    def at_these_sizes(self) -> Moments:
+        """Without a closed form: its equation has numbers that depend on the sizes."""
+        return replace(self, closed=None)
 
     def resting(self, *assumptions: str) -> Moments:
         return replace(self, rests=tuple(dict.fromkeys((*self.rests, *assumptions))))
@@ -89,13 +93,15 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class WeightLaw:
-    """A parameter, as the operand of a product: its law's moments, E[w²] as text, and whether it has been multiplied by before."""
+    """A parameter, as the operand of a product: its law's moments, E[w²] as text, the same as ``closed`` where it is one at all sizes,
+    and whether it has been multiplied by before."""
 
     name: str
     mean: float
     second: float
     shape: tuple[int, ...]
     law: str
+    closed: str | None
     reused: bool = False
 
 

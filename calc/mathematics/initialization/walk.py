@@ -61,7 +61,9 @@ class _Walk:
             law = self.draws.parameters.get(name)
             if law is None:
                 return Unknown(f"parameter {name} is initialized by operators without a known distribution")
-            return WeightLaw(name, law.mean, law.second, self._shapes[value], self.draws.texts.get(name, f"{law.second:.6g}"))
+            text = self.draws.texts.get(name)
+            closed = None if text is None else f"({text})"
+            return WeightLaw(name, law.mean, law.second, self._shapes[value], text or f"{law.second:.6g}", closed)
         if role == "input":
             law = self.draws.inputs.get(name)
             if law is None:

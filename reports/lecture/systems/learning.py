@@ -14,10 +14,11 @@ from calc.mathematics.updates.table import rule
 from calc.memory.checkpoint import interval, saving
 from calc.models.load import load
 from calc.pipeline.verdict import FAILED, WITHIN, Verdict
+from calc.symbolic.exact import evaluate_text
 from reports.lecture.lab import Lab
 from reports.lecture.largest import state
 from reports.lecture.learning import variance
-from reports.lecture.runs import experiment, moments, resumed
+from reports.lecture.runs import experiment, moments, resumed, variances
 from reports.lecture.system import LectureSystem, SystemAnswer, SystemResult, SystemVerdict, equal, from_run, near, unmeasured
 
 _DRAWS = 100
@@ -49,11 +50,13 @@ def _initialization(lab: Lab) -> SystemResult:
         checks.append(
             _sampled(quantity, variance_left, experiment("output_variance", 16384, std, cut=bound), "torch.nn.init.trunc_normal_")
         )
+    form = variances("two-layer")["w2"]
+    because = "in sizes, from the calls of xavier_normal_ when two-layer is built; the lecture's is 1/D"
+    rows.append(SystemAnswer("variance of Xavier's weights, D → K", form, "", because))
     for fan_in, fan_out in ((1024, 1024), (1024, 256)):
-        expected_x, quantity = 2 / (fan_in + fan_out), f"variance of Xavier's weights, {fan_in} → {fan_out}"
-        rows.append(SystemAnswer(quantity, expected_x, "", "2/(in + out); the lecture's is 1/in"))
+        expected_x = float(evaluate_text(form, {"D": fan_in, "K": fan_out}))
         drawn = {"variance": experiment("xavier_variance", fan_in, fan_out), "error": expected_x * math.sqrt(2 / (fan_in * fan_out))}
-        checks.append(_sampled(quantity, expected_x, drawn, "torch.nn.init.xavier_normal_"))
+        checks.append(_sampled(f"{form} at D = {fan_in}, K = {fan_out}", expected_x, drawn, "torch.nn.init.xavier_normal_"))
     for depth in (1, 2, 4):
         for scale_of, name, after in ((1.0, "1", 128.0**depth), (128**-0.5, "1/√128", 1.0)):
             quantity = f"variance after {depth} layers of 128, weights of deviation {name}"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import sympy as sp
 import torch
 from torch import nn
 
-from calc.mathematics.initialization.fit import expressions
+from calc.mathematics.initialization.fit import Build, Fans, expressions, fans_of
 from calc.mathematics.initialization.moments import GELU, GELU_TANH, RELU, SIGMOID, SILU, TANH, Activation
 from calc.spec import Spec
 from calc.symbolic import laws
+from calc.symbolic.algebra import symbol
 from calc.trace.initialization import drawn
 
 LAWS = {
@@ -76,13 +79,29 @@ def test_laws_are_read_off_the_initializers() -> None:
     assert found["turned"].made_by.startswith("aten.")
 
 
-def test_a_variance_is_written_in_the_sizes_it_goes_with() -> None:
-    """Xavier's is no product of powers, so it stays a number."""
+def _texts(fans: Mapping[str, Fans]) -> dict[str, str]:
     spec = _spec()
-    texts = expressions(lambda at: {n: d.law for n, d in drawn(spec, at)[0].items()}, {"d": 16, "f": 48}, ["d", "f"])
-    assert texts["linear.weight"] == "1/(3*d)"
-    assert texts["scaled"] == "1/d"
-    assert "xavier" not in texts
+    return expressions(lambda at: Build(at, {n: d.law for n, d in drawn(spec, at)[0].items()}), {"d": 16, "f": 48}, ["d", "f"], fans)
+
+
+def test_a_variance_is_written_in_the_sizes_it_goes_with() -> None:
+    """Xavier's is no product of powers: it is 2/(in + out), in the sizes of its own sides alone, and else a number."""
+    d, f = map(symbol, "df")
+    texts = _texts({"xavier": fans_of((d, f)), "cut": fans_of((d, f))})
+    assert {name: texts[name] for name in ("linear.weight", "scaled", "cut", "xavier")} == {
+        "linear.weight": "1/(3*d)",
+        "scaled": "1/d",
+        "cut": "1/d",
+        "xavier": "2/(d + f)",
+    }
+    assert "xavier" not in _texts({})
+    assert "xavier" not in _texts({"xavier": fans_of((d, 3 * d))})  # right at 16 and 48, and nowhere else
+
+
+def test_fans_are_those_of_torch() -> None:
+    """(out, in, kernel…): 5·7 taps of 3 inputs, and as many of 11 outputs."""
+    shape = (11, 3, 5, 7)
+    assert fans_of([sp.Integer(n) for n in shape]) == nn.init._calculate_fan_in_and_fan_out(torch.empty(shape)) == (105, 385)
 
 
 @pytest.mark.parametrize(("f", "real"), [(RELU, torch.relu), (GELU, nn.GELU()), (GELU_TANH, nn.GELU("tanh")), (SILU, nn.SiLU()),

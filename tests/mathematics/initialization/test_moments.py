@@ -59,6 +59,44 @@ def test_the_default_linear_layer_keeps_a_third() -> None:
     assert [p.closed for p in initialization.parts if p.module_path in ("layers.0", "layers.1", "final")] == ["1/3", "1/9", "1/27"]
 
 
+def test_xavier_is_a_closed_form_in_both_widths() -> None:
+    """2/(in + out): 1/D for D → D, and D · 2/(D + K) for the outputs of D → K, at sizes apart from those it was found at."""
+    initialization = initial(calc.load("two-layer"), {"B": 3, "D": 31, "K": 5})
+    assert {law.name: law.second for law in initialization.drawn} == {"w1": "1/D", "w2": "2/(D + K)"}
+    assert [part.closed for part in initialization.parts] == ["2*D/(D + K)"]
+    other = initial(calc.load("two-layer"), {"B": 3, "D": 13, "K": 41})
+    assert other.parts[0].second == pytest.approx(2 * 13 / (13 + 41))
+
+
+class Joined(nn.Module):
+    """A layer of d + f inputs, by Xavier; then a number and a norm."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.wide = nn.Linear(n.d + n.f, n.f, bias=False)
+        self.odd = nn.Linear(n.f, n.f, bias=False)
+        nn.init.xavier_uniform_(self.wide.weight, gain=3.0)
+        nn.init.normal_(self.odd.weight, std=1 / (n.f + n.d**2))
+        self.norm = nn.LayerNorm(n.f)
+
+    def forward(self, x: Any) -> Any:
+        return self.norm(self.odd(self.wide(x) * 2))
+
+
+def test_a_closed_form_holds_at_all_sizes_or_there_is_none() -> None:
+    """9·2/(d + 2f) for (d + f) → f with a gain of 3; no form where the variance of a weight has none, or a factor is missing in it."""
+    spec = Spec("joined", {"B": 5, "d": 16, "f": 48}, Joined, lambda n: (torch.randn(n.B, n.d + n.f),), lambda m, x: m(x).sum())
+    initialization = initial(spec)
+    assert {law.name: law.second for law in initialization.drawn if law.name.endswith("weight")} == {
+        "wide.weight": "18/(d + 2*f)",
+        "odd.weight": f"{1 / (48 + 16**2) ** 2:.6g}",
+        "norm.weight": "1",
+    }
+    forms = {part.module_path: part.closed for part in initialization.parts}
+    assert forms["wide"] in ("18*(d + f)/(d + 2*f)", "(18*d + 18*f)/(d + 2*f)")
+    assert (forms["odd"], forms["norm"]) == (None, None)
+
+
 SAMPLED: dict[str, tuple[dict[str, int], int]] = {
     "mlp": ({"d": 53, "f": 61, "B": 19}, 200),
     "cruncher": ({"D": 67, "B": 23}, 200),

@@ -145,6 +145,7 @@ def test_system_10_initialization(lab: Lab) -> None:
     assert 1 == answers["variance of an output, D = 16384, weights of deviation 1/128"]
     assert 128.0**4 == answers["variance after 4 layers of 128, weights of deviation 1"]
     assert 1.0 == answers["variance left by a cut at ±3, deviation 1/128"]
+    assert "2/(D + K)" == answers["variance of Xavier's weights, D → K"]
     assert set(verdicts(found).values()) == {"within"}
 
 
