@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -188,21 +186,3 @@ def _network(width: int, layers: int) -> nn.Module:
     """``layers`` linear layers of ``width`` to ``width`` and one to a single output, all without bias."""
     hidden = (nn.Linear(width, width, bias=False) for _ in range(layers))
     return nn.Sequential(*hidden, nn.Linear(width, 1, bias=False))
-
-
-def seeds() -> dict[str, bool]:
-    """For each random generator, whether two draws from one seed agree when only it is seeded."""
-
-    def of_torch() -> list[float]:
-        torch.manual_seed(SEED)
-        return [float(v) for v in torch.randn(5)]
-
-    def of_python() -> list[float]:
-        generator = random.Random(SEED)
-        return [generator.random() for _ in range(5)]
-
-    def of_numpy() -> list[float]:
-        return [float(v) for v in np.random.default_rng(SEED).normal(size=5)]
-
-    with forked():
-        return {name: draw() == draw() for name, draw in (("torch", of_torch), ("random", of_python), ("numpy", of_numpy))}

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from calc.measure.free_memory import require_free_memory
-from calc.measure.training import blame
+from calc.measure.training import blame, seed_of
 from calc.options import Options
 from calc.spec import Sizes, Spec
 
@@ -30,14 +30,15 @@ class Sampled:
     calls: int
 
 
-def sample(spec: Spec, sizes: Mapping[str, int], draws: int, options: Options | None = None) -> dict[str, Sampled]:
-    """Mean squares by module path, over ``draws`` draws of parameters and inputs. Modules with a non-floating result are left out."""
+def sample(spec: Spec, sizes: Mapping[str, int], draws: int, options: Options | None = None, seed: int = 0) -> dict[str, Sampled]:
+    """Mean squares by module path, over ``draws`` draws of parameters and inputs, others for another ``seed``. Modules with a non-floating
+    result are left out."""
     options = options or Options()
     squares_by_module: dict[str, list[list[float]]] = {}
     free = {name: size for name, size in sizes.items() if not spec.dimensions[name].tied}
     require_free_memory(spec, spec.sizes(free), trains=False)
-    for seed in range(draws):
-        for name, squares in _one(spec, spec.sizes(free), seed, options).items():
+    for draw in range(draws):
+        for name, squares in _one(spec, spec.sizes(free), seed_of(seed, draw), options).items():
             squares_by_module.setdefault(name, []).append(squares)
     return {name: _sampled(each) for name, each in squares_by_module.items()}
 

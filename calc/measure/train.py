@@ -23,7 +23,7 @@ from calc.measure.observer import Observer
 from calc.measure.resume import restore, state_of
 from calc.measure.storages import StorageWatch
 from calc.measure.timing import Around, HostWatch, Watch
-from calc.measure.training import Training, blame
+from calc.measure.training import SEED, Training, blame
 from calc.platform import files
 from calc.symbolic.assignments import TYPED, sizes_text
 
@@ -110,9 +110,9 @@ def _accounted(run: Training) -> tuple[float, StepAccount]:
 # -- checkpoints -----------------------------------------------------------------------------------------------------------
 
 
-def save(run: Training, step: int, losses: list[float], folder: Path) -> Path:
+def save(run: Training, step: int, losses: list[float], folder: Path, seed: int = SEED) -> Path:
     """The checkpoint's path, with all that the run needs to resume. Written atomically; raises ``BadInputError`` on failure."""
-    state = {**state_of(run, step), "losses": torch.tensor(losses, dtype=torch.float64), "of": _identity(run)}
+    state = {**state_of(run, step), "losses": torch.tensor(losses, dtype=torch.float64), "of": _identity(run, seed)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return files.write(files.Output(folder / CHECKPOINT, lambda file: torch.save(state, file)), label="a checkpoint to")[0]
@@ -120,15 +120,15 @@ def save(run: Training, step: int, losses: list[float], folder: Path) -> Path:
         raise BadInputError(f"cannot write a checkpoint to {folder}: {' '.join(str(error).split())[:200]}") from None
 
 
-def resumed(run: Training, folder: Path) -> tuple[int, list[float]]:
+def resumed(run: Training, folder: Path, seed: int = SEED) -> tuple[int, list[float]]:
     """Restores ``run`` from the checkpoint in ``folder`` (``weights_only``); returns the number of steps done, and their losses."""
     path = folder / CHECKPOINT
     if not path.is_file():
         raise BadInputError(f"there is no {CHECKPOINT} in {folder} to resume from: train without --resume first")
     try:
         state = torch.load(path, map_location=run.device, weights_only=True)
-        if state["of"] != _identity(run):
-            raise BadInputError(f"{path} is of another run ({state['of']}): resume with its model, sizes and options")
+        if state["of"] != _identity(run, seed):
+            raise BadInputError(f"{path} is of another run ({state['of']}): resume with its model, sizes, seed and options")
         return restore(run, state), [float(loss) for loss in state["losses"]]
     except BadInputError:
         raise
@@ -136,6 +136,6 @@ def resumed(run: Training, folder: Path) -> tuple[int, list[float]]:
         raise MeasurementError(f"{path} is no checkpoint of this program: {type(error).__name__}") from None
 
 
-def _identity(run: Training) -> str:
+def _identity(run: Training, seed: int) -> str:
     sizes = sizes_text(run.sizes, TYPED)
-    return f"{run.spec.name} at {sizes} with {', '.join(run.options.to_json().values())}"
+    return f"{run.spec.name} at {sizes} with {', '.join(run.options.to_json().values())}, seed {seed}"

@@ -35,8 +35,8 @@ _WARM_UP = 3  # timed steps that do not count
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """A model of the catalogue at sizes that train within seconds on a CPU. ``data`` names its function in ``calc.measure.synthetic_data``.
-    """
+    """A model of the catalogue at sizes that train within seconds on a CPU. ``data`` names its function in
+    ``calc.measure.synthetic_data``."""
 
     model: str
     sizes: Mapping[str, int]
@@ -66,6 +66,7 @@ class TrainingRequest:
     device: str = "cpu"
     peak: Fraction | None = None
     gpu: str | None = None
+    seed: int = 0
 
     def __post_init__(self) -> None:
         if self.demo not in DEMOS:
@@ -130,6 +131,7 @@ class TrainingRun:
     ceiling: DensePeak
     mfu: Fraction | None
     machine: Mapping[str, Any]
+    seed: int
 
     @property
     def agrees(self) -> bool:
@@ -153,6 +155,7 @@ class TrainingRun:
             "options": self.demo.options.to_json(),
             **self.machine,
             "sizes": {name: number(value) for name, value in self.sizes.items()},
+            "seed": self.seed,
             "begun_at": self.begun_at,
             "losses": list(self.losses),
             "derived": {name: number(value) for name, value in self.expected.items()},
@@ -248,15 +251,16 @@ def demonstrate(ready: Ready, progress: Callable[[Progress], None] = lambda _: N
     facts, expected = machine(request.device), expected_of(ready.derivation)
     ceiling = ceiling_of("fp32", facts, gpu=request.gpu, peak=request.peak)
     tally = _Tally(expected, work_of(ready.derivation).model, ready.throughput, ceiling)
-    batch = getattr(synthetic_data, demo.data)(sizes)
-    with training(ready.spec, sizes, demo.options, request.device) as run:
-        begun, losses = resumed(run, request.folder) if request.resume and request.folder is not None else (0, [])
+    batch = getattr(synthetic_data, demo.data)(sizes, request.seed)
+    with training(ready.spec, sizes, demo.options, request.device, seed=request.seed) as run:
+        begun, losses = resumed(run, request.folder, request.seed) if request.resume and request.folder is not None else (0, [])
         if begun >= request.steps:
             raise BadInputError(f"the checkpoint is at step {begun} already: give a larger --steps")
         for finished in trained(run, batch, range(begun + 1, request.steps + 1), request.accounts_for):
             losses.append(finished.loss)
             progress(tally.add(finished, request.steps))
             if request.folder is not None and (finished.step % request.save_every == 0 or finished.step == request.steps):
-                save(run, finished.step, losses, request.folder)
-    accounts = tuple(tally.accounted)
-    return TrainingRun(demo, sizes, begun, tuple(losses), expected, accounts, tally.times, ready.throughput, ceiling, tally.mfu, facts)
+                save(run, finished.step, losses, request.folder, request.seed)
+    accounts, throughput = tuple(tally.accounted), ready.throughput
+    parts = expected, accounts, tally.times, throughput, ceiling, tally.mfu, facts
+    return TrainingRun(demo, sizes, begun, tuple(losses), *parts, request.seed)

@@ -33,6 +33,11 @@ class Integer(click.IntRange):
     name = "integer"
 
 
+SEED_OPTION = click.option(
+    "--seed", type=Integer(0, 2**32 - 1), default=0, show_default=True, metavar="INTEGER", help="Seed of all random numbers of the run."
+)
+
+
 class NumberRange(click.FloatRange):
     """A number of a range, likewise."""
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import click
 
-from reports.cli.common import Integer, print_result, sizes_arguments
+from reports.cli.common import SEED_OPTION, Integer, print_result, refuse_idle, sizes_arguments
 
 
 @click.command()
 @sizes_arguments()
 @click.option("--draws", type=Integer(30, 100_000), metavar="INTEGER", help="Build and run N real modules (at least 30) for comparison.")
+@SEED_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
-def initialization(model: str, sizes: Sequence[str], draws: int | None, as_json: bool) -> int:
+def initialization(model: str, sizes: Sequence[str], draws: int | None, seed: int, as_json: bool) -> int:
     """Derive the second moment of every module's output at initialization, from the distributions of the model's own initializers.
 
     Sizes default to the small ones of the model's checks. With --draws, real modules are built and run; exit 1 if a derived moment is
@@ -27,14 +28,16 @@ def initialization(model: str, sizes: Sequence[str], draws: int | None, as_json:
     from reports.jobs import job
     from reports.views import initialization as view
 
+    if draws is None:
+        refuse_idle("without --draws, which runs real modules", "seed")
     spec = calc.load(model)
     moments = initial(spec, {**spec.check_at, **job.sizes_from(sizes)})
     samples: dict[str, Any] = {}
     if draws is not None:
         from calc.measure.sampling import sample
 
-        samples = sample(spec, moments.sizes, draws)
+        samples = sample(spec, moments.sizes, draws, seed=seed)
     lines = compare(moments, samples) if draws is not None else []
-    body = {"schema": 2, **asdict(moments), "draws": draws, "compared": [asdict(line) for line in lines]}
+    body = {"schema": 2, **asdict(moments), "draws": draws, "seed": seed, "compared": [asdict(line) for line in lines]}
     print_result(as_json, lambda: body, lambda out: view.show(moments, lines, out))
     return int(any(line.verdict == FAILED for line in lines))

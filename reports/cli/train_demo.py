@@ -10,6 +10,7 @@ import click
 from reports.cli.common import (
     FAILED,
     HELD,
+    SEED_OPTION,
     Integer,
     device_here,
     print_result,
@@ -38,6 +39,7 @@ _COUNT: dict[str, Any] = {"type": Integer(1, 10**6), "show_default": True, "meta
 @click.option("-o", "--output", metavar="DIR", help="Folder for checkpoints.")
 @click.option("--save-every", default=25, **_COUNT, help="Steps between checkpoints; the last step is saved too.")
 @click.option("--resume", is_flag=True, help="Resume from the checkpoint in DIR, bit for bit as if the run had never stopped.")
+@SEED_OPTION
 @click.option("--device", metavar="NAME", help="Device: cpu, cuda, cuda:1 and so on; the default is cuda if present.")
 @click.option("--peak", metavar="RATE", help="Peak FLOP/s in fp32, for MFU: 100e9, 71.2TFLOP/s.")
 @click.option("--gpu", metavar="ID", help="Accelerator whose peak is used, if it is not recognized by name (napkin list hardware).")
@@ -51,6 +53,7 @@ def train_demo(
     output: str | None,
     save_every: int,
     resume: bool,
+    seed: int,
     device: str | None,
     peak: str | None,
     gpu: str | None,
@@ -70,7 +73,7 @@ def train_demo(
     machine, absent = device_here(device)
     require_gpu(gpu, machine)
     folder = None if output is None else Path(output)
-    training = TrainingRequest(model, sizes_from(sizes), steps, every, folder, save_every, resume, machine, rate_of(peak), gpu)
+    training = TrainingRequest(model, sizes_from(sizes), steps, every, folder, save_every, resume, machine, rate_of(peak), gpu, seed)
     if absent:
         return unmeasured(KIND, absent, as_json, strict)
     with talk() as say:

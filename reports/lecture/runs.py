@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 def experiment(name: str, *args: Any, **kwargs: Any) -> Any:
     """The result of an experiment of ``calc.measure``: plain data, equal in every run."""
-    from calc.measure import experiments, experiments_training
+    from calc.measure import experiments, experiments_training, random_sources
 
-    return getattr(experiments if hasattr(experiments, name) else experiments_training, name)(*args, **kwargs)
+    room = next(room for room in (experiments, experiments_training, random_sources) if hasattr(room, name))
+    return getattr(room, name)(*args, **kwargs)
 
 
 def own_spec(name: str) -> Spec | None:

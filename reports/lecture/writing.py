@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from calc.pipeline.verdict import NOT_MEASURED
 from calc.symbolic.expression import Expression, Name, Number, Product, Quotient, Sum
 from calc.symbolic.worked import WorkedCalculation
 from reports.jobs import job
@@ -148,6 +149,7 @@ def build(
         commands=(
             Command("Make this report again:", "napkin lecture -o ."),
             Command("One claim, computed by itself:", f"napkin lecture --claim {audited.claims[0].claim.id}"),
+            Command("One system, worked out by itself:", f"napkin lecture --system {systems[0][0].number if systems else 1}"),
             Command("The number formats, one at a time:", "napkin dtype fp16 0.01"),
             Command(
                 "A model's step in full, with every step of the derivation:", "napkin derive cruncher -d B=2 -d D=4 -d L=2 --optimizer spec"
@@ -247,7 +249,8 @@ def equations(worked: SystemResult) -> tuple[str, ...]:
     return tuple(str(entry.equation) for derived in worked.equations for entry in entries(derived))
 
 
-def _document(system: LectureSystem, worked: SystemResult) -> dict[str, Any]:
+def system_document(system: LectureSystem, worked: SystemResult) -> dict[str, Any]:
+    """A system with its equations as a JSON-ready dictionary."""
     return {**system_json(system, worked), "equations": list(equations(worked))}
 
 
@@ -356,6 +359,19 @@ def show_claims(audited: Audit, out: Terminal) -> None:
         out.line(f"  by {row.computed_by}; it rests on {row.rests_on}", style="dim")
 
 
+def show_system(system: LectureSystem, worked: SystemResult, out: Terminal) -> None:
+    """A system on a terminal: its answers with reasons, and its checks by real runs. Calculations and derivations are in the files."""
+    view = _system(system, worked, Anchors())
+    out.line(bold(f"System {system.number}, {system.title}"), f": {system.asks}")
+    out.table(("Answer", "Value", "Because"), view.rows)
+    out.lines(*view.equations)
+    for c in view.checks:
+        by = c.instrument.removesuffix(".") + ("" if c.tolerance == "–" else f"; {c.tolerance}")
+        measured = "" if c.badge == BADGES[NOT_MEASURED] else f", measured {c.measured}"
+        out.line(f"{c.badge.sign} {c.badge.words}: {c.what}: derived {c.derived}{measured} ({by})", hang=2)
+    out.lines(*view.notes, style="dim")
+
+
 def summary(audited: Audit) -> str:
     """The tally on one line."""
     return ", ".join(f"{n} {verdict}" for verdict, n in audited.tally.items())
@@ -363,5 +379,5 @@ def summary(audited: Audit) -> str:
 
 def document(outcome: LectureOutcome) -> dict[str, Any]:
     """The audit as a JSON-ready dictionary, with versions and sources."""
-    body = to_json(outcome.audit, (_document(s, w) for s, w in outcome.systems))
+    body = to_json(outcome.audit, (system_document(s, w) for s, w in outcome.systems))
     return {**body, "code": [error_json(run) for run in outcome.errors], "provenance": dict(provenance())}

@@ -56,7 +56,7 @@ def show(run: TrainingRun, out: Terminal) -> None:
     first, last = run.fell
     sizes = sizes_text(run.sizes, TYPED)
     options = ", ".join(f"{name} {value}" for name, value in run.demo.options.to_json().items())
-    out.line(bold(run.demo.model), f" at {sizes}: {options}, on {run.machine['device']['name']}")
+    out.line(bold(run.demo.model), f" at {sizes}: {options}, seed {run.seed}, on {run.machine['device']['name']}")
     since = f", of which {run.begun_at} before the checkpoint" if run.begun_at else ""
     fell = "fell" if last < first else "did not fall"
     out.line(f"{len(run.losses)} steps{since}; the loss {fell}: {first:.4g} in the first tenth, {last:.4g} in the last")

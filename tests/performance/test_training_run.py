@@ -22,6 +22,7 @@ from calc.errors import BadInputError, MeasurementError
 from calc.measure import synthetic_data, train
 from calc.measure.kinds import tensors_in
 from calc.measure.train import StepAccount
+from calc.measure.training import seed_of
 from calc.performance import training_run
 from calc.performance.training_run import DEMOS, TrainingRequest, accounted, demonstrate, expected_of, prepared
 from reports import cli
@@ -97,6 +98,29 @@ def test_a_run_whose_accounts_differ_fails_and_says_where(monkeypatch: pytest.Mo
     assert "the accounts do not equal the derivation" in result.stdout
 
 
+def test_a_seed_decides_every_number_and_another_shares_none(tmp_path: Path) -> None:
+    """The command twice with seed 7, and once with 8; a checkpoint of one seed is refused with another."""
+    words = (*SMALL, "--steps", "4", "--every", "4", "--json")
+    first, repeated, other = (json.loads(napkin(*words, "--seed", seed).stdout) for seed in ("7", "7", "8"))
+    assert first["losses"] == repeated["losses"]
+    assert (7, 8) == (first["seed"], other["seed"])
+    assert not set(first["losses"]) & set(other["losses"])
+
+    run(folder=tmp_path, steps=2, seed=7)
+    with pytest.raises(BadInputError, match=r"train, seed 7\): resume with its model, sizes, seed and options$"):
+        run(folder=tmp_path, resume=True, seed=8)
+
+
+def test_no_batch_of_one_seed_is_a_batch_of_another() -> None:
+    """Of seeds up to 1000 apart no two share one in 10⁶ steps; the CPU's generator ignores what is above 32 bits."""
+    multiples = [seed_of(apart, 0) for apart in range(1, 1001)]
+    assert min(min(each, 2**32 - each) for each in multiples) > 10**6
+    assert (seed_of(0, 41), seed_of(2**32 - 1, 10**6) < 2**32) == (41, True)
+
+    draws = [int(torch.randint(2**62, (), generator=torch.Generator().manual_seed(seed))) for seed in (5, 5 + 2**32)]
+    assert draws[0] == draws[1]
+
+
 def states(folder: Path) -> list[bytes]:
     state = torch.load(folder / train.CHECKPOINT, weights_only=True)
     return [t.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for t in tensors_in(state) if t.numel()]
@@ -144,7 +168,9 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     """It names the run that it is of."""
     run(folder=tmp_path, steps=2)
 
-    with pytest.raises(BadInputError, match=r"is of another run \(cruncher at B=5, D=7, L=3 with spec, fp32, fused, train\): resume "):
+    with pytest.raises(
+        BadInputError, match=r"is of another run \(cruncher at B=5, D=7, L=3 with spec, fp32, fused, train, seed 0\): resume "
+    ):
         run(11, folder=tmp_path, resume=True)
 
 

@@ -271,23 +271,47 @@ def _formats_kept(lab: Lab, precision: str) -> str:
     return "; ".join(f"{dtype}: {', '.join(names)}" for dtype, names in by_format.items())
 
 
+_CUDA = "torch on CUDA"
+# Call that seeds → the sources that it seeds, and why.
+_SEEDED = {
+    "random.seed": (("random",), "one generator of Python; no other library draws from it"),
+    "numpy.random.seed": (("numpy.random",), "NumPy's global generator alone"),
+    "torch.manual_seed": (
+        ("torch", "random in a worker", "numpy.random in a worker", "torch in a worker", _CUDA),
+        "the generators of the CPU and of every CUDA device; a data loader draws the seeds of its workers from the CPU's",
+    ),
+    "torch.cuda.manual_seed_all": ((_CUDA,), "the generators of all CUDA devices, and no worker's"),
+}
+
+
 def _randomness(_: Lab) -> SystemResult:
     same, differently = experiment("losses_of_two_runs", 0, 1)
-    by_source = experiment("seeds")
     rows = (
         SystemAnswer("two trainings from one seed", "the same losses" if same else "different losses", "", "bit for bit"),
         SystemAnswer("from another seed", "the same losses" if differently else "different losses", "", "the seed decides"),
-        SystemAnswer("sources of chance, a seed each", ", ".join(by_source), "", "seeding one does not seed another"),
+        *(SystemAnswer(f"repeats after {call}", ", ".join(sources), "", because) for call, (sources, because) in _SEEDED.items()),
+        SystemAnswer("never repeats", "numpy.random.default_rng()", "", "without a seed it takes one of the system's; give it one"),
     )
     checks = (
         equal("one seed, two trainings", "the same", "the same" if same else "different", "every loss compared"),
         equal("two seeds", "different", "the same" if differently else "different", "every loss compared"),
-        *(
-            equal(f"{name}: two draws from one seed", "the same", "the same" if repeats else "different", "numbers compared")
-            for name, repeats in by_source.items()
-        ),
+        *map(_seeded, _SEEDED),
     )
-    return SystemResult(rows, checks=checks)
+    return SystemResult(
+        rows, checks=checks, notes=("a seed of your own: napkin train-demo --seed 1, napkin initialization MODEL --seed 1",)
+    )
+
+
+def _seeded(call: str) -> SystemVerdict:
+    """The sources that repeat after a call, by draws from all of them."""
+    sources, _ = _SEEDED[call]
+    quantity, expected = f"of all sources, those that repeat after {call}", ", ".join(sources)
+    repeated = experiment("repeated_by", call)
+    if repeated is None:
+        return unmeasured(quantity, expected, "needs a CUDA device")
+    on_device = tuple(name for name in repeated if name == _CUDA)
+    compared = tuple(name for name in sources if name != _CUDA or on_device)
+    return equal(quantity, ", ".join(compared), ", ".join(repeated), "seeded and drawn from all sources, twice")
 
 
 SYSTEMS = (

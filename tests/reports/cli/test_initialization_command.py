@@ -49,12 +49,21 @@ def test_the_json_holds_the_same() -> None:
     assert found["compared"] == []
 
 
+def test_draws_of_one_seed_agree_and_of_another_differ() -> None:
+    words = ("linear", "--draws", "30", "--json", "--seed")
+    first, repeated, other = ([line["sampled"] for line in json.loads(_run(*words, seed)[1])["compared"]] for seed in ("1", "1", "2"))
+    assert first == repeated
+    assert first != other
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["no-such-model"], "no-such-model"),
         (["cruncher", "-d", "D=-3"], "D"),
         (["cruncher", "--draws", "2"], "30"),
+        (["cruncher", "--seed", "2"], "--seed has no effect without --draws, which runs real modules: leave it out"),
+        (["cruncher", "--draws", "30", "--seed", "4294967296"], "4294967296 is not in the range 0<=x<=4294967295"),
         (["gpt2", "-d", "d=64", "-d", "h=12"], "divide"),
     ],
 )

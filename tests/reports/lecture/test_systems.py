@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 
 import pytest
+import torch
+from click.testing import CliRunner
 
+from reports import cli
+from reports.lecture import systems
 from reports.lecture.lab import Lab
-from reports.lecture.system import FAILED, NOT_MEASURED, SystemResult, equal, near
+from reports.lecture.system import FAILED, NOT_MEASURED, LectureSystem, SystemResult, equal, near
 from reports.lecture.systems import SYSTEMS, system
 
 Value = int | float | Fraction | str
@@ -35,6 +40,32 @@ def test_there_are_twenty_systems_in_order() -> None:
     assert list(range(1, 21)) == [s.number for s in SYSTEMS]
     assert len({s.name for s in SYSTEMS}) == 20
     assert all(s.title and s.asks for s in SYSTEMS)
+
+
+def test_a_command_works_out_one_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As text and as JSON, without a file; a failed check is exit 1, and another number or a claim beside it is refused."""
+    done = CliRunner().invoke(cli.napkin, ["lecture", "--system", "8"])
+    assert done.exit_code == 0
+    assert done.stdout.startswith("System 8, Gradient of a scalar model: ")
+    assert "✓ measured, equal: " in done.stdout
+
+    document = json.loads(CliRunner().invoke(cli.napkin, ["lecture", "--system", "8", "--json"]).stdout)
+    assert {a["what"]: a["value"] for a in document["answers"]}["dL/dw = (u − 5)·x"] == "(1, 2, 3)"
+
+    for words, why in (
+        (["--system", "21"], "no system 21: there are 1 to 20"),
+        (
+            ["--system", "8", "--claim", "mem-128"],
+            "--claim has no effect beside --system, which shows that alone and writes no file: leave it out",
+        ),
+    ):
+        done = CliRunner().invoke(cli.napkin, ["lecture", *words])
+        assert (done.exit_code, done.stderr) == (2, f"napkin: {why}\n")
+
+    failing = LectureSystem(8, "s", "Planted", "a wrong sum", lambda _: SystemResult((), checks=(equal("1 + 1", 2, 3, "by hand"),)))
+    monkeypatch.setattr(systems, "SYSTEMS", (failing,))
+    done = CliRunner().invoke(cli.napkin, ["lecture", "--system", "8"])
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (1, "× failed: 1 + 1: derived 2, measured 3 (by hand)")
 
 
 def test_a_check_that_does_not_hold_fails() -> None:
@@ -218,10 +249,16 @@ def test_system_17_transformer(lab: Lab) -> None:
 
 
 def test_system_18_randomness(lab: Lab) -> None:
-    """Two runs from one seed agree, from two they do not."""
-    _, answers = worked(18, lab)
+    """Two runs from one seed agree, from two they do not; seeding one source seeds no other, except that torch seeds workers."""
+    found, answers = worked(18, lab)
 
     assert ("the same losses", "different losses") == (answers["two trainings from one seed"], answers["from another seed"])
+    measured = {c.quantity.rpartition(" ")[2]: (c.verdict, c.measured) for c in found.checks if c.quantity.startswith("of all sources")}
+    assert measured["random.seed"] == ("exact", "random")
+    assert measured["numpy.random.seed"] == ("exact", "numpy.random")
+    assert measured["torch.manual_seed"][0] == "exact"
+    assert str(measured["torch.manual_seed"][1]).startswith("torch, random in a worker, numpy.random in a worker, torch in a worker")
+    assert measured["torch.cuda.manual_seed_all"][0] == ("exact" if torch.cuda.is_available() else NOT_MEASURED)
 
 
 def test_system_19_compute_in_context(lab: Lab) -> None:
