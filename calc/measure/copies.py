@@ -68,7 +68,7 @@ def mapped(nbytes: int, batch: int, length: int, repeat: Repeat) -> Iterator[Cop
     Cached: the file's pages are in the page cache. Uncached: the page cache dropped them before each repetition; caches below it (of the
     disk, of a virtual machine's host) may still have them. If pages cannot be dropped, the uncached read is ``Unmeasured``.
     """
-    with _file_of_tokens(nbytes) as (path, tokens):
+    with file_of_tokens(nbytes) as (path, tokens):
         try:
             yield Copied(_UNCACHED, nbytes, _uncached(path, Repeat(0, repeat.count, 0, repeat.most)))
         except _PagesRemainError as error:
@@ -160,7 +160,8 @@ def beside_compute(nbytes: int, device: str, repeat: Repeat) -> Beside:
 
 
 @contextmanager
-def _file_of_tokens(nbytes: int) -> Iterator[tuple[Path, int]]:
+def file_of_tokens(nbytes: int) -> Iterator[tuple[Path, int]]:
+    """Context with the path of a file of synthetic tokens, and their number."""
     tokens = nbytes // TOKEN.itemsize
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tokens.bin"

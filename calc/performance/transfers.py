@@ -6,6 +6,7 @@ asynchronous: from pinned memory, non-blocking, on its own stream. Importing thi
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,8 +19,10 @@ from calc.symbolic.worked import Number, WorkedCalculation, WorkedStep, worked_c
 
 if TYPE_CHECKING:
     from calc.measure.copies import Beside, Copied, Unmeasured
+    from calc.measure.loading import Loaded
 
 KIND = "measurement of transfers"
+_SHARED = "/dev/shm"  # Linux's shared memory, by which workers pass tensors
 _LEAST, _MOST = 2**16, 2**34
 
 
@@ -33,6 +36,8 @@ class Transfers:
     beside: Beside | None
     unmeasured: tuple[Unmeasured, ...]
     command: str = ""
+    loaders: tuple[Loaded, ...] = ()
+    prefetch: int = 0
 
 
 def copy_time(nbytes: Number, bandwidth: Number, source: str = "as asked") -> WorkedCalculation:
@@ -73,11 +78,43 @@ def batch_bytes(batch: Number, length: Number) -> WorkedCalculation:
     )
 
 
+def ahead(workers: Number, prefetch: Number, batch: Number) -> WorkedCalculation:
+    """Host memory of the batches of a data loader, in bytes."""
+    return worked_calculation(
+        "data loader",
+        (
+            worked_input("W", workers, "workers", "worker processes"),
+            worked_input("p", prefetch, "batches", "prefetch_factor, batches that each worker loads ahead"),
+            worked_input("n", batch, "bytes", "bytes of a batch"),
+        ),
+        (
+            WorkedStep("a", "W*p", "batches", "batches loaded ahead", "a new index is sent only when a batch is taken, from W*p at first"),
+            WorkedStep("m", "(a + 1)*n", "bytes", "memory of the batches on the host", "those ahead and the one in use"),
+        ),
+        ("memory-mapped pages and the workers' own memory come on top",),
+    )
+
+
+def loop_time(loaded: Loaded) -> Fraction:
+    """Seconds of a step and its batch: in sequence without workers; with workers the longer one remains, as they load during the step."""
+    step, batch = Fraction(loaded.step), loaded.alone.seconds
+    return max(step, batch) if loaded.workers else step + batch
+
+
 def measured(
-    nbytes: int, batch: int, length: int, device: str, repeat: Repeat, because: str = "", progress: Callable[[str], None] = lambda _: None
+    nbytes: int,
+    batch: int,
+    length: int,
+    device: str,
+    repeat: Repeat,
+    because: str = "",
+    progress: Callable[[str], None] = lambda _: None,
+    workers: int | None = None,
+    prefetch: int = 2,
 ) -> Transfers:
-    """Every kind of copy on this machine. Without a device, copies to it are listed as unmeasured, with the reason."""
-    from calc.measure import copies
+    """Every kind of copy on this machine, and data loaders unless ``workers`` is None. Without a device, copies to it and pinned memory are
+    listed as unmeasured, with the reason."""
+    from calc.measure import copies, loading
     from calc.measure.free_memory import available_bytes
     from calc.measure.machine import machine
     from calc.measure.timing import HostWatch
@@ -85,8 +122,10 @@ def measured(
     require_sizes(nbytes, batch, length)
     if 4 * nbytes > available_bytes():
         raise MeasurementError(f"{4 * nbytes:,} bytes are needed and {available_bytes():,} are free: give fewer --bytes")
+    if workers:
+        _require_room_ahead(workers, prefetch, batch, length)
 
-    def all_copies() -> Iterator[Copied | Unmeasured]:
+    def all_copies() -> Iterator[Copied | Loaded | Unmeasured]:
         progress("memory-mapped tokens")
         yield from copies.mapped(nbytes, batch, length, repeat)
         progress("copies in memory")
@@ -97,11 +136,28 @@ def measured(
         if because:
             yield copies.Unmeasured("copies to a device, and overlapped with compute", because)
 
+        if workers is not None:
+            progress("data loaders")
+            yield from loading.loaders(nbytes, batch, length, workers, prefetch, device.startswith("cuda"), repeat)
+
     measurements = tuple(all_copies())
     overlapped = copies.beside_compute(nbytes, device, repeat) if device.startswith("cuda") else None
     copied = tuple(each for each in measurements if isinstance(each, copies.Copied))
     unmeasured = tuple(each for each in measurements if isinstance(each, copies.Unmeasured))
-    return Transfers(machine(device), HostWatch().name, copied, overlapped, unmeasured)
+    loaded = tuple(each for each in measurements if isinstance(each, loading.Loaded))
+    ahead_of = prefetch if workers else 0
+    return Transfers(machine(device), HostWatch().name, copied, overlapped, unmeasured, loaders=loaded, prefetch=ahead_of)
+
+
+def _require_room_ahead(workers: int, prefetch: int, batch: int, length: int) -> None:
+    """Refuse batches that do not fit in memory, where workers pass them in shared memory."""
+    from calc.measure.free_memory import available_bytes
+
+    needed = int(ahead(workers, prefetch, batch_bytes(batch, length).value).value)
+    shared = os.statvfs(_SHARED) if os.path.isdir(_SHARED) else None
+    free = available_bytes() if shared is None else min(available_bytes(), shared.f_bavail * shared.f_frsize)
+    if needed > free:
+        raise MeasurementError(f"{needed:,} bytes of batches are needed and {free:,} are free: give fewer --workers, --prefetch or --batch")
 
 
 def require_sizes(nbytes: int, batch: int, length: int) -> None:
@@ -127,6 +183,7 @@ def document(transfers: Transfers) -> dict[str, Any]:
         "clock": transfers.clock,
         "copies": [_copy(copied) for copied in transfers.copies],
         "beside_compute": None if transfers.beside is None else _beside(transfers.beside),
+        "loaders": [_loader(loaded, transfers.prefetch) for loaded in transfers.loaders],
         "unmeasured": [{"name": each.name, "because": each.because} for each in transfers.unmeasured],
     }
 
@@ -135,6 +192,13 @@ def _copy(copied: Copied) -> dict[str, Any]:
     returned = None if copied.returned is None else copied.returned.to_json()
     fields = {"name": copied.name, "bytes": number(copied.nbytes), "bytes_per_second": float(bandwidth(copied))}
     return {**fields, "times": copied.times.to_json(), "returned": returned}
+
+
+def _loader(loaded: Loaded, prefetch: int) -> dict[str, Any]:
+    expected = {"step_in_loop_seconds": float(loop_time(loaded)), "batches_ahead": loaded.workers * prefetch}
+    setup = {"name": loaded.name, "workers": loaded.workers, "prefetch": prefetch if loaded.workers else 0, "pinned": loaded.pinned}
+    times = {"batch": loaded.alone.to_json(), "wait_seconds": loaded.step, "step_in_loop": loaded.in_loop.to_json()}
+    return {**setup, **times, "batches_ahead": loaded.ahead, "expected": expected}
 
 
 def _beside(overlap: Beside) -> dict[str, Any]:

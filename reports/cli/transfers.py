@@ -6,7 +6,18 @@ from dataclasses import replace
 
 import click
 
-from reports.cli.common import HELD, Integer, NumberRange, command_line, device_here, hand_over, measuring_arguments, talk, unmeasured
+from reports.cli.common import (
+    HELD,
+    Integer,
+    NumberRange,
+    command_line,
+    device_here,
+    hand_over,
+    measuring_arguments,
+    refuse_idle,
+    talk,
+    unmeasured,
+)
 
 
 @click.command()
@@ -14,6 +25,12 @@ from reports.cli.common import HELD, Integer, NumberRange, command_line, device_
 @click.option("--bytes", "size", metavar="SIZE", help="Bytes of each copy, e.g. 1GB (default 64MiB, with a CUDA device 256MiB).")
 @click.option("--batch", default=32, show_default=True, type=Integer(1, 2**20), metavar="INTEGER", help="Sequences in a batch.")
 @click.option("--length", default=1024, show_default=True, type=Integer(1, 2**24), metavar="INTEGER", help="Tokens in a sequence.")
+@click.option(
+    "--workers", default=2, show_default=True, type=Integer(0, 64), metavar="INTEGER", help="Worker processes of the data loader."
+)
+@click.option(
+    "--prefetch", default=2, show_default=True, type=Integer(1, 64), metavar="INTEGER", help="Batches that each worker loads ahead."
+)
 @click.option("--repeat", default=5, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Minimum number of repetitions.")
 @click.option(
     "--seconds", default=0.5, show_default=True, type=NumberRange(0, 3600), metavar="NUMBER", help="Minimum total time in seconds."
@@ -22,6 +39,8 @@ def transfers(
     size: str | None,
     batch: int,
     length: int,
+    workers: int,
+    prefetch: int,
     device: str | None,
     repeat: int,
     seconds: float,
@@ -29,9 +48,10 @@ def transfers(
     as_json: bool,
     strict: bool,
 ) -> int:
-    """Time data transfers: memory-mapped tokens, copies in memory and to a device, pinned and pageable, blocking or overlapping compute.
+    """Time data transfers: memory-mapped tokens, copies in memory and to a device, pinned or overlapping compute, and data loaders.
 
-    Each is followed by its expression: bytes ÷ bandwidth; a copy before compute adds to it, an overlapping one leaves the longer of both.
+    Each is followed by its expression: bytes ÷ bandwidth; a copy before compute adds to it, an overlapping one leaves the longer of both,
+    and so does a loader whose workers load ahead. Workers pay where a batch takes longer to load than to hand over.
     """
     from calc.capacity.questions.values import read
     from calc.hardware.benchmark import Repeat
@@ -39,6 +59,8 @@ def transfers(
     from reports.jobs import job
     from reports.views import transfers as shown
 
+    if not workers:
+        refuse_idle("without workers, which load ahead", "prefetch")
     machine, absent = device_here(device)
     default = 2**26 if machine == "cpu" else 2**28
     nbytes = default if size is None else int(read("--bytes", size, "bytes", integer=True).value)
@@ -47,7 +69,9 @@ def transfers(
         return unmeasured(KIND, absent, as_json, strict)
     because = job.no_cuda() if machine == "cpu" and device is None else "not measured: the CPU was asked for" if machine == "cpu" else ""
     with talk() as say:
-        transferred = measured(nbytes, batch, length, machine, Repeat(2, repeat, seconds, max(repeat, 1000)), because, say)
+        transferred = measured(
+            nbytes, batch, length, machine, Repeat(2, repeat, seconds, max(repeat, 1000)), because, say, workers, prefetch
+        )
     written = document(replace(transferred, command=command_line()))
     hand_over(written, output, as_json, lambda out: shown.show(transferred, batch, length, out))
     return HELD

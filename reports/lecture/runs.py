@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 def experiment(name: str, *args: Any, **kwargs: Any) -> Any:
     """The result of an experiment of ``calc.measure``: plain data, equal in every run."""
-    from calc.measure import experiments, experiments_training, random_sources
+    from calc.measure import experiments, experiments_training, loading, random_sources
 
-    room = next(room for room in (experiments, experiments_training, random_sources) if hasattr(room, name))
+    room = next(room for room in (experiments, experiments_training, loading, random_sources) if hasattr(room, name))
     return getattr(room, name)(*args, **kwargs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import mmap
 import os
@@ -19,16 +20,17 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.errors import BadInputError
+from calc.errors import BadInputError, MeasurementError
 from calc.hardware.benchmark import Repeat
 from calc.hardware.times import Timings
-from calc.measure import copies
+from calc.measure import copies, loading
 from calc.measure.copies import Beside
-from calc.performance.transfers import batch_bytes, beside, copy_time, document, measured, require_sizes
+from calc.measure.loading import Loaded
+from calc.performance.transfers import ahead, batch_bytes, beside, copy_time, document, loop_time, measured, require_sizes
 from reports import cli
 
 ONCE = Repeat(warm_up=1, count=2, seconds=0)
-SMALL = ("--bytes", "128KiB", "--batch", "3", "--length", "17", "--repeat", "2", "--seconds", "0")
+SMALL = ("--bytes", "128KiB", "--batch", "3", "--length", "17", "--repeat", "2", "--seconds", "0", "--workers", "0")
 
 
 def napkin(*words: str) -> Result:
@@ -83,6 +85,65 @@ def test_what_needs_no_device_is_measured_on_a_cpu() -> None:
     assert made["copies"]
     for copied in made["copies"]:
         assert copied["bytes"] / copied["times"]["seconds"]["median"] == pytest.approx(copied["bytes_per_second"])
+
+
+def test_batches_ahead_take_memory_of_the_host() -> None:
+    """3 workers of 5 batches each are 15 ahead and one in use: 16 · 816 bytes."""
+    calculation = ahead(3, 5, batch_bytes(3, 17).value)
+
+    assert (15, 16 * 816) == (calculation["a"], calculation.value)
+
+
+def test_with_workers_the_longer_of_batch_and_step_remains() -> None:
+    """A batch of 3 ms beside a step of 5 ms: 8 ms in turn, 5 ms with workers; of 7 ms, 7 ms."""
+    ms = 10**6
+    alone = Loaded("alone", 0, False, Timings((3 * ms,)), Timings((1,)), 0.005, 0)
+
+    assert (0.008, 0.005) == (float(loop_time(alone)), float(loop_time(replace(alone, workers=2))))
+    assert float(loop_time(replace(alone, workers=2, alone=Timings((7 * ms,))))) == 0.007
+
+
+def test_workers_load_ahead_as_many_batches_as_derived() -> None:
+    """2 · 3 beyond the one in use, by a count in the workers themselves; pinned memory needs a device, and the reason says so."""
+    here, apart, pinned = loading.loaders(2**17, 3, 17, 2, 3, False, ONCE)
+
+    assert isinstance(here, Loaded)
+    assert isinstance(apart, Loaded)
+    assert ((0, 0), (2, 2 * 3)) == ((here.workers, here.ahead), (apart.workers, apart.ahead))
+    assert isinstance(pinned, copies.Unmeasured)
+    assert (pinned.name, pinned.because.partition(":")[0]) == ("2 workers, pinned", "not measured")
+    assert pinned.because.endswith(
+        "needs a CUDA device: torch pins memory for a device alone, and a DataLoader ignores pin_memory=True without one"
+    )
+
+
+def test_a_batch_of_a_loader_depends_on_its_number_alone(tmp_path: Path) -> None:
+    """Loaded by a worker or here, once or again."""
+    path = tmp_path / "tokens.bin"
+    numpy.arange(101, dtype=numpy.uint16).tofile(path)
+    first, other = (loading._Batches(path, 5, 7, 0) for _ in range(2))
+
+    assert all(torch.equal(a, b) for a, b in zip(first[3], other[3], strict=True))
+    assert not torch.equal(first[3][0], first[4][0])
+    assert (3, 1) == (int(first.loaded.sum()), int(other.loaded.sum()))
+
+
+def test_workers_that_never_rest_or_die_are_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(loading, "_PATIENCE", 0.0)
+    counts = itertools.count()
+    with pytest.raises(MeasurementError, match=r"^workers still load after 0 s without being asked: no number of batches ahead$"):
+        loading._ahead(lambda: None, lambda: next(counts))
+
+    def killed() -> None:
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Bus error.\n")
+
+    with (
+        pytest.raises(
+            MeasurementError, match=r"^a data loader with 0 workers stopped: DataLoader worker \(pid 7\) is killed by signal: Bus error\.$"
+        ),
+        loading._iterating(tmp_path / "none", 1, 1, 0, 0, False),
+    ):
+        killed()
 
 
 @pytest.fixture
@@ -193,6 +254,8 @@ def test_the_command_shows_expressions_and_measurements_and_writes_both(tmp_path
     assert 0 == shown.exit_code, shown.stderr
     assert "n = 2*8*B*T = 816\u00a0bytes" in shown.stdout
     assert "copies to a device, and overlapped with compute: not measured: the CPU was asked for" in shown.stdout
+    assert "in this process" in shown.stdout
+    assert [0] == [loader["workers"] for loader in json.loads(file.read_text())["loaders"]]
     assert "measurement of transfers" == json.loads(file.read_text())["kind"]
 
 
@@ -201,6 +264,7 @@ def test_the_command_shows_expressions_and_measurements_and_writes_both(tmp_path
     [
         (["--bytes", "7"], "7 bytes are too few or too many to time a copy: give 65,536 to 17,179,869,184"),
         (["--length", "90000"], "a batch of 3 × 90000 tokens is not in a file of 65,536: give a smaller batch or more bytes"),
+        (["--workers", "0", "--prefetch", "3"], "--prefetch has no effect without workers, which load ahead: leave it out"),
         (["--device", "disk"], "unknown device 'disk': use cpu, cuda, or cuda:1 and so on"),
     ],
 )

@@ -13,6 +13,7 @@ from calc.mathematics.updates.cost import as_written
 from calc.mathematics.updates.table import rule
 from calc.memory.checkpoint import interval, saving
 from calc.models.load import load
+from calc.performance.transfers import ahead, batch_bytes
 from calc.pipeline.verdict import FAILED, WITHIN, Verdict
 from calc.symbolic.exact import evaluate_text
 from reports.lecture.lab import Lab
@@ -160,6 +161,7 @@ def _loop(lab: Lab) -> SystemResult:
 def _data(_: Lab) -> SystemResult:
     tokens, batch, length = 10_007, 4, 129
     file = experiment("token_file", tokens, batch, length)
+    loader = ahead(2, 3, batch_bytes(batch, length).value)
     rows = (
         SystemAnswer(
             "a file of 10,007 tokens of 2 bytes",
@@ -171,6 +173,13 @@ def _data(_: Lab) -> SystemResult:
         SystemAnswer(
             "a batch in int64", 2 * 8 * batch * length, "bytes", "torch's embeddings and losses take 8-byte ids; four times what is read"
         ),
+        SystemAnswer(
+            "batches that 2 workers load ahead, prefetch_factor 3",
+            int(loader["a"]),
+            "batches",
+            "W·p; a worker gets another index only when a batch is taken",
+        ),
+        SystemAnswer("memory of batches on the host then", int(loader.value), "bytes", "(W·p + 1) batches: those ahead and the one in use"),
     )
     copied = experiment("pinned_copy")
     on_gpu = unmeasured("copies from pinned memory, without waiting", "faster than from pageable memory", "needs a CUDA device")
@@ -181,10 +190,14 @@ def _data(_: Lab) -> SystemResult:
         equal("bytes of the file", 2 * tokens, file["file"], "the file's size"),
         equal("bytes of a batch", 2 * 8 * batch * length, file["batch"], "storages of inputs and targets"),
         equal("targets are the inputs one place on", "yes", "yes" if file["shifted"] else "no", "compared element by element"),
+        equal(
+            "batches loaded ahead", int(loader["a"]), experiment("loaded_ahead", 2**17, batch, length, 2, 3), "a count in two real workers"
+        ),
         equal("the file is mapped", "yes", "yes" if file["mapped"] else "no", "numpy.memmap"),
         on_gpu,
     )
-    return SystemResult(rows, checks=checks)
+    notes = ("times of copies, of loaders with and without workers, and of pinned memory on a GPU: napkin transfers",)
+    return SystemResult(rows, calculations=(loader,), checks=checks, notes=notes)
 
 
 def _checkpoint(lab: Lab) -> SystemResult:

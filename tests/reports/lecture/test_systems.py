@@ -209,12 +209,14 @@ def test_system_13_training_loop(lab: Lab) -> None:
 
 
 def test_system_14_data_loading(lab: Lab) -> None:
-    """Two of B · T tokens, 2 bytes each in the file and 8 in a batch: 2 · 4 · 129 · 8 = 8256."""
-    _, answers = worked(14, lab)
+    """Two of B · T tokens, 2 bytes each in the file and 8 in a batch: 2 · 4 · 129 · 8 = 8256; 2 · 3 batches ahead, in real workers too."""
+    found, answers = worked(14, lab)
 
     assert (20014, 2 * 4 * 129 * 2, 8256) == tuple(
         answers[x] for x in ("a file of 10,007 tokens of 2 bytes", "read of it for a batch", "a batch in int64")
     )
+    assert (6, 7 * 8256) == (answers["batches that 2 workers load ahead, prefetch_factor 3"], answers["memory of batches on the host then"])
+    assert "exact" == verdicts(found)["batches loaded ahead"]
 
 
 @pytest.mark.slow
