@@ -545,11 +545,11 @@ class LeverRow:
 
 @dataclass(frozen=True, slots=True)
 class PeakStory:
-    """The peak in a paragraph: when, its largest parts, the largest term of its closed form, fit, what lowers it. ``bound``: the peak
+    """The peak in words: when, its largest parts, the largest term of its closed form, fit, what lowers it. ``bound``: the peak
     without its largest tensors. ``target``: the chapter that derives it. Names of code are between backticks."""
 
     when: str
-    parts: str
+    parts: tuple[str, ...]
     term: TypesetFormula | None
     term_share: str
     fit: str

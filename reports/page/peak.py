@@ -1,9 +1,11 @@
-"""The peak in a paragraph: when it is, what it consists of, which device holds it, and which changes lower it."""
+"""The peak in words: when it is, what it consists of, which device holds it, and which changes lower it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from itertools import groupby
 
 from calc.derive.live_bytes import Alive, Instant, Timeline
 from calc.derive.result import Candidate, Derivation
@@ -14,9 +16,9 @@ from calc.symbolic.expression import Expression, Sum
 from calc.symbolic.tree import value
 from calc.units import Unit
 from reports.figures.devices import capacity
-from reports.page.instants import called, phase_of, short
+from reports.page.instants import phase_of, short
 from reports.page.model import LeverRow, PeakStory
-from reports.page.operator_words import in_words, without_backticks
+from reports.page.operator_words import in_words, place_in_words, without_backticks
 from reports.page.parts import chapter_anchor, formula
 from reports.typeset import expressions, numbers
 from reports.typeset.numbers import NBSP
@@ -36,18 +38,19 @@ def peak_story(
     candidate = quantity.largest_candidate
     board = device or accelerator(COMMON_80_GB)
     largest = _largest_term(candidate, derivation) if candidate is not None else None
-    exact = timeline is not None and not timeline.fewer
+    exact = timeline if timeline is not None and not timeline.fewer else None
+    bounds = tuple(_bounds(derivation, exact))
     return PeakStory(
-        when=_when(quantity.value, timeline if exact else None, candidate),
-        parts=_parts(quantity.value, timeline if exact else None, candidate),
+        when=_when(quantity.value, exact, candidate),
+        parts=_parts(quantity.value, exact, candidate),
         term=formula(largest[0]) if largest is not None else None,
         term_share=numbers.percent(Fraction(largest[1], quantity.value)) if largest is not None else "",
         fit=_fit(quantity.value, board),
-        bound=_bound(quantity.value, timeline) if timeline is not None and exact else "",
-        best=_best(quantity.value, levers, board),
+        bound=_bound(quantity.value, exact) if exact is not None else "",
+        best=_best(quantity.value, levers, bounds, board),
         levers=(
             *(_row(lever, quantity.value, derivation, board) for lever in levers),
-            *_bounds(derivation, timeline if exact else None, board),
+            *(_bound_row(bound, quantity.value, board) for bound in bounds),
         ),
         device=capacity(board.memory),
         target=chapter_anchor("memory.peak"),
@@ -61,21 +64,84 @@ def _when(peak: int, timeline: Timeline | None, candidate: Candidate | None) -> 
         return f"The peak of {read} is {phase_of(timeline)}, after {in_words(short(timeline.peak.operator), timeline.peak.module_path)}."
     if candidate is None:
         return f"The peak is {read}."
-    return f"The peak of {read} is at this point of the step: {without_backticks(candidate.at)}."
+    return f"The peak of {read} is in the {place_in_words(candidate.at)}."
 
 
-def _parts(peak: int, timeline: Timeline | None, candidate: Candidate | None) -> str:
-    """What makes most of the peak, as a sentence."""
+# -- what it consists of ----------------------------------------------------------------------------------------------------
+
+
+def _parts(peak: int, timeline: Timeline | None, candidate: Candidate | None) -> tuple[str, ...]:
+    """The largest parts of the peak, each with its share."""
     if timeline is not None and timeline.alive:
-        rows = timeline.alive[:_PARTS]
-        total = sum(row.total for row in rows)
-        together = f"; together {_share(total, peak)}" if len(rows) > 1 else ""
-        parts = [f"{_tensor(row)} ({_read(row.total)}, {_share(row.total, peak)})" for row in rows]
-        return f"Its largest parts: {_listed(parts)}{together}."
+        groups = groupby(sorted(timeline.alive, key=_together), key=_together)
+        rows = sorted((tuple(group) for _, group in groups), key=_total, reverse=True)[:_PARTS]
+        return tuple(f"{_share(_total(group), peak)}, {_read(_total(group))}: {_group(group)}" for group in rows)
     if candidate is None:
-        return ""
+        return ()
     roles = sorted(candidate.part_values.items(), key=lambda item: -item[1])[:_PARTS]
-    return f"Its largest parts: {_listed([f'{role} {_read(nbytes)} ({_share(nbytes, peak)})' for role, nbytes in roles])}."
+    return tuple(f"{_share(nbytes, peak)}, {_read(nbytes)}: {_PLURAL.get(role, role)}" for role, nbytes in roles)
+
+
+_PLURAL = {
+    "parameter": "parameters",
+    "master weight": "master weights",
+    "buffer": "buffers",
+    "input": "inputs of the model",
+    "gradient": "gradients",
+    "activation": "activations",
+    "temporary": "temporaries",
+}
+
+
+def _total(group: Sequence[Alive]) -> int:
+    return sum(row.total for row in group)
+
+
+def _together(row: Alive) -> tuple[str, ...]:
+    """What the rows of one part share: a role and a block of the model, or, of results of operators, a module and a size."""
+    if row.role in _OF_PARAMETERS:
+        return (row.role, block_of(row.name.rpartition(" of ")[2]))
+    operator, _, module_path = row.name.partition(" at ")
+    return ("result", module_path, str(row.each)) if row.number == 1 else ("result", module_path, str(row.each), row.role, operator)
+
+
+def _group(rows: Sequence[Alive]) -> str:
+    """Storages of one part in words."""
+    first, number = rows[0], sum(row.number for row in rows)
+    if first.role in _OF_PARAMETERS:
+        return _of_parameters(first, number)
+    if len(rows) == 1:
+        return _tensor(first)
+    outputs = [_storage(row.name).removeprefix("the output ") for row in rows]
+    return f"{numbers.integer(number)} tensors of {_read(first.each)} each: the outputs {_listed(outputs)}"
+
+
+def _of_parameters(row: Alive, number: int) -> str:
+    """``gradients of the feed-forward weights (`h.*.mlp`, 24 tensors)``."""
+    name = row.name.rpartition(" of ")[2]
+    if number == 1:
+        return f"{_OF_PARAMETERS[row.role][0]} `{without_backticks(name)}`"
+    kind = next((words for part, words in _KINDS.items() if part in block_of(name).lower()), "")
+    weights = f"{kind} weights" if kind else "weights"
+    several = _OF_PARAMETERS[row.role][1]
+    return f"{several} {weights} (`{without_backticks(block_of(name))}`, {numbers.integer(number)} tensors)"
+
+
+_OF_PARAMETERS = {
+    "parameter": ("the parameter", "the"),
+    "master weight": ("the master weight of", "the master copies of the"),
+    "optimizer state": ("the optimizer state of", "the optimizer state of the"),
+    "gradient": ("the gradient of", "the gradients of the"),
+}
+# What modules of this kind are usually called; the module path stands beside the word.
+_KINDS = {"attn": "attention", "attention": "attention", "mlp": "feed-forward", "ffn": "feed-forward", "feed_forward": "feed-forward",
+          "experts": "expert", "moe": "expert", "emb": "embedding", "wte": "embedding", "lm_head": "output"}  # fmt: skip
+
+
+def block_of(parameter: str) -> str:
+    """The block of the model that a parameter belongs to: ``h.*.mlp`` of ``h.*.mlp.c_fc.weight``, ``lm_head`` of ``lm_head.weight``."""
+    *module, _ = parameter.split(".")
+    return ".".join(module[: module.index("*") + 2] if "*" in module else module) or parameter
 
 
 def _tensor(row: Alive) -> str:
@@ -84,37 +150,51 @@ def _tensor(row: Alive) -> str:
 
 def _storage(name: str) -> str:
     """A storage in words: one that an operator allocates is its output."""
-    operator, at, module_path = name.partition(" at ")
-    return f"the output of {in_words(operator, module_path)}" if at and operator != "made" else without_backticks(name)
+    made, at, module_path = name.partition(" at ")
+    letter, of, operator = made.rpartition(" of ")
+    if not at or operator == "made":
+        return without_backticks(name)
+    return f"the output {f'`{without_backticks(letter)}` ' if of else ''}of {in_words(operator, module_path)}"
 
 
 def _listed(items: Sequence[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
+# -- whether it fits, and what lowers it ------------------------------------------------------------------------------------
+
+
 def _fit(peak: int, board: Accelerator) -> str:
     """Whether a device holds the peak, as a sentence."""
     room = board.memory - peak
-    name = f"a device of {capacity(board.memory)} ({board.name})"
     if room < 0:
-        return f"It does not fit {name}: {_read(-room)} too much."
-    return f"It fits {name} and leaves {_read(room)} for allocator rounding, library workspaces and all else."
+        return f"No: it is {_read(-room)} too large for one {board.name}."
+    return f"Yes: one {board.name} has {_read(room)} left for allocator rounding, library workspaces and all else."
 
 
-def _bounds(derivation: Derivation, timeline: Timeline | None, board: Accelerator) -> Iterator[LeverRow]:
-    """Changes of which only a lower bound is derived, all else unchanged: cross-entropy in chunks, and the stages of ZeRO."""
-    peak = derivation["memory.peak"].value or 0
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A change of which only a lower bound in bytes is derived, all else unchanged. ``at``: where the step then has that much."""
+
+    change: str
+    least: int
+    at: str
+
+
+def _bounds(derivation: Derivation, timeline: Timeline | None) -> Iterator[_Bound]:
+    """Cross-entropy in chunks, and the stages of ZeRO."""
     if timeline is not None and timeline.without_largest is not None and _is_chunkable(timeline):
         highest = timeline.without_largest.highest
-        yield _bound_row("cross-entropy in chunks of tokens", highest.total, peak, board, f"{highest.phase}, after {called(highest)}")
+        yield _Bound("cross-entropy in chunks of tokens", highest.total, f"{highest.phase}{_place(highest)}")
     for z in zero_stages(derivation):
-        yield _bound_row(f"ZeRO-{z.stage} on {z.devices} devices", z.peak, peak, board, z.at)
+        yield _Bound(f"ZeRO-{z.stage} on {z.devices} devices", z.peak, place_in_words(z.at))
 
 
-def _bound_row(change: str, least: int, peak: int, board: Accelerator, at: str) -> LeverRow:
-    fits = "perhaps" if least <= board.memory else "no"
+def _bound_row(bound: _Bound, peak: int, board: Accelerator) -> LeverRow:
+    fits = "perhaps" if bound.least <= board.memory else "no"
     fits = "yes" if peak <= board.memory else fits
-    return LeverRow(f"{change}, at least", numbers.amount(least, Unit.BYTE), difference(least, peak), at, "unchanged", fits)
+    amount = numbers.amount(bound.least, Unit.BYTE)
+    return LeverRow(f"{bound.change}, at least", amount, difference(bound.least, peak), bound.at, "unchanged", fits)
 
 
 def _is_chunkable(timeline: Timeline) -> bool:
@@ -129,11 +209,11 @@ def _bound(peak: int, timeline: Timeline) -> str:
     bound = timeline.without_largest
     if bound is None or bound.highest.total >= peak:
         return ""
-    chunked = _is_chunkable(timeline)
-    caveat = "; a cross-entropy in chunks of tokens, which never holds such tensors, cannot go below that" if chunked else ""
+    cause = " Computing the cross-entropy in chunks of tokens shrinks exactly these." if _is_chunkable(timeline) else ""
     return (
-        f"Without activations and temporaries of {numbers.integer(bound.each)}{NBSP}bytes each, and all else unchanged, the peak would be"
-        f" {_read(bound.highest.total)} ({difference(bound.highest.total, peak)}){_place(bound.highest)}{caveat}."
+        f"Shrinking the largest activations and temporaries, those of {_read(bound.each)} each, lowers the peak to"
+        f" {_read(bound.highest.total)} ({difference(bound.highest.total, peak)}) at best: without them, that much is still live in the"
+        f" {bound.highest.phase}{_place(bound.highest)}.{cause}"
     )
 
 
@@ -141,16 +221,29 @@ def _place(instant: Instant) -> str:
     return f", after {in_words(short(instant.operator), instant.module_path)}" if instant.operator else ""
 
 
-def _best(peak: int, levers: Sequence[PeakLever], board: Accelerator) -> str:
-    """The change that lowers the peak most without making the step smaller, as a sentence."""
-    same_work = [lever for lever in levers if lever.change.options]
-    best = min(same_work, key=lambda lever: lever.peak, default=None)
+def _best(peak: int, levers: Sequence[PeakLever], bounds: Sequence[_Bound], board: Accelerator) -> str:
+    """The change that lowers the peak most without making the step smaller, and the bounds below it, as sentences."""
+    best = min((lever for lever in levers if lever.change.options), key=lambda lever: lever.peak, default=None)
+    least = peak if best is None else min(best.peak, peak)
+    return " ".join(sentence for sentence in (_exact_best(peak, best, board), _lower(bounds, least)) if sentence)
+
+
+def _exact_best(peak: int, best: PeakLever | None, board: Accelerator) -> str:
     if best is None:
         return ""
     if best.peak >= peak:
-        return "At this batch, none of the changes below lowers it."
+        return "None of the changes below whose peak is derived exactly."
     fits = f" It then fits {capacity(board.memory)}." if peak > board.memory >= best.peak else ""
-    return f"What lowers it most at this batch: {change_words(best.change)}, to {_read(best.peak)} ({difference(best.peak, peak)}).{fits}"
+    words = change_words(best.change)
+    return f"{words[0].upper()}{words[1:]}, to {_read(best.peak)} ({difference(best.peak, peak)}).{fits}"
+
+
+def _lower(bounds: Sequence[_Bound], least: int) -> str:
+    """The bounds below ``least``, of the stages of ZeRO only the lowest, as a sentence."""
+    lowest = {bound.change.partition("-")[0]: bound for bound in sorted(bounds, key=lambda bound: -bound.least) if bound.least < least}
+    if not lowest:
+        return ""
+    return f"Perhaps lower: {'; '.join(f'{bound.change}, but not below {_read(bound.least)}' for bound in lowest.values())}."
 
 
 def _row(lever: PeakLever, peak: int, derivation: Derivation, board: Accelerator) -> LeverRow:
@@ -158,7 +251,7 @@ def _row(lever: PeakLever, peak: int, derivation: Derivation, board: Accelerator
         change=change_words(lever.change),
         peak=numbers.amount(lever.peak, Unit.BYTE),
         difference=difference(lever.peak, peak),
-        at=lever.at,
+        at=place_in_words(lever.at),
         matmul=_matmul(lever, derivation),
         fits="yes" if lever.peak <= board.memory else "no",
     )

@@ -1,4 +1,4 @@
-"""The peak in a paragraph, and the changes that lower it."""
+"""The peak in words, and the changes that lower it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from calc.memory.peak_levers import PeakLever, StepChange, ZeroStage, changes, p
 from calc.options import Options
 from calc.pipeline import pipeline
 from reports.page.model import PeakStory
-from reports.page.operator_words import in_words
+from reports.page.operator_words import in_words, place_in_words
 from reports.page.peak import peak_story
 from reports.writers import html
 from tests.reports import live_bytes, pages, sample
@@ -33,9 +33,36 @@ def test_the_largest_parts_have_their_shares_of_the_peak() -> None:
     assert peak is not None
     story = _story()
 
-    assert story.parts.startswith("Its largest parts: the output of the matmul (`mm`) at `lm_head` (1.20\u00a0kB, ")
-    assert "2\u00a0× the output of the GELU (`gelu`) at `h.*.mlp` (600\u00a0bytes, " in story.parts
+    assert "1.20\u00a0kB: the output of the matmul (`mm`) at `lm_head`" == story.parts[0].partition(", ")[2]
+    assert "600\u00a0bytes: 2\u00a0× the output of the GELU (`gelu`) at `h.*.mlp`" == story.parts[1].partition(", ")[2]
     assert "at the start of the backward, after the matmul (`mm`) at `lm_head`." in story.when
+
+
+def _parts(*alive: Alive) -> list[str]:
+    """The parts of a peak at which ``alive`` are live, without their shares."""
+    story = peak_story(sample.derivation(), replace(live_bytes.timeline(), alive=alive))
+    assert story is not None
+    return [part.partition(": ")[2] for part in story.parts]
+
+
+def test_storages_of_one_role_and_one_block_are_one_part() -> None:
+    """Of 3 · 2 gradients of 7 bytes and 2 of 11 the first are the larger part; each tells what the weights are for."""
+    mlp = [Alive("gradient", f"gradient of h.*.mlp.{name}.weight", 7, 2) for name in ("gate", "up", "down")]
+
+    assert [
+        "the gradients of the feed-forward weights (`h.*.mlp`, 6 tensors)",
+        "the optimizer state of the weights (`x.*.own`, 2 tensors)",
+    ] == _parts(
+        Alive("optimizer state", "exp_avg of x.*.own.weight", 11, 1), Alive("optimizer state", "exp_avg_sq of x.*.own.weight", 11, 1), *mlp
+    )
+    assert ["the gradient of `head.weight`"] == _parts(Alive("gradient", "gradient of head.weight", 7, 1))
+
+
+def test_results_of_equal_size_in_one_module_are_one_part() -> None:
+    """Those of the loss make most of many peaks; a second output is named by its letter."""
+    assert [
+        "2 tensors of 7\u00a0bytes each: the outputs of the loss's log-softmax (`log_softmax`) and `y` of the loss's ReLU (`relu`)"
+    ] == _parts(Alive("activation", "log_softmax at (loss)", 7, 1), Alive("temporary", "y of relu at (loss)", 7, 1))
 
 
 @pytest.mark.parametrize(
@@ -45,12 +72,31 @@ def test_the_largest_parts_have_their_shares_of_the_peak() -> None:
         ("nll_loss_forward", "(loss)", "the loss's negative log-likelihood (`nll_loss_forward`)"),
         ("threshold_backward", "0.act", "the backward of the ReLU (`threshold_backward`) at `0.act`"),
         ("lerp_", "(optimizer)", "the optimizer's update of a moment (`lerp_`)"),
-        ("my_kernel", "a`b", "`my_kernel` at `a'b`"),
+        ("embedding_dense_backward", "wte", "the backward of the embedding lookup (`embedding_dense_backward`) at `wte`"),
+        ("my_kernel", "a`b", "the operator `my_kernel` at `a'b`"),
+        ("my_kernel_backward", "(model)", "the model's backward of `my_kernel` (`my_kernel_backward`)"),
     ],
 )
 def test_operators_of_the_paragraph_are_in_plain_words(operator: str, at: str, words: str) -> None:
-    """The name of the operator stands beside them; one without words is named alone."""
+    """The name of the operator stands beside them; one without words is named by its kind."""
     assert words == in_words(operator, at)
+
+
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [
+        ("mm at h.*.mlp, last iteration, call 2 from the end", "the matmul (`mm`) at `h.*.mlp`, last iteration, call 2 from the end"),
+        (
+            "add at h.*, iteration 2 of loop 1, last iteration of loop 2",
+            "the sum (`add`) at `h.*`, iteration 2 of loop 1, last iteration of loop 2",
+        ),
+        ("mm at a, b", "the matmul (`mm`) at `a, b`"),
+    ],
+)
+def test_the_place_of_a_candidate_is_in_plain_words(at: str, words: str) -> None:
+    """Its iteration and its call follow; a comma in a name begins neither."""
+    assert f"backward, after {words}" == place_in_words(f"backward, after {at}")
+    assert "before the first`'s".replace("`", "'") == place_in_words("before the first`'s")
 
 
 def test_a_backtick_in_a_name_begins_no_code() -> None:
@@ -60,7 +106,7 @@ def test_a_backtick_in_a_name_begins_no_code() -> None:
     story = peak_story(sample.derivation(), named)
 
     assert story is not None
-    assert "a'b" in story.parts
+    assert "the parameter `a'b`" == story.parts[0].partition(": ")[2]
 
 
 def test_zero_divides_its_roles_in_every_candidate() -> None:
@@ -98,20 +144,29 @@ def test_the_best_change_keeps_the_work_of_the_step() -> None:
     """Half the batch has the lowest peak here, but does half the work."""
     best = _story().best
 
-    assert best.startswith("What lowers it most at this batch: activation checkpointing of every block, to 12.0\u00a0kB (")
+    assert best.startswith("Activation checkpointing of every block, to 12.0\u00a0kB (")
+
+
+def test_a_bound_below_the_best_change_is_mentioned_as_one() -> None:
+    """Of ZeRO's stages only the lowest, of which the sample has 32,000 bytes; at 12,000 bytes of another change it is none."""
+    fused = StepChange({"implementation": "fused"})
+    best = _story((PeakLever(fused, 50_000, "optimizer", 1),)).best
+
+    assert best.endswith("). Perhaps lower: ZeRO-3 on 8 devices, but not below 32.0\u00a0kB.")
+    assert "Perhaps" not in _story().best
 
 
 def test_a_change_that_raises_the_peak_is_no_lever() -> None:
     """The table still has it."""
     story = _story((PeakLever(StepChange({"implementation": "foreach"}), 10**6, "optimizer", 1),))
 
-    assert "At this batch, none of the changes below lowers it." == story.best
+    assert story.best.startswith("None of the changes below whose peak is derived exactly. Perhaps lower: ZeRO-3")
     assert "implementation foreach" == story.levers[0].change
 
 
 def test_the_fit_is_that_of_the_named_device_or_of_80_gb() -> None:
     """A device of 80 GB = 80 · 10⁹ bytes where none is named."""
-    assert "It fits a device of 80\u00a0GB (NVIDIA H100 SXM5 80GB)" in _story().fit
+    assert _story().fit.startswith("Yes: one NVIDIA H100 SXM5 80GB has 80.0\u00a0GB left")
     assert "NVIDIA B300" in _story(gpu="b300").fit
 
 
