@@ -9,8 +9,7 @@
     calc.check(result, B=2, T=64)                  # runs the step for real and compares
     calc.ask("largest-batch", model="gpt2", memory="80GB")  # the largest size that a budget allows
 
-The names below are public: ask, check, derive, gradients, load, sweep, trace, Dim, NapkinError, Progress, Spec. The packages that ``help``
-lists first are internal.
+All public names are below: ask, check, derive, gradients, load, sweep, trace, Dim, NapkinError, Progress, Spec.
 
 Importing this package imports neither torch nor SymPy: each function imports what it needs when it is called.
 """
@@ -174,6 +173,14 @@ class _Package(ModuleType):
     def __dir__(self) -> list[str]:
         """The public names, which ``help(calc)`` shows."""
         return sorted({*__all__, *(name for name in self.__dict__ if name.startswith("__"))})
+
+    @property
+    def __path__(self) -> list[str]:  # type: ignore[override]  # typeshed has a variable
+        """Where the submodules are. None for ``help``, which would list every one of them, and all are internal."""
+        if sys._getframe(1).f_globals.get("__name__") == "pydoc":
+            raise AttributeError("__path__")
+        path: list[str] = self.__dict__["__path__"]
+        return path
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (isinstance(value, ModuleType) and callable(self.__dict__.get(name))):

@@ -26,12 +26,12 @@ def tally(checks: Any, unchecked: str) -> CheckTally:
 
 
 def notes(verdicts: Sequence[Any]) -> list[str]:
-    """The distinct notes on how quantities were measured; several verdicts may share one."""
-    return list(dict.fromkeys(_note(verdict) for verdict in verdicts))
+    """The distinct notes on how quantities were measured: each instrument and each reason once, however many verdicts share it."""
+    return list(dict.fromkeys(note for verdict in verdicts for note in _notes(verdict)))
 
 
 def row(verdict: Any, notes: Sequence[str]) -> CheckRow:
-    """The row of one verdict: derived and measured value, difference, and the number of its note."""
+    """The row of one verdict: derived and measured value, difference, and the numbers of its notes."""
     both = verdict.derived is not None and verdict.measured is not None
     return CheckRow(
         quantity=verdict.quantity,
@@ -40,7 +40,7 @@ def row(verdict: Any, notes: Sequence[str]) -> CheckRow:
         difference=_difference(verdict) if both else "unknown",
         tolerance=str(verdict.tolerance) if verdict.measured is not None else "–",
         badge=badge_of(verdict),
-        note=str(notes.index(_note(verdict)) + 1),
+        note=", ".join(str(number) for number in sorted(notes.index(note) + 1 for note in set(_notes(verdict)))),
     )
 
 
@@ -53,8 +53,9 @@ def _difference(verdict: Any) -> str:
     return f"{written}, as expected" if difference == verdict.expected else f"{written}; expected {numbers.signed(verdict.expected)}"
 
 
-def _note(verdict: Any) -> str:
-    because = verdict.because
-    if not verdict.instrument and because.startswith("no instrument"):
-        return str(because)
-    return f"{verdict.instrument or 'no instrument'}; {because}" if because else str(verdict.instrument or "no instrument")
+def _notes(verdict: Any) -> tuple[str, ...]:
+    """The instruments of a verdict and its reasons, each a note. The one reason of a verdict without an instrument is whole."""
+    if not verdict.instrument:
+        reason = str(verdict.because)
+        return (reason if reason.startswith("no instrument") else f"no instrument; {reason}" if reason else "no instrument",)
+    return (*verdict.instrument.split(" + "), *(verdict.because.split("; ") if verdict.because else ()))

@@ -1,0 +1,21 @@
+"""The rows of checks and the notes that they refer to."""
+
+from __future__ import annotations
+
+from calc.pipeline.verdict import Verdict
+from reports.page import checks
+
+
+def test_what_verdicts_share_is_one_note() -> None:
+    """Each instrument and each reason once; a verdict without an instrument has one reason, whole."""
+    verdicts = (
+        Verdict("a", 3, 3, "counter", "in parts", because="one by one"),
+        Verdict("b", 8, 8, "counter + reference", "in parts", because="one by one; expected"),
+        Verdict("c", 5, None, "", "not measured", because="no instrument separates them; see b"),
+        Verdict("d", 7, None, "", "not measured"),
+        Verdict("e", 7, 7, "reference + counter + reference", "exact"),
+    )
+    notes = checks.notes(verdicts)
+
+    assert ["counter", "one by one", "reference", "expected", "no instrument separates them; see b", "no instrument"] == notes
+    assert ["1, 2", "1, 2, 3, 4", "5", "6", "1, 3"] == [checks.row(verdict, notes).note for verdict in verdicts]
