@@ -173,7 +173,7 @@ def _fit(peak: int, board: Accelerator) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Bound:
+class _BoundedChange:
     """A change of which only a lower bound in bytes is derived, all else unchanged. ``at``: where the step then has that much."""
 
     change: str
@@ -181,16 +181,16 @@ class _Bound:
     at: str
 
 
-def _bounds(derivation: Derivation, timeline: Timeline | None) -> Iterator[_Bound]:
+def _bounds(derivation: Derivation, timeline: Timeline | None) -> Iterator[_BoundedChange]:
     """Cross-entropy in chunks, and the stages of ZeRO."""
     if timeline is not None and timeline.without_largest is not None and _is_chunkable(timeline):
         highest = timeline.without_largest.highest
-        yield _Bound("cross-entropy in chunks of tokens", highest.total, f"{highest.phase}{_place(highest)}")
+        yield _BoundedChange("cross-entropy in chunks of tokens", highest.total, f"{highest.phase}{_place(highest)}")
     for z in zero_stages(derivation):
-        yield _Bound(f"ZeRO-{z.stage} on {z.devices} devices", z.peak, place_in_words(z.at))
+        yield _BoundedChange(f"ZeRO-{z.stage} on {z.devices} devices", z.peak, place_in_words(z.at))
 
 
-def _bound_row(bound: _Bound, peak: int, board: Accelerator) -> LeverRow:
+def _bound_row(bound: _BoundedChange, peak: int, board: Accelerator) -> LeverRow:
     fits = "perhaps" if bound.least <= board.memory else "no"
     fits = "yes" if peak <= board.memory else fits
     amount = numbers.amount(bound.least, Unit.BYTE)
@@ -221,7 +221,7 @@ def _place(instant: Instant) -> str:
     return f", after {in_words(short(instant.operator), instant.module_path)}" if instant.operator else ""
 
 
-def _best(peak: int, levers: Sequence[PeakLever], bounds: Sequence[_Bound], board: Accelerator) -> str:
+def _best(peak: int, levers: Sequence[PeakLever], bounds: Sequence[_BoundedChange], board: Accelerator) -> str:
     """The change that lowers the peak most without making the step smaller, and the bounds below it, as sentences."""
     best = min((lever for lever in levers if lever.change.options), key=lambda lever: lever.peak, default=None)
     least = peak if best is None else min(best.peak, peak)
@@ -238,7 +238,7 @@ def _exact_best(peak: int, best: PeakLever | None, board: Accelerator) -> str:
     return f"{words[0].upper()}{words[1:]}, to {_read(best.peak)} ({difference(best.peak, peak)}).{fits}"
 
 
-def _lower(bounds: Sequence[_Bound], least: int) -> str:
+def _lower(bounds: Sequence[_BoundedChange], least: int) -> str:
     """The bounds below ``least``, of the stages of ZeRO only the lowest, as a sentence."""
     lowest = {bound.change.partition("-")[0]: bound for bound in sorted(bounds, key=lambda bound: -bound.least) if bound.least < least}
     if not lowest:
