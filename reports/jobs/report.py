@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import shlex
 from collections.abc import Callable, Collection, Mapping
@@ -24,7 +23,7 @@ from reports.figures.drawn import UNNAMED
 from reports.figures.shapes import Figure
 from reports.jobs import job
 from reports.jobs.request import Request, json_text
-from reports.page.build import build, today
+from reports.page.build import PageContent, build, today
 from reports.page.equations import NO_EQUATIONS, equations_document
 from reports.page.inputs import FORMATS, Inputs, digest_of, file_of, folder_digest
 from reports.page.model import Command
@@ -106,11 +105,25 @@ def make(
         derivation, checks = _stamped(derivation, checks, stamp.environment)
         inputs = inputs.as_noted(stamp)
     compared = job.comparisons(derivation)
-    given = (request.sizes, unchecked, live, no_timeline)
-    commands = _commands(request, checks, gpu, quantities)
-    roof = _roof(request, device_shown, progress)
-    shown = functools.partial(build, inputs=inputs, evidence=records, device=device_shown, roof=roof, only=quantities)
-    built = shown(derivation, checks, compared, commands, *given, levers=levers, equations=equations, design=_is_design(look))
+    content = PageContent(
+        derivation,
+        checks,
+        compared,
+        commands=_commands(request, checks, gpu, quantities),
+        chosen=request.sizes,
+        unchecked=unchecked,
+        timeline=live,
+        no_timeline=no_timeline,
+        inputs=inputs,
+        evidence=records,
+        device=device_shown,
+        roof=_roof(request, device_shown, progress),
+        levers=levers,
+        equations=equations,
+        with_design=look.template == "design-section.j2",
+        only=quantities,
+    )
+    built = build(content)
 
     def data() -> dict[str, Any]:
         changed = {"levers": levers_document(levers), "zero": zero_document(zero_stages(derivation))}
@@ -125,10 +138,6 @@ def make(
     }
     texts = {f"report{suffix}": writers[suffix]() for suffix in formats}
     return BuiltReport(derivation, compared, checks, unchecked, texts, here)
-
-
-def _is_design(look: Look) -> bool:
-    return look.template == "design-section.j2"
 
 
 def _roof(request: Request, device: Accelerator | None, progress: Progress) -> Figure:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 from calc.derive.live_bytes import Timeline
+from calc.derive.peak_crossovers import PeakCrossovers
 from calc.derive.quantities import absent
-from calc.derive.result import Derivation
+from calc.derive.result import Derivation, Step
 from calc.derive.rules_of_thumb import RuleComparison
 from calc.errors import BadInputError
 from calc.graph.exchanges import headlines, in_force
@@ -38,9 +39,11 @@ from reports.page.model import (
     AssumptionRow,
     Chapter,
     Command,
+    DesignSection,
     FormulaPieces,
     ModelSection,
     Page,
+    PeakStory,
     SymbolRow,
     Tile,
     TypesetFormula,
@@ -49,7 +52,7 @@ from reports.page.parts import ANSWERS, UNCHECKED, badge, chapter_anchor, formul
 from reports.page.peak import TARGET, peak_story
 from reports.page.peak_candidates import PeakCandidates, letters
 from reports.page.records import recorded
-from reports.page.sensitivity import crossover, dominant, doubled, doublings, inapplicable, thumbs
+from reports.page.sensitivity import Doubled, crossover, dominant, doubled, doublings, inapplicable, thumbs
 from reports.page.steps import Anchors, with_references
 from reports.typeset import expressions, latex, marks, numbers
 from reports.typeset.wording import Stated, declared, headline, in_words, stated
@@ -72,99 +75,171 @@ SECTIONS = {
 }
 
 
-def build(
-    derivation: Derivation,
-    checks: Any = None,
-    comparisons: Sequence[RuleComparison] = (),
-    commands: Sequence[Command] = (),
-    chosen: Mapping[str, int] | None = None,
-    unchecked: str = "",
-    timeline: Timeline | None = None,
-    no_timeline: str = "",
-    sensitivity: bool = True,
-    inputs: Inputs | None = None,
-    evidence: Evidence | None = None,
-    device: Accelerator | None = None,
-    roof: Figure = UNNAMED,
-    levers: Sequence[PeakLever] = (),
-    equations: ModelSection = NO_EQUATIONS,
-    design: bool = False,
-    only: Collection[str] = (),
-) -> Page:
-    """The page of a derivation.
+@dataclass(frozen=True)
+class PageContent:
+    """What a page is made of.
 
-    ``given``: the sizes that the user chose; all others are the model's defaults. ``unchecked``: why there are no ``checks``.
+    ``unchecked``: why there are no ``checks``. ``chosen``: the sizes that the user chose; all others are the model's defaults.
     ``no_timeline``: why there is no ``timeline``. ``sensitivity``: with peak crossovers, doublings and figures, which take seconds for a
     large model. ``inputs``: what makes the page again, to embed in it. ``evidence``: recordings of real runs. ``device``: what the peak is
     compared with. ``roof``: the roofline figure. ``levers``: changes of the step, with the peaks that they give.
-    ``equations``: those of the model. ``design``: with a section for a design document. ``only``: the quantities to derive on the page, if
-    not all.
+    ``equations``: those of the model. ``with_design``: with a section for a design document. ``only``: the quantities to derive on the
+    page, if not all.
     """
-    mode = derivation.options.get("mode", TRAIN)
-    names = [name for name in reported(derivation) if not only or name in only]
-    verdicts = {v.quantity: v for v in checks.verdicts} if checks is not None else {}
-    moves = derivation.peak_crossovers if sensitivity else ()
-    narrowed = _narrowed(derivation, names) if only else derivation
-    shown = [*trees(narrowed, comparisons), *(Name(t.dim) for t in moves)]
-    sizes, anchors, moments = sizes_with_quotients(derivation, shown), Anchors(), PeakCandidates()
-    decided = [dim.name for dim in derivation.dims if dim.unbacked_at]
-    exchanged = [exchange.assumption for exchange in in_force(derivation.assumptions)]
-    assumed = [a for a in derivation.assumptions if a not in exchanged]
-    attention = has_attention(row.operator for row in derivation.ledger.rows)
-    counting = conventions(mode, bool(decided), derivation.options.get("implementation", "loop"), attention)
-    notes = check_rows.notes([*verdicts.values()])
-    twice = doubled(derivation) if sensitivity else {}
-    drafts = (chapter(i, derivation[name], derivation, verdicts, sizes, anchors, moments) for i, name in enumerate(names, 1))
-    chapters = with_references(with_tables_once(drafts))
-    derived = [step for step in derivation.steps if step.quantity in names]
-    story = peak_story(derivation, timeline, levers, device)
-    word = inputs.model if inputs is not None else derivation.model
+
+    derivation: Derivation
+    checks: Any = None
+    comparisons: Sequence[RuleComparison] = ()
+    commands: Sequence[Command] = ()
+    chosen: Mapping[str, int] = field(default_factory=dict)
+    unchecked: str = ""
+    timeline: Timeline | None = None
+    no_timeline: str = ""
+    sensitivity: bool = True
+    inputs: Inputs | None = None
+    evidence: Evidence | None = None
+    device: Accelerator | None = None
+    roof: Figure = UNNAMED
+    levers: Sequence[PeakLever] = ()
+    equations: ModelSection = NO_EQUATIONS
+    with_design: bool = False
+    only: Collection[str] = ()
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The quantities that have a chapter."""
+        return [name for name in reported(self.derivation) if not self.only or name in self.only]
+
+    @cached_property
+    def verdicts(self) -> Mapping[str, Any]:
+        """Quantity → verdict of the real run."""
+        return {v.quantity: v for v in self.checks.verdicts} if self.checks is not None else {}
+
+    @cached_property
+    def notes_of_checks(self) -> list[str]:
+        return check_rows.notes([*self.verdicts.values()])
+
+    @cached_property
+    def moves(self) -> Sequence[PeakCrossovers]:
+        """The peak crossovers, if the page shows them."""
+        return self.derivation.peak_crossovers if self.sensitivity else ()
+
+    @cached_property
+    def twice(self) -> Doubled:
+        """What doubles with which size, if the page shows it."""
+        return doubled(self.derivation) if self.sensitivity else {}
+
+    @cached_property
+    def narrowed(self) -> Derivation:
+        """The derivation with the quantities of the page, and their steps alone."""
+        if not self.only:
+            return self.derivation
+        quantities = {name: quantity for name, quantity in self.derivation.quantities.items() if name in self.names}
+        return replace(self.derivation, quantities=quantities, steps=tuple(self.steps))
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """The steps of the chapters."""
+        return [step for step in self.derivation.steps if step.quantity in self.names]
+
+    @cached_property
+    def shown(self) -> list[Expression]:
+        """Every formula of the page."""
+        return [*trees(self.narrowed, self.comparisons), *(Name(t.dim) for t in self.moves)]
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """Size of each name in ``shown``."""
+        return sizes_with_quotients(self.derivation, self.shown)
+
+    @cached_property
+    def unbacked(self) -> list[str]:
+        """The data-dependent sizes."""
+        return [dim.name for dim in self.derivation.dims if dim.unbacked_at]
+
+    @cached_property
+    def story(self) -> PeakStory | None:
+        return peak_story(self.derivation, self.timeline, self.levers, self.device)
+
+    def chapters(self, anchors: Anchors) -> tuple[Chapter, ...]:
+        """The chapters; their steps take names in ``anchors``."""
+        moments = PeakCandidates()
+        numbered = enumerate(self.names, 1)
+        drafts = (chapter(i, self.derivation[name], self.derivation, self.verdicts, self.sizes, anchors, moments) for i, name in numbered)
+        return with_references(with_tables_once(drafts))
+
+    def tiles(self) -> tuple[Tile, ...]:
+        at = _other_sizes(self.derivation, self.checks)
+        return tuple(_tile(name, question, self.derivation, self.verdicts, at) for name, question in ANSWERS)
+
+    def exchanged(self) -> tuple[str, ...]:
+        """Where torch runs other kernels by default."""
+        return self.checks.exchanged if self.checks is not None else tuple(headlines(self.derivation.assumptions))
+
+    def assumptions(self) -> tuple[AssumptionRow, ...]:
+        exchanged = [exchange.assumption for exchange in in_force(self.derivation.assumptions)]
+        assumed = [assumption for assumption in self.derivation.assumptions if assumption not in exchanged]
+        rows = stated((*declared(self.derivation.dims, assumed), *assumed))
+        return tuple(_assumption(row, self.unbacked) for row in rows)
+
+    def conventions(self) -> tuple[AssumptionRow, ...]:
+        options = self.derivation.options
+        attention = has_attention(row.operator for row in self.derivation.ledger.rows)
+        rows = conventions(options.get("mode", TRAIN), bool(self.unbacked), options.get("implementation", "loop"), attention)
+        return tuple(AssumptionRow(None, *row) for row in rows)
+
+    def design(self) -> DesignSection | None:
+        if not self.with_design:
+            return None
+        model = self.inputs.model if self.inputs is not None else self.derivation.model
+        return design_section(self.derivation, self.story, self.levers, self.device, model, self.chosen)
+
+
+def build(content: PageContent) -> Page:
+    """The page of a derivation, with every number and word written. Raises ``ValueError`` if a step's substituted formula does not have
+    its value."""
+    derivation, inputs, comparisons, anchors = content.derivation, content.inputs, content.comparisons, Anchors()
+    chapters = content.chapters(anchors)
     return Page(
         model=derivation.model,
         headline=headline(derivation.specialization_reasons, derivation.sizes),
-        step=STEPS[mode],
+        step=STEPS[derivation.options.get("mode", TRAIN)],
         subtitle=_subtitle(derivation.options),
         sizes=sizes_text(derivation.sizes),
         date=inputs.noted if inputs is not None else today(),
-        tiles=tuple(_tile(name, question, derivation, verdicts, _other_sizes(derivation, checks)) for name, question in ANSWERS),
-        tally=check_rows.tally(checks, unchecked),
-        exchanged=checks.exchanged if checks is not None else tuple(headlines(derivation.assumptions)),
+        tiles=content.tiles(),
+        tally=check_rows.tally(content.checks, content.unchecked),
+        exchanged=content.exchanged(),
         answers=tuple(_answer(c) for c in chapters),
-        assumptions=tuple(_assumption(s, decided) for s in stated((*declared(derivation.dims, assumed), *assumed))),
-        conventions=tuple(AssumptionRow(None, *convention) for convention in counting),
+        assumptions=content.assumptions(),
+        conventions=content.conventions(),
         notes=tuple(note if "\n" in note.strip() else sentence(note.strip()) for note in derivation.notes),
-        symbols=_symbols(narrowed, chosen or {}, sizes, shown),
+        symbols=_symbols(content.narrowed, content.chosen, content.sizes, content.shown),
         chapters=chapters,
         steps=numbers.integer(sum(1 + s.others for c in chapters for s in c.steps)),
-        memory=memory(derivation, timeline, no_timeline, moves),
-        equations=equations,
-        peak=story,
-        figures=figures(derivation, twice, comparisons, device, roof) if sensitivity else UNDRAWN,
+        memory=memory(derivation, content.timeline, content.no_timeline, content.moves),
+        equations=content.equations,
+        peak=content.story,
+        figures=figures(derivation, content.twice, comparisons, content.device, content.roof) if content.sensitivity else UNDRAWN,
         dominant=tuple(dominant(derivation)),
-        doublings=doublings(derivation, twice),
+        doublings=doublings(derivation, content.twice),
         crossover=crossover(derivation),
-        rules_of_thumb=tuple(thumbs(comparisons, derivation, sizes, anchors)),
+        rules_of_thumb=tuple(thumbs(comparisons, derivation, content.sizes, anchors)),
         inapplicable_rules=tuple(inapplicable(comparisons)),
-        checks=tuple(check_rows.row(v, notes) for v in verdicts.values()),
-        check_notes=tuple(notes),
+        checks=tuple(check_rows.row(v, content.notes_of_checks) for v in content.verdicts.values()),
+        check_notes=tuple(content.notes_of_checks),
         certificates=tuple(sizes_text(c.sizes) + f": {numbers.integer(c.quantities)} quantities equal" for c in derivation.certificates),
-        recorded=recorded(derivation, evidence),
-        not_covered=tuple(_not_covered(derivation, verdicts)),
-        rules=rules.used([*derived, *(step for c in comparisons for step in c.steps)]),
-        derivation_rules=rules.used(derived),
+        recorded=recorded(derivation, content.evidence),
+        not_covered=tuple(_not_covered(derivation, content.verdicts)),
+        rules=rules.used([*content.steps, *(step for c in comparisons for step in c.steps)]),
+        derivation_rules=rules.used(content.steps),
         coverage=coverage(derivation.ledger),
-        provenance=tuple(_provenance(derivation, checks)),
-        commands=tuple(commands),
+        provenance=tuple(_provenance(derivation, content.checks)),
+        commands=tuple(content.commands),
         sections=SECTIONS,
-        design=design_section(derivation, story, levers, device, word, chosen) if design else None,
+        design=content.design(),
         inputs=inputs.text() if inputs is not None else "",
     )
-
-
-def _narrowed(derivation: Derivation, names: Collection[str]) -> Derivation:
-    """The derivation with some of its quantities, and their steps alone."""
-    quantities = {name: quantity for name, quantity in derivation.quantities.items() if name in names}
-    return replace(derivation, quantities=quantities, steps=tuple(step for step in derivation.steps if step.quantity in names))
 
 
 def _subtitle(options: Mapping[str, str]) -> str:

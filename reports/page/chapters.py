@@ -13,7 +13,7 @@ from calc.symbolic import branches
 from calc.symbolic.expression import Expression
 from calc.symbolic.tree import is_maximum
 from reports.page.model import CandidateRow, Chapter, PageLink, StepView, TermRow, TypesetFormula
-from reports.page.parts import alike_rows, badge, chapter_anchor, formula, several
+from reports.page.parts import alike_rows, at_hand, badge, chapter_anchor, formula, several
 from reports.page.peak_candidates import PeakCandidates, PeakCandidateView, subscripted
 from reports.page.steps import Anchors, merged, named, place_of, step_view
 from reports.typeset import expressions, numbers
@@ -50,7 +50,7 @@ def trees(derivation: Derivation, comparisons: Iterable[RuleComparison] = ()) ->
     for name in derivation:
         quantity = derivation[name]
         if quantity.text is not None:
-            yield expressions.parse(branches.at_hand(quantity.text, derivation.sizes))
+            yield at_hand(quantity.text, derivation.sizes)
 
 
 def chapter(
@@ -198,13 +198,13 @@ def _closed_form(
         return None
     if steps and steps[-1].value == quantity.value:
         return formula(named(steps[-1].after, moments))
-    return formula(expressions.parse(branches.at_hand(quantity.text, sizes)))
+    return formula(at_hand(quantity.text, sizes))
 
 
 def _largest(quantity: Quantity, sizes: Mapping[str, int]) -> TypesetFormula | None:
     """The candidate that is the maximum at the derivation's sizes."""
     candidate = quantity.largest_candidate
-    return formula(expressions.parse(branches.at_hand(candidate.expr, sizes))) if candidate and len(quantity.candidates) > 1 else None
+    return formula(at_hand(candidate.expr, sizes)) if candidate and len(quantity.candidates) > 1 else None
 
 
 def _largest_note(quantity: Quantity) -> str:
@@ -254,4 +254,4 @@ def _candidate(
         if step.after in moments and place_of(step) == candidate.at and step.value == candidate.value:
             change = view.after if view.tabled else None
             return CandidateRow(candidate.at, subscripted(moments[step.after].name.name), view.anchor, change, value, parts, largest)
-    return CandidateRow(candidate.at, "", "", formula(expressions.parse(branches.at_hand(candidate.expr, sizes))), value, parts, largest)
+    return CandidateRow(candidate.at, "", "", formula(at_hand(candidate.expr, sizes)), value, parts, largest)

@@ -11,7 +11,7 @@ from calc.derive.cuda_allocator import NOT_MEASURED, WORKSPACES, Simulated
 from calc.derive.live_bytes import Alive, Instant, Timeline
 from calc.derive.peak_crossovers import PeakCrossovers, PeakInterval
 from calc.derive.result import SEVERAL, Derivation, SavedTensor
-from calc.symbolic.expression import Name
+from calc.symbolic.expression import Name, Number
 from calc.units import Unit
 from reports.figures.live_bytes import drawing
 from reports.figures.shapes import css_class
@@ -55,13 +55,13 @@ def _saved(alike: Sequence[SavedTensor], total: int | None) -> SavedRow:
     """The row of tensors that differ in their places only."""
     tensor, number = alike[0], len(alike)
     shape = ", ".join(size if size == SEVERAL else plain.plain(expressions.parse(size)) for size in tensor.shape)
-    count = times(number, tensor.times) if tensor.times != "1" else str(number)
+    count = times(number, expressions.parse(tensor.times)) if tensor.times != "1" else Number(number)
     return SavedRow(
         tensor=_at_all([t.tensor for t in alike]),
         module_path=paths.pattern([t.module_path for t in alike]),
         shape=f"({shape}) {tensor.dtype}{', part of its storage' if tensor.part and not tensor.same_as else ''}",
-        times=None if count == "1" else formula(expressions.parse(count)),
-        formula=None if tensor.same_as else formula(expressions.parse(times(number, tensor.expr))),
+        times=None if count == Number(1) else formula(count),
+        formula=None if tensor.same_as else formula(times(number, expressions.parse(tensor.expr))),
         value=numbers.integer(number * tensor.value),
         share=numbers.percent(Fraction(number * tensor.value, total)) if total else "",
         needed_by=f"{short(tensor.operator)}{f' ({tensor.node})' if tensor.node else ''}",

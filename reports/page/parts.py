@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from calc.symbolic import branches
-from calc.symbolic.expression import Expression
+from calc.symbolic.expression import Expression, Number, Product
 from reports.page.model import Badge, FormulaPieces, TermRow, TypesetFormula
 from reports.typeset import expressions, numbers, paths, plain
 from reports.typeset.escape import slug
@@ -57,10 +57,10 @@ def _pieces(tree: Expression, braces: bool) -> FormulaPieces:
     return FormulaPieces(pieces, any(marks.width(p) > latex.WIDE for p in pieces), rows)
 
 
-def term_row(module_path: str, expr: str, value: int, total: int | None, because: str, sizes: Mapping[str, int]) -> TermRow:
-    """The row of an addend: its form at these sizes, value, and share of ``whole`` (empty if ``whole`` is 0 or unknown)."""
+def term_row(module_path: str, tree: Expression, value: int, total: int | None, because: str) -> TermRow:
+    """The row of an addend: its form, value, and share of ``total`` (empty if ``total`` is 0 or unknown)."""
     share = numbers.percent(Fraction(value, total)) if total else ""
-    return TermRow(module_path, formula(expressions.parse(branches.at_hand(expr, sizes))), numbers.integer(value), share, because)
+    return TermRow(module_path, formula(tree), numbers.integer(value), share, because)
 
 
 def alike_rows(terms: Sequence[QuantityTerm], total: int | None, sizes: Mapping[str, int]) -> tuple[TermRow, ...]:
@@ -74,12 +74,17 @@ def alike_rows(terms: Sequence[QuantityTerm], total: int | None, sizes: Mapping[
 def _row(alike: Sequence[QuantityTerm], total: int | None, sizes: Mapping[str, int]) -> TermRow:
     first, number = alike[0], len(alike)
     module_paths = paths.pattern([t.module_path for t in alike])
-    return term_row(module_paths, times(number, first.expr), number * first.value, total, first.because, sizes)
+    return term_row(module_paths, times(number, at_hand(first.expr, sizes)), number * first.value, total, first.because)
 
 
-def times(number: int, expr: str) -> str:
-    """The closed form of ``number`` times ``expr``, the number in front."""
-    return expr if number == 1 else f"{number}*({expr})"
+def at_hand(expr: str, sizes: Mapping[str, int]) -> Expression:
+    """The closed form ``expr`` as it holds at these sizes."""
+    return expressions.parse(branches.at_hand(expr, sizes))
+
+
+def times(number: int, tree: Expression) -> Expression:
+    """The expression ``number`` times ``tree``, the number in front."""
+    return tree if number == 1 else Product((Number(number), tree))
 
 
 def chapter_anchor(name: str) -> str:

@@ -22,7 +22,7 @@ from reports.page.model import (
     RuleOfThumbView,
     TermRow,
 )
-from reports.page.parts import ANSWERS, formula, several, term_row
+from reports.page.parts import ANSWERS, at_hand, formula, several, term_row
 from reports.page.steps import Anchors, step_view
 from reports.typeset import expressions, numbers
 from reports.typeset.escape import slug
@@ -38,7 +38,8 @@ def _answered(derivation: Derivation) -> list[str]:
 def dominant(derivation: Derivation) -> Iterator[tuple[str, tuple[TermRow, ...]]]:
     for name in _answered(derivation):
         quantity = derivation[name]
-        rows = tuple(term_row(s.module_path, s.expr, s.value, quantity.value, "", derivation.sizes) for s in sensitivity.shares(quantity))
+        shares = sensitivity.shares(quantity)
+        rows = tuple(term_row(s.module_path, at_hand(s.expr, derivation.sizes), s.value, quantity.value, "") for s in shares)
         if rows:
             yield name, rows
 

@@ -18,7 +18,7 @@ from calc.graph.exchanges import EXCHANGES
 from calc.options import Options
 from calc.spec import Spec
 from reports.jobs import job
-from reports.page.build import build
+from reports.page.build import PageContent, build
 from reports.writers import html, markdown
 
 ROOT = Path(calc.__file__).parent
@@ -90,7 +90,7 @@ def test_an_lstm_is_said_to_run_otherwise_by_default_and_by_how_much() -> None:
 def test_the_first_lines_of_every_format_say_it() -> None:
     """Before any number: text, Markdown and HTML."""
     derivation = calc.derive(recurrent(), cache=False, optimizer="sgd")
-    page = build(derivation)
+    page = build(PageContent(derivation))
 
     [said] = page.exchanged
     for text in (markdown.write(page), html.write(page)):

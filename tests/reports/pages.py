@@ -9,7 +9,7 @@ from calc.derive.rules_of_thumb import compare
 from calc.graph.step import Assumption
 from calc.memory.peak_levers import PeakLever, StepChange
 from reports.figures.roofline import figure
-from reports.page.build import build
+from reports.page.build import PageContent, build
 from reports.page.model import Command, EquationRow, EquationTable, ModelSection, Page
 from tests.reports import drawings, live_bytes, sample
 
@@ -30,7 +30,7 @@ def _equations(text: str) -> ModelSection:
 
 
 def _more(levers: tuple[PeakLever, ...], text: str) -> dict[str, Any]:
-    return {"levers": levers, "equations": _equations(text), "design": True}
+    return {"levers": levers, "equations": _equations(text), "with_design": True}
 
 
 def page() -> Page:
@@ -38,7 +38,8 @@ def page() -> Page:
     derivation = sample.derivation()
     commands, sizes = (COMMAND,), {"B": 2}
     live, roof = live_bytes.timeline(), drawings.roof()
-    return build(derivation, sample.checks(), compare(derivation), commands, sizes, timeline=live, roof=roof, **_more(LEVERS, "w1"))
+    more = _more(LEVERS, "w1")
+    return build(PageContent(derivation, sample.checks(), compare(derivation), commands, sizes, timeline=live, roof=roof, **more))
 
 
 def hostile() -> Page:
@@ -80,4 +81,5 @@ def hostile() -> Page:
     verdict = sample.Verdict(HOSTILE, 1, 2, HOSTILE, "failed", because=HOSTILE)
     roof = figure(drawings.rooflines((HOSTILE, *drawings.MODULE_PATHS[1:])))
     commands = (Command(HOSTILE, HOSTILE),)
-    return build(derivation, sample.checks(verdict), compare(derivation), commands, timeline=found, roof=roof, **_more(levers, HOSTILE))
+    more = _more(levers, HOSTILE)
+    return build(PageContent(derivation, sample.checks(verdict), compare(derivation), commands, timeline=found, roof=roof, **more))

@@ -16,7 +16,7 @@ from calc.derive.to_json import to_json
 from calc.hardware.times import Timings
 from calc.performance.records import Evidence, MeasurementRecord, RecordedRun
 from reports.figures.roofline import figure
-from reports.page.build import build
+from reports.page.build import PageContent, build
 from reports.page.inputs import Inputs
 from reports.page.model import Command, Page
 from tests.reports import drawings, live_bytes, sample
@@ -89,7 +89,7 @@ def page(names: Sequence[str], steps: int | None = None) -> Page:
     """Every text of somebody else's is one of ``names``, in turn. With ``steps`` it is a short page, without rules of thumb."""
     turn = itertools.cycle(names)
     made = derivation(names, steps)
-    return build(
+    return build(PageContent(
         made,
         checks(turn),
         compare(made) if steps is None else (),
@@ -99,7 +99,7 @@ def page(names: Sequence[str], steps: int | None = None) -> Page:
         inputs=Inputs("report", next(turn), environment={next(turn): next(turn)}, date="2026-01-01"),
         evidence=_planted(_evidence(), turn),
         roof=figure(drawings.rooflines(tuple(next(turn) for _ in drawings.MODULE_PATHS))),
-    )
+    ))
 
 
 def checks(turn: Iterator[str]) -> sample.CheckReport:

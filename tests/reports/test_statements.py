@@ -20,7 +20,7 @@ import pytest
 
 from calc.derive.rules_of_thumb import compare
 from calc.derive.to_json import to_json
-from reports.page.build import build
+from reports.page.build import PageContent, build
 from reports.page.model import Badge, Page
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP, PrintedAmount
@@ -114,7 +114,7 @@ def test_another_result_changes_every_format() -> None:
     old = derivation["activations.bytes"]
     assert old.value == 23_180
     other = replace(derivation, quantities={**derivation.quantities, old.name: replace(old, value=987_654_321, terms=())})
-    made = build(other)
+    made = build(PageContent(other))
     texts = [*(plain(write(made)) for write in WRITERS), json.dumps(to_json(other)).replace("987654321", "987,654,321")]
 
     assert ["987,654,321" in text for text in texts] == [True] * 4
@@ -136,9 +136,9 @@ def test_a_tolerance_stands_beside_every_measured_result(page: Page) -> None:
     measured = {row.quantity: row.tolerance for row in page.checks if row.measured != "not measured"}
     assert measured == dict.fromkeys(("parameters", "flops.forward.matmul", "flops.backward.matmul"), "0")
     assert {row.tolerance for row in page.checks if row.measured == "not measured"} == {"–"}
-    (within,) = (row for row in build(sample.derivation(), sample.checks(LOOSE)).checks if row.quantity == LOOSE.quantity)
+    (within,) = (row for row in build(PageContent(sample.derivation(), sample.checks(LOOSE))).checks if row.quantity == LOOSE.quantity)
     assert within.tolerance == "at most 5 %"
-    made = build(sample.derivation(), sample.checks(LOOSE))
+    made = build(PageContent(sample.derivation(), sample.checks(LOOSE)))
     out = io.StringIO()
     checks.show(sample.derivation(), sample.checks(LOOSE), Terminal(200, out))
     for text in (html.write(made), markdown.write(made), tex.write(made).replace(r"\%", "%").replace("~", " "), out.getvalue()):

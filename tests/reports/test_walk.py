@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 import calc
 from calc.derive.rules_of_thumb import compare
 from calc.rules.registry import REGISTRY
-from reports.page.build import build
+from reports.page.build import PageContent, build
 from reports.page.rules import STEP_RULES
 from reports.writers import html, markdown
 from tests.reports import pages
@@ -100,7 +100,7 @@ def page(request: pytest.FixtureRequest) -> Any:
     if request.param == "sample":
         return pages.page()
     derivation = calc.derive(calc.load("gpt2"), SMALL)
-    return build(derivation, comparisons=compare(derivation), chosen=SMALL)
+    return build(PageContent(derivation, comparisons=compare(derivation), chosen=SMALL))
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from reports.figures.shapes import Figure, Figures
 from reports.jobs import report as report_job
 from reports.jobs.request import Request
 from reports.live import verify_reports
-from reports.page.build import build
+from reports.page.build import PageContent, build
 from reports.page.model import Page
 from reports.page.sensitivity import doubled
 from reports.typeset import numbers
@@ -50,7 +50,7 @@ def derivation() -> Derivation:
 
 @pytest.fixture(scope="module")
 def page(derivation: Derivation) -> Page:
-    return build(derivation, comparisons=compare(derivation), roof=drawings.roof())
+    return build(PageContent(derivation, comparisons=compare(derivation), roof=drawings.roof()))
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def test_findings_and_tables_are_in_every_format(page: Page, text: str) -> None:
 
 
 def test_equal_inputs_give_equal_bytes(derivation: Derivation, text: str) -> None:
-    assert text == html.write(build(derivation, comparisons=compare(derivation), roof=drawings.roof()))
+    assert text == html.write(build(PageContent(derivation, comparisons=compare(derivation), roof=drawings.roof())))
 
 
 # -- memory by kind --------------------------------------------------------------------------------------------------------
@@ -382,7 +382,7 @@ def test_the_area_of_a_dot_is_its_share_of_the_time() -> None:
 
 def test_without_a_device_there_is_no_roofline(derivation: Derivation) -> None:
     """And the page says how to have one."""
-    written = html.write(build(derivation))
+    written = html.write(build(PageContent(derivation)))
 
     assert "Roofline: not drawn, because no device is named; name one with --gpu ID (napkin list hardware shows the ids)." in written
 
@@ -415,7 +415,7 @@ def test_unknown_quantities_leave_no_figure_and_say_why(derivation: Derivation) 
     assert "the peak is unknown: an operator hides its storage" == drawn.absent
     assert "this derivation has no memory.peak" == memory(replace(derivation, quantities={}), None).absent
     assert "Memory at the peak by kind: not drawn, because the peak is unknown" in html.write(
-        build(replace(derivation, quantities={**derivation.quantities, "memory.peak": unknown}, steps=()))
+        build(PageContent(replace(derivation, quantities={**derivation.quantities, "memory.peak": unknown}, steps=())))
     )
 
 
@@ -479,7 +479,8 @@ def chromium() -> Iterator[Browser]:
 def crowded(tmp_path_factory: pytest.TempPathFactory, derivation: Derivation) -> Path:
     """Figures as full as they get: capacities on both sides of the peak, and a roofline of 40 sites."""
     full = of_peak(derivation, 700_000)
-    made = build(full, comparisons=compare(derivation), roof=roofline(drawings.rooflines(tuple(f"blocks.*.part_{i}" for i in range(40)))))
+    roof = roofline(drawings.rooflines(tuple(f"blocks.*.part_{i}" for i in range(40))))
+    made = build(PageContent(full, comparisons=compare(derivation), roof=roof))
     grown = growth(derivation, doubled(derivation))  # which evaluates the peak as it is
     made = replace(made, figures=replace(made.figures, sensitivity=grown))
     file = tmp_path_factory.mktemp("crowded") / "page.html"

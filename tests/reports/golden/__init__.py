@@ -18,7 +18,7 @@ from click.testing import CliRunner
 import calc
 from reports.cli import napkin
 from reports.jobs import compared
-from reports.page.build import build
+from reports.page.build import PageContent, build
 from reports.writers import markdown
 from tests.reports import pages
 from tests.reports.views import measured
@@ -44,7 +44,7 @@ def transcript(*commands: str) -> Callable[[], str]:
 def used() -> str:
     """The report of a model in inference mode: a forward and no more."""
     derivation = calc.derive(calc.load("linear"), mode="infer")
-    return markdown.write(build(replace(derivation, provenance={})))
+    return markdown.write(build(PageContent(replace(derivation, provenance={}))))
 
 
 def comparison() -> str:

@@ -12,7 +12,7 @@ from calc.derive.rules_of_thumb import compare
 from calc.errors import BadInputError
 from calc.symbolic.algebra import evaluate_text
 from calc.symbolic.expression import Name, Number, Product
-from reports.page.build import build
+from reports.page.build import PageContent, build
 from reports.typeset.marks import as_latex
 from reports.typeset.wording import in_words
 from reports.writers import html, markdown
@@ -23,7 +23,7 @@ from tests.reports import sample
 @pytest.fixture
 def page():
     derivation = sample.derivation()
-    return build(derivation, sample.checks(), compare(derivation), chosen={"B": 2})
+    return build(PageContent(derivation, sample.checks(), compare(derivation), chosen={"B": 2}))
 
 
 def test_every_step_is_there(page):
@@ -37,7 +37,7 @@ def test_every_step_is_there(page):
 
 def test_a_table_by_part_that_another_chapter_has_is_referred_to():
     """A token uses all parameters of a model without experts."""
-    page = build(sample.derivation())
+    page = build(PageContent(sample.derivation()))
     parameters, active = (next(c for c in page.chapters if c.quantity == name) for name in ("parameters", "parameters.active"))
 
     assert parameters.terms == active.terms
@@ -53,7 +53,7 @@ def test_steps_that_are_alike_but_for_their_place_stand_once():
     twins = tuple(replace(first, id=f"twin-{i}", title=f"h.*.twin_{i}") for i in (1, 2))
     other = replace(first, id="other", title="h.*.other", because="another reason")
 
-    page = build(replace(full, steps=(first, *twins, other, *full.steps[1:])))
+    page = build(PageContent(replace(full, steps=(first, *twins, other, *full.steps[1:]))))
 
     (chapter,) = (c for c in page.chapters if c.quantity == first.quantity)
     assert (("h.*.{twin_1,twin_2}",), "and 2 alike") == (chapter.steps[0].alike, chapter.steps[0].more)
@@ -69,7 +69,7 @@ def test_places_of_steps_that_are_alike_are_all_written(write, written):
     full = sample.derivation()
     twin = replace(full.steps[0], id="twin", title="h.*.<b>twin")
 
-    text = write(build(replace(full, steps=(full.steps[0], twin, *full.steps[1:]))))
+    text = write(build(PageContent(replace(full, steps=(full.steps[0], twin, *full.steps[1:])))))
 
     assert written in text
 
@@ -88,7 +88,7 @@ def test_an_expected_difference_is_printed_as_expected(page):
     """The backward's matmuls, 156,000 FLOP, have 1,200 that no counter sees; of a difference of 1,199 the expected one is named."""
     short = sample.Verdict("flops.backward.matmul", 156000, 154801, "FlopCounterMode", "failed", expected=1200)
 
-    failed = next(row for row in build(sample.derivation(), sample.checks(short)).checks if row.badge.words == "failed")
+    failed = next(row for row in build(PageContent(sample.derivation(), sample.checks(short))).checks if row.badge.words == "failed")
 
     assert "+1,200, as expected" == next(row for row in page.checks if row.quantity == "flops.backward.matmul").difference
     assert "+1,199; expected +1,200" == failed.difference
@@ -98,7 +98,7 @@ def test_a_failure_shows_on_the_first_screen():
     """The tally turns bad, and says how many."""
     failing = sample.checks(sample.Verdict("activations.bytes", 23180, 23179, "saved_tensors_hooks", "failed"))
 
-    found = build(sample.derivation(), failing).tally
+    found = build(PageContent(sample.derivation(), failing)).tally
 
     assert "bad" == found.tone
     assert ("1", "failed") in found.counts
@@ -106,7 +106,7 @@ def test_a_failure_shows_on_the_first_screen():
 
 def test_without_checks_nothing_is_called_measured():
     """Every badge says so, and the tally says that nothing ran."""
-    page = build(sample.derivation())
+    page = build(PageContent(sample.derivation()))
 
     assert not page.tally.ran
     assert {"not measured"} == {a.badge.words for a in page.answers}
@@ -143,7 +143,7 @@ def test_a_step_whose_numbers_do_not_hold_is_never_printed():
     bad = replace(good.steps[0], value=good.steps[0].value + 1)
 
     with pytest.raises(ValueError, match=r"^step parameters.qkv: the substituted row is 468, the value is 469$"):
-        build(replace(good, steps=(bad,)))
+        build(PageContent(replace(good, steps=(bad,))))
 
 
 def test_symbolic_proof_and_random_points_have_different_badges(page):
@@ -158,7 +158,7 @@ def test_ids_are_unique_and_legal_whatever_steps_are_called():
     tree = Product((Number(2), Name("B")))
     step = replace(sample.derivation().steps[0], id='"><script>', before=tree, after=tree, value=4, check=StepCheck("symbolic", "0"))
 
-    page = build(sample.derivation(steps=(step, step)))
+    page = build(PageContent(sample.derivation(steps=(step, step))))
     anchors = [s.anchor for c in page.chapters for s in c.steps]
 
     assert 2 == len(set(anchors))
@@ -195,11 +195,11 @@ def test_attention_overtakes_the_other_products_where_the_derivation_says(page):
 def test_the_date_is_the_one_that_is_fixed(monkeypatch):
     """SOURCE_DATE_EPOCH makes two runs alike; nonsense in it is refused in one line."""
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
-    assert "1970-01-02" == build(sample.derivation()).date
+    assert "1970-01-02" == build(PageContent(sample.derivation())).date
 
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "soon")
     with pytest.raises(BadInputError, match=r"^SOURCE_DATE_EPOCH = 'soon' is not a time: give seconds since 1970 as an integer$"):
-        build(sample.derivation())
+        build(PageContent(sample.derivation()))
 
 
 def test_a_form_by_cases_shows_the_one_in_force_and_the_general_one():
@@ -208,7 +208,7 @@ def test_a_form_by_cases_shows_the_one_in_force_and_the_general_one():
     text = "Piecewise((8*T + 3, Eq(B, 2)), (8*B*T, True))"
     quantities["gradients.bytes"] = replace(quantities["gradients.bytes"], text=text, value=43)
 
-    page = build(sample.derivation(quantities=quantities))
+    page = build(PageContent(sample.derivation(quantities=quantities)))
     chapter = next(c for c in page.chapters if c.quantity == "gradients.bytes")
     answer = next(a for a in page.answers if a.quantity == "gradients.bytes")
 
@@ -237,7 +237,7 @@ def test_a_solution_lists_the_rules_of_its_own_steps_and_of_the_operators_in_the
     operators = ("aten.mul_.Tensor", "aten.sqrt.default", "aten.view.default")
     steps = (replace(full.steps[0], id="update", rule="sum over operators", operators=operators), *full.steps[1:])
 
-    page = build(replace(full, steps=steps), None, compare(full))
+    page = build(PageContent(replace(full, steps=steps), None, compare(full)))
     listed = {row.name: row.use for row in page.derivation_rules}
     written = markdown.write(page, Look("homework.j2"))
 

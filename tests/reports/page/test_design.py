@@ -13,7 +13,7 @@ from calc.pipeline import pipeline
 from reports.live.document import read
 from reports.live.engine import Engine
 from reports.live.verify_documents import JudgedClaim, judge
-from reports.page.build import build
+from reports.page.build import PageContent, build
 from reports.page.design import design_section
 from reports.page.model import DesignSection, Page
 from reports.page.peak import peak_story
@@ -33,7 +33,7 @@ def _section(derivation: Derivation, gpu: str = "h100-sxm", levers: tuple[PeakLe
 
 def _page() -> Page:
     derivation = calc.derive(calc.load("mlp"), {"B": 32})
-    return build(derivation, timeline=pipeline.timeline(derivation), chosen={"B": 32}, design=True)
+    return build(PageContent(derivation, timeline=pipeline.timeline(derivation), chosen={"B": 32}, with_design=True))
 
 
 def _judged(text: str, folder: Path) -> list[JudgedClaim]:

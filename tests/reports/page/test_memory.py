@@ -14,7 +14,7 @@ from calc.derive.peak_crossovers import PeakCrossovers, PeakInterval
 from calc.pipeline import pipeline
 from reports.cli import napkin
 from reports.figures import live_bytes as drawn_live
-from reports.page.build import build
+from reports.page.build import PageContent, build
 from reports.page.memory import _peak_crossover, memory
 from reports.page.model import Page
 from reports.writers import html, markdown
@@ -23,7 +23,7 @@ from tests.reports import live_bytes, sample
 
 @pytest.fixture(scope="module")
 def page() -> Page:
-    return build(sample.derivation(), timeline=live_bytes.timeline())
+    return build(PageContent(sample.derivation(), timeline=live_bytes.timeline()))
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_a_shallower_record_is_said_to_be_one() -> None:
 
 def test_without_a_timeline_the_reason_stands_there() -> None:
     """In both formats, in place of the figure."""
-    page = build(sample.derivation(), no_timeline="no torch here")
+    page = build(PageContent(sample.derivation(), no_timeline="no torch here"))
     for written in (html.write(page), markdown.write(page)):
         assert "Live bytes over the step are not shown: no torch here." in written
         assert "live-title" not in written
@@ -139,7 +139,7 @@ def test_what_cannot_be_searched_says_why() -> None:
 
 def test_every_kept_tensor_is_on_the_page(text: str) -> None:
     """With the operator that needs it and the reason; one that is counted already says where."""
-    for written in (text, markdown.write(build(sample.derivation()))):
+    for written in (text, markdown.write(build(PageContent(sample.derivation())))):
         plain = re.sub(r"[\\`]|<[^>]*>", "", written)
         for kept in sample.SAVED:
             assert kept.because.split(" ")[0] in plain
@@ -149,7 +149,7 @@ def test_every_kept_tensor_is_on_the_page(text: str) -> None:
 
 def test_a_forward_alone_keeps_nothing() -> None:
     """And says so, rather than showing an empty table."""
-    assert "No tensor is saved for backward." in html.write(build(replace(sample.derivation(), saved=())))
+    assert "No tensor is saved for backward." in html.write(build(PageContent(replace(sample.derivation(), saved=()))))
 
 
 def test_the_command_line_shows_the_peak() -> None:
@@ -174,7 +174,7 @@ def test_a_real_timeline_fits_the_page() -> None:
     """GPT-2 at its own size: the figure stays under 60 kB, and says what is alive at the peak."""
     result = calc.derive(calc.load("gpt2"), {"d": 12, "h": 3, "V": 17, "C": 8, "T": 8, "B": 2})
     found: Timeline = pipeline.timeline(result)
-    written = html.write(build(result, timeline=found))
+    written = html.write(build(PageContent(result, timeline=found)))
     drawn = re.search(r'<figure class="live" id="figure-live-bytes">.*?</figure>', written, re.DOTALL)
 
     assert drawn is not None

@@ -7,14 +7,14 @@ from click.testing import CliRunner
 
 import calc
 from reports.cli import napkin
-from reports.page.build import build
+from reports.page.build import PageContent, build
 from reports.page.model import Page
 from reports.writers import html, markdown
 
 
 @pytest.fixture(scope="module", params=["eval", "infer"])
 def page(request: pytest.FixtureRequest) -> Page:
-    return build(calc.derive(calc.load("linear"), mode=request.param, cache=False))
+    return build(PageContent(calc.derive(calc.load("linear"), mode=request.param, cache=False)))
 
 
 def test_only_what_runs_has_a_chapter(page: Page) -> None:

@@ -13,7 +13,7 @@ from calc.derive.result import Derivation, Step, StepCheck
 from calc.symbolic import tree
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Labelled, Name, Product, Sum, bare
-from reports.page.build import build
+from reports.page.build import PageContent, build
 from reports.page.peak_candidates import PeakCandidates, PeakCandidateView, monomials
 
 PEAKS = ("memory.peak", "memory.peak.first_step")
@@ -65,7 +65,7 @@ def test_a_moment_refers_to_one_that_stands_before_it(derivation: Derivation) ->
 
 def test_the_page_shows_each_moment_once_and_its_row_comes_to_its_value(derivation: Derivation) -> None:
     """Numbers put into the difference, the other moment's value among them."""
-    page = build(derivation)
+    page = build(PageContent(derivation))
     rows = [c for chapter in page.chapters for c in chapter.candidates]
     steps = {s.anchor: s for chapter in page.chapters for s in chapter.steps}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from reports.page.build import build
+from reports.page.build import PageContent, build
 from reports.typeset import prose
 from reports.writers import html, markdown
 from tests.reports import sample
@@ -72,7 +72,7 @@ def test_a_hostile_note_makes_no_html_and_no_link_in_markdown(note):
 
 def test_hostile_notes_leave_the_page_as_it_is():
     """All of them at once: as many sections, tables and links as without, and what was planted is there as text."""
-    pages = [build(sample.derivation(notes=notes)) for notes in (("a",) * len(HOSTILE), HOSTILE)]
+    pages = [build(PageContent(sample.derivation(notes=notes))) for notes in (("a",) * len(HOSTILE), HOSTILE)]
     plain, planted = (Reader(html.write(page)) for page in pages)
 
     for tags in (("h1",), ("h2",), ("h3",), ("section",), ("table",), ("a",), ("style",), ("script", "img", "iframe")):

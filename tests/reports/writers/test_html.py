@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from calc.derive.rules_of_thumb import RULES
-from reports.page.build import build
+from reports.page.build import PageContent, build
 from reports.writers import html, markdown
 from tests.reports import allowed, pages, sample
 
@@ -184,4 +184,4 @@ def test_sixty_steps_stay_small():
     steps = (*full.steps, *(replace(s, id=f"{s.id}-{i}") for i in range(11) for s in counted))
 
     assert 64 == len(steps)
-    assert len(html.write(build(replace(full, steps=steps))).encode()) <= 250_000
+    assert len(html.write(build(PageContent(replace(full, steps=steps)))).encode()) <= 250_000
