@@ -11,7 +11,8 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ STEM = "checkpoint"
 _GENERATOR = "random generator of "
 Change = Callable[[dict[str, Any]], None]
 Progress = Callable[[str], None]
+Schedule = tuple[str, Mapping[str, Any]]  # a class of torch.optim.lr_scheduler, and its arguments without the optimizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,12 @@ def resume(
     saved_after: int = 2,
     corrupt: Change = lambda state: None,
     finished: Callable[[Training], None] = lambda run: None,
+    schedule: Schedule | None = None,
     progress: Progress = lambda text: None,
 ) -> Resumption:
     """Compares ``steps`` uninterrupted steps of ``spec`` with steps resumed from a checkpoint. ``corrupt`` may change the state that was
-    read, to test this comparison; ``finished`` gets the run after its last uninterrupted step. Raises ``BadInputError`` unless
-    0 < ``saved_after`` < ``steps`` and the mode trains."""
+    read, to test this comparison; ``finished`` gets the run after its last uninterrupted step; ``schedule`` names a scheduler of torch,
+    with its arguments. Raises ``BadInputError`` unless 0 < ``saved_after`` < ``steps`` and the mode trains."""
     options = options or Options()
     if not 0 < saved_after < steps:
         raise BadInputError(f"a checkpoint after step {saved_after} of {steps} resumes nothing: save between the first and the last")
@@ -80,7 +83,7 @@ def resume(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{STEM}.pt"
         progress("building the model")
-        with training(spec, at, options, device) as run:
+        with _scheduled(spec, at, options, device, schedule) as run:
             seconds = _first_step(run, progress)
             if saved_after > 1:
                 _trained(run, saved_after - 1)
@@ -90,15 +93,15 @@ def resume(
             straight = _trained(run, steps - saved_after)
             finished(run)
         if not is_same:
-            straight = _uninterrupted(spec, at, options, device, steps)
+            straight = _uninterrupted(spec, at, options, device, steps, schedule)
         progress(f"{_steps(steps - saved_after, seconds)} of a new model, from the checkpoint")
-        with training(spec, at, options, device) as run:
+        with _scheduled(spec, at, options, device, schedule) as run:
             steps_done = _restored(run, path, corrupt)
             resumed = _trained(run, steps - steps_done)
         saved, pickled, storages = _file(path)
     progress("comparing every bit")
     differing = _differing(straight, resumed)
-    chance = _differing(straight, _uninterrupted(spec, at, options, device, steps)) if differing else ()
+    chance = _differing(straight, _uninterrupted(spec, at, options, device, steps, schedule)) if differing else ()
     lost = tuple(name for name in differing if name not in chance)
     return Resumption(steps, saved_after, len(straight), lost, saved, pickled, storages, chance)
 
@@ -116,9 +119,24 @@ def _steps(count: int, seconds: float) -> str:
     return f"{count} step{'s' if count > 1 else ''}{f', about {count * seconds:.0f} s' if seconds >= 1 else ''}"
 
 
-def _uninterrupted(spec: Spec, at: Mapping[str, int], options: Options, device: str, steps: int) -> dict[str, Tensor]:
-    with training(spec, at, options, device) as run:
+def _uninterrupted(
+    spec: Spec, at: Mapping[str, int], options: Options, device: str, steps: int, schedule: Schedule | None
+) -> dict[str, Tensor]:
+    with _scheduled(spec, at, options, device, schedule) as run:
         return _trained(run, steps)
+
+
+@contextmanager
+def _scheduled(spec: Spec, at: Mapping[str, int], options: Options, device: str, schedule: Schedule | None) -> Iterator[Training]:
+    """Context with a new training, whose learning rate a scheduler of torch sets if there is one."""
+    with training(spec, at, options, device) as run:
+        if schedule is None:
+            yield run
+            return
+        kind, arguments = schedule
+        with blame(spec, at, f"building the scheduler {kind}"):
+            scheduler = getattr(torch.optim.lr_scheduler, kind)(run.optimizer, **arguments)
+        yield replace(run, scheduler=scheduler)
 
 
 # -- what is saved ---------------------------------------------------------------------------------------------------------
@@ -133,6 +151,7 @@ def state_of(run: Training, iteration: int) -> dict[str, Any]:
         "iteration": torch.tensor(iteration),
         **({"master weights": list(run.masters.stepped)} if run.masters is not None else {}),
         **({"scaler": run.scaler.state_dict()} if run.scaler is not None else {}),
+        **({"scheduler": run.scheduler.state_dict()} if run.scheduler is not None else {}),
         "generators": _generators(run.device),
     }
 
@@ -176,6 +195,8 @@ def restore(run: Training, state: dict[str, Any]) -> int:
         _fill(run.masters.stepped, state.get("master weights", ()))
     if run.scaler is not None:
         run.scaler.load_state_dict(state["scaler"])
+    if run.scheduler is not None and "scheduler" in state:
+        run.scheduler.load_state_dict(state["scheduler"])
     for device, generator in state.get("generators", {}).items():
         if device == "cpu":
             torch.set_rng_state(generator.cpu())
@@ -253,6 +274,24 @@ def _file(path: Path) -> tuple[int, int, tuple[int, ...]]:
         sizes = {info.filename.partition("/")[2]: info.file_size for info in archive.infolist()}
     storages = tuple(size for name, size in sizes.items() if name.startswith("data/"))
     return path.stat().st_size, sizes["data.pkl"], storages
+
+
+def measure_generators(run: Training) -> int:
+    """Bytes of the states of the random generators of ``run`` in a real file of ``torch.save``."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{STEM}.pt"
+        torch.save(_generators(run.device), path)
+        return sum(_file(path)[2])
+
+
+def measure_scheduler(run: Training) -> tuple[int, int]:
+    """Bytes of a real file of ``torch.save`` with the scheduler's state, and groups of parameters, each with a learning rate."""
+    assert run.scheduler is not None
+    assert run.optimizer is not None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{STEM}.pt"
+        torch.save(run.scheduler.state_dict(), path)
+        return path.stat().st_size, len(run.optimizer.param_groups)
 
 
 def measure_safetensors(run: Training, iteration: int = 1) -> int:

@@ -38,7 +38,8 @@ Around = Callable[[str], AbstractContextManager[Any]]
 class Training:
     """A module with all that its steps need. ``optimizer`` is ``None`` if a step is only a forward.
 
-    ``masters`` are fp32 copies that the optimizer updates in place of the parameters; ``scaler`` scales the loss.
+    ``masters`` are fp32 copies that the optimizer updates in place of the parameters; ``scaler`` scales the loss; ``scheduler`` sets the
+    learning rate after each step.
     """
 
     spec: Spec
@@ -50,6 +51,7 @@ class Training:
     device: str = "cpu"
     masters: MasterWeights | None = None
     scaler: torch.amp.GradScaler | None = None
+    scheduler: torch.optim.lr_scheduler.LRScheduler | None = None
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -89,6 +91,8 @@ class Training:
                 self.scaler.update()
             else:
                 self.optimizer.step()
+            if self.scheduler is not None:
+                self.scheduler.step()
             if self.masters is not None:
                 self.masters.copy_back()
             if self.options.zero_grad == "zero":

@@ -14,11 +14,15 @@ from calc.derive.to_json import number
 from calc.errors import BadInputError, NapkinError
 from calc.memory.checkpoint_files import CheckpointFile, entries_of, safetensors, torch_save
 from calc.memory.formulas import SAVING_INTERVAL, TIME_LOST
+from calc.memory.progress import GENERATORS, ITERATION, pickled, scheduler
 from calc.options import Options
 from calc.pipeline.verdict import NOT_MEASURED, Verdict, judged
 from calc.spec import Spec
 
 Progress = Callable[[str], None]
+
+
+PICKLE = "its pickle: names, numbers, one learning rate per group of parameters; an integer takes 2 to 5 bytes by its size"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class Checkpoint:
     run_at: Mapping[str, int]
     verdicts: tuple[Verdict[int], ...]
     interval: Interval | None = None
+    scheduler: str = ""
 
     @property
     def ok(self) -> bool:
@@ -56,11 +61,22 @@ def interval(save: float, failure: float) -> Interval:
     return Interval(save, failure, seconds, TIME_LOST.at(tau=seconds, delta=save, M=failure))
 
 
+_STEPS, _SAVED_AFTER = 4, 2  # of the real run
+
+
 def saving(
-    spec: Spec, sizes: Mapping[str, int] | None = None, *, options: Options | None = None, progress: Progress = lambda _: None
+    spec: Spec,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    options: Options | None = None,
+    schedule: str = "",
+    progress: Progress = lambda _: None,
 ) -> Checkpoint:
-    """The files of a checkpoint of ``spec`` at ``sizes``, and a training that is resumed from one at the spec's small sizes."""
+    """The files of a checkpoint of ``spec`` at ``sizes``, and a training that is resumed from one at the spec's small sizes, with the
+    learning-rate scheduler ``schedule`` if one is named."""
     options = options or Options()
+    if schedule:
+        scheduler(schedule)  # refused before anything runs
     if not options.trains:
         raise BadInputError(f"mode {options.mode} trains nothing, so there is nothing to resume: use mode train")
     at = spec.sizes(sizes or {})
@@ -68,7 +84,7 @@ def saving(
     file = counted(spec, at, options)
     fixed = {name: size for name, size in (sizes or {}).items() if name not in spec.check_at}
     small = spec.sizes({**spec.check_at, **fixed})
-    return Checkpoint(spec.name, at, options.to_json(), file, small, _measured(spec, small, options, progress))
+    return Checkpoint(spec.name, at, options.to_json(), file, small, _measured(spec, small, options, schedule, progress), None, schedule)
 
 
 def counted(spec: Spec, at: Mapping[str, int], options: Options) -> CheckpointFile:
@@ -78,13 +94,21 @@ def counted(spec: Spec, at: Mapping[str, int], options: Options) -> CheckpointFi
     return safetensors(entries_of(trace_at(spec, {}, at, {}, options)))
 
 
-def _measured(spec: Spec, at: Mapping[str, int], options: Options, progress: Progress) -> tuple[Verdict[int], ...]:
-    from calc.measure.resume import STEM, measure_safetensors, resume
+def _measured(spec: Spec, at: Mapping[str, int], options: Options, schedule: str, progress: Progress) -> tuple[Verdict[int], ...]:
+    from calc.measure.resume import STEM, measure_generators, measure_safetensors, measure_scheduler, resume
     from calc.measure.training import Training
 
     written: list[int | NapkinError] = []
+    beside: list[Verdict[int]] = []
 
     def also(run: Training) -> None:
+        generator = GENERATORS[0]
+        quantity = f"bytes of the state of a random generator ({generator.name})"
+        beside.append(judged(quantity, generator.nbytes, measure_generators(run), because=generator.because))
+        if run.scheduler is not None:
+            saved, groups = measure_scheduler(run)
+            state = scheduler(schedule).state(_STEPS, _STEPS, groups)
+            beside.append(_judged("bytes of torch.save with the scheduler's state", lambda: torch_save((), pickled(state), STEM), saved))
         progress("writing safetensors")
         try:
             written.append(measure_safetensors(run))
@@ -92,7 +116,17 @@ def _measured(spec: Spec, at: Mapping[str, int], options: Options, progress: Pro
             written.append(error)
 
     free = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
-    resumed = resume(spec, free, options=options, finished=also, progress=progress)
+    kind = scheduler(schedule) if schedule else None
+    resumed = resume(
+        spec,
+        free,
+        options=options,
+        steps=_STEPS,
+        saved_after=_SAVED_AFTER,
+        finished=also,
+        schedule=None if kind is None else (kind.kind, kind.arguments(_STEPS)),
+        progress=progress,
+    )
     differing = len(resumed.differing)
     summary = (
         f"{resumed.tensors} tensors after {resumed.saved_after} steps, a checkpoint and {resumed.steps - resumed.saved_after} more steps"
@@ -104,6 +138,7 @@ def _measured(spec: Spec, at: Mapping[str, int], options: Options, progress: Pro
         resuming = replace(resuming, verdict=NOT_MEASURED, because=summary + detail)
     verdicts = [
         resuming,
+        *beside,
         _judged("bytes of torch.save", lambda: torch_save(resumed.storages, resumed.pickled, STEM), resumed.saved),
     ]
     [safe] = written
@@ -121,6 +156,15 @@ def _judged(name: str, count: Callable[[], CheckpointFile], measured: int) -> Ve
     return judged(name, file.total, measured, because=f"{file.payload:,} of payload; {file.because}")
 
 
+def progress_parts(schedule: str) -> tuple[tuple[str, int, str], ...]:
+    """(name, bytes, reason) of what a run keeps besides model and optimizer, so that training resumes where it was."""
+    parts = [("iteration", ITERATION, "an int64; in the file above")]
+    parts += [(f"random generator: {g.name}", g.nbytes, g.because) for g in GENERATORS]
+    if schedule:
+        parts.append((f"scheduler: {scheduler(schedule).kind}", pickled(scheduler(schedule).state(_STEPS, _STEPS)), PICKLE))
+    return tuple(parts)
+
+
 def document(saving: Checkpoint) -> dict[str, Any]:
     """The ``"schema": 1`` document of a checkpoint, as plain data."""
     file = {"kind": saving.file.kind, "payload": number(saving.file.payload), "overhead": number(saving.file.overhead)}
@@ -130,6 +174,7 @@ def document(saving: Checkpoint) -> dict[str, Any]:
         "dims": {name: {"value": number(value)} for name, value in saving.sizes.items()},
         "options": dict(saving.options),
         "file": {**file, "value": number(saving.file.total), "unit": "byte", "because": saving.file.because},
+        "progress": [{"name": name, "bytes": size, "because": because} for name, size, because in progress_parts(saving.scheduler)],
         "run_at": {name: number(value) for name, value in saving.run_at.items()},
         "checks": [
             {"quantity": v.quantity, "derived": number(v.derived), "measured": number(v.measured)}

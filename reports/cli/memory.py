@@ -62,9 +62,15 @@ option_of(checkpointing, "checkpointing").hidden = True  # refused, in words tha
 @model_arguments
 @click.option("--save-seconds", type=float, metavar="SECONDS", help="Time to write a checkpoint, in seconds: to derive how often to save.")
 @click.option("--failure-hours", type=float, metavar="HOURS", help="Mean time between failures, in hours: to derive how often to save.")
+@click.option(
+    "--scheduler", "schedule", metavar="NAME", help="Learning-rate scheduler of the run: cosine, linear, step, exponential, lambda."
+)
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
-def checkpoint(save_seconds: float | None, failure_hours: float | None, as_json: bool, **options: Any) -> int:
-    """Derive the size of a checkpoint on disk, and check in a real run that training resumes from one bit for bit."""
+def checkpoint(save_seconds: float | None, failure_hours: float | None, schedule: str | None, as_json: bool, **options: Any) -> int:
+    """Derive the size of a checkpoint on disk, and check in a real run that training resumes from one bit for bit.
+
+    With the progress of training: iteration, states of random generators, and that of a scheduler.
+    """
     if (save_seconds is None) != (failure_hours is None):
         raise click.UsageError("how often to save depends on both --save-seconds and --failure-hours: give both")
     for name, value in (("--save-seconds", save_seconds), ("--failure-hours", failure_hours)):
@@ -74,7 +80,7 @@ def checkpoint(save_seconds: float | None, failure_hours: float | None, as_json:
     from reports.jobs import job
 
     with talk() as say:
-        checkpointed = job.saving(request_of(**options), say, save_seconds, failure_hours)
+        checkpointed = job.saving(request_of(**options), say, save_seconds, failure_hours, schedule or "")
     from reports.views import saving as view
 
     print_result(as_json, lambda: document(checkpointed), lambda out: view.show(checkpointed, out))

@@ -36,7 +36,8 @@ def resumed(forget: str = "") -> tuple[str, ...]:
         if forget:
             del state[forget]
 
-    return resume(load("mlp"), load("mlp").check_at, options=made(optimizer="adamw"), corrupt=forgetting).differing
+    schedule = "CosineAnnealingLR", {"T_max": 4}
+    return resume(load("mlp"), load("mlp").check_at, options=made(optimizer="adamw"), corrupt=forgetting, schedule=schedule).differing
 
 
 def variances(model: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.memory.checkpoint import Checkpoint
+from calc.memory.checkpoint import Checkpoint, progress_parts
 from calc.memory.formulas import SAVING_INTERVAL
 from calc.symbolic.assignments import TYPED, sizes_text
 from calc.units import Unit
@@ -21,6 +21,9 @@ def show(saving: Checkpoint, out: Terminal) -> None:
     payload = ("payload", integer(file.payload), dim("model, optimizer state and iteration, each memory once"))
     out.table(("safetensors", ("Bytes", "right"), "Because"), [payload, ("container", integer(file.overhead), dim(file.because))])
     out.line("file = ", *amount(numbers.amount(file.total, Unit.BYTE)))
+    out.line()
+    rows = [(name, integer(size), dim(because)) for name, size, because in progress_parts(saving.scheduler)]
+    out.table(("To resume where training was", ("Bytes", "right"), "Because"), rows)
     out.line()
     out.line(f"in a real run at {sizes_text(saving.run_at, TYPED)}", style="dim")
     for verdict in saving.verdicts:

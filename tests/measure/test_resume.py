@@ -17,6 +17,7 @@ from calc.errors import BadInputError
 from calc.measure.resume import STEM, measure_safetensors, resume
 from calc.measure.training import training
 from calc.memory.checkpoint_files import entries_of, safetensors, torch_save
+from calc.memory.progress import SCHEDULERS
 from calc.models.load import load
 from calc.options import Options
 from calc.spec import Spec
@@ -67,6 +68,17 @@ def test_what_a_checkpoint_forgets_is_noticed(forgotten: str) -> None:
     verdict = resume(load(DROPPING), GPT2, options=Options(precision="bf16-master"), corrupt=_without(forgotten))
 
     assert not verdict.bitwise_equal
+
+
+SCHEDULES = [(kind.kind, kind.arguments(9)) for kind in SCHEDULERS.values()]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=[kind for kind, _ in SCHEDULES])
+def test_a_scheduler_resumes_and_without_its_state_training_differs(schedule: tuple[str, Any]) -> None:
+    """The learning rate of the last steps depends on how many were done; of an exponential decay, on the rate alone."""
+    assert resume(tiny.linear(), schedule=schedule).bitwise_equal
+    forgotten = resume(tiny.linear(), schedule=schedule, corrupt=_without("scheduler"))
+    assert forgotten.bitwise_equal == (schedule[0] == "ExponentialLR")
 
 
 def test_one_wrong_bit_in_a_checkpoint_is_noticed() -> None:

@@ -11,7 +11,7 @@ from calc.mathematics.initialization.comparison import percent as allowance
 from calc.mathematics.updates.check import check as check_update
 from calc.mathematics.updates.cost import as_written
 from calc.mathematics.updates.table import rule
-from calc.memory.checkpoint import interval, saving
+from calc.memory.checkpoint import interval, progress_parts, saving
 from calc.models.load import load
 from calc.performance.transfers import ahead, batch_bytes
 from calc.pipeline.verdict import FAILED, WITHIN, Verdict
@@ -202,7 +202,7 @@ def _data(_: Lab) -> SystemResult:
 
 def _checkpoint(lab: Lab) -> SystemResult:
     lab.progress("a checkpoint written and read")
-    checkpoint = saving(load("llama3-8b"))
+    checkpoint = saving(load("llama3-8b"), schedule="cosine")
     every = interval(60.0, 3600.0 * 24)
     rows = (
         SystemAnswer(
@@ -218,19 +218,14 @@ def _checkpoint(lab: Lab) -> SystemResult:
             "√(2 · 60 s · 1 day), Young 1974",
         ),
         SystemAnswer("time lost then", every.lost, "1", "to saving, and to half an interval at each failure"),
+        *(SystemAnswer(f"progress: {name}", size, "bytes", because) for name, size, because in progress_parts("cosine")),
     )
     checks: list[SystemVerdict] = [
         Verdict(v.quantity, "unknown" if v.derived is None else v.derived, v.measured, v.because, v.verdict) for v in checkpoint.verdicts
     ]
-    lost = resumed("optimizer")
-    checks.append(
-        equal(
-            "without the optimizer's state training differs",
-            "differs",
-            "differs" if lost else "is the same",
-            "a real training resumed from a file",
-        )
-    )
+    for part, whose in (("optimizer", "the optimizer's state"), ("scheduler", "the scheduler's state")):
+        outcome = "differs" if resumed(part) else "is the same"
+        checks.append(equal(f"without {whose} training differs", "differs", outcome, "a real training resumed from a file"))
     return SystemResult(rows, checks=tuple(checks))
 
 

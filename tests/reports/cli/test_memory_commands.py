@@ -75,7 +75,7 @@ def test_checkpoint_counts_the_file_and_resumes_for_real() -> None:
 
     assert 0 == found.exit_code
     assert f"{12 * 19210 + 16 + 8:,}" in found.stdout
-    assert 3 == found.stdout.count("exact: ")
+    assert 4 == found.stdout.count("exact: ")
     assert "= 3,220 s: 3.7 % of the time is lost" in found.stdout
 
 
@@ -84,8 +84,19 @@ def test_checkpoint_as_json_holds_file_checks_and_interval() -> None:
     made = json.loads(run("checkpoint", "cruncher", "--save-seconds", "30", "--failure-hours", "5", "--json").stdout)
 
     assert made["file"]["value"] == made["file"]["payload"] + made["file"]["overhead"]
-    assert ["exact"] * 3 == [check["verdict"] for check in made["checks"]]
+    assert ["exact"] * 4 == [check["verdict"] for check in made["checks"]]
     assert "Young 1974" in made["interval"]["sources"]["every"]
+
+
+def test_checkpoint_has_the_progress_of_training() -> None:
+    """5056 bytes of the generator and 193 of a cosine's pickle, each equal to a real file's; the container is beside the pickle."""
+    made = json.loads(run("checkpoint", "cruncher", "--scheduler", "cosine", "--json").stdout)
+    checks = {check["quantity"]: check for check in made["checks"]}
+
+    assert {check["verdict"] for check in made["checks"]} == {"exact"}
+    assert checks["bytes of the state of a random generator (torch, CPU)"]["measured"] == 5056
+    assert checks["bytes of torch.save with the scheduler's state"]["derived"] > 193
+    assert {part["name"]: part["bytes"] for part in made["progress"]}["scheduler: CosineAnnealingLR"] == 193
 
 
 def test_a_checkpoint_that_does_not_resume_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,6 +111,7 @@ def test_a_checkpoint_that_does_not_resume_fails(monkeypatch: pytest.MonkeyPatch
     ("words", "said"),
     [
         (["--save-seconds", "60"], "napkin: how often to save depends on both --save-seconds and --failure-hours: give both"),
+        (["--scheduler", "cosin"], "napkin: unknown scheduler 'cosin': use cosine, linear, step, exponential, lambda"),
         (["--mode", "infer"], "napkin: mode infer trains nothing, so there is nothing to resume: use mode train"),
         (["--save-seconds", "0", "--failure-hours", "1"], "napkin: --save-seconds is 0: give a number above 0"),
     ],

@@ -221,10 +221,13 @@ def test_system_14_data_loading(lab: Lab) -> None:
 
 @pytest.mark.slow
 def test_system_15_checkpoint(lab: Lab) -> None:
-    """Resumed bit for bit, the files to the byte; without the optimizer's state it is another training; save every 53.7 minutes."""
+    """Resumed bit for bit, the files to the byte; without state of optimizer or scheduler training differs; save every 53.7 minutes."""
     found, answers = worked(15, lab)
 
     assert set(verdicts(found).values()) == {"exact"}
+    assert (8, 5056, 193) == tuple(
+        answers[f"progress: {x}"] for x in ("iteration", "random generator: torch, CPU", "scheduler: CosineAnnealingLR")
+    )
     assert round(float(answers["how often to save, if it takes 60 s and a failure comes once a day"]), 1) == 53.7
 
 
