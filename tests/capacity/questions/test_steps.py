@@ -25,7 +25,7 @@ def assert_steps_hold(answer: Answer) -> None:
             values[answer.symbol] = answer.value  # further results follow from the rounded answer
         if step.expr == step.symbol:  # found by search: the value at the answer is the bound, which is checked below
             assert answer.expr is None
-            assert answer.bound is None or answer.bound.here != answer.bound.there
+            assert answer.bound is None or answer.bound.value != answer.bound.further_value
         else:
             exact = evaluate(step.expr, values)
             assert exact == step.value or abs(exact - step.value) <= TRUNCATED * abs(exact), (answer.question, step)

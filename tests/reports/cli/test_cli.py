@@ -31,6 +31,7 @@ def run(monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     monkeypatch.setattr(job, "derive", lambda request, progress: sample.derivation())
     monkeypatch.setattr(job, "check", lambda *_: sample.checks())
+    monkeypatch.setattr(job, "levers", lambda *_: ())
     monkeypatch.setattr(report_job, "_differing", lambda request, checks: {"B", "T"})
     return lambda *words: CliRunner().invoke(cli.napkin, list(words))
 
