@@ -39,6 +39,7 @@ LAZY = (
     "calc.memory.caches",
     "calc.mathematics.initialization",
     "calc.memory.checkpoint",
+    "calc.memory.memory_summary",
     "calc.performance.step_operators",
     "calc.memory.recipes",
     "calc.performance.matmul",

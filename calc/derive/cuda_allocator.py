@@ -66,15 +66,15 @@ def segment_for(size: int) -> int:
 
 
 @dataclass(slots=True, eq=False)
-class _Block:
+class AllocatorBlock:
     """A block of a segment, with its neighbors."""
 
     size: int
     address: int
     small: bool
     free: bool = True
-    before: _Block | None = None
-    after: _Block | None = None
+    before: AllocatorBlock | None = None
+    after: AllocatorBlock | None = None
 
     @property
     def key(self) -> tuple[int, int]:
@@ -90,9 +90,9 @@ class Allocator:
     peak_allocated: int = 0
     peak_reserved: int = 0
     segments: list[int] = field(default_factory=list)
-    _free: dict[bool, list[tuple[tuple[int, int], _Block]]] = field(default_factory=lambda: {True: [], False: []})
+    _free: dict[bool, list[tuple[tuple[int, int], AllocatorBlock]]] = field(default_factory=lambda: {True: [], False: []})
 
-    def allocate(self, nbytes: int) -> _Block | None:
+    def allocate(self, nbytes: int) -> AllocatorBlock | None:
         """A block for ``nbytes``: the smallest cached one that fits, else one of a new segment. Nothing is allocated for 0 bytes."""
         if not nbytes:
             return None
@@ -106,7 +106,7 @@ class Allocator:
         self.peak_allocated = max(self.peak_allocated, self.allocated)
         return block
 
-    def free(self, block: _Block | None) -> None:
+    def free(self, block: AllocatorBlock | None) -> None:
         """Return a block to its pool, merged with free neighbors."""
         if block is None:
             return
@@ -122,41 +122,45 @@ class Allocator:
         """Reset the peaks, as ``reset_peak_memory_stats`` does."""
         self.peak_allocated, self.peak_reserved = self.allocated, self.reserved
 
-    def _cached(self, size: int, small: bool) -> _Block | None:
+    def unreleasable(self, small: bool) -> list[int]:
+        """Sizes of a pool's free blocks whose segments are in use in part, which torch cannot give back to the device."""
+        return [block.size for _, block in self._free[small] if block.before is not None or block.after is not None]
+
+    def _cached(self, size: int, small: bool) -> AllocatorBlock | None:
         pool = self._free[small]
         at = bisect.bisect_left(pool, (size, -1), key=lambda entry: entry[0])
         return pool.pop(at)[1] if at < len(pool) else None
 
-    def _new(self, size: int, small: bool) -> _Block:
-        block = _Block(size, self.reserved, small)
+    def _new(self, size: int, small: bool) -> AllocatorBlock:
+        block = AllocatorBlock(size, self.reserved, small)
         self.segments.append(size)
         self.reserved += size
         self.peak_reserved = max(self.peak_reserved, self.reserved)
         return block
 
     @staticmethod
-    def _splits(block: _Block, size: int) -> bool:
+    def _splits(block: AllocatorBlock, size: int) -> bool:
         """Whether a block is split: in the small pool for any usable rest, in the large pool for one larger than the small pool's
         requests."""
         remainder = block.size - size
         return remainder >= MIN_BLOCK if block.small else remainder > SMALL_SIZE
 
-    def _split(self, block: _Block, size: int) -> None:
-        remainder = _Block(block.size - size, block.address + size, block.small, True, block, block.after)
+    def _split(self, block: AllocatorBlock, size: int) -> None:
+        remainder = AllocatorBlock(block.size - size, block.address + size, block.small, True, block, block.after)
         if block.after is not None:
             block.after.before = remainder
         block.size, block.after = size, remainder
         self._add_to_pool(remainder)
 
-    def _add_to_pool(self, block: _Block) -> None:
+    def _add_to_pool(self, block: AllocatorBlock) -> None:
         bisect.insort(self._free[block.small], (block.key, block), key=lambda entry: entry[0])
 
-    def _remove_from_pool(self, block: _Block) -> None:
+    def _remove_from_pool(self, block: AllocatorBlock) -> None:
         pool = self._free[block.small]
         del pool[bisect.bisect_left(pool, block.key, key=lambda entry: entry[0])]
 
 
-def _joined(low: _Block, high: _Block) -> _Block:
+def _joined(low: AllocatorBlock, high: AllocatorBlock) -> AllocatorBlock:
     low.size += high.size
     low.after = high.after
     if high.after is not None:

@@ -26,13 +26,21 @@ _MORE = "\nEvery step: napkin derive {} --explain NAME, of a quantity or a rule 
 @click.option("--coverage", is_flag=True, help="Show every operator: counted, free or refused. Also for a model that is refused.")
 @click.option("--saved", is_flag=True, help="Show the tensors saved for the backward, one by one, and why.")
 @click.option("--peak", is_flag=True, help="Show live bytes over the step, what the peak holds, the peak as a·B + b, and CUDA's rounding.")
+@click.option("--memory-summary", is_flag=True, help="Show what torch.cuda.memory_summary() would print after two steps, simulated.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 @click.option(
     "--values", is_flag=True, help="With --json: only the quantities and their terms, without steps, operators and rules of thumb."
 )
-def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json: bool, values: bool, **options: Any) -> None:
+def derive(
+    explain: str | None, coverage: bool, saved: bool, peak: bool, memory_summary: bool, as_json: bool, values: bool, **options: Any
+) -> None:
     """Derive every quantity of a training step in closed form."""
     request = request_of(**options)
+    if memory_summary:
+        if saved or peak or coverage or values or explain is not None:
+            raise click.UsageError("--memory-summary shows one thing: give it without --explain, --coverage, --saved, --peak and --values")
+        _show_memory_summary(request, as_json)
+        return
     if values and (saved or peak or coverage or explain is not None or not as_json):
         raise click.UsageError("--values goes with --json alone: it leaves out what --explain, --coverage, --saved and --peak show")
     if not (saved or peak or coverage or explain is not None or (as_json and not values)) and _show_stored(request, as_json):
@@ -122,6 +130,18 @@ def _show_memory(request: Request, peak: bool, as_json: bool) -> None:
         memory.show_peak(derivation, live, no_timeline, Terminal())
     else:
         memory.show_saved(derivation, Terminal())
+
+
+def _show_memory_summary(request: Request, as_json: bool) -> None:
+    """The allocator's statistics after two steps."""
+    from calc.memory.memory_summary import memory_summary
+    from reports.jobs import job
+    from reports.views import memory
+
+    with talk() as say:
+        derivation = job.derive(request, say)
+        summary = memory_summary(derivation, say)
+    print_result(as_json, lambda: {"schema": 1, **summary.to_json()}, lambda out: memory.show_summary(summary, out))
 
 
 def _show_coverage(request: Request, explain: str | None, as_json: bool) -> None:

@@ -1,9 +1,14 @@
-"""``napkin derive --saved`` and ``--peak`` on a terminal: what is saved for the backward, and live bytes over the step."""
+"""``napkin derive --saved``, ``--peak`` and ``--memory-summary`` on a terminal: what is saved for the backward, live bytes over the step,
+and the statistics of the CUDA allocator."""
 
 from __future__ import annotations
 
+from calc.derive.cuda_allocator import NOT_MEASURED
 from calc.derive.live_bytes import Timeline
 from calc.derive.result import Derivation
+from calc.memory.memory_summary import ALL, LARGE, METRICS, SMALL, STEPS, MemorySummary
+from calc.symbolic.assignments import sizes_text
+from reports.typeset.numbers import integer
 from reports.page.memory import memory
 from reports.page.model import LiveBytesView, PeakCrossoverRow, PeakIntervalRow
 from reports.views.answers import amount
@@ -72,3 +77,25 @@ def _intervals(row: PeakCrossoverRow) -> list[Line]:
 def _interval(interval: PeakIntervalRow) -> Line:
     closed = "" if interval.formula is None else f", {text(interval.formula)} bytes"
     return f"for {interval.words}: {interval.at}{closed}{' (here)' if interval.here else ''}"
+
+
+_POOLS = {ALL: "{}", LARGE: "  from large pool", SMALL: "  from small pool"}
+
+
+def show_summary(summary: MemorySummary, out: Terminal) -> None:
+    """The table of ``torch.cuda.memory_summary``, in bytes and numbers of blocks."""
+    out.line(bold(summary.model), f" after {STEPS} steps: {sizes_text(summary.sizes)}")
+    rows = [
+        (
+            _POOLS[pool].format(METRICS[metric]),
+            *map(integer, (statistic.current, statistic.peak, statistic.allocated, statistic.freed)),
+        )
+        for metric, pools in summary.statistics.items()
+        for pool, statistic in pools.items()
+    ]
+    out.table(("Metric, in bytes or blocks", *right("Cur Usage", "Peak Usage", "Tot Alloc", "Tot Freed")), rows)
+    out.line(f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}. Compare torch.cuda.memory_summary() after the second step.", style="dim")
+    out.line(
+        "Requested memory is exact; blocks and segments follow torch's rules for one stream. Library workspaces and the context come on top.",
+        style="dim",
+    )

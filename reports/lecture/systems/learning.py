@@ -155,7 +155,8 @@ def _loop(lab: Lab) -> SystemResult:
             lab.check("cruncher", {"B": 2, "D": 4, "L": 2}, optimizer="sgd"), "flops.step.total", "memory.peak", "optimizer_state.bytes"
         ),
     )
-    return SystemResult(rows, checks=checks)
+    notes = ("what torch.cuda.memory_summary() would print in such a loop, simulated: napkin derive MODEL --memory-summary",)
+    return SystemResult(rows, checks=checks, notes=notes)
 
 
 def _data(_: Lab) -> SystemResult:
