@@ -71,7 +71,7 @@ class MemorySummary:
         return {"steps": STEPS, "memory_stats": values, "verdict": "not measured", "because": NOT_MEASURED}
 
 
-class _Counting:
+class _CountingAllocator:
     """An allocator with statistics. On one stream, blocks are active exactly while they are allocated."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ def memory_summary(derivation: Derivation, progress: Callable[[str], None] = lam
     progress("tracing the step at these sizes")
     trace = trace_at(derivation.spec, derivation.specialized, derivation.sizes, {}, options)
     on_device = {} if options.implementation == "fused" else counters_on_cpu(trace)
-    counting, blocks = _Counting(), {}
+    counting, blocks = _CountingAllocator(), {}
     for event in trace.events[: trace.windows[STEPS - 1][1]]:
         if not on_device.get(event.storage, True):
             continue

@@ -1,5 +1,5 @@
-"""``napkin derive --saved``, ``--peak`` and ``--memory-summary`` on a terminal: what is saved for the backward, live bytes over the step,
-and the statistics of the CUDA allocator."""
+"""``napkin derive --saved``, ``--peak`` and ``--memory-summary`` on a terminal: what is saved for the backward, live bytes over the
+step, and the statistics of the CUDA allocator."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from calc.derive.live_bytes import Timeline
 from calc.derive.result import Derivation
 from calc.memory.memory_summary import ALL, LARGE, METRICS, SMALL, STEPS, MemorySummary
 from calc.symbolic.assignments import sizes_text
-from reports.typeset.numbers import integer
 from reports.page.memory import memory
 from reports.page.model import LiveBytesView, PeakCrossoverRow, PeakIntervalRow
+from reports.typeset.numbers import integer
 from reports.views.answers import amount
 from reports.views.explained import heading, text
 from reports.writers.terminal import Cell, Line, Terminal, bold, dim, right
@@ -96,6 +96,6 @@ def show_summary(summary: MemorySummary, out: Terminal) -> None:
     out.table(("Metric, in bytes or blocks", *right("Cur Usage", "Peak Usage", "Tot Alloc", "Tot Freed")), rows)
     out.line(f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}. Compare torch.cuda.memory_summary() after the second step.", style="dim")
     out.line(
-        "Requested memory is exact; blocks and segments follow torch's rules for one stream. Library workspaces and the context come on top.",
+        "Requested memory is exact; blocks and segments follow torch's rules for one stream. Workspaces and the context come on top.",
         style="dim",
     )

@@ -14,19 +14,19 @@ from click.testing import CliRunner
 import calc
 from calc.derive.cuda_allocator import LARGE_SEGMENT, MIN_BLOCK, SMALL_SEGMENT, simulate
 from calc.errors import BadInputError
-from calc.memory.memory_summary import ALL, LARGE, METRICS, SMALL, STEPS, MemorySummary, _Counting, memory_summary
+from calc.memory.memory_summary import ALL, LARGE, METRICS, SMALL, STEPS, MemorySummary, _CountingAllocator, memory_summary
 from calc.options import Options
 from calc.trace import trace_at
 from reports import cli
 
 
-def _values(counting: _Counting, metric: str, pool: str) -> tuple[int, ...]:
+def _values(counting: _CountingAllocator, metric: str, pool: str) -> tuple[int, ...]:
     return astuple(counting.statistics[metric][pool])
 
 
 def test_statistics_of_a_few_requests_by_hand() -> None:
     """513 and 100 bytes share a segment of 2 MiB, 1 MiB + 1 is split off one of 20 MiB; a segment that is free whole can be given back."""
-    counting = _Counting()
+    counting = _CountingAllocator()
     first, _, large = counting.allocate(513), counting.allocate(100), counting.allocate(2**20 + 1)
     rest = LARGE_SEGMENT - (2**20 + MIN_BLOCK)
 
@@ -47,7 +47,7 @@ def test_statistics_of_a_few_requests_by_hand() -> None:
 
 def test_reserved_memory_is_allocated_releasable_or_not_in_every_pool() -> None:
     """Over 400 random requests and frees: what is neither allocated nor in a free part is in segments that are free whole."""
-    draw, counting, blocks = random.Random(5), _Counting(), []
+    draw, counting, blocks = random.Random(5), _CountingAllocator(), []
     for _ in range(400):
         if blocks and draw.random() < 0.5:
             counting.free(blocks.pop(draw.randrange(len(blocks))))
