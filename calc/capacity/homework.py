@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from calc.derive.published.parts import parts_of
+from calc.derive.model_parts import MIX, SCORES
 from calc.derive.result import Derivation, Quantity
-from calc.derive.rules_of_thumb.exact import Addend
+from calc.derive.side_by_side import side_by_side
 from calc.derive.to_json import number
 from calc.errors import BadInputError, DimensionError
 from calc.hardware.accelerators import accelerator
@@ -155,42 +155,22 @@ def _matmul_list(one: Derivation) -> ExerciseTable:
     """Every matmul of the forward, the attention products apart."""
     total = one[FORWARD].value or 1
     rows = []
-    for term in one[FORWARD].terms:
-        parts = term.parts if len(term.parts) > 1 else ((term.because, term.expr),)
-        for what, expr in parts:
-            text = branches.at_hand(expr, one.sizes)
+    for part in one[FORWARD].parts:
+        for addend in part.addends:
+            text = branches.at_hand(addend.expr, one.sizes)
             value = int(evaluate_text(text, one.sizes))
-            rows.append(ExerciseRow(f"{term.module_path}: {what}", text, (value,), (Fraction(value, total),)))
+            what = part.part if part.part in (SCORES, MIX) else addend.label
+            rows.append(ExerciseRow(f"{addend.module_path}: {what}", text, (value,), (Fraction(value, total),)))
     return ExerciseTable("matmuls of a forward pass", "FLOP", ("",), tuple(rows))
 
 
-def _by_part(derivation: Derivation) -> dict[str, list[str]]:
-    """Closed forms of the forward's matmuls, by part of the model."""
-    parts, by_part = parts_of(derivation), dict[str, list[str]]()
-    for term in derivation[FORWARD].terms:
-        for what, expr in term.parts or ((term.because, term.expr),):
-            part = parts.of(Addend(FORWARD, term.module_path, what, expr))
-            by_part.setdefault(part, []).append(branches.at_hand(expr, derivation.sizes))
-    return by_part
-
-
 def _part_table(derivations: Sequence[Derivation], columns: Sequence[str]) -> ExerciseTable:
-    by_part = [_by_part(derivation) for derivation in derivations]
+    table = side_by_side(derivations, columns, (FORWARD,)).quantities[0]
     rows = []
-    for part in dict.fromkeys(part for parts in by_part for part in parts):
-        texts = [" + ".join(parts.get(part, [])) or "0" for parts in by_part]
-        values = tuple(int(evaluate_text(text, d.sizes)) for text, d in zip(texts, derivations, strict=True))
-        shares = tuple(Fraction(value, d[FORWARD].value or 1) for value, d in zip(values, derivations, strict=True))
-        rows.append(ExerciseRow(part, _summed(texts[0]) if len(set(texts)) == 1 else None, values, shares))
+    for row in table.parts:
+        shares = tuple(table.share(row, i) or Fraction(0) for i in range(len(derivations)))
+        rows.append(ExerciseRow(row.part, row.expr, row.values, shares))
     return ExerciseTable("FLOPs of a forward pass by part", "FLOP", tuple(columns), tuple(rows))
-
-
-def _summed(text: str) -> str:
-    import sympy as sp
-
-    from calc.symbolic.algebra import to_sympy
-
-    return str(sp.expand(to_sympy(text)))
 
 
 def _parts(one: Derivation) -> Exercise:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from calc.derive.active import parameter_use
+from calc.derive.active import ParameterUse, parameter_use
 from calc.derive.backward_matmuls import forward_matmuls, gradient_of
+from calc.derive.model_parts import ModelParts, model_parts
 from calc.graph.step import RECOMPUTED, Op, Size, StepTrace, Tensor
 from calc.rules.registry import Cost, Operator, Registry, Term, View, cost_of
 from calc.units import Amount, Unit, bytes_of, item_size
@@ -27,7 +28,7 @@ class CountedAddend:
     """One addend of one quantity in one trace.
 
     ``factors`` is the product as the rule states it; ``count`` its value. ``rule`` names the operator's rule or the kind of tensor,
-    ``label`` the rule's addend.
+    ``label`` the rule's addend. ``part`` of the model: one of ``model_parts.NAMES``, or a module path.
     """
 
     quantity: str
@@ -36,6 +37,7 @@ class CountedAddend:
     label: str
     factors: tuple[Any, ...]
     amount: Amount
+    part: str = ""
 
     @property
     def count(self) -> Any:
@@ -56,15 +58,20 @@ class Accumulator:
 
     def entries(self, trace: StepTrace) -> list[CountedAddend]:
         """Every addend of every counted quantity."""
-        return [
+        use = parameter_use(trace, self.read)
+        parts = model_parts(trace, use, self.cost)
+        of_tensors = (
             *self._parameters(trace),
-            *self._used_parameters(trace),
+            *self._used_parameters(trace, use),
             *self._weights(trace),
             *self._gradients(trace),
             *self._state(trace),
-            *self._activations(trace),
             *self._checkpoint(trace),
-            *self.work(trace),
+        )
+        return [
+            *(replace(entry, part=parts.of_tensor(entry.module_path)) for entry in of_tensors),
+            *self._activations(trace, parts),
+            *self._work(trace, parts),
         ]
 
     # -- tensors --------------------------------------------------------------------------------------------------
@@ -74,8 +81,7 @@ class Accumulator:
             shape = tuple(self.read(s) for s in tensor.shape)
             yield CountedAddend("parameters", name, "parameter", "elements", shape or (1,), Amount(_product(shape), Unit.ELEMENT))
 
-    def _used_parameters(self, trace: StepTrace) -> Iterator[CountedAddend]:
-        use = parameter_use(trace, self.read)
+    def _used_parameters(self, trace: StepTrace, use: ParameterUse) -> Iterator[CountedAddend]:
         self.unrouted |= {use.reason} if use.reason else set()
         for name, tensor in _first_of_each_storage(trace.parameters):
             active, shape = use.active[name], tuple(self.read(s) for s in tensor.shape) or (1,)
@@ -101,7 +107,7 @@ class Accumulator:
         for (name, key), tensor in _first_of_each_storage(((n, k), t) for n, k, t in trace.state):
             yield self._bytes(trace, "optimizer_state.bytes", name, "optimizer state", f"{tensor.dtype} {key}", tensor)
 
-    def _activations(self, trace: StepTrace) -> Iterator[CountedAddend]:
+    def _activations(self, trace: StepTrace, parts: ModelParts) -> Iterator[CountedAddend]:
         own = {t.storage for _, t in (*trace.parameters, *trace.buffers)}
         full_tensors, readers = _largest_by_storage(trace), _saved_arguments(trace)
         for saved, tensor in _first_of_each_storage((s, s.tensor) for s in trace.saved):
@@ -110,7 +116,8 @@ class Accumulator:
                 arguments = readers.get((saved.module_path, saved.op, tensor.storage), ())
                 argument_note = f" ({', '.join(arguments)})" if len(arguments) > 1 else ""
                 label = f"{source} saved for the backward of {saved.op}{argument_note}"
-                yield self._bytes(trace, "activations.bytes", saved.module_path, "saved tensor", label, tensor, full_tensors)
+                entry = self._bytes(trace, "activations.bytes", saved.module_path, "saved tensor", label, tensor, full_tensors)
+                yield replace(entry, part=parts.of_saved(saved.module_path, saved.op))
 
     def _checkpoint(self, trace: StepTrace) -> Iterator[CountedAddend]:
         state = {t.storage for _, _, t in trace.state}
@@ -153,13 +160,17 @@ class Accumulator:
 
     def work(self, trace: StepTrace) -> Iterator[CountedAddend]:
         """FLOPs and bytes moved of the operators of the counted step."""
+        return self._work(trace, model_parts(trace, parameter_use(trace, self.read), self.cost))
+
+    def _work(self, trace: StepTrace, parts: ModelParts) -> Iterator[CountedAddend]:
         forward = forward_matmuls(trace)
         for op in trace.ops:
             if op.step != 2 or op.phase not in PHASES:
                 continue
             gradient = gradient_of(op, forward) if op.phase == "backward" and op.node != RECOMPUTED else ""
             for alike in self._addends_of(op, trace, gradient):
-                yield CountedAddend(alike.quantity, op.module_path, op.name, alike.label, alike.factors, alike.amount)
+                part = parts.of_operator(op, alike.quantity, alike.label, forward)
+                yield CountedAddend(alike.quantity, op.module_path, op.name, alike.label, alike.factors, alike.amount, part)
 
     def _addends_of(self, op: Op, trace: StepTrace, gradient: str) -> Sequence[CountedAddend]:
         """The addends of ``op``, or those of an equal operator at another module path. ``gradient`` names the matmul of the backward."""

@@ -20,10 +20,10 @@ from calc.symbolic.parser import free_names
 
 Read = Callable[[Size], Any]
 
-_CHOOSING = frozenset(
+CHOOSING = frozenset(
     ("aten.topk.default", "aten.argmax.default", "aten.max.dim", "aten.sort.default", "aten.sort.stable", "aten.argsort.default")
 )
-_TABLES = frozenset(("aten.embedding.default", "aten._embedding_bag.default", "aten._embedding_bag_forward_only.default"))
+TABLES = frozenset(("aten.embedding.default", "aten._embedding_bag.default", "aten._embedding_bag_forward_only.default"))
 _SELECTING = frozenset(("aten.index.Tensor", "aten.index_select.default", "aten.gather.default", "aten.embedding.default"))
 _WHOLE_NUMBERS = ("int", "uint", "bool")
 _GROUPED, _BATCHED = "aten._grouped_mm.default", ("aten.bmm.default", "aten.baddbmm.default")
@@ -70,11 +70,18 @@ class ActiveElements:
 @dataclass(frozen=True, slots=True)
 class ParameterUse:
     """``active`` by parameter name; ``embeddings`` are the tables that are looked up, and matrices of the sizes of the table of the input
-    ids, which give the scores of the next id (the output embedding). ``reason``: why active is unknown."""
+    ids, which give the scores of the next id (the output embedding). ``reason``: why active is unknown.
+
+    ``tables`` are those that are looked up. ``names`` of parameters by storage; ``copies``: storages of parameters and of their casts and
+    copies, each with the parameter's storage.
+    """
 
     active: Mapping[str, ActiveElements]
     embeddings: frozenset[str]
     reason: str
+    tables: frozenset[str]
+    names: Mapping[int, str]
+    copies: Mapping[int, int]
 
 
 def parameter_use(trace: StepTrace, read: Read) -> ParameterUse:
@@ -112,7 +119,7 @@ class _Flow:
         self._copies |= {tensor.storage: tensor.storage for _, tensor in self.trace.parameters}
 
     def follow(self, op: Op) -> None:
-        operands = list(_tensors(value for _, value in op.args))
+        operands = list(tensors(value for _, value in op.args))
         if op.outputs and all(any(out.storage == t.storage for t in operands) for out in op.outputs) and not op.mutates:
             return  # a view
         if not self._copied(op, operands):
@@ -138,7 +145,7 @@ class _Flow:
 
     def _use(self, op: Op, tensor: Tensor, operands: Sequence[Tensor]) -> None:
         parameter, choice = self._copies[tensor.storage], self._chosen(operands)
-        if op.name in (*_TABLES, *_SELECTING) and choice is None and operands[-1].dtype != "bool":
+        if op.name in (*TABLES, *_SELECTING) and choice is None and operands[-1].dtype != "bool":
             by_input = any(self.trace.storages[t.storage].role == "input" for t in operands)
             self._tables[parameter] = by_input or self._tables.get(parameter, False)
             self._whole.add(parameter)
@@ -192,7 +199,7 @@ class _Flow:
 
     def _propagate(self, op: Op, operands: Sequence[Tensor]) -> None:
         choice, rows = self._chosen(operands), self._routed(operands)
-        if op.name in _CHOOSING and choice is None:
+        if op.name in CHOOSING and choice is None:
             self._choose(op)
             return
         chosen_first = bool(operands) and operands[0].storage in self._choices
@@ -246,7 +253,8 @@ class _Flow:
         vocabulary = {frozenset(shapes[s]) for s, by_input in self._tables.items() if by_input}
         heads = (s for s in names if len(shapes[s]) == 2 and frozenset(shapes[s]) in vocabulary)
         embeddings = frozenset(names[s] for s in (*self._tables, *heads))
-        return ParameterUse(active, embeddings, min(self._reasons, default=""))
+        tables = frozenset(names[s] for s in self._tables)
+        return ParameterUse(active, embeddings, min(self._reasons, default=""), tables, names, self._copies)
 
     def _of_loop(self, uses: Sequence[_Use], shapes: Mapping[int, tuple[Any, ...]]) -> dict[int, tuple[Any, ...]]:
         """Experts that run one after the other, each on the rows that chose it: as many of them as a token chooses count.
@@ -277,12 +285,12 @@ class _Flow:
         return separate and len(owners) == choice.number and all(own == shapes[0] for own in shapes)
 
 
-def _tensors(values: Any) -> Iterator[Tensor]:
+def tensors(values: Any) -> Iterator[Tensor]:
     for value in values:
         if isinstance(value, Tensor):
             yield value
         elif isinstance(value, tuple):
-            yield from _tensors(value)
+            yield from tensors(value)
 
 
 def _quotient(a: Any, b: Any) -> Any | None:

@@ -26,7 +26,7 @@ PEAKS = {d.name: d.step for d in QUANTITIES.values() if d.step is not None}
 @dataclass(frozen=True)
 class Analysis:
     """Groups of equal addends and peak candidates of a graph. ``algebra`` works in basis symbols, ``fold`` substitutes the model's
-    dimensions.
+    dimensions. ``of_parts`` are the same groups, apart by part of the model.
 
     ``uncredited`` and ``unrouted`` say why causal FLOPs and active parameters are unknown; empty if they are not.
 
@@ -40,6 +40,7 @@ class Analysis:
     module_paths: LoopIndices
     interpolate: Interpolation
     groups: Mapping[str, list[Group]]
+    of_parts: Mapping[str, list[Group]]
     peaks: Mapping[str, tuple[PeakCandidate, ...]]
     uncredited: frozenset[str]
     unrouted: frozenset[str]
@@ -73,7 +74,7 @@ def analyse(graph: Graph, registry: Registry) -> Analysis:
     interpolate = Interpolation(graph.traces, graph.loops, algebra)
     frame = CoverageContext(graph, registry, algebra, Folding(graph.as_basis(), algebra), module_paths, interpolate)
     folder = Accumulator(algebra.parse, registry)
-    grouped = groups.group(_entries(folder, frame), module_paths, interpolate, algebra.constant(1))
+    grouped = groups.staged(groups.group(_entries(folder, frame), module_paths, interpolate, algebra.constant(1)))
     bounds = [(graph.basis[d.name], graph.basis[d.at_most]) for d in graph.dims if d.at_most and d.at_most in graph.basis]
     peaks = {name: _peaks(graph, name, step, algebra, module_paths, interpolate, bounds) for name, step in PEAKS.items()}
     return Analysis(
@@ -83,7 +84,8 @@ def analyse(graph: Graph, registry: Registry) -> Analysis:
         fold=frame.fold,
         module_paths=module_paths,
         interpolate=interpolate,
-        groups=groups.by_quantity(grouped),
+        groups=groups.by_quantity(groups.without_parts(grouped)),
+        of_parts=groups.by_quantity(grouped),
         peaks=peaks,
         uncredited=frozenset(folder.uncredited),
         unrouted=frozenset(folder.unrouted),

@@ -8,7 +8,7 @@ name in place of W.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from calc.graph.step import RECOMPUTED, Op, StepTrace, Tensor
@@ -22,12 +22,13 @@ _OPERANDS = {
 
 
 class ForwardMatmul(NamedTuple):
-    """Storages of the two operands of a matmul, the name of the right one, and whether that is a parameter."""
+    """Storages of the two operands of a matmul, the name of the right one, whether that is a parameter, and the operator's index."""
 
     left: int
     right: int
     name: str
     is_parameter: bool
+    operator: int
 
 
 ForwardMatmuls = Mapping[tuple[int, str], tuple[ForwardMatmul, ...]]
@@ -42,7 +43,7 @@ def forward_matmuls(trace: StepTrace) -> ForwardMatmuls:
             left, right = operands
             name = names.get(right, "weight")
             key = (op.step, op.module_path)
-            matmuls[key] = (*matmuls.get(key, ()), ForwardMatmul(left, right, "W" if name == "weight" else name, right in names))
+            matmuls[key] = (*matmuls.get(key, ()), ForwardMatmul(left, right, "W" if name == "weight" else name, right in names, op.index))
     return matmuls
 
 
@@ -56,9 +57,17 @@ def gradient_of(op: Op, forward: ForwardMatmuls) -> str:
 
 
 def _gradients(own: tuple[int, ...], matmuls: Iterable[ForwardMatmul]) -> Iterable[str]:
-    for left, right, name, _ in matmuls:
-        if (left in own) != (right in own):
-            yield f"d{name} = xᵀ dy" if left in own else f"dx = dy {name}ᵀ"
+    for matmul in matmuls:
+        if (matmul.left in own) != (matmul.right in own):
+            yield f"d{matmul.name} = xᵀ dy" if matmul.left in own else f"dx = dy {matmul.name}ᵀ"
+
+
+def differentiated(op: Op, forward: ForwardMatmuls) -> Iterator[ForwardMatmul]:
+    """The matmuls of the forward of which ``op`` may compute a gradient: it reads one of their operands."""
+    own = _storages(op)
+    for matmul in forward.get((op.step, op.module_path), ()):
+        if (matmul.left in own) != (matmul.right in own):
+            yield matmul
 
 
 def _storages(op: Op) -> tuple[int, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from calc.derive.result import Evaluator, Quantity, QuantityTerm
+from calc.derive.result import Evaluator, Quantity, QuantityPart, QuantityTerm
 from calc.graph.guards import applies
 
 if TYPE_CHECKING:
@@ -27,7 +27,16 @@ def by_cases(general: Quantity, case: Quantity, equal: Mapping[str, str]) -> Qua
     assert general._evaluator is not None  # both were just derived
     assert case._evaluator is not None
     evaluator = _ByCases(general._evaluator, case._evaluator, equal)
-    return replace(case, text=_piecewise(case.text, general.text, condition), terms=terms, _evaluator=evaluator)
+    parts = tuple(_parts(general, case, condition))
+    return replace(case, text=_piecewise(case.text, general.text, condition), terms=terms, parts=parts, _evaluator=evaluator)
+
+
+def _parts(general: Quantity, case: Quantity, condition: str) -> Iterator[QuantityPart]:
+    """The parts of the model by cases; at the sizes of the case, those in general alone are 0."""
+    general_texts, case_parts = {part.part: part.expr for part in general.parts}, {part.part: part for part in case.parts}
+    for name in dict.fromkeys((*general_texts, *case_parts)):
+        part = case_parts.get(name, QuantityPart(name, "0", 0))
+        yield replace(part, expr=_piecewise(part.expr, general_texts.get(name, "0"), condition))
 
 
 def specialized_sizes(general: Mapping[str, int], sizes: Mapping[str, int], equal: Mapping[str, str]) -> dict[str, int]:

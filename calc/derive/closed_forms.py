@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -13,10 +13,11 @@ from calc.derive import cases, coverage, groups
 from calc.derive import peak as memory
 from calc.derive.accumulate import Accumulator
 from calc.derive.analysis import PEAKS, Analysis, analyse
+from calc.derive.model_parts import place
 from calc.derive.other_sizes import Trace, TracedGraph, Traces, alone, holds
 from calc.derive.peak import PeakCandidate, candidate_name
 from calc.derive.quantities import QUANTITIES, Definition, absent, definitions
-from calc.derive.result import Candidate, Certificate, Derivation, Quantity, QuantityTerm, Step
+from calc.derive.result import Candidate, Certificate, Derivation, PartAddend, Quantity, QuantityPart, QuantityTerm, Step
 from calc.derive.saved_tensors import saved_tensors
 from calc.derive.steps import StepMaker
 from calc.derive.timeline import timeline
@@ -238,8 +239,27 @@ def _quantity(
         analysis.fold.outer.text(analysis.fold(total)),
         analysis.algebra.value(total, analysis.graph.as_basis().values(values)),
         tuple(terms),
+        parts=tuple(_parts(definition, analysis, values)),
         _evaluator=_Evaluator(analysis, values, [total]),
     )
+
+
+def _parts(definition: Definition, analysis: Analysis, values: Mapping[str, int]) -> Iterator[QuantityPart]:
+    """The parts of the model, in the order of a table."""
+    zero, text = analysis.algebra.constant(0), analysis.fold.outer.text
+    mine = [g for name in _summands(definition) for g in analysis.of_parts.get(name, ())]
+    by_part = groups.by_part(mine)
+    for part, members in sorted(by_part.items(), key=lambda each: place(each[0])):
+        poly = groups.total(members, zero)
+        if poly != 0:
+            alike = ((m.module_path, m.label, text(analysis.fold(m.total))) for m in groups.by_addend(members))
+            value = analysis.algebra.value(poly, analysis.graph.as_basis().values(values))
+            yield QuantityPart(part, text(analysis.fold(poly)), value, tuple(PartAddend(*addend) for addend in alike))
+
+
+def _summands(definition: Definition) -> list[str]:
+    """The counted quantities that add up to one."""
+    return [name for part in definition.parts for name in _summands(QUANTITIES[part])] if definition.parts else [definition.name]
 
 
 def _terms(mine: Sequence[groups.Group], analysis: Analysis, values: Mapping[str, int]) -> list[QuantityTerm]:

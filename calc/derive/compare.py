@@ -113,7 +113,8 @@ def in_force(quantity: Quantity | None, sizes: Mapping[str, int]) -> Quantity | 
     if quantity is None or quantity.text is None:
         return quantity
     terms = tuple(replace(term, expr=branches.at_hand(term.expr, sizes)) for term in quantity.terms)
-    return replace(quantity, text=branches.at_hand(quantity.text, sizes), terms=terms)
+    parts = tuple(replace(part, expr=branches.at_hand(part.expr, sizes)) for part in quantity.parts)
+    return replace(quantity, text=branches.at_hand(quantity.text, sizes), terms=terms, parts=parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from calc.derive.live_bytes import Timeline
 from calc.derive.quantities import absent, require_count
@@ -72,6 +72,27 @@ class QuantityTerm:
         """Whether the module path, with * for a loop index, matches the parameter ``name``."""
         parts, of = self.module_path.split("."), name.split(".")
         return len(parts) == len(of) and all(a == b or (a == "*" and b.isdecimal()) for a, b in zip(parts, of, strict=True))
+
+
+class PartAddend(NamedTuple):
+    """An addend of a part: where it is counted, what it is, and its closed form."""
+
+    module_path: str
+    label: str
+    expr: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuantityPart:
+    """What one part of the model takes of a quantity: Q Kᵀ, feed-forward, head, …, or a module path. All parts add up to the quantity.
+
+    ``addends`` add up to the part; a stored form has none.
+    """
+
+    part: str
+    expr: str
+    value: int
+    addends: tuple[PartAddend, ...] = ()
 
 
 # The size of an axis along which the saved tensors of a row differ.
@@ -149,8 +170,8 @@ class AtOtherSizes(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class Quantity:
-    """A derived number: exact closed form, unit, terms. Without a closed form, ``unknown`` has the reason and ``value`` is that of a trace
-    at the derivation's sizes, or ``None``."""
+    """A derived number: exact closed form, unit, terms by module path, parts of the model. Without a closed form, ``unknown`` has the
+    reason and ``value`` is that of a trace at the derivation's sizes, or ``None``."""
 
     name: str
     unit: Unit
@@ -160,6 +181,7 @@ class Quantity:
     terms: tuple[QuantityTerm, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     unknown: str = ""
+    parts: tuple[QuantityPart, ...] = ()
     _evaluator: Evaluator | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -12,14 +12,14 @@ from calc.symbolic import branches
 from calc.symbolic.algebra import Algebra
 from calc.symbolic.parser import free_names
 
-LARGEST_SHARES = 5
+LARGEST_SHARES = 15
 
 
 @dataclass(frozen=True, slots=True)
-class AddendShare:
-    """One addend of a quantity and its share of the total."""
+class PartShare:
+    """What one part of the model, or one role of live bytes, takes of a quantity, and its share of the total."""
 
-    module_path: str
+    part: str
     expr: str
     value: int
     share: Fraction
@@ -45,13 +45,18 @@ class Crossover:
     at: Fraction
 
 
-def shares(quantity: Quantity) -> tuple[AddendShare, ...]:
-    """The largest addends of ``quantity`` by module path, largest first."""
+def shares(quantity: Quantity, most: int = LARGEST_SHARES) -> tuple[PartShare, ...]:
+    """The parts of ``quantity``, largest first, and together all of it: where there are more than ``most``, the last row is their sum."""
     if not quantity.value:
         return ()
-    terms = [(t.module_path, t.expr, t.value) for t in quantity.terms] or _roles(quantity)
-    all_shares = [AddendShare(module_path, expr, value, Fraction(value, quantity.value)) for module_path, expr, value in terms]
-    return tuple(sorted(all_shares, key=lambda s: (-s.value, s.module_path))[:LARGEST_SHARES])
+    parts = sorted([(p.part, p.expr, p.value) for p in quantity.parts] or _roles(quantity), key=lambda part: (-part[2], part[0]))
+    if len(parts) > most:
+        parts[most - 1 :] = [_together(parts[most - 1 :])]
+    return tuple(PartShare(part, expr, value, Fraction(value, quantity.value)) for part, expr, value in parts)
+
+
+def _together(parts: Sequence[tuple[str, str, int]]) -> tuple[str, str, int]:
+    return f"{len(parts)} smaller parts", " + ".join(f"({expr})" for _, expr, _ in parts), sum(value for _, _, value in parts)
 
 
 def _roles(quantity: Quantity) -> list[tuple[str, str, int]]:

@@ -2,18 +2,18 @@
 
     napkin compare gpt2 d=768,1024 L=12,24 h=12,16 --quantity flops.forward.matmul
 
-A part is a term by module path; of a peak, the bytes of one role. Parts with one name are one row. A row has a closed form where all steps
-share it.
+A part is one of the model, as in ``calc/derive/model_parts.py``; of a peak, the bytes of one role. Parts with one name are one row. A row
+has a closed form where all steps share it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from calc.derive.compare import Places, by_module_path, by_role, in_force
+from calc.derive.compare import in_force
 from calc.derive.result import Derivation, Quantity
 from calc.derive.to_json import number
 from calc.errors import BadInputError
@@ -116,22 +116,27 @@ def _quantity(name: str, derivations: Sequence[Derivation]) -> QuantityTable:
         expr=exprs[0] if _equal(exprs) and not described.candidates else None,
         values=tuple(quantity.value if quantity is not None else None for quantity in columns),
         unknown=tuple("this step has none" if quantity is None else quantity.unknown for quantity in columns),
-        parts=_parts([_places(quantity) for quantity in columns]),
+        parts=_parts([_by_part(quantity) for quantity in columns]),
     )
 
 
-def _places(quantity: Quantity | None) -> Places:
-    """Expression, value and reason of each part."""
+_ExprsAndValues = Mapping[str, tuple[str, int]]
+
+
+def _by_part(quantity: Quantity | None) -> _ExprsAndValues:
+    """Closed form and value of each part."""
     if quantity is None or quantity.value is None:
         return {}
     largest = quantity.largest_candidate
-    return by_module_path(quantity) if largest is None else by_role(largest)
+    if largest is None:
+        return {part.part: (part.expr, part.value) for part in quantity.parts}
+    return {role: (expr, largest.part_values[role]) for role, expr in largest.parts.items()}
 
 
-def _parts(columns: Sequence[Places]) -> tuple[PartRow, ...]:
+def _parts(columns: Sequence[_ExprsAndValues]) -> tuple[PartRow, ...]:
     rows = []
-    for part in dict.fromkeys(part for places in columns for part in places):
-        terms = [places.get(part) for places in columns]
+    for part in dict.fromkeys(part for by_part in columns for part in by_part):
+        terms = [by_part.get(part) for by_part in columns]
         exprs = [term[0] if term is not None else None for term in terms]
         rows.append(PartRow(part, exprs[0] if _equal(exprs) else None, tuple(term[1] if term is not None else 0 for term in terms)))
     return tuple(rows)

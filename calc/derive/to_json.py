@@ -80,6 +80,7 @@ def used_symbols(derivation: Derivation) -> set[str]:
         if quantity.text is not None:
             texts.add(quantity.text)
         texts.update(term.expr for term in quantity.terms)
+        texts.update(part.expr for part in quantity.parts)
         texts.update(candidate.expr for candidate in quantity.candidates)
     return {symbol for text in texts for symbol in free_names(text)}
 
@@ -97,13 +98,14 @@ def dims_document(derivation: Derivation) -> dict[str, Any]:
 
 
 def quantity_document(quantity: Quantity) -> dict[str, Any]:
-    """One quantity: its closed form, value, terms and peak candidates."""
+    """One quantity: its closed form, value, terms by module path, parts of the model and peak candidates."""
     entry: dict[str, Any] = {
         "expr": quantity.text,
         "value": number(quantity.value),
         "unit": str(quantity.unit),
         "meaning": quantity.meaning,
         "terms": [_term(term) for term in quantity.terms],
+        "parts": [{"part": p.part, "expr": p.expr, "value": number(p.value)} for p in quantity.parts],
     }
     if quantity.candidates:
         entry["candidates"] = [_candidate(c) for c in quantity.candidates]

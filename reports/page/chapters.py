@@ -94,7 +94,7 @@ def chapter(
             "steps": several(len(steps), "step"),
             "aside": f"{several(len(steps), 'step')}, in the Markdown report, or on a terminal with --explain {quantity.name}",
             "terms": several(len(quantity.terms), "term") + (", equal ones in one row" if len(rows) < len(quantity.terms) else ""),
-            "table": f"{quantity.name} by part" + (f": {what}" if what else ""),
+            "table": f"{quantity.name} by module path" + (f": {what}" if what else ""),
             "candidates": several(len(quantity.candidates), "peak candidate"),
             "closing": "The maximum",
             "others": f"Steps of the other {several(len(quantity.candidates) - 1, 'peak candidate')}",

@@ -28,6 +28,7 @@ from reports.typeset import expressions, numbers
 from reports.typeset.escape import slug
 from reports.typeset.numbers import NBSP
 
+_ALSO_BY_PART = ("flops.forward.matmul", "activations.bytes")
 Doubled = Mapping[str, tuple[Doubling, ...]]
 
 
@@ -36,10 +37,11 @@ def _answered(derivation: Derivation) -> list[str]:
 
 
 def dominant(derivation: Derivation) -> Iterator[tuple[str, tuple[TermRow, ...]]]:
-    for name in _answered(derivation):
+    """Quantity → its parts, the largest first: of the model, or of live bytes by role."""
+    for name in (*_answered(derivation), *(name for name in _ALSO_BY_PART if name in derivation)):
         quantity = derivation[name]
         shares = sensitivity.shares(quantity)
-        rows = tuple(term_row(s.module_path, at_hand(s.expr, derivation.sizes), s.value, quantity.value, "") for s in shares)
+        rows = tuple(term_row(s.part, at_hand(s.expr, derivation.sizes), s.value, quantity.value, "") for s in shares)
         if rows:
             yield name, rows
 

@@ -31,10 +31,12 @@ from reports.typeset.wording import (
     sizes_text,
     stated,
 )
+from reports.views.model_parts import TOTALS, PartColumn
+from reports.views.model_parts import show as show_parts
 from reports.writers.terminal import Line, Part, Terminal, bold, dim
 
 if TYPE_CHECKING:
-    from calc.derive.result import Derivation
+    from calc.derive.result import Derivation, Quantity
     from calc.derive.rules_of_thumb import RuleComparison
     from calc.graph.guards import Assumption, TracedDim
     from calc.pipeline.precomputed import Stored, StoredQuantity
@@ -57,7 +59,7 @@ class AnswerLine:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """All that the screen shows. ``rules_of_thumb`` are rows of five texts."""
+    """All that the screen shows. ``rules_of_thumb`` are rows of five texts, ``parts`` totals by part of the model."""
 
     model: str
     options: Mapping[str, str]
@@ -69,16 +71,18 @@ class Answers:
     assumptions: tuple[Stated, ...]
     notes: tuple[str, ...]
     rules_of_thumb: tuple[Sequence[str], ...]
+    parts: tuple[PartColumn, ...] = ()
 
 
 def show(answers: Answers, out: Terminal) -> None:
-    """The three questions of the first screen, then every quantity with its closed form, what is counted and what is assumed."""
+    """The three questions of the first screen, every quantity with its closed form, totals by part, what is counted and assumed."""
     show_heading(answers.model, answers.options, answers.sizes, answers.specialized, answers.exchanged, out)
     by_name = {line.quantity: line for line in answers.lines}
     out.table((), [(question, _answer(by_name.get(name))) for name, question in ANSWERS])
     out.line()
     rows = [(line.quantity, "unknown" if line.value is None else line.value.text, _closed_form(line)) for line in answers.lines]
     out.table(("Quantity", ("Value", "right"), "Closed form"), rows)
+    show_parts(answers.parts, out)
     out.line(f"coverage: {answers.coverage}", style="dim")
     for assumption in answers.assumptions:
         out.line(f"assumes {assumption.words}: {assumption.because}", style="dim")
@@ -150,7 +154,12 @@ def of_derivation(derivation: Derivation, comparisons: Iterable[RuleComparison] 
         assumptions=_assumptions(derivation.dims, derivation.assumptions),
         notes=derivation.notes,
         rules_of_thumb=tuple(_compared(comparison) for comparison in comparisons if comparison.applies),
+        parts=tuple(_column(derivation[name]) for name in TOTALS if name in derivation),
     )
+
+
+def _column(quantity: Quantity) -> PartColumn:
+    return PartColumn(quantity.name, quantity.unit, {part.part: part.value for part in quantity.parts})
 
 
 def _derived(derivation: Derivation, name: str) -> AnswerLine:
@@ -191,6 +200,7 @@ def of_stored(form: Stored, chosen: Mapping[str, int]) -> Answers:
         assumptions=_assumptions(form.dims, form.assumptions),
         notes=form.notes,
         rules_of_thumb=tuple(_rule_of_thumb(rule, values, sizes) for rule in form.rules_of_thumb),
+        parts=tuple(_column(form.derived(name, sizes)) for name in TOTALS if name in form.quantities),
     )
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from calc.derive.result import Derivation
+from calc.derive.result import Derivation, Quantity
 from calc.derive.rules_of_thumb import RuleComparison
+from calc.derive.sensitivity import shares
 from calc.graph.exchanges import headlines
 from reports.page.chapters import Explanation, explanation, sizes_with_quotients
 from reports.page.model import StepView, TypesetFormula
+from reports.page.parts import term_row
 from reports.page.sensitivity import assumption_row, rule_verdict
 from reports.page.steps import Anchors, step_view
 from reports.typeset import numbers
 from reports.typeset.numbers import PrintedAmount, percent
 from reports.views.answers import amount, show_heading
-from reports.writers.terminal import Styled, Terminal, bold, dim
+from reports.writers.terminal import Styled, Terminal, bold, dim, right
 
 TONES = {"good": "green", "proved": "cyan", "bad": "bold red", "open": "yellow"}
 _SIDE_BY_SIDE = 60  # columns of a sum with labels beyond which its terms are written one under another
@@ -36,6 +38,15 @@ def show_quantity(derivation: Derivation, name: str, out: Terminal) -> None:
     _show_steps(explained.steps, out)
     out.line()
     _show_total(name, explained, value, out)
+    _show_parts(quantity, derivation.sizes, out)
+
+
+def _show_parts(quantity: Quantity, sizes: Mapping[str, int], out: Terminal) -> None:
+    """The parts of the model, or of live bytes by role, with shares."""
+    rows = [term_row(s.part, s.expr, s.value, quantity.value, "", sizes) for s in shares(quantity)]
+    if rows:
+        out.line()
+        out.table(("Part", *right("Value", "Share"), "Closed form"), [(r.module_path, r.value, r.share, text(r.formula)) for r in rows])
 
 
 def show_rule_of_thumb(derivation: Derivation, comparison: RuleComparison, out: Terminal) -> None:

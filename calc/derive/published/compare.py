@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from calc.derive.published.parts import Parts, parts_of
 from calc.derive.published.tables import PublishedCell, PublishedTable
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb.corrections import explained
@@ -62,12 +61,18 @@ class ComparedTable:
 class _PartCount(ExactCount):
     """The exact count of some parts of a model."""
 
-    def __init__(self, rule: RuleOfThumb, derivation: Derivation, wanted: tuple[str, ...], parts: Parts) -> None:
+    def __init__(self, rule: RuleOfThumb, derivation: Derivation, cell: PublishedCell) -> None:
         super().__init__(rule, derivation)
-        self._wanted, self._by = wanted, parts
+        self._counted, self._cell = derivation[rule.exact[0][1]], cell
 
     def addends(self) -> Iterator[Addend]:
-        yield from (a for a in super().addends() if not self._wanted or self._by.of(a) in self._wanted)
+        if not self._cell.parts:
+            yield from super().addends()
+        for part in self._counted.parts if self._cell.parts else ():
+            if self._cell.has(part.part):
+                of_parameters = self._counted.name == "parameters"  # each a tensor of its own
+                for a in part.addends:
+                    yield Addend(self._counted.name, a.module_path, a.module_path if of_parameters else a.label, a.expr)
 
     def quantities(self) -> list[tuple[int, str, str]]:
         return [(1, self.rule.exact[0][1], " + ".join(f"({a.expr})" for a in self.addends()) or "0")]
@@ -78,17 +83,16 @@ def compare(table: PublishedTable, derivation: Derivation) -> ComparedTable:
     absent = [name for name in table.needs if name not in derivation.sizes]
     if absent:
         raise BadInputError(f"{table.name} is stated in {', '.join(table.needs)}, and this model has no {', '.join(absent)}")
-    parts = parts_of(derivation)
     rows = (
         ComparedRow(
-            row.operation, row.because, tuple(None if c is None else _cell(c, table, derivation, parts) for c in row.cells)
+            row.operation, row.because, tuple(None if c is None else _cell(c, table, derivation) for c in row.cells)
         )
         for row in table.rows
     )
     return ComparedTable(table, derivation.model, derivation.sizes, tuple(rows))
 
 
-def _cell(cell: PublishedCell, table: PublishedTable, derivation: Derivation, parts: Parts) -> ComparedCell:
+def _cell(cell: PublishedCell, table: PublishedTable, derivation: Derivation) -> ComparedCell:
     printed, per_token = cell.expr.replace("{n}", "C" if "C" in derivation.sizes else "T"), table.per_token and cell.unit is Unit.FLOP
     tokens = derivation.sizes["B"] * derivation.sizes["T"] if per_token else 1
     unit = f"{cell.unit}/token" if per_token else f"{cell.unit}s" if cell.unit is not Unit.FLOP else str(cell.unit)
@@ -97,7 +101,7 @@ def _cell(cell: PublishedCell, table: PublishedTable, derivation: Derivation, pa
     if unknown:
         return ComparedCell(printed, unit, value, None, None, unknown)
     expr = f"({printed})*B*T" if per_token else printed
-    count = _PartCount(_rule(cell, table, expr), derivation, cell.parts, parts)
+    count = _PartCount(_rule(cell, table, expr), derivation, cell)
     texts = [branches.at_hand(a.expr, derivation.sizes) for a in count.addends()]
     exact = sum((Fraction(evaluate_text(text, derivation.sizes)) for text in texts), start=Fraction(0)) / tokens
     return ComparedCell(printed, unit, value, exact, _terms(explained(expr, count, derivation).all, per_token))

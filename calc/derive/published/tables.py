@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calc.derive.published import parts
+from calc.derive import model_parts as parts
 from calc.units import Unit
 
 _FLOPS = ("flops.forward.matmul",)
@@ -15,12 +15,18 @@ _FLOPS = ("flops.forward.matmul",)
 
 @dataclass(frozen=True, slots=True)
 class PublishedCell:
-    """A printed expression and what it stands for: ``quantities``, of them only the ``parts``, or all if there are none."""
+    """A printed expression and what it stands for: ``quantities``, of them only the ``parts`` of the model, or all if there are none.
+    ``but`` reverses it: all parts except these."""
 
     expr: str
     quantities: tuple[str, ...]
     parts: tuple[str, ...] = ()
     unit: Unit = Unit.FLOP
+    but: bool = False
+
+    def has(self, part: str) -> bool:
+        """Whether the cell stands for this part of the model."""
+        return not self.parts or (part in self.parts) != self.but
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,8 @@ def _bytes(expr: str, *quantities: str) -> PublishedCell:
 
 
 _DECODER = ("B", "T", "d", "h", "k", "f", "L", "V")
-_LAYER_PARTS = (parts.QKV, parts.SCORES, parts.MIX, parts.PRODUCTS, parts.PROJECT, parts.FEED_FORWARD)
+_FEED_FORWARD = (parts.FEED_FORWARD, parts.EXPERTS)
+_LAYER_PARTS = (parts.QKV, parts.SCORES, parts.MIX, parts.PROJECT, *_FEED_FORWARD)
 _N = "2*d*L*(2*h*k + f)"
 
 KAPLAN = PublishedTable(
@@ -80,25 +87,25 @@ KAPLAN = PublishedTable(
         PublishedRow("Attention: QKV", (_parameters("L*d*3*h*k", parts.QKV), _flops("2*L*d*3*h*k", parts.QKV))),
         PublishedRow(
             "Attention: mask",
-            (None, _flops("2*L*T*h*k", parts.SCORES, parts.MIX, parts.PRODUCTS)),
+            (None, _flops("2*L*T*h*k", parts.SCORES, parts.MIX)),
             "the table counts half of both products, Q Kᵀ and P V, as if the causal mask saved the other half; kernels and torch's counter"
             " take all T² scores",
         ),
         PublishedRow("Attention: project", (_parameters("L*h*k*d", parts.PROJECT), _flops("2*L*h*k*d", parts.PROJECT))),
-        PublishedRow("Feedforward", (_parameters("L*2*d*f", parts.FEED_FORWARD), _flops("2*L*2*d*f", parts.FEED_FORWARD))),
+        PublishedRow("Feedforward", (_parameters("L*2*d*f", *_FEED_FORWARD), _flops("2*L*2*d*f", *_FEED_FORWARD))),
         PublishedRow("De-embed", (None, _flops("2*d*V", parts.HEAD)), "the head; its weights are those of the embedding"),
         PublishedRow(
             "Total (non-embedding)",
-            (_parameters(_N, parts.QKV, parts.PROJECT, parts.FEED_FORWARD), _flops(f"2*{_N} + 2*L*T*h*k", *_LAYER_PARTS)),
+            (_parameters(_N, parts.QKV, parts.PROJECT, *_FEED_FORWARD), _flops(f"2*{_N} + 2*L*T*h*k", *_LAYER_PARTS)),
             "N = 2·d_model·n_layer·(2·d_attn + d_ff), and C = 2·N + 2·n_layer·n_ctx·d_attn, without Embed and De-embed",
         ),
         PublishedRow(
             "In no row",
             (
-                _parameters("0", parts.VECTORS, parts.ROUTER, parts.HEAD, parts.OTHER),
-                _flops("0", parts.ROUTER, parts.OTHER),
+                PublishedCell("0", ("parameters",), (parts.EMBEDDING, *_LAYER_PARTS), Unit.ELEMENT, but=True),
+                PublishedCell("0", _FLOPS, (parts.HEAD, *_LAYER_PARTS), but=True),
             ),
-            "the table has no biases, norms, head of its own or router",
+            "the table has no norms, head of its own or router",
         ),
     ),
     per_token=True,
@@ -132,7 +139,7 @@ CHINCHILLA = PublishedTable(
         ),
         PublishedRow("Attention: softmax @ query reductions", (_flops("2*B*T**2*h*k*L", parts.MIX),)),
         PublishedRow("Attention: final linear", (_flops("2*B*T*h*k*d*L", parts.PROJECT),)),
-        PublishedRow("Dense block", (_flops("2*B*T*(d*f + d*f)*L", parts.FEED_FORWARD),)),
+        PublishedRow("Dense block", (_flops("2*B*T*(d*f + d*f)*L", *_FEED_FORWARD),)),
         PublishedRow("Final logits", (_flops("2*B*T*d*V", parts.HEAD),)),
         PublishedRow(
             "Total forward pass",

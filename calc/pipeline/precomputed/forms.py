@@ -40,6 +40,7 @@ class StoredQuantity:
         self.unknown: str = entry.get("unknown", "")
         self.whole: Polynomial | None = polynomials[entry["is"]] if "is" in entry else None
         self.terms: list[tuple[str, Polynomial, str]] = [(path, polynomials[i], because) for path, i, because in entry.get("terms", ())]
+        self.parts: list[tuple[str, Polynomial]] = [(part, polynomials[i]) for part, i in entry.get("parts", ())]
         self.candidates = tuple(_stored_candidate(form.table, at, parts) for at, parts in entry.get("candidates", ()))
 
     @property
@@ -223,7 +224,7 @@ class Stored:
         return by_cases(general, case.form.derived(name, sizes), case.equal)
 
     def _general(self, q: StoredQuantity, point: Point) -> Quantity:
-        from calc.derive.result import Quantity, QuantityTerm
+        from calc.derive.result import Quantity, QuantityPart, QuantityTerm
 
         d = q.definition
         if q.unknown:
@@ -231,7 +232,8 @@ class Stored:
         if not q.candidates:
             whole = q.polynomials[0]
             terms = tuple(QuantityTerm(module_path, self.table.text(p), point(p), because) for module_path, p, because in q.terms)
-            return Quantity(d.name, d.unit, d.meaning, self.table.text(whole), point(whole), terms, _evaluator=q)
+            parts = tuple(QuantityPart(part, self.table.text(p), point(p)) for part, p in q.parts)
+            return Quantity(d.name, d.unit, d.meaning, self.table.text(whole), point(whole), terms, parts=parts, _evaluator=q)
         candidates = tuple(sorted((self._candidate(m, point) for m in q.candidates), key=lambda c: -c.value))
         text = candidates[0].expr if len(candidates) == 1 else f"Max({', '.join(c.expr for c in candidates)})"
         return Quantity(d.name, d.unit, d.meaning, text, candidates[0].value, candidates=candidates, _evaluator=q)

@@ -91,13 +91,15 @@ def compare(data: Mapping[str, Any], derivation: Derivation) -> None:
     """Refuse a form that differs from the derivation."""
     stored_derivation = Stored(data).derivation({})
     for name in derivation:
-        ours, theirs = (replace(q, terms=_plain(q), _evaluator=None) for q in (stored_derivation[name], derivation[name]))
+        ours, theirs = map(_plain, (stored_derivation[name], derivation[name]))
         if ours != theirs:
             raise NapkinError(f"internal error: the stored form of {data['name']} differs from its derivation in {name}; please report it")
 
 
-def _plain(quantity: Quantity) -> tuple[Any, ...]:
-    return tuple(replace(term, parts=()) for term in quantity.terms)
+def _plain(quantity: Quantity) -> Quantity:
+    """What a form stores of a quantity."""
+    terms, parts = (replace(term, parts=()) for term in quantity.terms), (replace(part, addends=()) for part in quantity.parts)
+    return replace(quantity, terms=tuple(terms), parts=tuple(parts), _evaluator=None)
 
 
 def _written(name: str, graph: Graph, analysis: Analysis, derivation: Derivation) -> dict[str, Any]:
@@ -157,7 +159,11 @@ def _quantity(quantity: Quantity, analysis: Analysis, writer: _PolynomialTable) 
     if quantity.candidates:
         peaks = ((candidate_name(peak), peak.parts.items()) for peak in analysis.peaks[quantity.name])
         return {"candidates": [[at, [[role, writer.add(analysis.fold(part))] for role, part in parts if part != 0]] for at, parts in peaks]}
-    return {"is": writer(quantity.text), "terms": [[t.module_path, writer(t.expr), t.because] for t in quantity.terms]}
+    return {
+        "is": writer(quantity.text),
+        "terms": [[t.module_path, writer(t.expr), t.because] for t in quantity.terms],
+        "parts": [[part.part, writer(part.expr)] for part in quantity.parts],
+    }
 
 
 def _rules_of_thumb(derivation: Derivation) -> list[dict[str, Any]]:

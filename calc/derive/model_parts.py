@@ -1,0 +1,308 @@
+"""Which part of the model an operator, a parameter or a saved tensor belongs to: scores, mix, feed-forward, head, norms, …
+
+Parts follow from the operators of a traced forward and from what their operands are computed from, never from names or sizes. A matmul is
+of activations alone (a softmax follows the scores Q Kᵀ and precedes the mix P V), or it has a weight, and then it is
+
+* a projection of queries, keys or values where a product of attention takes what it alone computes, and the attention output where it takes
+  what attention alone computes;
+* the router where the choice of experts takes its result, and the head where the loss does;
+* feed-forward where only an activation function is between two of them, unless the model has nothing else.
+
+Every other matmul is a part of its own, by its module path. An operator without a matmul belongs to the part of its module.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from calc.derive.active import CHOOSING, TABLES, ParameterUse, tensors
+from calc.derive.backward_matmuls import ForwardMatmuls, differentiated
+from calc.graph.step import RECOMPUTED, Op, StepTrace, Tensor
+from calc.rules.registry import Cost
+
+EMBEDDING, QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION, FEED_FORWARD, EXPERTS, ROUTER, NORMS, HEAD, LOSS, OTHER = (
+    "embedding", "query, key and value", "Q Kᵀ", "softmax", "P V", "attention output", "attention", "feed-forward", "experts", "router",
+    "norms", "head", "loss", "other",
+)  # fmt: skip
+_LAYER = (EMBEDDING, QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION, FEED_FORWARD, EXPERTS, ROUTER)
+_AROUND = (NORMS, HEAD, LOSS, OTHER)
+NAMES = frozenset((*_LAYER, *_AROUND))
+# A part by module path: which one is known when the paths of all traces are.
+_OWN = ""
+_OF_ATTENTION, _OF_FEED_FORWARD = frozenset((QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION)), frozenset((FEED_FORWARD, EXPERTS, ROUTER))
+# Addends of fused attention, by how their names begin.
+_FUSED = {"Q Kᵀ": SCORES, "P V": MIX, "dP = dO Vᵀ": MIX, "dV = Pᵀ dO": MIX, "dQ = dS K": SCORES, "dK = dSᵀ Q": SCORES}
+_SOFTMAX = re.compile(r"(?<!log)_softmax")
+_NORM = re.compile(r"(layer|batch|group|instance|rms)_norm|r?sqrt")
+_LOSS = re.compile(r"loss|log_softmax")
+_ACTIVATION = re.compile(r"(elu|silu|mish|sigmoid|tanh|softplus|threshold|hardswish|glu|erf)_?\.")
+
+
+def place(part: str) -> int:
+    """The place of a part in a table: a module path is behind the parts of a layer, that of the whole optimizer the last."""
+    if part in NAMES:
+        return _LAYER.index(part) if part in _LAYER else len(_LAYER) + 1 + _AROUND.index(part)
+    return len(NAMES) + 1 if part.startswith("(") else len(_LAYER)
+
+
+@dataclass(frozen=True, slots=True)
+class _Matmul:
+    """A matmul of the forward. ``weight`` is the storage of its parameter, or None; ``sources`` are the operators nearest before each other
+    operand, and ``is_activated`` says whether an activation function is between."""
+
+    index: int
+    module_path: str
+    weight: int | None
+    sources: tuple[frozenset[int], ...]
+    is_activated: bool
+    is_linear: bool
+    is_fused: bool
+
+    @property
+    def every_source(self) -> frozenset[int]:
+        return frozenset().union(*self.sources)
+
+
+@dataclass
+class _Sources:
+    """What each tensor of a forward is computed from, by storage: the nearest matmuls, lookups and softmaxes of scores."""
+
+    use: ParameterUse
+    cost: Callable[[Op], Cost]
+    sources: dict[int, frozenset[int]] = field(default_factory=dict)
+    activated: set[int] = field(default_factory=set)
+    matmuls: dict[int, _Matmul] = field(default_factory=dict)
+    scores: set[int] = field(default_factory=set)
+    softmaxes: set[int] = field(default_factory=set)
+    routers: set[int] = field(default_factory=set)
+    last: frozenset[int] = frozenset()
+
+    def follow(self, op: Op) -> None:
+        operands = list(tensors(value for _, value in op.args))
+        if not op.mutates and all(any(out.storage == t.storage for t in operands) for out in op.outputs):
+            return  # a view
+        if any(out.storage in self.use.copies for out in op.outputs) and not op.mutates:
+            return  # a cast of a parameter
+        inputs = [t for t in operands if t.storage not in self.use.copies]
+        weights = [t for t in operands if t.storage in self.use.copies and len(t.shape) > 1]
+        sources, is_activated = self._after(op, inputs, weights)
+        for out in op.outputs:
+            self.sources[out.storage] = sources
+            (self.activated.add if is_activated else self.activated.discard)(out.storage)
+        if sources:
+            self.last = sources
+
+    def _after(self, op: Op, inputs: list[Tensor], weights: list[Tensor]) -> tuple[frozenset[int], bool]:
+        """The sources of the results of ``op``, and whether an activation function is between."""
+        of_inputs = tuple(self.sources.get(t.storage, frozenset()) for t in inputs)
+        nearest, is_activated = frozenset[int]().union(*of_inputs), any(t.storage in self.activated for t in inputs)
+        own = frozenset((op.index,))
+        if terms := self.cost(op).matmul:
+            weight = self.use.copies[weights[0].storage] if weights else None
+            linear, fused = "conv" not in op.name, any(term.name.startswith("Q Kᵀ") for term in terms)
+            self.matmuls[op.index] = _Matmul(op.index, op.module_path, weight, of_inputs, is_activated, linear, fused)
+            return own, False
+        if op.name in TABLES and weights:
+            return own, False
+        if _SOFTMAX.search(op.name) and (products := {i for i in nearest if i in self.matmuls and self.matmuls[i].weight is None}):
+            self.scores |= products
+            self.softmaxes.add(op.index)
+            return own, False
+        if op.name in CHOOSING:
+            self.routers |= nearest if len(nearest) == 1 else set()
+        return nearest, is_activated or bool(_ACTIVATION.search(op.name))
+
+
+def _forward(trace: StepTrace) -> Iterator[Op]:
+    return (op for op in trace.ops if op.step == 2 and op.phase == "forward")
+
+
+def _by_operator(flow: _Sources) -> dict[int, str]:
+    """The part of each matmul of the forward, by the operator's index."""
+    products = {i: m for i, m in flow.matmuls.items() if m.weight is None and not m.is_fused}
+    mixes = {i for i, m in products.items() if m.every_source & flow.softmaxes and i not in flow.scores}
+    attending = {i for i, m in flow.matmuls.items() if m.is_fused} | mixes
+    weighted = {i: m for i, m in flow.matmuls.items() if m.weight is not None and not m.is_fused}
+    routed = {name for name, elements in flow.use.active.items() if elements.routed}
+    parts = {i: EXPERTS for i, m in weighted.items() if flow.use.names.get(m.weight or 0) in routed}
+    parts |= {i: PROJECT for i, m in weighted.items() if m.every_source and m.every_source <= attending}
+    both = [flow.matmuls[i] for i in sorted(flow.scores | attending)]
+    parts |= {i: QKV for product in both for of in product.sources if len(of) == 1 for i in of if i in weighted}
+    parts |= dict.fromkeys(_heads(flow, weighted), HEAD) | {i: ROUTER for i in flow.routers if i in weighted}
+    feed_forward = {*_feed_forward({i: m for i, m in weighted.items() if i not in parts}, flow.routers)}
+    if any(i not in feed_forward and parts.get(i) != HEAD for i in flow.matmuls):
+        parts |= dict.fromkeys(feed_forward, FEED_FORWARD)
+    parts |= dict.fromkeys(flow.scores & products.keys(), SCORES) | dict.fromkeys(mixes, MIX) | dict.fromkeys(attending - mixes, ATTENTION)
+    unplaced = {i: m for i, m in weighted.items() if i not in parts}
+    return parts | dict(_inside_attention(unplaced, both, _paths_of(flow, parts)))
+
+
+def _feed_forward(unplaced: Mapping[int, _Matmul], routers: Collection[int]) -> Iterator[int]:
+    """Linear layers with only an activation function between them; not the steps of a recurrence, which share their weight."""
+    for i, m in unplaced.items():
+        before = [unplaced.get(source) for source in m.every_source.difference(routers)]
+        if m.is_linear and m.is_activated and before and all(b is not None and b.is_linear and b.weight != m.weight for b in before):
+            yield i
+            yield from (b.index for b in before if b is not None)
+
+
+def _heads(flow: _Sources, weighted: Mapping[int, _Matmul]) -> Iterator[int]:
+    """Matmuls from which the last result is computed, in modules of which there is only one: not the last of equal layers."""
+    patterns = {m.module_path: re.sub(r"\d+", "*", m.module_path) for m in weighted.values()}
+    for i in flow.last - flow.routers:
+        if i in weighted and [*patterns.values()].count(patterns[weighted[i].module_path]) == 1:
+            yield i
+
+
+def _paths_of(flow: _Sources, parts: Mapping[int, str]) -> list[str]:
+    """Module paths of matmuls that are in no attention."""
+    return [flow.matmuls[i].module_path for i, part in parts.items() if part not in _OF_ATTENTION]
+
+
+def _inside_attention(unplaced: Mapping[int, _Matmul], attending: Iterable[_Matmul], others: Collection[str]) -> Iterator[tuple[int, str]]:
+    """Matmuls in a module of attention alone: before its products they lead to queries, keys and values."""
+    modules = {m.module_path: m.index for m in attending if m.module_path and not any(_is_inside(o, m.module_path) for o in others)}
+    for i, m in unplaced.items():
+        for module_path, index in modules.items():
+            if _is_inside(m.module_path, module_path):
+                yield i, QKV if i < index else PROJECT
+
+
+def _is_inside(module_path: str, of: str) -> bool:
+    return module_path == of or module_path.startswith(of + ".")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelParts:
+    """The parts of one traced step. ``operators``: matmuls of the forward by index; ``recomputed``: those of each module path and operator,
+    in order; ``below``: parts of matmuls in each module and in those inside it; ``parameters`` by name; ``norms``: module paths."""
+
+    operators: Mapping[int, str]
+    below: Mapping[str, frozenset[str]]
+    norms: frozenset[str]
+    parameters: Mapping[str, str]
+    softmaxes: frozenset[str]
+
+    def of_operator(self, op: Op, quantity: str, label: str, forward: ForwardMatmuls) -> str:
+        """The part of an addend of an operator's cost, or a module path."""
+        if op.phase == "optimizer":
+            return self.of_tensor(op.module_path)
+        if quantity.endswith(("matmul", "causal", "recompute")):
+            fused = next((part for start, part in _FUSED.items() if label.startswith(start)), "")
+            return fused or self._of_matmul(op, forward)
+        if "attention" in op.name and quantity.endswith("elementwise"):
+            return SOFTMAX
+        if op.index in self.operators:
+            return self.operators[op.index]
+        return self.of_saved(op.module_path, op.name)
+
+    def of_saved(self, module_path: str, operator: str) -> str:
+        """The part of a tensor that ``operator`` saves for its backward, or a module path."""
+        if _SOFTMAX.search(operator) and module_path in self.softmaxes:
+            return SOFTMAX
+        return self._of_module(module_path, operator)
+
+    def of_tensor(self, name: str) -> str:
+        """The part of a parameter or buffer, or its name."""
+        part = self.parameters.get(name)
+        return name if part is None else part
+
+    def _of_matmul(self, op: Op, forward: ForwardMatmuls) -> str:
+        if op.index in self.operators:
+            return self.operators[op.index]
+        parts = {self.operators[matmul.operator] for matmul in differentiated(op, forward) if matmul.operator in self.operators}
+        return parts.pop() if len(parts) == 1 else self._of_module(op.module_path, op.name)
+
+    def _of_module(self, module_path: str, operator: str) -> str:
+        if "embedding" in operator:
+            return EMBEDDING
+        if _LOSS.search(operator) or module_path.endswith("(loss)"):
+            return LOSS
+        if module_path in self.norms or (_NORM.search(operator) and module_path not in self.below):
+            return NORMS
+        return self._of_place(module_path)
+
+    def _of_place(self, module_path: str) -> str:
+        """The part of the matmuls of the innermost module around ``module_path`` that has some."""
+        around = module_path
+        while around and around not in self.below:
+            around = around.rpartition(".")[0]
+        part = _joint(self.below[around]) if around else OTHER
+        return part or module_path
+
+
+def _joint(parts: frozenset[str]) -> str:
+    """One part for several: attention, or feed-forward with its router."""
+    if len(parts) == 1:
+        return next(iter(parts))
+    if parts <= _OF_ATTENTION:
+        return ATTENTION
+    if parts <= _OF_FEED_FORWARD:
+        return EXPERTS if EXPERTS in parts else FEED_FORWARD
+    return OTHER
+
+
+def model_parts(trace: StepTrace, use: ParameterUse, cost: Callable[[Op], Cost]) -> ModelParts:
+    """The parts of the forward of ``trace``, and of all that follows from it."""
+    flow = _Sources(use, cost)
+    for op in _forward(trace):
+        flow.follow(op)
+    operators = {i: _module(m, use) for i, m in flow.matmuls.items()} | _by_operator(flow)
+    operators |= _recomputed(trace, operators)
+    below = _below(flow, operators)
+    norms = frozenset(op.module_path for op in _forward(trace) if _NORM.search(op.name) and op.module_path not in below)
+    softmaxes = frozenset(op.module_path for op in _forward(trace) if op.index in flow.softmaxes)
+    parts = ModelParts(operators, below, norms, {}, softmaxes)
+    return ModelParts(operators, below, norms, dict(_parameters(trace, flow, parts)), softmaxes)
+
+
+def _module(matmul: _Matmul, use: ParameterUse) -> str:
+    """The module of a matmul's weight, else the one that runs it."""
+    name = use.names.get(matmul.weight, "") if matmul.weight is not None else ""
+    return name.rpartition(".")[0] or matmul.module_path
+
+
+def _recomputed(trace: StepTrace, operators: Mapping[int, str]) -> Iterator[tuple[int, str]]:
+    """The matmuls that the backward recomputes, which run in the order of the forward."""
+    ordered: dict[tuple[str, str], list[str]] = {}
+    for op in _forward(trace):
+        if op.index in operators:
+            ordered.setdefault((op.module_path, op.name), []).append(operators[op.index])
+    for op in trace.ops:
+        if op.step == 2 and op.node == RECOMPUTED and (remaining := ordered.get((op.module_path, op.name))):
+            yield op.index, remaining.pop(0)
+
+
+def _below(flow: _Sources, operators: Mapping[int, str]) -> dict[str, frozenset[str]]:
+    """The parts of the matmuls in each module, and in all modules around it."""
+    below: dict[str, set[str]] = {}
+    for i, matmul in flow.matmuls.items():
+        around = matmul.module_path
+        while around:
+            below.setdefault(around, set()).add(operators[i] if operators[i] in NAMES else _OWN)
+            around = around.rpartition(".")[0]
+    return {path: frozenset(parts) for path, parts in below.items()}
+
+
+def _parameters(trace: StepTrace, flow: _Sources, parts: ModelParts) -> Iterator[tuple[str, str]]:
+    """The part of each parameter: that of its lookup or matmul; of a vector that of its module."""
+    of_weight = {m.weight: parts.operators[i] for i, m in reversed(flow.matmuls.items())}
+    owners: dict[str, set[str]] = {}
+    for name, tensor in trace.parameters:
+        if tensor.storage in of_weight:
+            owners.setdefault(name.rpartition(".")[0], set()).add(of_weight[tensor.storage])
+    for name, tensor in (*trace.parameters, *trace.buffers):
+        owner, is_vector = name.rpartition(".")[0], len(tensor.shape) < 2
+        inside = owners.get(owner) or parts.below.get(owner, frozenset())
+        if name in flow.use.tables:
+            yield name, EMBEDDING
+        elif tensor.storage in of_weight:
+            yield name, of_weight[tensor.storage]
+        elif owner in parts.norms:
+            yield name, NORMS
+        elif is_vector and len(inside) == 1:
+            yield name, next(iter(inside)) or owner
+        else:
+            yield name, name

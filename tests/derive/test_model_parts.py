@@ -1,0 +1,191 @@
+"""Totals by part of the model: each part by hand, and all of them together the whole; modules and names of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import calc
+from calc.derive.groups import Group, staged
+from calc.derive.result import Derivation
+from calc.spec import Spec
+from calc.symbolic.algebra import Algebra
+from calc.symbolic.exact import evaluate_text
+from calc.units import Unit
+from tests.derive.conftest import Derived
+
+B, T, D, FF, L, K = 5, 7, 11, 29, 3, 13
+
+
+class Block(nn.Module):
+    """Attention and a feed-forward in one module, without a module for either, their weights without a name for what they do."""
+
+    def __init__(self, d: Any, f: Any) -> None:
+        super().__init__()
+        self.a, self.b, self.c, self.d = (nn.Parameter(torch.empty(d, d)) for _ in range(4))
+        self.e, self.g = nn.Parameter(torch.empty(d, f)), nn.Parameter(torch.empty(f, d))
+        self.r = nn.Parameter(torch.empty(d))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x * self.r
+        scores = torch.einsum("btd,bsd->bts", x @ self.a, x @ self.b) / 3
+        x = x + torch.einsum("bts,bsd->btd", scores.softmax(-1), x @ self.c) @ self.d
+        return x + F.gelu(x @ self.e) @ self.g
+
+
+class Net(nn.Module):
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.stem = nn.Conv1d(n.d, n.d, 3, padding=1)
+        self.blocks = nn.ModuleList(Block(n.d, n.f) for _ in range(n.L))
+        self.scale = nn.LayerNorm((n.d,))
+        self.score = nn.Linear(n.d, n.K)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x.transpose(1, 2)).transpose(1, 2)
+        for block in self.blocks:
+            x = block(x)
+        return self.score(self.scale(x))
+
+
+def _inputs(n: Any) -> tuple[Tensor, ...]:
+    return torch.randn(n.B, n.T, n.d), torch.randint(n.K, (n.B, n.T))
+
+
+OWN = Spec(
+    name="own",
+    dims={"B": B, "T": T, "d": D, "f": FF, "L": L, "K": K},
+    build=Net,
+    inputs=_inputs,
+    loss=lambda model, x, classes: F.cross_entropy(model(x).flatten(0, 1), classes.flatten()),
+)
+
+
+@pytest.fixture(scope="module")
+def own() -> Derivation:
+    return calc.derive(OWN)
+
+
+def parts(derivation: Derivation, quantity: str) -> Mapping[str, int]:
+    return {part.part: int(part.value) for part in derivation[quantity].parts}
+
+
+def assert_whole(derivation: Derivation) -> None:
+    """Of every quantity but peaks, parts add up to the value, addends to each part, and each closed form has the part's value."""
+    for quantity in (q for q in derivation.quantities.values() if q.value and not q.candidates):
+        assert sum(part.value for part in quantity.parts) == quantity.value, quantity.name
+        for part in quantity.parts:
+            assert evaluate_text(part.expr, derivation.sizes) == part.value, (quantity.name, part.part)
+            assert sum(evaluate_text(addend.expr, derivation.sizes) for addend in part.addends) == part.value, (quantity.name, part.part)
+
+
+def test_parts_follow_from_operators_in_a_module_that_has_all_of_them(own: Derivation) -> None:
+    """Four matrices of d·d, two of d·f, a convolution of three taps: 2·m·k·n each, and twice that in the backward but for the stem."""
+    forward = {
+        "query, key and value": 3 * L * 2 * B * T * D * D,
+        "Q Kᵀ": L * 2 * B * T * T * D,
+        "P V": L * 2 * B * T * T * D,
+        "attention output": L * 2 * B * T * D * D,
+        "feed-forward": 2 * L * 2 * B * T * D * FF,
+        "stem": 3 * 2 * B * T * D * D,
+        "head": 2 * B * T * D * K,
+    }
+
+    assert parts(own, "flops.forward.matmul") == forward
+    assert parts(own, "flops.backward.matmul") == {part: n * (1 if part == "stem" else 2) for part, n in forward.items()}
+    assert parts(own, "parameters") == {
+        "query, key and value": 3 * L * D * D,
+        "attention output": L * D * D,
+        "feed-forward": 2 * L * D * FF,
+        "stem": 3 * D * D + D,
+        "blocks.*.r": L * D,
+        "norms": 2 * D,
+        "head": D * K + K,
+    }
+    assert_whole(own)
+
+
+def test_both_attentions_have_scores_and_mix_of_their_own(derived: Derived) -> None:
+    """GPT-2 small: 2·B·T²·d a layer for each; fused attention computes the scores once more for its backward."""
+    each = 12 * 2 * 8 * 1024**2 * 768
+    for attention, again in (("fused", 1), ("math", 0)):
+        gpt = derived("gpt2", attention=attention)
+        forward, step = parts(gpt, "flops.forward.matmul"), parts(gpt, "flops.step.total")
+        assert (forward["Q Kᵀ"], forward["P V"]) == (each, each)
+        assert (step["Q Kᵀ"], step["P V"]) == ((3 + again) * each, 3 * each)
+        assert_whole(gpt)
+    assert parts(derived("gpt2"), "parameters") == {
+        "embedding": (50257 + 1024) * 768,
+        "query, key and value": 12 * (3 * 768**2 + 3 * 768),
+        "attention output": 12 * (768**2 + 768),
+        "feed-forward": 12 * (8 * 768**2 + 5 * 768),
+        "norms": 12 * 4 * 768 + 2 * 768,
+    }
+
+
+def test_experts_and_their_router_are_apart() -> None:
+    """Mixtral: a token uses e of E experts, and each of them has three matrices."""
+    n = {"B": 2, "T": 5, "d": 24, "h": 6, "g": 2, "k": 10, "f": 56, "L": 3, "V": 29, "E": 7, "e": 2}
+    mixtral = calc.derive(calc.load("mixtral"), n, optimizer="sgd")
+    forward = parts(mixtral, "flops.forward.matmul")
+
+    assert forward["experts"] == 2 * 2 * 5 * 3 * 2 * 24 * 56 * 3
+    assert forward["router"] == 2 * 2 * 5 * 24 * 7 * 3
+    assert parts(mixtral, "parameters")["experts"] == 3 * 7 * 24 * 56 * 3
+    assert "feed-forward" not in forward
+    assert_whole(mixtral)
+
+
+def test_a_convolutional_network_has_its_stages() -> None:
+    """ResNet-50: no attention and no feed-forward; the head is the last linear layer."""
+    resnet = calc.derive(calc.load("resnet50"), mode="infer")
+
+    assert [*parts(resnet, "flops.forward.matmul")] == ["conv1", "layer1", "layer2", "layer3", "layer4", "head"]
+    assert parts(resnet, "parameters")["head"] == 2048 * 1000 + 1000
+    assert_whole(resnet)
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        (("layer1.0.conv", "layer2.0.conv", "layer2.1.conv", "head"), ("layer1", "layer2", "layer2", "head")),
+        (("stages.0.conv", "stages.1.0.conv"), ("stages.0", "stages.1")),
+        (("0.weight", "h.*.mlp"), ("0", "h.*.mlp")),
+    ],
+)
+def test_modules_of_a_numbered_container_are_one_part(paths: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    """Of several containers each is one; of one container, each of its modules."""
+    one = Algebra(("x",), ()).constant(1)
+    groups = [Group("q", path, "", "", (), one, one, Unit.FLOP, path) for path in paths]
+
+    assert tuple(g.part for g in staged(groups)) == expected
+
+
+def test_a_part_of_a_step_with_a_special_case_has_both_forms() -> None:
+    """At a batch of one, and at larger ones."""
+    gpt = calc.derive(calc.load("gpt2"), {"B": 1, "T": 7, "L": 2, "V": 47, "C": 13, "h": 5, "d": 35}, optimizer="sgd")
+
+    assert_whole(gpt)
+    assert_whole(gpt.at_sizes({"B": 3}))
+
+
+@pytest.mark.slow
+def test_a_hugging_face_model_without_attention_has_its_modules(tmp_path: Path) -> None:
+    """Mamba: what is neither attention nor feed-forward is a part by its module; a bias belongs to the weight of its module."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.MambaConfig(vocab_size=47, hidden_size=14, state_size=3, num_hidden_layers=2, time_step_rank=2)
+    config.architectures = ["MambaForCausalLM"]
+    (tmp_path / "config.json").write_text(config.to_json_string(use_diff=False))
+    mamba = calc.derive(calc.load(f"hf:{tmp_path}/config.json"), {"B": 2, "T": 5}, optimizer="sgd")
+    mixer, count = "backbone.layers.*.mixer", parts(mamba, "parameters")
+
+    assert (count["embedding"], count[f"{mixer}.conv1d"], count[f"{mixer}.in_proj"]) == (47 * 14, 2 * (28 * 4 + 28), 2 * 14 * 56)
+    assert parts(mamba, "flops.forward.matmul")["head"] == 2 * 2 * 5 * 14 * 47
+    assert not {"feed-forward", "Q Kᵀ", "query, key and value"} & {*count, *parts(mamba, "flops.step.total")}
+    assert_whole(mamba)
