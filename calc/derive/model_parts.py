@@ -130,7 +130,8 @@ def _by_operator(flow: _Sources) -> dict[int, str]:
     parts |= {i: PROJECT for i, m in weighted.items() if m.every_source and m.every_source <= attending}
     both = [flow.matmuls[i] for i in sorted(flow.scores | attending)]
     parts |= {i: QKV for product in both for of in product.sources if len(of) == 1 for i in of if i in weighted}
-    parts |= dict.fromkeys(_heads(flow, weighted), HEAD) | {i: ROUTER for i in flow.routers if i in weighted}
+    heads = {*_heads(flow, weighted)}
+    parts |= dict.fromkeys(heads if flow.matmuls.keys() - heads else (), HEAD) | {i: ROUTER for i in flow.routers if i in weighted}
     feed_forward = {*_feed_forward({i: m for i, m in weighted.items() if i not in parts}, flow.routers)}
     if any(i not in feed_forward and parts.get(i) != HEAD for i in flow.matmuls):
         parts |= dict.fromkeys(feed_forward, FEED_FORWARD)

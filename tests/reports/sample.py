@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from calc.derive.result import Candidate, Certificate, CoverageRow, Derivation, Quantity, QuantityTerm, SavedTensor, Step, StepCheck
+from calc.derive.result import Candidate, Certificate, CoverageRow, Derivation, Quantity, QuantityPart, QuantityTerm, SavedTensor, Step, StepCheck
 from calc.dimensions import Dim, resolve
 from calc.graph.step import Assumption, TracedDim
 from calc.pipeline.verdict import Verdict as Verdict
@@ -77,7 +77,8 @@ def _term(module_path: str, expr: str, because: str) -> QuantityTerm:
 
 
 def _quantity(name: str, unit: Unit, meaning: str, text: str, terms: tuple[QuantityTerm, ...] = ()) -> Quantity:
-    return Quantity(name, unit, meaning, text, _value(text), terms, _evaluator=Evaluator((text,)))
+    parts = tuple(QuantityPart(term.module_path, term.expr, term.value) for term in terms)
+    return Quantity(name, unit, meaning, text, _value(text), terms, parts=parts, _evaluator=Evaluator((text,)))
 
 
 def _product(*factors: int | str | Expression) -> Product:
