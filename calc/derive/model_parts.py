@@ -44,7 +44,7 @@ def place(part: str) -> int:
     """The place of a part in a table: a module path is behind the parts of a layer, that of the whole optimizer the last."""
     if part in NAMES:
         return _LAYER.index(part) if part in _LAYER else len(_LAYER) + 1 + _AROUND.index(part)
-    return len(NAMES) + 1 if part.startswith("(") else len(_LAYER)
+    return len(NAMES) + 1 if part == "(optimizer)" else len(_LAYER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from calc.derive.sensitivity import shares
 from calc.graph.exchanges import headlines
 from reports.page.chapters import Explanation, explanation, sizes_with_quotients
 from reports.page.model import StepView, TypesetFormula
-from reports.page.parts import term_row
+from reports.page.parts import at_hand, term_row
 from reports.page.sensitivity import assumption_row, rule_verdict
 from reports.page.steps import Anchors, step_view
 from reports.typeset import numbers
@@ -43,7 +43,7 @@ def show_quantity(derivation: Derivation, name: str, out: Terminal) -> None:
 
 def _show_parts(quantity: Quantity, sizes: Mapping[str, int], out: Terminal) -> None:
     """The parts of the model, or of live bytes by role, with shares."""
-    rows = [term_row(s.part, s.expr, s.value, quantity.value, "", sizes) for s in shares(quantity)]
+    rows = [term_row(s.part, at_hand(s.expr, sizes), s.value, quantity.value, "") for s in shares(quantity)]
     if rows:
         out.line()
         out.table(("Part", *right("Value", "Share"), "Closed form"), [(r.module_path, r.value, r.share, text(r.formula)) for r in rows])
