@@ -9,7 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from calc.derive.result import Candidate, Certificate, CoverageRow, Derivation, Quantity, QuantityPart, QuantityTerm, SavedTensor, Step, StepCheck
+from calc.derive.result import (
+    Candidate,
+    Certificate,
+    CoverageRow,
+    Derivation,
+    Quantity,
+    QuantityPart,
+    QuantityTerm,
+    SavedTensor,
+    Step,
+    StepCheck,
+)
 from calc.dimensions import Dim, resolve
 from calc.graph.step import Assumption, TracedDim
 from calc.pipeline.verdict import Verdict as Verdict

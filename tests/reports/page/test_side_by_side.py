@@ -36,18 +36,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_format_has_the_values_and_the_shares(made: Path) -> None:
-    """3·7 + 7 + 7·2 + 2 = 44 parameters and 5·11 + 11 + 11·2 + 2 = 90; the first weight is 21/44 = 47.7 % and 55/90 = 61.1 %."""
+    """3·7 + 7 + 7·2 + 2 = 44 parameters and 5·11 + 11 + 11·2 + 2 = 90; the first layer is 28/44 = 63.6 % and 66/90 = 73.3 %."""
     body = json.loads((made / "compare.json").read_text())
     assert body["steps"] == ["d=3", "d=5"]
     parameters = body["quantities"]["parameters"]
-    assert (parameters["values"], parameters["parts"][0]["shares"]) == ([44, 90], ["21/44", "11/18"])
-    assert "| `0.weight` | 47.7\u00a0% | 61.1\u00a0% |" in (made / "compare.md").read_text(encoding="utf-8")
+    assert (parameters["values"], parameters["parts"][0]["shares"]) == ([44, 90], ["7/11", "11/15"])
+    assert "63.6\u00a0% | 73.3\u00a0% |" in (made / "compare.md").read_text(encoding="utf-8")
     html = (made / "compare.html").read_text(encoding="utf-8")
-    assert "47.7\u00a0%" in html
+    assert "63.6\u00a0%" in html
     assert 'id="figure-shares-parameters"' in html
     shown = run(*WORDS).stdout
-    assert "21   47.7\u00a0%" in shown
-    assert "55   61.1\u00a0%" in shown
+    assert "28   63.6\u00a0%" in shown
+    assert "66   73.3\u00a0%" in shown
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
