@@ -123,6 +123,10 @@ def named(name: str) -> str:
 # Every class of torch.optim whose step has a closed form, by its usual name; "spec" is the one that a model's own spec builds.
 OPTIMIZERS = (*KNOWN, "spec")
 MASTER = "bf16-master"
+FP8_REFUSED = (
+    "no step runs in fp8: torch multiplies in fp8, but has no derivative of that, no autocast to fp8, and no optimizer on fp8 tensors; use "
+    "bf16-master, or see napkin bytes-per-parameter for published recipes and for a linear layer with an fp8 forward"
+)
 PRECISIONS = ("fp32", "bf16-autocast", "fp16-autocast", "bf16", MASTER)
 ATTENTIONS = ("fused", "math")
 TRAIN = "train"
@@ -166,6 +170,8 @@ class Options:
         if isinstance(self.optimizer, str) and self.optimizer in REFUSED:
             raise BadInputError(REFUSED[self.optimizer])
         _check("optimizer", self.optimizer, OPTIMIZERS)
+        if isinstance(self.precision, str) and self.precision.startswith(("fp8", "float8")):
+            raise BadInputError(FP8_REFUSED)
         _check("precision", self.precision, PRECISIONS)
         _check("attention", self.attention, ATTENTIONS)
         _check("mode", self.mode, MODES)

@@ -40,6 +40,7 @@ LAZY = (
     "calc.mathematics.initialization",
     "calc.memory.checkpoint",
     "calc.memory.memory_summary",
+    "calc.memory.fp8",
     "calc.performance.step_operators",
     "calc.memory.recipes",
     "calc.performance.matmul",

@@ -18,15 +18,16 @@ from reports.cli.common import Integer, model_arguments, option_of, print_result
 def bytes_per_parameter(context: click.Context, /, devices: int | None, as_json: bool, **options: Any) -> None:
     """Derive bytes per parameter of each precision recipe: weights, fp32 copies, gradients and optimizer state, term by term.
 
-    All recipes, or the one of --precision; also recipes in fp8, as published formulas.
+    All recipes, or the one of --precision; also recipes in fp8, as published formulas, and an fp8 forward of a linear layer, run here.
     """
     precision = options["precision"] if context.get_parameter_source("precision") is ParameterSource.COMMANDLINE else None
+    from calc.memory.fp8 import fp8_document
     from calc.memory.recipes import document
     from reports.views import recipes
 
     with talk() as say:
         table = recipes.compare(request_of(**options), precision, devices, say)
-    print_result(as_json, lambda: document(table), lambda out: recipes.show(table, out))
+    print_result(as_json, lambda: {**document(table), "fp8_forward": fp8_document()}, lambda out: recipes.show(table, out))
 
 
 _PRECISION = option_of(bytes_per_parameter, "precision")

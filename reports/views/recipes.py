@@ -6,12 +6,14 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from calc.errors import BadInputError
+from calc.memory.fp8 import RUN_AT, SCALINGS, fp8_checks, fp8_layer, fp8_offered
 from calc.memory.per_parameter import TERMS, PerParameter
 from calc.memory.recipes import Recipes, gathered, precisions
+from calc.pipeline.verdict import Verdict
 from calc.symbolic.assignments import sizes_text
 from reports.jobs import job
 from reports.typeset.numbers import integer, significant
-from reports.writers.terminal import Head, Terminal, bold, right
+from reports.writers.terminal import Head, Terminal, bold, dim, right
 
 Progress = Callable[[str], None]
 _HEADS = {"parameters.bytes": "Weights", "master_weights.bytes": "Copies", "gradients.bytes": "Gradients", "optimizer_state.bytes": "State"}
@@ -37,6 +39,28 @@ def show(recipes: Recipes, out: Terminal) -> None:
     out.lines(*(f"{name} is refused: {why}" for name, why in recipes.refused.items()), style="dim")
     out.line()
     _show_stated(recipes, out)
+    out.line()
+    _show_fp8(out)
+
+
+def _show_fp8(out: Terminal) -> None:
+    """The fp8 forward of a linear layer beside a real run, and what of fp8 torch runs here."""
+    out.line(bold("Run here: a linear layer (B, D) by (K, D) that multiplies in fp8 in the forward alone"))
+    at = sizes_text(RUN_AT)
+    for scaling, meaning in SCALINGS.items():
+        checks = {check.quantity: check for check in fp8_checks(scaling)}
+        rows = [
+            (q.name, q.expr.replace("*", "·"), integer(q.at(RUN_AT)), _measured(checks.get(q.name)), dim(q.because))
+            for q in fp8_layer(scaling)
+        ]
+        out.table((meaning, "Closed form", *right(f"At {at}", "Measured"), "Because"), rows)
+    uses = fp8_offered()
+    out.line(f"torch on the CPU runs: {', '.join(use for use, error in uses.items() if not error)}", style="dim")
+    out.lines(*(f"it does not run: {use} ({error})" for use, error in uses.items() if error), style="dim")
+
+
+def _measured(check: Verdict[int | float] | None) -> str:
+    return "–" if check is None or check.measured is None else f"{integer(int(check.measured))}, {check.verdict}"
 
 
 def _heads(devices: int | None) -> tuple[Head, ...]:

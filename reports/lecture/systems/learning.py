@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 from calc.mathematics.initialization.comparison import compare as compare_moments
@@ -12,9 +13,11 @@ from calc.mathematics.updates.check import check as check_update
 from calc.mathematics.updates.cost import as_written
 from calc.mathematics.updates.table import rule
 from calc.memory.checkpoint import interval, progress_parts, saving
+from calc.memory.fp8 import RUN_AT, SCALINGS, fp8_checks, fp8_layer, fp8_offered
 from calc.models.load import load
 from calc.performance.transfers import ahead, batch_bytes
 from calc.pipeline.verdict import FAILED, WITHIN, Verdict
+from calc.symbolic.assignments import TYPED, sizes_text
 from calc.symbolic.exact import evaluate_text
 from reports.lecture.lab import Lab
 from reports.lecture.largest import state
@@ -259,6 +262,15 @@ def _mixed(lab: Lab) -> SystemResult:
             "the same with the loss scaled by 1024", float(f"{scaled['scaled']:.3g}"), "", "1.024e-5 is a number of fp16; divided in fp32"
         )
     )
+    rows += [
+        SystemAnswer(f"fp8 forward of a linear layer, {SCALINGS[scaling]}: {q.name}", q.expr, q.unit, q.because)
+        for scaling in SCALINGS
+        for q in fp8_layer(scaling)
+    ]
+    rows += [
+        SystemAnswer(f"fp8 on a CPU, {use}", "refused" if error else "runs", "", error or "torch's own operator")
+        for use, error in fp8_offered().items()
+    ]
     small = {"B": 3, "D": 7, "K": 5}
     checks = [
         equal("formats of products, backward", "bfloat16", ", ".join(formats["backward"]), "operators of a real step"),
@@ -268,6 +280,8 @@ def _mixed(lab: Lab) -> SystemResult:
     for precision in ("bf16-autocast", "bf16-master", "bf16"):
         report = lab.check("two-layer", small, precision=precision)
         checks += from_run(report, "parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes")
+    at = sizes_text(RUN_AT, TYPED)
+    checks += [replace(c, quantity=f"fp8 forward, {s} scales, at {at}: {c.quantity}") for s in SCALINGS for c in fp8_checks(s)]
     return SystemResult(tuple(rows), checks=tuple(checks))
 
 

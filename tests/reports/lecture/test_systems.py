@@ -240,6 +240,11 @@ def test_system_16_mixed_precision(lab: Lab) -> None:
     assert ("bfloat16", "bfloat16", "float32") == tuple(
         answers[f"under autocast: {x}"] for x in ("forward", "backward", "parameters and gradients")
     )
+    layer = "fp8 forward of a linear layer, one scale per tensor"
+    assert ("B*D + 4", "2*B*D*K") == (answers[f"{layer}: saved for backward"], answers[f"{layer}: FLOPs of the forward"])
+    assert ("runs", "refused") == tuple(
+        answers[f"fp8 on a CPU, {use}"] for use in ("matmul of e4m3 by e4m3, a scale per tensor", "backward through the matmul")
+    )
 
 
 @pytest.mark.slow
