@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sympy.polys.domains import QQ
 
 from calc.graph.step import StepTrace
+from calc.graph.unrolling import numbered_children
 from calc.symbolic.algebra import Algebra, Poly
 
 
@@ -131,10 +132,4 @@ def _numbered_names(trace: StepTrace) -> dict[tuple[str, str], frozenset[int]]:
 
 def _children(trace: StepTrace) -> dict[str, frozenset[int]]:
     """Numbered children of each container, by the container's path."""
-    children: dict[str, set[int]] = {}
-    for module_path in {op.module_path for op in trace.ops} | {name for name, _ in trace.parameters}:
-        parts = module_path.split(".")
-        for i, part in enumerate(parts):
-            if part.isdigit():
-                children.setdefault(".".join(parts[:i]), set()).add(int(part))
-    return {prefix: frozenset(numbers) for prefix, numbers in children.items()}
+    return numbered_children([*(op.module_path for op in trace.ops), *(name for name, _ in trace.parameters)])

@@ -39,17 +39,35 @@ class Attempts:
         self._certifier = certifier
         self._first: TracePlan | None = None
         self._traces: TracedRuns = {}
+        self._unrolls = True
 
     def __call__(self, plan: TracePlan) -> tuple[Graph, Analysis] | Refusal:
         """The graph by ``plan`` with its certificates and closed forms, or the refusal."""
-        from calc.trace import attempt, certificate_sizes
+        from calc.trace import attempt
 
         first = replace(plan, attempt=0, trip_counts={}, failed=())
         if first != self._first:
-            self._first, self._traces = first, {}
-        graph = attempt(plan, self._traces, self._certifier.progress)
+            self._first, self._traces, self._unrolls = first, {}, True
+        graph = attempt(plan, self._traces, self._certifier.progress, self._unrolls)
         if isinstance(graph, Refusal):
             return graph
+        outcome = self._certified(plan, graph)
+        if isinstance(outcome, Refusal) and any(run.unrolled for run in self._traces.values()):
+            traced = attempt(plan, self._without_unrolled(), self._certifier.progress)
+            if isinstance(traced, Refusal) or not _alike(traced, graph):  # the iterations differ, as a certificate has shown
+                self._unrolls = False
+                return traced if isinstance(traced, Refusal) else self._certified(plan, traced)
+        return outcome
+
+    def _without_unrolled(self) -> TracedRuns:
+        """The traces without those in which an iteration is repeated, which are dropped."""
+        self._traces = {key: run for key, run in self._traces.items() if not run.unrolled}
+        return self._traces
+
+    def _certified(self, plan: TracePlan, graph: Graph) -> tuple[Graph, Analysis] | Refusal:
+        """``graph`` with its certificates and closed forms, or the refusal."""
+        from calc.trace import certificate_sizes
+
         graph = replace(graph, unknown=plan.spec.unknown)
         analysis = outcome_of(lambda: analysed(graph))
         if isinstance(analysis, Refusal):
@@ -87,6 +105,11 @@ class Attempts:
         if attempt is None or (last_of_unrolled and spec.may_unroll and graph.trip_count_reads):
             return Refusal(_no_polynomial(spec, graph, error))
         return Refusal(error, Shallow(error.quantity, attempt))
+
+
+def _alike(graph: Graph, unrolled: Graph) -> bool:
+    """Whether each trace of two graphs has the same operators, allocations and frees."""
+    return all((a.ops, a.events) == (b.ops, b.events) for a, b in zip(graph.traces, unrolled.traces, strict=True))
 
 
 def attempt_of(graph: Graph) -> int:

@@ -27,13 +27,15 @@ Progress = Callable[[str], None]
 _MOST_EVALUATED = 2**18
 
 
-def attempt(plan: TracePlan, traces: TracedRuns | None = None, progress: Progress = lambda _: None) -> Graph | Refusal:
+def attempt(
+    plan: TracePlan, traces: TracedRuns | None = None, progress: Progress = lambda _: None, unrolls: bool = False
+) -> Graph | Refusal:
     """The graph of the training step, traced with symbolic sizes according to ``plan``, without certificates; or the reason why the plan
     does not suffice.
 
-    ``traces`` caches the traces of this spec and special case, so that a deeper plan reuses them.
+    ``traces`` caches the traces of this spec and special case, so that a deeper plan reuses them. ``unrolls``: see ``Tracer``.
     """
-    return Tracer(plan, {} if traces is None else traces, progress).graph()
+    return Tracer(plan, {} if traces is None else traces, progress, unrolls).graph()
 
 
 def flipped_guards(spec: Spec, graph: Graph, sizes: Mapping[str, int], equal: Mapping[str, str], near: Near | None) -> list[Guard]:

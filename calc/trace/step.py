@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import gc
 import itertools
 import logging
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -20,7 +19,8 @@ from calc.experiment import optimizers, precision
 from calc.experiment.checkpointing import built
 from calc.experiment.threads import one_thread
 from calc.graph.basis import Basis
-from calc.graph.step import Call, Event, Guard, StepTrace, Storage, Tensor
+from calc.graph.step import Call, Guard, StepTrace, Storage, Tensor
+from calc.graph.unrolling import frees_in_order, unrolled_to
 from calc.options import Options
 from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
@@ -58,6 +58,7 @@ class TracedRun:
     ``number_reads``     line that uses the value of a size, or of a double computed from sizes → the symbols in it.
     ``exchanged``        kernels that torch would run differently, by their keys in ``calc.graph.exchanges``.
     ``rounded_shares``   those of ``SizeEnv``.
+    ``unrolled``         whether an iteration of another trace is repeated in it: it is not traced itself.
     """
 
     trace: StepTrace
@@ -71,6 +72,7 @@ class TracedRun:
     number_reads: Mapping[str, frozenset[str]] = field(default_factory=dict)
     exchanged: Collection[str] = ()
     rounded_shares: Sequence[SpecializationError] = ()
+    unrolled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,40 @@ def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: boo
     ``mutates_tracked`` is that of other traces of the step: without it, views are made as torch makes them, which is faster; a step that
     mutates a tracked tensor after all is traced once more as soon as it does. ``like`` caches results of an earlier run.
     """
+    with _recording(spec, at, mutates_tracked, like) as (recorder, sizes):
+        run = _StepRun(spec, sizes, recorder, options)
+        with run.reading(certifying=recorder.repeats.env is None):
+            trace = run.trace(at.fixed)
+    if recorder.mutates_tracked and not mutates_tracked:
+        return trace_step(spec, at, options, True, like)
+    repeats, env = recorder.repeats, recorder.repeats.env
+    guards, divided = ((), {}) if env is None else (env.size_guards(), env.divided())
+    constants = recorder.constants
+    readers, by_value = tuple(recorder.unbacked.readers), {} if env is None else env.number_reads
+    exchanged = {*recorder.exchanged}
+    shares = () if env is None else tuple(env.rounded_shares)
+    constant_reads, value_reads, rewritten = constants.constant_reads, constants.value_reads, recorder.mutates_tracked
+    return TracedRun(trace, guards, divided, constant_reads, value_reads, repeats, readers, rewritten, by_value, exchanged, shares)
+
+
+def unrolled_run(spec: Spec, run: TracedRun, at: StepSizes, options: Options) -> TracedRun | None:
+    """``run`` with one more iteration of a loop, as ``trace_step`` would trace it ``at`` these sizes: only the module is built, to see that
+    its parameters and buffers are those of the repeated iteration. None where it must be traced."""
+    with _recording(spec, at, run.mutates_tracked, run.repeats) as (recorder, sizes):
+        module = _module(spec, sizes, options, recorder)
+        tensors = [(name, recorder.tensor(t, name).shape) for name, t in (*module.named_parameters(), *module.named_buffers())]
+    trace = unrolled_to(run.trace, at.fixed, tensors)
+    return None if trace is None else replace(run, trace=trace, unrolled=True)
+
+
+def _module(spec: Spec, sizes: Sizes, options: Options, recorder: Recorder) -> torch.nn.Module:
+    with hide_tracing.building(), recurrent.sized(), overriding_operators(recorder):
+        return module_of(spec, sizes, options.checkpointing)
+
+
+@contextlib.contextmanager
+def _recording(spec: Spec, at: StepSizes, mutates_tracked: bool, like: Repeats | None) -> Iterator[tuple[Recorder, Sizes]]:
+    """Context in which tensors are fake and operators are traced: the recorder, and the sizes to build the module with."""
     basis, fixed = at.basis, at.fixed
     repeats = Repeats.begun(at.symbolic, at.trip_counts, like)
     env = repeats.env
@@ -119,18 +155,7 @@ def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: boo
         aliasing_views(recorder.returning_view) if mutates_tracked else contextlib.nullcontext(),
         by_symbols(),
     ):
-        run = _StepRun(spec, sizes, recorder, options)
-        with run.reading(certifying=env is None):
-            trace = run.trace(fixed)
-    if recorder.mutates_tracked and not mutates_tracked:
-        return trace_step(spec, at, options, True, like)
-    guards, divided = ((), {}) if env is None else (env.size_guards(), env.divided())
-    constants = recorder.constants
-    readers, by_value = tuple(recorder.unbacked.readers), {} if env is None else env.number_reads
-    exchanged = {*recorder.exchanged}
-    shares = () if env is None else tuple(env.rounded_shares)
-    constant_reads, value_reads, rewritten = constants.constant_reads, constants.value_reads, recorder.mutates_tracked
-    return TracedRun(trace, guards, divided, constant_reads, value_reads, repeats, readers, rewritten, by_value, exchanged, shares)
+        yield recorder, sizes
 
 
 # The value of each number read out of data: certificates use another one than symbolic traces.
@@ -256,7 +281,7 @@ class _StepRun:
                 for i, nbytes in recorder.nbytes.items()
             ),
             ops=tuple(recorder.ops),
-            events=tuple(_frees_in_order(recorder.events, self.windows)),
+            events=tuple(frees_in_order(recorder.events, self.windows)),
             saved=self.saved_tensors.saved(),
             calls=tuple(recorder.calls),
             parameters=parameters,
@@ -382,16 +407,6 @@ class _StepRun:
         roles.update({t.storage: "buffer" for _, t in buffers})
         roles.update({t.storage: "parameter" for _, t in parameters})
         return roles
-
-
-def _frees_in_order(events: Sequence[Event], windows: Sequence[tuple[int, int]]) -> Iterator[Event]:
-    """``events``, with storages that are freed together in allocation order: autocast frees its casts in the order of addresses, which
-    differs between runs."""
-    bounds = sorted({bound for window in windows for bound in window})
-    numbered = enumerate(events)
-    for (change, *_), group in itertools.groupby(numbered, lambda each: (each[1].change, each[1].op, bisect.bisect(bounds, each[0]))):
-        together = [event for _, event in group]
-        yield from together if change > 0 else sorted(together, key=lambda event: event.storage)
 
 
 _NOT_TRAINED = "to use the model without training it, derive it in mode eval or infer"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import platform
 import sys
@@ -21,7 +22,7 @@ from calc.spec import Spec
 from calc.symbolic.assignments import PLAIN, sizes_text
 from calc.trace import guards
 from calc.trace.hints import hints
-from calc.trace.step import StepSizes, TracedRun, trace_step
+from calc.trace.step import StepSizes, TracedRun, trace_step, unrolled_run
 
 Progress = Callable[[str], None]
 TracedRuns = dict[tuple[tuple[str, int], ...], TracedRun]
@@ -32,6 +33,8 @@ _MOST_LOOPS = 3
 _MAY_EXCEED = (TraceError, SizesError)
 # No loop is traced with fewer iterations.
 _MOST_BOUNDED = 3
+# Two trip counts: what one more iteration adds is then the same for each.
+_OF_A_LINE = 2
 # Trip counts of a run that distinguishes them from other numbers.
 _OTHER_COUNTS = (5, 7, 11)
 
@@ -39,14 +42,16 @@ _OTHER_COUNTS = (5, 7, 11)
 class Tracer:
     """Traces the step of ``plan.spec`` at each combination of trip counts.
 
-    ``traces`` caches the traces of this spec and special case, so that a deeper plan reuses them.
+    ``traces`` caches the traces of this spec and special case, so that a deeper plan reuses them. ``unrolls``: the second of two trip
+    counts is unrolled from the first where possible, which certificates must verify.
     """
 
-    def __init__(self, plan: TracePlan, traces: TracedRuns, progress: Progress) -> None:
-        self.plan, self.spec, self.traces, self.progress = plan, plan.spec, traces, progress
+    def __init__(self, plan: TracePlan, traces: TracedRuns, progress: Progress, unrolls: bool = False) -> None:
+        self.plan, self.spec, self.traces, self.progress, self._unrolls = plan, plan.spec, traces, progress, unrolls
         self.basis = basis_of(self.spec.dimensions, plan.fixed)
         self.trip_count_reads = dict(plan.trip_counts)
         stated = [symbol for name in self.spec.trip_counts for symbol in ordered_names(self.basis.define[name])]
+        self._stated = stated
         self.loops = [*stated, *self.trip_count_reads]
 
     def graph(self) -> Graph | Refusal:
@@ -64,6 +69,9 @@ class Tracer:
     def _run(self, fixed: Mapping[str, int]) -> TracedRun | Refusal:
         """The trace with those symbols fixed, cached."""
         key = tuple(fixed.items())
+        if self._unrolls and key not in self.traces:
+            unrolled = self._unrolled(fixed)
+            self.traces |= {key: unrolled} if unrolled is not None else {}
         if key not in self.traces:
             at = sizes_text(fixed, PLAIN)
             self.progress(f"tracing the step with symbolic sizes{f' at {at}' if at else ''}")
@@ -74,6 +82,16 @@ class Tracer:
                 return self._explained(run.error, fixed)
             self.traces[key] = run
         return self.traces[key]
+
+    def _unrolled(self, fixed: Mapping[str, int]) -> TracedRun | None:
+        """The run with those symbols fixed, unrolled from the run with one iteration less, if there is one and it determines this one."""
+        for loop, counts in trip_counts.traced_counts(self.plan.attempt, self.loops).items():
+            shorter = self.traces.get(tuple({**fixed, loop: fixed[loop] - 1}.items()))
+            if loop in self._stated and len(counts) == _OF_A_LINE and fixed[loop] == counts[-1] and shorter is not None:
+                outcome = outcome_of(functools.partial(unrolled_run, self.spec, shorter, self._sizes(fixed), self.plan.options))
+                if outcome is not None and not isinstance(outcome, Refusal):
+                    return outcome
+        return None
 
     def _sizes(self, fixed: Mapping[str, int]) -> StepSizes:
         """Sizes of a run with these trip counts."""

@@ -11,9 +11,9 @@ import torch
 import calc
 from calc.graph.step import Event, Graph, StepTrace
 from calc.graph.unbacked_sizes import with_traced_dimensions
+from calc.graph.unrolling import frees_in_order
 from calc.trace import concrete_trace
 from calc.trace.recorder import Recorder
-from calc.trace.step import _frees_in_order
 from tests.zoo import ZOO
 
 _IN_PLACE = [name for name in ZOO if name.startswith("in place on a view")]
@@ -63,4 +63,4 @@ def test_storages_that_die_together_do_so_in_the_order_in_which_they_were_made()
     """After one operator, and in one step: where a window ends, an order of its own begins."""
     events = [Event(1, 0, 0), Event(-1, 5, 1), Event(-1, 3, 1), Event(-1, 4, 2), Event(-1, 1, 2), Event(-1, 2, 2)]
 
-    assert [0, 3, 5, 4, 1, 2] == [event.storage for event in _frees_in_order(events, [(0, 4)])]
+    assert [0, 3, 5, 4, 1, 2] == [event.storage for event in frees_in_order(events, [(0, 4)])]
