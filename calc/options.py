@@ -13,7 +13,7 @@ from calc.symbolic.assignments import TYPED, sizes_text
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class NamedOptimizer:
     """A named optimizer. ``kind`` is its class in torch.optim; ``given`` are arguments that override the ``defaults``.
 
     ``state`` is the optimizer state in bytes of a parameter tensor of n elements, s bytes each, with last two sizes r and c. Step counters
@@ -63,30 +63,30 @@ _ADAMW = "lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.01, amsgrad=Fa
 _ALL = ("foreach", "fused")
 
 _NAMED = (
-    Known("sgd", "SGD", _SGD, "0", ways=_ALL),
-    Known("momentum", "SGD", _SGD, "s*n", "momentum=0.9", ways=_ALL),
-    Known("nesterov", "SGD", _SGD, "s*n", "momentum=0.9, nesterov=True", ways=_ALL),
-    Known("adagrad", "Adagrad", "lr=0.01, lr_decay=0, weight_decay=0, eps=1e-10", "s*n + 4", ways=_ALL),
-    Known("rmsprop", "RMSprop", _RMSPROP, "s*n + 4"),
-    Known("rmsprop-momentum", "RMSprop", _RMSPROP, "2*s*n + 4", "momentum=0.9"),
-    Known("rmsprop-centered", "RMSprop", _RMSPROP, "2*s*n + 4", "centered=True"),
-    Known("adam", "Adam", "lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0, amsgrad=False", "2*s*n + 4", ways=_ALL),
-    Known("adamw", "AdamW", _ADAMW, "2*s*n + 4", ways=_ALL),
-    Known("amsgrad", "AdamW", _ADAMW, "3*s*n + 4", "amsgrad=True", ways=_ALL),
-    Known("adamax", "Adamax", "lr=0.002, betas=(0.9, 0.999), eps=1e-08, weight_decay=0", "2*s*n + 4"),
-    Known("nadam", "NAdam", "lr=0.002, betas=(0.9, 0.999), eps=1e-08, weight_decay=0, momentum_decay=0.004", "2*s*n + 8"),
-    Known("radam", "RAdam", "lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0", "2*s*n + 4"),
-    Known("adadelta", "Adadelta", "lr=1.0, rho=0.9, eps=1e-06, weight_decay=0", "2*s*n + 4"),
-    Known("asgd", "ASGD", "lr=0.01, lambd=0.0001, alpha=0.75, t0=1000000.0, weight_decay=0", "s*n + 12"),
-    Known("rprop", "Rprop", "lr=0.01, etas=(0.5, 1.2), step_sizes=(1e-06, 50)", "2*s*n + 4"),
-    Known(
+    NamedOptimizer("sgd", "SGD", _SGD, "0", ways=_ALL),
+    NamedOptimizer("momentum", "SGD", _SGD, "s*n", "momentum=0.9", ways=_ALL),
+    NamedOptimizer("nesterov", "SGD", _SGD, "s*n", "momentum=0.9, nesterov=True", ways=_ALL),
+    NamedOptimizer("adagrad", "Adagrad", "lr=0.01, lr_decay=0, weight_decay=0, eps=1e-10", "s*n + 4", ways=_ALL),
+    NamedOptimizer("rmsprop", "RMSprop", _RMSPROP, "s*n + 4"),
+    NamedOptimizer("rmsprop-momentum", "RMSprop", _RMSPROP, "2*s*n + 4", "momentum=0.9"),
+    NamedOptimizer("rmsprop-centered", "RMSprop", _RMSPROP, "2*s*n + 4", "centered=True"),
+    NamedOptimizer("adam", "Adam", "lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0, amsgrad=False", "2*s*n + 4", ways=_ALL),
+    NamedOptimizer("adamw", "AdamW", _ADAMW, "2*s*n + 4", ways=_ALL),
+    NamedOptimizer("amsgrad", "AdamW", _ADAMW, "3*s*n + 4", "amsgrad=True", ways=_ALL),
+    NamedOptimizer("adamax", "Adamax", "lr=0.002, betas=(0.9, 0.999), eps=1e-08, weight_decay=0", "2*s*n + 4"),
+    NamedOptimizer("nadam", "NAdam", "lr=0.002, betas=(0.9, 0.999), eps=1e-08, weight_decay=0, momentum_decay=0.004", "2*s*n + 8"),
+    NamedOptimizer("radam", "RAdam", "lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0", "2*s*n + 4"),
+    NamedOptimizer("adadelta", "Adadelta", "lr=1.0, rho=0.9, eps=1e-06, weight_decay=0", "2*s*n + 4"),
+    NamedOptimizer("asgd", "ASGD", "lr=0.01, lambd=0.0001, alpha=0.75, t0=1000000.0, weight_decay=0", "s*n + 12"),
+    NamedOptimizer("rprop", "Rprop", "lr=0.01, etas=(0.5, 1.2), step_sizes=(1e-06, 50)", "2*s*n + 4"),
+    NamedOptimizer(
         "adafactor",
         "Adafactor",
         "lr=0.01, beta2_decay=-0.8, eps=(None, 0.001), d=1.0, weight_decay=0.0",
         "s*(n/c + n/r) + 4",
         vectors="s*n + 4",
     ),
-    Known(
+    NamedOptimizer(
         "muon",
         "Muon",
         "lr=0.001, weight_decay=0.1, momentum=0.95, nesterov=True, ns_coefficients=(3.4445, -4.775, 2.0315), eps=1e-07, ns_steps=5,"
@@ -97,7 +97,7 @@ _NAMED = (
         " AdamW has the others",
     ),
 )
-KNOWN: Mapping[str, Known] = {known.name: known for known in _NAMED}
+NAMED_OPTIMIZERS: Mapping[str, NamedOptimizer] = {row.name: row for row in _NAMED}
 
 # Classes of torch.optim whose step has no closed form, each with the reason and the alternative.
 REFUSED: Mapping[str, str] = {
@@ -114,14 +114,14 @@ LBFGS_STATE = "(2*m + 2)*s*N + (2*m + 1)*s"
 
 def named(name: str) -> str:
     """The line of ``napkin list optimizers`` for the optimizer ``name``."""
-    entry = KNOWN[name]
+    entry = NAMED_OPTIMIZERS[name]
     ways = f"; also {' and '.join(entry.ways)}" if entry.ways else "; loop only"
     about = f"; {entry.about}" if entry.about else ""
     return f"{entry.call}{ways}{about}"
 
 
 # Every class of torch.optim whose step has a closed form, by its usual name; "spec" is the one that a model's own spec builds.
-OPTIMIZERS = (*KNOWN, "spec")
+OPTIMIZERS = (*NAMED_OPTIMIZERS, "spec")
 MASTER = "bf16-master"
 FP8_REFUSED = (
     "no step runs in fp8: torch multiplies in fp8, but has no derivative of that, no autocast to fp8, and no optimizer on fp8 tensors; use "

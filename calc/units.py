@@ -58,11 +58,11 @@ class Amount:
         self._require_same_unit(other, "subtract")
         return Amount(self.count - other.count, self.unit)
 
-    def _require_same_unit(self, other: Amount, verb: str) -> None:
-        if not isinstance(other, Amount):
+    def _require_same_unit(self, second: Amount, verb: str) -> None:
+        if not isinstance(second, Amount):
             raise UnitError(f"cannot {verb} a bare number and {self.unit}: give the number a unit, e.g. Amount(n, Unit.{self.unit.name})")
-        if other.unit is not self.unit:
-            raise UnitError(f"cannot {verb} {other.unit} and {self.unit}: {other.count} {other.unit} with {self.count} {self.unit}")
+        if second.unit is not self.unit:
+            raise UnitError(f"cannot {verb} {second.unit} and {self.unit}: {second.count} {second.unit} with {self.count} {self.unit}")
 
 
 def total(amounts: Iterable[Amount], unit: Unit) -> Amount:

@@ -64,6 +64,12 @@ REPLACED = {
 
 ANY = re.compile(rf"\b(?:{'|'.join(REPLACED)})", re.IGNORECASE)
 
+VAGUE = ("found", "known", "held", "kept", "told", "asked", "again", "such", "other", "what", "here", "there")
+"""Names that say how a value came about or nothing at all; a name says what the value is."""
+
+OF_FORMATS = {("reports/page/inputs.py", "other")}
+"""Fields whose names are keys of a format."""
+
 SWITCH = re.compile(r"#\s*(?:noqa|type:\s*ignore)\b.*")
 EXPLAINED = re.compile(r"# (?:noqa: [A-Z]+\d+(?:, [A-Z]+\d+)*|type: ignore\[[a-z-]+(?:, ?[a-z-]+)*\])  # \w")
 SKIP = re.compile(r"pytest\.(?:skip|xfail)\(.*|\bmark\.(?:skip|skipif|xfail)\b.*")
@@ -121,6 +127,54 @@ def test_a_room_has_none_of_the_replaced_words(room: str) -> None:
 def test_a_planted_word_is_noticed(words: str) -> None:
     """Inside a sentence, in any case."""
     assert len(replaced(words)) == 1
+
+
+def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of each variable, parameter, function, class and alias. The second operand of a special method is ``other``."""
+    operands = {id(arg) for node in ast.walk(tree) for arg in _operands(node)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.arg(arg=name) if id(node) not in operands:
+                yield node.lineno, name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield node.lineno, name
+            case ast.alias(asname=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield node.lineno, name
+
+
+def _operands(node: ast.AST) -> list[ast.arg]:
+    """The parameters of ``def __add__(self, other)``, or of ``lambda self, other: …``."""
+    special = isinstance(node, ast.Lambda) or (isinstance(node, ast.FunctionDef) and node.name.startswith("__"))
+    return node.args.args if special and [arg.arg for arg in node.args.args] in (["self", "other"], ["cls", "other"]) else []
+
+
+def vague(source: str) -> list[tuple[int, str]]:
+    """Line and name of each of the ``VAGUE`` names, private ones included."""
+    return [(line, name) for line, name in names(ast.parse(source)) if name.strip("_").lower() in VAGUE]
+
+
+@pytest.mark.parametrize("room", ["calc", "reports"])
+def test_a_name_says_what_the_value_is(room: str) -> None:
+    """No variable, parameter, field, function or class is called ``found``, ``known`` or the like."""
+    paths = [file for file in files(room) if file.suffix == ".py"]
+    assert paths, room
+
+    vague_names = [(str(file.relative_to(ROOT)), line, name) for file in paths for line, name in vague(file.read_text(encoding="utf-8"))]
+    assert [] == [f"{file}:{line}: {name}" for file, line, name in vague_names if (file, name) not in OF_FORMATS]
+
+
+@pytest.mark.parametrize(
+    "source", ["found = 1", "def _kept(): ...", "def f(known): ...", "[held for held in x]", "class A:\n    here: int", "import a as told"]
+)
+def test_a_planted_vague_name_is_noticed(source: str) -> None:
+    """Of a variable, a function, a parameter, in a comprehension, as a field, of an import."""
+    assert len(vague(source)) in (1, 2)
+
+
+def test_the_second_operand_of_a_special_method_may_be_called_other() -> None:
+    """As in Python's own documentation; that of another function may not."""
+    assert [] == vague("class A:\n    def __add__(self, other): ...")
+    assert [(1, "other")] == vague("def add(self, other): ...")
 
 
 def unexplained(line: str) -> bool:

@@ -46,7 +46,7 @@ class PlannedTraining:
 class ExerciseResult:
     """A number that answers a question. ``expr``: its closed form in the model's sizes, if it has one."""
 
-    what: str
+    label: str
     value: Fraction
     unit: str
     expr: str | None = None
@@ -109,7 +109,7 @@ def homework(derivation: Derivation, others: Sequence[Derivation] = (), run: Pla
         if derivation[name].text is None:
             raise BadInputError(f"{name} has no closed form here: {derivation[name].unknown or 'it is unknown'}")
     one = derivation.at_sizes({**_given(derivation), "B": 1})
-    sizes = tuple(_one_sequence(other) for other in others)
+    sizes = tuple(_one_sequence(derived) for derived in others)
     exercises = [_parameters(one), _matmuls(one), _parts(one)]
     exercises += [_sizes(sizes)] if len(sizes) > 1 else []
     return (*exercises, _context(one, run.context), _memory(derivation), _largest_batch(derivation, run), _optimizer(one), _days(one, run))
@@ -124,10 +124,10 @@ def _one_sequence(derivation: Derivation) -> Derivation:
     return derivation.at_sizes({**_given(derivation), "B": 1})
 
 
-def _result(what: str, quantity: Quantity, sizes: Mapping[str, int], because: str = "") -> ExerciseResult:
+def _result(label: str, quantity: Quantity, sizes: Mapping[str, int], because: str = "") -> ExerciseResult:
     assert quantity.text is not None  # refused before
     assert quantity.value is not None
-    return ExerciseResult(what, Fraction(quantity.value), str(quantity.unit), branches.at_hand(quantity.text, sizes), because)
+    return ExerciseResult(label, Fraction(quantity.value), str(quantity.unit), branches.at_hand(quantity.text, sizes), because)
 
 
 def _terms(quantity: Quantity, sizes: Mapping[str, int]) -> ExerciseTable:
@@ -159,8 +159,8 @@ def _matmul_list(one: Derivation) -> ExerciseTable:
         for addend in part.addends:
             text = branches.at_hand(addend.expr, one.sizes)
             value = int(evaluate_text(text, one.sizes))
-            what = part.part if part.part in (SCORES, MIX) else addend.label
-            rows.append(ExerciseRow(f"{addend.module_path}: {what}", text, (value,), (Fraction(value, total),)))
+            label = part.part if part.part in (SCORES, MIX) else addend.label
+            rows.append(ExerciseRow(f"{addend.module_path}: {label}", text, (value,), (Fraction(value, total),)))
     return ExerciseTable("matmuls of a forward pass", "FLOP", ("",), tuple(rows))
 
 
@@ -225,10 +225,10 @@ def _memory(derivation: Derivation) -> Exercise:
     question = "How many bytes do parameters, gradients, optimizer state and activations of a batch of B sequences take, each and together?"
     texts = {name: branches.at_hand(derivation[name].text or "0", _several(derivation)) for name in STATE}
     results = []
-    for what, parts, shown in (*((name, [text], text) for name, text in texts.items()), ("together", [*texts.values()], None)):
+    for label, parts, shown in (*((name, [text], text) for name, text in texts.items()), ("together", [*texts.values()], None)):
         a, b = _linear(parts, derivation.sizes)
         because = f"{a:,}·B + {b:,} at these sizes" if a else "whatever B is"
-        results.append(ExerciseResult(f"{what} at B = 1", Fraction(a + b), "byte", shown, because))
+        results.append(ExerciseResult(f"{label} at B = 1", Fraction(a + b), "byte", shown, because))
     return Exercise("memory", question, "activations.bytes", tuple(results))
 
 
@@ -302,7 +302,7 @@ def document(exercises: Sequence[Exercise]) -> list[dict[str, Any]]:
             "name": exercise.name,
             "question": exercise.question,
             "results": [
-                {"what": r.what, "value": _plain(r.value), "unit": r.unit, "expr": r.expr, "because": r.because or None}
+                {"what": r.label, "value": _plain(r.value), "unit": r.unit, "expr": r.expr, "because": r.because or None}
                 for r in exercise.results
             ],
             "tables": [

@@ -38,11 +38,11 @@ def joined(general: Derivation, case: Derivation, special: SpecialCase, differin
 
 def differences(general: Derivation, case: Derivation, special: SpecialCase) -> set[str]:
     """The quantities whose general closed form differs from that of the special case at sizes where the special case applies."""
-    here = special.applies(general.sizes)  # equal forms then have equal values, which are compared sooner
+    applies_here = special.applies(general.sizes)  # equal forms then have equal values, which are compared sooner
     return {
         name
         for name in general
-        if (here and _values(general[name]) != _values(case[name])) or not _same(general[name], case[name], special.equal)
+        if (applies_here and _values(general[name]) != _values(case[name])) or not _same(general[name], case[name], special.equal)
     }
 
 

@@ -119,11 +119,11 @@ def _runs(trace: StepTrace, candidates: Sequence[LivePoint], module_paths: LoopI
 def _kind(trace: StepTrace, op: int, module_paths: LoopIndices) -> Kind:
     """The operator and those beside it: in a loop inside one module, only these distinguish its operators from those around it."""
     operator = trace.ops[op]
-    beside = " ".join(_what(trace, i, module_paths) for i in range(op - _BESIDE, op + _BESIDE + 1) if i != op)
+    beside = " ".join(_at_path(trace, i, module_paths) for i in range(op - _BESIDE, op + _BESIDE + 1) if i != op)
     return operator.phase, operator.name, module_paths.place(operator.module_path)[0], beside
 
 
-def _what(trace: StepTrace, op: int, module_paths: LoopIndices) -> str:
+def _at_path(trace: StepTrace, op: int, module_paths: LoopIndices) -> str:
     return f"{trace.ops[op].name}@{module_paths.place(trace.ops[op].module_path)[0]}" if 0 <= op < len(trace.ops) else "-"
 
 

@@ -75,9 +75,9 @@ def _in_general(derivation: Derivation, dim: TracedDim, name: str) -> Iterator[_
     sizes = {**derivation.sizes, dim.name: 2}
     if derivation.holds_at({dim.name: 2}):
         general = derivation.at_sizes({d.name: sizes[d.name] for d in derivation.dims if not d.tied})
-        here = next(d for d in general.dims if d.name == dim.name)
+        dim_of_general = next(d for d in general.dims if d.name == dim.name)
         if dim.name not in general.specialized and general[name].candidates:
-            yield _Along(here, _Forms(general[name]), general)
+            yield _Along(dim_of_general, _Forms(general[name]), general)
 
 
 class _Forms:

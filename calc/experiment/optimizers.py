@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import Parameter
 
 from calc.errors import BadInputError, SpecError
-from calc.options import KNOWN, Options
+from calc.options import NAMED_OPTIMIZERS, Options
 from calc.spec import Spec
 
 _EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
@@ -28,7 +28,7 @@ def build(options: Options, spec: Spec, module: nn.Module, stepped: Sequence[Par
         raise SpecError(f"{spec.name}: the module has no parameter, so there is nothing to train; derive it in mode eval or infer")
     if options.optimizer == "spec":
         return _of_spec(spec, stepped)
-    row = KNOWN[options.optimizer]
+    row = NAMED_OPTIMIZERS[options.optimizer]
     if options.implementation not in ("loop", *row.ways):
         raise BadInputError(f"torch has no {options.implementation} implementation of {row.kind}: use loop")
     if row.kind == "Muon":
@@ -48,7 +48,8 @@ def _arguments(text: str) -> dict[str, Any]:
 
 def _of_spec(spec: Spec, stepped: Sequence[Parameter]) -> torch.optim.Optimizer:
     if spec.optimizer is None:
-        raise BadInputError(f"{spec.name} brings no optimizer of its own: give its spec optimizer=… or choose one of {', '.join(KNOWN)}")
+        named = ", ".join(NAMED_OPTIMIZERS)
+        raise BadInputError(f"{spec.name} brings no optimizer of its own: give its spec optimizer=… or choose one of {named}")
     optimizer = spec.optimizer([*stepped])
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise SpecError(f"{spec.name}: optimizer must return a torch.optim.Optimizer, not {type(optimizer).__name__}")

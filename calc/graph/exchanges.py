@@ -76,7 +76,7 @@ class ExchangeDifference:
 
     quantity: str
     by_default: int
-    here: int
+    exchanged: int
 
 
 # The exchanges that a check met, each with the quantities in which the default step was measured too.
@@ -107,5 +107,5 @@ def headlines(assumptions: Iterable[Assumption], difference: Differences | None 
 def _difference(differences: tuple[ExchangeDifference, ...], exchange: Exchange, at: str) -> str:
     if not differences:
         return "By how much the default step differs is not measured here: napkin check measures it."
-    parts = [f"{_MEASURED[d.quantity]} {d.by_default:,} bytes ({d.here:,} {exchange.instead})" for d in differences]
+    parts = [f"{_MEASURED[d.quantity]} {d.by_default:,} bytes ({d.exchanged:,} {exchange.instead})" for d in differences]
     return f"At {at} the default step {' and '.join(parts)}."

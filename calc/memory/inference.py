@@ -64,7 +64,7 @@ WEIGHTS: dict[str, WeightFormat] = {
     "int4-zero": WeightFormat(4, 2, 128, 4, meaning="half a byte each, a 2-byte scale and a 4-bit zero point a group"),
 }
 CACHE: dict[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
-_KEPT = 2  # bytes of what stays in bf16
+_BF16_BYTES = 2  # bytes of what stays in bf16
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def _bytes_of(count: str, shape: Sequence[str], looked_up: bool, bias: bool, how
         return _text(to_sympy(count) * how.bits / 8), how.meaning
     if looked_up or len(shape) < 2 or bias:
         why = "a looked-up table" if looked_up else "a bias" if bias else "no matrix"
-        return _text(to_sympy(count) * _KEPT), f"{why}: stays in bf16, {_KEPT} bytes each"
+        return _text(to_sympy(count) * _BF16_BYTES), f"{why}: stays in bf16, {_BF16_BYTES} bytes each"
     *leading, last = (to_sympy(side) for side in shape)
     rows = sp.Mul(*leading)
     tensors = sp.cancel(to_sympy(count) / (rows * last))

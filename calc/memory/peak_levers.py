@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from calc.derive.result import Candidate, Derivation
 from calc.derive.to_json import number
 from calc.errors import NapkinError
-from calc.options import KNOWN, TRAIN, Options
+from calc.options import NAMED_OPTIMIZERS, TRAIN, Options
 
 BATCH = "B"
 Derive = Callable[[Options, Mapping[str, int]], Derivation]
@@ -49,7 +49,7 @@ def changes(options: Mapping[str, str], sizes: Mapping[str, int]) -> Iterator[St
         yield StepChange({"accumulation": "2"}, half)
     if options.get("checkpointing", "none") == "none":
         yield StepChange({"checkpointing": "block"})
-    entry = KNOWN.get(options.get("optimizer", ""))
+    entry = NAMED_OPTIMIZERS.get(options.get("optimizer", ""))
     if entry is not None and "fused" in entry.ways and options.get("implementation", "loop") != "fused":
         yield StepChange({"implementation": "fused"})
 

@@ -44,7 +44,7 @@ _ALIKE: Mapping[str, str] = {
     TOUCHED: "fill_ fill zero_ zeros zeros_like ones ones_like full full_like new_zeros new_ones new_full scalar_tensor arange"
     " nll_loss_backward nll_loss2d_backward",
 }  # fmt: skip
-_TIMED_AS = {f"aten.{name}": what for what, names in _ALIKE.items() for name in names.split()}
+_TIMED_AS = {f"aten.{name}": primitive for primitive, names in _ALIKE.items() for name in names.split()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ class Certifier:
         least = {name: fewest([trace.sizes for trace in graph.traces], name) for name in graph.loops}
         counts = [{name: probe.get(name, 0) for name in graph.loops} for probe in self._probes]
         enough = [{**at, **each} for each in counts if all(each[name] >= few for name, few in least.items())]
-        return [there for there in enough if _sizes_of(spec, graph, there) in self._traces]
+        return [candidate for candidate in enough if _sizes_of(spec, graph, candidate) in self._traces]
 
     def probed(self, spec: Spec, graph: Graph, analysis: Analysis, probes: Sequence[Mapping[str, int]]) -> Graph:
         """The graph with more certificates: at those of ``probes`` that add information and where its closed forms agree."""

@@ -139,9 +139,9 @@ def check(derivation: Derivation, *, device: str = "cpu", progress: Callable[[st
     return replace(compare(derivation, observed.numbers, measurement, observed.open_), because=because)
 
 
-def _other_closed_forms(derivation: Derivation, there: Derivation) -> str:
+def _other_closed_forms(derivation: Derivation, at_check_sizes: Derivation) -> str:
     """A note if the step at the check's sizes has other closed forms: the check then covers those."""
-    same = all(_closed_form(derivation[name]) == _closed_form(there[name]) for name in derivation)
+    same = all(_closed_form(derivation[name]) == _closed_form(at_check_sizes[name]) for name in derivation)
     note = "; there the step runs other operators than at the sizes of the derivation, so the check is of closed forms derived there"
     return "" if same else note
 
@@ -165,9 +165,9 @@ def _recounted(derivation: Derivation, at: Mapping[str, int], measurement: Measu
 def _require_room(derived: Mapping[str, int | None]) -> None:
     from calc.measure.free_memory import available_bytes
 
-    needed, there = derived.get("memory.peak"), available_bytes()
-    if needed is not None and needed > there:
-        raise MeasurementError(f"the run would allocate {needed:,} bytes at its peak and {there:,} are free: check at smaller sizes")
+    needed, available = derived.get("memory.peak"), available_bytes()
+    if needed is not None and needed > available:
+        raise MeasurementError(f"the run would allocate {needed:,} bytes at its peak and {available:,} are free: check at smaller sizes")
 
 
 def _options(derivation: Derivation) -> Options:

@@ -147,11 +147,11 @@ def _is_made_of(spec: Spec, name: int | str | None, part: str) -> bool:
     return name == part or (isinstance(name, str) and _is_made_of(spec, spec.dimensions[name].multiple_of, part))
 
 
-def _split(spec: Spec, name: str, dim: Dim, other: str) -> dict[str, Dim]:
+def _split(spec: Spec, name: str, dim: Dim, divisor: str) -> dict[str, Dim]:
     """``name`` as a multiple of ``other``; its previous divisor becomes a divisor of the quotient."""
-    quotient, declared = _quotient(spec, name, other)
+    quotient, declared = _quotient(spec, name, divisor)
     rest = {quotient: replace(declared, multiple_of=dim.multiple_of)} if dim.multiple_of else {}
-    return {name: replace(dim, multiple_of=other), **rest}
+    return {name: replace(dim, multiple_of=divisor), **rest}
 
 
 def _quotient(spec: Spec, whole: str, part: str) -> tuple[str, Dim]:

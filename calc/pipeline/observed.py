@@ -107,19 +107,19 @@ def _at_means(quantity: Quantity, constant: Mapping[str, int], varied: Counts) -
     if quantity.candidates:
         raise _Undecided(f"{_variation(varied)}, and a maximum is not the maximum of means")
     symbols = {str(symbol): symbol for symbol in quantity.expr.free_symbols}
-    here = [symbols[name] for name in varied if name in symbols]
-    none = [str(symbol) for symbol in here if 0 in varied[str(symbol)]]
+    varying = [symbols[name] for name in varied if name in symbols]
+    none = [str(symbol) for symbol in varying if 0 in varied[str(symbol)]]
     if none and any(part in quantity.name for part in _FROM_ONE):
         raise _Undecided(f"{', '.join(none)} was also 0, and rules for sums need at least one element")
     rest = quantity.expr.subs({symbols[name]: size for name, size in constant.items() if name in symbols})
-    if not here:
+    if not varying:
         return int(rest)
-    never = [str(symbol) for symbol in here if not varied[str(symbol)]]
+    never = [str(symbol) for symbol in varying if not varied[str(symbol)]]
     if never:
         raise _Undecided(f"the real run never reached the line that determines {', '.join(never)}")
-    if not rest.is_polynomial(*here) or sp.Poly(rest, *here).total_degree() > 1:
+    if not rest.is_polynomial(*varying) or sp.Poly(rest, *varying).total_degree() > 1:
         raise _Undecided(f"{_variation(varied)}, and this is not linear in it")
-    means = {symbol: Fraction(sum(varied[str(symbol)]), len(varied[str(symbol)])) for symbol in here}
+    means = {symbol: Fraction(sum(varied[str(symbol)]), len(varied[str(symbol)])) for symbol in varying}
     value = rest.subs({symbol: sp.Rational(mean.numerator, mean.denominator) for symbol, mean in means.items()})
     if not value.is_Integer:
         raise _Undecided(f"it is not an integer at the mean of {', '.join(varied)}")

@@ -74,8 +74,8 @@ class Sweep:
         valid = None if self.valid is None else np.ravel(self.valid)
         lists = [axis.tolist() for axis in self.axes.values()]
         for i, sizes in enumerate(zip(*lists, strict=True) if self.listed else itertools.product(*lists)):
-            there = valid is None or valid[i]
-            yield sizes, tuple(int(column[i]) if there else None for column in columns)
+            is_valid = valid is None or valid[i]
+            yield sizes, tuple(int(column[i]) if is_valid else None for column in columns)
 
 
 def of_model(
@@ -156,21 +156,21 @@ def sweep(
 
 def _counted(grid: SweepGrid, name: str, where: Array, count: Count) -> tuple[Array, Array, tuple[Gap, ...]]:
     """The values of a quantity without a closed form at the points ``where``, a mask of those that have one, and the gaps."""
-    there = where.copy()
-    points = int(np.count_nonzero(there))
+    counted = where.copy()
+    points = int(np.count_nonzero(counted))
     if points > TRACED:
         raise BadInputError(f"{name} has no closed form, so each of {points:,} points would be traced: give at most {TRACED:,}")
     values, failed = np.zeros(grid.shape, dtype=object), dict[str, Gap]()
-    for index in map(tuple, np.argwhere(there)):
+    for index in map(tuple, np.argwhere(counted)):
         try:
             values[index] = count(name, grid.sizes(index))
         except (UnknownQuantityError, NegativeCountError):
             raise  # every size fails: no rule counts it, or Napkin has a bug
         except NapkinError as error:
-            why, there[index] = str(error), False
+            why, counted[index] = str(error), False
             before = failed.get(why, Gap(0, grid.sizes(index), why, possible=True))
             failed[why] = replace(before, points=before.points + 1)
-    return values, there, tuple(failed.values())
+    return values, counted, tuple(failed.values())
 
 
 def _by_cases(
@@ -186,8 +186,8 @@ def _by_cases(
         try:
             form = trace(grid.sizes(first))
             mesh, trouble = all_sizes(form, grid.spread)
-            here, others = grid.gaps([*trouble, *unmet(form, mesh)], left)
-            covered = left if here is None else here
+            troublefree, others = grid.gaps([*trouble, *unmet(form, mesh)], left)
+            covered = left if troublefree is None else troublefree
             if not covered[first]:
                 raise DimensionError(next(gap.because for gap in others if gap.first == grid.sizes(first)))
             counted, arrays = covered, {}

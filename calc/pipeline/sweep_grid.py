@@ -88,11 +88,11 @@ class SweepGrid:
         """The mask of the points ``among`` (default: all) without trouble, or ``None`` if that is every point of the grid; and the gaps at
         the others: of several reasons at a point, the first."""
         bad, gaps = None if among is None else ~among, []
-        for here, why in trouble:
-            if not np.any(here):
+        for mask, why in trouble:
+            if not np.any(mask):
                 continue
             bad = np.zeros(self.shape, dtype=bool) if bad is None else bad
-            new = np.broadcast_to(here, self.shape) & ~bad
+            new = np.broadcast_to(mask, self.shape) & ~bad
             if np.any(new):
                 first = np.unravel_index(int(np.argmax(new)), self.shape)
                 gaps.append(Gap(int(np.count_nonzero(new)), self.sizes(first), why))

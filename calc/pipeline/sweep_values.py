@@ -24,13 +24,13 @@ _OF_LISTS = 1 << 15
 
 def unmet(form: Stored, mesh: Mapping[str, Array]) -> Trouble:
     """Where the step may run other operators than traced. In a special case, its own guards count."""
-    there: Array = np.zeros((), dtype=bool)
+    special: Array = np.zeros((), dtype=bool)
     trouble = Trouble()
     for case in form.cases:
-        applies = _applies(case.equal, mesh) & ~there
+        applies = _applies(case.equal, mesh) & ~special
         trouble += [(bad & applies, why) for bad, why in unmet(case.form, mesh) if np.any(applies)]
-        there = there | applies
-    return trouble + [(bad & ~there, why) for bad, why in _changed(form, mesh)]
+        special = special | applies
+    return trouble + [(bad & ~special, why) for bad, why in _changed(form, mesh)]
 
 
 def _applies(equal: Mapping[str, str], mesh: Mapping[str, Array]) -> Array:
@@ -60,11 +60,13 @@ def _certified(condition: Guard, certified: Sequence[Mapping[str, int]], symbols
         for at in certified:
             mask = mask | functools.reduce(operator.and_, [symbols[name] == at[name] for name in names])
         return mask
-    here = side(condition.expr, symbols)
+    side_of_points = side(condition.expr, symbols)
     for at in certified:
         if not condition.holds_at(at):
-            there = None if here is None else side(condition.expr, {name: np.asarray(size) for name, size in at.items()})
-            mask = mask | (np.ones((), dtype=bool) if here is None else (here == 0) | (here == there))
+            if side_of_points is None:
+                return np.ones((), dtype=bool)
+            certificate = {name: np.asarray(size) for name, size in at.items()}
+            mask = mask | (side_of_points == 0) | (side_of_points == side(condition.expr, certificate))
     return mask
 
 
@@ -73,9 +75,9 @@ def evaluated(quantity: StoredQuantity, mesh: Mapping[str, Array], shape: tuple[
     for block in _blocks(shape):
         if valid is not None and not np.any(valid[block]):
             continue
-        here = {name: _cut(array, block, len(shape)) for name, array in mesh.items()}
-        part = _at(quantity, here, True if valid is None else valid[block])
-        _require_counts(quantity.name, part, here, True if valid is None else valid[block])
+        sizes_in_block = {name: _cut(array, block, len(shape)) for name, array in mesh.items()}
+        part = _at(quantity, sizes_in_block, True if valid is None else valid[block])
+        _require_counts(quantity.name, part, sizes_in_block, True if valid is None else valid[block])
         if part.dtype == object and results.dtype != object:
             results = results.astype(object)
         results[block] = part

@@ -44,16 +44,16 @@ def flipped_guards(spec: Spec, graph: Graph, sizes: Mapping[str, int], equal: Ma
     basis, general = basis_of(spec.dimensions, {**specialized, **equal}), graph.as_basis()
     loops = [name for name in graph.loops if name in basis.symbols]
     bounded, products = bounded_by(spec.dimensions, loops, basis), sides(spec.dimensions, graph.options.get("optimizer", ""))
-    there = hints(basis, sizes, bounded=bounded, products=products, near=near)
+    hinted = hints(basis, sizes, bounded=bounded, products=products, near=near)
     requested = general.values(sizes)
-    at_hints = {**general.values(basis.sizes(there)), **{name: requested[name] for name in graph.loops}}
+    at_hints = {**general.values(basis.sizes(hinted)), **{name: requested[name] for name in graph.loops}}
     return [c for c in graph.guards if not c.opaque and c.holds_at(at_hints) != c.holds_at(requested)]
 
 
-def rounded_share_error(spec: Spec, graph: Graph, known: TracedRuns) -> RoundedShareError | None:
+def rounded_share_error(spec: Spec, graph: Graph, runs: TracedRuns) -> RoundedShareError | None:
     """The error for a step that is not a polynomial in a trip count, where one of the ``rounded_shares`` of that trip count was read as a
     number."""
-    read = next((share for run in known.values() for share in run.rounded_shares), None)
+    read = next((share for run in runs.values() for share in run.rounded_shares), None)
     return None if read is None else RoundedShareError(no_closed_form(spec, read, graph.as_basis()), read.divided or ())
 
 

@@ -240,11 +240,11 @@ def trace_program(spec: Spec, sizes: Mapping[str, int], options: Options, double
             static = dict(values)
 
 
-def _same_numbers(program: Program, other: Program) -> bool:
+def _same_numbers(first: Program, second: Program) -> bool:
     """Whether two traces, at different hints, contain the same numbers: a number that depends on sizes must be an expression in them."""
-    if [i.name for i in program.instructions] != [i.name for i in other.instructions]:
+    if [i.name for i in first.instructions] != [i.name for i in second.instructions]:
         return True  # another case of the model, which its guards distinguish
-    pairs = zip(program.instructions, other.instructions, strict=True)
+    pairs = zip(first.instructions, second.instructions, strict=True)
     return all(_numbers(one.args) == _numbers(two.args) for one, two in pairs)
 
 

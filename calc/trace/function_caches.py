@@ -115,6 +115,6 @@ def _token(value: Any) -> Any:
     return tuple(map(_token, value)) if isinstance(value, tuple) else value
 
 
-def _equal(one: _Arguments, other: _Arguments) -> bool:
-    (args, kwargs), (others, named) = one, other
+def _equal(first: _Arguments, second: _Arguments) -> bool:
+    (args, kwargs), (others, named) = first, second
     return len(args) == len(others) and kwargs.keys() == named.keys() and bool((args, dict(kwargs)) == (others, dict(named)))

@@ -51,7 +51,7 @@ def _as_in_every_run(guard: Guard, run: TracedRun, runs: Sequence[TracedRun], tr
     """The guard with trip counts divided out, if every run has it with its own trip count: at trip count 3 ``(3*k)//g == 1`` and at 4
     ``(4*k)//g == 1`` are both ``k == 1``. ``B//g == 1`` and ``g//10 == 0``, which have no trip count, remain."""
     divided = run.divided.get(guard.expr)
-    if divided is not None and all(_divides_itself(divided, other, trip_counts) for other in runs):
+    if divided is not None and all(_divides_itself(divided, compared, trip_counts) for compared in runs):
         return divided
     return guard
 
@@ -80,9 +80,9 @@ def _equals_at_any_trip_count(expr: str, divided: Guard, run: TracedRun, trip_co
     return True
 
 
-def _at_count(expr: str, own: int, other: int) -> Expression:
+def _at_count(expr: str, own: int, count: int) -> Expression:
     """A guard with another trip count in place of the run's own."""
-    return rewritten(parse(expr), lambda node: Number(other) if node == Number(own) else None)
+    return rewritten(parse(expr), lambda node: Number(count) if node == Number(own) else None)
 
 
 def of_values(runs: Sequence[TracedRun], trip_counts: Collection[str]) -> list[Guard]:
@@ -171,7 +171,7 @@ def _has_every_trip_count(guard: Guard, guards_by_run: Sequence[_GuardsOfRun], t
     for name in {*ordered_names(guard.expr)} & {*trip_counts}:
         for exprs, sizes in guards_by_run:
             alike = [(_at_count(guard.expr, sizes[name], others[name]), theirs) for theirs, others in guards_by_run]
-            if expr in exprs and Number(sizes[name]) in walk(expr) and all(other in theirs for other, theirs in alike):
+            if expr in exprs and Number(sizes[name]) in walk(expr) and all(expected in theirs for expected, theirs in alike):
                 return True
     return False
 
@@ -207,7 +207,7 @@ def _in_dimensions(guard: Guard, basis: Basis) -> str:
 # -- sizes that may be 0 -------------------------------------------------------------------------------------------------------
 
 
-def of_zeros(known: Sequence[Guard], runs: Sequence[TracedRun], symbols: Sequence[str]) -> list[Guard]:
+def of_zeros(guards_so_far: Sequence[Guard], runs: Sequence[TracedRun], symbols: Sequence[str]) -> list[Guard]:
     """Guards that sizes of tensors are not 0, where a size may be 0 and no guard in ``known`` excludes it. Closed forms count n - 1
     operations for a reduction, and bytes for an expanded tensor; a tensor without elements has neither."""
     guards: list[Guard] = []
@@ -218,7 +218,7 @@ def of_zeros(known: Sequence[Guard], runs: Sequence[TracedRun], symbols: Sequenc
             for text in _sizes_of(op):
                 places.setdefault(text, f"{op.name} at {op.module_path}")
         for text in sorted(places, key=lambda text: (len(text), text)):
-            if parse(text).value_in(_Least()) <= 0 and _may_be_zero(text, [*known, *guards], symbols):
+            if parse(text).value_in(_Least()) <= 0 and _may_be_zero(text, [*guards_so_far, *guards], symbols):
                 guards.append(Guard(f"{text} != 0", evaluate_text(text, at) != 0, places[text]))
     return guards
 

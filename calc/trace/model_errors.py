@@ -23,9 +23,9 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # of any type: a model's own code may raise SystemExit or GeneratorExit
-        known = _napkin_error(error)
-        if known is not None:
-            raise known from None
+        napkin_error = _napkin_error(error)
+        if napkin_error is not None:
+            raise napkin_error from None
         where = raising_line(error)
         if isinstance(error, DataDependentOutputException | DynamicOutputShapeException) or "data-dependent" in text_of(error).lower():
             raise DataDependentError(

@@ -81,8 +81,8 @@ class SavedTensors:
                 if recorder.knows(value):
                     module_path = recorder.sources.get(number, (LOSS, "", None))[0]
                     self._saved.append(Saved(recorder.tensor(value, module_path), module_path, str(names[number])))
-        known = {saved.tensor.storage for saved in self._saved}
-        self._open = self._recorder.alive - self._before - known - {self._recorder.storage(loss)}
+        saved_storages = {saved.tensor.storage for saved in self._saved}
+        self._open = self._recorder.alive - self._before - saved_storages - {self._recorder.storage(loss)}
 
     def dropped(self) -> None:
         """Call after the step, when its graph is freed: candidates that were freed with it were saved by the graph."""

@@ -31,9 +31,9 @@ def raising_line(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def doing(what: Elsewhere) -> Iterator[None]:
+def doing(work: Elsewhere) -> Iterator[None]:
     """Context in which ``what`` describes the running work when the stack has no line of a user."""
-    _elsewhere.append(what)
+    _elsewhere.append(work)
     try:
         yield
     finally:

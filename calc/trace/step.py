@@ -432,8 +432,8 @@ def inputs_of(spec: Spec, sizes: Sizes) -> tuple[Any, ...]:
 def _loss(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...]) -> torch.Tensor:
     loss = spec.loss(module, *inputs)
     if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
-        what = f"a tensor of {loss.dim()} dimensions" if isinstance(loss, torch.Tensor) else type(loss).__name__
-        raise SpecError(f"{spec.name}: loss must return a scalar tensor, not {what}")
+        kind = f"a tensor of {loss.dim()} dimensions" if isinstance(loss, torch.Tensor) else type(loss).__name__
+        raise SpecError(f"{spec.name}: loss must return a scalar tensor, not {kind}")
     return loss
 
 

@@ -168,8 +168,8 @@ class Tracer:
             return None  # the failure is at other trip counts
         for loop, name in may:
             bounded = StepSizes(self.basis, hints(self.basis, sizes, bounded={name: _MOST_BOUNDED}), fixed)
-            other = self._failure(bounded)
-            if other is None or isinstance(other, UnbackedSizeError) or (type(other) in _MAY_EXCEED and _place(other) != _place(error)):
+            second = self._failure(bounded)
+            if second is None or isinstance(second, UnbackedSizeError) or (type(second) in _MAY_EXCEED and _place(second) != _place(error)):
                 return unbacked_sizes.with_bound(spec, name, loop)
         return None
 
@@ -232,24 +232,24 @@ def _place(error: NapkinError) -> str:
 
 
 def _with_counts(
-    undecided: UnbackedSizeError, other: UnbackedSizeError, fixed: Mapping[str, int], others: Mapping[str, int]
+    undecided: UnbackedSizeError, second: UnbackedSizeError, fixed: Mapping[str, int], others: Mapping[str, int]
 ) -> UnbackedSizeError | None:
     """The unbacked size that two runs at different trip counts met at one place, with these trip counts as names; None where they differ
     otherwise."""
-    if other.place != undecided.place or len(other.shape) != len(undecided.shape) or len(other.ways) != len(undecided.ways):
+    if second.place != undecided.place or len(second.shape) != len(undecided.shape) or len(second.ways) != len(undecided.ways):
         return None
-    shape = tuple(_named(a, b, fixed, others) for a, b in zip(undecided.shape, other.shape, strict=True))
-    ways = tuple(_named(a, b, fixed, others) for a, b in zip(undecided.ways, other.ways, strict=True))
+    shape = tuple(_named(a, b, fixed, others) for a, b in zip(undecided.shape, second.shape, strict=True))
+    ways = tuple(_named(a, b, fixed, others) for a, b in zip(undecided.ways, second.ways, strict=True))
     if None in shape or None in ways:
         return None
     return UnbackedSizeError(undecided.place, undecided.where, shape, ways, undecided.share)  # type: ignore[arg-type]  # none is None
 
 
-def _named(size: int | str, other: int | str, fixed: Mapping[str, int], others: Mapping[str, int]) -> int | str | None:
+def _named(size: int | str, second: int | str, fixed: Mapping[str, int], others: Mapping[str, int]) -> int | str | None:
     """A size that two runs at different trip counts have: the same number, or the name of a trip count; None where it is neither."""
-    if size == other:
+    if size == second:
         return size
-    return next((name for name in fixed if size == fixed[name] and other == others[name]), None)
+    return next((name for name in fixed if size == fixed[name] and second == others[name]), None)
 
 
 def bounded_by(dims: Mapping[str, Any], loops: Sequence[str], basis: Basis) -> dict[str, int]:

@@ -20,7 +20,7 @@ import click
 from calc.errors import NapkinError
 from reports import process
 from reports.cli.common import given_once
-from reports.process import HELD, INTERRUPTED, PIPE_CLOSED, REFUSED, interrupted
+from reports.process import INTERRUPTED, PIPE_CLOSED, REFUSED, SUCCESS, interrupted
 
 # Commands by purpose: each with its file and function, imported when it is called, and the line that ``napkin --help`` shows.
 GROUPS = {
@@ -111,7 +111,7 @@ class Napkin(click.Group):
         extra.pop("standalone_mode", None)
         try:
             value = super().main(args, prog_name or "napkin", standalone_mode=False, **extra)
-            status = value if isinstance(value, int) else HELD
+            status = value if isinstance(value, int) else SUCCESS
         except BaseException as error:
             status = _status_of(error)
         try:

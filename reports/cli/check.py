@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reports.cli.common import FAILED, HELD, model_arguments, output_folder, print_result, request_of, require_device, say_written, talk
+from reports.cli.common import FAILED, SUCCESS, model_arguments, output_folder, print_result, request_of, require_device, say_written, talk
 
 
 @click.command()
@@ -89,6 +89,6 @@ def report(
 def _status(checks: Any, strict: bool) -> int:
     """0 when nothing failed; with ``strict``, what was not measured fails too."""
     if checks is None:
-        return FAILED if strict else HELD
+        return FAILED if strict else SUCCESS
     verdicts = [v.verdict for v in checks.verdicts]
-    return FAILED if "failed" in verdicts or (strict and "not measured" in verdicts) else HELD
+    return FAILED if "failed" in verdicts or (strict and "not measured" in verdicts) else SUCCESS

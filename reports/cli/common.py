@@ -19,8 +19,8 @@ import click
 from click.core import ParameterSource
 
 from reports.process import FAILED as FAILED
-from reports.process import HELD as HELD
 from reports.process import REFUSED as REFUSED
+from reports.process import SUCCESS as SUCCESS
 
 if TYPE_CHECKING:
     from reports.jobs.request import Request
@@ -189,7 +189,7 @@ def unmeasured(kind: str, because: str, as_json: bool, strict: bool) -> int:
 
     text = job.json_text({"schema": 1, "kind": kind, "verdict": "not measured", "because": because})
     click.echo(text if as_json else because, nl=not as_json)
-    return FAILED if strict else HELD
+    return FAILED if strict else SUCCESS
 
 
 def say_written(*files: str | Path) -> None:

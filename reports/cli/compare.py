@@ -79,10 +79,10 @@ def _table(
     from reports.jobs import side_by_side as jobs
     from reports.views import side_by_side as page
 
-    asked = jobs.steps(models, given, quantities, not no_cache)
-    asked.requests()  # what cannot be asked for is refused before any work
+    table_steps = jobs.steps(models, given, quantities, not no_cache)
+    table_steps.requests()  # what cannot be asked for is refused before any work
     with talk() as say:
-        table, inputs = jobs.compute(asked, say)
+        table, inputs = jobs.compute(table_steps, say)
     if output is not None:
         say_written(*job.write_all(Path(output), jobs.texts(table, inputs)))
     print_result(as_json, lambda: document(table), lambda out: page.show(table, out))

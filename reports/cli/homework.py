@@ -37,9 +37,9 @@ def homework(
     from reports.jobs.request import PAIRS
     from reports.jobs.side_by_side import steps
 
-    asked = steps((model,), read_assignments(words, PAIRS), (), not no_cache)
-    asked.requests()  # what cannot be asked for is refused before any work
+    table_steps = steps((model,), read_assignments(words, PAIRS), (), not no_cache)
+    table_steps.requests()  # what cannot be asked for is refused before any work
     assumed, folder = jobs.run_from({name: text for name, text in run.items() if text is not None}, gpus), output_folder(output)
     with talk() as say:
-        made = jobs.compute(asked, assumed, say)
+        made = jobs.compute(table_steps, assumed, say)
     say_written(*job.write_all(Path(folder), {name: text for sheet in jobs.SHEETS for name, text in jobs.texts(made, sheet).items()}))

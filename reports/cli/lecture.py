@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from reports.cli.common import FAILED, HELD, Integer, output_folder, print_result, refuse_idle, say_written, talk
+from reports.cli.common import FAILED, SUCCESS, Integer, output_folder, print_result, refuse_idle, say_written, talk
 
 
 @click.command()
@@ -26,7 +26,7 @@ def lecture(output: str, names: Sequence[str], number: int | None, as_json: bool
     if names:
         refuse_idle("beside --claim, which writes no file", "output")
         _show_claims(names, as_json)
-        return HELD
+        return SUCCESS
     from reports.jobs import job
     from reports.lecture.writing import document, lecture, summary
 
@@ -49,7 +49,7 @@ def _show_system(number: int, as_json: bool) -> int:
     print_result(
         as_json, lambda: {"schema": 1, **system_document(lecture_system, result)}, lambda out: show_system(lecture_system, result, out)
     )
-    return HELD if result.ok else FAILED
+    return SUCCESS if result.ok else FAILED
 
 
 def _show_claims(names: Sequence[str], as_json: bool) -> None:

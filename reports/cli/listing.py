@@ -12,29 +12,29 @@ LISTS = ("models", "hardware", "dtypes", "optimizers", "rules", "quantities", "r
 
 
 @click.command("list")
-@click.argument("what", metavar="|".join(LISTS))
+@click.argument("kind", metavar="|".join(LISTS))
 @click.argument("words", nargs=-1, metavar="[WORD]...")
 @click.option("--hardware", "file", metavar="FILE", help="TOML file with accelerators of your own; also NAPKIN_HARDWARE.")
 @click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
-def list_(what: str, words: Sequence[str], file: str | None, as_json: bool) -> None:
+def list_(kind: str, words: Sequence[str], file: str | None, as_json: bool) -> None:
     """List what there is: models, hardware, dtypes, optimizers, rules of operators, quantities, rules of thumb or questions.
 
     With WORDs, only entries that contain all of them: napkin list rules convolution, napkin list questions days. Without, rules are
     listed by family and questions without their keys. The state of an optimizer is per parameter tensor of n elements of s bytes; r and
     c are its last two sizes, N the elements of all tensors.
     """
-    if what not in LISTS:
-        raise click.UsageError(f"nothing to list under {what!r}: there are {', '.join(LISTS)}")
+    if kind not in LISTS:
+        raise click.UsageError(f"nothing to list under {kind!r}: there are {', '.join(LISTS)}")
     from reports.jobs import job
     from reports.views import hardware, listing
     from reports.writers.terminal import Terminal
 
-    if file is not None and what != "hardware":
+    if file is not None and kind != "hardware":
         raise click.UsageError("--hardware goes with: napkin list hardware")
     if as_json:
-        written = hardware.document(words, file) if what == "hardware" else listing.document(what, words)
+        written = hardware.document(words, file) if kind == "hardware" else listing.document(kind, words)
         click.echo(job.json_text(written), nl=False)
         return
-    count = hardware.show(words, Terminal(), file) if what == "hardware" else listing.show(what, words, Terminal())
+    count = hardware.show(words, Terminal(), file) if kind == "hardware" else listing.show(kind, words, Terminal())
     if not count:
-        raise BadInputError(f"no entry of {what} holds {' and '.join(repr(word[:40]) for word in words)}: see napkin list {what}")
+        raise BadInputError(f"no entry of {kind} holds {' and '.join(repr(word[:40]) for word in words)}: see napkin list {kind}")

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from reports.cli.common import (
-    HELD,
+    SUCCESS,
     Integer,
     NumberRange,
     command_line,
@@ -70,7 +70,7 @@ def measure(context: click.Context, /, device: str | None, output: str | None, a
     with talk() as say:
         measured = job.measure(request, replace(how, progress=say), command_line())
     hand_over(document(measured), output, as_json, lambda out: measuring.show(measured, out))
-    return HELD
+    return SUCCESS
 
 
 def _options(device: str, repeat: int, seconds: float, warm_up: int, peak: str | None, **options: Any) -> Any:
@@ -89,8 +89,8 @@ def _options(device: str, repeat: int, seconds: float, warm_up: int, peak: str |
 
 def _foreach(context: click.Context, options: dict[str, Any]) -> None:
     """The optimizer as torch runs it on CUDA by default."""
-    from calc.options import KNOWN
+    from calc.options import NAMED_OPTIMIZERS
 
-    optimizer = KNOWN.get(options["optimizer"])
+    optimizer = NAMED_OPTIMIZERS.get(options["optimizer"])
     if context.get_parameter_source("implementation") is ParameterSource.DEFAULT and optimizer is not None and "foreach" in optimizer.ways:
         options["implementation"] = "foreach"

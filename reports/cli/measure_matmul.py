@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from reports.cli.common import (
-    HELD,
+    SUCCESS,
     Integer,
     NumberRange,
     command_line,
@@ -72,4 +72,4 @@ def measure_matmul(
     default = sizes == sizes_for(machine, None, None, None)
     written = document(replace(timed, command=command_line()))
     hand_over(written, output, as_json, lambda out: matmul.show(timed, default, out))
-    return HELD
+    return SUCCESS

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from reports.cli.common import FAILED, HELD, model_arguments, option_of, print_result, request_of, sizes_arguments, talk
+from reports.cli.common import FAILED, SUCCESS, model_arguments, option_of, print_result, request_of, sizes_arguments, talk
 
 
 @click.command()
@@ -84,4 +84,4 @@ def checkpoint(save_seconds: float | None, failure_hours: float | None, schedule
     from reports.views import saving as view
 
     print_result(as_json, lambda: document(checkpointed), lambda out: view.show(checkpointed, out))
-    return HELD if checkpointed.ok else FAILED
+    return SUCCESS if checkpointed.ok else FAILED

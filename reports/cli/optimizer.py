@@ -29,7 +29,7 @@ def optimizer(name: str, values: Sequence[str], implementation: str, checked: bo
     from calc.mathematics.updates.document import document
     from calc.mathematics.updates.run import letters
     from calc.mathematics.updates.table import WITHOUT, rule
-    from calc.options import KNOWN, made
+    from calc.options import NAMED_OPTIMIZERS, made
 
     equations = None if name in WITHOUT else rule(name)
     made(implementation=implementation)
@@ -40,7 +40,7 @@ def optimizer(name: str, values: Sequence[str], implementation: str, checked: bo
         letters(equations, overrides)
         if overrides and not checked:
             raise BadInputError(f"values such as {values[0][:40]} are for a comparison with torch: add --check")
-    cost = executed(name, implementation) if name in KNOWN else None
+    cost = executed(name, implementation) if name in NAMED_OPTIMIZERS else None
     verdict = check(equations, overrides) if checked and equations is not None else None
     from reports.views import optimizers
 

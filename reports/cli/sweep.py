@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calc.symbolic.assignments import sizes_text
-from reports.cli.common import HELD, REFUSED, Integer, refuse_idle, refuse_untrained, step_options, talk
+from reports.cli.common import REFUSED, SUCCESS, Integer, refuse_idle, refuse_untrained, step_options, talk
 
 if TYPE_CHECKING:
     from calc.pipeline.sweep import Sweep
@@ -100,7 +100,7 @@ def sweep(
         for line in swept.as_csv(result):
             click.echo(line, nl=False)
     nothing = sum(gap.points for gap in result.gaps) == result.points
-    return REFUSED if nothing or any(gap.possible for gap in result.gaps) else HELD
+    return REFUSED if nothing or any(gap.possible for gap in result.gaps) else SUCCESS
 
 
 def _points(sizes: Sequence[str], source: str | None, most: int) -> tuple[Mapping[str, Sequence[int]], bool]:

@@ -9,8 +9,8 @@ import click
 
 from reports.cli.common import (
     FAILED,
-    HELD,
     SEED_OPTION,
+    SUCCESS,
     Integer,
     device_here,
     print_result,
@@ -81,4 +81,4 @@ def train_demo(
     with training_run.progress(steps, ready.throughput.unit) as show_progress:
         run = demonstrate(ready, show_progress)
     print_result(as_json, run.to_json, lambda out: training_run.show(run, out))
-    return HELD if run.agrees else FAILED
+    return SUCCESS if run.agrees else FAILED

@@ -7,7 +7,7 @@ from dataclasses import replace
 import click
 
 from reports.cli.common import (
-    HELD,
+    SUCCESS,
     Integer,
     NumberRange,
     command_line,
@@ -74,4 +74,4 @@ def transfers(
         )
     written = document(replace(transferred, command=command_line()))
     hand_over(written, output, as_json, lambda out: shown.show(transferred, batch, length, out))
-    return HELD
+    return SUCCESS

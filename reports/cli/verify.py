@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calc.errors import BadInputError
-from reports.cli.common import FAILED, HELD, Integer, say_idle, talk
+from reports.cli.common import FAILED, SUCCESS, Integer, say_idle, talk
 
 if TYPE_CHECKING:
     from calc.platform.files import Output
@@ -62,7 +62,7 @@ def verify(files: Sequence[str], form: str, **how: Any) -> int:
         from reports.jobs.job import json_text
 
         click.echo(json_text({"schema": 1, "files": [document for _, document in outcomes]}), nl=False)
-    return HELD if all(ok for ok, _ in outcomes) else FAILED
+    return SUCCESS if all(ok for ok, _ in outcomes) else FAILED
 
 
 def _one(

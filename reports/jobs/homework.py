@@ -41,30 +41,30 @@ def run_from(given: Mapping[str, str], gpus: Sequence[str] = ()) -> PlannedTrain
     return PlannedTraining(context, memory, tuple(gpus) or usual.gpus, mfu, steps, batch)
 
 
-def compute(asked: TableSteps, run: PlannedTraining, progress: Progress, word: str = "") -> Made:
+def compute(table_steps: TableSteps, run: PlannedTraining, progress: Progress, word: str = "") -> Made:
     """The derivations of a model at all its sizes, the exercises on the last of them, and what makes them again."""
-    derivations = tuple(job.derive(request, progress) for request in asked.requests((word,) if word else ()))
+    derivations = tuple(job.derive(request, progress) for request in table_steps.requests((word,) if word else ()))
     last = derivations[-1]
     progress("answering the exercises")
-    file = file_of(word or asked.models[0][0])
+    file = file_of(word or table_steps.models[0][0])
     exact = {name: getattr(run, name) for name in ("context", "memory", "mfu", "steps", "batch")}
     return derivations, homework(last, derivations, run), Inputs(
         kind="homework",
-        model=" ".join(asked.models[0]),
+        model=" ".join(table_steps.models[0]),
         other=sizes_text({**exact, "gpu": ",".join(run.gpus)}, TYPED, " "),
-        options={key: ",".join(values) for key, values in asked.values.items()},
+        options={key: ",".join(values) for key, values in table_steps.values.items()},
         digest="" if file is None else digest_of(file),
         date=today(),
         environment={name: str(value) for name, value in last.provenance.items()},
     )  # fmt: skip
 
 
-def asked_of(inputs: Inputs) -> tuple[TableSteps, PlannedTraining]:
+def steps_and_run_of(inputs: Inputs) -> tuple[TableSteps, PlannedTraining]:
     """The steps and the assumptions of a sheet, from its inputs."""
-    words = read_assignments(inputs.other.split(), "key=value")
-    gpus = words.pop("gpu", "").split(",")
-    exact = {name: words[name] for name in ("context", "memory", "steps", "batch")}
-    return steps((inputs.model,), inputs.options, ()), replace(run_from(exact, gpus), mfu=_share(words["mfu"]))
+    assignments = read_assignments(inputs.other.split(), "key=value")
+    gpus = assignments.pop("gpu", "").split(",")
+    exact = {name: assignments[name] for name in ("context", "memory", "steps", "batch")}
+    return steps((inputs.model,), inputs.options, ()), replace(run_from(exact, gpus), mfu=_share(assignments["mfu"]))
 
 
 def _share(text: str) -> Fraction:

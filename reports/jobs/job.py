@@ -130,9 +130,9 @@ def levers(derivation: Derivation, request: Request, progress: Progress) -> tupl
     seconds = [0.0]
 
     def changed(options: Options, sizes: Mapping[str, int]) -> Derivation:
-        what = ", ".join(f"{name} {value}" for name, value in options.to_json().items() if value != derivation.options.get(name))
+        changed_options = ", ".join(f"{name} {value}" for name, value in options.to_json().items() if value != derivation.options.get(name))
         about = f", about {seconds[-1]:.0f} s as the one before" if seconds[-1] >= 1 else ""
-        progress(f"deriving a change that may lower the peak, {len(seconds)} of {number}: {what}{about}")
+        progress(f"deriving a change that may lower the peak, {len(seconds)} of {number}: {changed_options}{about}")
         begin = time.perf_counter()
         try:
             at = {**request.sizes, **sizes}

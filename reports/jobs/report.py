@@ -100,7 +100,7 @@ def make(
     equations = replace(NO_EQUATIONS, why=_CHOSEN) if quantities else job.equations(derivation, progress)
     progress("writing the report")
     inputs = replace(_inputs(request, derivation, checks, device, look), gpu=gpu, other=" ".join(quantities))
-    here = inputs.environment
+    environment = inputs.environment
     if stamp is not None:
         derivation, checks = _stamped(derivation, checks, stamp.environment)
         inputs = inputs.as_noted(stamp)
@@ -137,7 +137,7 @@ def make(
         ".json": lambda: json_text(data()),
     }
     texts = {f"report{suffix}": writers[suffix]() for suffix in formats}
-    return BuiltReport(derivation, compared, checks, unchecked, texts, here)
+    return BuiltReport(derivation, compared, checks, unchecked, texts, environment)
 
 
 def _roof(request: Request, device: Accelerator | None, progress: Progress) -> Figure:
@@ -189,8 +189,8 @@ def _stamped(derivation: Derivation, checks: Any, environment: Mapping[str, str]
     versions = {name: environment.get(name, value) for name, value in derivation.provenance.items()}
     derivation = replace(derivation, provenance=versions, source=environment.get("source", derivation.source))
     if checks is not None:
-        there = {name: environment.get(f"check: {name}", value) for name, value in checks.provenance.items()}
-        checks = replace(checks, provenance=there)
+        stamped = {name: environment.get(f"check: {name}", value) for name, value in checks.provenance.items()}
+        checks = replace(checks, provenance=stamped)
     return derivation, checks
 
 

@@ -96,19 +96,19 @@ def steps(models: Sequence[str], given: Mapping[str, str], quantities: Sequence[
     return table
 
 
-def compute(asked: TableSteps, progress: Progress, words: Sequence[str] = ()) -> tuple[SideBySide, Inputs]:
+def compute(table_steps: TableSteps, progress: Progress, words: Sequence[str] = ()) -> tuple[SideBySide, Inputs]:
     """The table, and what makes it again; ``words`` load the models that are not loaded as they are written."""
-    requests = asked.requests(words)
+    requests = table_steps.requests(words)
     for request in requests:  # sizes that cannot be are refused before the work begins
         calc.load(request.model).sizes(request.sizes)
     derivations = [job.derive(request, progress) for request in requests]
-    files = [file_of(word) for word in (words or [model[0] for model in asked.models])]
+    files = [file_of(word) for word in (words or [model[0] for model in table_steps.models])]
     provenance = {name: str(value) for derivation in reversed(derivations) for name, value in derivation.provenance.items()}
-    return side_by_side(derivations, asked.names, asked.quantities), Inputs(
+    return side_by_side(derivations, table_steps.names, table_steps.quantities), Inputs(
         kind="table",
-        model=shlex.join(shlex.join(model) for model in asked.models),
-        other=" ".join(asked.quantities),
-        options={key: ",".join(values) for key, values in asked.values.items()},
+        model=shlex.join(shlex.join(model) for model in table_steps.models),
+        other=" ".join(table_steps.quantities),
+        options={key: ",".join(values) for key, values in table_steps.values.items()},
         digest=" ".join("-" if file is None else digest_of(file) for file in files) if any(files) else "",
         date=today(),
         environment=provenance,

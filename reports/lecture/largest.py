@@ -102,9 +102,9 @@ def _(lab: Lab) -> ClaimFinding:
 
 @LARGEST.claim("q2-activ-depends", "Memory of activations depends strongly on batch size, sequence length and number of layers.")
 def _(lab: Lab) -> ClaimFinding:
-    here = lab.value("gpt2", "activations.bytes", _SIZES)
+    base = lab.value("gpt2", "activations.bytes", _SIZES)
     doubled = {
-        name: lab.value("gpt2", "activations.bytes", {**_SIZES, **change}) / here
+        name: lab.value("gpt2", "activations.bytes", {**_SIZES, **change}) / base
         for name, change in {"B": {"B": 16}, "T": {"T": 512}, "L": {"L": 24}}.items()
     }
     because = (
@@ -112,7 +112,7 @@ def _(lab: Lab) -> ClaimFinding:
         f" twice the layers {doubled['L']:.2f}"
     )
     return true(
-        doubled["B"] > 1.5 and doubled["T"] < 0.7 and doubled["L"] > 1.5, here, because, "derive gpt2: activations.bytes", unit="bytes"
+        doubled["B"] > 1.5 and doubled["T"] < 0.7 and doubled["L"] > 1.5, base, because, "derive gpt2: activations.bytes", unit="bytes"
     )
 
 

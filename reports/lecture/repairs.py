@@ -17,7 +17,7 @@ class CodeError:
     """``before``: lines that both share. ``written`` fails; ``repaired`` leaves its result in ``shown``."""
 
     name: str
-    what: str
+    problem: str
     before: str
     written: str
     repaired: str
@@ -52,7 +52,7 @@ data_iter = iter(DataLoader(torch.arange(8.0), batch_size=4))
 ERRORS = (
     CodeError(
         name="get-batch-arguments",
-        what="The training loop calls get_batch(B=2), but the function of the data section takes four arguments.",
+        problem="The training loop calls get_batch(B=2), but the function of the data section takes four arguments.",
         before=_LOADER,
         written="x = get_batch(B=2)",
         repaired='x = get_batch(data, batch_size=2, sequence_length=4, device="cpu")\nshown = f"a batch of {tuple(x.shape)}"',
@@ -60,7 +60,7 @@ ERRORS = (
     ),
     CodeError(
         name="iterator-next",
-        what="The next batch is data_iter.next().",
+        problem="The next batch is data_iter.next().",
         before=_ITERATOR,
         written="x = data_iter.next()",
         repaired='x = next(data_iter)\nshown = f"a batch of {tuple(x.shape)}"',
@@ -68,7 +68,7 @@ ERRORS = (
     ),
     CodeError(
         name="top-level-return",
-        what="A function's last line stands without indentation, outside the function.",
+        problem="A function's last line stands without indentation, outside the function.",
         before="def flops(B, D, K):\n    total = 2 * B * D * K\n",
         written="return total",
         repaired='    return total\n\nshown = f"{flops(3, 5, 7)} FLOP"',
@@ -87,7 +87,7 @@ def error_json(run: RunError) -> dict[str, Any]:
     error = run.error
     return {
         "name": error.name,
-        "what": error.what,
+        "what": error.problem,
         "written": f"{error.before}{error.written}\n",
         "message": run.message,
         "repaired": f"{error.before}{error.repaired}\n",

@@ -209,7 +209,7 @@ def _code_error(number: int, run: RunError) -> CodeErrorView:
     error = run.error
     written, repaired = (tuple(f"{error.before}{code}".split("\n")) for code in (error.written, error.repaired))
     anchor = f"code-{error.name}"
-    return CodeErrorView(str(number), anchor, error.what, written, run.message or "it runs", repaired, run.result, sentence(error.why))
+    return CodeErrorView(str(number), anchor, error.problem, written, run.message or "it runs", repaired, run.result, sentence(error.why))
 
 
 def _notes(name: str) -> str:
@@ -368,7 +368,7 @@ def show_system(system: LectureSystem, worked: SystemResult, out: Terminal) -> N
     for c in view.checks:
         by = c.instrument.removesuffix(".") + ("" if c.tolerance == "–" else f"; {c.tolerance}")
         measured = "" if c.badge == BADGES[NOT_MEASURED] else f", measured {c.measured}"
-        out.line(f"{c.badge.sign} {c.badge.words}: {c.what}: derived {c.derived}{measured} ({by})", hang=2)
+        out.line(f"{c.badge.sign} {c.badge.words}: {c.quantity}: derived {c.derived}{measured} ({by})", hang=2)
     out.lines(*view.notes, style="dim")
 
 

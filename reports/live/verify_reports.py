@@ -160,23 +160,23 @@ def _compared(inputs: Inputs, sources: Sequence[Path], progress: Progress) -> Te
 def _side_by_side(inputs: Inputs, sources: Sequence[Path], progress: Progress) -> Texts:
     from reports.jobs import side_by_side as jobs
 
-    asked = jobs.steps_of(inputs)
-    digests = inputs.digest.split() or [""] * len(asked.models)
-    if len(digests) != len(asked.models):
+    table_steps = jobs.steps_of(inputs)
+    digests = inputs.digest.split() or [""] * len(table_steps.models)
+    if len(digests) != len(table_steps.models):
         raise BadInputError("its inputs are not as Napkin writes them: make the report again")
-    words = [_word(model[0], digest, sources) for model, digest in zip(asked.models, digests, strict=True)]
-    table, here = jobs.compute(asked, progress, words)
-    return jobs.texts(table, here.as_noted(inputs)), here.environment
+    model_words = [_word(model[0], digest, sources) for model, digest in zip(table_steps.models, digests, strict=True)]
+    table, regenerated = jobs.compute(table_steps, progress, model_words)
+    return jobs.texts(table, regenerated.as_noted(inputs)), regenerated.environment
 
 
 def _homework(inputs: Inputs, sources: Sequence[Path], progress: Progress) -> Texts:
     from reports.jobs import homework as jobs
 
-    asked, run = jobs.asked_of(inputs)
+    table_steps, run = jobs.steps_and_run_of(inputs)
     if inputs.template not in jobs.SHEETS:
         raise BadInputError(f"unknown sheet {inputs.template[:40]!r}")
-    derivations, exercises, here = jobs.compute(asked, run, progress, _word(asked.models[0][0], inputs.digest, sources))
-    return jobs.texts((derivations, exercises, here.as_noted(inputs)), inputs.template), here.environment
+    derivations, exercises, regenerated = jobs.compute(table_steps, run, progress, _word(table_steps.models[0][0], inputs.digest, sources))
+    return jobs.texts((derivations, exercises, regenerated.as_noted(inputs)), inputs.template), regenerated.environment
 
 
 def _foreign(inputs: Inputs, templates: Path | None) -> str:

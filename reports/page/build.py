@@ -279,7 +279,7 @@ def _tile(name: str, question: str, derivation: Derivation, verdicts: Mapping[st
 
 
 def _answer(chapter: Chapter) -> AnswerRow:
-    formula = chapter.here or chapter.formula
+    formula = chapter.at_sizes or chapter.formula
     note = "; ".join(text for text in (chapter.note, f"where {chapter.where}" if chapter.where else "") if text)
     return AnswerRow(chapter.quantity, chapter.meaning, chapter.anchor, formula, note, chapter.value, chapter.unknown, chapter.badge)
 

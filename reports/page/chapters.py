@@ -66,7 +66,7 @@ def chapter(
     value = None if quantity.value is None else numbers.amount(quantity.value, quantity.unit)
     reasons = {t.because for t in quantity.terms}
     rows = alike_rows(quantity.terms, quantity.value, sizes)
-    what = reasons.pop() if len(reasons) == 1 else ""
+    shared_reason = reasons.pop() if len(reasons) == 1 else ""
     roles, throughout = _roles(quantity)
     return Chapter(
         number=str(number),
@@ -75,7 +75,7 @@ def chapter(
         aside=quantity.name in ASIDE,
         meaning=quantity.meaning,
         formula=_closed_form(quantity, steps, moments, sizes),
-        here=_largest(quantity, sizes),
+        at_sizes=_largest(quantity, sizes),
         note=_largest_note(quantity),
         where=_where(quantity, sizes),
         otherwise=_otherwise(quantity, sizes),
@@ -85,7 +85,7 @@ def chapter(
         compared=_compared(quantity, verdicts),
         steps=merged(number, views),
         terms=rows,
-        what=what,
+        shared_reason=shared_reason,
         total=value.text if value is not None else "unknown",
         candidates=tuple(_candidate(c, quantity, steps, views, moments, sizes, roles) for c in quantity.candidates),
         columns=(("Peak candidate", "text"), ("Value here", "number"), ("Live bytes", "math"), *((role, "number") for role in roles)),
@@ -94,7 +94,7 @@ def chapter(
             "steps": several(len(steps), "step"),
             "aside": f"{several(len(steps), 'step')}, in the Markdown report, or on a terminal with --explain {quantity.name}",
             "terms": several(len(quantity.terms), "term") + (", equal ones in one row" if len(rows) < len(quantity.terms) else ""),
-            "table": f"{quantity.name} by module path" + (f": {what}" if what else ""),
+            "table": f"{quantity.name} by module path" + (f": {shared_reason}" if shared_reason else ""),
             "candidates": several(len(quantity.candidates), "peak candidate"),
             "closing": "The maximum",
             "others": f"Steps of the other {several(len(quantity.candidates) - 1, 'peak candidate')}",
@@ -106,7 +106,7 @@ def with_tables_once(chapters: Iterable[Chapter]) -> Iterator[Chapter]:
     """The chapters; one whose table by part has the rows of an earlier one refers to it. A reason that all rows share is in its title."""
     earlier: dict[tuple[TermRow, ...], Chapter] = {}
     for each in chapters:
-        rows = tuple(replace(row, because="") for row in each.terms) if each.what else each.terms
+        rows = tuple(replace(row, because="") for row in each.terms) if each.shared_reason else each.terms
         first = earlier.setdefault(rows, each) if rows else each
         yield each if first is each else replace(each, same_table=PageLink(first.quantity, target=first.anchor))
 
@@ -133,12 +133,12 @@ def steps_of(derivation: Derivation, name: str) -> list[Step]:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The steps of one quantity and its closed form. For a maximum, ``here`` is the largest candidate at the derivation's sizes and
+    """The steps of one quantity and its closed form. For a maximum, ``at_sizes`` is the largest candidate at the derivation's sizes and
     ``note`` names it."""
 
     steps: tuple[StepView, ...]
     formula: TypesetFormula | None
-    here: TypesetFormula | None
+    at_sizes: TypesetFormula | None
     note: str
 
 

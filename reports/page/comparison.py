@@ -40,7 +40,7 @@ class DifferenceTermRow:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceView:
-    """The difference in one quantity: closed form, value, and terms by module path. ``here`` is always empty."""
+    """The difference in one quantity: closed form, value, and terms by module path. ``at_sizes`` is always empty."""
 
     number: str
     anchor: str
@@ -50,7 +50,7 @@ class DifferenceView:
     note: str
     value: PrintedAmount
     terms: tuple[DifferenceTermRow, ...]
-    here: None = None
+    at_sizes: None = None
 
 
 @dataclass(frozen=True, slots=True)

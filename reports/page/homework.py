@@ -24,7 +24,7 @@ _LISTED = 3  # parts of a sentence
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    what: str
+    label: str
     value: str
     formula: TypesetFormula | None
     because: str
@@ -127,7 +127,7 @@ def _view(number: str, exercise: Exercise, solved: bool, command: str) -> Exerci
 
 def _result(result: ExerciseResult) -> ResultRow:
     value = _value(result.value, result.unit)
-    return ResultRow(result.what, value, None if result.expr is None else formula(tree.parse(result.expr)), result.because)
+    return ResultRow(result.label, value, None if result.expr is None else formula(tree.parse(result.expr)), result.because)
 
 
 def _value(value: Fraction, unit: str) -> str:

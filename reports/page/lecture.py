@@ -41,7 +41,7 @@ class DisputeView:
 class CalculationStepView:
     """One step of a worked calculation: formula, formula with numbers, value, reason."""
 
-    what: str
+    label: str
     left: TypesetFormula
     formula: TypesetFormula
     substituted: TypesetFormula
@@ -66,7 +66,7 @@ class DerivedView:
 
 @dataclass(frozen=True, slots=True)
 class CheckView:
-    what: str
+    quantity: str
     derived: str
     measured: str
     badge: Badge
@@ -94,7 +94,7 @@ class CodeErrorView:
 
     number: str
     anchor: str
-    what: str
+    problem: str
     written: tuple[str, ...]
     message: str
     repaired: tuple[str, ...]

@@ -186,10 +186,10 @@ class CandidateRow:
 class Chapter:
     """The derivation of one quantity.
 
-    ``aside``: no answer on the first screen depends on it. ``what``: the common description of all ``terms``, if they have one. For a
-    maximum, ``here`` is the largest candidate, ``note`` names it, and ``throughout`` has the bytes by role that all candidates share. For
-    a form by cases, ``where`` is the case that holds here and ``otherwise`` the general form, unless that is a maximum. ``same_table``: an
-    earlier chapter whose table has the same rows.
+    ``aside``: no answer on the first screen depends on it. ``shared_reason``: the common description of all ``terms``, if they have one.
+    For a maximum, ``at_sizes`` is the largest candidate, ``note`` names it, and ``throughout`` has the bytes by role that all candidates
+    share. For a form by cases, ``where`` is the case that holds here and ``otherwise`` the general form, unless that is a maximum.
+    ``same_table``: an earlier chapter whose table has the same rows.
     """
 
     number: str
@@ -198,7 +198,7 @@ class Chapter:
     aside: bool
     meaning: str
     formula: TypesetFormula | None
-    here: TypesetFormula | None
+    at_sizes: TypesetFormula | None
     note: str
     where: str
     otherwise: TypesetFormula | None
@@ -208,7 +208,7 @@ class Chapter:
     compared: str
     steps: tuple[StepView, ...]
     terms: tuple[TermRow, ...]
-    what: str
+    shared_reason: str
     total: str
     candidates: tuple[CandidateRow, ...]
     columns: tuple[tuple[str, str], ...]
@@ -268,7 +268,7 @@ class RuleAssumptionRow:
     """An assumption of a rule of thumb: whether this step meets it, what the difference does to the rule, and why."""
 
     statement: str
-    here: str
+    met: str
     effect: str
     because: str
 
@@ -434,13 +434,13 @@ class LiveBytesView:
 
 @dataclass(frozen=True, slots=True)
 class PeakIntervalRow:
-    """An interval of one size in which one candidate is the peak. ``formula``: its bytes in this size, the others being numbers; ``here``:
-    the interval contains the size of the page."""
+    """An interval of one size in which one candidate is the peak. ``formula``: its bytes in this size, the others being numbers.
+    ``is_current``: the interval contains the size of the page."""
 
     words: str
     at: str
     formula: TypesetFormula | None
-    here: bool
+    is_current: bool
 
 
 @dataclass(frozen=True, slots=True)

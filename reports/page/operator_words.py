@@ -113,8 +113,8 @@ def in_words(operator: str, module_path: str) -> str:
     owner = _OWNERS.get(module_path)
     if owner is None:
         return f"the {words}{code} at `{without_backticks(module_path)}`"
-    before, the, what = words.rpartition("the ")
-    return f"the {before}{owner} {what}{code}" if the else f"{owner} {words}{code}"
+    before, the, head = words.rpartition("the ")
+    return f"the {before}{owner} {head}{code}" if the else f"{owner} {words}{code}"
 
 
 def place_in_words(at: str) -> str:

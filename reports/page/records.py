@@ -23,7 +23,7 @@ def recorded(derivation: Derivation, evidence: Evidence | None) -> RecordedRuns:
         return RecordedRuns((), "no recordings were searched", ())
     flops = work_of(derivation).model
     rows = tuple(_row(record, run, flops) for record, run in evidence.shown)
-    other_rows = [_other(record, run) for record, run in evidence.otherwise]
+    other_rows = [_recorded_otherwise(record, run) for record, run in evidence.otherwise]
     omitted = len(other_rows) - _MOST_OTHERS
     shown = [*other_rows[:_MOST_OTHERS], *([f"and {omitted} more"] if omitted > 0 else [])]
     return RecordedRuns(rows, "" if rows else _NONE, tuple(shown))
@@ -67,7 +67,7 @@ def _share(run: RecordedRun, flops: int | None) -> str:
     return f"MFU {percent(share)} of {rate(run.peak, 'FLOP')} in {run.dtype} ({run.peak_source})"
 
 
-def _other(record: MeasurementRecord, run: RecordedRun) -> str:
+def _recorded_otherwise(record: MeasurementRecord, run: RecordedRun) -> str:
     options = ", ".join(f"{name} {value}" for name, value in record.options.items())
     how = ", torch.compile" if run.compiled else ""
     return f"{sizes_text(run.sizes)}; {options}, matmuls in {run.dtype}{how}; {record.device}, {record.date:%Y-%m-%d}"

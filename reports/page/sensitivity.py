@@ -114,9 +114,9 @@ def _thumb(number: str, comparison: RuleComparison, derivation: Derivation, size
 
 def assumption_row(assumption: JudgedAssumption) -> RuleAssumptionRow:
     judgment = assumption.judgment
-    here = {True: "met", False: "not met", None: "unknown"}[judgment.met]
+    met = {True: "met", False: "not met", None: "unknown"}[judgment.met]
     effect = "" if judgment.effect is None else numbers.percent(judgment.effect, signed=True)
-    return RuleAssumptionRow(assumption.statement, here, effect, judgment.because)
+    return RuleAssumptionRow(assumption.statement, met, effect, judgment.because)
 
 
 def rule_verdict(ratio: Fraction | None, gross: GrossErrors | None) -> str:

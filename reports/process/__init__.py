@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn, TextIO
 
-HELD, FAILED, REFUSED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+SUCCESS, FAILED, REFUSED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
 _interrupts = 0
 

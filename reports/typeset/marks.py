@@ -21,7 +21,7 @@ class MarkKind(Enum):
     SIGN = auto()
     SPACE = auto()  # between factors
     GROUP = auto()  # LaTeX's own braces
-    OTHER = auto()
+    PLAIN = auto()
 
 
 class Mark(NamedTuple):
@@ -31,7 +31,7 @@ class Mark(NamedTuple):
     latex: str
     text: str | None = None
     width: int = 0
-    kind: MarkKind = MarkKind.OTHER
+    kind: MarkKind = MarkKind.PLAIN
     tall: bool = False
 
 

@@ -60,7 +60,7 @@ def show_rule_of_thumb(derivation: Derivation, comparison: RuleComparison, out: 
     out.line(f"It stands for {rule.stands_for}. Source: {rule.source}.", style="dim")
     for row in map(assumption_row, comparison.assumptions):
         why = ", ".join(filter(None, (row.effect, row.because)))
-        out.line(f"assumes {row.statement}: {row.here}{f' ({why})' if why else ''}", style="dim")
+        out.line(f"assumes {row.statement}: {row.met}{f' ({why})' if why else ''}", style="dim")
     if comparison.ratio is not None:
         out.line(f"error {percent(comparison.ratio - 1, signed=True)}: {rule_verdict(comparison.ratio, comparison.gross)}")
     steps = comparison.steps
@@ -115,8 +115,8 @@ def _show_total(name: str, explained: Explanation, value: PrintedAmount, out: Te
     assert explained.formula is not None
     equal, indent = " " * len(name) + " = ", len(name) + 3
     out.line(bold(name), " = ", text(explained.formula), hang=indent)
-    if explained.here is not None:
-        out.line(equal, text(explained.here), *noted(explained.note), hang=indent)
+    if explained.at_sizes is not None:
+        out.line(equal, text(explained.at_sizes), *noted(explained.note), hang=indent)
     out.line(equal, *amount(value), hang=indent)
 
 

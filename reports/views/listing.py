@@ -151,9 +151,9 @@ def _dtypes() -> Iterator[tuple[str, ...]]:
 
 
 def _optimizers() -> Iterator[tuple[str, ...]]:
-    from calc.options import KNOWN, LBFGS_STATE, REFUSED, named
+    from calc.options import LBFGS_STATE, NAMED_OPTIMIZERS, REFUSED, named
 
-    for optimizer in KNOWN.values():
+    for optimizer in NAMED_OPTIMIZERS.values():
         yield optimizer.name, named(optimizer.name), optimizer.words
     yield "spec", "the one that the model's own spec builds: Spec(…, optimizer=lambda parameters: …)", "what it keeps"
     for name, because in REFUSED.items():

@@ -76,7 +76,7 @@ def _intervals(row: PeakCrossoverRow) -> list[Line]:
 
 def _interval(interval: PeakIntervalRow) -> Line:
     closed = "" if interval.formula is None else f", {text(interval.formula)} bytes"
-    return f"for {interval.words}: {interval.at}{closed}{' (here)' if interval.here else ''}"
+    return f"for {interval.words}: {interval.at}{closed}{' (here)' if interval.is_current else ''}"
 
 
 _POOLS = {ALL: "{}", LARGE: "  from large pool", SMALL: "  from small pool"}

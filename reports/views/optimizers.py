@@ -6,7 +6,7 @@ from calc.mathematics.updates.check import UpdateCheck
 from calc.mathematics.updates.cost import UpdateCost, as_written
 from calc.mathematics.updates.rules import UpdateRule
 from calc.mathematics.updates.table import RULES, WITHOUT
-from calc.options import KNOWN
+from calc.options import NAMED_OPTIMIZERS
 from calc.symbolic.expression import Expression, FunctionCall, Number, Piecewise
 from calc.symbolic.parser import parse
 from calc.symbolic.writer import ATOM, TextWriter
@@ -78,7 +78,7 @@ def _cases(node: Piecewise) -> str:
 
 def show(name: str, cost: UpdateCost | None, check: UpdateCheck | None, out: Terminal) -> None:
     """Equations, letters, state, what is executed, and the comparison with torch where one was asked for."""
-    optimizer, rule = KNOWN.get(name), RULES.get(name)
+    optimizer, rule = NAMED_OPTIMIZERS.get(name), RULES.get(name)
     out.line(bold(name), f": {optimizer.call}" if optimizer else ": no class of torch.optim")
     out.line()
     if rule is None:

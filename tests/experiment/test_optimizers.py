@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import calc
 from calc.errors import BadInputError, CertificateError, DataDependentError, NapkinError, SpecError
 from calc.experiment import optimizers
-from calc.options import KNOWN, LBFGS_STATE, OPTIMIZERS, REFUSED, Known, Options
+from calc.options import LBFGS_STATE, NAMED_OPTIMIZERS, OPTIMIZERS, REFUSED, NamedOptimizer, Options
 from calc.spec import Sizes, Spec
 from calc.symbolic.algebra import evaluate_text
 from reports.page.conventions import conventions
@@ -44,7 +44,7 @@ def kept(optimizer: torch.optim.Optimizer, steps: int = 2) -> int:
     return sum(storages.values())
 
 
-def built(known: Known, parameters: list[nn.Parameter], **more: Any) -> torch.optim.Optimizer:
+def built(known: NamedOptimizer, parameters: list[nn.Parameter], **more: Any) -> torch.optim.Optimizer:
     """The class as the list has it: what is given, and nothing of its defaults."""
     given = eval(f"dict({known.overrides})", {})
     made: torch.optim.Optimizer = getattr(torch.optim, known.kind)(parameters, **given, **more)
@@ -54,8 +54,8 @@ def built(known: Known, parameters: list[nn.Parameter], **more: Any) -> torch.op
 # -- the list -----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("known", KNOWN.values(), ids=KNOWN)
-def test_the_defaults_that_are_listed_are_those_of_the_class(known: Known) -> None:
+@pytest.mark.parametrize("known", NAMED_OPTIMIZERS.values(), ids=NAMED_OPTIMIZERS)
+def test_the_defaults_that_are_listed_are_those_of_the_class(known: NamedOptimizer) -> None:
     """Each is written as the class has it, and none that changes what a step runs is left out."""
     parameters = inspect.signature(getattr(torch.optim, known.kind).__init__).parameters
     listed = eval(f"dict({known.defaults})", {})
@@ -66,8 +66,8 @@ def test_the_defaults_that_are_listed_are_those_of_the_class(known: Known) -> No
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("known", KNOWN.values(), ids=KNOWN)
-def test_what_a_class_keeps_for_a_parameter_is_what_is_listed(known: Known, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("known", NAMED_OPTIMIZERS.values(), ids=NAMED_OPTIMIZERS)
+def test_what_a_class_keeps_for_a_parameter_is_what_is_listed(known: NamedOptimizer, dtype: torch.dtype) -> None:
     """Matrices, vectors, filters and single numbers, in two formats, in each implementation that torch has."""
     for shape in MATRIX if known.name == "muon" else SHAPES:
         for way in ({}, *({w: True} for w in known.ways)):
@@ -78,8 +78,8 @@ def test_what_a_class_keeps_for_a_parameter_is_what_is_listed(known: Known, dtyp
             assert evaluate_text(text, {"n": math.prod(shape), "s": dtype.itemsize, "r": r, "c": c}) == state_bytes, (shape, way)
 
 
-@pytest.mark.parametrize("known", KNOWN.values(), ids=KNOWN)
-def test_an_implementation_that_is_not_listed_is_none_of_torchs(known: Known) -> None:
+@pytest.mark.parametrize("known", NAMED_OPTIMIZERS.values(), ids=NAMED_OPTIMIZERS)
+def test_an_implementation_that_is_not_listed_is_none_of_torchs(known: NamedOptimizer) -> None:
     """Asking for it is refused in one line."""
     for way in {"foreach", "fused"} - {*known.ways}:
         options = Options(optimizer=known.name, implementation=way)

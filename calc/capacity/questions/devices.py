@@ -69,9 +69,9 @@ def of_device(from_: Device, variable: Variable) -> tuple[Fraction, str, str]:
         case "bandwidth":
             return Fraction(entry.bandwidth), f"memory bandwidth of {entry.name}", entry.source
         case "link":
-            return _there(entry.link, entry, "link", variable), f"links of {entry.name}, per direction, all together", entry.source
+            return _specified(entry.link, entry, "link", variable), f"links of {entry.name}, per direction, all together", entry.source
         case "power":
-            return _there(entry.watts, entry, "power", variable), f"power of {entry.name}", entry.source
+            return _specified(entry.watts, entry, "power", variable), f"power of {entry.name}", entry.source
         case "price":
             if entry.price is None:
                 raise BadInputError(f"{entry.name} has no price in the catalogue: give {variable.key}=2$/h")
@@ -80,7 +80,7 @@ def of_device(from_: Device, variable: Variable) -> tuple[Fraction, str, str]:
     raise BadInputError(f"a device has no {variable.device}")
 
 
-def _there(value: int | None, entry: Accelerator, specification: str, variable: Variable) -> Fraction:
+def _specified(value: int | None, entry: Accelerator, specification: str, variable: Variable) -> Fraction:
     if value is None:
         raise BadInputError(f"{entry.name} has no {specification} in the catalogue: give {variable.key}=…")
     return Fraction(value)

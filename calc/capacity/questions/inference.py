@@ -33,7 +33,7 @@ _ITEM = Variable("x", "cache-item-bytes", "bytes", "bytes of one value in the ca
 _OWN = Variable("y", "model-weights-bytes", "bytes", "weights of the model", model="weights_bytes")
 _TOUCHED = Variable("j", "read-weights-bytes", "bytes", "weights read for one token", model="weights_read")
 _PER_TOKEN = Variable("f", "flops-per-token", "FLOP", "FLOPs of one token", model="token_flops")
-_KEPT = Variable("E", "cache-values", "elements", "cached values per token", model="cache_per_token")
+_CACHED_VALUES = Variable("E", "cache-values", "elements", "cached values per token", model="cache_per_token")
 _CACHE = Variable("K", "cache-per-token", "bytes", "keys and values of one token")
 _READ = Variable("Z", "bytes-read", "bytes", "bytes read for one token of each sequence")
 _MEMORY_TIME = Variable("m", "memory-seconds", "s", "time to read them")
@@ -47,7 +47,7 @@ _ROOM = (
 )
 _FITS = Requirement("o <= 1", "it does not fit: {U} bytes are needed, {o} times the memory of {n} of these devices")
 _ONE_SEQUENCE = replace(BATCH, default="1", because="default")
-_CACHE_LETTERS = (LAYERS, KV_HEADS, HEAD_WIDTH, _ITEM, _KEPT, _CACHE)
+_CACHE_LETTERS = (LAYERS, KV_HEADS, HEAD_WIDTH, _ITEM, _CACHED_VALUES, _CACHE)
 
 WEIGHTS = QuestionChoice(
     "weights",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from calc.capacity.questions.answer import FurtherResult
 from calc.capacity.questions.question import Equation, Question, QuestionChoice, Requirement, Values, Variable
 from calc.capacity.questions.variables import BATCH, HEADS, LAYERS, MEMORY, ONE_DEVICE, PARAMETERS, SEQUENCE, VOCABULARY, WIDTH
-from calc.options import KNOWN
+from calc.options import NAMED_OPTIMIZERS
 
 if TYPE_CHECKING:
     from calc.capacity.questions.models import QuestionModel
@@ -68,22 +68,23 @@ def _values_stored(state: str) -> int | None:
 
 def _offered(name: str) -> bool:
     """Whether the state of an optimizer is a constant number of values per parameter."""
-    rule = KNOWN[name]
+    rule = NAMED_OPTIMIZERS[name]
     return not rule.vectors and not rule.about and _values_stored(rule.state) is not None
 
 
 def _stored(name: str) -> Equation:
-    count = _values_stored(KNOWN[name].state)
-    return Equation("o", f"{count}*i", f"{KNOWN[name].kind} keeps {count} {'value' if count == 1 else 'values'} for each parameter")
+    row = NAMED_OPTIMIZERS[name]
+    count = _values_stored(row.state)
+    return Equation("o", f"{count}*i", f"{row.kind} keeps {count} {'value' if count == 1 else 'values'} for each parameter")
 
 
 _FIRST = ("adamw",)
 OPTIMIZER = QuestionChoice(
     "optimizer",
     "optimizer",
-    {name: (_stored(name),) for name in (*_FIRST, *(n for n in KNOWN if n not in _FIRST)) if _offered(name)},
+    {name: (_stored(name),) for name in (*_FIRST, *(n for n in NAMED_OPTIMIZERS if n not in _FIRST)) if _offered(name)},
     "the usual one",
-    {name: "step counters of the optimizer, 4 bytes a tensor, are not counted" for name in KNOWN if "+" in KNOWN[name].state},
+    {n: "step counters of the optimizer, 4 bytes a tensor, are not counted" for n, row in NAMED_OPTIMIZERS.items() if "+" in row.state},
 )
 _STATE_OF = (PRECISION, OPTIMIZER)
 

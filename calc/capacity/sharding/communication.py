@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calc.capacity.sharding.layout import AGAIN, BLOCK, OFF, RING
+from calc.capacity.sharding.layout import BLOCK, OFF, REGATHERED, RING
 from calc.capacity.sharding.memory import groups_of, shares
 from calc.capacity.sharding.model import FIRST, LAST, WHOLE, ShardedModel
 from calc.capacity.sharding.parts import INNER, ONLY, LayoutChoice, elements, passed, product, total
@@ -72,10 +72,10 @@ def _tensor(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Colle
         passes = f"{4 + 2 * recomputed}*l" + (f" + {ends}" if ends else "")
         traffic = [Collective("Ct", ALL_REDUCE, "tensor", "t", product("m", passes, "Y"), why)]
     else:
-        gathers = 4 + 2 * recomputed + (2 if choice.sequence == AGAIN else 0)
+        gathers = 4 + 2 * recomputed + (2 if choice.sequence == REGATHERED else 0)
         scatters = 4 + 2 * recomputed
-        extra = "; gathered again for the gradients of weights" if choice.sequence == AGAIN else ""
-        ahead = ends + (1 if choice.sequence == AGAIN and stage in (ONLY, LAST) else 0)
+        extra = "; gathered again for the gradients of weights" if choice.sequence == REGATHERED else ""
+        ahead = ends + (1 if choice.sequence == REGATHERED and stage in (ONLY, LAST) else 0)
         traffic = [
             Collective(
                 "Cg", ALL_GATHER, "tensor", "t", product("m", _plus(f"{gathers}*l", ahead), "Y"), f"before each pair of matmuls{extra}"

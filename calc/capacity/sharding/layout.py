@@ -14,11 +14,11 @@ from calc.platform.arguments import shown
 from calc.symbolic.assignments import TYPED, sizes_text
 
 # How sequence parallelism treats the input of a matmul that all tensor ranks need whole.
-OFF, KEPT, AGAIN = "off", "kept", "again"
+OFF, SAVED, REGATHERED = "off", "kept", "again"
 SEQUENCE = {
     OFF: "each tensor rank has the whole residual stream between matmuls",
-    KEPT: "the residual stream is split along the sequence; what is gathered for a matmul is saved for backward, as in torch's classes",
-    AGAIN: "the residual stream is split along the sequence; what was gathered for a matmul is gathered again in the backward",
+    SAVED: "the residual stream is split along the sequence; what is gathered for a matmul is saved for backward, as in torch's classes",
+    REGATHERED: "the residual stream is split along the sequence; what was gathered for a matmul is gathered again in the backward",
 }
 NONE, ATTENTION, BLOCK = "none", "attention", "block"
 CHECKPOINTING = (NONE, ATTENTION, BLOCK)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from calc.capacity.sharding.layout import AGAIN, OFF
+from calc.capacity.sharding.layout import OFF, REGATHERED
 from calc.capacity.sharding.model import (
     DIVIDED,
     EVERY,
@@ -224,7 +224,7 @@ def _on_tensor_rank(tree: Expression, under: str) -> Expression:
 
 
 def _is_divided(under: str, choice: LayoutChoice) -> bool:
-    return under == DIVIDED or (under == STREAM and choice.sequence != OFF) or (under == GATHERED and choice.sequence == AGAIN)
+    return under == DIVIDED or (under == STREAM and choice.sequence != OFF) or (under == GATHERED and choice.sequence == REGATHERED)
 
 
 def saved_items(model: ShardedModel, choice: LayoutChoice) -> list[Item]:

@@ -31,8 +31,8 @@ _MACHINE = ("gpu", "hardware", "dtype", "efficiency", "node", "memory", "link", 
 _KIND_OF = {"memory": "memory", "link": "link", "network": "link"}
 _RECIPE = ("precision", "optimizer", "attention")
 _SHAPE = ("gated", "bias", "tied", "dropout")
-_OTHER = ("devices", "parameters", "fewer")
-WORDS = (*_COUNTS, *_KINDS, *_MACHINE, *_RECIPE, *_SHAPE, *_OTHER)
+_LIMITS = ("devices", "parameters", "fewer")
+WORDS = (*_COUNTS, *_KINDS, *_MACHINE, *_RECIPE, *_SHAPE, *_LIMITS)
 _SEVERAL = 2  # closed forms may have a special case at B = 1; a search needs those for any B
 _DECODER = ("L", "d", "h", "g", "k", "f", "V", "T", "C", "E", "e")
 
@@ -51,7 +51,7 @@ def shard(name: str | None, inputs: Words, progress: Progress) -> Account:
     """The account of one layout."""
     layout = layout_of(_layout_words(inputs))
     require_devices(layout, _count(inputs, "devices") if "devices" in inputs else None)
-    setup = _asked(name, inputs, layout.micro, layout.devices, progress)
+    setup = _request(name, inputs, layout.micro, layout.devices, progress)
     return account(setup.model, layout, setup.state, setup.machine)
 
 
@@ -63,7 +63,7 @@ def best(name: str | None, inputs: Words, progress: Progress) -> Ranking:
     fixed = _layout_words(inputs)
     layout_of({name: value for name, value in fixed.items() if name != "sequence"})  # refuses what no layout can have
     devices, fewer = require_devices_at_most(_count(inputs, "devices")), _yes(inputs, "fewer", False)
-    setup = _asked(name, inputs, _SEVERAL, devices, progress)
+    setup = _request(name, inputs, _SEVERAL, devices, progress)
     assert setup.machine is not None
     progress("evaluating every layout")
     return search(setup.model, _limits(fixed, devices, fewer), setup.state, setup.machine)
@@ -98,11 +98,11 @@ def _limits(layout: Mapping[str, int | str], devices: int, fewer: bool) -> Limit
 
 def read_model(name: str | None, inputs: Words, batch: int, progress: Progress) -> tuple[ShardedModel, State]:
     """The model in ``words``, for ``batch`` sequences at a time, and the bytes per parameter of its recipe."""
-    setup = _asked(name, inputs, batch, 1, progress)
+    setup = _request(name, inputs, batch, 1, progress)
     return setup.model, setup.state
 
 
-def _asked(name: str | None, inputs: Words, batch: int, devices: int, progress: Progress) -> ShardingRequest:
+def _request(name: str | None, inputs: Words, batch: int, devices: int, progress: Progress) -> ShardingRequest:
     """The parsed request. ``batch``: sequences at a time, the size at which a named model is derived."""
     machine = _machine(inputs, devices)
     precision = inputs.get("precision", "bf16-master")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calc.errors import BadInputError
-from calc.options import KNOWN, MASTER, PRECISIONS, REFUSED, made
+from calc.options import MASTER, NAMED_OPTIMIZERS, PRECISIONS, REFUSED, made
 from calc.symbolic.exact import evaluate_text
 
 # Bytes of a weight, of its gradient, of its fp32 copy.
@@ -27,11 +27,11 @@ class State:
 def state_of(precision: str = MASTER, optimizer: str = "adamw") -> State:
     """The bytes of a recipe, from ``calc.options``; tests compare them with real optimizers."""
     made(precision=precision, optimizer=optimizer)
-    if precision not in _FORMATS or optimizer not in KNOWN:
+    if precision not in _FORMATS or optimizer not in NAMED_OPTIMIZERS:
         raise BadInputError(f"{precision} with {optimizer} has no table of bytes: use {', '.join(PRECISIONS)} and a named optimizer")
     weights, gradients, master = _FORMATS[precision]
-    rule = KNOWN[optimizer].state
-    if optimizer in REFUSED or "r" in rule or "c" in rule or KNOWN[optimizer].vectors:
+    rule = NAMED_OPTIMIZERS[optimizer].state
+    if optimizer in REFUSED or "r" in rule or "c" in rule or NAMED_OPTIMIZERS[optimizer].vectors:
         raise BadInputError(
             f"{optimizer} keeps rows and columns of a matrix, not bytes per parameter: use adamw, sgd, momentum or the like"
         )

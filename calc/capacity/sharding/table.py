@@ -18,7 +18,7 @@ import numpy as np
 from calc.capacity.sharding.arrays import Array, Sheet, holds
 from calc.capacity.sharding.communication import collectives, stream
 from calc.capacity.sharding.conditions import Constraint, conditions
-from calc.capacity.sharding.layout import AGAIN, ATTENTION, BLOCK, EXCHANGE, KEPT, LARGEST, NONE, OFF, RING, STAGES, Layout
+from calc.capacity.sharding.layout import ATTENTION, BLOCK, EXCHANGE, LARGEST, NONE, OFF, REGATHERED, RING, SAVED, STAGES, Layout
 from calc.capacity.sharding.memory import memory
 from calc.capacity.sharding.model import ShardedModel
 from calc.capacity.sharding.parts import LayoutChoice, stages_of
@@ -39,7 +39,7 @@ class Limits:
     devices: int
     batch: int
     zero: tuple[int, ...] = STAGES
-    sequence: tuple[str, ...] = (OFF, KEPT, AGAIN)
+    sequence: tuple[str, ...] = (OFF, SAVED, REGATHERED)
     checkpointing: tuple[str, ...] = (NONE, ATTENTION, BLOCK)
     exchange: tuple[str, ...] = EXCHANGE
     fixed: tuple[tuple[str, int], ...] = ()
@@ -87,14 +87,14 @@ def table(model: ShardedModel, limits: Limits, state: State, machine: Machine) -
             parts.append((numbers, np.full(len(numbers["n"]), len(choices) - 1), *evaluated[1:]))
     if not parts:
         return LayoutTable({axis: np.zeros(0) for axis in _NUMBERS}, np.zeros(0), (), np.zeros(0), np.zeros(0), np.zeros(0), refused, tried)
-    parts = [_kept(part) for part in parts]
+    parts = [_valid_rows(part) for part in parts]
     columns = {axis: np.concatenate([part[0][axis] for part in parts]) for axis in _NUMBERS}
     choice, memory_, seconds = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
     used = columns["n"] * columns["t"] * columns["p"] * columns["c"] * columns["x"]
     return LayoutTable(columns, choice, tuple(choices), memory_, seconds, used, refused, tried)
 
 
-def _kept(part: Any) -> Any:
+def _valid_rows(part: Any) -> Any:
     """Without the rows for which the choice is invalid."""
     numbers, choice, memory_, seconds, valid = part
     return ({axis: array[valid] for axis, array in numbers.items()}, choice[valid], memory_[valid], seconds[valid])

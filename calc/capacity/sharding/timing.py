@@ -27,7 +27,7 @@ NOTES = (
 )
 _SECONDS = 3600
 _NODE = 8
-_ASKED = "as asked"
+_AS_REQUESTED = "as asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +89,10 @@ def machine_of(
     return Machine(
         device.name, memory or device.memory, device.peak(dtype), dtype, worked_input("eta", share, "", "efficiency").value,
         Fraction(link if link is not None else device.link or 0), Fraction(inter), in_node, priced, device.source, quoted if priced else "",
-        efficiency_source=_ASKED if efficiency is not None else "assumed, all of the peak; efficiency=… changes that",
-        node_source=_ASKED if node is not None else "assumed, as in most machines; node=… changes that",
-        link_source=_ASKED if link is not None else device.source,
-        network_source=_ASKED if network is not None else "not needed: all devices are in one node" if alone else device.source,
+        efficiency_source=_AS_REQUESTED if efficiency is not None else "assumed, all of the peak; efficiency=… changes that",
+        node_source=_AS_REQUESTED if node is not None else "assumed, as in most machines; node=… changes that",
+        link_source=_AS_REQUESTED if link is not None else device.source,
+        network_source=_AS_REQUESTED if network is not None else "not needed: all devices are in one node" if alone else device.source,
     )  # fmt: skip
 
 

@@ -93,10 +93,10 @@ def _no_difference(step: ComparedStep, *kinds: str) -> Judgment:
 def two_bytes(step: ComparedStep) -> Judgment:
     """No floating-point tensor that is saved has more than 2 bytes an element."""
     terms = step.derivation["activations.bytes"].terms
-    words = [what.split(" ", 1)[0] for term in terms for what, _ in term.parts or ((term.because, term.expr),)]
-    if not words or not set(words) <= set(ITEM_SIZE):
+    formats = [label.split(" ", 1)[0] for term in terms for label, _ in term.parts or ((term.because, term.expr),)]
+    if not formats or not set(formats) <= set(ITEM_SIZE):
         return Judgment(None, "the derivation does not name the formats of all saved tensors")
-    wide = {name: ITEM_SIZE[name] for name in dict.fromkeys(words) if name.startswith("float") and ITEM_SIZE[name] > 2}
+    wide = {name: ITEM_SIZE[name] for name in dict.fromkeys(formats) if name.startswith("float") and ITEM_SIZE[name] > 2}
     return Judgment(not wide, "; ".join(f"{name} tensors are saved, {size} bytes an element" for name, size in wide.items()))
 
 

@@ -173,12 +173,12 @@ class Summing:
         return node.op.expr.xreplace(parts)
 
 
-_Known = tuple[ir.Operand, int, ir.Shape, str]
+_Summand = tuple[ir.Operand, int, ir.Shape, str]
 
 
-def _totals(equations: Equations, forward: int) -> dict[int, list[_Known]]:
+def _totals(equations: Equations, forward: int) -> dict[int, list[_Summand]]:
     """The sums and means of the forward, by their operand."""
-    totals: dict[int, list[_Known]] = {}
+    totals: dict[int, list[_Summand]] = {}
     for node in equations.nodes[:forward]:
         if isinstance(node.op, ir.Reduce) and node.op.kind in ("sum", "mean") and set(range(len(node.shape))) <= set(node.op.operand.at):
             totals.setdefault(node.op.operand.node, []).append((node.op.operand, node.index, node.inner, node.op.kind))

@@ -35,17 +35,17 @@ _POWERS = (-4, -3, -2, -1, 0, 1, 2)
 
 def expressions(draw: Draw, sizes: Mapping[str, int], doubled: Sequence[str], fans: Mapping[str, Fans] | None = None) -> dict[str, str]:
     """Text for each parameter that is in every build. ``doubled`` are the sizes that may be changed, each by itself."""
-    here = draw(sizes)
+    base = draw(sizes)
     moved = [(name, build) for name in doubled if (build := _tried(draw, {**sizes, name: 2 * sizes[name]})) is not None]
     texts: dict[str, str] = {}
-    for parameter, law in here.laws.items():
+    for parameter, law in base.laws.items():
         laws = [build.laws.get(parameter) for _, build in moved]
         if law is None or None in laws:
             continue
         seconds = [each.second for each in laws if each is not None]
         text = _monomial(law.second, sizes, [(name, second) for (name, _), second in zip(moved, seconds, strict=True)])
         if text is None and parameter in (fans or {}):
-            points = [(here.sizes, law.second), *((build.sizes, second) for (_, build), second in zip(moved, seconds, strict=True))]
+            points = [(base.sizes, law.second), *((build.sizes, second) for (_, build), second in zip(moved, seconds, strict=True))]
             text = _over_fans((fans or {})[parameter], points)
         if text is not None:
             texts[parameter] = text

@@ -9,7 +9,7 @@ from calc.derive.result import Step
 from calc.errors import BadInputError
 from calc.mathematics.updates.rules import UpdateRule
 from calc.mathematics.updates.run import operations
-from calc.options import KNOWN
+from calc.options import NAMED_OPTIMIZERS
 from calc.symbolic.expression import Labelled, Sum
 from calc.symbolic.tree import text
 
@@ -34,7 +34,7 @@ class UpdateCost:
 
 def executed(name: str, implementation: str = "loop") -> UpdateCost:
     """The second step of torch's class with its defaults, for one tensor, from a trace of it."""
-    if name not in KNOWN:
+    if name not in NAMED_OPTIMIZERS:
         raise BadInputError(f"torch has no {name[:40]}: only the steps of torch's own optimizers are traced")
     import calc
     from calc.models import one_tensor

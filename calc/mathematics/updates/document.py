@@ -11,7 +11,7 @@ from calc.mathematics.updates.cost import AsWritten, UpdateCost, as_written
 from calc.mathematics.updates.rules import UpdateEquation, UpdateRule
 from calc.mathematics.updates.run import expression
 from calc.mathematics.updates.table import RULES, WITHOUT
-from calc.options import KNOWN
+from calc.options import NAMED_OPTIMIZERS
 
 # Letters that LaTeX writes as more than themselves.
 _LATEX = {
@@ -49,7 +49,7 @@ def latex(equation: UpdateEquation) -> str:
 
 def document(name: str, cost: UpdateCost | None, check: UpdateCheck | None) -> dict[str, Any]:
     """The ``"schema": 2`` document of one optimizer. Without a rule its equations are null, with the reason."""
-    optimizer, rule = KNOWN.get(name), RULES.get(name)
+    optimizer, rule = NAMED_OPTIMIZERS.get(name), RULES.get(name)
     return {
         "schema": 2,
         "optimizer": {"name": name, "class": optimizer.kind if optimizer else None, "call": optimizer.call if optimizer else None},

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from calc.options import KNOWN, Known
+from calc.options import NAMED_OPTIMIZERS, NamedOptimizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class UpdateRule:
     @property
     def kind(self) -> str:
         """The class of torch.optim; empty if torch has none."""
-        return KNOWN[self.name].kind if self.name in KNOWN else ""
+        return NAMED_OPTIMIZERS[self.name].kind if self.name in NAMED_OPTIMIZERS else ""
 
     def defaults(self) -> dict[str, float]:
         """Every letter with its default."""
-        if self.name not in KNOWN:
+        if self.name not in NAMED_OPTIMIZERS:
             return dict(self.values)
-        keyword_values = keywords(KNOWN[self.name])
+        keyword_values = keywords(NAMED_OPTIMIZERS[self.name])
         defaults: dict[str, float] = {}
         for keyword, letters in self.letters.items():
             values = keyword_values[keyword] if len(letters) > 1 else (keyword_values[keyword],)
@@ -68,7 +68,7 @@ class UpdateRule:
         return {keyword: numbers if len(numbers) > 1 else numbers[0] for keyword, numbers in picked.items()}
 
 
-def keywords(entry: Known) -> dict[str, Any]:
+def keywords(entry: NamedOptimizer) -> dict[str, Any]:
     """The keyword arguments of torch's class, parsed from the text of the call."""
     call = ast.parse(entry.call, mode="eval").body
     assert isinstance(call, ast.Call)

@@ -79,15 +79,15 @@ def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[C
     own, text = (source.part(home), getattr(config, home)) if home else (source, config)
     towers = {prefix: (source.part(name), getattr(config, name), name) for prefix, name in towers_of(config, home).items()}
     inner = {
-        prefix: ConfigLayout({letter: names for letter, names in layout_of(part, known).items() if letter != "L"}, None, name)
-        for prefix, (part, known, name) in towers.items()
+        prefix: ConfigLayout({letter: names for letter, names in layout_of(part, config_part).items() if letter != "L"}, None, name)
+        for prefix, (part, config_part, name) in towers.items()
     }
     fields = layout_of(own, text)
     depth = text.__dict__[fields["L"][0]] if "L" in fields else 1
     layout = ConfigLayout(fields, pattern_of(own, text, depth, module) if "L" in fields else None, home, inner)
     dims, notes = dims_of(own, layout, text, task.dims(config, positions(text)))
-    for prefix, (part, known, _) in towers.items():
-        dims |= dims_of_tower(part, inner[prefix], known, prefix)
+    for prefix, (part, config_part, _) in towers.items():
+        dims |= dims_of_tower(part, inner[prefix], config_part, prefix)
     numbers = (f"the depth and the sizes of images and audio of {', '.join(t[2] for t in towers.values())} are numbers here",)
     return layout, dims, (*task.notes, *notes, *(numbers if towers else ()))
 

@@ -38,10 +38,10 @@ class ConfigLayout:
         values = {field: getattr(n, prefix + name) for name, fields in self.fields.items() if hasattr(n, prefix + name) for field in fields}
         if self.layers is not None and hasattr(n, prefix + "L"):
             values |= self.layers.stretched(getattr(n, prefix + "L"))
-        there = {f"{self.path}.{name}" if self.path else name: value for name, value in values.items()}
+        changed_fields = {f"{self.path}.{name}" if self.path else name: value for name, value in values.items()}
         for tower, layout in self.inner.items():
-            there |= layout.changes(n, tower)
-        return there
+            changed_fields |= layout.changes(n, tower)
+        return changed_fields
 
 
 def home_of(config: Any, tokens: bool) -> str:

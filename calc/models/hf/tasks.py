@@ -324,7 +324,7 @@ _MAKERS: Mapping[str, Callable[[str, Feed, frozenset[str]], Task]] = {
     "classes of texts": lambda main, feed, _: _labelled(main, feed, CLASSES),
     "classes of tokens": lambda main, feed, _: _labelled(main, feed, CLASS_OF_EACH),
     "answers": lambda main, feed, _: _places(main, feed),
-    "encoder": lambda main, feed, known: _encoder(main, feed, {"decoder_input_ids": TARGETS} if "decoder_input_ids" in known else {}),
+    "encoder": lambda main, feed, fields: _encoder(main, feed, {"decoder_input_ids": TARGETS} if "decoder_input_ids" in fields else {}),
 }
 
 

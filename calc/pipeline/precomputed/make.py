@@ -41,19 +41,19 @@ def wanted() -> list[StoredModel]:
     return [*(StoredModel(name, Options()) for name in names), *(StoredModel(name, Options(mode="infer")) for name in used)]
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main(command_line: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m calc.pipeline.precomputed.make", description="Re-derive the stored closed forms.")
     parser.add_argument("names", nargs="*", help="models to derive (default: all); other forms stay unchanged")
     parser.add_argument("--all", action="store_true", help="also re-derive forms whose code has not changed in meaning")
-    arguments = parser.parse_args(words)
+    arguments = parser.parse_args(command_line)
     FOLDER.mkdir(exist_ok=True)
     # Computed before any of it runs: if a file changes meanwhile, the entry describes the loaded code, and the change is detected.
     sources = code.sources()
-    here = DerivingCode(tuple(sources), digest(sources), code.meanings(sources))
+    deriving_code = DerivingCode(tuple(sources), digest(sources), code.meanings(sources))
     for one in wanted():
         if not arguments.names or one.name in arguments.names:
             before = {} if arguments.all else next((line for line in _existing() if line["file"] == one.file), {})
-            _write_index(_updated(one, before, here), here)
+            _write_index(_updated(one, before, deriving_code), deriving_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,10 @@ class DerivingCode:
         return code.combined(self.meanings[file] for file in code.sources_of(name, rules) if file in self.meanings)
 
 
-def _updated(one: StoredModel, before: dict[str, Any], here: DerivingCode) -> dict[str, Any]:
+def _updated(one: StoredModel, before: dict[str, Any], deriving_code: DerivingCode) -> dict[str, Any]:
     """The index entry of a form, derived unless the entry ``before`` is still valid."""
     if "rules" in before and (FOLDER / one.file).exists():
-        line = _line(one, before["rules"], here)
+        line = _line(one, before["rules"], deriving_code)
         if {**before, "sha256": ""} == {**line, "sha256": ""}:
             return line
     from calc.pipeline.precomputed.writing import made_with_rules
@@ -80,15 +80,15 @@ def _updated(one: StoredModel, before: dict[str, Any], here: DerivingCode) -> di
     print(f"{one.file} …", file=sys.stderr, flush=True)
     form, rules = made_with_rules(one.name, one.options)
     _write(FOLDER / one.file, json.dumps(form, separators=(",", ":")))
-    return _line(one, rules, here)
+    return _line(one, rules, deriving_code)
 
 
-def _write_index(line: dict[str, Any], here: DerivingCode) -> None:
+def _write_index(line: dict[str, Any], deriving_code: DerivingCode) -> None:
     """Replace one entry of the index, whatever another process wrote to it meanwhile."""
     lines = {entry["file"]: entry for entry in _existing()} | {line["file"]: line}
     ordered = [lines[one.file] for one in wanted() if one.file in lines]
-    everything = code.combined(here.meanings.values())
-    _write(FOLDER / INDEX, json.dumps({"schema": SCHEMA, "sources": here.sources, "code": everything, "forms": ordered}, indent=1))
+    everything = code.combined(deriving_code.meanings.values())
+    _write(FOLDER / INDEX, json.dumps({"schema": SCHEMA, "sources": deriving_code.sources, "code": everything, "forms": ordered}, indent=1))
 
 
 def _existing() -> list[dict[str, Any]]:
@@ -97,9 +97,9 @@ def _existing() -> list[dict[str, Any]]:
     return [*json.loads(index.read_text(encoding="utf-8"))["forms"]] if index.exists() else []
 
 
-def _line(one: StoredModel, rules: Sequence[str], here: DerivingCode) -> dict[str, Any]:
+def _line(one: StoredModel, rules: Sequence[str], deriving_code: DerivingCode) -> dict[str, Any]:
     versions = {name: metadata.version(name) for name in LIBRARIES if name == "torch" or one.name.startswith("transformers:")}
-    made_by = {"sha256": here.sha256, "rules": [*rules], "code": here.code(one.name, rules), "versions": versions}
+    made_by = {"sha256": deriving_code.sha256, "rules": [*rules], "code": deriving_code.code(one.name, rules), "versions": versions}
     return {"name": one.name, "options": one.options.to_json(), "file": one.file, **made_by}
 
 

@@ -31,9 +31,9 @@ def digest(sources: Iterable[str]) -> str:
 def differing(versions: Mapping[str, str]) -> str:
     """The libraries among ``versions`` that are installed here in another version, as text; empty if all agree or are absent."""
     installed = dict(_installed())
-    made_with = [f"{name} {version}" for name, version in versions.items() if _public(installed.get(name, version)) != _public(version)]
-    here = [f"{name} {installed[name]}" for name, version in versions.items() if _public(installed.get(name, version)) != _public(version)]
-    return f"{', '.join(made_with)}, and here is {', '.join(here)}" if made_with else ""
+    changed = [name for name, version in versions.items() if _public(installed.get(name, version)) != _public(version)]
+    made_with, present = (", ".join(f"{name} {among[name]}" for name in changed) for among in (versions, installed))
+    return f"{made_with}, and here is {present}" if changed else ""
 
 
 def _installed() -> Iterator[tuple[str, str]]:

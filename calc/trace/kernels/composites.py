@@ -50,12 +50,12 @@ def _from_minus_one(like: torch.Tensor, steps: Any, align_corners: bool) -> torc
     return line if align_corners else line * (steps - 1) / steps
 
 
-def _kron(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+def _kron(left_operand: torch.Tensor, right_operand: torch.Tensor) -> torch.Tensor:
     """``kron`` (aten/src/ATen/native/LinearAlgebra.cpp): the axes of both operands are interleaved, then multiplied."""
-    axes = max(one.dim(), other.dim())
-    first, second = ([*[1] * (axes - x.dim()), *x.shape] for x in (one, other))
-    left = aten._unsafe_view(one, [size for a in first for size in (a, 1)])
-    right = aten._unsafe_view(other, [size for b in second for size in (1, b)])
+    axes = max(left_operand.dim(), right_operand.dim())
+    first, second = ([*[1] * (axes - x.dim()), *x.shape] for x in (left_operand, right_operand))
+    left = aten._unsafe_view(left_operand, [size for a in first for size in (a, 1)])
+    right = aten._unsafe_view(right_operand, [size for b in second for size in (1, b)])
     result: torch.Tensor = aten._unsafe_view(left * right, [a * b for a, b in zip(first, second, strict=True)])
     return result
 

@@ -62,7 +62,7 @@ def forms(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[
     if operator in _VIEWS:
         return _viewed(first, args[1])
     if operator in _ELEMENTWISE:
-        return _dense(first) if all(_is_like(other, first) for other in args[1:]) else None
+        return _dense(first) if all(_is_like(argument, first) for argument in args[1:]) else None
     if operator in _SOFTMAX:
         return _dense(first) if not args[2] else None
     if operator in _SOFTMAX_BACKWARD:
@@ -82,12 +82,12 @@ def _of_integers(operator: int, args: tuple[Any, ...]) -> tuple[Form, ...] | Non
     return None
 
 
-def _is_like(other: Any, first: torch.Tensor) -> bool:
+def _is_like(argument: Any, first: torch.Tensor) -> bool:
     """Whether ``other`` is a number, or a contiguous tensor of the same shape and dtype."""
-    if not isinstance(other, torch.Tensor):
-        return isinstance(other, int | float | str | torch.SymInt | torch.SymFloat)
-    alike = type(other) is FakeTensor and other.dtype is first.dtype and other.dim() == first.dim()
-    return alike and _keys(other.shape) == _keys(first.shape) and _is_contiguous(other)
+    if not isinstance(argument, torch.Tensor):
+        return isinstance(argument, int | float | str | torch.SymInt | torch.SymFloat)
+    alike = type(argument) is FakeTensor and argument.dtype is first.dtype and argument.dim() == first.dim()
+    return alike and _keys(argument.shape) == _keys(first.shape) and _is_contiguous(argument)
 
 
 def _is_contiguous(x: torch.Tensor) -> bool:
@@ -131,10 +131,10 @@ def _scalar(dtype: torch.dtype) -> Form:
 
 def _viewed(x: torch.Tensor, size: Sequence[Any]) -> tuple[Form, ...] | None:
     """The form of a contiguous tensor in another shape; an axis of -1 has the remaining elements."""
-    elements, known, rest = _product(x.shape), _product([n for n in size if not _is_rest(n)]), sum(map(_is_rest, size))
+    elements, sizes_given, rest = _product(x.shape), _product([n for n in size if not _is_rest(n)]), sum(map(_is_rest, size))
     if rest > 1 or not all(_is_rest(n) or _is_product(n) for n in size):
         return None
-    left = elements / known
+    left = elements / sizes_given
     symbolic: list[Any] = [n for n in x.shape if isinstance(n, torch.SymInt)]
     env = symbolic[0].node.shape_env if symbolic else None
     shape = [_size(left, env) if _is_rest(n) else n for n in size]

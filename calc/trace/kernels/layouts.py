@@ -250,14 +250,14 @@ def _inner_first(operands: Sequence[Sequence[Any]], shape: Sequence[Any]) -> lis
     return order
 
 
-def _swapped(operands: Sequence[Sequence[Any]], shape: Sequence[Any], one: int, other: int) -> int:
+def _swapped(operands: Sequence[Sequence[Any]], shape: Sequence[Any], first: int, second: int) -> int:
     for steps in operands:
-        a, b = steps[one], steps[other]
+        a, b = steps[first], steps[second]
         if any(type(step) is int and step == 0 for step in (a, b)):
             continue
         if a < b:
             return -1
-        if a > b or shape[one] > shape[other]:
+        if a > b or shape[first] > shape[second]:
             return 1
     return 0
 

@@ -119,8 +119,8 @@ class Repeats:
         if first is None or (key := _key(func, args, kwargs, self.tokens)) is None:
             return compute(func, args, kwargs)
         plan = self._plans.get(key, _NEW)
-        if plan is _NEW and (known := contiguous.forms(func, args, kwargs)) is not None:
-            plan = self._plans[key] = _of_forms(known)
+        if plan is _NEW and (forms := contiguous.forms(func, args, kwargs)) is not None:
+            plan = self._plans[key] = _of_forms(forms)
         if plan is _NEW:
             with self._noted() as evaluations:
                 out = compute(func, args, kwargs)
@@ -202,9 +202,9 @@ def _first_tensor(args: tuple[Any, ...]) -> FakeTensor | None:
     return next((t for t in inside if type(t) is FakeTensor), None)
 
 
-def _of_forms(known: tuple[contiguous.Form, ...]) -> _Plan:
+def _of_forms(forms: tuple[contiguous.Form, ...]) -> _Plan:
     """The plan for results of known forms: no guard is evaluated for them."""
-    made = tuple(_Form(*form) for form in known)
+    made = tuple(_Form(*form) for form in forms)
     return _Plan(made, torch.Tensor if len(made) == 1 else tuple, {}, tuple(form.token for form in made))
 
 

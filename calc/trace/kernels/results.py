@@ -84,8 +84,8 @@ def _laid_out(like: torch.Tensor, shape: Sequence[Any]) -> torch.Tensor:
     return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=suggest_memory_format(like))
 
 
-def _as_wide_as_both(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    return x.new_empty(torch.broadcast_shapes(x.shape, other.shape))  # type: ignore[no-untyped-call]  # untyped in torch
+def _as_wide_as_both(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x.new_empty(torch.broadcast_shapes(x.shape, y.shape))  # type: ignore[no-untyped-call]  # untyped in torch
 
 
 def _complex(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -153,10 +153,10 @@ def _moved(index: AffineIndex, before: torch.Tensor, after: torch.Tensor) -> Aff
     """``index`` along the axis of ``after`` that corresponds to its axis of ``before``: None where axes after it are merged or split."""
     if not index.step:
         return index
-    here, there = ([axis for axis in range(-1, -1 - t.dim(), -1) if not same(t.shape[axis], 1)] for t in (before, after))
-    place = here.index(index.axis) if index.axis in here else len(there)
-    alike = [same(before.shape[a], after.shape[b]) for a, b in zip(here, there, strict=False)]
-    return replace(index, axis=there[place]) if place < len(there) and all(alike[: place + 1]) else None
+    axes_before, axes_after = ([axis for axis in range(-1, -1 - t.dim(), -1) if not same(t.shape[axis], 1)] for t in (before, after))
+    place = axes_before.index(index.axis) if index.axis in axes_before else len(axes_after)
+    alike = [same(before.shape[a], after.shape[b]) for a, b in zip(axes_before, axes_after, strict=False)]
+    return replace(index, axis=axes_after[place]) if place < len(axes_after) and all(alike[: place + 1]) else None
 
 
 @element_rule("permute", "transpose", "t", "flip", "roll", "index_select", "index", "gather")
@@ -306,11 +306,11 @@ def _comparing(relation: str) -> Callable[[Mapping[str, Any], torch.Tensor], Ele
     return make
 
 
-def _compared(index: AffineIndex, relation: str, other: Any) -> AffineIndex | ComparedElements:
+def _compared(index: AffineIndex, relation: str, operand: Any) -> AffineIndex | ComparedElements:
     """The comparison of an index with a number. If both are plain numbers, the result is 0 or 1."""
-    if not index.step and isinstance(index.first, int) and isinstance(other, int):
-        return AffineIndex(int(RELATIONS[relation](index.first, other)))
-    return ComparedElements(index, relation, other)
+    if not index.step and isinstance(index.first, int) and isinstance(operand, int):
+        return AffineIndex(int(RELATIONS[relation](index.first, operand)))
+    return ComparedElements(index, relation, operand)
 
 
 ELEMENT_RULES.update({relation: _comparing(relation) for relation in RELATIONS})

@@ -73,22 +73,22 @@ def _masked(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Triang
     return by_triangles((mask, elements_of(mask)), (filled, elements), out, lambda hidden, element: value if hidden else element)
 
 
-def _of_both(one: Triangle, other: Triangle, make: Callable[[Any, Any], Any]) -> Triangle | None:
+def _of_both(a: Triangle, b: Triangle, make: Callable[[Any, Any], Any]) -> Triangle | None:
     """``make`` applied elementwise, where both triangles have the same diagonal or one is constant."""
-    if one.diagonal != other.diagonal and not one.is_one_number and not other.is_one_number:
+    if a.diagonal != b.diagonal and not a.is_one_number and not b.is_one_number:
         return None
-    diagonal = other.diagonal if one.is_one_number else one.diagonal
-    return Triangle(diagonal, make(one.above, other.above), make(one.below, other.below))
+    diagonal = b.diagonal if a.is_one_number else a.diagonal
+    return Triangle(diagonal, make(a.above, b.above), make(a.below, b.below))
 
 
 def by_triangles(
-    one: tuple[Any, Any], other: tuple[Any, Any], out: torch.Tensor, make: Callable[[Any, Any], Any]
+    a: tuple[Any, Any], b: tuple[Any, Any], out: torch.Tensor, make: Callable[[Any, Any], Any]
 ) -> AffineIndex | Triangle | None:
     """``make`` applied elementwise to two (value, facts) pairs, where both are triangles or constants."""
-    first, second = _as_triangle(one[1]), _as_triangle(other[1])
+    first, second = _as_triangle(a[1]), _as_triangle(b[1])
     if first is None or second is None:
         return None
-    if any(not triangle.is_one_number and not is_square_of(value, out) for value, triangle in ((one[0], first), (other[0], second))):
+    if any(not triangle.is_one_number and not is_square_of(value, out) for value, triangle in ((a[0], first), (b[0], second))):
         return None
     combined = _of_both(first, second, make)
     return None if combined is None else _number(combined)

@@ -86,8 +86,8 @@ def preserving_order() -> Iterator[None]:
 
 
 def _combining(kind: type[_Operation], compute: Callable[[SymNode, SymNode], SymNode]) -> Callable[[SymNode, SymNode], SymNode]:
-    def method(self: SymNode, other: SymNode) -> SymNode:
-        return _made(kind, self, other) if self.pytype is float or other.pytype is float else compute(self, other)
+    def method(self: SymNode, operand: SymNode) -> SymNode:
+        return _made(kind, self, operand) if self.pytype is float or operand.pytype is float else compute(self, operand)
 
     return method
 
@@ -108,8 +108,8 @@ def _rfloordiv(b: Any, a: Any) -> Any:
 def _by_double(name: str) -> Callable[[torch.SymInt, Any], Any]:
     by_torch, of_doubles = getattr(torch.SymInt, name), {"__floordiv__": _floordiv, "__rfloordiv__": _rfloordiv}[name]
 
-    def method(self: torch.SymInt, other: Any) -> Any:
-        return of_doubles(self, other) if isinstance(other, float | torch.SymFloat) else by_torch(self, other)
+    def method(self: torch.SymInt, operand: Any) -> Any:
+        return of_doubles(self, operand) if isinstance(operand, float | torch.SymFloat) else by_torch(self, operand)
 
     return method
 

@@ -195,17 +195,17 @@ class _Range(metaclass=_LooksLike):
         return builtins.range(*bounds)
 
 
-def _common_divisor(one: Any, other: Any) -> Any:
+def _common_divisor(a_size: Any, b_size: Any) -> Any:
     """The greatest common divisor of two sizes, where it has one form at all sizes: one cofactor is 1, or both are numbers."""
-    size = one if isinstance(one, torch.SymInt) else other
+    size = a_size if isinstance(a_size, torch.SymInt) else b_size
     if not isinstance(size, torch.SymInt):
-        return math.gcd(one, other)
-    a, b = (n.node.expr if isinstance(n, torch.SymInt) else sp.Integer(n) for n in (one, other))
+        return math.gcd(a_size, b_size)
+    a, b = (n.node.expr if isinstance(n, torch.SymInt) else sp.Integer(n) for n in (a_size, b_size))
     divisor = sp.gcd(a, b)
     left = [sp.cancel(n / divisor) for n in (a, b)]
     if 1 in left or not any(n.free_symbols for n in left):
         return _size(divisor * sp.gcd(*left), size.node.shape_env)
-    return math.gcd(one, other)
+    return math.gcd(a_size, b_size)
 
 
 def _whole_root(size: Any) -> Any:

@@ -16,9 +16,9 @@ _BINARY = ("add", "sub", "mul", "mod", "int_floordiv", "eq", "ne", "gt", "lt", "
 
 
 @contextlib.contextmanager
-def caching_sizes(known: dict[Any, SymNode]) -> Iterator[None]:
+def caching_sizes(cache: dict[Any, SymNode]) -> Iterator[None]:
     """Context in which arithmetic on symbolic sizes is cached in ``known``. Sizes have no history, so equal operands give equal results."""
-    methods = {f"_{name}": _once(name, getattr(SymNode, f"_{name}"), known) for name in _BINARY if hasattr(SymNode, f"_{name}")}
+    methods = {f"_{name}": _once(name, getattr(SymNode, f"_{name}"), cache) for name in _BINARY if hasattr(SymNode, f"_{name}")}
     # A size's expression never changes here: no symbol is ever replaced by another.
     with replaced(
         SymNode,
@@ -31,12 +31,12 @@ def caching_sizes(known: dict[Any, SymNode]) -> Iterator[None]:
         yield
 
 
-def _once(name: str, compute: Callable[[SymNode, SymNode], SymNode], known: dict[Any, SymNode]) -> Callable[[SymNode, SymNode], SymNode]:
-    def method(self: SymNode, other: SymNode) -> SymNode:
-        key = (name, self._expr, other._expr, self.pytype, other.pytype)
-        result = known.get(key)
+def _once(name: str, compute: Callable[[SymNode, SymNode], SymNode], cache: dict[Any, SymNode]) -> Callable[[SymNode, SymNode], SymNode]:
+    def method(self: SymNode, operand: SymNode) -> SymNode:
+        key = (name, self._expr, operand._expr, self.pytype, operand.pytype)
+        result = cache.get(key)
         if result is None:
-            result = known[key] = compute(self, other)
+            result = cache[key] = compute(self, operand)
         return result
 
     return method
@@ -44,10 +44,10 @@ def _once(name: str, compute: Callable[[SymNode, SymNode], SymNode], known: dict
 
 def _number_of(node: SymNode) -> int | None:
     """The number that a size is, None where it has symbols; computed once for each size."""
-    known: dict[str, Any] = node.__dict__
-    if "napkin_number" not in known:
-        known["napkin_number"] = int(node.expr) if node.expr.is_number else None
-    number: int | None = known["napkin_number"]
+    attributes: dict[str, Any] = node.__dict__
+    if "napkin_number" not in attributes:
+        attributes["napkin_number"] = int(node.expr) if node.expr.is_number else None
+    number: int | None = attributes["napkin_number"]
     return number
 
 

@@ -125,24 +125,24 @@ class UnbackedSizes:
         masks = _masks(args[1]) if func in _PUTS else []
         return self.count(masks[0]) if masks and not _fills(*args, **kwargs) else None
 
-    def count(self, x: torch.Tensor, what: str = "true") -> Any:
+    def count(self, x: torch.Tensor, kind: str = "true") -> Any:
         """The number of true elements of ``x``, or of distinct ones (``what``). Equal contents give the same count."""
-        constant = count_of(x) if what == "true" else None
+        constant = count_of(x) if kind == "true" else None
         if constant is not None:
-            self.of_constants = self._constants.has_count(x, constant, _COUNTS[what])
+            self.of_constants = self._constants.has_count(x, constant, _COUNTS[kind])
         elif user_place() not in self._sizes:
-            constant = self.constant_count(x, _COUNTS[what])
+            constant = self.constant_count(x, _COUNTS[kind])
         if constant is not None:
             return constant
         if self._building() and self._constants.symbols_of((x,)):
             raise self.refused("how many elements are chosen", x)  # the structure of a module must not depend on data
         layout = (*x.shape, *x.stride(), x.storage_offset())
-        key = (what, self._storage(x), writes_to(x), getattr(x, "napkin_pick", 0), *map(self._write, layout))
+        key = (kind, self._storage(x), writes_to(x), getattr(x, "napkin_pick", 0), *map(self._write, layout))
         place = user_place() if self._observed else ""
         if place in self._observed:
             self._of_values[key] = self._next(place)
         elif key not in self._of_values:
-            self._of_values[key] = self._count(x, what)
+            self._of_values[key] = self._count(x, kind)
         return self._of_values[key]
 
     def constant_count(self, x: torch.Tensor, count: Callable[[torch.Tensor], int]) -> int | None:
@@ -151,21 +151,21 @@ class UnbackedSizes:
         self.of_constants = constant is not None
         return constant
 
-    def refused(self, what: str, *tensors: torch.Tensor) -> TraceError:
+    def refused(self, kind: str, *tensors: torch.Tensor) -> TraceError:
         """The error for a size that depends on the values in ``tensors``; if these depend on sizes only, the sizes are read as numbers."""
         symbols = self._constants.symbols_of(tensors)
         if symbols:
             where = user_line()
-            message = f"values computed from {', '.join(sorted(symbols))} determine a size at {where}: {what}"
+            message = f"values computed from {', '.join(sorted(symbols))} determine a size at {where}: {kind}"
             return SpecializationError(min(symbols), where, message)
-        return DataDependentError(f"the size of a result depends on the values in a tensor at {user_line()}: {what} has no closed form")
+        return DataDependentError(f"the size of a result depends on the values in a tensor at {user_line()}: {kind} has no closed form")
 
     def _next(self, place: str) -> int:
         for count in self._observed[place]:
             return count
         raise TraceError(f"the real run reached {place} fewer times than the trace")
 
-    def _count(self, x: torch.Tensor, what: str) -> Any:
+    def _count(self, x: torch.Tensor, kind: str) -> Any:
         place = user_place()
         if not place:
             raise DataDependentError(
@@ -174,7 +174,7 @@ class UnbackedSizes:
             )
         match = place if place in self._sizes else self._passed_before(place)
         if match is None:
-            raise UnbackedSizeError(place, user_line(), tuple(map(self._write, places_in(x))), *self._expected(x, what))
+            raise UnbackedSizeError(place, user_line(), tuple(map(self._write, places_in(x))), *self._expected(x, kind))
         return self._sizes[match]
 
     def _passed_before(self, place: str) -> str | None:
@@ -184,10 +184,10 @@ class UnbackedSizes:
         places = [candidate for candidate in self._sizes if candidate.startswith(f"{place} < ")]
         return places[0] if len(places) == 1 else None
 
-    def _expected(self, x: torch.Tensor, what: str) -> tuple[tuple[int | str, ...], Fraction]:
+    def _expected(self, x: torch.Tensor, kind: str) -> tuple[tuple[int | str, ...], Fraction]:
         """The expected number of selected elements: one in the product of ``ways``, times a share; a share of 0 where it is unknown."""
         odds = fact_of(x)
-        if what != "true" or not isinstance(odds, OneIn):
+        if kind != "true" or not isinstance(odds, OneIn):
             return (), Fraction(0)
         return tuple(self._write(way) for way in odds.ways), odds.share
 

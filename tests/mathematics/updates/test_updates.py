@@ -18,7 +18,7 @@ from calc.mathematics.updates.run import expression, operations
 from calc.mathematics.updates.table import RULES, WITHOUT, rule
 from calc.memory.per_parameter import per_parameter
 from calc.models import one_tensor
-from calc.options import KNOWN
+from calc.options import NAMED_OPTIMIZERS
 from calc.symbolic.algebra import evaluate_text, to_sympy
 from reports.views.optimizers import shown
 
@@ -99,10 +99,10 @@ def test_an_error_planted_in_an_equation_is_noticed(name: str) -> None:
 @BY_NAME
 def test_the_state_of_a_rule_is_what_torch_keeps(name: str) -> None:
     """4 bytes in fp32 for each letter that is kept; what is left of torch's state are single numbers of 4 bytes."""
-    if name not in KNOWN or RULES[name].of_matrix:
+    if name not in NAMED_OPTIMIZERS or RULES[name].of_matrix:
         return
     n = 1009
-    rest = evaluate_text(KNOWN[name].state, {"n": n, "s": 4}) - as_written(RULES[name]).state * n
+    rest = evaluate_text(NAMED_OPTIMIZERS[name].state, {"n": n, "s": 4}) - as_written(RULES[name]).state * n
 
     assert rest in (0, 4, 8, 12)
     assert rest >= 4 * len(RULES[name].single)
@@ -160,7 +160,7 @@ def test_equations_are_shown_as_a_person_writes_them() -> None:
 
 def test_every_optimizer_has_equations_or_a_reason() -> None:
     """None is left out in silence."""
-    assert {*KNOWN} == ({*RULES} - {"adagrad-lecture"}) | {*WITHOUT}
+    assert {*NAMED_OPTIMIZERS} == ({*RULES} - {"adagrad-lecture"}) | {*WITHOUT}
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_a_crossover_is_said_in_order_with_the_size_at_hand_marked() -> None:
     row = _peak_crossover(found, sample.derivation())
 
     assert [("B ≤ 12", True), ("13 ≤ B ≤ 20", False), ("B ≥ 21", False)] == [
-        (r.words.replace("\u00a0", " "), r.here) for r in row.intervals
+        (r.words.replace("\u00a0", " "), r.is_current) for r in row.intervals
     ]
     assert "1\u00a0…\u00a099" == row.searched
 
