@@ -65,14 +65,6 @@ class Amount:
             raise UnitError(f"cannot {verb} {second.unit} and {self.unit}: {second.count} {second.unit} with {self.count} {self.unit}")
 
 
-def total(amounts: Iterable[Amount], unit: Unit) -> Amount:
-    """Sum of ``amounts``, all of which must be of ``unit``. The sum of nothing is 0 of that unit."""
-    result = Amount(0, unit)
-    for amount in amounts:
-        result = result + amount
-    return result
-
-
 def bytes_of(elements: Amount, byte_size: int) -> Amount:
     """Bytes taken by ``elements`` of ``byte_size`` bytes each: the one way from elements to bytes."""
     if elements.unit is not Unit.ELEMENT:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from calc.errors import BadInputError, NapkinError, UnitError
 from calc.symbolic.algebra import Algebra
-from calc.units import Amount, Unit, bytes_in, bytes_of, total
+from calc.units import Amount, Unit, bytes_in, bytes_of
 
 COUNTS = st.integers(0, 10**30)
 
@@ -18,7 +18,6 @@ def test_amounts_of_one_unit_add_and_subtract(a: int, b: int, unit: Unit) -> Non
     """As their counts do, and the unit stays."""
     assert Amount(a, unit) + Amount(b, unit) == Amount(a + b, unit)
     assert Amount(a, unit) - Amount(b, unit) == Amount(a - b, unit)
-    assert total([Amount(a, unit), Amount(b, unit), Amount(a, unit)], unit) == Amount(2 * a + b, unit)
 
 
 def test_adding_bytes_to_flops_is_refused_with_both_sides_named() -> None:
@@ -35,25 +34,16 @@ def test_subtracting_elements_from_bytes_is_refused_with_both_sides_named() -> N
 
 @pytest.mark.parametrize(("one", "other"), [(a, b) for a in Unit for b in Unit if a is not b])
 def test_no_two_units_mix(one: Unit, other: Unit) -> None:
-    """Neither in a sum of two nor in a total, not even where one of them is 0."""
+    """Not even where one of them is 0."""
     for zero_or_more in (0, 11):
         with pytest.raises(UnitError, match=rf"^cannot add {other} and {one}: {zero_or_more} {other} with 3 {one}$"):
             Amount(3, one) + Amount(zero_or_more, other)
-    with pytest.raises(UnitError):
-        total([Amount(3, one), Amount(5, other)], one)
 
 
 def test_a_number_without_unit_is_refused() -> None:
     """A bare 5 does not say what it counts."""
     with pytest.raises(UnitError, match=r"^cannot add a bare number and byte: give the number a unit, e\.g\. Amount\(n, Unit\.BYTE\)$"):
         Amount(3, Unit.BYTE) + 5
-
-
-def test_the_sum_of_nothing_is_zero_of_its_unit() -> None:
-    """So that it cannot be added to something else either."""
-    assert total([], Unit.FLOP) == Amount(0, Unit.FLOP)
-    with pytest.raises(UnitError):
-        total([], Unit.FLOP) + Amount(1, Unit.BYTE)
 
 
 @given(COUNTS, st.sampled_from([1, 2, 4, 8, 16]))

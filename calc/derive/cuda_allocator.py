@@ -14,7 +14,6 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from calc.errors import BadInputError
 from calc.graph.step import Size, StepTrace
@@ -189,10 +188,6 @@ class Simulated:
     def cached(self) -> int:
         """Bytes reserved beyond the peak of allocated ones: partly used segments, and blocks that fit no request."""
         return self.reserved - self.allocated
-
-    def to_json(self) -> dict[str, Any]:
-        peaks = {"live": self.live, "allocated": self.allocated, "reserved": self.reserved, "segments": self.segments}
-        return {**peaks, "verdict": "not measured", "because": NOT_MEASURED}
 
 
 def _concrete(size: Size) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from calc.errors import BadInputError, MeasurementError, MissingExtraError
+from calc.errors import BadInputError, MeasurementError, MissingExtraError, NapkinError
 from calc.measure.free_memory import require_free_memory
 from calc.measure.kinds import tensors_in
 from calc.measure.training import SEED, Training, blame, training
@@ -34,12 +34,23 @@ Schedule = tuple[str, Mapping[str, Any]]  # a class of torch.optim.lr_scheduler,
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointFiles:
+    """Bytes of a file of safetensors, or why there is none; of the random generators' states; and of the scheduler's state with its number
+    of groups, if the run has a scheduler."""
+
+    safetensors: int | NapkinError
+    generator: int
+    scheduler: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Resumption:
     """The result of ``resume``. ``tensors`` is the number of tensors compared bit for bit, ``differing`` names those that differ.
 
     ``chance`` names tensors that also differ between two uninterrupted runs, e.g. because a model reads uninitialized memory;
     whether those resume is undecidable. ``saved`` is the size in bytes of the file that ``torch.save`` wrote, ``pickled`` that of
-    the pickle in it, and ``storages`` those of its storages, in the file's order.
+    the pickle in it, and ``storages`` those of its storages, in the file's order. ``files``: of the other files, ``None`` if they
+    were not wanted.
     """
 
     steps: int
@@ -50,6 +61,7 @@ class Resumption:
     pickled: int
     storages: tuple[int, ...]
     chance: tuple[str, ...] = ()
+    files: CheckpointFiles | None = None
 
     @property
     def bitwise_equal(self) -> bool:
@@ -66,13 +78,16 @@ def resume(
     steps: int = 4,
     saved_after: int = 2,
     corrupt: Change = lambda state: None,
-    finished: Callable[[Training], None] = lambda run: None,
+    with_files: bool = False,
     schedule: Schedule | None = None,
     progress: Progress = lambda text: None,
 ) -> Resumption:
-    """Compares ``steps`` uninterrupted steps of ``spec`` with steps resumed from a checkpoint. ``corrupt`` may change the state that was
-    read, to test this comparison; ``finished`` gets the run after its last uninterrupted step; ``schedule`` names a scheduler of torch,
-    with its arguments. Raises ``BadInputError`` unless 0 < ``saved_after`` < ``steps`` and the mode trains."""
+    """Compares ``steps`` uninterrupted steps of ``spec`` with steps resumed from a checkpoint.
+
+    ``corrupt`` may change the state that was read, to test this comparison; ``with_files`` also measures ``CheckpointFiles`` after the
+    last uninterrupted step; ``schedule`` names a scheduler of torch, with its arguments. Raises ``BadInputError`` unless
+    0 < ``saved_after`` < ``steps`` and the mode trains.
+    """
     options = options or Options()
     if not 0 < saved_after < steps:
         raise BadInputError(f"a checkpoint after step {saved_after} of {steps} resumes nothing: save between the first and the last")
@@ -91,7 +106,7 @@ def resume(
             is_same = _save(run, saved_after, path)
             progress(f"{_steps(steps - saved_after, seconds)} without interruption")
             straight = _trained(run, steps - saved_after)
-            finished(run)
+            files = _files(run, progress) if with_files else None
         if not is_same:
             straight = _uninterrupted(spec, at, options, device, steps, schedule)
         progress(f"{_steps(steps - saved_after, seconds)} of a new model, from the checkpoint")
@@ -103,7 +118,18 @@ def resume(
     differing = _differing(straight, resumed)
     chance = _differing(straight, _uninterrupted(spec, at, options, device, steps, schedule)) if differing else ()
     lost = tuple(name for name in differing if name not in chance)
-    return Resumption(steps, saved_after, len(straight), lost, saved, pickled, storages, chance)
+    return Resumption(steps, saved_after, len(straight), lost, saved, pickled, storages, chance, files)
+
+
+def _files(run: Training, progress: Progress) -> CheckpointFiles:
+    """The files beside that of ``torch.save``, written and measured."""
+    generator = measure_generators(run)
+    scheduler = measure_scheduler(run) if run.scheduler is not None else None
+    progress("writing safetensors")
+    try:
+        return CheckpointFiles(measure_safetensors(run), generator, scheduler)
+    except NapkinError as error:
+        return CheckpointFiles(error, generator, scheduler)
 
 
 def _first_step(run: Training, progress: Progress) -> float:

@@ -6,18 +6,21 @@ module does not import torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calc.derive.to_json import number
 from calc.errors import BadInputError, NapkinError
 from calc.memory.checkpoint_files import CheckpointFile, entries_of, safetensors, torch_save
 from calc.memory.formulas import SAVING_INTERVAL, TIME_LOST
-from calc.memory.progress import GENERATORS, ITERATION, pickled, scheduler
+from calc.memory.progress import GENERATORS, ITERATION, Scheduler, pickled, scheduler
 from calc.options import Options
 from calc.pipeline.verdict import NOT_MEASURED, Verdict, judged
 from calc.spec import Spec
+
+if TYPE_CHECKING:
+    from calc.measure.resume import CheckpointFiles, Resumption  # which imports torch
 
 Progress = Callable[[str], None]
 
@@ -95,38 +98,44 @@ def counted(spec: Spec, at: Mapping[str, int], options: Options) -> CheckpointFi
 
 
 def _measured(spec: Spec, at: Mapping[str, int], options: Options, schedule: str, progress: Progress) -> tuple[Verdict[int], ...]:
-    from calc.measure.resume import STEM, measure_generators, measure_safetensors, measure_scheduler, resume
-    from calc.measure.training import Training
+    from calc.measure.resume import STEM, resume
 
-    written: list[int | NapkinError] = []
-    beside: list[Verdict[int]] = []
-
-    def also(run: Training) -> None:
-        generator = GENERATORS[0]
-        quantity = f"bytes of the state of a random generator ({generator.name})"
-        beside.append(judged(quantity, generator.nbytes, measure_generators(run), because=generator.because))
-        if run.scheduler is not None:
-            saved, groups = measure_scheduler(run)
-            state = scheduler(schedule).state(_STEPS, _STEPS, groups)
-            beside.append(_judged("bytes of torch.save with the scheduler's state", lambda: torch_save((), pickled(state), STEM), saved))
-        progress("writing safetensors")
-        try:
-            written.append(measure_safetensors(run))
-        except NapkinError as error:
-            written.append(error)
-
-    free = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
     kind = scheduler(schedule) if schedule else None
     resumed = resume(
         spec,
-        free,
+        {name: size for name, size in at.items() if not spec.dimensions[name].tied},
         options=options,
         steps=_STEPS,
         saved_after=_SAVED_AFTER,
-        finished=also,
+        with_files=True,
         schedule=None if kind is None else (kind.kind, kind.arguments(_STEPS)),
         progress=progress,
     )
+    assert resumed.files is not None
+    saved = _judged("bytes of torch.save", lambda: torch_save(resumed.storages, resumed.pickled, STEM), resumed.saved)
+    verdicts = (_resuming(resumed), *_beside(resumed.files, kind), saved)
+    safe = resumed.files.safetensors
+    if isinstance(safe, NapkinError):
+        return (*verdicts, Verdict("bytes of safetensors", None, None, "", NOT_MEASURED, because=str(safe)))
+    progress("counting the small file")
+    return (*verdicts, _judged("bytes of safetensors", lambda: counted(spec, at, options), safe))
+
+
+def _beside(files: CheckpointFiles, kind: Scheduler | None) -> Iterator[Verdict[int]]:
+    """Of the state of a random generator, and of the scheduler's."""
+    from calc.measure.resume import STEM
+
+    generator = GENERATORS[0]
+    quantity = f"bytes of the state of a random generator ({generator.name})"
+    yield judged(quantity, generator.nbytes, files.generator, because=generator.because)
+    if kind is not None and files.scheduler is not None:
+        measured, groups = files.scheduler
+        state = pickled(kind.state(_STEPS, _STEPS, groups))
+        yield _judged("bytes of torch.save with the scheduler's state", lambda: torch_save((), state, STEM), measured)
+
+
+def _resuming(resumed: Resumption) -> Verdict[int]:
+    """Whether the resumed training equals the uninterrupted one; not measured where two uninterrupted ones differ too."""
     differing = len(resumed.differing)
     summary = (
         f"{resumed.tensors} tensors after {resumed.saved_after} steps, a checkpoint and {resumed.steps - resumed.saved_after} more steps"
@@ -136,16 +145,7 @@ def _measured(spec: Spec, at: Mapping[str, int], options: Options, schedule: str
     if resumed.chance and not differing:
         detail = f"; two uninterrupted runs differ as well, first in {resumed.chance[0]}"
         resuming = replace(resuming, verdict=NOT_MEASURED, because=summary + detail)
-    verdicts = [
-        resuming,
-        *beside,
-        _judged("bytes of torch.save", lambda: torch_save(resumed.storages, resumed.pickled, STEM), resumed.saved),
-    ]
-    [safe] = written
-    if isinstance(safe, NapkinError):
-        return (*verdicts, Verdict("bytes of safetensors", None, None, "", NOT_MEASURED, because=str(safe)))
-    progress("counting the small file")
-    return (*verdicts, _judged("bytes of safetensors", lambda: counted(spec, at, options), safe))
+    return resuming
 
 
 def _judged(name: str, count: Callable[[], CheckpointFile], measured: int) -> Verdict[int]:

@@ -127,9 +127,6 @@ class Algebra:
         self._powers[monomial] = powers
         return powers
 
-    def _used(self, poly: PolyElement) -> list[str]:
-        return [name for i, name in enumerate(self.names) if any(m[i] for m in poly)]
-
     def terms(self, poly: Poly) -> list[tuple[Fraction, dict[str, int]]]:
         """``(coefficient, {name: power})`` in ring order; ``[]`` for zero."""
         if not isinstance(poly, PolyElement):

@@ -46,7 +46,6 @@ class SavedTensors:
         self._packed: list[tuple[weakref.ref[_SavedReference], Tensor, str, str | None, int]] = []
         self._saved: list[Saved] = []
         self._open: set[int] = set()
-        self._replaced: set[int] = set()
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:

@@ -128,10 +128,6 @@ class OperatorCall:
     def pointwise(self, expr: sp.Expr, views: Sequence[NodeView], **about: Any) -> NodeView:
         return self.converter.pointwise(expr, views, **about)
 
-    def plain(self, view: NodeView) -> int:
-        """A node with the axes of the program's tensor, in order, without those of size 1."""
-        return self.views.plain(view).node
-
 
 def size_of(value: Any) -> sp.Expr:
     return size(value.text) if isinstance(value, ComputedNumber) else size(value)

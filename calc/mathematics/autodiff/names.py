@@ -23,7 +23,6 @@ class NodeNames:
     tensor (transposed or detached). With ``every_step`` only numbers are inline."""
 
     def __init__(self, equations: Equations, forward: int, loss: int, every_step: bool = False) -> None:
-        self._equations = equations
         self.of: dict[int, str] = {}
         self.inline: set[int] = set()
         self.through: set[int] = set()

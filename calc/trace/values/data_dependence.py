@@ -19,7 +19,6 @@ import torch
 
 from calc.platform.torch_private import FakeTensor
 
-aten = torch.ops.aten
 WHOLE = (torch.int64, torch.int32, torch.bool)
 
 
