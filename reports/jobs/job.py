@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from calc.memory.peak_levers import PeakLever
     from calc.options import Options
     from calc.performance.measuring import Measured, MeasuringOptions
-    from reports.page.model import ModelSection
+    from reports.page.equations import ModelSection
 
 Progress = Callable[[str], None]
 

@@ -30,28 +30,16 @@ from reports.page import rules
 from reports.page.chapters import chapter, reported, sizes_with_quotients, trees, with_tables_once
 from reports.page.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions, has_attention
 from reports.page.coverage import coverage
-from reports.page.design import design_section
-from reports.page.equations import NO_EQUATIONS
+from reports.page.design import DesignSection, design_section
+from reports.page.equations import NO_EQUATIONS, ModelSection
 from reports.page.inputs import Inputs
 from reports.page.memory import memory
-from reports.page.model import (
-    AnswerRow,
-    AssumptionRow,
-    Chapter,
-    Command,
-    DesignSection,
-    FormulaPieces,
-    ModelSection,
-    Page,
-    PeakStory,
-    SymbolRow,
-    Tile,
-    TypesetFormula,
-)
+from reports.page.model import Chapter, Command, FormulaPieces, TypesetFormula
 from reports.page.parts import ANSWERS, UNCHECKED, badge, chapter_anchor, formula, or_unknown, sentence, sizes_text
-from reports.page.peak import TARGET, peak_story
+from reports.page.peak import TARGET, PeakStory, peak_story
 from reports.page.peak_candidates import PeakCandidates, letters
 from reports.page.records import recorded
+from reports.page.report import AnswerRow, AssumptionRow, Page, SymbolRow, Tile
 from reports.page.sensitivity import Doubled, crossover, dominant, doubled, doublings, inapplicable, thumbs
 from reports.page.steps import Anchors, with_references
 from reports.typeset import expressions, latex, marks, numbers

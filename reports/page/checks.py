@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from reports.page.model import CheckRow, CheckTally
+from reports.page.model import Badge
 from reports.page.parts import BADGES, badge_of, or_unknown, sizes_text
 from reports.typeset import numbers
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTally:
+    """Counts of checks by verdict. ``tone``: bad if one failed. ``why``: why none ran, or why they ran at these ``sizes``."""
+
+    ran: bool
+    why: str
+    counts: tuple[tuple[str, str], ...]
+    tone: str
+    sizes: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRow:
+    quantity: str
+    derived: str
+    measured: str
+    difference: str
+    tolerance: str
+    badge: Badge
+    note: str
 
 
 def tally(checks: Any, unchecked: str) -> CheckTally:

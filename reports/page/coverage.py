@@ -2,14 +2,56 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.graph.coverage import COUNTED, FREE, KINDS, REFUSED, CoverageRow, Ledger, times
 from reports.page import rules
-from reports.page.model import CoverageSection, KindRow, LedgerRow, TypesetFormula
+from reports.page.model import TypesetFormula
 from reports.page.parts import formula, or_unknown, several
 from reports.typeset import expressions, numbers
 from reports.typeset.escape import slug
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """An operator of the step, with its shares of all calls and FLOPs. ``places``: where a refused operator runs."""
+
+    operator: str
+    anchor: str
+    runs: TypesetFormula | None
+    value: str
+    share: str
+    flops: str
+    flops_share: str
+    kind: str
+    because: str
+    source: str
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KindRow:
+    """Totals of the operators of one kind: counted, free or refused."""
+
+    kind: str
+    operators: str
+    calls: str
+    share: str
+    flops: str
+    flops_share: str
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageSection:
+    """The coverage section: how many operators, calls and FLOPs are counted."""
+
+    summary: str
+    kinds: tuple[KindRow, ...]
+    rows: tuple[LedgerRow, ...]
+    title: str
+    accepted: bool
+
 
 _WORDS = {COUNTED: "counted by a rule", FREE: "declared free, with a reason", REFUSED: "refused: not counted"}
 

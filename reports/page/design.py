@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.derive.result import Derivation
@@ -17,11 +18,40 @@ from calc.memory.peak_levers import BATCH, PeakLever, matmul
 from calc.options import TRAIN, Options
 from calc.units import Unit
 from reports.figures.devices import capacity
-from reports.page.model import ClaimPart, DesignSection, PeakStory
-from reports.page.peak import COMMON_80_GB, change_words, difference
+from reports.page.peak import COMMON_80_GB, LeverRow, PeakStory, change_words, difference
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
 from reports.typeset.wording import sizes_text
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimPart:
+    """A part of a sentence: ``words``, then a ``number`` with the expression that it must equal, if it has one."""
+
+    words: str
+    number: str = ""
+    expr: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DesignSection:
+    """A section of a design document. ``statements``: those of a ``napkin`` block, which define the names of the claims. ``rows`` and
+    ``columns``: the fit grid."""
+
+    statements: tuple[str, ...]
+    sentences: tuple[tuple[ClaimPart, ...], ...]
+    changes: tuple[LeverRow, ...]
+    device: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    recommendation: str
+    otherwise: str
+
+    @property
+    def grid(self) -> tuple[tuple[str, str], ...]:
+        """The columns of the fit grid."""
+        return (("", "text"), *((title, "number") for title in self.columns))
+
 
 MFU = Fraction(40, 100)
 LENGTH = "T"

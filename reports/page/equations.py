@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import sympy as sp
 
@@ -10,10 +11,35 @@ from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.derived import Derived
 from calc.options import TRAIN
 from reports.page.gradients import FORWARD, PARAMETER, EquationEntry, EquationGroup, entries, groups
-from reports.page.model import EquationRow, EquationTable, ModelSection
 from reports.page.parts import several
 from reports.typeset.letters import flops_text
 from reports.typeset.numbers import NBSP
+
+
+@dataclass(frozen=True, slots=True)
+class EquationRow:
+    """An equation of the model as text. ``parameter``: the gradient of a parameter."""
+
+    equation: str
+    shape: str
+    flops: str
+    parameter: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EquationTable:
+    title: str
+    rows: tuple[EquationRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSection:
+    """The forward and the gradients as equations. ``why``: why there are none."""
+
+    tables: tuple[EquationTable, ...]
+    notes: tuple[str, ...]
+    why: str
+
 
 MOST = 160  # equations of a page; of a longer model, the command is named instead
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reports.page.model import Badge, Command, RuleRow, StepView, TypesetFormula
+from reports.page.model import Badge, Command, StepView, TypesetFormula
+from reports.page.rules import RuleRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from calc.derive.cuda_allocator import NOT_MEASURED, WORKSPACES, Simulated
@@ -14,21 +14,115 @@ from calc.derive.result import SEVERAL, Derivation, SavedTensor
 from calc.symbolic.expression import Name, Number
 from calc.units import Unit
 from reports.figures.live_bytes import drawing
-from reports.figures.shapes import css_class
+from reports.figures.shapes import Drawing, css_class
 from reports.page.instants import called, phase_of, short
-from reports.page.model import (
-    AliveRow,
-    AllocatorRow,
-    InstantRow,
-    LiveBytesView,
-    MemorySection,
-    PeakCrossoverRow,
-    PeakIntervalRow,
-    SavedRow,
-)
+from reports.page.model import TypesetFormula
 from reports.page.parts import formula, several, sizes_text, times
 from reports.typeset import expressions, numbers, paths, plain
-from reports.typeset.numbers import NBSP
+from reports.typeset.numbers import NBSP, PrintedAmount
+
+
+@dataclass(frozen=True, slots=True)
+class InstantRow:
+    """Live bytes at one instant of the step, by role."""
+
+    name: str
+    after: str
+    values: tuple[str, ...]
+    total: str
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class AliveRow:
+    """Equal storages alive at the peak. ``each``: count × bytes, empty for a single storage."""
+
+    name: str
+    role: str
+    each: str
+    total: str
+    share: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatorRow:
+    """One step in the simulated CUDA allocator: bytes and segments at its peak."""
+
+    step: str
+    live: str
+    allocated: str
+    reserved: str
+    segments: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBytesView:
+    """Live bytes over the step at the sizes of the page. ``roles``: (name, CSS class, bytes at the peak, share), top of the figure first.
+    ``columns``: those of the table of landmarks. ``allocator``: empty if the step was not traced at this depth; ``simulated`` has its
+    notes."""
+
+    finding: str
+    largest: str
+    note: str
+    drawing: Drawing
+    roles: tuple[tuple[str, str, str, str], ...]
+    columns: tuple[tuple[str, str], ...]
+    total: PrintedAmount
+    landmarks: tuple[InstantRow, ...]
+    alive: tuple[AliveRow, ...]
+    rest: AliveRow | None
+    allocator: tuple[AllocatorRow, ...]
+    simulated: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PeakIntervalRow:
+    """An interval of one size in which one candidate is the peak. ``formula``: its bytes in this size, the others being numbers.
+    ``is_current``: the interval contains the size of the page."""
+
+    words: str
+    at: str
+    formula: TypesetFormula | None
+    is_current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PeakCrossoverRow:
+    """The peak candidates that are the peak, by intervals of one size."""
+
+    dim: TypesetFormula
+    value: str
+    intervals: tuple[PeakIntervalRow, ...]
+    searched: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRow:
+    """A kind of tensor saved for backward. ``same_as``: the tensor with the same storage, where its bytes are counted."""
+
+    tensor: str
+    module_path: str
+    shape: str
+    times: TypesetFormula | None
+    formula: TypesetFormula | None
+    value: str
+    share: str
+    needed_by: str
+    because: str
+    same_as: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySection:
+    """The memory section, without the closed forms. ``no_timeline``: why there is no timeline."""
+
+    live_bytes: LiveBytesView | None
+    no_timeline: str
+    peak_crossovers: tuple[PeakCrossoverRow, ...]
+    saved: tuple[SavedRow, ...]
+    saved_title: str
+    saved_total: PrintedAmount | None
+
 
 LARGEST = 12
 

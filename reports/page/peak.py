@@ -17,11 +17,41 @@ from calc.symbolic.tree import value
 from calc.units import Unit
 from reports.figures.devices import capacity
 from reports.page.instants import phase_of, short
-from reports.page.model import LeverRow, PeakStory
+from reports.page.model import TypesetFormula
 from reports.page.operator_words import in_words, place_in_words, without_backticks
 from reports.page.parts import chapter_anchor, formula
 from reports.typeset import expressions, numbers
-from reports.typeset.numbers import NBSP
+from reports.typeset.numbers import NBSP, PrintedAmount
+
+
+@dataclass(frozen=True, slots=True)
+class LeverRow:
+    """A change of the step and its peak. ``matmul``: the change of its matmul FLOPs. ``fits``: whether the device holds the peak."""
+
+    change: str
+    peak: PrintedAmount
+    difference: str
+    at: str
+    matmul: str
+    fits: str
+
+
+@dataclass(frozen=True, slots=True)
+class PeakStory:
+    """The peak in words: when, its largest parts, the largest term of its closed form, fit, what lowers it. ``bound``: the peak
+    without its largest tensors. ``target``: the chapter that derives it. Names of code are between backticks."""
+
+    when: str
+    parts: tuple[str, ...]
+    term: TypesetFormula | None
+    term_share: str
+    fit: str
+    bound: str
+    best: str
+    levers: tuple[LeverRow, ...]
+    device: str
+    target: str
+
 
 TARGET = "peak"
 COMMON_80_GB = "h100-sxm"

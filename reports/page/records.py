@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from calc.derive.result import Derivation
@@ -9,9 +10,34 @@ from calc.derive.to_json import number
 from calc.performance.mfu import work_of
 from calc.performance.records import VARIABLE, Evidence, MeasurementRecord, RecordedRun
 from calc.units import Unit
-from reports.page.model import RecordedRow, RecordedRuns
 from reports.page.parts import sizes_text
 from reports.typeset.numbers import amount, duration, percent, rate
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRow:
+    """A recorded measurement of the page's step: machine, date, method, median and middle half of its repetitions."""
+
+    machine: str
+    date: str
+    how: str
+    step: str
+    spread: str
+    parts: tuple[tuple[str, str], ...]
+    throughput: str
+    share: str
+    memory: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRuns:
+    """The recordings of this step. ``why``: why there is none. ``otherwise``: recordings of this model with other options or sizes."""
+
+    rows: tuple[RecordedRow, ...]
+    why: str
+    otherwise: tuple[str, ...]
+
 
 _NONE = f"there is no recording of this model with these options and sizes, neither bundled nor in the folder that {VARIABLE} names"
 _MOST_OTHERS = 12

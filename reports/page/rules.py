@@ -10,8 +10,22 @@ from dataclasses import dataclass
 
 from calc.derive.result import Step
 from reports.page import rule_table
-from reports.page.model import RuleRow
 from reports.page.parts import rule_anchor, several
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """A rule used in the steps: statement, shapes, source, tests, number of uses. ``inside``: it is used only for operators inside sums."""
+
+    name: str
+    anchor: str
+    statement: str
+    shapes: str
+    source: str
+    test: str
+    use: str
+    inside: bool = False
+
 
 STEPS = "tests/derive/test_identities.py"
 THUMBS = "tests/derive/test_rules_of_thumb.py"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -11,22 +12,90 @@ from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import GrossErrors, JudgedAssumption, RuleComparison, ValidRanges
 from calc.derive.sensitivity import Doubling
 from calc.symbolic.expression import Name
-from reports.page.model import (
-    CrossoverView,
-    DifferenceRow,
-    DoublingTable,
-    InapplicableRuleOfThumb,
-    PageLink,
-    RangeRow,
-    RuleAssumptionRow,
-    RuleOfThumbView,
-    TermRow,
-)
+from reports.page.model import PageLink, StepView, TermRow, TypesetFormula
 from reports.page.parts import ANSWERS, at_hand, formula, several, term_row
 from reports.page.steps import Anchors, step_view
 from reports.typeset import expressions, numbers
 from reports.typeset.escape import slug
-from reports.typeset.numbers import NBSP
+from reports.typeset.numbers import NBSP, PrintedAmount
+
+
+@dataclass(frozen=True, slots=True)
+class DoublingTable:
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[TypesetFormula, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CrossoverView:
+    """For sizes from ``at``, ``fast`` is at least as large as ``slow``."""
+
+    quantity: str
+    dim: TypesetFormula
+    fast: TypesetFormula
+    slow: TypesetFormula
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceRow:
+    formula: TypesetFormula
+    value: str
+    kind: str
+    module_paths: tuple[str, ...]
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleAssumptionRow:
+    """An assumption of a rule of thumb: whether this step meets it, what the difference does to the rule, and why."""
+
+    statement: str
+    met: str
+    effect: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRow:
+    dim: TypesetFormula
+    ranges: str
+    searched: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleOfThumbView:
+    """A rule of thumb, the exact count, and the steps from the rule to the count."""
+
+    number: str
+    name: str
+    anchor: str
+    statement: str
+    letters: str
+    assumes: tuple[RuleAssumptionRow, ...]
+    stands_for: str
+    source: PageLink
+    value: PrintedAmount
+    exact: PrintedAmount
+    off: str
+    verdict: str
+    differences: tuple[DifferenceRow, ...]
+    closes: str
+    steps: tuple[StepView, ...]
+    steps_title: str
+    outside: tuple[tuple[str, PrintedAmount], ...]
+    ranges: tuple[RangeRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InapplicableRuleOfThumb:
+    """A rule of thumb that does not apply to this model, and why."""
+
+    name: str
+    statement: str
+    source: PageLink
+    reason: str
+
 
 _ALSO_BY_PART = ("flops.forward.matmul", "activations.bytes")
 Doubled = Mapping[str, tuple[Doubling, ...]]

@@ -6,7 +6,7 @@ from typing import Any
 
 from calc.derive.result import Derivation
 from reports.page import checks as checked
-from reports.page.model import CheckTally
+from reports.page.checks import CheckTally
 from reports.typeset.wording import headline
 from reports.views.explained import TONES
 from reports.writers.terminal import Styled, Terminal, dim

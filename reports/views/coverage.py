@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports.page.model import CoverageSection, LedgerRow
+from reports.page.coverage import CoverageSection, LedgerRow
 from reports.views.explained import TONES, text
 from reports.writers.terminal import Cell, Styled, Terminal, bold, dim, right
 

@@ -8,8 +8,7 @@ from calc.derive.live_bytes import Timeline
 from calc.derive.result import Derivation
 from calc.memory.memory_summary import ALL, LARGE, METRICS, SMALL, STEPS, MemorySummary
 from calc.symbolic.assignments import sizes_text
-from reports.page.memory import memory
-from reports.page.model import LiveBytesView, PeakCrossoverRow, PeakIntervalRow
+from reports.page.memory import LiveBytesView, PeakCrossoverRow, PeakIntervalRow, memory
 from reports.typeset.numbers import integer
 from reports.views.answers import amount
 from reports.views.explained import heading, text

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from calc.errors import BadInputError
 from calc.platform import files
-from reports.page.model import Page, TypesetFormula
+from reports.page.model import TypesetFormula
 from reports.typeset import inline, mathml, prose
 from reports.typeset.escape import visible
 from reports.typeset.marks import Marks, as_latex
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from reports.page.comparison import ComparisonPage
     from reports.page.homework import HomeworkPage
     from reports.page.lecture import LecturePage
+    from reports.page.report import Page
     from reports.page.roofline import RooflinePage
     from reports.page.side_by_side import SideBySidePage
     from reports.page.what_if import ScriptedPage

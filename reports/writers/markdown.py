@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 from markupsafe import escape as html_escape
 
-from reports.page.model import Page, TypesetFormula
+from reports.page.model import TypesetFormula
 from reports.typeset import escape, latex, prose
 from reports.typeset.marks import Marks, as_latex
 from reports.writers.render import PLAIN, Format, Look, render
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from reports.page.comparison import ComparisonPage
     from reports.page.homework import HomeworkPage
     from reports.page.lecture import LecturePage
+    from reports.page.report import Page
     from reports.page.side_by_side import SideBySidePage
 
 BLOCK_LENGTH = 900  # GitHub gives up on blocks of over 1,000 characters

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from reports.page.model import Page, TypesetFormula
+from reports.page.model import TypesetFormula
 from reports.typeset.escape import visible
 from reports.typeset.marks import Marks, as_latex
 from reports.writers.render import PLAIN, Format, Look, render
 
 if TYPE_CHECKING:
     from reports.page.lecture import LecturePage
+    from reports.page.report import Page
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",

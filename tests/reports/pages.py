@@ -10,7 +10,9 @@ from calc.graph.step import Assumption
 from calc.memory.peak_levers import PeakLever, StepChange
 from reports.figures.roofline import figure
 from reports.page.build import PageContent, build
-from reports.page.model import Command, EquationRow, EquationTable, ModelSection, Page
+from reports.page.equations import EquationRow, EquationTable, ModelSection
+from reports.page.model import Command
+from reports.page.report import Page
 from tests.reports import drawings, live_bytes, sample
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>|`**x**[l](javascript:1)$y$\x1b[31m\u202e\n# h ```\n'

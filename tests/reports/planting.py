@@ -18,7 +18,8 @@ from calc.performance.records import Evidence, MeasurementRecord, RecordedRun
 from reports.figures.roofline import figure
 from reports.page.build import PageContent, build
 from reports.page.inputs import Inputs
-from reports.page.model import Command, Page
+from reports.page.model import Command
+from reports.page.report import Page
 from tests.reports import drawings, live_bytes, sample
 
 # By field, whatever holds it: what is no expression and no key of Napkin's own.

@@ -20,7 +20,7 @@ from calc.spec import Spec
 from reports.jobs import job
 from reports.page.chapters import reported
 from reports.page.inputs import Inputs, embedded
-from reports.page.model import Page
+from reports.page.report import Page
 from reports.typeset.escape import brief
 from reports.typeset.prose import TAGS
 from reports.views import answers, checks, coverage, explained, memory

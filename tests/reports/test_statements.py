@@ -21,7 +21,8 @@ import pytest
 from calc.derive.rules_of_thumb import compare
 from calc.derive.to_json import to_json
 from reports.page.build import PageContent, build
-from reports.page.model import Badge, Page
+from reports.page.model import Badge
+from reports.page.report import Page
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP, PrintedAmount
 from reports.views import checks

@@ -31,7 +31,7 @@ from reports.jobs import report as report_job
 from reports.jobs.request import Request
 from reports.live import verify_reports
 from reports.page.build import PageContent, build
-from reports.page.model import Page
+from reports.page.report import Page
 from reports.page.sensitivity import doubled
 from reports.typeset import numbers
 from reports.writers import html, markdown, tex

@@ -14,9 +14,9 @@ from reports.live.document import read
 from reports.live.engine import Engine
 from reports.live.verify_documents import JudgedClaim, judge
 from reports.page.build import PageContent, build
-from reports.page.design import design_section
-from reports.page.model import DesignSection, Page
+from reports.page.design import DesignSection, design_section
 from reports.page.peak import peak_story
+from reports.page.report import Page
 from reports.writers import html, markdown
 from reports.writers.render import look_of
 from tests.reports import sample

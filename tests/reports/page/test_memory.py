@@ -16,7 +16,7 @@ from reports.cli import napkin
 from reports.figures import live_bytes as drawn_live
 from reports.page.build import PageContent, build
 from reports.page.memory import _peak_crossover, memory
-from reports.page.model import Page
+from reports.page.report import Page
 from reports.writers import html, markdown
 from tests.reports import live_bytes, sample
 

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 import calc
 from reports.cli import napkin
 from reports.page.build import PageContent, build
-from reports.page.model import Page
+from reports.page.report import Page
 from reports.writers import html, markdown
 
 

@@ -14,9 +14,8 @@ from calc.hardware.accelerators import accelerator
 from calc.memory.peak_levers import PeakLever, StepChange, ZeroStage, changes, peak_levers, zero_stages
 from calc.options import Options
 from calc.pipeline import pipeline
-from reports.page.model import PeakStory
 from reports.page.operator_words import in_words, place_in_words
-from reports.page.peak import peak_story
+from reports.page.peak import PeakStory, peak_story
 from reports.writers import html
 from tests.reports import live_bytes, pages, sample
 

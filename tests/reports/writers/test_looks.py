@@ -14,7 +14,7 @@ from calc.errors import BadInputError
 from reports import cli
 from reports.jobs import report as report_job
 from reports.jobs.job import Request
-from reports.page.model import Page
+from reports.page.report import Page
 from reports.writers import html, markdown, render, tex
 from reports.writers.render import Look, look_of
 from tests.reports import pages

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reports.page.model import Page
+from reports.page.report import Page
 from reports.writers import tex
 from tests.reports import pages
 
