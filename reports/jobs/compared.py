@@ -47,7 +47,8 @@ class Sides:
 
 
 def sides(left: str, right: str, both: Mapping[str, str], cache: bool = True) -> Sides:
-    """The sides as they are typed, each in one word: a right one that begins with no model is the left one with those changes."""
+    """The sides as they are typed, each in one word: a right one that begins with no model is the left one with those changes.
+    Raises ``BadInputError`` for an empty side."""
     first, second = words_of(left), words_of(right)
     if not first or not second:
         raise BadInputError("a side is empty: write a model, as in 'gpt2 B=8'")

@@ -219,7 +219,8 @@ def check_json(checks: Any, specialized: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_all(directory: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
-    """Write all files or none; those behind symbolic links are written, and returned. A reader never sees half a report."""
+    """Write all files or none; those behind symbolic links are written, and returned. A reader never sees half a report.
+    Raises ``BadInputError`` if they cannot be written."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:  # a name that no file can have is a ValueError

@@ -44,7 +44,7 @@ def site(directory: Path, progress: Progress) -> tuple[Path, ...]:
 
 
 def texts(progress: Progress) -> Mapping[str, str]:
-    """The pages by file name."""
+    """The pages by file name. Raises ``BadInputError`` if no closed forms are stored."""
     forms = {name: tuple(_forms(name)) for name in names()}
     absent = {name: why_not(name) for name, each in forms.items() if not each}
     if not any(forms.values()):

@@ -98,7 +98,7 @@ def claims() -> Iterator[tuple[str, LectureClaim]]:
 
 
 def audit(lab: Lab, only: Iterable[str] | None = None, progress: Callable[[str], None] = lambda _: None) -> Audit:
-    """The findings of all claims, or of ``only`` the named ones."""
+    """The findings of all claims, or of ``only`` the named ones. Raises ``BadInputError`` for an unknown claim."""
     names = None if only is None else set(only)
     ids = [claim.id for _, claim in claims()]
     for name in names or ():

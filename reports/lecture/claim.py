@@ -29,7 +29,8 @@ class Topic:
     claims: list[LectureClaim] = field(default_factory=list)
 
     def claim(self, name: str, says: str) -> Callable[[FindingFunction], FindingFunction]:
-        """A decorator that registers a function as the one that computes a claim's finding."""
+        """A decorator that registers a function as the one that computes a claim's finding.
+        Raises ``BadInputError`` for a second claim of that name."""
         if any(c.id == name for c in self.claims):
             raise BadInputError(f"two claims of {self.title!r} are called {name!r}")
 

@@ -15,6 +15,7 @@ _BY = "derive cruncher with the lecture's AdaGrad, and a check by a real run"
 
 
 def quantity(lab: Lab, name: str, **sizes: int) -> int:
+    """The value of a quantity of the lecture's network, in the quantity's unit, at the lecture's sizes or at ``sizes``."""
     return lab.value("cruncher", name, {**_AT, **sizes}, **_SPEC)
 
 
@@ -30,6 +31,7 @@ def saved_tensors(lab: Lab) -> list[str]:
 
 
 def all_bytes(lab: Lab) -> int:
+    """Bytes of parameters, activations, gradients and optimizer state together, at the lecture's sizes."""
     names = ("parameters.bytes", "activations.bytes", "gradients.bytes", "optimizer_state.bytes")
     return sum(quantity(lab, name) for name in names)
 

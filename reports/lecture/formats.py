@@ -19,6 +19,7 @@ FORMATS = Topic("Number formats of 16 bits and more")
 
 
 def layout(name: str) -> Float:
+    """The floating-point format of that name. Raises ``BadInputError`` for another kind of format."""
     float_layout = named(name)
     if not isinstance(float_layout, Float):
         raise BadInputError(f"{name} is not a floating-point format")
@@ -26,6 +27,7 @@ def layout(name: str) -> Float:
 
 
 def encoded(name: str, text: str) -> Encoding:
+    """The number ``text`` in the format ``name``."""
     return encode(named(name), read(text))
 
 
@@ -44,6 +46,7 @@ def positions(name: str) -> dict[str, tuple[int, int]]:
 
 
 def bits(name: str, text: str) -> str:
+    """The bits of the number, its fields separated by spaces."""
     return " ".join(b for _, b in encoded(name, text).fields)
 
 

@@ -140,6 +140,7 @@ def _(_: Lab) -> ClaimFinding:
 
 
 def autocast(phase: str) -> list[str]:
+    """The dtypes of the matmuls of a real step under autocast, in ``phase``."""
     dtypes: list[str] = experiment("autocast_dtypes")[phase]
     return dtypes
 

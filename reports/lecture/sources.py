@@ -40,11 +40,13 @@ class Publication:
 
 @cache
 def sources() -> Mapping[str, Publication]:
+    """The publications that the lecture cites, by name."""
     text = resources.files("calc").joinpath("data/lecture_sources.toml").read_text(encoding="utf-8")
     return {name: Publication(name, entry.pop("title"), entry.pop("where"), entry) for name, entry in tomllib.loads(text).items()}
 
 
 def source(name: str) -> Publication:
+    """One publication that the lecture cites."""
     return sources()[name]
 
 

@@ -128,6 +128,7 @@ def make(progress: Callable[[str], None], stamp: Inputs | None = None) -> tuple[
 def build(
     audited: Audit, systems: tuple[tuple[LectureSystem, SystemResult], ...], inputs: Inputs, errors: tuple[RunError, ...] = ()
 ) -> LecturePage:
+    """The page of an audited lecture: its claims, its systems, and the errors of its code."""
     anchors = Anchors()
     count = len(audited.claims)
     checks = [check for _, worked in systems for check in worked.checks]

@@ -41,12 +41,13 @@ class Named(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NamedValues:
-    """Values by name. ``what``: their owner, for messages."""
+    """Values by name. ``label``: their owner, for messages."""
 
     label: str
     values: Mapping[str, UnitValue]
 
     def value(self, path: str) -> UnitValue:
+        """The value at ``path``. Raises ``BadInputError`` with the nearest name if there is none."""
         if path not in self.values:
             raise BadInputError(f"{self.label} has no {path[:60]!r}: {_near(path, self.values)}it has {', '.join(list(self.values)[:40])}")
         return self.values[path]
@@ -95,6 +96,7 @@ class Scope:
         raise BadInputError(f"{head[:40]!r} is not defined above{f': {near}' if near else ''}; defined: {defined[:300]}")
 
     def free(self, name: str) -> str:
+        """``name``, if it can be defined. Raises ``BadInputError`` if it is no name or defined already."""
         if not _NAME.fullmatch(name):
             raise BadInputError(f"{name[:40]!r} is not a name: use letters, digits and underscores")
         if name in self.results or name in self.values or name in self.undefined or name in ("max", "min"):
@@ -255,6 +257,7 @@ class ModelValues:
     derivation: Any
 
     def value(self, path: str) -> UnitValue:
+        """The size or quantity at ``path``, with its unit. Raises ``BadInputError`` if there is none or it is unknown."""
         if path in self.derivation.sizes:
             return UnitValue(Fraction(self.derivation.sizes[path]))
         if path not in self.derivation:

@@ -43,6 +43,7 @@ class WorkBudget:
     remaining: int = _MOST_WORK
 
     def spend(self, operations: int) -> None:
+        """Counts ``operations``. Raises ``BadInputError`` when none remain."""
         self.remaining -= operations
         if self.remaining < 0:
             raise BadInputError(
@@ -119,7 +120,7 @@ class _Translator:
         return self.tokens[int(symbol[1:])]
 
     def translated(self) -> str:
-        """The expression in Python's notation."""
+        """The expression in Python's notation. Raises ``LanguageError`` with the column of what is wrong."""
         parts: list[str] = []
         complete, begins = False, True
         while (token := self.tokens[self.at]).kind != "end":
@@ -180,6 +181,7 @@ class _Translator:
         raise LanguageError(f"{token.text!r} after a complete expression: is an operator missing?", token.column)
 
     def spend(self, operations: int, column: int) -> None:
+        """Counts ``operations``. Raises ``LanguageError`` when none remain."""
         try:
             self.work.spend(operations)
         except BadInputError as error:
@@ -196,6 +198,7 @@ class _Translator:
         return UnitValue(number, kind)
 
     def named(self, token: _Token) -> UnitValue:
+        """The value of a name. Raises ``LanguageError`` if it has none."""
         try:
             value = self.lookup(token.text)
         except LanguageError:
@@ -205,7 +208,7 @@ class _Translator:
         return self.bounded(value.number, value.kind, token.column)
 
     def number(self, token: _Token) -> UnitValue:
-        """A number with the unit that follows it."""
+        """A number with the unit that follows it. Raises ``LanguageError`` if it is too large."""
         exponent = re.search(r"[eE]([+-]?\d+)$", token.text)
         if len(token.text) > 80 or (exponent and (len(exponent[1]) > 4 or abs(int(exponent[1])) > _LARGEST_EXPONENT)):
             raise LanguageError(f"a number too large: exponents go up to {_LARGEST_EXPONENT}", token.column)

@@ -32,6 +32,7 @@ def times(left: Kind, right: Kind, sign: int = 1) -> Kind:
 
 
 def raised(unit: Kind, power: int) -> Kind:
+    """The unit of a power."""
     return kind(**{name: each * power for name, each in unit})
 
 

@@ -62,7 +62,7 @@ def read_text(file: Path) -> str:
 
 
 def inputs_of(file: Path, text: str) -> Inputs | None:
-    """The inputs in a report; ``None`` if the file is not a report of Napkin."""
+    """The inputs in a report; ``None`` if the file is not a report of Napkin. Raises ``BadInputError`` if they are damaged."""
     try:
         inputs = embedded(plain(text), file.suffix)
         if inputs is not None:

@@ -62,6 +62,7 @@ def chapter(
     anchors: Anchors,
     all_moments: PeakCandidates,
 ) -> Chapter:
+    """The chapter of a quantity; its steps take names in ``anchors`` and ``all_moments``."""
     steps, views, moments = _steps(number, quantity, derivation, sizes, anchors, all_moments)
     value = None if quantity.value is None else numbers.amount(quantity.value, quantity.unit)
     reasons = {t.because for t in quantity.terms}

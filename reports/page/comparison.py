@@ -71,6 +71,7 @@ class ComparisonPage:
 
 
 def build(contrast: Comparison, inputs: Inputs) -> ComparisonPage:
+    """The page of a comparison of two steps."""
     sized = {name: (or_unknown(one), or_unknown(two)) for name, (one, two) in contrast.sizes.items()}
     return ComparisonPage(
         model=f"{contrast.left} → {contrast.right}",

@@ -69,6 +69,7 @@ class RooflinePage:
 
 
 def page(rooflines: RooflinePair, today: datetime.date) -> RooflinePage:
+    """The page of a roofline: the step eager, and fused."""
     device = rooflines.eager.ceiling.device
     total = rooflines.eager.total.seconds
     drawn = [row for row in rooflines.eager.rows if row.flops and row.bytes and row.total >= total * _SEEN]

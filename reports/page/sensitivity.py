@@ -121,6 +121,7 @@ def doubled(derivation: Derivation) -> Doubled:
 
 
 def doublings(derivation: Derivation, by_quantity: Doubled) -> DoublingTable:
+    """A row for each size: the factor by which each answer grows when the size doubles, or why it cannot double."""
     by_dim: dict[str, dict[str, str]] = {}
     for name, doublings_of in by_quantity.items():
         for d in doublings_of:
@@ -131,6 +132,7 @@ def doublings(derivation: Derivation, by_quantity: Doubled) -> DoublingTable:
 
 
 def crossover(derivation: Derivation) -> CrossoverView | None:
+    """From where on another addend of the forward's matmul FLOPs dominates; ``None`` where none overtakes."""
     crossing = sensitivity.crossover(derivation, "flops.forward.matmul")
     if crossing is None:
         return None
@@ -182,6 +184,7 @@ def _thumb(number: str, comparison: RuleComparison, derivation: Derivation, size
 
 
 def assumption_row(assumption: JudgedAssumption) -> RuleAssumptionRow:
+    """A rule's assumption, whether this step meets it, and the rule's error in percent if it does not."""
     judgment = assumption.judgment
     met = {True: "met", False: "not met", None: "unknown"}[judgment.met]
     effect = "" if judgment.effect is None else numbers.percent(judgment.effect, signed=True)

@@ -68,6 +68,7 @@ class SideBySidePage:
 
 
 def build(table: SideBySide, inputs: Inputs) -> SideBySidePage:
+    """The page of a table of several models or sizes."""
     views = (quantity for quantity in table.quantities if quantity.parts)
     sized = ((name, tuple(map(size_text, values))) for name, values in table.sizes.items())
     return SideBySidePage(

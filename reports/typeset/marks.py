@@ -77,6 +77,7 @@ def exponent(value: float) -> Marks:
 
 
 def letter(name: str) -> Mark:
+    """A name of one letter, in italics."""
     return Mark(name, name if name.isascii() and name.isalpha() else None, 1, MarkKind.LETTER)
 
 
@@ -94,10 +95,12 @@ def command(latex: str) -> Mark:
 
 
 def lowered(digits: str) -> Mark:
+    """A subscript."""
     return Mark(f"_{{{digits}}}", f"<sub>{digits}</sub>", len(digits), MarkKind.SCRIPT)
 
 
 def raised(power: Marks) -> Mark:
+    """A superscript."""
     text = f"<sup>{power[0].text}</sup>" if [mark.kind for mark in power] == [MarkKind.DIGITS] else None
     return Mark(f"^{{{as_latex(power)}}}", text, width(power), MarkKind.SCRIPT)
 
