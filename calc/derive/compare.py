@@ -209,6 +209,7 @@ def _peak_change(left: Quantity, right: Quantity, sides: _Sides) -> Change:
 
 
 def by_role(candidate: Candidate) -> Places:
+    """The bytes of a peak candidate by role."""
     return {role: (expr, candidate.part_values[role], role) for role, expr in candidate.parts.items()}
 
 

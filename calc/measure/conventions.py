@@ -95,6 +95,7 @@ def _scatter_add(args: Args, outputs: Any) -> int:
 
 
 def scatter_reduce(args: Args, outputs: Any) -> int:
+    """One operation for each element that is scattered; a mean also divides each result. Raises ``UncountableError`` for others."""
     if args["reduce"] == "mean":
         return 2 * int(args["index"].numel()) + results(outputs)
     if args["reduce"] not in ("sum", "prod", "amax", "amin", "add", "multiply"):

@@ -69,6 +69,7 @@ def transposed() -> tuple[tuple[int, ...], float, bool]:
 
 
 def shares(x: Tensor, y: Tensor) -> bool:
+    """Whether two tensors have the same storage."""
     return x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
 
 
@@ -277,17 +278,20 @@ def scaled_gradients(scale: float, factor: float) -> dict[str, float]:
 
 
 def seeded(make: Callable[[], Any]) -> Any:
+    """What ``make`` returns with the seed set; torch's own generator stays as it was."""
     with forked():
         torch.manual_seed(SEED)
         return make()
 
 
 def randn(*shape: int) -> Tensor:
+    """Normal values, the same in every run."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(SEED))
 
 
 @contextlib.contextmanager
 def forked() -> Iterator[None]:
+    """Context in which torch's generator can be used; on exit it is as before."""
     with torch.random.fork_rng(devices=[]):
         yield
 

@@ -26,8 +26,10 @@ class Primitive:
 
 
 def random_of(shape: tuple[int, ...], device: str, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A tensor of normal values."""
     return torch.randn(shape, device=device).to(dtype)
 
 
 def name_of(dtype: torch.dtype) -> str:
+    """The name of a dtype without ``torch.``."""
     return str(dtype).removeprefix("torch.")

@@ -35,6 +35,7 @@ class Gap:
 
 
 def axes_of(form: Stored, given: Mapping[str, Sequence[int]], listed: bool) -> dict[str, Array]:
+    """The axis of each dimension in ``given``. Raises ``DimensionError`` for one that cannot be set."""
     table = dimensions(form)
     for name in given:
         if name not in table or table[name].tied:
@@ -60,6 +61,7 @@ def _axis(name: str, sizes: Sequence[int]) -> Array:
 
 
 def require_equal_lengths(axes: Mapping[str, Array], listed: bool) -> None:
+    """Raises ``BadInputError`` if axes that are combined point by point differ in length."""
     if listed and len({axis.size for axis in axes.values()}) > 1:
         raise BadInputError("sizes that are combined point by point must be equally many: give each dimension the same number")
 

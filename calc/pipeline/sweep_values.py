@@ -71,6 +71,7 @@ def _certified(condition: Guard, certified: Sequence[Mapping[str, int]], symbols
 
 
 def evaluated(quantity: StoredQuantity, mesh: Mapping[str, Array], shape: tuple[int, ...], valid: Array | None) -> Array:
+    """The values of a quantity at every point of the mesh, as int64, or as Python integers where they are larger."""
     results = np.empty(shape, dtype=np.int64)
     for block in _blocks(shape):
         if valid is not None and not np.any(valid[block]):

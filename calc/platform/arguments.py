@@ -28,6 +28,7 @@ def given(name: str, value: object) -> str:
 
 
 def refuse(name: str, value: object, give: str) -> NoReturn:
+    """Raises ``BadInputError`` with the argument's name and value, and what to ``give``."""
     raise BadInputError(f"{given(name, value)}: give {give}")
 
 
@@ -38,6 +39,7 @@ def instance(name: str, value: object, kind: type | UnionType, give: str) -> Non
 
 
 def flag(name: str, value: object) -> None:
+    """Raises ``BadInputError`` unless ``value`` is a bool."""
     instance(name, value, bool, "True or False")
 
 

@@ -32,6 +32,7 @@ class Wrong(Exception):
 
 
 def clipped(text: str, most: int) -> str:
+    """The text, cut after ``most`` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -52,6 +53,7 @@ def refuse(value: Any, expected: str) -> NoReturn:
 
 
 def text(value: Any) -> str:
+    """A reader of text."""
     if type(value) is not str or len(value) > TEXT:
         refuse(value, "text")
     return value
@@ -69,6 +71,7 @@ def short(most: int) -> Read[str]:
 
 
 def flag(value: Any) -> bool:
+    """A reader of true and false."""
     if type(value) is not bool:
         refuse(value, "true or false")
     return value
@@ -102,6 +105,7 @@ def written(read: Read[int]) -> Read[int]:
 
 
 def one_of(choices: Collection[Any], label: str) -> Read[Any]:
+    """A reader of one of ``choices``; ``label`` names them."""
     def read(value: Any) -> Any:
         if type(value) not in (str, int) or value not in choices:
             refuse(value, f"{label}: {', '.join(map(str, choices))}" if choices else f"{label}, of which there is none")
@@ -118,6 +122,7 @@ def positive(value: Any) -> Fraction:
 
 
 def maybe(read: Read[T]) -> Read[T | None]:
+    """A reader of null or what ``read`` reads."""
     return lambda value: None if value is None else read(value)
 
 
@@ -160,6 +165,7 @@ def row(*reads: Read[Any], least: int | None = None) -> Read[list[Any]]:
 
 
 def mapping(key: Read[str], read: Read[T]) -> Read[dict[str, T]]:
+    """A reader of an object with any keys."""
     def entries(value: Any) -> dict[str, T]:
         if type(value) is not dict:
             refuse(value, "an object")

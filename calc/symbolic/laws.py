@@ -46,14 +46,17 @@ class Law:
 
 
 def normal(mean: float, std: float) -> Law:
+    """The law of independent normal values."""
     return Law(NORMAL, mean, std**2, f"N({_number(mean)}, {_number(std)}²)")
 
 
 def uniform(low: float, high: float) -> Law:
+    """The law of independent values, uniform from ``low`` to ``high``."""
     return Law(UNIFORM, (low + high) / 2, (high - low) ** 2 / 12, f"U({_number(low)}, {_number(high)})")
 
 
 def constant(value: float) -> Law:
+    """The law of one constant."""
     return Law(CONSTANT, value, 0.0, _number(value))
 
 

@@ -41,6 +41,7 @@ def doing(work: Elsewhere) -> Iterator[None]:
 
 
 def elsewhere() -> str:
+    """The running work in words, for an error whose stack has no line of a user."""
     return _elsewhere[-1]() if _elsewhere else "torch's own code"
 
 

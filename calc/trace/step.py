@@ -413,6 +413,7 @@ _NOT_TRAINED = "to use the model without training it, derive it in mode eval or 
 
 
 def module_of(spec: Spec, sizes: Sizes, checkpointing: str) -> torch.nn.Module:
+    """The module of a spec at ``sizes``. Raises ``SpecError`` for anything but a module, or for a part called ``*``."""
     module = built(spec, sizes, checkpointing)
     if not isinstance(module, torch.nn.Module):
         raise SpecError(f"{spec.name}: build must return a torch.nn.Module, not {type(module).__name__}")
@@ -423,6 +424,7 @@ def module_of(spec: Spec, sizes: Sizes, checkpointing: str) -> torch.nn.Module:
 
 
 def inputs_of(spec: Spec, sizes: Sizes) -> tuple[Any, ...]:
+    """The inputs of a spec at ``sizes``. Raises ``SpecError`` unless they are a tuple with a tensor."""
     inputs = spec.inputs(sizes)
     if not isinstance(inputs, tuple) or not any(isinstance(t, torch.Tensor) for t in inputs):
         raise SpecError(f"{spec.name}: inputs must return a tuple with at least one tensor, not {type(inputs).__name__}")

@@ -231,6 +231,7 @@ def refuse_untrained(mode: str) -> None:
 
 
 def request_of(model: str, sizes: Sequence[str], no_cache: bool, **options: str) -> Request:
+    """The request of a command: model, sizes and options. Raises ``BadInputError`` for options that do not go together."""
     from calc.options import made
     from reports.jobs.request import Request, sizes_from
 
@@ -276,6 +277,7 @@ def command_line() -> str:
 
 
 def require_device(device: str) -> None:
+    """Raises ``UsageError`` unless the device is one that can run."""
     if device not in ("cpu", "cuda"):
         raise click.UsageError(f"unknown device {device!r}: use cpu or cuda")
 

@@ -42,10 +42,12 @@ def question(name: str) -> Question:
 
 
 def all_names() -> tuple[str, ...]:
+    """The names of all questions, in the order of the list."""
     return tuple(name for names in FAMILIES.values() for name in names)
 
 
 def all_questions() -> tuple[Question, ...]:
+    """All questions, loaded."""
     return tuple(q for family in FAMILIES for q in _of(family))
 
 

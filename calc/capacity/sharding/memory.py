@@ -114,6 +114,7 @@ def groups_of(model: ShardedModel, choice: LayoutChoice, stage: str) -> dict[str
 
 
 def whole_of(groups: Mapping[str, object], symbol: str) -> str:
+    """The closed form of all layers and of what is outside them, in the names ``groups`` with the prefix ``symbol``."""
     layer = total(f"{symbol}{name}" for name in ("l", "e") if name in groups)
     return total([*([product("l", layer)] if layer != "0" else []), *([f"{symbol}o"] if "o" in groups else [])])
 

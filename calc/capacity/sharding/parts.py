@@ -139,6 +139,7 @@ def parameters(model: ShardedModel, choice: LayoutChoice) -> tuple[ShardedTensor
 
 
 def in_layers(tensors: Iterable[ShardedTensor], experts: bool) -> list[ShardedTensor]:
+    """The tensors of a layer: those of its experts, or the others."""
     return [t for t in tensors if t.where == LAYER and t.experts == experts]
 
 

@@ -130,4 +130,5 @@ class OperatorCall:
 
 
 def size_of(value: Any) -> sp.Expr:
+    """The size as an expression."""
     return size(value.text) if isinstance(value, ComputedNumber) else size(value)

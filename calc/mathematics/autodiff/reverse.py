@@ -25,6 +25,7 @@ SAYING: dict[type[Any], str] = {}
 
 
 def rule(*kinds: type[Any], saying: str) -> Callable[[Rule], Rule]:
+    """A decorator that registers the reverse rule of ``kinds``; ``saying`` states it."""
     def put(function: Rule) -> Rule:
         for kind in kinds:
             RULES[kind] = function

@@ -77,6 +77,7 @@ def kept_whole(derivative: sp.Expr, operator: str) -> sp.Expr:
 
 
 def where(condition: Any, yes: Any, no: Any) -> sp.Expr:
+    """``yes`` where the condition holds, else ``no``."""
     return sp.Piecewise((sp.sympify(yes), condition), (sp.sympify(no), True))
 
 
@@ -91,6 +92,7 @@ def larger(a: sp.Expr, b: sp.Expr) -> sp.Expr:
 
 
 def smaller(a: sp.Expr, b: sp.Expr) -> sp.Expr:
+    """min(a, b); equal arguments share the gradient, as in torch."""
     return sp.Piecewise((a, a < b), (b, a > b), ((a + b) / 2, True))
 
 

@@ -29,6 +29,7 @@ def size(written: int | str) -> sp.Expr:
 
 
 def product(sizes: Any) -> sp.Expr:
+    """The expanded product of sizes; 1 for none."""
     return sp.expand(math.prod(sizes, start=sp.Integer(1)))
 
 

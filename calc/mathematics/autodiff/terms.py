@@ -181,6 +181,7 @@ def _power(expr: sp.Expr) -> Poly:
 
 
 def added(*polys: Poly) -> Poly:
+    """The sum of polynomials."""
     total: Poly = {}
     for poly in polys:
         for monomial, coefficient in poly.items():
@@ -189,6 +190,7 @@ def added(*polys: Poly) -> Poly:
 
 
 def multiplied(a: Poly, b: Poly) -> Poly:
+    """The product of two polynomials. Raises ``TooLarge`` for too many terms."""
     if len(a) * len(b) > _MOST_TERMS:
         raise TooLarge
     product: Poly = {}
@@ -203,10 +205,12 @@ def multiplied(a: Poly, b: Poly) -> Poly:
 
 
 def monomial_of(powers: Mapping[sp.Expr, sp.Expr]) -> Monomial:
+    """The monomial of factors with these powers, in a fixed order."""
     return tuple(sorted(((f, p) for f, p in powers.items() if p != 0), key=lambda item: item[0].sort_key()))
 
 
 def product_of(monomial: Monomial, coefficient: sp.Expr = sp.S.One) -> sp.Expr:
+    """The expression of a monomial with its coefficient."""
     return sp.Mul(coefficient, *(factor**power for factor, power in monomial))
 
 

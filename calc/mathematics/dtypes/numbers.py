@@ -33,10 +33,12 @@ class FormatNumber:
 
 
 def infinity(negative: bool = False) -> FormatNumber:
+    """Plus or minus infinity."""
     return FormatNumber(Fraction(0), negative, "infinity")
 
 
 def finite(value: Fraction) -> FormatNumber:
+    """The number that is ``value``."""
     return FormatNumber(abs(value), value < 0)
 
 

@@ -37,6 +37,7 @@ class Count:
 
 
 def product(names: Iterable[str], factor: int = 1) -> Count:
+    """``factor`` times the product of the sizes ``names``."""
     return Count(((factor, tuple(names)),)) if factor else Count()
 
 

@@ -16,6 +16,7 @@ from calc.mathematics.initialization.state import DISTINCT_ROWS, FLAT, Fixed, Mo
 
 
 def flat(values: Any) -> list[Any]:
+    """The values of nested tuples, in order."""
     return [each for value in values for each in (flat(value) if isinstance(value, tuple) else [value])]
 
 
@@ -28,6 +29,7 @@ PRODUCTS = frozenset("mm addmm matmul linear convolution bmm".split())  # noqa: 
 
 
 def result(step: BoundInstruction) -> State | list[State]:
+    """The moments of an operator's result, or of each of its results."""
     states = [a for a in flat(step.args.values()) if isinstance(a, Moments | WeightLaw | Unknown)]
     if not states:
         return _fixed(step)

@@ -146,6 +146,7 @@ def of_even(step: BoundInstruction, x: Moments, f: Callable[[float], float]) -> 
 
 
 def squared(step: BoundInstruction, x: Moments) -> State:
+    """The moments of the square of normal values: E[x⁴] = 3·E[x²]²."""
     if not x.normal:
         return step.refuse("squares a value that is not close to normal")
     q, c = x.second, x.shared
@@ -232,5 +233,6 @@ ACTIVATIONS: dict[str, Activation | Callable[[dict[str, Any]], Activation]] = {
 
 
 def function_of(name: str, args: dict[str, Any]) -> Activation | None:
+    """The activation function of an operator with these arguments; ``None`` if it is none."""
     function = ACTIVATIONS.get(name)
     return function if function is None or isinstance(function, Activation) else function(args)

@@ -284,10 +284,12 @@ def positions(config: Any) -> int | None:
 
 
 def rotary(config: Any) -> bool:
+    """Whether the config has rotary positions."""
     return any(config.__dict__.get(name) for name in FIELDS.rotary)
 
 
 def learned_positions(config: Any) -> bool:
+    """Whether the positions are learned: neither rotary nor a bias of the attention."""
     return not rotary(config) and not any(config.__dict__.get(name) for name in FIELDS.biased)
 
 

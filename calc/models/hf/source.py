@@ -127,6 +127,7 @@ def module_class(source: Source) -> Any:
 
 
 def file_of(path: str) -> Path:
+    """The config file at a path, which may be its folder. Raises ``ConfigError`` if there is none."""
     file = Path(path)
     if os.path.isdir(file):  # os.path, unlike Path, returns False for names that are too long
         file = file / "config.json"
@@ -136,10 +137,12 @@ def file_of(path: str) -> Path:
 
 
 def read(file: Path) -> bytes:
+    """The bytes of a config file, of bounded size."""
     return _FILE.read_bytes(file)
 
 
 def parse(where: str, text: bytes) -> Mapping[str, Any]:
+    """The object in a config file. Raises ``ConfigError`` if it is no JSON object."""
     try:
         raw = json.loads(text)
     except json.JSONDecodeError as error:
@@ -152,6 +155,7 @@ def parse(where: str, text: bytes) -> Mapping[str, Any]:
 
 
 def refuse_what_is_not_supported(where: str, raw: Mapping[str, Any]) -> None:
+    """Raises ``ConfigError`` for a config that cannot be derived."""
     if not isinstance(raw.get("model_type"), str):
         raise ConfigError(f"{where} has no model_type: add the one that transformers knows the model by, e.g. 'llama'")
     architectures = raw.get("architectures")
@@ -267,6 +271,7 @@ def _entries(where: str, raw: Mapping[str, Any]) -> Iterator[_Entry]:
 
 
 def source_of(where: str, raw: Mapping[str, Any]) -> Source:
+    """The source of a model: its config and the class that transformers builds. Raises ``ConfigError`` if it knows none."""
     transformers_needed()
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -361,5 +366,6 @@ def _last_line(error: BaseException) -> str:
 
 
 def clip(value: object, most: int = 40) -> str:
+    """The value as text of at most ``most`` characters."""
     text = str(value)
     return text if len(text) <= most else f"{text[: most - 1]}…"

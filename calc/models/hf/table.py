@@ -80,4 +80,5 @@ FIELDS = _read()
 
 
 def is_size(value: object) -> bool:
+    """Whether a value of a config is a positive integer."""
     return isinstance(value, int) and not isinstance(value, bool) and value > 0

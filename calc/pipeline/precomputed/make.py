@@ -42,6 +42,7 @@ def wanted() -> list[StoredModel]:
 
 
 def main(command_line: Sequence[str] | None = None) -> None:
+    """Re-derives the stored forms whose code changed, and writes their index."""
     parser = argparse.ArgumentParser(prog="python -m calc.pipeline.precomputed.make", description="Re-derive the stored closed forms.")
     parser.add_argument("names", nargs="*", help="models to derive (default: all); other forms stay unchanged")
     parser.add_argument("--all", action="store_true", help="also re-derive forms whose code has not changed in meaning")

@@ -147,6 +147,7 @@ def overwritten(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
 
 @once_per_operator
 def name_of(func: Any) -> str:
+    """The name of an operator without its namespace."""
     return str(func._schema.name).removeprefix("aten::")
 
 

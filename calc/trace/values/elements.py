@@ -97,6 +97,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def whole(*values: Any) -> bool:
+    """Whether all values are integers."""
     return all(isinstance(v, int | torch.SymInt) and not isinstance(v, bool) for v in values)
 
 

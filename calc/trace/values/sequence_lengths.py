@@ -61,6 +61,7 @@ def each_of(lengths: Tensor) -> list[Any]:
 
 
 def largest_of(lengths: Tensor) -> Any:
+    """The largest of the lengths."""
     runs = runs_of(lengths)
     return runs[0][0] if len(runs) == 1 else max(number for number, _ in runs)
 
