@@ -82,6 +82,11 @@ def number(value: int | None) -> int | str | None:
     return str(value)
 
 
+def fraction(value: Fraction) -> int | str | None:
+    """``value`` as JSON can carry it: an integer as ``number`` writes it, another fraction as ``"a/b"``."""
+    return number(int(value)) if value.denominator == 1 else str(value)
+
+
 _WRITTEN = re.compile(r"(\d{1,18})(?:\.(\d{1,9}))?\s*([kKMGTP]?)(i?)B")
 _POWER = {prefix: power for power, prefix in enumerate(("", "k", "M", "G", "T", "P"))}
 

@@ -15,13 +15,13 @@ from typing import Any
 from calc.derive.model_parts import MIX, SCORES
 from calc.derive.result import Derivation, Quantity
 from calc.derive.side_by_side import side_by_side
-from calc.derive.to_json import number
 from calc.errors import BadInputError, DimensionError
 from calc.hardware.accelerators import accelerator
 from calc.memory import search
 from calc.symbolic import branches
 from calc.symbolic.assignments import TYPED, sizes_text
 from calc.symbolic.exact import evaluate_text
+from calc.units import fraction, number
 
 FORWARD, BACKWARD, RECOMPUTED = "flops.forward.matmul", "flops.backward.matmul", "flops.backward.recompute"
 STATE = ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes")
@@ -302,7 +302,7 @@ def document(exercises: Sequence[Exercise]) -> list[dict[str, Any]]:
             "name": exercise.name,
             "question": exercise.question,
             "results": [
-                {"what": r.label, "value": _plain(r.value), "unit": r.unit, "expr": r.expr, "because": r.because or None}
+                {"what": r.label, "value": fraction(r.value), "unit": r.unit, "expr": r.expr, "because": r.because or None}
                 for r in exercise.results
             ],
             "tables": [
@@ -320,10 +320,6 @@ def document(exercises: Sequence[Exercise]) -> list[dict[str, Any]]:
         }
         for exercise in exercises
     ]
-
-
-def _plain(value: Fraction) -> int | str | None:
-    return number(int(value)) if value.denominator == 1 else str(value)
 
 
 def largest_parts(table: ExerciseTable, column: int = 0) -> Iterator[ExerciseRow]:

@@ -14,7 +14,8 @@ from calc.graph.coverage import CoverageRow as CoverageRow
 from calc.graph.coverage import Ledger
 from calc.graph.step import Assumption, StepTrace, TracedDim
 from calc.platform import arguments
-from calc.platform.tables import clipped, text_table
+from calc.platform.reading import clipped
+from calc.platform.tables import text_table
 from calc.symbolic.assignments import sizes_text
 from calc.symbolic.expression import Expression
 from calc.units import QuantityValue, Unit

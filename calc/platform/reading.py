@@ -32,7 +32,7 @@ class Wrong(Exception):
 
 
 def clipped(text: str, most: int) -> str:
-    """The text, cut after ``most`` characters."""
+    """``text`` in at most ``most`` characters, with … where it was longer."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from calc.platform.reading import clipped
+
 _WIDTH = 120
 _MOST_ROWS = 40
 
@@ -17,11 +19,6 @@ def text_table(title: str, rows: Iterable[Sequence[str]], numbers: frozenset[int
              for row in cells]  # fmt: skip
     note = [f"… and {len(omitted):,} more"] if omitted else []
     return "\n".join([clipped(_visible(title), 2 * _WIDTH), *(clipped(line.rstrip(), _WIDTH) for line in lines), *note])
-
-
-def clipped(text: str, most: int) -> str:
-    """``text`` in at most ``most`` characters, with … where it was longer."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _visible(text: str) -> str:

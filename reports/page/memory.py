@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 from calc.derive.cuda_allocator import NOT_MEASURED, WORKSPACES, Simulated
 from calc.derive.live_bytes import Alive, Instant, Timeline
@@ -17,7 +16,7 @@ from reports.figures.live_bytes import drawing
 from reports.figures.shapes import Drawing, css_class
 from reports.page.instants import called, phase_of, short
 from reports.page.model import TypesetFormula
-from reports.page.parts import formula, several, sizes_text, times
+from reports.page.parts import formula, several, share, sizes_text, times
 from reports.typeset import expressions, numbers, paths, plain
 from reports.typeset.numbers import NBSP, PrintedAmount
 
@@ -157,7 +156,7 @@ def _saved(alike: Sequence[SavedTensor], total: int | None) -> SavedRow:
         times=None if count == Number(1) else formula(count),
         formula=None if tensor.same_as else formula(times(number, expressions.parse(tensor.expr))),
         value=numbers.integer(number * tensor.value),
-        share=numbers.percent(Fraction(number * tensor.value, total)) if total else "",
+        share=share(number * tensor.value, total) if total else "",
         needed_by=f"{short(tensor.operator)}{f' ({tensor.node})' if tensor.node else ''}",
         because=tensor.because,
         same_as=_at_all([t.same_as for t in alike]),
@@ -230,7 +229,7 @@ def _live_bytes(timeline: Timeline) -> LiveBytesView:
         note=_note(timeline),
         drawing=drawing(timeline),
         roles=tuple(
-            (role, css_class(role), numbers.amount(nbytes, Unit.BYTE).headline, _share(nbytes, peak))
+            (role, css_class(role), numbers.amount(nbytes, Unit.BYTE).headline, share(nbytes, peak))
             for role, nbytes in ((role, timeline.peak.live.get(role, 0)) for role in reversed(timeline.roles))
         ),
         columns=(("Instant", "text"), ("All", "number"), *((role, "number") for role in reversed(timeline.roles))),
@@ -270,7 +269,7 @@ def _largest(timeline: Timeline) -> str:
     if not timeline.alive:
         return ""
     first = timeline.alive[0]
-    return f"Largest storage at the peak: {first.name} ({first.role}), {_share(first.total, timeline.peak.total)}."
+    return f"Largest storage at the peak: {first.name} ({first.role}), {share(first.total, timeline.peak.total)}."
 
 
 def _note(timeline: Timeline) -> str:
@@ -292,15 +291,11 @@ def _landmark(name: str, instant: Instant, timeline: Timeline) -> InstantRow:
 
 def _alive(alive: Alive, peak: int) -> AliveRow:
     each = f"{numbers.integer(alive.number)}{NBSP}×{NBSP}{numbers.integer(alive.each)}" if alive.number > 1 else ""
-    return AliveRow(alive.name, alive.role, each, numbers.integer(alive.total), _share(alive.total, peak))
+    return AliveRow(alive.name, alive.role, each, numbers.integer(alive.total), share(alive.total, peak))
 
 
 def _rest(smaller: tuple[Alive, ...], peak: int) -> AliveRow | None:
     if not smaller:
         return None
     total = sum(a.total for a in smaller)
-    return AliveRow(f"{several(len(smaller), 'further kind')} of storage", "", "", numbers.integer(total), _share(total, peak))
-
-
-def _share(value: int, total: int) -> str:
-    return numbers.percent(Fraction(value, total)) if total else "–"
+    return AliveRow(f"{several(len(smaller), 'further kind')} of storage", "", "", numbers.integer(total), share(total, peak))

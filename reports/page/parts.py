@@ -59,8 +59,7 @@ def _pieces(tree: Expression, braces: bool) -> FormulaPieces:
 
 def term_row(module_path: str, tree: Expression, value: int, total: int | None, because: str) -> TermRow:
     """The row of an addend: its form, value, and share of ``total`` (empty if ``total`` is 0 or unknown)."""
-    share = numbers.percent(Fraction(value, total)) if total else ""
-    return TermRow(module_path, formula(tree), numbers.integer(value), share, because)
+    return TermRow(module_path, formula(tree), numbers.integer(value), share(value, total) if total else "", because)
 
 
 def alike_rows(terms: Sequence[QuantityTerm], total: int | None, sizes: Mapping[str, int]) -> tuple[TermRow, ...]:
@@ -95,6 +94,11 @@ def chapter_anchor(name: str) -> str:
 def rule_anchor(rule: str) -> str:
     """The anchor of a rule's row."""
     return f"rule-{slug(rule.replace(' ', '-'))}"
+
+
+def share(value: int, total: int) -> str:
+    """``value`` in percent of ``total``; a dash where the total is 0."""
+    return numbers.percent(Fraction(value, total)) if total else "–"
 
 
 def or_unknown(value: int | None) -> str:

@@ -19,7 +19,7 @@ from reports.figures.devices import capacity
 from reports.page.instants import phase_of, short
 from reports.page.model import TypesetFormula
 from reports.page.operator_words import in_words, place_in_words, without_backticks
-from reports.page.parts import chapter_anchor, formula
+from reports.page.parts import chapter_anchor, formula, share
 from reports.typeset import expressions, numbers
 from reports.typeset.numbers import NBSP, PrintedAmount
 
@@ -105,11 +105,11 @@ def _parts(peak: int, timeline: Timeline | None, candidate: Candidate | None) ->
     if timeline is not None and timeline.alive:
         groups = groupby(sorted(timeline.alive, key=_together), key=_together)
         rows = sorted((tuple(group) for _, group in groups), key=_total, reverse=True)[:_PARTS]
-        return tuple(f"{_share(_total(group), peak)}, {_read(_total(group))}: {_group(group)}" for group in rows)
+        return tuple(f"{share(_total(group), peak)}, {_read(_total(group))}: {_group(group)}" for group in rows)
     if candidate is None:
         return ()
     roles = sorted(candidate.part_values.items(), key=lambda item: -item[1])[:_PARTS]
-    return tuple(f"{_share(nbytes, peak)}, {_read(nbytes)}: {_PLURAL.get(role, role)}" for role, nbytes in roles)
+    return tuple(f"{share(nbytes, peak)}, {_read(nbytes)}: {_PLURAL.get(role, role)}" for role, nbytes in roles)
 
 
 _PLURAL = {
@@ -325,10 +325,6 @@ _OPTIONS = {
 
 def _read(value: int) -> str:
     return numbers.amount(value, Unit.BYTE).headline
-
-
-def _share(nbytes: int, total: int) -> str:
-    return numbers.percent(Fraction(nbytes, total)) if total else "–"
 
 
 def _largest_term(candidate: Candidate, derivation: Derivation) -> tuple[Expression, int] | None:

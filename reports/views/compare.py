@@ -47,16 +47,17 @@ def _value(change: Change, value: int | None) -> str:
 def _show_change(change: Change, most: int | None, out: Terminal) -> None:
     unit = str(change.unit)
     head = "the same" if change.value == 0 else "unknown" if change.value is None else f"{signed(change.value)} {unit}"
-    out.line(bold(f"{change.quantity}: {head}"), f"  {_written(change.expr)}" if change.value else "")
+    out.line(bold(f"{change.quantity}: {head}"), f"  {form_text(change.expr)}" if change.value else "")
     if change.note:
         out.line(f"  {change.note}", style="dim")
     for term in change.terms[:most]:
-        out.line(f"  {signed(term.value)}  {term.module_path}: {_written(term.expr)}  ({term.because})")
+        out.line(f"  {signed(term.value)}  {term.module_path}: {form_text(term.expr)}  ({term.because})")
     smaller = change.terms[most:] if most is not None else ()
     if smaller:
         total = sum(term.value for term in smaller)
         out.line(f"  {signed(total)}  {several(len(smaller), 'more term')}: --explain {change.quantity}", style="dim")
 
 
-def _written(expr: str | None) -> str:
+def form_text(expr: str | None) -> str:
+    """A closed form as a line of text; empty if there is none."""
     return "" if expr is None else " ".join(formula(tree.parse(expr)).plain)

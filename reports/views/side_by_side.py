@@ -5,11 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 from calc.derive.side_by_side import QuantityTable, SideBySide
-from calc.symbolic import tree
 from calc.symbolic.assignments import sizes_text
-from reports.page.parts import formula
 from reports.page.side_by_side import size_text
 from reports.typeset.numbers import amount, percent
+from reports.views.compare import form_text
 from reports.writers.terminal import Terminal, bold, right
 
 _MOST = 12  # parts of a quantity
@@ -36,14 +35,14 @@ def _row(table: QuantityTable) -> tuple[str, ...]:
 def _show_parts(table: QuantityTable, names: tuple[str, ...], out: Terminal) -> None:
     out.line(bold(table.quantity), f": {table.meaning}")
     if table.expr is not None:
-        out.line(f"  = {_written(table.expr)}")
+        out.line(f"  = {form_text(table.expr)}")
     steps = range(len(names))
     rows = [(row.part, *(_share(table, row.values[i], i) for i in steps), _short(row.expr)) for row in table.largest(_MOST)]
     out.table(("Part", *right(*names), "Closed form"), rows)
 
 
 def _short(expr: str | None) -> str:
-    written = _written(expr)
+    written = form_text(expr)
     return written if len(written) <= _LONGEST else ""
 
 
@@ -53,7 +52,3 @@ def _share(table: QuantityTable, value: int, step: int) -> str:
         return "–"
     value_and_unit = amount(value, table.unit)
     return f"{value_and_unit.readings[0] if value_and_unit.readings else value_and_unit.exact}  {percent(Fraction(value, whole)):>7}"
-
-
-def _written(expr: str | None) -> str:
-    return "" if expr is None else " ".join(formula(tree.parse(expr)).plain)

@@ -13,12 +13,11 @@ from calc.derive.rules_of_thumb.corrections import explained
 from calc.derive.rules_of_thumb.differences import Difference
 from calc.derive.rules_of_thumb.exact import Addend, ExactCount
 from calc.derive.rules_of_thumb.rules import RuleOfThumb
-from calc.derive.to_json import number
 from calc.errors import BadInputError
 from calc.symbolic import branches
 from calc.symbolic.algebra import symbol, to_sympy
 from calc.symbolic.exact import evaluate_text
-from calc.units import Unit
+from calc.units import Unit, fraction, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +156,11 @@ def _cell_document(cell: ComparedCell) -> dict[str, Any]:
     return {
         "expr": cell.expr,
         "unit": cell.unit,
-        "printed": _plain(cell.printed),
-        "exact": None if cell.exact is None else _plain(cell.exact),
-        "difference": None if cell.difference is None else _plain(cell.difference),
+        "printed": fraction(cell.printed),
+        "exact": None if cell.exact is None else fraction(cell.exact),
+        "difference": None if cell.difference is None else fraction(cell.difference),
         "terms": None if cell.differences is None else [
             {"expr": d.expr, "kind": d.kind, "because": d.because} for d in cell.differences
         ],
         "because": cell.unknown or None,
     }  # fmt: skip
-
-
-def _plain(value: Fraction) -> int | str | None:
-    return number(int(value)) if value.denominator == 1 else str(value)

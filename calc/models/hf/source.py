@@ -14,6 +14,7 @@ from typing import Any
 from calc.errors import ConfigError, MissingExtraError
 from calc.models.hf.table import FIELDS, is_size
 from calc.platform import files
+from calc.platform.reading import clipped
 
 _FILE = files.Kind(2**23, "the config", error=ConfigError)
 _MOST_LAYERS = 2_000  # twice as deep as the deepest that were published; the library builds each of them in milliseconds
@@ -367,5 +368,4 @@ def _last_line(error: BaseException) -> str:
 
 def clip(value: object, most: int = 40) -> str:
     """The value as text of at most ``most`` characters."""
-    text = str(value)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return clipped(str(value), most)
