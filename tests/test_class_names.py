@@ -19,18 +19,18 @@ def _shared(files: Iterable[Path]) -> dict[str, list[str]]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(str(file.relative_to(file.anchor)))
-    return {name: found for name, found in places.items() if len(found) > 1}
+    return {name: actual for name, actual in places.items() if len(actual) > 1}
 
 
-def _allowed(name: str, found: list[str]) -> bool:
-    return name in OF_MODELS and all("/calc/models/" in f"/{file}" for file in found)
+def _allowed(name: str, actual: list[str]) -> bool:
+    return name in OF_MODELS and all("/calc/models/" in f"/{file}" for file in actual)
 
 
 def test_no_two_classes_of_the_product_have_one_name() -> None:
     """Private ones and those inside functions too; the exceptions are parts of models, and each of them is needed."""
     shared = _shared(file for top in ("calc", "reports") for file in sorted((ROOT / top).rglob("*.py")))
 
-    assert {} == {name: found for name, found in shared.items() if not _allowed(name, found)}
+    assert {} == {name: actual for name, actual in shared.items() if not _allowed(name, actual)}
     assert shared.keys() == OF_MODELS
 
 
@@ -39,4 +39,4 @@ def test_a_name_that_is_taken_twice_is_found(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("class Step: ...\nclass Own: ...\nclass Row: ...\n")
     (tmp_path / "b.py").write_text("def f():\n    class Step: ...\nclass Row: ...\nclass Row: ...\n")
 
-    assert {"Step": 2, "Row": 3} == {name: len(found) for name, found in _shared(sorted(tmp_path.glob("*.py"))).items()}
+    assert {"Step": 2, "Row": 3} == {name: len(actual) for name, actual in _shared(sorted(tmp_path.glob("*.py"))).items()}

@@ -146,11 +146,11 @@ class A:
         import torch.nn
 """
 
-    found = [(i.module, i.at_load) for i in _imports_of("calc.x", ast.parse(source), package=False)]
+    actual = [(i.module, i.at_load) for i in _imports_of("calc.x", ast.parse(source), package=False)]
 
     calcs = [("calc.dimensions", True), ("calc", True), ("calc.errors", True)]
     expected = [("__future__", True), *calcs, ("sympy", True), ("torch.nn", False)]
-    assert expected == found
+    assert expected == actual
 
 
 def _within(module: str, *packages: str) -> bool:

@@ -27,7 +27,7 @@ def _napkin(*words: str, optimize: str, folder: Path) -> bytes:
 def test_nothing_that_is_shown_is_a_docstring() -> None:
     """No file reads ``__doc__`` or asks ``inspect`` for it."""
     files = [path for top in ("calc", "reports") for path in (ROOT / top).rglob("*.py")]
-    found = {
+    actual = {
         str(path.relative_to(ROOT))
         for path in files
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
@@ -35,7 +35,7 @@ def test_nothing_that_is_shown_is_a_docstring() -> None:
         or (isinstance(node, ast.Name) and node.id == "__doc__")
     }
 
-    assert found <= NOT_SHOWN
+    assert actual <= NOT_SHOWN
 
 
 @pytest.mark.slow

@@ -94,12 +94,12 @@ def models() -> dict[str, list[str]]:
     Left out are slow ones, those known to be wrong, and those that declare a causal mask: a rule that forgets the length of the
     mask has nothing that could be credited, which is an error of its own before anything is compared.
     """
-    found: dict[str, list[str]] = {}
+    actual: dict[str, list[str]] = {}
     for model, exhibit in ZOO.items():
         if not exhibit.slow and not any(call.causal for call in traced(model).calls):
             for op in {op.name for op in traced(model).ops if op.step == 2}:
-                found.setdefault(op, []).append(model)
-    return {op: sorted(names, key=lambda m: (len(traced(m).ops), m)) for op, names in found.items()}
+                actual.setdefault(op, []).append(model)
+    return {op: sorted(names, key=lambda m: (len(traced(m).ops), m)) for op, names in actual.items()}
 
 
 def calls(op: str, among: Iterable[str]) -> list[Operator]:

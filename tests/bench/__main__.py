@@ -162,50 +162,50 @@ def _measured(
         return [Row(what, "", failed=str(error) or type(error).__name__)]
 
 
-def _parsed(found: Mapping[str, float]) -> list[Row]:
+def _parsed(actual: Mapping[str, float]) -> list[Row]:
     """In seconds."""
     return [
-        Row("`memory.peak` of the same model read from JSON as a SymPy expression", "2 s", f"{found['read']:.2f} s"),
-        Row("the same by SymPy's own `sympify`, which compares every two moments", "", f"{found['sympify']:.2f} s"),
+        Row("`memory.peak` of the same model read from JSON as a SymPy expression", "2 s", f"{actual['read']:.2f} s"),
+        Row("the same by SymPy's own `sympify`, which compares every two moments", "", f"{actual['sympify']:.2f} s"),
     ]
 
 
-def _laid(found: Mapping[str, Any]) -> list[Row]:
+def _laid(actual: Mapping[str, Any]) -> list[Row]:
     """In seconds."""
-    (tabled, tabled_cpu), (searched, searched_cpu) = ([f"{s:.2f} s" for s in found[name]] for name in ("table", "search"))
-    what = f"all {found['layouts']:,} layouts of Llama-3-405B on {found['devices']:,} devices, as arrays"
+    (tabled, tabled_cpu), (searched, searched_cpu) = ([f"{s:.2f} s" for s in actual[name]] for name in ("table", "search"))
+    what = f"all {actual['layouts']:,} layouts of Llama-3-405B on {actual['devices']:,} devices, as arrays"
     return [
         Row(what, "2 s", tabled, tabled_cpu),
         Row("the search over them, with its winner, front and runners-up worked out exactly", "2 s", searched, searched_cpu),
     ]
 
 
-def _cold(found: Mapping[str, Sequence[float]]) -> list[Row]:
+def _cold(actual: Mapping[str, Sequence[float]]) -> list[Row]:
     """Short questions over the time that importing SymPy takes."""
     whats = {"ask": "`napkin ask training-time …`, started cold, over `import sympy`", "derive": "`napkin derive llama3-8b` likewise"}
     rows = []
     for name, what in whats.items():
-        (wall, cpu), (wall_over, cpu_over) = found[name], found["sympy"]
+        (wall, cpu), (wall_over, cpu_over) = actual[name], actual["sympy"]
         rows.append(Row(what, "0.33", f"{wall / wall_over:.2f}", f"{cpu / cpu_over:.2f}", f"{wall:.2f} / {wall_over:.2f}"))
     return rows
 
 
-def _swept(found: Mapping[str, float]) -> list[Row]:
+def _swept(actual: Mapping[str, float]) -> list[Row]:
     """Both in seconds of one core."""
-    what = f"{found['points'] / 1e6:.1f} million sizes of a Llama: peak memory and FLOPs swept, over the same polynomials by hand in numpy"
-    seconds = f"{found['swept']:.1f} / {found['by hand']:.1f} of processor"
-    return [Row(what, "2", "", f"{found['swept'] / found['by hand']:.2f}", seconds)]
+    what = f"{actual['points'] / 1e6:.1f} million sizes of a Llama: peak memory and FLOPs swept, over the same polynomials by hand in numpy"
+    seconds = f"{actual['swept']:.1f} / {actual['by hand']:.1f} of processor"
+    return [Row(what, "2", "", f"{actual['swept'] / actual['by hand']:.2f}", seconds)]
 
 
 def _predictions(entries: Sequence[Mapping[str, Any]]) -> list[Row]:
     """The errors of predicted step times, by the wall and by processor time: their median, then each with its seconds."""
-    found = [Compared(**entry) for entry in entries if "failed" not in entry]
+    actual = [Compared(**entry) for entry in entries if "failed" not in entry]
     failed = [Row(_case(entry), "", failed=entry["failed"]) for entry in entries if "failed" in entry]
-    what = f"predicted step time of {len(found) // len(CLOCKS)} steps, one thread: median error"
-    if not found:
+    what = f"predicted step time of {len(actual) // len(CLOCKS)} steps, one thread: median error"
+    if not actual:
         return [Row(what, "25 %", failed="none was measured"), *failed]
-    medians = [f"{100 * median_error(found, clock):.0f} %" for clock in CLOCKS]
-    by_wall, by_processor = ([c for c in found if c.clock == clock] for clock in CLOCKS)
+    medians = [f"{100 * median_error(actual, clock):.0f} %" for clock in CLOCKS]
+    by_wall, by_processor = ([c for c in actual if c.clock == clock] for clock in CLOCKS)
     held = f"{sum(c.low <= c.measured <= c.high for c in by_processor)} of {len(by_processor)} within their band"
     rows = [Row(what, "25 %", *medians, held)]
     for wall, cpu in zip(by_wall, by_processor, strict=True):
@@ -230,18 +230,18 @@ Runs = Mapping[str, Sequence[Run] | FailedError]
 
 def _in_turn(repeat: int, processes: Mapping[str, Callable[[], Run]]) -> dict[str, Sequence[Run] | FailedError]:
     """The runs of every process, one after another; of one that failed, how, and it is not started again."""
-    found: dict[str, list[Run]] = {name: [] for name in processes}
+    actual: dict[str, list[Run]] = {name: [] for name in processes}
     failed: dict[str, FailedError] = {}
     for i in range(repeat):
         for name, start in processes.items():
             if name not in failed:
                 print(f"{name}, {i + 1} of {repeat} …", file=sys.stderr)
                 try:
-                    found[name].append(start())
+                    actual[name].append(start())
                 except FailedError as error:
                     print(f"{name}: {error}", file=sys.stderr)
                     failed[name] = error
-    return {**found, **failed}
+    return {**actual, **failed}
 
 
 def _derive(config: Path, environment: Mapping[str, str] | None, sizes: tuple[int, int]) -> Run:
@@ -262,10 +262,10 @@ def _process(module: Sequence[str], environment: Mapping[str, str] | None = None
 
 def _ratio(what: str, aim: str, runs: Runs, name: str, over: str = "counter") -> Row:
     both = [runs[n] for n in (name, over)]
-    for found in both:
-        if isinstance(found, FailedError):
-            return Row(what, aim, failed=str(found))
-    wall, cpu = ([statistics.median(getattr(run, clock) for run in found) for found in both] for clock in ("wall", "cpu"))
+    for actual in both:
+        if isinstance(actual, FailedError):
+            return Row(what, aim, failed=str(actual))
+    wall, cpu = ([statistics.median(getattr(run, clock) for run in actual) for actual in both] for clock in ("wall", "cpu"))
     return Row(what, aim, f"{wall[0] / wall[1]:.2f}", f"{cpu[0] / cpu[1]:.2f}", f"{wall[0]:.1f} / {wall[1]:.1f}")
 
 

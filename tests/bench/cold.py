@@ -23,11 +23,11 @@ COMMANDS = {
 
 
 def main(repeat: int = 9) -> None:
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
+    actual: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
     for _ in range(repeat):
         for name, words in COMMANDS.items():
-            found[name].append(_run(words))
-    print(json.dumps({name: [statistics.median(clock) for clock in zip(*runs, strict=True)] for name, runs in found.items()}))
+            actual[name].append(_run(words))
+    print(json.dumps({name: [statistics.median(clock) for clock in zip(*runs, strict=True)] for name, runs in actual.items()}))
 
 
 def _run(words: list[str]) -> tuple[float, float]:

@@ -80,15 +80,15 @@ def main(toy: bool) -> None:
     import torch
 
     torch.set_num_threads(1)
-    found = list(compared(TOY, TOY_WORK) if toy else compared(SIZES))
-    for c in found:
+    actual = list(compared(TOY, TOY_WORK) if toy else compared(SIZES))
+    for c in actual:
         at = f"{c.model} at {', '.join(f'{name} = {size}' for name, size in c.sizes.items())}"
         if isinstance(c, Failed):
             print(f"{at}: {c.failed}", file=sys.stderr)
         else:
             words = f"{c.predicted:.3f} s predicted ({c.low:.3f} to {c.high:.3f}), {c.measured:.3f} s measured, {100 * c.error:+.0f} %"
             print(f"{at}, {c.clock} time: {words}", file=sys.stderr)
-    print(json.dumps([asdict(c) for c in found]))
+    print(json.dumps([asdict(c) for c in actual]))
 
 
 def compared(sizes: Mapping[str, Sequence[Mapping[str, int]]], most: int | None = None) -> Iterator[Compared | Failed]:
@@ -107,8 +107,8 @@ def compared(sizes: Mapping[str, Sequence[Mapping[str, int]]], most: int | None 
         ]
         after = calibrations(most)
     for (name, at), work, by_clock in zip(cases, works, measured, strict=True):
-        found = by_clock if isinstance(by_clock, NapkinError) else _tried(_beside, name, at, work, by_clock, (before, after))
-        yield from [Failed(name, at, str(found))] if isinstance(found, NapkinError) else found
+        actual = by_clock if isinstance(by_clock, NapkinError) else _tried(_beside, name, at, work, by_clock, (before, after))
+        yield from [Failed(name, at, str(actual))] if isinstance(actual, NapkinError) else actual
 
 
 def _tried(make: Callable[..., Any], *given: Any) -> Any:
@@ -123,17 +123,17 @@ def _beside(
     name: str, sizes: Mapping[str, int], work: StepOperators, by_clock: Mapping[str, float], known: Sequence[Mapping[str, Calibration]]
 ) -> list[Compared]:
     """What was measured by each clock with the mean of the predictions from the ``known`` calibrations."""
-    found = []
+    actual = []
     for clock, seconds in by_clock.items():
         told = (predict(work.works, calibrated[clock]) for calibrated in known)
         predicted, low, high = (statistics.mean(v) for v in zip(*((p.seconds, *p.band) for p in told), strict=True))
-        found.append(Compared(name, sizes, clock, predicted, low, high, seconds))
-    return found
+        actual.append(Compared(name, sizes, clock, predicted, low, high, seconds))
+    return actual
 
 
-def median_error(found: Iterable[Compared], clock: str) -> float:
+def median_error(actual: Iterable[Compared], clock: str) -> float:
     """The median of the errors' sizes, by one clock."""
-    return statistics.median(abs(c.error) for c in found if c.clock == clock)
+    return statistics.median(abs(c.error) for c in actual if c.clock == clock)
 
 
 def calibrations(most: int | None) -> dict[str, Calibration]:

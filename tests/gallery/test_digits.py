@@ -53,13 +53,13 @@ def once() -> Iterator[None]:
 
 
 def cache_by_request(derive: Any) -> Any:
-    found: dict[str, Any] = {}
+    actual: dict[str, Any] = {}
 
     def once(request: Any, progress: Any) -> Any:
         key = json.dumps([request.model, dict(request.sizes), request.options.to_json()])
-        if key not in found:
-            found[key] = derive(request, progress)
-        return found[key]
+        if key not in actual:
+            actual[key] = derive(request, progress)
+        return actual[key]
 
     return once
 
@@ -90,10 +90,10 @@ def chosen(text: str, suffix: str, chance: random.Random) -> list[int]:
     outside = [m.start() for m in re.finditer(r"[0-9]", text) if style is None or not style.start() < m.start() < style.end()]
     places = chance.sample(outside, AT_RANDOM)
     for part in (r"Made by Napkin on ([\d-]+)", r'"date": "([\d-]+)"', r"\b(\d+\.\d+\.\d+\+cpu)", r"napkin-inputs[^\n]*", r"<svg.*?</svg>"):
-        found = list(re.finditer(part, text, re.DOTALL))
-        if found:
-            digits = re.finditer(r"[0-9]", found[-1][0])
-            places.append(found[-1].start() + chance.choice([m.start() for m in digits]))
+        actual = list(re.finditer(part, text, re.DOTALL))
+        if actual:
+            digits = re.finditer(r"[0-9]", actual[-1][0])
+            places.append(actual[-1].start() + chance.choice([m.start() for m in digits]))
     return places
 
 
@@ -125,7 +125,7 @@ def test_a_date_and_a_version_agree_with_themselves_in_every_format(once: None) 
     noted = [carried.date, *carried.environment.values()]
     for suffix, right in made_again(carried.text()).items():
         for text in {value for value in noted if re.search(r"\d\.\d|\d-\d", value)}:
-            for found in re.finditer(re.escape(text), right):
-                at = found.start() + re.search(r"\d", text).start()
+            for actual in re.finditer(re.escape(text), right):
+                at = actual.start() + re.search(r"\d", text).start()
                 edited = right[:at] + str((int(right[at]) + 1) % 10) + right[at + 1 :]
                 assert fails(FOLDER / f"homework{suffix}", edited, carried, right), (suffix, right[at - 60 : at + 20])

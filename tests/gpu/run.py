@@ -134,8 +134,8 @@ def _derived(session: Session, model: Model, sizes: Mapping[str, int], recipe: s
     return derived(session.work, step, wait)
 
 
-def _work(found: Derived | None) -> MatmulFlops:
-    return MatmulFlops(None, None, "not derived when the step was timed") if found is None else found.work
+def _work(actual: Derived | None) -> MatmulFlops:
+    return MatmulFlops(None, None, "not derived when the step was timed") if actual is None else actual.work
 
 
 def _memory(session: Session, task: Task) -> None:

@@ -118,9 +118,9 @@ def test_another_error_than_memory_is_not_taken_for_a_boundary(pretended: Preten
 )
 def test_the_boundary_of_any_size(fitting: int, limit: int, largest: int | None, too_large: int | None) -> None:
     """Nothing fits, one does, some do, all up to the limit do."""
-    found = boundary("B", lambda n: n <= fitting, limit)
+    actual = boundary("B", lambda n: n <= fitting, limit)
 
-    assert Fits("B", largest, too_large, found.tried) == found
+    assert Fits("B", largest, too_large, actual.tried) == actual
 
 
 @pytest.mark.parametrize("start", [1, 7, 12, 13, 37, 64, 500])

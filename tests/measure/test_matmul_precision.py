@@ -53,8 +53,8 @@ def test_a_compiled_step_is_timed_as_one_and_its_modules_are_not_told_apart() ->
     """And what was compiled for it is forgotten."""
     spec = tiny.linear()
     with training(spec, spec.sizes(), Options(), "cpu") as run:
-        found = time_of_steps(run, How(Repeat(2, 3, 0), compiled=True))
+        actual = time_of_steps(run, How(Repeat(2, 3, 0), compiled=True))
 
-    assert found.compiled
-    assert ["forward", "backward", "optimizer"] == list(found.times.parts)
-    assert found.to_json()["modules"] is None
+    assert actual.compiled
+    assert ["forward", "backward", "optimizer"] == list(actual.times.parts)
+    assert actual.to_json()["modules"] is None

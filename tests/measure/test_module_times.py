@@ -37,11 +37,11 @@ def test_operators_count_for_the_innermost_module_and_backward_ones_for_that_of_
         event("aten::lerp_", stepping, 6),
         event("aten::nll_loss", None, 7),
     ]
-    found = {site.module_path: site for site in summed([model, inner, node, gathering, stepping, *operators], on_device=False)}
+    actual = {site.module_path: site for site in summed([model, inner, node, gathering, stepping, *operators], on_device=False)}
 
-    assert (2000, 0) == (found["(model)"].forward, found["(model)"].backward)
-    assert (4000, 4000) == (found["layer"].forward, found["layer"].backward)
-    assert (5000, 6000, 7000) == (found[GRADIENTS].backward, found[OPTIMIZER].optimizer, found[LOSS].forward)
+    assert (2000, 0) == (actual["(model)"].forward, actual["(model)"].backward)
+    assert (4000, 4000) == (actual["layer"].forward, actual["layer"].backward)
+    assert (5000, 6000, 7000) == (actual[GRADIENTS].backward, actual[OPTIMIZER].optimizer, actual[LOSS].forward)
 
 
 def test_of_operators_with_one_number_the_last_is_the_one_that_autograd_keeps() -> None:
@@ -71,19 +71,19 @@ def real() -> Any:
     spec = tiny.attention()
     with training(spec, spec.sizes(), Options(), "cpu") as run:
         run.step()
-        found = module_times(run, 1)
+        actual = module_times(run, 1)
         left = [len(part._forward_hooks) + len(part._forward_pre_hooks) for part in run.module.modules()]
-    return found, left
+    return actual, left
 
 
 def test_every_module_of_a_real_step_has_a_forward_and_a_backward(real: Any) -> None:
     """Embedding, projections and the optimizer, by the names of the module; the head is tied but a module of its own."""
-    found = {site.module_path: site for site in real[0]}
+    actual = {site.module_path: site for site in real[0]}
 
     for name in ("embed", "qkv", "out", "head", "(model)", LOSS):
-        assert found[name].forward > 0, name
-        assert found[name].backward > 0, name
-    assert found[OPTIMIZER].optimizer > 0
+        assert actual[name].forward > 0, name
+        assert actual[name].backward > 0, name
+    assert actual[OPTIMIZER].optimizer > 0
 
 
 def test_no_hook_stays_behind(real: Any) -> None:

@@ -147,7 +147,7 @@ def test_saving_before_the_first_step_or_after_the_last_is_refused() -> None:
 @pytest.mark.parametrize(
     ("spec", "precision"),
     few([(tiny.linear(), "fp32"), (TIED, "fp32"), (load("mlp"), "bf16-master"), (load("cruncher"), "bf16")], 2),
-    ids=lambda found: getattr(found, "name", found),
+    ids=lambda actual: getattr(actual, "name", actual),
 )
 def test_files_of_a_checkpoint_have_the_bytes_that_are_counted(spec: Spec, precision: str) -> None:
     """torch.save around its pickle, safetensors altogether; a tied head once in both."""

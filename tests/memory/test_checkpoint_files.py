@@ -66,10 +66,10 @@ def test_an_archive_of_torch_save_is_counted_to_the_byte_around_its_pickle(sizes
     with zipfile.ZipFile(path) as archive:
         pickled = archive.getinfo("checkpoint/data.pkl").file_size
 
-    found = torch_save(sizes, pickled, "checkpoint")
+    actual = torch_save(sizes, pickled, "checkpoint")
 
-    assert path.stat().st_size == found.total
-    assert sum(sizes) == found.payload
+    assert path.stat().st_size == actual.total
+    assert sum(sizes) == actual.payload
 
 
 class Counting(io.RawIOBase):

@@ -101,9 +101,9 @@ def test_a_class_that_reads_its_fields_otherwise_is_refused_rather_than_guessed(
     spec = config(tmp_path, "llama", "LlamaForCausalLM", GROUPED)
     monkeypatch.setattr(module, "layers_of", lambda *_: (Layers("full_attention", "L", "T", "2*h*k", ""),))
 
-    found, unknown, _ = measured_cache(spec, spec.sizes(), "bf16")
+    actual, unknown, _ = measured_cache(spec, spec.sizes(), "bf16")
 
-    assert found is None
+    assert actual is None
     assert unknown.startswith("the cache of a layer differs from that of its kind: the closed form gives 49,152 bytes but a run has 16,384")
 
 

@@ -40,11 +40,11 @@ def test_a_recipe_keeps_so_many_bytes_per_parameter(
     precision: str, optimizer: str, weights: int, copies: int, gradients: int, state: int, total: int
 ) -> None:
     """Weights + fp32 copies + gradients + optimizer state."""
-    found = of(precision, optimizer)
-    whole = {t.quantity: t.per_parameter for t in found.terms}
+    actual = of(precision, optimizer)
+    whole = {t.quantity: t.per_parameter for t in actual.terms}
 
     assert (weights, copies, gradients, state) == tuple(whole.get(name, 0) for name in NAMES)
-    assert total == found.per_parameter
+    assert total == actual.per_parameter
 
 
 def test_what_does_not_divide_is_left_over_and_named() -> None:
@@ -66,11 +66,11 @@ def test_a_forward_alone_has_no_bytes_per_parameter_of_training() -> None:
 
 def test_a_stage_of_zero_divides_what_it_says() -> None:
     """2 + 2 + 12/n, 2 + 14/n and 16/n bytes on n = 64 devices."""
-    found = of("bf16-master")
+    actual = of("bf16-master")
 
-    assert [16, 4 + Fraction(12, 64), 2 + Fraction(14, 64), Fraction(16, 64)] == [sharded(found, 64, stage) for stage in range(4)]
+    assert [16, 4 + Fraction(12, 64), 2 + Fraction(14, 64), Fraction(16, 64)] == [sharded(actual, 64, stage) for stage in range(4)]
     with pytest.raises(BadInputError, match=r"^stage 4 on 8 devices: stages are 0 to 3, on at least one device$"):
-        sharded(found, 8, 4)
+        sharded(actual, 8, 4)
 
 
 def test_stated_recipes_in_fp8_add_up() -> None:

@@ -29,10 +29,10 @@ def run(*words: str) -> Result:
 
 def test_recipes_stand_beside_one_another() -> None:
     """16 bytes of a parameter in fp32, and 16 of other parts in bf16 with fp32 copies."""
-    found = gathered({name: derived(name) for name in ("fp32", "bf16-master")}, {})
+    actual = gathered({name: derived(name) for name in ("fp32", "bf16-master")}, {})
 
-    assert {"fp32": 16, "bf16-master": 16} == {r.precision: r.per_parameter for r in found.recipes}
-    assert [3, 4] == [len(r.terms) for r in found.recipes]
+    assert {"fp32": 16, "bf16-master": 16} == {r.precision: r.per_parameter for r in actual.recipes}
+    assert [3, 4] == [len(r.terms) for r in actual.recipes]
 
 
 def test_all_recipes_are_asked_for_unless_one_is() -> None:

@@ -17,20 +17,20 @@ from calc.notebook import formatters as notebook
 HOSTILE = "<script>alert(1)</script>"
 
 
-def _shown(kind: str, found: object) -> str | None:
+def _shown(kind: str, actual: object) -> str | None:
     """What IPython would show: the formatter that is registered for the name of the type."""
     formatters = {"text/html": _Formatter(), "text/latex": _Formatter()}
     notebook.register(formatters)
-    shown: str | None = formatters[kind].by_name[type(found).__module__, type(found).__qualname__](found)
+    shown: str | None = formatters[kind].by_name[type(actual).__module__, type(actual).__qualname__](actual)
     return shown
 
 
-def _html(found: object) -> str:
-    return str(_shown("text/html", found))
+def _html(actual: object) -> str:
+    return str(_shown("text/html", actual))
 
 
-def _latex(found: object) -> str | None:
-    return _shown("text/latex", found)
+def _latex(actual: object) -> str | None:
+    return _shown("text/latex", actual)
 
 
 class _Formatter:

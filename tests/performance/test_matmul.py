@@ -54,10 +54,10 @@ def test_each_format_is_multiplied_in_itself() -> None:
     """fp8 operands give what their values give in fp32, rounded to bf16."""
     shape = Shape(16, 32, 48)
     a, b = (x.float() for x in torch_matmul._operands(shape, torch.float8_e4m3fn, "cpu"))
-    found = torch_matmul._matmul(shape, "fp8", "cpu")()
+    actual = torch_matmul._matmul(shape, "fp8", "cpu")()
 
-    assert torch.bfloat16 == found.dtype
-    assert torch.allclose(a @ b, found.float(), rtol=2**-7, atol=2**-5)
+    assert torch.bfloat16 == actual.dtype
+    assert torch.allclose(a @ b, actual.float(), rtol=2**-7, atol=2**-5)
     for name, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16), ("fp32", torch.float32)):
         assert dtype == torch_matmul._matmul(shape, name, "cpu")().dtype
 
@@ -110,9 +110,9 @@ def test_bad_words_are_refused_in_a_line(words: list[str], said: str) -> None:
 def test_without_the_device_nothing_is_measured() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device here")
-    found, strict = napkin("--device", "cuda"), napkin("--device", "cuda", "--strict", "--json")
+    actual, strict = napkin("--device", "cuda"), napkin("--device", "cuda", "--strict", "--json")
 
-    assert (0, "not measured: there is no CUDA device here\n") == (found.exit_code, found.stdout)
+    assert (0, "not measured: there is no CUDA device here\n") == (actual.exit_code, actual.stdout)
     assert (1, None) == (strict.exit_code, json.loads(strict.stdout).get("rows"))
 
 

@@ -125,11 +125,11 @@ def test_the_largest_batch_expected_is_the_last_whose_prediction_fits() -> None:
 def test_a_device_without_stated_workspaces_is_not_predicted() -> None:
     """Unknown with its reason, and no share is off from it."""
     derivation = calc.derive(calc.load("mlp"), {"B": 7, "d": 11, "f": 13}, cache=False)
-    found = device_memory.predicted(derivation, (12, 0))
+    actual = device_memory.predicted(derivation, (12, 0))
 
-    assert (None, None) == (found.allocated, workspace_of((12, 0)))
-    assert "no source is stated for the workspaces of compute capability 12.0" == found.unknown
-    assert device_memory.off(found.allocated, 5) is None
+    assert (None, None) == (actual.allocated, workspace_of((12, 0)))
+    assert "no source is stated for the workspaces of compute capability 12.0" == actual.unknown
+    assert device_memory.off(actual.allocated, 5) is None
     assert device_memory.largest_expected(derivation, ROOM, (12, 0)) is None
     assert 8_519_680 == workspace_of((8, 6))
 
@@ -153,10 +153,10 @@ def test_without_a_device_nothing_is_measured_and_nothing_is_written(tmp_path: P
     if torch.cuda.is_available():
         pytest.skip("there is a device here")
     words = ["measure", "mlp", "--device", "cuda", "-o", str(tmp_path / "mlp.json")]
-    found, strict = (CliRunner().invoke(cli.napkin, [*words, *more]) for more in ((), ("--strict",)))
+    actual, strict = (CliRunner().invoke(cli.napkin, [*words, *more]) for more in ((), ("--strict",)))
 
-    assert (0, 1) == (found.exit_code, strict.exit_code)
-    assert found.stdout.startswith("not measured: there is no CUDA device here")
+    assert (0, 1) == (actual.exit_code, strict.exit_code)
+    assert actual.stdout.startswith("not measured: there is no CUDA device here")
     assert [] == list(tmp_path.iterdir())
 
 

@@ -40,9 +40,9 @@ def measured(*milliseconds: int, matmul_dtype: str = "bf16") -> StepTime:
 
 def derivation(mode: str = "train", **flops: int | None) -> Any:
     """A derivation as far as it is asked: FLOPs by the last words of their names."""
-    found = {f"flops.{name.replace('_', '.')}": SimpleNamespace(value=value, unknown="nobody knows") for name, value in flops.items()}
+    actual = {f"flops.{name.replace('_', '.')}": SimpleNamespace(value=value, unknown="nobody knows") for name, value in flops.items()}
 
-    return SimpleNamespace(options={"mode": mode}, quantities=found)
+    return SimpleNamespace(options={"mode": mode}, quantities=actual)
 
 
 def test_mfu_is_model_flops_over_the_median_time_over_the_peak() -> None:
@@ -127,10 +127,10 @@ def test_a_step_that_is_not_derived_is_timed_all_the_same() -> None:
 
 def test_the_flops_are_those_of_the_derivation() -> None:
     """mlp at B = 7, d = 11, f = 13 and 19 classes: 2·7·11·13 + 2·7·13·19 forward; backward twice the second and once the first."""
-    found = work_of(calc.derive(calc.load("mlp"), {"B": 7, "d": 11, "f": 13, "K": 19}))
+    actual = work_of(calc.derive(calc.load("mlp"), {"B": 7, "d": 11, "f": 13, "K": 19}))
     first, second = 2 * 7 * 11 * 13, 2 * 7 * 13 * 19
 
-    assert MatmulFlops(2 * first + 3 * second, 2 * first + 3 * second) == found
+    assert MatmulFlops(2 * first + 3 * second, 2 * first + 3 * second) == actual
 
 
 def test_a_step_gets_tokens_or_samples_done() -> None:

@@ -111,9 +111,9 @@ def test_the_program_adds_its_time_where_the_step_has_a_backward() -> None:
     phases = {phase: _mm(100, 100, 100, phase=phase) for phase in ("forward", "backward", "optimizer")}
     alone = 2 * 100**3 / RATE * NANO
 
-    found = predict(tuple(phases.values()), made()).phases
+    actual = predict(tuple(phases.values()), made()).phases
 
-    assert {phase: pytest.approx(alone + nanoseconds * NANO) for phase, nanoseconds in ADDED.items()} == found
+    assert {phase: pytest.approx(alone + nanoseconds * NANO) for phase, nanoseconds in ADDED.items()} == actual
     assert alone == pytest.approx(_seconds(phases["forward"]))
 
 
@@ -222,9 +222,9 @@ def test_a_primitive_stands_for_what_does_the_same_to_memory(name: str, what: st
     """Itself before those like it; what nobody listed by whether it writes in place."""
     operator = _work(name, {"self": _view(10)}, _view(10)).operator
 
-    found = by_bytes(operator, 80, frozenset(BY_BYTES))
+    actual = by_bytes(operator, 80, frozenset(BY_BYTES))
 
-    assert (what, exact) == (found.primitive, found.exact)
+    assert (what, exact) == (actual.primitive, actual.exact)
 
 
 def test_a_convolution_is_a_product_of_patches() -> None:

@@ -60,11 +60,11 @@ def kept(folder: Path, data: Any, name: str = "one.json") -> Path:
 
 def test_a_record_is_read_with_every_repetition(tmp_path: Path) -> None:
     """The median of 2, 4 and 3 ms is 3 ms; 7 samples in it are 7000/3 a second."""
-    found = read(kept(tmp_path, record()))
-    assert found is not None
-    (run,) = found.runs
+    actual = read(kept(tmp_path, record()))
+    assert actual is not None
+    (run,) = actual.runs
 
-    assert ("mlp", "Some Card", "570.1", {"torch": "2.13.0"}) == (found.model, found.device, found.driver, found.versions)
+    assert ("mlp", "Some Card", "570.1", {"torch": "2.13.0"}) == (actual.model, actual.device, actual.driver, actual.versions)
     assert (2_000_000, 4_000_000, 3_000_000) == run.whole.nanoseconds
     assert (Fraction(3, 1000), Fraction(7000, 3)) == (run.whole.seconds, run.per_second)
     assert (Fraction(1, 4), None) == (run.mfu(6_000_000), run.mfu(6_000_001))
@@ -73,8 +73,8 @@ def test_a_record_is_read_with_every_repetition(tmp_path: Path) -> None:
 
 def test_evidence_is_of_the_same_model_options_and_sizes_only(tmp_path: Path) -> None:
     """Another B, another option and another model's file are not; data-dependent sizes do not matter, as no record has them."""
-    found = [read(kept(tmp_path, record())), read(kept(tmp_path, record(date="2026-02-01T12:00:00+00:00")))]
-    records = [r for r in found if r is not None]
+    actual = [read(kept(tmp_path, record())), read(kept(tmp_path, record(date="2026-02-01T12:00:00+00:00")))]
+    records = [r for r in actual if r is not None]
     step = ("mlp", "built-in", OPTIONS, {"B": 7, "d": 11, "n1": 5})
 
     assert ["2026-02-01", "2026-01-31"] == [f"{r.date:%Y-%m-%d}" for r, _ in evidence_for(*step, records).shown]
@@ -85,8 +85,8 @@ def test_evidence_is_of_the_same_model_options_and_sizes_only(tmp_path: Path) ->
     assert (0, 0) == _counts(evidence_for("gpt2", "built-in", OPTIONS, step[3], records))
 
 
-def _counts(found: evidence.Evidence) -> tuple[int, int]:
-    return len(found.shown), len(found.otherwise)
+def _counts(actual: evidence.Evidence) -> tuple[int, int]:
+    return len(actual.shown), len(actual.otherwise)
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def test_whatever_stands_anywhere_in_a_record_it_is_read_or_refused(tmp_path: Pa
         entry = entry[key]
     entry[place[-1]] = odd
     with contextlib.suppress(EvidenceError):
-        found = read(kept(tmp_path, data))
-        assert found is None or all(run.whole.seconds > 0 and min(run.sizes.values(), default=1) > 0 for run in found.runs)
+        actual = read(kept(tmp_path, data))
+        assert actual is None or all(run.whole.seconds > 0 and min(run.sizes.values(), default=1) > 0 for run in actual.runs)
 
 
 def test_other_measurements_in_a_folder_are_passed_over_and_a_folder_of_one_s_own_is_read(
@@ -212,9 +212,9 @@ def derivation(flops: int) -> Any:
 
 
 def shown(tmp_path: Path, flops: int = 6_000_000, **changes: Any) -> Any:
-    found = read(kept(tmp_path, record(**changes)))
-    assert found is not None
-    return section(derivation(flops), evidence_for("mlp", "built-in", OPTIONS, {"B": 7, "d": 11}, [found]))
+    actual = read(kept(tmp_path, record(**changes)))
+    assert actual is not None
+    return section(derivation(flops), evidence_for("mlp", "built-in", OPTIONS, {"B": 7, "d": 11}, [actual]))
 
 
 def test_a_report_says_what_was_measured_where_and_when(tmp_path: Path) -> None:
@@ -246,10 +246,10 @@ def test_a_record_of_other_flops_has_no_mfu_here(tmp_path: Path) -> None:
 
 def test_without_a_record_the_report_says_not_measured_and_names_runs_of_other_steps(tmp_path: Path) -> None:
     """Nothing is extrapolated from them."""
-    found = shown(tmp_path, options={**OPTIONS, "precision": "bf16"})
+    actual = shown(tmp_path, options={**OPTIONS, "precision": "bf16"})
 
-    assert () == found.rows
-    assert found.why.startswith("there is no recording of this model with these options and sizes, neither bundled nor in the folder that")
-    (line,) = found.otherwise
+    assert () == actual.rows
+    assert actual.why.startswith("there is no recording of this model with these options and sizes, neither bundled nor in the folder that")
+    (line,) = actual.otherwise
     options = "optimizer adamw, precision bf16, attention fused, mode train"
     assert f"B = 7, d = 11; {options}, matmuls in fp32; Some Card, 2026-01-31" == line.replace("\u00a0", " ")

@@ -47,17 +47,17 @@ def test_a_copy_takes_its_bytes_over_the_bandwidth() -> None:
 
 def test_beside_compute_the_longer_of_the_two_remains() -> None:
     """3 ms and 5 ms are 8 ms one after the other, and 5 ms at the same time."""
-    found = beside(0.003, 0.005)
+    actual = beside(0.003, 0.005)
 
-    assert (8, 5) == (found["a"] * 1000, found.value * 1000)
+    assert (8, 5) == (actual["a"] * 1000, actual.value * 1000)
 
 
 @given(st.integers(1, 10**12), st.integers(1, 10**12))
 def test_doing_both_at_once_saves_the_shorter_one_and_never_more_than_half(copy: int, compute: int) -> None:
-    found = beside(copy, compute)
+    actual = beside(copy, compute)
 
-    assert min(copy, compute) == found["a"] - found["o"]
-    assert found["a"] <= 2 * found["o"]
+    assert min(copy, compute) == actual["a"] - actual["o"]
+    assert actual["a"] <= 2 * actual["o"]
 
 
 def test_a_batch_is_stretches_of_the_file_and_the_same_one_token_on() -> None:
@@ -223,11 +223,11 @@ def test_the_call_and_the_copy_are_timed_apart(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(copies, "torch", SimpleNamespace(cuda=SimpleNamespace(synchronize=synchronize)))
     monkeypatch.setattr(copies, "HostWatch", lambda: copies_watch(clock))
     source: Any = SimpleNamespace(nbytes=77)
-    found = copies._device_copy("a copy", target, source, False, "cuda", Repeat(0, 2, 0))
+    actual = copies._device_copy("a copy", target, source, False, "cuda", Repeat(0, 2, 0))
 
     assert ["synchronize", "copy", "synchronize", "copy", "synchronize"] == calls
-    assert found.returned is not None
-    assert ((101, 101), (5103, 5103)) == (found.returned.nanoseconds, found.times.nanoseconds)
+    assert actual.returned is not None
+    assert ((101, 101), (5103, 5103)) == (actual.returned.nanoseconds, actual.times.nanoseconds)
 
 
 def copies_watch(clock: Any) -> Any:
@@ -293,8 +293,8 @@ def test_without_the_device_nothing_is_measured() -> None:
 @pytest.mark.gpu
 def test_a_gpu_copies_pinned_memory_and_returns_before_it_is_done() -> None:
     """64 MiB take a millisecond and more; the call alone, some microseconds."""
-    found = {copied.name: copied for copied in measured(2**26, 3, 17, "cuda", ONCE).copies}
-    free = found["host to device, pinned, not blocking"]
+    actual = {copied.name: copied for copied in measured(2**26, 3, 17, "cuda", ONCE).copies}
+    free = actual["host to device, pinned, not blocking"]
 
     assert free.returned is not None
     assert 4 * free.returned.median < free.times.median

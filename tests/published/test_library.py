@@ -39,14 +39,14 @@ def test_gemma2_by_part(row: str, tmp_path: Path) -> None:
 @reproduces("deepseek-v2", slow=True)
 def test_deepseek_v2_in_all_and_per_token(row: str, tmp_path: Path) -> None:
     """A token uses 6 of the routed experts. Of the small one the paper leaves the embedding out there."""
-    found: dict[str, Any] = {}
+    actual: dict[str, Any] = {}
     for name, model in (("v2", "deepseek-v2"), ("lite", "deepseek-v2-lite")):
         derivation = derived(model, tmp_path)
-        found[f"{name}_total"] = derivation["parameters"].value
-        found[f"{name}_active"] = derivation["parameters.active"].value
-    found["lite_active"] -= 102400 * 2048
+        actual[f"{name}_total"] = derivation["parameters"].value
+        actual[f"{name}_active"] = derivation["parameters.active"].value
+    actual["lite_active"] -= 102400 * 2048
 
-    assert_reproduced(row, found)
+    assert_reproduced(row, actual)
 
 
 def _bert() -> Spec:

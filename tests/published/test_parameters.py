@@ -128,8 +128,8 @@ def test_llama3_70b_by_part(row: str) -> None:
     derivation, sizes = of("llama3-8b"), LLAMA["llama3-70b"]
 
     def of_sites(*names: str) -> int:
-        found = [term for term in derivation["parameters"].terms if any(name in term.module_path for name in names)]
-        return sum(value(part(derivation, "parameters", term.module_path), **sizes) for term in found)
+        actual = [term for term in derivation["parameters"].terms if any(name in term.module_path for name in names)]
+        return sum(value(part(derivation, "parameters", term.module_path), **sizes) for term in actual)
 
     parts = {"ffw": of_sites("mlp."), "vocab": of_sites("embed_tokens", "lm_head"), "attn": of_sites("self_attn.")}
     assert_reproduced(row, {**parts, "total": of_llama("llama3-70b")})

@@ -35,8 +35,8 @@ class Browser:
         while (answer := self._next()).get("id") != number:
             self.events.append(answer)
         assert "error" not in answer, (method, answer)
-        found: dict[str, Any] = answer["result"]
-        return found
+        actual: dict[str, Any] = answer["result"]
+        return actual
 
     def attach(self) -> None:
         """A page of its own; commands go to it from here on."""
@@ -56,9 +56,9 @@ class Browser:
 
     def eval(self, script: str) -> Any:
         """What an expression gives in the page."""
-        found = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
+        actual = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in actual, actual
+        return actual["result"].get("value")
 
     def pdf(self) -> bytes:
         """The page as it is printed."""
@@ -70,8 +70,8 @@ class Browser:
             assert part, "the browser has ended"
             self._left += part
         message, _, self._left = self._left.partition(b"\0")
-        found: dict[str, Any] = json.loads(message)
-        return found
+        actual: dict[str, Any] = json.loads(message)
+        return actual
 
 
 @contextmanager
@@ -87,10 +87,10 @@ def browser() -> Iterator[Browser]:
         process = subprocess.Popen(command, pass_fds=(to_browser, from_browser), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         os.close(to_browser)
         os.close(from_browser)
-        found = Browser(to_us, from_us)
+        actual = Browser(to_us, from_us)
         try:
-            found.attach()
-            yield found
+            actual.attach()
+            yield actual
         finally:
             process.terminate()
             process.wait(timeout=20)

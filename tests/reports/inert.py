@@ -62,12 +62,12 @@ class Elements(HTMLParser):
 
 def html_is_inert(text: str, plain: str) -> None:
     """The elements are those of the plain page, one by one; no attribute is new, no address but citations and places of the page."""
-    found, usual = Elements(text), Elements(plain)
+    actual, usual = Elements(text), Elements(plain)
 
-    assert found.tags == usual.tags
-    assert found.attributes <= usual.attributes
-    assert {address for address in found.addresses if not address.startswith("#")} <= CITED
-    assert found.other == usual.other
+    assert actual.tags == usual.tags
+    assert actual.attributes <= usual.attributes
+    assert {address for address in actual.addresses if not address.startswith("#")} <= CITED
+    assert actual.other == usual.other
     assert controls(text) == []
 
 
@@ -114,10 +114,10 @@ def commands(text: str) -> Counter[str]:
 
 def latex_is_inert(text: str, plain: str) -> None:
     """Commands that do something stand as often as on the plain page; braces are closed, and no comment hides a line's rest."""
-    found, usual = commands(text), commands(plain)
+    actual, usual = commands(text), commands(plain)
     body = re.sub(r"(?m)^%.*$|\\.", "", text)
 
-    assert {c: n for c, n in found.items() if c not in _PRINTING} == {c: n for c, n in usual.items() if c not in _PRINTING}
+    assert {c: n for c, n in actual.items() if c not in _PRINTING} == {c: n for c, n in usual.items() if c not in _PRINTING}
     assert body.count("{") == body.count("}")
     assert "%" not in body
     assert "^^" not in body

@@ -69,19 +69,19 @@ def hostile() -> Page:
             for same_as in ("", HOSTILE)
         ),
     )
-    found = live_bytes.timeline()
-    found = replace(
-        found,
-        peak=replace(found.peak, operator=HOSTILE, module_path=HOSTILE),
-        alive=tuple(replace(a, role=HOSTILE, name=HOSTILE) for a in found.alive),
-        landmarks=tuple((HOSTILE, replace(i, operator=HOSTILE, module_path=HOSTILE)) for _, i in found.landmarks),
+    actual = live_bytes.timeline()
+    actual = replace(
+        actual,
+        peak=replace(actual.peak, operator=HOSTILE, module_path=HOSTILE),
+        alive=tuple(replace(a, role=HOSTILE, name=HOSTILE) for a in actual.alive),
+        landmarks=tuple((HOSTILE, replace(i, operator=HOSTILE, module_path=HOSTILE)) for _, i in actual.landmarks),
     )
-    if found.without_largest is not None:
-        highest = replace(found.without_largest.highest, operator=HOSTILE, module_path=HOSTILE)
-        found = replace(found, without_largest=replace(found.without_largest, highest=highest))
+    if actual.without_largest is not None:
+        highest = replace(actual.without_largest.highest, operator=HOSTILE, module_path=HOSTILE)
+        actual = replace(actual, without_largest=replace(actual.without_largest, highest=highest))
     levers = (PeakLever(StepChange({HOSTILE: HOSTILE}), 1, HOSTILE, 1),)
     verdict = sample.Verdict(HOSTILE, 1, 2, HOSTILE, "failed", because=HOSTILE)
     roof = figure(drawings.rooflines((HOSTILE, *drawings.MODULE_PATHS[1:])))
     commands = (Command(HOSTILE, HOSTILE),)
     more = _more(levers, HOSTILE)
-    return build(PageContent(derivation, sample.checks(verdict), compare(derivation), commands, timeline=found, roof=roof, **more))
+    return build(PageContent(derivation, sample.checks(verdict), compare(derivation), commands, timeline=actual, roof=roof, **more))

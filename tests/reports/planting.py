@@ -37,14 +37,14 @@ def _planted(value: Any, names: Iterator[str]) -> Any:
         free = _FREE | _FREE_OF.get(type(value).__name__, set())
         made: dict[str, Any] = {}
         for field in fields(value):
-            found = getattr(value, field.name)
-            if isinstance(found, str):
-                if field.name in free and found:
+            actual = getattr(value, field.name)
+            if isinstance(actual, str):
+                if field.name in free and actual:
                     made[field.name] = next(names)
             elif field.name in _TEXTS:
-                made[field.name] = _texts(found, names)
+                made[field.name] = _texts(actual, names)
             else:
-                made[field.name] = _planted(found, names)
+                made[field.name] = _planted(actual, names)
         return replace(value, **{name: new for name, new in made.items() if new is not getattr(value, name)})
     if isinstance(value, tuple):
         new = tuple(_planted(each, names) for each in value)
@@ -54,8 +54,8 @@ def _planted(value: Any, names: Iterator[str]) -> Any:
     return value
 
 
-def _texts(found: Any, names: Iterator[str]) -> Any:
-    return {next(names): next(names) for _ in range(2)} if isinstance(found, Mapping) else (next(names), next(names))
+def _texts(actual: Any, names: Iterator[str]) -> Any:
+    return {next(names): next(names) for _ in range(2)} if isinstance(actual, Mapping) else (next(names), next(names))
 
 
 def _evidence() -> Evidence:
@@ -75,14 +75,14 @@ def derivation(names: Sequence[str], steps: int | None = None) -> Derivation:
     if steps is not None:
         quantities = {name: replace(q, candidates=()) for name, q in full.quantities.items()}
         full = replace(full, steps=full.steps[:steps], quantities=quantities)
-    found: Derivation = _planted(full, turn)
-    return replace(found, options={"optimizer": next(turn)})
+    actual: Derivation = _planted(full, turn)
+    return replace(actual, options={"optimizer": next(turn)})
 
 
 def timeline(names: Sequence[str]) -> Timeline:
-    found = live_bytes.timeline()
+    actual = live_bytes.timeline()
     turn = itertools.cycle(names)
-    planted: Timeline = _planted(found, turn)
+    planted: Timeline = _planted(actual, turn)
     return replace(planted, landmarks=tuple((next(turn), instant) for _, instant in planted.landmarks))
 
 

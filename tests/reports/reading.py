@@ -31,14 +31,14 @@ def names(latex: str) -> set[str]:
 def evaluate(latex: str, values: Mapping[str, Fraction]) -> Fraction:
     """What a formula comes to where its symbols have these values."""
     reader = _Reader(_tokens(latex), values)
-    found = reader.sum()
+    actual = reader.sum()
     if reader.next != ("end", ""):
         raise Unreadable(f"{reader.next[1]!r} follows in {latex!r}")
-    return found
+    return actual
 
 
 def _tokens(latex: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    actual: list[tuple[str, str]] = []
     at = 0
     while at < len(latex):
         match = _TOKENS.match(latex, at)
@@ -46,16 +46,16 @@ def _tokens(latex: str) -> list[tuple[str, str]]:
             raise Unreadable(f"{latex[at : at + 20]!r} in {latex!r}")
         at = match.end()
         if match["word"] is not None:
-            found.append(("name", match["word"].replace(r"\_", "_")))
+            actual.append(("name", match["word"].replace(r"\_", "_")))
         elif match["number"]:
-            found.append(("number", match["number"].replace("{,}", "")))
+            actual.append(("number", match["number"].replace("{,}", "")))
         elif match["letter"]:
-            found.append(("name", f"{match['letter']}_{match['index']}" if match["index"] else match["letter"]))
+            actual.append(("name", f"{match['letter']}_{match['index']}" if match["index"] else match["letter"]))
         elif match["command"] and match["command"] not in (r"\,", r"\left", r"\right"):
-            found.append(("command", match["command"]))
+            actual.append(("command", match["command"]))
         elif match["sign"]:
-            found.append(("sign", match["sign"]))
-    return found
+            actual.append(("sign", match["sign"]))
+    return actual
 
 
 class _Reader:
@@ -77,18 +77,18 @@ class _Reader:
             raise Unreadable(f"{text!r} is missing before {self.tokens[self.at - 1][1]!r}")
 
     def sum(self) -> Fraction:
-        found = Fraction(0)
+        actual = Fraction(0)
         sign = 1
         if self.next[1] in ("+", "-"):
             sign = -1 if self.take()[1] == "-" else 1
         while True:
-            found += sign * self.product()
+            actual += sign * self.product()
             if self.next[1] not in ("+", "-"):
-                return found
+                return actual
             sign = -1 if self.take()[1] == "-" else 1
 
     def product(self) -> Fraction:
-        found = self.power()
+        actual = self.power()
         while True:
             kind, text = self.next
             if text == r"\cdot":
@@ -96,15 +96,15 @@ class _Reader:
                 sign = -1 if self.next[1] == "-" else 1
                 if sign < 0:
                     self.take()
-                found *= sign * self.power()
+                actual *= sign * self.power()
             elif text == r"\bmod":
                 self.take()
                 right = self.power()
-                found = found - right * floor(found / right)
+                actual = actual - right * floor(actual / right)
             elif kind in ("number", "name") or text in _BEGIN:
-                found *= self.power()
+                actual *= self.power()
             else:
-                return found
+                return actual
 
     def power(self) -> Fraction:
         base = self.atom()
@@ -118,9 +118,9 @@ class _Reader:
 
     def braced(self) -> Fraction:
         self.require("{")
-        found = self.sum()
+        actual = self.sum()
         self.require("}")
-        return found
+        return actual
 
     def atom(self) -> Fraction:
         kind, text = self.take()
@@ -136,25 +136,25 @@ class _Reader:
                 self.at -= 1
                 return self.braced()
             case _, "(":
-                found = self.sum()
+                actual = self.sum()
                 self.require(")")
-                return found
+                return actual
             case _, r"\frac":
                 return self.braced() / self.braced()
             case _, r"\underbrace":
-                found = self.braced()
+                actual = self.braced()
                 if self.next[1] == "_":  # its label, of which the tokens leave the braces
                     self.take(), self.require("{"), self.require("}")
-                return found
+                return actual
             case _, r"\sum":
                 return self.layers()
             case _, (r"\max" | r"\min"):
                 values = self.listed()
                 return max(values) if text == r"\max" else min(values)
             case _, (r"\lfloor" | r"\lceil"):
-                found = self.sum()
+                actual = self.sum()
                 self.require(r"\rfloor" if text == r"\lfloor" else r"\rceil")
-                return Fraction(floor(found) if text == r"\lfloor" else ceil(found))
+                return Fraction(floor(actual) if text == r"\lfloor" else ceil(actual))
         raise Unreadable(f"{text!r} begins nothing")
 
     def layers(self) -> Fraction:

@@ -42,8 +42,8 @@ def turned(start: int) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module", params=STARTS, ids=lambda start: f"from {start}")
 def start(request: pytest.FixtureRequest) -> int:
-    found: int = request.param
-    return found
+    actual: int = request.param
+    return actual
 
 
 @pytest.fixture(scope="module")
@@ -87,20 +87,20 @@ def test_a_browser_makes_no_element_of_theirs_either(page: Page, plain: Page, tm
     count = "(() => { const n = {}; for (const e of document.querySelectorAll('*')) if (!e.closest('math'))"
     count += " n[e.localName] = (n[e.localName] || 0) + 1; return n; })()"
     handlers = "[...document.querySelectorAll('*')].flatMap(e => [...e.attributes]).filter(a => a.name.startsWith('on')).length"
-    found = []
+    actual = []
     with browser() as chromium:
         for name, made in (("plain", plain), ("page", page)):
             file = tmp_path / f"{name}.html"
             file.write_text(html.write(made), encoding="utf-8")
             chromium.open(file)
             counted = chromium.eval(count)
-            found.append({tag: n for tag, n in counted.items() if tag not in TAGS | LETTERS})
+            actual.append({tag: n for tag, n in counted.items() if tag not in TAGS | LETTERS})
             assert chromium.eval(handlers) == 0
             asked = [e["params"]["request"]["url"] for e in chromium.events if e.get("method") == "Network.requestWillBeSent"]
             assert [url for url in asked if not url.startswith("data:font/")] == [file.as_uri()]
             assert not [e for e in chromium.events if e.get("method") == "Page.javascriptDialogOpening"]
 
-    assert found[0] == found[1]
+    assert actual[0] == actual[1]
 
 
 # -- Markdown --------------------------------------------------------------------------------------------------------------------------
@@ -185,9 +185,9 @@ def test_json_holds_them_as_they_are() -> None:
 def test_what_a_report_carries_reads_back(page: Page) -> None:
     """In every format the inputs are found again, and no other text is taken for them."""
     for suffix, write in ((".html", html.write), (".md", markdown.write), (".tex", tex.write)):
-        found = embedded(write(page), suffix)
-        assert found is not None
-        assert found.text() == page.inputs
+        actual = embedded(write(page), suffix)
+        assert actual is not None
+        assert actual.text() == page.inputs
 
 
 def test_no_inputs_end_what_they_stand_in() -> None:

@@ -205,7 +205,7 @@ def test_badges_differ_in_sign_and_words_where_they_differ_in_color(page: Page) 
         tones.setdefault(badge.sign, set()).add(badge.tone)
 
     assert len(tones) >= 3
-    assert all(len(found) == 1 for found in tones.values())
+    assert all(len(actual) == 1 for actual in tones.values())
 
 
 @pytest.mark.slow

@@ -116,13 +116,13 @@ def sizes(walk: Walk) -> dict[str, Fraction]:
 def at_random(walk: Walk, seed: int) -> dict[str, Fraction]:
     """Values of all symbols; of one that is always something else, as its source says, that."""
     chance = random.Random(seed)
-    found = {name: Fraction(chance.randint(2, 10**4)) for name in sizes(walk)}
-    for name in found:
+    actual = {name: Fraction(chance.randint(2, 10**4)) for name in sizes(walk)}
+    for name in actual:
         always = walk.symbols[name][1].partition("always ")[2]
         if always:
             top, _, bottom = always.replace("·", r" \cdot ").partition("/")
-            found[name] = evaluate(top, found) / (evaluate(bottom, found) if bottom else 1)
-    return found
+            actual[name] = evaluate(top, actual) / (evaluate(bottom, actual) if bottom else 1)
+    return actual
 
 
 def moment(step: Printed) -> str:
@@ -168,10 +168,10 @@ def test_before_gives_after_in_every_step(walk: Walk) -> None:
             if not step.lines:
                 continue
             before, after, _ = step.lines
-            found = evaluate(after, values)
-            assert evaluate(before, values) == found, (step.number, before, after)
+            actual = evaluate(after, values)
+            assert evaluate(before, values) == actual, (step.number, before, after)
             if moment(step):
-                values[moment(step)] = found
+                values[moment(step)] = actual
 
 
 def test_numbers_put_in_give_the_value(walk: Walk) -> None:
@@ -194,9 +194,9 @@ def test_every_step_says_how_it_was_verified(walk: Walk) -> None:
         assert step.why, step.number
         assert step.badge.startswith(("∎ proved symbolically", "∴ checked at random points: ")), step.number
         if step.badge.startswith("∴"):
-            found = re.search(r"(\d+) (?:random exact )?points", step.badge)
-            assert found is not None
-            assert int(found[1]) >= 5
+            actual = re.search(r"(\d+) (?:random exact )?points", step.badge)
+            assert actual is not None
+            assert int(actual[1]) >= 5
 
 
 _UP = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")

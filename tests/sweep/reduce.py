@@ -92,10 +92,10 @@ def _with_at_most(most: int, source: Source, name: str, depth_fields: Sequence[s
     try:
         config = source.config({f"{name}.{field}" if name else field: value for field, value in changes.items()})
         part, own = (source.part(name), getattr(config, name)) if name else (source, config)
-        found = pattern_of(part, own, thin.irregular + 3 * thin.period, without_memory(source, config))
+        actual = pattern_of(part, own, thin.irregular + 3 * thin.period, without_memory(source, config))
     except Exception:  # the class's own demands on its layers
         return layers
-    return found if found is not None and found.period + found.irregular <= thin.period + thin.irregular else layers
+    return actual if actual is not None and actual.period + actual.irregular <= thin.period + thin.irregular else layers
 
 
 def _most_in_a_row(kinds: Sequence[tuple[str, ...]]) -> int:
@@ -159,11 +159,11 @@ def _letters(source: Source, config: Any, fields: Mapping[str, tuple[str, ...]],
         "E": _EXPERTS,
         "e": _CHOSEN,
     }
-    found = {
+    actual = {
         field: min(size, value[letter]) for letter, size in small.items() for field in fields.get(letter, ()) if value[letter] is not None
     }
     groups_of_experts = [name for name in FIELDS.groups_of_experts if name in source.given(config)]
-    return {**found, **dict.fromkeys([*groups_of_experts, *(n for n in source.given(config) if n == "topk_group")], 1)}
+    return {**actual, **dict.fromkeys([*groups_of_experts, *(n for n in source.given(config) if n == "topk_group")], 1)}
 
 
 def _in_proportion(config: Any, fields: Mapping[str, tuple[str, ...]], letters: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,9 +59,9 @@ def names() -> dict[str, str]:
     from transformers.models.auto import modeling_auto
 
     language = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    found = {name: _first(architecture) for name, architecture in language.items()}
+    actual = {name: _first(architecture) for name, architecture in language.items()}
     others = [(kind, _first(getattr(modeling_auto, mapping)[kind])) for mapping, kinds in OTHERS.items() for kind in kinds]
-    return found | {f"{kind}:{architecture}": architecture for kind, architecture in others}
+    return actual | {f"{kind}:{architecture}": architecture for kind, architecture in others}
 
 
 def _first(architecture: Any) -> str:

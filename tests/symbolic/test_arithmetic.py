@@ -35,14 +35,14 @@ def test_what_is_rearranged_gives_the_letter_back(text: str, letter: str, data: 
     (back,) = isolated(text, letter, "y")
     try:
         y = evaluate(text, values)
-        found = evaluate(back, {**values, "y": y})
+        actual = evaluate(back, {**values, "y": y})
     except ZeroDivisionError:  # of (a·x + b)/(c·x + d) with a/c = b/d, which does not depend on x
         return
 
     # Subtracting 1.69 and the like costs digits: those of the part that is left.
-    assert abs(found - values[letter]) <= Fraction(1, 10**25) * values[letter]
+    assert abs(actual - values[letter]) <= Fraction(1, 10**25) * values[letter]
     if "**(" not in text and "sqrt" not in text:
-        assert found == values[letter]
+        assert actual == values[letter]
 
 
 def test_rearrangements_are_written_as_one_writes_them() -> None:
@@ -57,10 +57,10 @@ def test_rearrangements_are_written_as_one_writes_them() -> None:
 @given(st.fractions(min_value=0, max_value=10**30, max_denominator=10**12), st.integers(1, 9), st.integers(2, 40))
 def test_a_power_is_below_and_forty_digits_near(x: Fraction, p: int, k: int) -> None:
     """r^k ≤ x^p, and a little more is above; a power has its root exactly."""
-    found, exact = power(x, Fraction(p, k))
+    actual, exact = power(x, Fraction(p, k))
 
-    assert found**k <= x**p
-    assert exact or (found * (1 + Fraction(1, 10**41))) ** k > x**p
+    assert actual**k <= x**p
+    assert exact or (actual * (1 + Fraction(1, 10**41))) ** k > x**p
     assert (x**p, True) == power(x**k, Fraction(p, k))
     assert x == 0 or (1 / x**p, True) == power(x**k, Fraction(-p, k))
 
@@ -69,10 +69,10 @@ def test_a_power_is_below_and_forty_digits_near(x: Fraction, p: int, k: int) -> 
 @pytest.mark.parametrize("exponent", [Fraction(1829, 3568), Fraction(8191, 2), Fraction(1, 8192), Fraction(3, 2)])
 def test_a_power_is_so_where_digits_are_lost_or_an_exponent_is_long(x: Fraction, exponent: Fraction) -> None:
     """Near 1, whose logarithm is nearly 0, and near a power that has its root."""
-    found, exact = power(x, exponent)
+    actual, exact = power(x, exponent)
     p, k = exponent.numerator, exponent.denominator
 
-    assert exact or found**k < x**p < (found * (1 + Fraction(1, 10**41))) ** k
+    assert exact or actual**k < x**p < (actual * (1 + Fraction(1, 10**41))) ** k
 
 
 @pytest.mark.parametrize(("bits", "more"), [(1, 0), (4000, -1), (4000, 0), (4000, 1), (16_000, 7)])
@@ -80,9 +80,9 @@ def test_a_power_is_so_where_digits_are_lost_or_an_exponent_is_long(x: Fraction,
 def test_whole_roots_are_the_last_that_do_not_pass(bits: int, more: int, k: int) -> None:
     """r^k ≤ n < (r + 1)^k, where the beginning that a double gives is far from all digits too."""
     n = 2**bits + more
-    found = arithmetic._whole_root(n, k)
+    actual = arithmetic._whole_root(n, k)
 
-    assert found**k <= n < (found + 1) ** k
+    assert actual**k <= n < (actual + 1) ** k
 
 
 def test_a_rounded_root_is_told_apart_from_an_exact_one() -> None:

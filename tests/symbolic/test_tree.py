@@ -52,10 +52,10 @@ def exactly(tree: Expression) -> fractions.Fraction:
         case Sum(terms):
             return fractions.Fraction(sum(exactly(t) for t in terms))
         case Product(factors):
-            found = fractions.Fraction(1)
+            actual = fractions.Fraction(1)
             for factor in factors:
-                found *= exactly(factor)
-            return found
+                actual *= exactly(factor)
+            return actual
         case Power(base, Number(exponent)):
             return fractions.Fraction(exactly(base) ** exponent)
         case Quotient(top, bottom):

@@ -323,13 +323,13 @@ def test_one_price_is_taken_everywhere() -> None:
     from calc.capacity.sharding.timing import machine_of
     from calc.hardware.accelerators import accelerator
 
-    found = next(i for i in ask("cost", gpu_hours=10, gpu="h100-sxm").inputs if i.key == "price")
+    actual = next(i for i in ask("cost", gpu_hours=10, gpu="h100-sxm").inputs if i.key == "price")
     machine = machine_of(accelerator("h100-sxm"))
 
-    assert found.value == Fraction(7, 2) == machine.price
-    assert found.source == machine.price_source
-    assert found.source.startswith("ASSUMPTION of 2026 ")
-    assert found.source.endswith("; the middle of 2 $ to 5 $ an hour")
+    assert actual.value == Fraction(7, 2) == machine.price
+    assert actual.source == machine.price_source
+    assert actual.source.startswith("ASSUMPTION of 2026 ")
+    assert actual.source.endswith("; the middle of 2 $ to 5 $ an hour")
 
 
 def test_a_width_is_rounded_down_to_a_multiple_of_the_heads() -> None:

@@ -71,18 +71,18 @@ CASES = few(cases(), 45, ids=lambda q, chosen: " ".join((q.name, *chosen.values(
 
 @st.composite
 def values(draw: st.DrawFn, question: Question, wanted: tuple[Variable, ...]) -> dict[str, Fraction]:
-    found = {}
+    actual = {}
     for variable in wanted:
         if variable.unit == "share":
-            found[variable.key] = draw(st.fractions(Fraction(1, 100), 1, max_denominator=100))
+            actual[variable.key] = draw(st.fractions(Fraction(1, 100), 1, max_denominator=100))
             continue
         low, high = RANGES.get((question.name, variable.symbol), BY_UNIT.get(variable.unit, (1, 1000)))
         whole = bool(variable.rounding) or variable.device == "memory"
         number = draw(st.integers(low, high))
-        found[variable.key] = (
+        actual[variable.key] = (
             Fraction(number) if whole else Fraction(number, draw(st.sampled_from((1, 3, 7)) if low > 10**3 else st.just(1)))
         )
-    return found
+    return actual
 
 
 @settings(max_examples=2, phases=(Phase.generate,), suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])

@@ -233,11 +233,11 @@ FITS = [("B", 120, 1, 240), ("B", 1199, 9, 1200), ("B", 1200, 10, 1320), ("d", 5
 @pytest.mark.parametrize(("dim", "memory", "size", "there"), FITS)
 def test_filling_finds_the_last_size_that_fits(dim: str, memory: int, size: int, there: int | None) -> None:
     """On the border too, in the steps that the model can have, and up to its own limit."""
-    found = filled(Made(), dim, Fraction(memory))
+    actual = filled(Made(), dim, Fraction(memory))
 
-    assert (size, there) == (found.size, found.next_peak)
-    assert found.peak <= memory
-    assert bool(found.capped) == (there is None)
+    assert (size, there) == (actual.size, actual.next_peak)
+    assert actual.peak <= memory
+    assert bool(actual.capped) == (there is None)
 
 
 def test_a_tied_size_is_refused() -> None:

@@ -110,13 +110,13 @@ def worked(sizes: dict[str, int], **layout: int | str) -> Account:
 
 def sent(sizes: dict[str, int], axis: str, **layout: int | str) -> Fraction:
     """What a layer more adds, times the layers: without what the ends send."""
-    more, found = ({**sizes, "L": layers} for layers in (2 * sizes["L"], sizes["L"]))
+    more, actual = ({**sizes, "L": layers} for layers in (2 * sizes["L"], sizes["L"]))
     amounts = [
         sum(
             (item.sent for item in worked(s, **layout).stages[0].traffic if item.collective.axis == axis and not item.collective.once),
             Fraction(0),
         )
-        for s in (more, found)
+        for s in (more, actual)
     ]
     return amounts[0] - amounts[1]
 

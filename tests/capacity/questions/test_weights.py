@@ -30,8 +30,8 @@ def test_without_a_model_a_mixture_of_experts_is_warned_of() -> None:
     cached = {**of, "layers": 32, "kv_heads": 8, "head_width": 128, "sequence": 4096}
     said = "for a mixture of experts name the model, since this is not a bound there"
 
-    for found in (ask("quantized", **of), ask("tokens-per-second", **cached), ask("time-per-token", **cached)):
-        assert any(note.endswith(said) for note in found.notes), found.question
+    for actual in (ask("quantized", **of), ask("tokens-per-second", **cached), ask("time-per-token", **cached)):
+        assert any(note.endswith(said) for note in actual.notes), actual.question
 
 
 @pytest.mark.slow

@@ -180,8 +180,8 @@ def pieces(
     """``each`` pieces of one layer on every rank."""
     number = world * each
     model, (ids, targets), _ = llama({**LLAMA, "L": number, "B": batch})
-    found = [(at, Piece(model, at, number)) for at in range(rank, number, world)]
-    return found, ids, targets, lambda logits, of: F.cross_entropy(logits.flatten(0, 1), of.flatten())
+    actual = [(at, Piece(model, at, number)) for at in range(rank, number, world)]
+    return actual, ids, targets, lambda logits, of: F.cross_entropy(logits.flatten(0, 1), of.flatten())
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +198,8 @@ class AttentionAgrees:
         wanted = torch.autograd.grad(whole, heads, towards)
         parts = [x.detach().chunk(world, 2)[rank].clone().requires_grad_() for x in heads]
         out = across(self.exchange, dist.group.WORLD, *parts)
-        found = torch.autograd.grad(out, parts, towards.chunk(world, 2)[rank])
-        pairs = zip((out, *found), (whole, *wanted), strict=True)
+        actual = torch.autograd.grad(out, parts, towards.chunk(world, 2)[rank])
+        pairs = zip((out, *actual), (whole, *wanted), strict=True)
         return max(float((part - x.chunk(world, 2)[rank]).abs().max()) for part, x in pairs)
 
 

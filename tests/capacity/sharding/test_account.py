@@ -193,9 +193,9 @@ def test_an_all_to_all_and_a_ring_by_hand() -> None:
 def test_a_number_of_parameters_is_gathered_twice() -> None:
     """ZeRO-3 counts 3 P sent, as nothing says what of them stays between forward and backward: (2 + 2*2)*3/4 bytes each on 4 ranks."""
     model = shard_model("1000")
-    found = account(model, Layout(data=4, zero=3), STATE).stages[0]
+    actual = account(model, Layout(data=4, zero=3), STATE).stages[0]
 
-    assert (2 + 2 * 2) * 1000 * Fraction(3, 4) == sum(item.sent for item in found.traffic)
+    assert (2 + 2 * 2) * 1000 * Fraction(3, 4) == sum(item.sent for item in actual.traffic)
 
 
 def test_checkpointing_a_block_keeps_its_argument() -> None:

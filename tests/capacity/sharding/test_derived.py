@@ -42,9 +42,9 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_parameters_and_activations_on_one_device_are_those_derived(name: str) -> None:
     """Off the polynomial of a decoder, and off the module's own tensors."""
-    found, derivation = read(name), derived(name)
+    actual, derivation = read(name), derived(name)
 
-    for model in (found, replace(found, own=())) if not found.only_data else (found,):
+    for model in (actual, replace(actual, own=())) if not actual.only_data else (actual,):
         lines = account(model, Layout(micro=2), state_of("bf16", "sgd")).fullest
         assert derivation["parameters"].value == lines.calculation["N"]
         assert derivation["activations.bytes"].value == lines.kinds["activations"]
@@ -104,8 +104,8 @@ def test_a_config_of_the_library_is_a_decoder_too(tmp_path: Path, batch: int) ->
 
 def test_what_is_no_decoder_is_divided_by_data_only() -> None:
     """And says why; its own tensors are cut all the same."""
-    found = read("vit-b")
+    actual = read("vit-b")
 
-    assert found.only_data == "it has no dimension V, as decoders have"
-    divided = account(found, Layout(data=4, zero=3), state_of("bf16", "sgd")).fullest
+    assert actual.only_data == "it has no dimension V, as decoders have"
+    divided = account(actual, Layout(data=4, zero=3), state_of("bf16", "sgd")).fullest
     assert Fraction(derived("vit-b")["parameters"].value or 0, 4) <= divided.calculation["S"]

@@ -21,10 +21,10 @@ def by_sizes(sizes: Mapping[str, int]) -> ShardedModel:
     return replace(decoder({name: size for name, size in sizes.items() if name != "B"}), element=4)
 
 
-def payload(found: Account, stage: int = 0) -> dict[str, int]:
+def payload(actual: Account, stage: int = 0) -> dict[str, int]:
     """Bytes that the collectives of a step are of, by kind."""
     sums: dict[str, int] = {}
-    for item in found.stages[stage].traffic:
+    for item in actual.stages[stage].traffic:
         sums[item.collective.kind] = sums.get(item.collective.kind, 0) + int(item.payload)
     return sums
 

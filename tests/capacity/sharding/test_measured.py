@@ -25,10 +25,10 @@ def by_sizes(sizes: Mapping[str, int]) -> ShardedModel:
     return replace(decoder({name: size for name, size in sizes.items() if name != "B"}), element=4)
 
 
-def payload(found: Account) -> dict[str, int]:
+def payload(actual: Account) -> dict[str, int]:
     """Bytes that the collectives of a step are of, by kind."""
     sums: Counter[str] = Counter()
-    for item in found.stages[0].traffic:
+    for item in actual.stages[0].traffic:
         sums[item.collective.kind] += int(item.payload)
     return dict(sums)
 
@@ -37,11 +37,11 @@ def worked(model: ShardedModel, **layout: int | str) -> Account:
     return account(model, Layout(**{"micro": 2, **layout}), FP32)
 
 
-def assert_equal(held: Held, found: Account) -> None:
+def assert_equal(held: Held, actual: Account) -> None:
     """State of a rank and its traffic; tensors saved for backward are compared where they are derived."""
-    kinds = found.fullest.kinds
+    kinds = actual.fullest.kinds
     assert (kinds["weights"], kinds["gradients"], kinds["optimizer"]) == (held.parameters, held.gradients, held.optimizer)
-    assert payload(found) == dict(held.payload)
+    assert payload(actual) == dict(held.payload)
 
 
 @cache
@@ -124,9 +124,9 @@ def test_sequence_parallel_gathers_and_scatters() -> None:
     """As many gatherings as scatterings. Gradients of the norms are summed once here; torch's optimizer sums them in 3 of its operators."""
     measurement = measured(jobs.SEQUENCE, 0, 2)
 
-    found = payload(worked(by_sizes(jobs.DIVISIBLE), tensor=2, sequence="kept"))
+    actual = payload(worked(by_sizes(jobs.DIVISIBLE), tensor=2, sequence="kept"))
     norms = 7 * 46 * 4
-    assert found == {**measurement.payload, "all-reduce": measurement.payload["all-reduce"] - 2 * norms}
+    assert actual == {**measurement.payload, "all-reduce": measurement.payload["all-reduce"] - 2 * norms}
 
 
 # -- what the backward keeps, derived -----------------------------------------------------------------------------------------
@@ -227,5 +227,5 @@ def test_a_planted_error_in_the_traffic_is_noticed(monkeypatch: pytest.MonkeyPat
     right = communication.product
     monkeypatch.setattr(communication, "product", lambda *factors: right(*(factor.replace(*planted) for factor in factors)))
 
-    found = payload(worked(by_sizes(jobs.DIVISIBLE), tensor=2)), payload(worked(by_sizes(jobs.LLAMA), data=5, zero=3))
-    assert found != held
+    actual = payload(worked(by_sizes(jobs.DIVISIBLE), tensor=2)), payload(worked(by_sizes(jobs.LLAMA), data=5, zero=3))
+    assert actual != held

@@ -29,7 +29,7 @@ RANKS = ("data", "tensor", "pipeline", "context", "expert")
 
 def one_by_one(model, devices: int, batch: int, micros: tuple[int, ...]) -> dict[str, Account]:
     """Every layout that ``account`` does not refuse, with none of the search's code."""
-    found = {}
+    actual = {}
     counts = [n for n in range(1, devices + 1) if devices % n == 0]
     for ranks in product(counts, repeat=5):
         if np.prod(ranks) != devices:
@@ -44,23 +44,23 @@ def one_by_one(model, devices: int, batch: int, micros: tuple[int, ...]) -> dict
             words = {**numbers, "interleave": pieces, "micro": micro, "batch": batch, "zero": zero, "sequence": sequence}
             layout = layout_of({**words, "checkpointing": again, "exchange": exchange})
             try:
-                found[layout.words] = account(model, layout, STATE, H100)
+                actual[layout.words] = account(model, layout, STATE, H100)
             except BadInputError:
                 continue
-    return found
+    return actual
 
 
 def assert_complete(model, devices: int, batch: int) -> None:
     expected = one_by_one(model, devices, batch, (1, 2, 4))
-    found = table(model, Limits(devices, batch), STATE, H100)
-    layouts = [found.layout(row, batch) for row in range(len(found))]
+    actual = table(model, Limits(devices, batch), STATE, H100)
+    layouts = [actual.layout(row, batch) for row in range(len(actual))]
 
     assert sorted(expected) == sorted(layout.words for layout in layouts)
     for row, layout in enumerate(layouts):
         exact = expected[layout.words]
         assert exact.step is not None
-        assert exact.memory == found.memory[row]
-        assert float(exact.step["step"]) == pytest.approx(found.seconds[row], rel=1e-13)
+        assert exact.memory == actual.memory[row]
+        assert float(exact.step["step"]) == pytest.approx(actual.seconds[row], rel=1e-13)
 
 
 def test_every_layout_is_there_with_its_exact_numbers() -> None:
@@ -82,24 +82,24 @@ def test_the_winner_is_the_fastest_that_fits() -> None:
     fitting = [one for one in one_by_one(SMALL, 2, 4, (1, 2, 4)).values() if one.memory <= memory]
     best = min(fitting, key=lambda one: (one.step["step"], one.memory) if one.step else ())
 
-    found = search(SMALL, Limits(2, 4), STATE, tight)
-    assert (len(fitting), best.memory) == (found.fitting, found.winner.memory)
-    assert found.winner.step is not None
+    actual = search(SMALL, Limits(2, 4), STATE, tight)
+    assert (len(fitting), best.memory) == (actual.fitting, actual.winner.memory)
+    assert actual.winner.step is not None
     assert best.step is not None
-    assert best.step["step"] == found.winner.step["step"]
+    assert best.step["step"] == actual.winner.step["step"]
 
 
 def test_a_405b_model_on_16384_devices() -> None:
     """Every valid layout at once; the winner fits, and none of the front is better in both."""
-    found = search(LLAMA_405B, Limits(16384, 2048), STATE, H100)
+    actual = search(LLAMA_405B, Limits(16384, 2048), STATE, H100)
 
-    assert found.counted > 500_000
-    assert found.winner.memory <= H100.memory
-    assert 16384 == found.winner.layout.devices
-    times = [one.step["step"] for one in found.front if one.step is not None]
+    assert actual.counted > 500_000
+    assert actual.winner.memory <= H100.memory
+    assert 16384 == actual.winner.layout.devices
+    times = [one.step["step"] for one in actual.front if one.step is not None]
     assert times == sorted(times)
-    assert [one.memory for one in found.front] == sorted((one.memory for one in found.front), reverse=True)
-    assert found.front[0].layout == found.winner.layout
+    assert [one.memory for one in actual.front] == sorted((one.memory for one in actual.front), reverse=True)
+    assert actual.front[0].layout == actual.winner.layout
 
 
 def test_the_same_search_twice_is_the_same() -> None:
@@ -111,27 +111,27 @@ def test_the_same_search_twice_is_the_same() -> None:
 
 def test_a_loser_says_what_it_spends_its_time_on() -> None:
     """Each runner-up is another division into ranks, and slower or larger."""
-    found = search(LLAMA_405B, Limits(1024, 256), STATE, replace(H100, memory=200 * 10**9))
+    actual = search(LLAMA_405B, Limits(1024, 256), STATE, replace(H100, memory=200 * 10**9))
 
-    assert found.runners
-    for loser in found.runners:
-        assert [getattr(loser.account.layout, name) for name in RANKS] != [getattr(found.winner.layout, name) for name in RANKS]
+    assert actual.runners
+    for loser in actual.runners:
+        assert [getattr(loser.account.layout, name) for name in RANKS] != [getattr(actual.winner.layout, name) for name in RANKS]
         assert "slower: " in loser.because or loser.because.startswith("as fast; ") or loser.because == "equal"
 
 
 def test_words_of_a_layout_hold_the_search_to_them() -> None:
     """Four tensor ranks, stage 1 of ZeRO, and nothing else."""
-    found = table(SMALL, Limits(8, 8, zero=(1,), fixed=(("t", 4),)), STATE, H100)
+    actual = table(SMALL, Limits(8, 8, zero=(1,), fixed=(("t", 4),)), STATE, H100)
 
-    assert {4.0} == set(found.numbers["t"])
-    assert {1} == {found.layout(row, 8).zero for row in range(len(found))}
+    assert {4.0} == set(actual.numbers["t"])
+    assert {1} == {actual.layout(row, 8).zero for row in range(len(actual))}
 
 
 def test_fewer_devices_are_tried_where_they_may_be() -> None:
     """2 of 2, or 1 of them."""
-    found = table(SMALL, Limits(2, 4, fewer=True), STATE, H100)
+    actual = table(SMALL, Limits(2, 4, fewer=True), STATE, H100)
 
-    assert {1.0, 2.0} == set(found.devices)
+    assert {1.0, 2.0} == set(actual.devices)
 
 
 def test_nothing_fits_names_what_is_largest_and_what_would_fit() -> None:

@@ -45,8 +45,8 @@ class After(nn.Module):
         self.part = part
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.part(self.linear(x))
-        return found
+        actual: Tensor = self.part(self.linear(x))
+        return actual
 
 
 class HandSoftmax(nn.Module):
@@ -78,8 +78,8 @@ class Attention(nn.Module):
         B, T, _ = x.shape
         q, k, v = (part(x).view(B, T, n, self.k).transpose(1, 2) for part, n in ((self.q, self.h), (self.kk, self.g), (self.v, self.g)))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        found: Tensor = self.o(y.transpose(1, 2).reshape(B, T, self.h * self.k))
-        return found
+        actual: Tensor = self.o(y.transpose(1, 2).reshape(B, T, self.h * self.k))
+        return actual
 
 
 class ConvNorm(nn.Module):
@@ -107,8 +107,8 @@ class Vision(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = F.max_pool2d(F.gelu(self.norm(self.first(x))), 2)
         x = F.avg_pool2d(self.up(self.depthwise(x)), 2)
-        found: Tensor = self.head(F.adaptive_avg_pool2d(x, 1).flatten(1))
-        return found
+        actual: Tensor = self.head(F.adaptive_avg_pool2d(x, 1).flatten(1))
+        return actual
 
 
 class Tied(nn.Module):
@@ -120,8 +120,8 @@ class Tied(nn.Module):
         self.head.weight = self.embedding.weight
 
     def forward(self, i: Tensor) -> Tensor:
-        found: Tensor = self.head(self.embedding(i))
-        return found
+        actual: Tensor = self.head(self.embedding(i))
+        return actual
 
 
 class Scalar(nn.Module):

@@ -31,8 +31,8 @@ class Parts(nn.Module):
         self.function = function
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.function(x @ self.w)
-        return found
+        actual: Tensor = self.function(x @ self.w)
+        return actual
 
 
 def spec_of(function: Any) -> Spec:

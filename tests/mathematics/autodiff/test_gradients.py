@@ -28,9 +28,9 @@ def derived(name: str, attention: str = "fused") -> tuple[Spec, Derived]:
 
 
 def trials(name: str, attention: str = "fused") -> list[Trial]:
-    spec, found = derived(name, attention)
+    spec, actual = derived(name, attention)
     options = Options(attention=attention)
-    return [trial(found, spec, at, options, seed) for seed, at in enumerate(trial_sizes(found.program, spec, {}))]
+    return [trial(actual, spec, at, options, seed) for seed, at in enumerate(trial_sizes(actual.program, spec, {}))]
 
 
 # The others take the same way through the same rules.
@@ -43,30 +43,30 @@ QUICK = (
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in (*BUILT_IN, *MODELS)])
 def test_gradients_equal_autograd(name: str) -> None:
     """Every parameter's gradient to 1e-9 of the module's largest, central differences to 1e-5 of it, at three sizes."""
-    found = trials(name)
+    actual = trials(name)
 
-    assert [] == [t for t in found if not t.ok]
-    assert sum(t.places for t in found) > 0
+    assert [] == [t for t in actual if not t.ok]
+    assert sum(t.places for t in actual) > 0
 
 
 @pytest.mark.parametrize("name", ["scalar", "two-layer", "cruncher", "layer norm"])
 def test_the_three_sets_of_sizes_differ(name: str) -> None:
     """Even of a model with one size; no drawn size equals a depth, which is a number in the equations; all are small."""
-    spec, found = derived(name)
-    sets = trial_sizes(found.program, spec, {})
+    spec, actual = derived(name)
+    sets = trial_sizes(actual.program, spec, {})
 
     assert 3 == len({tuple(at.items()) for at in sets})
     assert all(2 <= size <= 8 for at in sets for size in at.values())
-    drawn = [[at[n] for n in found.program.hints if n in at and n not in found.program.fixed] for at in sets]
+    drawn = [[at[n] for n in actual.program.hints if n in at and n not in actual.program.fixed] for at in sets]
     assert drawn
-    assert all(not set(sizes) & set(found.program.fixed.values()) for sizes in drawn)
+    assert all(not set(sizes) & set(actual.program.fixed.values()) for sizes in drawn)
 
 
 def test_sizes_that_are_all_given_are_used_again() -> None:
     """Each comparison draws other numbers there."""
-    spec, found = derived("scalar")
+    spec, actual = derived("scalar")
 
-    assert [{"n": 3}] * 3 == trial_sizes(found.program, spec, {"n": 3})
+    assert [{"n": 3}] * 3 == trial_sizes(actual.program, spec, {"n": 3})
 
 
 @pytest.mark.parametrize("attention", ["fused", pytest.param("math", marks=pytest.mark.slow)])
@@ -88,9 +88,9 @@ def test_a_gradient_that_vanishes_is_derived_to_be_zero() -> None:
 
 def test_the_scalar_example_has_gradient_1_2_3() -> None:
     """½(x·w - 5)² at x = (1, 2, 3), w = (1, 1, 1): (x·w - 5) x = (1, 2, 3)."""
-    _, found = derived("scalar")
+    _, actual = derived("scalar")
 
-    loss, gradients = found.values({"n": 3}, {("input", "0"): np.array([1.0, 2.0, 3.0]), ("parameter", "w"): np.ones(3)})
+    loss, gradients = actual.values({"n": 3}, {("input", "0"): np.array([1.0, 2.0, 3.0]), ("parameter", "w"): np.ones(3)})
 
     assert 0.5 == loss
     assert [1.0, 2.0, 3.0] == gradients["w"].tolist()
@@ -98,12 +98,12 @@ def test_the_scalar_example_has_gradient_1_2_3() -> None:
 
 def test_two_layers_cost_what_the_lecture_says() -> None:
     """2BD² + 2BDK forward; backward 4BDK + 2BD² as executed, 4BDK + 4BD² with a gradient of the input."""
-    _, found = derived("two-layer")
+    _, actual = derived("two-layer")
     B, D, K = (sp.Symbol(n, positive=True, integer=True) for n in "BDK")
 
-    assert 0 == sp.expand(found.forward_flops - (2 * B * D**2 + 2 * B * D * K))
-    assert 0 == sp.expand(found.backward_flops - (4 * B * D * K + 2 * B * D**2))
-    assert 0 == sp.expand(found.backward_flops_with_inputs - (4 * B * D * K + 4 * B * D**2))
+    assert 0 == sp.expand(actual.forward_flops - (2 * B * D**2 + 2 * B * D * K))
+    assert 0 == sp.expand(actual.backward_flops - (4 * B * D * K + 2 * B * D**2))
+    assert 0 == sp.expand(actual.backward_flops_with_inputs - (4 * B * D * K + 4 * B * D**2))
 
 
 def test_flops_of_equations_equal_what_a_step_executes() -> None:
@@ -127,18 +127,18 @@ def test_a_part_that_runs_twice_is_counted_twice() -> None:
     """As it is executed: the same layer on the same input, for two losses."""
     linear = calc.load("linear")
     twice = replace(linear, name="twice", loss=lambda m, x, y: linear.loss(m, x, y) + m(x).abs().mean())
-    once, found = calc.gradients(linear), calc.gradients(twice)
+    once, actual = calc.gradients(linear), calc.gradients(twice)
 
-    assert 0 == sp.expand(found.forward_flops - 2 * once.forward_flops)
-    assert 0 == sp.expand(found.backward_flops - 2 * once.backward_flops)
+    assert 0 == sp.expand(actual.forward_flops - 2 * once.forward_flops)
+    assert 0 == sp.expand(actual.backward_flops - 2 * once.backward_flops)
 
 
 def test_shares_of_a_tied_weight_add_up() -> None:
     """The embedding's gradient has a share from the head and one from the reading of rows."""
-    _, found = derived("tied head")
-    node = found.parameters["embedding.weight"]
+    _, actual = derived("tied head")
+    node = actual.parameters["embedding.weight"]
 
-    assert 2 == len([s for s in found.gradients.shares if s.target == node])
+    assert 2 == len([s for s in actual.gradients.shares if s.target == node])
 
 
 @pytest.mark.slow

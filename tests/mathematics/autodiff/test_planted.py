@@ -93,8 +93,8 @@ def test_an_error_in_a_fact_about_sums_is_caught(monkeypatch: pytest.MonkeyPatch
     _known_total = Summing._known_total
 
     def wrong(self: Summing, *given: Any) -> Any:
-        found = _known_total(self, *given)
-        return None if found is None else {m: 2 * c for m, c in found.items()}
+        actual = _known_total(self, *given)
+        return None if actual is None else {m: 2 * c for m, c in actual.items()}
 
     monkeypatch.setattr(Summing, "_known_total", wrong)
 

@@ -97,17 +97,17 @@ def test_a_zero_gradient_is_shown_with_its_reason() -> None:
 @pytest.mark.slow
 def test_a_rotation_is_turned_back() -> None:
     """Rotary embeddings: (c, -s; s, c) forward, its transpose backward."""
-    found = shown("llama3-8b")
-    lines = [e.equation.right for n, e in found.items() if n.startswith("gradient model.layers.0.self_attn.H") and "cos" not in n]
+    actual = shown("llama3-8b")
+    lines = [e.equation.right for n, e in actual.items() if n.startswith("gradient model.layers.0.self_attn.H") and "cos" not in n]
 
     assert any(" - " in line and "model.H" in line for line in lines)
 
 
 def test_layers_that_are_alike_are_shown_once() -> None:
     """Two layers of GPT-2, forward and back."""
-    found = groups(entries(calc.gradients(calc.load("gpt2"))))
+    actual = groups(entries(calc.gradients(calc.load("gpt2"))))
 
-    assert 2 == len([g for g in found if g.title == "transformer.h.*" and len(g.layers) == 2])
+    assert 2 == len([g for g in actual if g.title == "transformer.h.*" and len(g.layers) == 2])
 
 
 def test_the_chain_names_a_rule_for_every_link() -> None:

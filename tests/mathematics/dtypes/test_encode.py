@@ -79,13 +79,13 @@ def test_a_number_of_a_format_is_its_own_encoding_and_lies_between_its_neighbors
     held = decode(layout, code)
     if held.kind == "nan":
         return
-    found = encode(layout, held)
+    actual = encode(layout, held)
 
-    assert (code, held) == (found.code, found.value)
-    assert found.error in (0, None)
-    if found.above is not None and held.value is not None and found.above.value is not None:
-        assert encode(layout, found.above).below == (held if held.size else encode(layout, finite(Fraction(0))).value)
-        assert held.value < found.above.value
+    assert (code, held) == (actual.code, actual.value)
+    assert actual.error in (0, None)
+    if actual.above is not None and held.value is not None and actual.above.value is not None:
+        assert encode(layout, actual.above).below == (held if held.size else encode(layout, finite(Fraction(0))).value)
+        assert held.value < actual.above.value
 
 
 @pytest.mark.parametrize("plant", ["truncate", "no tie to even"])
@@ -104,21 +104,21 @@ def test_a_wrong_rounding_is_noticed(plant: str, monkeypatch: pytest.MonkeyPatch
 
 def test_0_15625_in_fp32_is_two_to_the_minus_3_times_1_25() -> None:
     """Sign 0, exponent 01111100 = 124 = -3 + 127, fraction 0.25 of 2**23; nothing is lost."""
-    found = of("fp32", "0.15625")
+    actual = of("fp32", "0.15625")
 
-    assert (("sign", "0"), ("exponent", "01111100"), ("fraction", "01" + 21 * "0")) == found.fields
-    assert Fraction(5, 32) == found.value.value
-    assert (0, 0) == (found.error, found.ulps)
+    assert (("sign", "0"), ("exponent", "01111100"), ("fraction", "01" + 21 * "0")) == actual.fields
+    assert Fraction(5, 32) == actual.value.value
+    assert (0, 0) == (actual.error, actual.ulps)
 
 
 def test_0_01_in_fp16_is_1311_over_131072() -> None:
     """0.01 = 1.28 · 2**-7, so exponent code -7 + 15 = 8 and fraction 0.28 · 1024 = 286.72, which is rounded to 287."""
-    found = of("fp16", "0.01")
+    actual = of("fp16", "0.01")
 
-    assert ("0", f"{8:05b}", f"{287:010b}") == tuple(bits for _, bits in found.fields)
-    assert Fraction(1024 + 287, 1024 * 128) == found.value.value
-    assert Fraction(28, 100) == found.ulps
-    assert Fraction(287, 1024) / 128 + Fraction(1, 128) - Fraction(1, 100) == found.error
+    assert ("0", f"{8:05b}", f"{287:010b}") == tuple(bits for _, bits in actual.fields)
+    assert Fraction(1024 + 287, 1024 * 128) == actual.value.value
+    assert Fraction(28, 100) == actual.ulps
+    assert Fraction(287, 1024) / 128 + Fraction(1, 128) - Fraction(1, 100) == actual.error
 
 
 def test_small_and_large_numbers_underflow_and_overflow_where_the_range_ends() -> None:
@@ -131,9 +131,9 @@ def test_small_and_large_numbers_underflow_and_overflow_where_the_range_ends() -
 
 def test_bf16_turns_1_001_into_1() -> None:
     """Its next number is 1.0078125: a 0.001 is 0.128 of that distance."""
-    found = of("bf16", "1.001")
+    actual = of("bf16", "1.001")
 
-    assert ("1", "1.0078125", Fraction(-128, 1000)) == (written(found.value), written(found.above or NAN), found.ulps)
+    assert ("1", "1.0078125", Fraction(-128, 1000)) == (written(actual.value), written(actual.above or NAN), actual.ulps)
 
 
 @pytest.mark.parametrize(
@@ -158,20 +158,20 @@ def test_a_tie_beyond_the_largest_overflows_as_ieee_says() -> None:
 
 def test_rounding_twice_is_told_from_rounding_once() -> None:
     """1 + 2**-8 + 2**-26 is nearer to bf16's 1.0078125; fp32 makes a tie of it, which goes to 1."""
-    found = of("bf16", "0x1.01000004p0")
+    actual = of("bf16", "0x1.01000004p0")
 
-    assert "1.0078125" == written(found.value)
+    assert "1.0078125" == written(actual.value)
     assert torch.tensor(1 + 2**-8 + 2**-30, dtype=torch.float32).to(torch.bfloat16).item() == 1
-    assert found.notes == ("a conversion through fp64 and fp32, like torch's from a Python number, rounds more than once and gives 1",)
+    assert actual.notes == ("a conversion through fp64 and fp32, like torch's from a Python number, rounds more than once and gives 1",)
 
 
 def test_fp32_is_reached_by_way_of_fp64() -> None:
     """1 + 2**-24 + 2**-60 is above the middle of two fp32 numbers; fp64 makes the middle of it, which goes to 1."""
-    found = of("fp32", "0x1.0000010000000001p0")
+    actual = of("fp32", "0x1.0000010000000001p0")
 
-    assert 1 + Fraction(1, 2**23) == found.value.value
+    assert 1 + Fraction(1, 2**23) == actual.value.value
     assert torch.tensor(float.fromhex("0x1.0000010000000001p0"), dtype=torch.float32).item() == 1
-    assert found.notes == ("a conversion through fp64, like torch's from a Python number, rounds more than once and gives 1",)
+    assert actual.notes == ("a conversion through fp64, like torch's from a Python number, rounds more than once and gives 1",)
 
 
 def test_an_integer_is_kept_within_its_bounds() -> None:
@@ -235,10 +235,10 @@ def test_what_a_format_cannot_hold_at_all_is_refused() -> None:
 )
 def test_bits_are_read_as_the_number_they_stand_for(name: str, bits: str, value: str) -> None:
     """In binary with blanks, or in hexadecimal."""
-    found = of_bits(named(name), bits)
+    actual = of_bits(named(name), bits)
 
-    assert value == written(found.value)
-    assert found.code == int("".join(b for _, b in found.fields), 2)
+    assert value == written(actual.value)
+    assert actual.code == int("".join(b for _, b in actual.fields), 2)
 
 
 @pytest.mark.parametrize(

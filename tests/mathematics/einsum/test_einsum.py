@@ -96,13 +96,13 @@ def every_order(names: tuple[str, ...]) -> list[object]:
     """Every way to contract two at a time, as pairs of pairs."""
     if len(names) == 1:
         return [names[0]]
-    found = []
+    actual = []
     rest = names[1:]
     for size in range(len(rest)):
         for chosen in itertools.combinations(rest, size):
             others = tuple(n for n in rest if n not in chosen)
-            found += [(a, b) for a in every_order((names[0], *chosen)) for b in every_order(others)]
-    return found
+            actual += [(a, b) for a in every_order((names[0], *chosen)) for b in every_order(others)]
+    return actual
 
 
 def flops_of(op: Operation, tree: object) -> int:
@@ -182,12 +182,12 @@ def test_without_sizes_no_order_is_called_the_least() -> None:
 
 def test_without_sizes_the_flops_of_all_three_orders_are_expressions() -> None:
     """AB first is 2abc + 2acd, BC first 2bcd + 2abd; A and C share nothing, so their product has all four dimensions twice."""
-    found = dict(alternatives(read("a b, b c, c d -> a d")))
+    actual = dict(alternatives(read("a b, b c, c d -> a d")))
 
-    assert "2*a*b*c + 2*a*c*d" == found["((A B) C)"].text
+    assert "2*a*b*c + 2*a*c*d" == actual["((A B) C)"].text
     sizes = {"a": 2, "b": 3, "c": 5, "d": 7}
     assert [2 * 30 + 2 * 70, 210 + 2 * 210, 2 * 105 + 2 * 42] == [
-        found[order].at(sizes) for order in ("((A B) C)", "((A C) B)", "((B C) A)")
+        actual[order].at(sizes) for order in ("((A B) C)", "((A C) B)", "((B C) A)")
     ]
 
 
@@ -235,10 +235,10 @@ def test_an_error_planted_in_what_is_a_view_is_noticed() -> None:
 
 def test_dimensions_of_size_1_leave_the_counter_s_verdict_open() -> None:
     """torch leaves them out of its matmuls; the numbers are compared all the same."""
-    found = {v.quantity: v.verdict for v in check(made("b d, d f -> b f", "b=2", "d=1", "f=3"))}
+    actual = {v.quantity: v.verdict for v in check(made("b d, d f -> b f", "b=2", "d=1", "f=3"))}
 
-    assert "not measured" == found["FLOP of the matmuls of the forward"]
-    assert found["gradient of B"] in ("exact", "within")
+    assert "not measured" == actual["FLOP of the matmuls of the forward"]
+    assert actual["gradient of B"] in ("exact", "within")
 
 
 @pytest.mark.parametrize(

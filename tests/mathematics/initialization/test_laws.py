@@ -62,8 +62,8 @@ def _spec() -> Spec:
 
 
 def test_laws_are_read_off_the_initializers() -> None:
-    found, inputs = drawn(_spec(), {"d": 16, "f": 48})
-    second = {name: each.law.second for name, each in found.items() if each.law is not None}
+    actual, inputs = drawn(_spec(), {"d": 16, "f": 48})
+    second = {name: each.law.second for name, each in actual.items() if each.law is not None}
     assert second == pytest.approx(
         {
             "linear.weight": 1 / (3 * 16),
@@ -75,8 +75,8 @@ def test_laws_are_read_off_the_initializers() -> None:
         }
     )
     assert inputs["0"].law == laws.normal(0, 1)
-    assert found["turned"].law is None
-    assert found["turned"].made_by.startswith("aten.")
+    assert actual["turned"].law is None
+    assert actual["turned"].made_by.startswith("aten.")
 
 
 def _texts(fans: Mapping[str, Fans]) -> dict[str, str]:

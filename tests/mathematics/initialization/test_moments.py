@@ -38,8 +38,8 @@ def _deep(scaled: bool) -> Spec:
     return Spec("deep", {"B": 5, "d": 64}, lambda n: Deep(n, scaled), lambda n: (torch.randn(n.B, n.d),), lambda m, x: m(x).sum())
 
 
-def _closed(found: Initial) -> list[str | None]:
-    return [part.closed for part in found.parts]
+def _closed(actual: Initial) -> list[str | None]:
+    return [part.closed for part in actual.parts]
 
 
 def test_a_product_with_a_drawn_matrix_has_the_variance_of_its_fan_in() -> None:
@@ -49,8 +49,8 @@ def test_a_product_with_a_drawn_matrix_has_the_variance_of_its_fan_in() -> None:
     assert _last(scaled) == pytest.approx(1.0)
 
 
-def _last(found: Initial) -> float:
-    return [part.second for part in found.parts if part.second is not None][-1]
+def _last(actual: Initial) -> float:
+    return [part.second for part in actual.parts if part.second is not None][-1]
 
 
 def test_the_default_linear_layer_keeps_a_third() -> None:
@@ -162,8 +162,8 @@ def test_what_has_no_rule_is_not_derived_and_says_why() -> None:
         return (torch.randn(n.B, 3, n.S, n.S),)
 
     spec = Spec("pooled", {"B": 5, "S": 14, "w": 11}, build, inputs, lambda module, x: module(x).square().mean())
-    found = {part.module_path: part for part in initial(spec).parts}
+    actual = {part.module_path: part for part in initial(spec).parts}
 
-    assert found["1"].second is None
-    assert "max_pool2d" in found["1"].unknown
-    assert found["2"].second == pytest.approx(1, abs=1e-3)
+    assert actual["1"].second is None
+    assert "max_pool2d" in actual["1"].unknown
+    assert actual["2"].second == pytest.approx(1, abs=1e-3)

@@ -120,12 +120,12 @@ def test_an_error_planted_in_a_rule_is_noticed(plant: str, monkeypatch: pytest.M
     else:
         right = operations._view
         monkeypatch.setattr(operations, "_view", lambda x, of, because: right(x, StridedLayout(of.shape, of.strides), because))
-    found = []
+    actual = []
     for shape, text in CHAINS:
         x = tensor(shape_of(shape))
-        found += [v for v in check(x, carried_out(x, read(text))) if v.verdict == "failed"]
+        actual += [v for v in check(x, carried_out(x, read(text))) if v.verdict == "failed"]
 
-    assert found
+    assert actual
 
 
 @pytest.mark.parametrize("name", operations.OPERATIONS)
@@ -147,12 +147,12 @@ def test_an_error_planted_in_an_operation_is_noticed(name: str, monkeypatch: pyt
 
     for wrong in (shifted, other):
         monkeypatch.setitem(operations.OPERATIONS, name, (wrong, least, most))
-        found = []
+        actual = []
         for shape, text in chains:
             x = tensor(shape_of(shape))
-            found += [v for v in check(x, carried_out(x, read(text))) if v.verdict == "failed"]
+            actual += [v for v in check(x, carried_out(x, read(text))) if v.verdict == "failed"]
 
-        assert found, wrong
+        assert actual, wrong
 
 
 # -- the lecture's tensors -------------------------------------------------------------------------------------------------------------

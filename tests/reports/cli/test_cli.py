@@ -38,19 +38,19 @@ def run(monkeypatch):
 
 def test_derive_prints_the_three_answers(run):
     """Exact, with unit, on standard output."""
-    found = run("derive", "tiny")
+    actual = run("derive", "tiny")
 
-    assert 0 == found.exit_code
+    assert 0 == actual.exit_code
     for answer in ("4,080\u00a0elements", "89,120\u00a0bytes", "282,960\u00a0FLOP"):
-        assert answer in found.stdout
+        assert answer in actual.stdout
 
 
 def test_derive_as_json_writes_json_only(run):
     """Standard output parses, whatever is said on standard error."""
-    found = run("derive", "tiny", "--json")
+    actual = run("derive", "tiny", "--json")
 
-    assert 0 == found.exit_code
-    assert 4080 == json.loads(found.stdout)["quantities"]["parameters"]["value"]
+    assert 0 == actual.exit_code
+    assert 4080 == json.loads(actual.stdout)["quantities"]["parameters"]["value"]
 
 
 def test_explain_as_json_holds_the_steps_of_one_quantity(run):
@@ -62,10 +62,10 @@ def test_explain_as_json_holds_the_steps_of_one_quantity(run):
 
 def test_check_begins_with_its_tally(run):
     """What was not measured is counted on the first line, and is exit 0."""
-    found = run("check", "tiny")
+    actual = run("check", "tiny")
 
-    assert 0 == found.exit_code
-    assert "2 passed, 1 measured in parts, 0 failed, 1 not measured" == found.stdout.split("\n")[0]
+    assert 0 == actual.exit_code
+    assert "2 passed, 1 measured in parts, 0 failed, 1 not measured" == actual.stdout.split("\n")[0]
 
 
 def test_strict_fails_on_what_was_not_measured(run):
@@ -85,14 +85,14 @@ def test_a_failed_check_is_exit_1(run, monkeypatch, tmp_path):
 
 def test_report_writes_three_files_and_names_them_on_standard_error(run, tmp_path):
     """And prints the answers and every check."""
-    found = run("report", "tiny", "-o", str(tmp_path / "deep" / "er"))
+    actual = run("report", "tiny", "-o", str(tmp_path / "deep" / "er"))
 
-    assert 0 == found.exit_code
+    assert 0 == actual.exit_code
     assert ["report.html", "report.json", "report.md"] == sorted(p.name for p in (tmp_path / "deep" / "er").iterdir())
-    assert "wrote" in found.stderr
-    assert "wrote" not in found.stdout
-    assert "4,080" in found.stdout
-    assert "✓ measured, equal" in found.stdout
+    assert "wrote" in actual.stderr
+    assert "wrote" not in actual.stdout
+    assert "4,080" in actual.stdout
+    assert "✓ measured, equal" in actual.stdout
 
 
 def test_two_runs_write_equal_bytes(run, tmp_path):
@@ -111,9 +111,9 @@ def test_a_run_that_is_not_possible_leaves_the_report_unchecked(run, monkeypatch
         raise MeasurementError("the run would allocate 10 bytes at its peak and 5 are free: check at smaller sizes")
 
     monkeypatch.setattr(job, "check", refuse)
-    found = run("report", "tiny", "-o", str(tmp_path))
+    actual = run("report", "tiny", "-o", str(tmp_path))
 
-    assert 0 == found.exit_code
+    assert 0 == actual.exit_code
     assert "nothing here has been measured. the run would allocate 10 bytes" in (tmp_path / "report.html").read_text()
     assert 1 == run("report", "tiny", "-o", str(tmp_path), "--strict").exit_code
 
@@ -122,16 +122,16 @@ def test_a_report_that_cannot_be_written_leaves_nothing(run, tmp_path, monkeypat
     """One line, exit 2, and no temporary file stays."""
     (tmp_path / "file").write_text("")
 
-    found = run("report", "tiny", "-o", str(tmp_path / "file"))
-    assert 2 == found.exit_code
-    assert re.fullmatch(r"napkin: cannot write a report to .*: .*", found.stderr.strip().split("\n")[-1])
+    actual = run("report", "tiny", "-o", str(tmp_path / "file"))
+    assert 2 == actual.exit_code
+    assert re.fullmatch(r"napkin: cannot write a report to .*: .*", actual.stderr.strip().split("\n")[-1])
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    found = run("report", "tiny", "-o", str(tmp_path / "full"))
-    assert 2 == found.exit_code
+    actual = run("report", "tiny", "-o", str(tmp_path / "full"))
+    assert 2 == actual.exit_code
     assert [] == list((tmp_path / "full").iterdir())
 
 
@@ -167,53 +167,53 @@ def test_bad_input_is_one_line_and_exit_2(words, tmp_path, monkeypatch):
     """Cause and remedy on standard error, nothing on standard output, nothing written."""
     monkeypatch.chdir(tmp_path)
 
-    found = CliRunner().invoke(cli.napkin, words)
-    lines = [line for line in found.stderr.split("\n") if line and not line.endswith(" …")]
+    actual = CliRunner().invoke(cli.napkin, words)
+    lines = [line for line in actual.stderr.split("\n") if line and not line.endswith(" …")]
 
-    assert 2 == found.exit_code, found.output
+    assert 2 == actual.exit_code, actual.output
     assert 1 == len(lines), lines
     assert lines[0].startswith("napkin: ")
     assert lines[0].isprintable()
     assert len(lines[0]) < 600
-    assert "" == found.stdout
+    assert "" == actual.stdout
     assert [] == list(tmp_path.iterdir())
 
 
 def test_no_arguments_show_the_help_and_are_exit_2():
     """Not an answer, so not on standard output."""
-    found = CliRunner().invoke(cli.napkin, [])
+    actual = CliRunner().invoke(cli.napkin, [])
 
-    assert 2 == found.exit_code
-    assert "" == found.stdout
-    assert "derive" in found.stderr
+    assert 2 == actual.exit_code
+    assert "" == actual.stdout
+    assert "derive" in actual.stderr
 
 
 @pytest.mark.parametrize("what", LISTS)
 def test_lists_are_not_empty(what):
     """A line for each."""
-    found = CliRunner().invoke(cli.napkin, ["list", what])
+    actual = CliRunner().invoke(cli.napkin, ["list", what])
 
-    assert 0 == found.exit_code
-    assert len(found.stdout.strip().split("\n")) >= 4
+    assert 0 == actual.exit_code
+    assert len(actual.stdout.strip().split("\n")) >= 4
 
 
 def test_version_is_a_line_on_standard_output():
     """napkin and its version."""
-    found = CliRunner().invoke(cli.napkin, ["--version"])
+    actual = CliRunner().invoke(cli.napkin, ["--version"])
 
-    assert 0 == found.exit_code
-    assert re.fullmatch(r"napkin \S.*\n", found.stdout)
+    assert 0 == actual.exit_code
+    assert re.fullmatch(r"napkin \S.*\n", actual.stdout)
 
 
 def test_control_characters_of_a_model_do_not_reach_the_terminal(monkeypatch):
     """A hostile name is shown with its characters spelled out."""
     monkeypatch.setattr(job, "derive", lambda request, progress: sample.derivation(model="\x1b[31mevil\u202e"))
 
-    found = CliRunner().invoke(cli.napkin, ["derive", "x"])
+    actual = CliRunner().invoke(cli.napkin, ["derive", "x"])
 
-    assert "\x1b" not in found.stdout
-    assert "\u202e" not in found.stdout
-    assert "\\x1b[31mevil\\u202e" in found.stdout
+    assert "\x1b" not in actual.stdout
+    assert "\u202e" not in actual.stdout
+    assert "\\x1b[31mevil\\u202e" in actual.stdout
 
 
 def test_what_a_model_prints_does_not_reach_standard_output(monkeypatch):
@@ -225,11 +225,11 @@ def test_what_a_model_prints_does_not_reach_standard_output(monkeypatch):
         return sample.derivation()
 
     monkeypatch.setattr(job, "derive", noisy)
-    found = CliRunner().invoke(cli.napkin, ["derive", "x", "--json"])
+    actual = CliRunner().invoke(cli.napkin, ["derive", "x", "--json"])
 
-    assert json.loads(found.stdout)
-    assert "loading weights!" in found.stderr
-    assert "tracing …" in found.stderr
+    assert json.loads(actual.stdout)
+    assert "loading weights!" in actual.stderr
+    assert "tracing …" in actual.stderr
 
 
 def test_as_a_process_a_bad_size_is_one_line_and_exit_2(tmp_path):
@@ -266,21 +266,21 @@ def test_a_reader_that_stops_reading_is_not_a_failed_check():
 
 def test_explain_shows_the_steps_of_a_rule_of_thumb(run):
     """As text and as JSON, which then holds that rule alone; 2·4,080·10 = 81,600 lead to 78,000."""
-    found = run("derive", "tiny", "--explain", "2ND")
+    actual = run("derive", "tiny", "--explain", "2ND")
     document = json.loads(run("derive", "tiny", "--explain", "2ND", "--json").stdout)
 
-    assert 0 == found.exit_code
+    assert 0 == actual.exit_code
     for words in ("2ND: 2 FLOP per parameter and token for the forward", "81,600\u00a0FLOP", "78,000\u00a0FLOP", "nothing else"):
-        assert words in found.stdout
+        assert words in actual.stdout
     assert ["2ND"] == [entry["rule"] for entry in document["textbook"]]
     assert 78_000 == document["textbook"][0]["steps"][-1]["value"]
 
 
 def test_explain_of_a_rule_of_thumb_that_does_not_apply_says_why(run):
     """One line of words instead of steps."""
-    found = run("derive", "tiny", "--explain", "6BN")
+    actual = run("derive", "tiny", "--explain", "6BN")
 
-    assert "It does not apply: it is stated for models without T, and this model has T." in found.stdout.replace("\n", " ")
+    assert "It does not apply: it is stated for models without T, and this model has T." in actual.stdout.replace("\n", " ")
 
 
 def test_derive_shows_how_far_off_rules_of_thumb_are(run):
@@ -332,9 +332,9 @@ def raising(error):
 def test_what_the_machine_cannot_do_is_one_line(error, said, monkeypatch):
     """Memory, depth, disk, rights, and names that cannot be written."""
     monkeypatch.setattr(job, "derive", raising(error))
-    found = CliRunner().invoke(cli.napkin, ["derive", "x", "--json"])
+    actual = CliRunner().invoke(cli.napkin, ["derive", "x", "--json"])
 
-    assert (2, "", f"napkin: {said}\n") == (found.exit_code, found.stdout, found.stderr)
+    assert (2, "", f"napkin: {said}\n") == (actual.exit_code, actual.stdout, actual.stderr)
 
 
 @pytest.mark.parametrize("error", BUGS, ids=lambda error: type(error).__name__)
@@ -342,24 +342,24 @@ def test_any_other_error_is_a_bug_that_says_so_in_one_line(error, monkeypatch):
     """With its place; the traceback is there for whoever asks for it. Exit 1 would read as a failed check."""
     monkeypatch.setattr(job, "derive", raising(error))
     monkeypatch.delenv("NAPKIN_DEBUG", raising=False)
-    found = CliRunner().invoke(cli.napkin, ["derive", "x", "--json"])
+    actual = CliRunner().invoke(cli.napkin, ["derive", "x", "--json"])
     monkeypatch.setenv("NAPKIN_DEBUG", "1")
     shown = CliRunner().invoke(cli.napkin, ["derive", "x", "--json"])
 
-    assert (2, "") == (found.exit_code, found.stdout)
+    assert (2, "") == (actual.exit_code, actual.stdout)
     line = rf"napkin: a bug of Napkin: {type(error).__name__}.* at test_cli\.py line \d+; please report it, "
-    assert re.fullmatch(line + r"with the traceback that NAPKIN_DEBUG=1 shows\n", found.stderr)
+    assert re.fullmatch(line + r"with the traceback that NAPKIN_DEBUG=1 shows\n", actual.stderr)
     assert "Traceback (most recent call last):" in shown.stderr
-    assert found.stderr == shown.stderr[-len(found.stderr) :]
+    assert actual.stderr == shown.stderr[-len(actual.stderr) :]
 
 
 def test_an_interrupt_is_130_and_a_closed_pipe_141(monkeypatch):
     """Without a word."""
     for error, status in ((KeyboardInterrupt(), 130), (BrokenPipeError(32, "Broken pipe"), 141)):
         monkeypatch.setattr(job, "derive", raising(error))
-        found = CliRunner().invoke(cli.napkin, ["derive", "x", "--json"])
+        actual = CliRunner().invoke(cli.napkin, ["derive", "x", "--json"])
 
-        assert (status, "", "") == (found.exit_code, found.stdout, found.stderr)
+        assert (status, "", "") == (actual.exit_code, actual.stdout, actual.stderr)
 
 
 # -- what would be ignored -----------------------------------------------------------------------------------------------------------------
@@ -385,9 +385,9 @@ IDLE = {
 @pytest.mark.parametrize("words", IDLE)
 def test_an_option_that_this_call_would_ignore_is_refused(words):
     """Before any work."""
-    found = CliRunner().invoke(cli.napkin, words.split())
+    actual = CliRunner().invoke(cli.napkin, words.split())
 
-    assert (2, "", f"napkin: {IDLE[words]}: leave it out\n") == (found.exit_code, found.stdout, found.stderr)
+    assert (2, "", f"napkin: {IDLE[words]}: leave it out\n") == (actual.exit_code, actual.stdout, actual.stderr)
 
 
 TWICE = {
@@ -406,25 +406,25 @@ TWICE = {
 @pytest.mark.parametrize("words", TWICE)
 def test_what_is_given_twice_is_refused_with_both_values(words):
     """The last one would be taken in silence."""
-    found = CliRunner().invoke(cli.napkin, words.split())
+    actual = CliRunner().invoke(cli.napkin, words.split())
 
-    assert (2, f"napkin: {TWICE[words]}") == (found.exit_code, found.stderr.rstrip("\n").split("\n")[-1])
+    assert (2, f"napkin: {TWICE[words]}") == (actual.exit_code, actual.stderr.rstrip("\n").split("\n")[-1])
 
 
 @pytest.mark.parametrize(
     "words", [["report", "linear", "--template", ""], ["report", "linear", "--template="], ["report", "linear", "--template", " "]]
 )
 def test_an_option_without_a_value_is_refused(words):
-    found = CliRunner().invoke(cli.napkin, words)
+    actual = CliRunner().invoke(cli.napkin, words)
 
-    assert (2, "napkin: --template is given an empty value: leave it out, or give one\n") == (found.exit_code, found.stderr)
+    assert (2, "napkin: --template is given an empty value: leave it out, or give one\n") == (actual.exit_code, actual.stderr)
 
 
 def test_a_folder_without_templates_is_refused(tmp_path):
-    found = CliRunner().invoke(cli.napkin, ["report", "linear", "--templates", str(tmp_path)])
+    actual = CliRunner().invoke(cli.napkin, ["report", "linear", "--templates", str(tmp_path)])
     said = f"napkin: {tmp_path} holds no template (.j2) and no report.css: leave --templates out, or name the folder that does\n"
 
-    assert (2, said) == (found.exit_code, found.stderr)
+    assert (2, said) == (actual.exit_code, actual.stderr)
 
 
 def test_options_that_a_verified_file_has_no_use_for_are_said(tmp_path, monkeypatch):
@@ -433,21 +433,21 @@ def test_options_that_a_verified_file_has_no_use_for_are_said(tmp_path, monkeypa
     Path("d.md").write_text("3<!--= 3 -->\n")
     Path("r.md").write_text(f"# r\n\n<!-- napkin-inputs {Inputs('report', 'no.py:x', digest='0' * 64).text()} -->\n")
     Path("own").mkdir()
-    found = CliRunner().invoke(cli.napkin, ["verify", "d.md", "r.md", "--require-claims", "1", "--fix", "--templates", "own"])
+    actual = CliRunner().invoke(cli.napkin, ["verify", "d.md", "r.md", "--require-claims", "1", "--fix", "--templates", "own"])
 
-    assert 1 == found.exit_code  # the report is not verified, as its model is not here
+    assert 1 == actual.exit_code  # the report is not verified, as its model is not here
     assert [
         "d.md: --templates has no effect: the file is a live document",
         "r.md: --fix has no effect: the file is a report",
         "r.md: --require-claims has no effect: the file is a report",
         "r.md: --templates has no effect: the file is made by no templates of your own",
-    ] == found.stderr.rstrip("\n").split("\n")
+    ] == actual.stderr.rstrip("\n").split("\n")
 
 
 def test_what_nobody_sees_in_a_name_is_shown_as_its_escape():
     """A zero-width space, a wide one, a control and a direction; a line break is a blank."""
-    found = CliRunner().invoke(cli.napkin, ["derive", "hf:no\u200bwhere\u3000\x1b\u202e\nx"])
+    actual = CliRunner().invoke(cli.napkin, ["derive", "hf:no\u200bwhere\u3000\x1b\u202e\nx"])
     name = "no\\u200bwhere\\u3000\\x1b\\u202e x"
 
     said = f"loading hf:{name} …\nnapkin: no config at {name}: give the path of a config.json or of its folder (nothing is downloaded)\n"
-    assert said == found.stderr
+    assert said == actual.stderr

@@ -73,21 +73,21 @@ def test_commands_derive_at_the_sizes_they_are_at(name: str, stack: str) -> None
     command, *words = COMMANDS[name]
     model = (words[0], f"model={stack}", *words[1:]) if command == "ask" else (stack, *words)
 
-    found = _run(command, *model)
+    actual = _run(command, *model)
 
-    assert 0 == found.exit_code, found.stderr
-    assert "derive the model" not in found.output
-    assert "Piecewise" not in found.stdout
+    assert 0 == actual.exit_code, actual.stderr
+    assert "derive the model" not in actual.output
+    assert "Piecewise" not in actual.stdout
 
 
 @pytest.mark.slow
 def test_of_one_layer_choices_of_checkpointing_that_it_has_not_are_named(stack: str) -> None:
     """Every second of one block is none; the others stand, and their differences are those of the case in force."""
-    found = _run("checkpointing", stack, *SIZES)
+    actual = _run("checkpointing", stack, *SIZES)
 
-    assert 0 == found.exit_code, found.stderr
-    assert "stack: recomputing one of every 2 blocks needs at least 2 of them, and L is 1" in " ".join(found.stdout.split())
-    assert "Piecewise" not in found.stdout
+    assert 0 == actual.exit_code, actual.stderr
+    assert "stack: recomputing one of every 2 blocks needs at least 2 of them, and L is 1" in " ".join(actual.stdout.split())
+    assert "Piecewise" not in actual.stdout
 
 
 @pytest.mark.slow
@@ -103,9 +103,9 @@ def test_a_live_document_is_verified_at_a_batch_of_one(stack: str, tmp_path: Pat
     )
     (tmp_path / "notes.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
-    found = _run("verify", str(tmp_path / "notes.md"), "--source", file)
+    actual = _run("verify", str(tmp_path / "notes.md"), "--source", file)
 
-    assert 0 == found.exit_code, found.output
+    assert 0 == actual.exit_code, actual.output
 
 
 def test_sizes_that_a_question_tried_do_not_stay(stack: str) -> None:

@@ -18,16 +18,16 @@ def run(*words: str) -> Result:
 
 def test_the_limits_are_shown_with_their_steps() -> None:
     """bf16: (2 - 2**-7) · 2**127 is 3.38953139e38."""
-    found = run("dtype", "bf16")
+    actual = run("dtype", "bf16")
 
-    assert 0 == found.exit_code
+    assert 0 == actual.exit_code
     for words in (
         "bf16: 16 bits, 1 sign, 8 exponent, 7 fraction; 2 bytes an element",
         "(2 - 2**(-7))*2**127",
         "≈ 3.38953139e38",
         "= 0.0078125",
     ):
-        assert words in found.stdout
+        assert words in actual.stdout
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_json_holds_exact_numbers_as_text() -> None:
 )
 def test_what_cannot_be_encoded_is_one_line(words: list[str], message: str) -> None:
     """And exit status 2, with nothing on standard output."""
-    found = run("dtype", *words)
+    actual = run("dtype", *words)
 
-    assert (2, "", 1) == (found.exit_code, found.stdout, len(found.stderr.splitlines()))
-    assert found.stderr.startswith(message)
+    assert (2, "", 1) == (actual.exit_code, actual.stdout, len(actual.stderr.splitlines()))
+    assert actual.stderr.startswith(message)
 
 
 def test_formats_need_no_torch() -> None:

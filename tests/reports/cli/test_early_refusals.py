@@ -48,9 +48,9 @@ def run(*words: str) -> Result:
 )
 def test_what_cannot_be_is_refused_at_once(words: str, said: str) -> None:
     """One line, exit status 2, and nothing recorded, derived or written before."""
-    found = run(*words.split())
+    actual = run(*words.split())
 
-    assert (2, f"napkin: {said.format(cwd=os.getcwd())}\n") == (found.exit_code, found.stderr)
+    assert (2, f"napkin: {said.format(cwd=os.getcwd())}\n") == (actual.exit_code, actual.stderr)
     assert ["FILE"] == os.listdir()
 
 

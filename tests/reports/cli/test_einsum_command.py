@@ -39,9 +39,9 @@ def test_a_run_that_disagrees_is_exit_status_1(monkeypatch: pytest.MonkeyPatch) 
     right = check_.backward
     monkeypatch.setattr(check_, "backward", lambda *words: -right(*words))
 
-    found = run("b s -> b", "b=2", "s=3", "--check")
+    actual = run("b s -> b", "b=2", "s=3", "--check")
 
-    assert (1, True) == (found.exit_code, "failed: gradient of A" in found.stdout)
+    assert (1, True) == (actual.exit_code, "failed: gradient of A" in actual.stdout)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_run_that_disagrees_is_exit_status_1(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_what_cannot_be_counted_is_one_line(words: list[str], message: str) -> None:
     """And exit status 2, with nothing on standard output."""
-    found = run(*words)
+    actual = run(*words)
 
-    assert (2, "", 1) == (found.exit_code, found.stdout, len(found.stderr.splitlines()))
-    assert found.stderr.startswith(message)
+    assert (2, "", 1) == (actual.exit_code, actual.stdout, len(actual.stderr.splitlines()))
+    assert actual.stderr.startswith(message)

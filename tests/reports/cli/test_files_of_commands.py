@@ -31,9 +31,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def run(*words: str) -> Result:
-    found = CliRunner().invoke(cli.napkin, words)
-    assert found.exception is None or isinstance(found.exception, SystemExit), (words, found.exc_info)
-    return found
+    actual = CliRunner().invoke(cli.napkin, words)
+    assert actual.exception is None or isinstance(actual.exception, SystemExit), (words, actual.exc_info)
+    return actual
 
 
 # -- verify --fix ----------------------------------------------------------------------------------------------------------
@@ -51,9 +51,9 @@ def test_text_that_is_added_while_models_are_derived_is_not_lost(monkeypatch: py
     monkeypatch.setattr(live, "judge", judge)
     for name in ("a.md", "b.md"):
         Path(name).write_text(WRONG)
-    found = run("verify", "--fix", "b.md")
+    actual = run("verify", "--fix", "b.md")
 
-    assert (2, "napkin: cannot write b.md: it has changed since it was read: run the command again\n") == (found.exit_code, found.stderr)
+    assert (2, "napkin: cannot write b.md: it has changed since it was read: run the command again\n") == (actual.exit_code, actual.stderr)
     assert f"{WRONG}A new line.\n" == Path("b.md").read_text()
 
 
@@ -62,9 +62,9 @@ def test_through_a_symbolic_link_the_document_is_rewritten_and_named() -> None:
     Path("folder").mkdir()
     Path("folder/real.md").write_text(WRONG)
     os.symlink("folder/real.md", "link.md")
-    found = run("verify", "--fix", "link.md")
+    actual = run("verify", "--fix", "link.md")
 
-    assert (0, f"rewrote 1 number of {Path('folder/real.md').resolve()}\n") == (found.exit_code, found.stderr)
+    assert (0, f"rewrote 1 number of {Path('folder/real.md').resolve()}\n") == (actual.exit_code, actual.stderr)
     assert RIGHT == Path("folder/real.md").read_text()
     assert (["real.md"], "folder/real.md") == (os.listdir("folder"), os.readlink("link.md"))
 
@@ -81,9 +81,9 @@ def test_a_read_only_document_is_refused_before_it_is_judged() -> None:
     """For the superuser as well, and without ``--fix`` it is verified as any other."""
     Path("a.md").write_text(WRONG)
     Path("a.md").chmod(0o444)
-    found = run("verify", "--fix", "a.md")
+    actual = run("verify", "--fix", "a.md")
 
-    assert (2, "napkin: cannot write a.md: it is read-only (mode 0444)\n") == (found.exit_code, found.stderr)
+    assert (2, "napkin: cannot write a.md: it is read-only (mode 0444)\n") == (actual.exit_code, actual.stderr)
     assert WRONG == Path("a.md").read_text()
     assert 1 == run("verify", "a.md").exit_code
 
@@ -104,9 +104,9 @@ def test_no_document_is_rewritten_where_a_later_one_is_refused(refused: str) -> 
 def test_one_document_under_two_names_is_rewritten_once() -> None:
     Path("a.md").write_text(WRONG)
     os.symlink("a.md", "b.md")
-    found = run("verify", "--fix", "a.md", "b.md", "a.md")
+    actual = run("verify", "--fix", "a.md", "b.md", "a.md")
 
-    assert 0 == found.exit_code
+    assert 0 == actual.exit_code
     assert RIGHT == Path("a.md").read_text()
 
 
@@ -123,9 +123,9 @@ def test_a_table_through_a_device_leaves_it_a_device() -> None:
     except OSError as error:
         pytest.skip(f"no device can be made here: {error}")
     for option in ("--csv", "--plot"):
-        found = run(*SWEEP, option, "full")
+        actual = run(*SWEEP, option, "full")
 
-        assert (2, "napkin: cannot write full: No space left on device\n") == (found.exit_code, found.stderr)
+        assert (2, "napkin: cannot write full: No space left on device\n") == (actual.exit_code, actual.stderr)
         assert stat.S_ISCHR(os.stat("full").st_mode)
 
 
@@ -142,8 +142,8 @@ def test_a_table_and_a_drawing_are_written_both_or_not_at_all() -> None:
     Path("y.svg").mkdir()
 
     for words in (("--csv", "y.csv", "--plot", "y.svg"), ("--json", "--plot", "y.svg")):
-        found = run(*SWEEP, *words)
-        assert (2, "", "napkin: cannot write y.svg: it is a folder\n") == (found.exit_code, found.stdout, found.stderr)
+        actual = run(*SWEEP, *words)
+        assert (2, "", "napkin: cannot write y.svg: it is a folder\n") == (actual.exit_code, actual.stdout, actual.stderr)
     assert "napkin: y.csv and ./y.csv are one file: name two\n" == run(*SWEEP, "--csv", "y.csv", "--plot", "./y.csv").stderr
     assert "old" == Path("y.csv").read_text()
 
@@ -178,9 +178,9 @@ def test_no_command_waits_for_a_fifo_or_reads_a_device(case: str) -> None:
     for name in ("fifo", "fifo.py", "fifo.md", "fifo.html", "folder/config.json"):
         os.mkfifo(name)
     words, message = READ[case]
-    found = run(*words)
+    actual = run(*words)
 
-    assert (2, "", message) == (found.exit_code, found.stdout, found.stderr.rstrip("\n").split("\n")[-1])
+    assert (2, "", message) == (actual.exit_code, actual.stdout, actual.stderr.rstrip("\n").split("\n")[-1])
 
 
 def test_a_fifo_among_measurements_or_templates_is_refused() -> None:

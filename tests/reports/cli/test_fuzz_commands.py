@@ -130,21 +130,21 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def orderly(found: Result, words: Sequence[str]) -> None:
+def orderly(actual: Result, words: Sequence[str]) -> None:
     """No traceback, nothing that acts, one bounded line for a refusal, and 1 for a check alone."""
     shown = [word[:80] for word in words]
-    assert found.exception is None or isinstance(found.exception, SystemExit), (shown, found.exc_info)
-    assert "a bug of Napkin" not in found.stderr, (shown, found.stderr)
-    assert found.exit_code in ((0, 1, 2) if "verify" in words else (0, 2)), shown
-    assert controls(found.stdout + found.stderr) == [], shown
-    said = [text for text in found.stderr.split("\n") if text and not text.endswith(" …")]
-    if found.exit_code == 2 and not _shows_help(found):
-        assert sum(text.startswith("napkin: ") for text in said) == 1 or _without_values(said), (shown, found.stderr[:2000])
+    assert actual.exception is None or isinstance(actual.exception, SystemExit), (shown, actual.exc_info)
+    assert "a bug of Napkin" not in actual.stderr, (shown, actual.stderr)
+    assert actual.exit_code in ((0, 1, 2) if "verify" in words else (0, 2)), shown
+    assert controls(actual.stdout + actual.stderr) == [], shown
+    said = [text for text in actual.stderr.split("\n") if text and not text.endswith(" …")]
+    if actual.exit_code == 2 and not _shows_help(actual):
+        assert sum(text.startswith("napkin: ") for text in said) == 1 or _without_values(said), (shown, actual.stderr[:2000])
         assert len(max(said, key=len)) < 2_000, shown
 
 
-def _shows_help(found: Result) -> bool:
-    return found.stderr.startswith("Usage: ")
+def _shows_help(actual: Result) -> bool:
+    return actual.stderr.startswith("Usage: ")
 
 
 def _without_values(said: Sequence[str]) -> bool:
@@ -157,10 +157,10 @@ def fuzz(count: int, seed: int) -> None:
     for _ in range(count):
         words = line(dice)
         began = time.process_time()
-        found = CliRunner().invoke(cli.napkin, words)
+        actual = CliRunner().invoke(cli.napkin, words)
         assert time.process_time() - began < 120, words
-        orderly(found, words)
-        statuses.add(found.exit_code)
+        orderly(actual, words)
+        statuses.add(actual.exit_code)
     assert {0, 2} <= statuses
 
 
@@ -185,7 +185,7 @@ def test_random_command_lines_end_in_order_as_processes() -> None:
     ]
     for _ in range(20):
         words, ending = dice.choice(lines), dice.choice(endings)
-        found = done(words, shell=ending)
-        assert found.returncode in (0, 2, 141), (words, ending, found.stderr)
-        assert "Traceback" not in found.stderr
-        assert found.returncode != 141 or "head" in ending
+        actual = done(words, shell=ending)
+        assert actual.returncode in (0, 2, 141), (words, ending, actual.stderr)
+        assert "Traceback" not in actual.stderr
+        assert actual.returncode != 141 or "head" in ending

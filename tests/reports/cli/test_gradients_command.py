@@ -42,10 +42,10 @@ def test_a_check_says_how_far_autograd_is() -> None:
 @pytest.mark.parametrize("model", ["mlp", pytest.param("gpt2", marks=pytest.mark.slow), pytest.param("llama3-8b", marks=pytest.mark.slow)])
 def test_every_formula_is_latex_that_reports_can_set(model: str) -> None:
     """By the converter of the HTML report."""
-    found = entries(calc.gradients(calc.load(model)), latex=True)
+    actual = entries(calc.gradients(calc.load(model)), latex=True)
 
-    assert found
-    assert all(piece(str(e.equation)).startswith("<math>") for e in found)
+    assert actual
+    assert all(piece(str(e.equation)).startswith("<math>") for e in actual)
 
 
 @pytest.mark.parametrize(

@@ -30,15 +30,15 @@ def test_words_choose_entries_that_hold_all_of_them() -> None:
 
 def test_the_plain_data_hold_bytes_rates_and_the_assumed_price() -> None:
     """GB and GiB apart: 80 GB marketed, 85,520,809,984 bytes (79.6 GiB) reported. Rates beyond 2^53 are strings."""
-    found = {entry["id"]: entry for entry in json.loads(_run("--json").stdout)["hardware"]}
+    actual = {entry["id"]: entry for entry in json.loads(_run("--json").stdout)["hardware"]}
 
-    assert {"bytes": 80 * 10**9, "reported_by_driver": 85520809984} == found["h100-sxm"]["memory"]
+    assert {"bytes": 80 * 10**9, "reported_by_driver": 85520809984} == actual["h100-sxm"]["memory"]
     assert {"dense": 989500000000000, "sparse": 1979000000000000} == {
-        key: found["h100-sxm"]["peaks"]["bf16"][key] for key in ("dense", "sparse")
+        key: actual["h100-sxm"]["peaks"]["bf16"][key] for key in ("dense", "sparse")
     }
-    assert "20000000000000000" == found["gb200"]["peaks"]["fp4"]["sparse"]
-    assert found["h100-sxm"]["price"]["because"].startswith("ASSUMPTION of 2026")
-    assert found["m4-max"]["price"] is None
+    assert "20000000000000000" == actual["gb200"]["peaks"]["fp4"]["sparse"]
+    assert actual["h100-sxm"]["price"]["because"].startswith("ASSUMPTION of 2026")
+    assert actual["m4-max"]["price"] is None
 
 
 def test_the_convention_of_the_rates_stands_under_them() -> None:
@@ -64,14 +64,14 @@ def test_a_broken_file_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
     file.write_text(ENTRY.replace("312.5", "-1"))
 
-    found = _run("--hardware", str(file))
+    actual = _run("--hardware", str(file))
 
-    assert (2, "") == (found.exit_code, found.stdout)
-    assert f"napkin: {file}: my-gpu.peak.bf16.dense is -1, expected a number of TFLOP/s above 0\n" == found.stderr
+    assert (2, "") == (actual.exit_code, actual.stdout)
+    assert f"napkin: {file}: my-gpu.peak.bf16.dense is -1, expected a number of TFLOP/s above 0\n" == actual.stderr
 
 
 def test_a_file_of_accelerators_goes_with_no_other_list(tmp_path: Path) -> None:
     """Rather than being ignored."""
-    found = CliRunner().invoke(cli.napkin, ["list", "models", "--hardware", str(tmp_path / "own.toml")])
+    actual = CliRunner().invoke(cli.napkin, ["list", "models", "--hardware", str(tmp_path / "own.toml")])
 
-    assert (2, "napkin: --hardware goes with: napkin list hardware\n") == (found.exit_code, found.stderr)
+    assert (2, "napkin: --hardware goes with: napkin list hardware\n") == (actual.exit_code, actual.stderr)

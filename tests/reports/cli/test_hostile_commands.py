@@ -32,16 +32,16 @@ def some_quick(places: Iterable[str], *quick: str) -> list[Any]:
     return [place if place in quick else pytest.param(place, marks=pytest.mark.slow) for place in places]
 
 
-def orderly(found: Result, words: Sequence[str]) -> None:
+def orderly(actual: Result, words: Sequence[str]) -> None:
     """No traceback, nothing that acts; where it is refused, one bounded line and no data."""
-    assert found.exception is None or isinstance(found.exception, SystemExit), (words, found.exc_info)
-    assert found.exit_code in (0, 1, 2), words
-    assert controls(found.stdout + found.stderr) == [], words
-    if found.exit_code == 2:
-        said = [line for line in found.stderr.rstrip("\n").split("\n") if not re.fullmatch(r"(?:loading|precision) .* …", line)]
-        assert len(said) == 1, (words, found.stderr)
+    assert actual.exception is None or isinstance(actual.exception, SystemExit), (words, actual.exc_info)
+    assert actual.exit_code in (0, 1, 2), words
+    assert controls(actual.stdout + actual.stderr) == [], words
+    if actual.exit_code == 2:
+        said = [line for line in actual.stderr.rstrip("\n").split("\n") if not re.fullmatch(r"(?:loading|precision) .* …", line)]
+        assert len(said) == 1, (words, actual.stderr)
         assert len(said[0]) < 2_000, words
-        assert found.stdout == "", words
+        assert actual.stdout == "", words
 
 
 ARGUMENTS: dict[str, Callable[[str], Sequence[str]]] = {
@@ -112,11 +112,11 @@ def test_a_report_goes_into_the_folder_of_that_name_whole_or_not_at_all(tmp_path
         room.mkdir(parents=True)
         monkeypatch.chdir(room)
         name = text.lstrip("/") or "x"  # inside of the room, or two above it
-        found = run(["report", "mlp", "-o", name if "../../.." not in name else "x"])
-        outcomes[found.exit_code] += 1
-        orderly(found, [name])
+        actual = run(["report", "mlp", "-o", name if "../../.." not in name else "x"])
+        outcomes[actual.exit_code] += 1
+        orderly(actual, [name])
         written = sorted(file.name for file in files_of(tmp_path / str(number)))
-        assert written == (sorted(texts) if found.exit_code == 0 else []), ascii(name)
+        assert written == (sorted(texts) if actual.exit_code == 0 else []), ascii(name)
 
     assert outcomes[0] > 200
     assert outcomes[2] > 10
@@ -173,9 +173,9 @@ def test_files_of_those_names_are_read_as_any_other(tmp_path: Path, monkeypatch:
             ["derive", f"hf:x{name}"],
             ["report", "mlp", "--template", "none", "--templates", f"x{name}"],
         ):
-            found = run(words)
-            orderly(found, words)
-            assert found.exit_code in (1, 2), words
+            actual = run(words)
+            orderly(actual, words)
+            assert actual.exit_code in (1, 2), words
 
     assert made > 200
 
@@ -192,9 +192,9 @@ def test_an_environment_that_a_report_claims_is_printed_as_text(tmp_path: Path, 
         for environment, status in (({"python": text}, 2), ({text: text}, 1)):
             inputs = Inputs("report", "mlp", environment=environment)
             Path("r.md").write_text(f"# r\n\n<!-- napkin-inputs {inputs.text()} -->\n")
-            found = run(["verify", "r.md"])
-            orderly(found, [text])
-            assert found.exit_code == status
+            actual = run(["verify", "r.md"])
+            orderly(actual, [text])
+            assert actual.exit_code == status
 
 
 def test_a_file_of_such_a_name_is_rewritten_and_derived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,9 +205,9 @@ def test_a_file_of_such_a_name_is_rewritten_and_derived(tmp_path: Path, monkeypa
         Path(f"{text}.md").write_text("4<!--= 3 -->\n")
         orderly(run(["verify", "--fix", "--", f"{text}.md"]), [text])
         assert Path(f"{text}.md").read_text() == "3<!--= 3 -->\n"
-        found = run(["derive", f"{text}.py:spec"])
-        orderly(found, [text])
-        assert "Every step: napkin derive" in found.stderr
+        actual = run(["derive", f"{text}.py:spec"])
+        orderly(actual, [text])
+        assert "Every step: napkin derive" in actual.stderr
 
 
 def test_an_answer_about_an_accelerator_of_such_a_name_is_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,9 +222,9 @@ def test_an_answer_about_an_accelerator_of_such_a_name_is_text(tmp_path: Path, m
         Path("own.toml").write_text("\n".join([*entry, f"peak.bf16 = {{ dense = 1, engine = {said} }}\n"]))
         for words in (["list", "hardware", "mine", "--hardware", "own.toml"], question):
             for form in ([], ["--json"]):
-                found = run([*words, *form])
-                orderly(found, [*words, *form])
-                answered += found.exit_code == 0
+                actual = run([*words, *form])
+                orderly(actual, [*words, *form])
+                answered += actual.exit_code == 0
 
     assert answered > 500
 
@@ -260,9 +260,9 @@ def reported(folder: Path, names: Sequence[str]) -> Elements:
     (folder / "m.py").write_text(SPEC)
     (folder / "names.json").write_text(json.dumps(names))
     words = ["report", f"{folder / 'm.py'}:spec", "--no-cache", "--latex", "-o", str(folder / "out")]
-    found = run(words)
-    assert found.exit_code == 0, found.stderr[-300:]
-    assert controls(found.stdout + found.stderr) == []
+    actual = run(words)
+    assert actual.exit_code == 0, actual.stderr[-300:]
+    assert controls(actual.stdout + actual.stderr) == []
     made = sorted((folder / "out").iterdir())
     again = run(["verify", "--source", str(folder / "m.py"), *map(str, made)])
     assert (again.exit_code, again.stdout.count("every character is the same")) == (0, 4)
@@ -276,11 +276,11 @@ def test_a_model_whose_modules_are_called_so_is_reported_as_any_other(tmp_path: 
     """Recorded, run, written in four formats and verified; its page has the kinds of elements that another one has."""
     known = dict.fromkeys(text.replace(".", "") for text in hostile.ALL if len(text) < 200)  # torch allows no dot
     names = [name for name in known if name and name != "*"][::5]
-    found, usual = (reported(tmp_path / folder, called) for folder, called in (("a", names), ("b", [f"n{i}" for i in range(len(names))])))
+    actual, usual = (reported(tmp_path / folder, called) for folder, called in (("a", names), ("b", [f"n{i}" for i in range(len(names))])))
 
     assert len(names) > 40
-    assert set(found.tags) == set(usual.tags)
-    assert found.attributes <= usual.attributes
+    assert set(actual.tags) == set(usual.tags)
+    assert actual.attributes <= usual.attributes
 
 
 # -- live documents --------------------------------------------------------------------------------------------------------------------
@@ -329,8 +329,8 @@ def test_a_report_that_says_it_was_made_from_them_is_not_verified(place: str, tm
     monkeypatch.chdir(tmp_path)
     for text in hostile.ALL:
         Path("r.md").write_text(f"# r\n\n<!-- napkin-inputs {REPORTS[place](text).text()} -->\n")
-        found = run(["verify", "r.md"])
-        orderly(found, [place, text])
-        assert found.exit_code == 1
-        assert found.stdout.startswith("r.md: not verified: ")
-        assert found.stdout.count("\n") == 1
+        actual = run(["verify", "r.md"])
+        orderly(actual, [place, text])
+        assert actual.exit_code == 1
+        assert actual.stdout.startswith("r.md: not verified: ")
+        assert actual.stdout.count("\n") == 1

@@ -33,8 +33,8 @@ def test_a_verdict_stands_with_the_allowance_that_it_rests_on(capsys: pytest.Cap
     """Within 4 % of a sample's interval as features are many (3 %) and vary by more than an ε (1 %), and each reason with its own."""
     part = ModuleVariance("norm", 2.0, 0.0, "E", None, "", (WIDE, VARIES))
     samples = {"norm": SimpleNamespace(second=2.1, error=0.05 / 3.29, calls=1)}
-    found = Initial("m", {}, (), (part,))
-    show(found, compare(found, samples), Terminal())
+    actual = Initial("m", {}, (), (part,))
+    show(actual, compare(actual, samples), Terminal())
     out = capsys.readouterr().out
 
     assert "within, 4 % allowed" in out
@@ -43,10 +43,10 @@ def test_a_verdict_stands_with_the_allowance_that_it_rests_on(capsys: pytest.Cap
 
 def test_the_json_holds_the_same() -> None:
     status, out, _ = _run("cruncher", "--json")
-    found = json.loads(out)
+    actual = json.loads(out)
     assert status == 0
-    assert {part["module_path"]: part["closed"] for part in found["parts"]}["final"] == "1/27"
-    assert found["compared"] == []
+    assert {part["module_path"]: part["closed"] for part in actual["parts"]}["final"] == "1/27"
+    assert actual["compared"] == []
 
 
 def test_draws_of_one_seed_agree_and_of_another_differ() -> None:

@@ -32,12 +32,12 @@ def used(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("used")
 def test_inference_shows_weights_cache_and_what_a_run_kept() -> None:
     """Closed forms, bytes, their sum, and the verdict of the run."""
-    found = run("inference", "tiny", "--weights", "int4")
+    actual = run("inference", "tiny", "--weights", "int4")
 
-    assert 0 == found.exit_code
+    assert 0 == actual.exit_code
     for words in ("weights in int4 = L*d**2/2", "288\u00a0bytes", "keys and values in bf16 = 4*B*L*T*g*k", "together 1,568\u00a0bytes"):
-        assert words in found.stdout
-    assert "exact: derived 640, measured 640 bytes in fp32 at B=2, T=5" in found.stdout
+        assert words in actual.stdout
+    assert "exact: derived 640, measured 640 bytes in fp32 at B=2, T=5" in actual.stdout
 
 
 @pytest.mark.usefixtures("used")
@@ -63,20 +63,20 @@ def test_what_is_unknown_is_said_and_null(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_format_that_is_none_is_one_line() -> None:
     """Before anything is recorded."""
-    found = run("inference", "gpt2", "--weights", "int3")
+    actual = run("inference", "gpt2", "--weights", "int3")
 
-    assert 2 == found.exit_code
-    assert "napkin: unknown weight format 'int3': known are fp32, bf16, fp16, fp8, int8, int4, int4-zero" == found.stderr.splitlines()[-1]
+    assert 2 == actual.exit_code
+    assert "napkin: unknown weight format 'int3': known are fp32, bf16, fp16, fp8, int8, int4, int4-zero" == actual.stderr.splitlines()[-1]
 
 
 def test_checkpoint_counts_the_file_and_resumes_for_real() -> None:
     """4·19,210 of weights, 8·19,210 + 4·4 of AdamW and 8 of the iteration are 230,544 bytes; saving every 54 minutes."""
-    found = run("checkpoint", "mlp", "--save-seconds", "60", "--failure-hours", "24")
+    actual = run("checkpoint", "mlp", "--save-seconds", "60", "--failure-hours", "24")
 
-    assert 0 == found.exit_code
-    assert f"{12 * 19210 + 16 + 8:,}" in found.stdout
-    assert 4 == found.stdout.count("exact: ")
-    assert "= 3,220 s: 3.7 % of the time is lost" in found.stdout
+    assert 0 == actual.exit_code
+    assert f"{12 * 19210 + 16 + 8:,}" in actual.stdout
+    assert 4 == actual.stdout.count("exact: ")
+    assert "= 3,220 s: 3.7 % of the time is lost" in actual.stdout
 
 
 def test_checkpoint_as_json_holds_file_checks_and_interval() -> None:
@@ -118,6 +118,6 @@ def test_a_checkpoint_that_does_not_resume_fails(monkeypatch: pytest.MonkeyPatch
 )
 def test_what_cannot_be_saved_is_one_line(words: list[str], said: str) -> None:
     """And exit status 2."""
-    found = run("checkpoint", "cruncher", *words)
+    actual = run("checkpoint", "cruncher", *words)
 
-    assert (2, said) == (found.exit_code, found.stderr.splitlines()[-1])
+    assert (2, said) == (actual.exit_code, actual.stderr.splitlines()[-1])

@@ -48,9 +48,9 @@ def test_a_comparison_that_fails_is_exit_status_1(monkeypatch: pytest.MonkeyPatc
     right = run_._right_side
     monkeypatch.setattr(run_, "_right_side", lambda *words: right(*words) * 1.1)
 
-    found = run("optimizer", "sgd", "--check")
+    actual = run("optimizer", "sgd", "--check")
 
-    assert (1, True) == (found.exit_code, "failed: 10 steps" in found.stdout)
+    assert (1, True) == (actual.exit_code, "failed: 10 steps" in actual.stdout)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_comparison_that_fails_is_exit_status_1(monkeypatch: pytest.MonkeyPatc
 )
 def test_what_cannot_be_shown_is_one_line(words: list[str], message: str) -> None:
     """And exit status 2, with nothing on standard output."""
-    found = run("optimizer", *words)
+    actual = run("optimizer", *words)
 
-    assert (2, "", 1) == (found.exit_code, found.stdout, len(found.stderr.splitlines()))
-    assert found.stderr.startswith(message)
+    assert (2, "", 1) == (actual.exit_code, actual.stdout, len(actual.stderr.splitlines()))
+    assert actual.stderr.startswith(message)

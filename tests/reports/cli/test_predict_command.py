@@ -33,23 +33,23 @@ def _predict(file: Path, *words: str) -> Result:
 
 def test_a_small_step_takes_what_the_program_takes_for_its_operators(file: Path) -> None:
     """At these sizes every kernel takes a launch, and the program its part: counted from the operators in the document."""
-    found = json.loads(_predict(file, "--json").stdout)
-    taken = [row["times"] * (OVERHEAD[VIEW if row["proxy"] == VIEW else LAUNCH] + added()[row["phase"]]) for row in found["operators"]]
+    actual = json.loads(_predict(file, "--json").stdout)
+    taken = [row["times"] * (OVERHEAD[VIEW if row["proxy"] == VIEW else LAUNCH] + added()[row["phase"]]) for row in actual["operators"]]
 
-    assert sum(taken) * 1e-9 == pytest.approx(found["seconds"])
-    assert found["seconds"] == pytest.approx(sum(found["phases"].values()))
-    assert found["band"]["low"] <= found["seconds"] <= found["band"]["high"]
+    assert sum(taken) * 1e-9 == pytest.approx(actual["seconds"])
+    assert actual["seconds"] == pytest.approx(sum(actual["phases"].values()))
+    assert actual["band"]["low"] <= actual["seconds"] <= actual["band"]["high"]
 
 
 def test_throughput_and_utilization_follow_from_the_time(file: Path) -> None:
     """3 samples; products of 3 x 7 x 7 and 3 x 7 x 5, the first without a gradient of its input; of 100 GFLOP/s."""
-    found = json.loads(_predict(file, "--json").stdout)
+    actual = json.loads(_predict(file, "--json").stdout)
     flops = 2 * (2 * 3 * 7 * 7 + 3 * 7 * 5 * 3)
 
-    assert {"amount": 3, "unit": "samples"} == {key: found["throughput"][key] for key in ("amount", "unit")}
-    assert 3 / found["seconds"] == pytest.approx(found["throughput"]["per_second"])
-    assert {"model": flops, "hardware": flops} == found["flops"]
-    assert flops / found["seconds"] / (RATE * GIGA) == pytest.approx(found["utilization"]["mfu"])
+    assert {"amount": 3, "unit": "samples"} == {key: actual["throughput"][key] for key in ("amount", "unit")}
+    assert 3 / actual["seconds"] == pytest.approx(actual["throughput"]["per_second"])
+    assert {"model": flops, "hardware": flops} == actual["flops"]
+    assert flops / actual["seconds"] / (RATE * GIGA) == pytest.approx(actual["utilization"]["mfu"])
 
 
 def test_the_table_says_what_it_rests_on(file: Path) -> None:
@@ -67,12 +67,12 @@ def test_a_calibration_is_written_and_read_again(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("calc.measure.calibration.calibrate", lambda device, **how: made())
     path = tmp_path / "c.json"
 
-    found = _run("calibrate", "--device", "cpu", "-o", str(path))
+    actual = _run("calibrate", "--device", "cpu", "-o", str(path))
 
-    assert 0 == found.exit_code, found.stderr
+    assert 0 == actual.exit_code, actual.stderr
     assert made() == read(path)
-    assert "100 GFLOP/s" in found.stdout.replace("\u00a0", " ")
-    assert f"wrote {path}" in found.stderr
+    assert "100 GFLOP/s" in actual.stdout.replace("\u00a0", " ")
+    assert f"wrote {path}" in actual.stderr
 
 
 def test_without_a_file_this_machine_is_calibrated(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
@@ -102,8 +102,8 @@ def test_bad_input_is_one_line_and_exit_2(case: tuple[tuple[str, ...], str], mon
     monkeypatch.setattr("calc.measure.calibration.calibrate", lambda device, **how: made())
     words, line = case
 
-    found = _run(*words)
+    actual = _run(*words)
 
-    assert (2, "") == (found.exit_code, found.stdout)
-    assert found.stderr.startswith(line)
-    assert 1 == found.stderr.count("\n")
+    assert (2, "") == (actual.exit_code, actual.stdout)
+    assert actual.stderr.startswith(line)
+    assert 1 == actual.stderr.count("\n")

@@ -20,21 +20,21 @@ def _run(*words: str) -> Result:
 
 
 def _document(*words: str) -> Any:
-    found = _run("--gpu", "a100-sxm-80", "--json", *words)
-    assert 0 == found.exit_code, found.stderr
-    return json.loads(found.stdout)
+    actual = _run("--gpu", "a100-sxm-80", "--json", *words)
+    assert 0 == actual.exit_code, actual.stderr
+    return json.loads(actual.stdout)
 
 
 def test_the_totals_are_those_of_the_derivation() -> None:
     """FLOPs and bytes of each phase, by the command that derives them."""
     derived = json.loads(CliRunner().invoke(cli.napkin, ["derive", "two-layer", *SIZES, "--json"]).stdout)["quantities"]
-    found = _document()
+    actual = _document()
 
-    assert found["eager"]["phases"]
-    for phase, sums in found["eager"]["phases"].items():
+    assert actual["eager"]["phases"]
+    for phase, sums in actual["eager"]["phases"].items():
         assert derived[f"flops.{phase}.total"]["value"] == sums["flops"]
         assert derived[f"bytes_moved.{phase}"]["value"] == sums["bytes"]
-        assert derived[f"bytes_moved.{phase}"]["expr"] == found["closed_forms"]["phases"][phase]["moved"]
+        assert derived[f"bytes_moved.{phase}"]["expr"] == actual["closed_forms"]["phases"][phase]["moved"]
 
 
 def test_every_operator_has_its_closed_forms() -> None:
@@ -58,10 +58,10 @@ def test_the_first_product_is_timed_by_what_bounds_it() -> None:
 
 def test_the_rate_of_products_can_be_chosen() -> None:
     """tf32 at 156 TFLOP/s: its ridge is at 156 / 2.039 FLOP per byte."""
-    found = _document("--dtype", "tf32")["ceilings"]
+    actual = _document("--dtype", "tf32")["ceilings"]
 
-    assert {"tf32": 156 * 10**12} == found["matmul"]
-    assert pytest.approx(156e12 / 2039e9) == found["ridge"]["tf32"]
+    assert {"tf32": 156 * 10**12} == actual["matmul"]
+    assert pytest.approx(156e12 / 2039e9) == actual["ridge"]["tf32"]
 
 
 def test_an_optimizer_that_runs_parameter_by_parameter_is_noted() -> None:
@@ -119,6 +119,6 @@ def test_bad_input_is_one_line_and_exit_2(case: tuple[tuple[str, ...], str]) -> 
     """Before any work is done."""
     words, line = case
 
-    found = _run(*words)
+    actual = _run(*words)
 
-    assert (2, "", f"{line}\n") == (found.exit_code, found.stdout, found.stderr)
+    assert (2, "", f"{line}\n") == (actual.exit_code, actual.stdout, actual.stderr)

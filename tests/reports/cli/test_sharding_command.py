@@ -46,8 +46,8 @@ def test_every_variable_of_the_output_has_its_meaning(capsys: pytest.CaptureFixt
     """In a line of its own, as what a collective sends, or in the table of what was put in."""
     _, out, _ = run(capsys, "shard", *DECODER, *layout)
     said = set(re.findall(r"  (\w+) = ", out, re.MULTILINE)) | set(re.findall(r"^(\w+)  ", out.partition("Variable  ")[2], re.MULTILINE))
-    found = shard(None, dict(word.split("=") for word in (*DECODER, *layout)), lambda _: None)
-    lines = [*found.fullest.calculation.steps, *(found.step.steps if found.step else ())]
+    actual = shard(None, dict(word.split("=") for word in (*DECODER, *layout)), lambda _: None)
+    lines = [*actual.fullest.calculation.steps, *(actual.step.steps if actual.step else ())]
 
     assert {name for line in lines for name in LETTER.findall(line.expr)} - FUNCTIONS - said == set()
 
@@ -89,8 +89,8 @@ def test_what_nobody_asked_for_is_called_an_assumption(capsys: pytest.CaptureFix
 
 def test_a_device_that_may_be_too_small_is_not_said_to_fit(capsys: pytest.CaptureFixture[str]) -> None:
     """The account's bytes are a bound from above, so many of which are there for certain: one byte less than all is not enough to know."""
-    found = shard(None, dict(word.split("=") for word in DECODER), lambda _: None)
-    _, out, _ = run(capsys, "shard", *DECODER, "gpu=h100-sxm", f"memory={found.memory - 1}B")
+    actual = shard(None, dict(word.split("=") for word in DECODER), lambda _: None)
+    _, out, _ = run(capsys, "shard", *DECODER, "gpu=h100-sxm", f"memory={actual.memory - 1}B")
 
     assert "may not fit: the sum is a bound from above, of which " in " ".join(out.split())
 
@@ -186,10 +186,10 @@ def test_layouts_by_letters_need_neither_torch_nor_sympy() -> None:
 def test_a_model_by_its_name_is_derived() -> None:
     """Exact bytes of its own tensors: 8,030,261,248 parameters whose rows 8 divides."""
     words = {"data": "8", "zero": "3", "T": "64"}
-    found = shard("llama3-8b", words, lambda _: None)
+    actual = shard("llama3-8b", words, lambda _: None)
 
-    assert found.fullest.kinds["weights"] == 2 * 8_030_261_248 // 8
-    assert found.model.source == "derived from a trace of its step"
+    assert actual.fullest.kinds["weights"] == 2 * 8_030_261_248 // 8
+    assert actual.model.source == "derived from a trace of its step"
     search = best("llama3-8b", {"devices": "8", "batch": "8", "gpu": "h100-sxm", "T": "64"}, lambda _: None)
     assert search.winner.memory <= 80 * 10**9
 

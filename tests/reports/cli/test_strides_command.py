@@ -83,7 +83,7 @@ def test_a_forward_that_disagrees_is_exit_status_1(monkeypatch: pytest.MonkeyPat
 )
 def test_what_cannot_be_shown_is_one_line(words: list[str], message: str) -> None:
     """And exit status 2, with nothing on standard output."""
-    found = run(*words)
+    actual = run(*words)
 
-    assert (2, "", 1) == (found.exit_code, found.stdout, len(found.stderr.splitlines()))
-    assert found.stderr.startswith(message)
+    assert (2, "", 1) == (actual.exit_code, actual.stdout, len(actual.stderr.splitlines()))
+    assert actual.stderr.startswith(message)

@@ -22,16 +22,16 @@ def _run(*words: str) -> Result:
 
 def test_a_grid_is_a_table() -> None:
     """A line of names, then a line for each point, the last size moving first."""
-    found = _run(*EXPR)
+    actual = _run(*EXPR)
 
-    assert (0, TABLE, "") == (found.exit_code, found.stdout, found.stderr)
+    assert (0, TABLE, "") == (actual.exit_code, actual.stdout, actual.stderr)
 
 
 def test_sizes_are_read_without_their_option_too() -> None:
     """As questions and layouts have them; what is no size is refused with the way to write a quantity."""
-    found, refused = _run("--expr", "12*L*d**2", "L=2,4", "d=3,5"), _run("mlp", "memory.peak", "B=1")
+    actual, refused = _run("--expr", "12*L*d**2", "L=2,4", "d=3,5"), _run("mlp", "memory.peak", "B=1")
 
-    assert (0, TABLE) == (found.exit_code, found.stdout)
+    assert (0, TABLE) == (actual.exit_code, actual.stdout)
     assert (2, "") == (refused.exit_code, refused.stdout)
     assert refused.stderr.splitlines()[-1] == (
         "napkin: cannot read 'memory.peak': sizes are NAME=SIZES, e.g. B=1,2,4; a quantity is --quantity memory.peak"
@@ -63,27 +63,27 @@ def test_gaps_are_empty_cells_and_one_line_of_talk(tmp_path: Path) -> None:
     is left that a model can have, the request was not met."""
     (tmp_path / "halves.py").write_text(HALVES, encoding="utf-8")
     model = f"{tmp_path / 'halves.py'}:spec"
-    found, nothing = (_run(model, "-d", sizes, "-d", "d=6", "--quantity", "parameters") for sizes in ("h=2,4", "h=4,5"))
+    actual, nothing = (_run(model, "-d", sizes, "-d", "d=6", "--quantity", "parameters") for sizes in ("h=2,4", "h=4,5"))
 
-    assert (0, "h,d,parameters\n2,6,8\n4,6,\n") == (found.exit_code, found.stdout)
-    assert found.stderr.splitlines()[-1] == "1 of 2 points have no value, the first at h = 4, d = 6: d is not divisible by h"
+    assert (0, "h,d,parameters\n2,6,8\n4,6,\n") == (actual.exit_code, actual.stdout)
+    assert actual.stderr.splitlines()[-1] == "1 of 2 points have no value, the first at h = 4, d = 6: d is not divisible by h"
     assert (2, "h,d,parameters\n4,6,\n5,6,\n") == (nothing.exit_code, nothing.stdout)
 
 
 def test_points_at_which_the_step_runs_otherwise_have_the_values_of_their_case() -> None:
     """two-layer has D·D + D·K parameters: 25 + 5 = 30 at K = 1, where it had no value and the status was 0."""
-    found = _run("two-layer", "-d", "K=1,2", "-d", "D=5", "--quantity", "parameters")
+    actual = _run("two-layer", "-d", "K=1,2", "-d", "D=5", "--quantity", "parameters")
 
-    assert (0, "K,D,parameters\n1,5,30\n2,5,35\n") == (found.exit_code, found.stdout)
-    assert "the step runs other operators at K = 1, D = 5: tracing it there" in found.stderr
-    assert "no value" not in found.stderr
+    assert (0, "K,D,parameters\n1,5,30\n2,5,35\n") == (actual.exit_code, actual.stdout)
+    assert "the step runs other operators at K = 1, D = 5: tracing it there" in actual.stderr
+    assert "no value" not in actual.stderr
 
 
 def test_json_keeps_every_digit() -> None:
     """3⁴⁰ = 12157665459056928801 is beyond 2⁵³ and a string."""
-    found = json.loads(_run("--expr", "L**40", "-d", "L=3,1", "--json").stdout)
+    actual = json.loads(_run("--expr", "L**40", "-d", "L=3,1", "--json").stdout)
 
-    assert found == {
+    assert actual == {
         "schema": 1,
         "points": "grid",
         "sizes": {"L": [3, 1]},
@@ -138,9 +138,9 @@ def test_what_cannot_be_is_refused(case: str, monkeypatch: pytest.MonkeyPatch, t
     """Status 2, one line, nothing on standard output and no file."""
     monkeypatch.chdir(tmp_path)
     words, message = REFUSED[case]
-    found = _run(*words)
+    actual = _run(*words)
 
-    assert (2, "") == (found.exit_code, found.stdout)
-    assert message in found.stderr
-    assert "Traceback" not in found.stderr
+    assert (2, "") == (actual.exit_code, actual.stdout)
+    assert message in actual.stderr
+    assert "Traceback" not in actual.stderr
     assert [] == list(tmp_path.iterdir())

@@ -93,10 +93,10 @@ def test_every_figure_stands_above_its_numbers(text: str) -> None:
 
 def test_every_figure_is_small(text: str) -> None:
     """At most 8 kB, and colored by classes alone: the page's policy allows no other style."""
-    found = re.findall(r'<figure class="live drawn".*?</figure>', text, re.DOTALL)
+    actual = re.findall(r'<figure class="live drawn".*?</figure>', text, re.DOTALL)
 
-    assert 5 == len(found)
-    assert [] == [part[:60] for part in found if len(part.encode()) > 8_000 or "style=" in part or "<script" in part]
+    assert 5 == len(actual)
+    assert [] == [part[:60] for part in actual if len(part.encode()) > 8_000 or "style=" in part or "<script" in part]
 
 
 def test_every_class_of_a_shape_has_a_color(page: Page) -> None:
@@ -471,8 +471,8 @@ def test_an_unknown_device_is_refused_in_one_line(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    with browser() as found:
-        yield found
+    with browser() as actual:
+        yield actual
 
 
 @pytest.fixture(scope="module")

@@ -80,10 +80,10 @@ def verdicts(*names: str) -> dict[str, str]:
 
 def test_every_claim_of_the_list_is_there_once_and_no_other() -> None:
     """187 ids, each with a restatement of one sentence."""
-    found = [claim.id for _, claim in claims()]
+    actual = [claim.id for _, claim in claims()]
 
     assert len(IDS) == 187
-    assert sorted(IDS) == sorted(found)
+    assert sorted(IDS) == sorted(actual)
     assert [] == [claim.id for _, claim in claims() if not claim.says.endswith(".")]
 
 
@@ -100,7 +100,7 @@ def test_a_restatement_keeps_the_numbers_that_the_notes_print() -> None:
 def test_every_claim_stands_in_some_of_the_five_sets_of_notes() -> None:
     """And in no other."""
     assert sorted(IDS) == sorted(notes())
-    assert {"000", "001", "002", "003", "004"} == {note for found in notes().values() for note in found}
+    assert {"000", "001", "002", "003", "004"} == {note for actual in notes().values() for note in actual}
 
 
 def test_contradictions_are_between_claims_that_there_are() -> None:
@@ -121,8 +121,8 @@ def test_the_step_of_a_70b_model_is_compared_with_the_product_that_stands_beside
         def value(self, model: str, quantity: str, sizes: Mapping[str, int], **options: str) -> int:
             return {"flops.forward.matmul": 481_434_796_032 * 8192, "parameters": 70_553_706_496}.get(quantity, 0)
 
-    (found,) = audit(Known(), ("q1-6nd",)).claims
-    assert "6·N·D = 6.3e+24; a real 70B model executes 1.146 times that at T = 8192, attention in full" == found.finding.because
+    (actual,) = audit(Known(), ("q1-6nd",)).claims
+    assert "6·N·D = 6.3e+24; a real 70B model executes 1.146 times that at T = 8192, attention in full" == actual.finding.because
 
 
 def test_fewer_matmuls_are_no_fewer_flops() -> None:
@@ -132,9 +132,9 @@ def test_fewer_matmuls_are_no_fewer_flops() -> None:
         def value(self, model: str, quantity: str, sizes: Mapping[str, int], **options: str) -> int:
             return {"flops.forward.matmul": 98, "flops.forward.total": 100}[quantity]
 
-    (found,) = audit(Known(), ("flop-reduce-matmul",)).claims
-    assert found.finding.verdict == "misleading"
-    assert "takes 2310 FLOP, three of 11 × 7 by 7 × 5 take 2310" in found.finding.because
+    (actual,) = audit(Known(), ("flop-reduce-matmul",)).claims
+    assert actual.finding.verdict == "misleading"
+    assert "takes 2310 FLOP, three of 11 × 7 by 7 × 5 take 2310" in actual.finding.because
 
 
 def test_code_that_fails_has_a_repair_that_runs() -> None:
@@ -219,10 +219,10 @@ def test_a_planted_wrong_constant_changes_the_verdict(
 
 def test_contradictions_are_settled_by_verdicts() -> None:
     """Of two weeks and one, the one stands; were both wrong, neither would."""
-    found = audit(Lab(), [name for dispute in DISPUTES for name in dispute.claims if "8h100" in name])
+    actual = audit(Lab(), [name for dispute in DISPUTES for name in dispute.claims if "8h100" in name])
     (week,) = (d for d in DISPUTES if "8h100-week" in d.claims)
 
-    assert (("8h100-week",), ("8h100-two-weeks",)) == (found._settle(week).right, found._settle(week).others)
+    assert (("8h100-week",), ("8h100-two-weeks",)) == (actual._settle(week).right, actual._settle(week).others)
 
 
 def test_the_gallery_has_a_verdict_with_its_reason_for_every_claim() -> None:

@@ -78,8 +78,8 @@ def test_calculations_show_their_numbers(page: LecturePage) -> None:
 def test_a_year_is_no_quantity_and_a_unit_stands_behind_its_number() -> None:
     """2020 has no groups of digits; 1e25 FLOP come before the words that they are in force."""
     names = ("tf32-since", "bf16-2018", "fp8-2022", "mp-2017", "int4-train", "opt-adam-2014", "eu-004", "gpt4-2e25")
-    found = audit(Lab(), names)
-    values = {c.claim.id: writing.shown(c.finding.value, c.finding.unit) for c in found.claims}
+    actual = audit(Lab(), names)
+    values = {c.claim.id: writing.shown(c.finding.value, c.finding.unit) for c in actual.claims}
 
     years = ["2020", "2016", "2022", "2017", "2023", "2014"]
     assert {**dict(zip(names, years, strict=False)), "eu-004": "1e25 FLOP, in force", "gpt4-2e25": "2e25 FLOP, unpublished"} == values
@@ -102,11 +102,11 @@ def test_a_moment_within_tolerance_stands_beside_the_allowance_that_it_is_within
     """2 is 4 % below 2.09 and allowed 5 %, as it rests on ε (1 %), on rows apart (1 %) and on many features (3 %)."""
     rests = (VARIES, DISTINCT_ROWS, WIDE)
     part = ModuleVariance("norm", 2.0, 0.0, "", None, "", rests)
-    found = Initial("mlp", {}, (), (part,))
+    actual = Initial("mlp", {}, (), (part,))
     samples = {"norm": SimpleNamespace(second=2.1, error=0.01 / 3.29, calls=1)}
     rows: list[SystemAnswer] = []
     checks: list[SystemVerdict] = []
-    with mock.patch("reports.lecture.systems.learning.moments", return_value=(found, samples)):
+    with mock.patch("reports.lecture.systems.learning.moments", return_value=(actual, samples)):
         _propagated("mlp", {}, rows, checks)
 
     assert [("within", f"2.09 to 2.11, 99.9 %, and 5 % beyond: {'; '.join(rests)}")] == [(c.verdict, c.because) for c in checks]

@@ -25,14 +25,14 @@ def lab() -> Lab:
 
 def worked(number: int, lab: Lab) -> tuple[SystemResult, dict[str, Value]]:
     """A system with its answers by name, none of whose checks failed."""
-    found = system(number).work(lab)
-    assert [] == [check.quantity for check in found.checks if check.verdict == FAILED]
-    assert found.rows
-    return found, {row.quantity: row.value for row in found.rows}
+    actual = system(number).work(lab)
+    assert [] == [check.quantity for check in actual.checks if check.verdict == FAILED]
+    assert actual.rows
+    return actual, {row.quantity: row.value for row in actual.rows}
 
 
-def verdicts(found: SystemResult) -> dict[str, str]:
-    return {check.quantity: check.verdict for check in found.checks}
+def verdicts(actual: SystemResult) -> dict[str, str]:
+    return {check.quantity: check.verdict for check in actual.checks}
 
 
 def test_there_are_twenty_systems_in_order() -> None:
@@ -76,12 +76,12 @@ def test_a_check_that_does_not_hold_fails() -> None:
 @pytest.mark.slow
 def test_system_01_training_time(lab: Lab) -> None:
     """6 · 70e9 · 15e12 / (1024 · 989.5e12 · 0.5) / 86400 = 143.93 days; a real 70B Llama takes 1.137 times the FLOPs at T = 8192."""
-    found, answers = worked(1, lab)
+    actual, answers = worked(1, lab)
 
-    assert Fraction(6 * 70 * 15 * 10**21, 1024 * 9895 * 10**11 // 2 * 86400) == answers["time by 6·N·D"] == found.calculations[0].value
+    assert Fraction(6 * 70 * 15 * 10**21, 1024 * 9895 * 10**11 // 2 * 86400) == answers["time by 6·N·D"] == actual.calculations[0].value
     assert round(float(answers["time by 6·N·D"]), 2) == 143.93
     assert round(float(answers["exact FLOPs of a 70B Llama for each token, over 6·N"]), 3) == 1.137
-    assert found.derived[0].steps
+    assert actual.derived[0].steps
 
 
 @pytest.mark.slow
@@ -97,35 +97,35 @@ def test_system_02_largest_model(lab: Lab) -> None:
 
 def test_system_03_number_formats(lab: Lab) -> None:
     """Limits of six formats equal torch.finfo; 0.01 in fp16 is 0 01000 0100011111, 1e-8 is 0, 1e8 is infinity."""
-    found, answers = worked(3, lab)
+    actual, answers = worked(3, lab)
 
-    assert [64, 32, 19, 16, 16, 8, 8, 8, 4] == [row.value for row in found.rows[:9]]
+    assert [64, 32, 19, 16, 16, 8, 8, 8, 4] == [row.value for row in actual.rows[:9]]
     assert ("0", "inf", "0.01000213623046875") == tuple(answers[f"{text} in fp16"] for text in ("1e-8", "1e8", "0.01"))
-    assert {"0 01000 0100011111"} == {row.because for row in found.rows if row.quantity == "0.01 in fp16"}
-    assert set(verdicts(found).values()) == {"exact"}
-    assert len(found.checks) == 6 * 3 + 3 * 4
+    assert {"0 01000 0100011111"} == {row.because for row in actual.rows if row.quantity == "0.01 in fp16"}
+    assert set(verdicts(actual).values()) == {"exact"}
+    assert len(actual.checks) == 6 * 3 + 3 * 4
 
 
 def test_system_04_tensor_memory(lab: Lab) -> None:
     """49152 · 12288 · 4 = 2304 · 1024² bytes; a transpose is a view, reshaping it a copy; two 32 × 32 matrices take 8192 bytes."""
-    found, answers = worked(4, lab)
+    actual, answers = worked(4, lab)
 
     assert 2304 * 1024**2 == answers["GPT-3's feed-forward matrix, fp32"]
     assert 8192 == answers["two 32 × 32 matrices on a device"]
     assert ("nothing", 64, "refused") == tuple(
         answers[x] for x in ("x.transpose(0, 1)", "x.transpose(0, 1).reshape(16)", "x.transpose(0, 1).view(16)")
     )
-    assert [NOT_MEASURED] == [v for v in verdicts(found).values() if v != "exact"]
+    assert [NOT_MEASURED] == [v for v in verdicts(actual).values() if v != "exact"]
 
 
 def test_system_05_named_dimensions(lab: Lab) -> None:
     """2 · 2 · 3 · 5 · 7 = 420 FLOP for a linear layer; shapes, FLOPs and gradients against a real run."""
-    found, answers = worked(5, lab)
+    actual, answers = worked(5, lab)
 
     assert (420, 4620, 24, 0) == tuple(
         answers[p] for p in ("b s d, d f -> b s f", "b q h d, b k h d -> b h q k", "b s d -> b s", "b s (h k) -> b h s k")
     )
-    assert sum("gradient" in check.quantity for check in found.checks) == 3 * 2 + 2
+    assert sum("gradient" in check.quantity for check in actual.checks) == 3 * 2 + 2
 
 
 @pytest.mark.slow
@@ -157,74 +157,74 @@ def test_system_08_scalar_gradient(lab: Lab) -> None:
 @pytest.mark.slow
 def test_system_09_two_layer(lab: Lab) -> None:
     """Forward 2BD² + 2BDK; backward 4BDK + 2BD², 4BDK + 4BD² if the input needed its gradient; the 6 fails for shared weights."""
-    found, answers = worked(9, lab)
+    actual, answers = worked(9, lab)
     b, d, k = 16384, 32768, 8192
 
     assert 2 * b * d * d + 2 * b * d * k == answers["forward"]
     assert 4 * b * d * k + 2 * b * d * d == answers["backward as executed"]
     assert 4 * b * d * k + 4 * b * d * d == answers["backward if the input needed its gradient"]
     assert 6 * 8 - 2 == answers["one matrix used 8 times"]
-    assert [q for each in found.derived for q in [each.quantity]] == ["flops.forward.matmul", "flops.backward.matmul"]
+    assert [q for each in actual.derived for q in [each.quantity]] == ["flops.forward.matmul", "flops.backward.matmul"]
 
 
 @pytest.mark.slow
 def test_system_10_initialization(lab: Lab) -> None:
     """Variance is the fan-in, 1 after division by its root, D^layers through depth; a cut at absolute bounds leaves it as it is."""
-    found, answers = worked(10, lab)
+    actual, answers = worked(10, lab)
 
     assert 16384 == answers["variance of an output, D = 16384, weights of deviation 1"]
     assert 1 == answers["variance of an output, D = 16384, weights of deviation 1/128"]
     assert 128.0**4 == answers["variance after 4 layers of 128, weights of deviation 1"]
     assert 1.0 == answers["variance left by a cut at ±3, deviation 1/128"]
     assert "2/(D + K)" == answers["variance of Xavier's weights, D → K"]
-    assert set(verdicts(found).values()) == {"within"}
+    assert set(verdicts(actual).values()) == {"within"}
 
 
 def test_system_11_cruncher(lab: Lab) -> None:
     """36 parameters, gradients and squares; 28 saved for backward and 368 FLOP where the lecture says 16 and 432."""
-    found, answers = worked(11, lab)
+    actual, answers = worked(11, lab)
 
     assert [36, 36, 36, 28] == [answers[name] for name in ("parameters", "gradients", "AdaGrad's state", "saved for backward")]
     assert (544, 368, 8256) == (answers["bytes of all"], answers["FLOPs of products"], answers["parameters at D = 64"])
     assert (16, 496, 432) == tuple(answers[f"the lecture's {rule}"] for rule in ("BDL activations", "4 bytes per value", "6BN"))
-    assert set(verdicts(found).values()) == {"exact"}
+    assert set(verdicts(actual).values()) == {"exact"}
 
 
 @pytest.mark.slow
 def test_system_12_optimizers(lab: Lab) -> None:
     """Every rule gives torch's own steps, and every state and count is that of a real step."""
-    found, answers = worked(12, lab)
+    actual, answers = worked(12, lab)
 
     assert set(answers) == {"sgd", "momentum", "adagrad-lecture", "adagrad", "rmsprop", "adam", "adamw"}
-    assert sum(check.quantity.startswith("ten steps") for check in found.checks) == 7
-    assert sum(check.verdict == "exact" for check in found.checks) >= 12
+    assert sum(check.quantity.startswith("ten steps") for check in actual.checks) == 7
+    assert sum(check.verdict == "exact" for check in actual.checks) >= 12
 
 
 def test_system_13_training_loop(lab: Lab) -> None:
     """The loss falls and the weights that made the data are found; 2 · 8 · 16 FLOP forward and as many backward."""
-    found, answers = worked(13, lab)
+    actual, answers = worked(13, lab)
 
     assert 2 * (2 * 8 * 16) == answers["FLOPs of products a step"]
-    assert verdicts(found)["loss falls"] == verdicts(found)["weights found"] == "exact"
+    assert verdicts(actual)["loss falls"] == verdicts(actual)["weights found"] == "exact"
 
 
 def test_system_14_data_loading(lab: Lab) -> None:
     """Two of B · T tokens, 2 bytes each in the file and 8 in a batch: 2 · 4 · 129 · 8 = 8256; 2 · 3 batches ahead, in real workers too."""
-    found, answers = worked(14, lab)
+    actual, answers = worked(14, lab)
 
     assert (20014, 2 * 4 * 129 * 2, 8256) == tuple(
         answers[x] for x in ("a file of 10,007 tokens of 2 bytes", "read of it for a batch", "a batch in int64")
     )
     assert (6, 7 * 8256) == (answers["batches that 2 workers load ahead, prefetch_factor 3"], answers["memory of batches on the host then"])
-    assert "exact" == verdicts(found)["batches loaded ahead"]
+    assert "exact" == verdicts(actual)["batches loaded ahead"]
 
 
 @pytest.mark.slow
 def test_system_15_checkpoint(lab: Lab) -> None:
     """Resumed bit for bit, the files to the byte; without state of optimizer or scheduler training differs; save every 53.7 minutes."""
-    found, answers = worked(15, lab)
+    actual, answers = worked(15, lab)
 
-    assert set(verdicts(found).values()) == {"exact"}
+    assert set(verdicts(actual).values()) == {"exact"}
     assert (8, 5056, 193) == tuple(
         answers[f"progress: {x}"] for x in ("iteration", "random generator: torch, CPU", "scheduler: CosineAnnealingLR")
     )
@@ -250,20 +250,20 @@ def test_system_16_mixed_precision(lab: Lab) -> None:
 @pytest.mark.slow
 def test_system_17_transformer(lab: Lab) -> None:
     """GPT-2 has 124,439,808 parameters; checkpointing keeps less and repeats more; rules of thumb stand beside what is."""
-    found, answers = worked(17, lab)
+    actual, answers = worked(17, lab)
 
     assert 124439808 == answers["parameters"]
     assert int(answers["saved with checkpointing block"]) < int(answers["saved with checkpointing none"])
     assert sum(str(name).startswith("rule of thumb") for name in answers) >= 3
-    assert {"exact", "in parts"} == set(verdicts(found).values())
+    assert {"exact", "in parts"} == set(verdicts(actual).values())
 
 
 def test_system_18_randomness(lab: Lab) -> None:
     """Two runs from one seed agree, from two they do not; seeding one source seeds no other, except that torch seeds workers."""
-    found, answers = worked(18, lab)
+    actual, answers = worked(18, lab)
 
     assert ("the same losses", "different losses") == (answers["two trainings from one seed"], answers["from another seed"])
-    measured = {c.quantity.rpartition(" ")[2]: (c.verdict, c.measured) for c in found.checks if c.quantity.startswith("of all sources")}
+    measured = {c.quantity.rpartition(" ")[2]: (c.verdict, c.measured) for c in actual.checks if c.quantity.startswith("of all sources")}
     assert measured["random.seed"] == ("exact", "random")
     assert measured["numpy.random.seed"] == ("exact", "numpy.random")
     assert measured["torch.manual_seed"][0] == "exact"

@@ -29,7 +29,7 @@ from reports.lecture.verdicts import (
 
 
 @pytest.mark.parametrize(
-    ("claimed", "found", "verdict"),
+    ("claimed", "actual", "verdict"),
     [
         ("144", 144, HOLDS),
         ("144", Fraction(13671875, 94992), ROUNDED),  # 143.93
@@ -44,9 +44,9 @@ from reports.lecture.verdicts import (
         ("100", Fraction(10000, 105), APPROXIMATE),  # 5 % of what is, the bound itself
     ],
 )
-def test_a_number_is_compared_at_the_precision_it_is_written_in(claimed: str, found: Fraction, verdict: str) -> None:
+def test_a_number_is_compared_at_the_precision_it_is_written_in(claimed: str, actual: Fraction, verdict: str) -> None:
     """Equal, equal when rounded, near, or wrong."""
-    assert verdict == compared(claimed, found)
+    assert verdict == compared(claimed, actual)
 
 
 def test_a_rule_of_thumb_may_be_off_by_more() -> None:
@@ -62,8 +62,8 @@ def test_several_numbers_are_as_good_as_the_one_that_fits_least() -> None:
 
 def test_statements_follow_from_what_was_computed() -> None:
     """True or false; true as written and false as understood; a choice that something contradicts is wrong."""
-    assert [HOLDS, WRONG] == [true(found, 1, "", "").verdict for found in (True, False)]
-    assert [HOLDS, WRONG] == [same((1, 2), found, "", "").verdict for found in ((1, 2), (2, 1))]
+    assert [HOLDS, WRONG] == [true(actual, 1, "", "").verdict for actual in (True, False)]
+    assert [HOLDS, WRONG] == [same((1, 2), actual, "", "").verdict for actual in ((1, 2), (2, 1))]
     cases = [(True, True), (True, False), (False, True), (False, False)]
     assert [HOLDS, MISLEADING, WRONG, WRONG] == [readings(a, b, 1, "", "").verdict for a, b in cases]
     assert [CONVENTION, WRONG] == [convention(fits, 1, "", "").verdict for fits in (True, False)]

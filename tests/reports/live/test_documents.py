@@ -271,10 +271,10 @@ def run(tmp_path: Path, text: str, *words: str) -> Result:
 
 def test_a_document_is_checked_against_derivations_and_devices(tmp_path: Path) -> None:
     """d*f + f + f*K + K = 11*13 + 13 + 13*3 + 3 = 198."""
-    found, file = run(tmp_path, DOCUMENT), tmp_path / "plan.md"
+    actual, file = run(tmp_path, DOCUMENT), tmp_path / "plan.md"
 
-    assert found.exit_code == 1
-    assert found.stdout == f"{file}:10:39: L = 12, document says 13 (+8.3 %)\n{file}: 4 of 5 claims hold\n"
+    assert actual.exit_code == 1
+    assert actual.stdout == f"{file}:10:39: L = 12, document says 13 (+8.3 %)\n{file}: 4 of 5 claims hold\n"
     assert run(tmp_path, DOCUMENT.replace("13<!--= L", "12<!--= L")).exit_code == 0
 
 
@@ -282,9 +282,9 @@ def test_a_document_is_checked_against_derivations_and_devices(tmp_path: Path) -
 def test_a_model_of_a_document_has_no_more_layers_than_the_limit(depth: str, tmp_path: Path) -> None:
     """Some steps are traced layer by layer, and a document is somebody else's."""
     for statement in (f"model gpt2 L={depth} as g", f"ask sharding model=llama3-8b L={depth} data=8 zero=3 as g"):
-        found = run(tmp_path, f"```napkin\n{statement}\n```\n1<!--= g.L -->\n")
+        actual = run(tmp_path, f"```napkin\n{statement}\n```\n1<!--= g.L -->\n")
         said = f"L = {depth}: a model in a document has at most 10,000 layers: give fewer"
-        assert (found.exit_code, found.stderr) == (2, f"napkin: {tmp_path / 'plan.md'}: line 2: {said}\n")
+        assert (actual.exit_code, actual.stderr) == (2, f"napkin: {tmp_path / 'plan.md'}: line 2: {said}\n")
 
 
 def test_json_says_every_claim(tmp_path: Path) -> None:
@@ -314,9 +314,9 @@ def test_fix_writes_and_diff_does_not(tmp_path: Path) -> None:
 def test_a_claim_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -> None:
     """It has a line of its own, with what was meant; what can be repaired is, and what remains is said."""
     text = DOCUMENT.replace("<!--= m.parameters -->", "<!--= m.paramters -->")
-    found, file = run(tmp_path, text, "--fix"), tmp_path / "plan.md"
+    actual, file = run(tmp_path, text, "--fix"), tmp_path / "plan.md"
 
-    assert (found.exit_code, found.stdout) == (
+    assert (actual.exit_code, actual.stdout) == (
         1,
         f"{file}:9:8: not verified: mlp has no quantity 'paramters': did you mean 'parameters'? see napkin list quantities: repair"
         " it by hand\n"
@@ -332,16 +332,16 @@ def test_a_claim_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) ->
 )
 def test_a_name_that_was_nearly_right_is_answered_with_the_right_one(claim: str, near: str, tmp_path: Path) -> None:
     """Of quantities, also by one part of their name."""
-    found = run(tmp_path, DOCUMENT.replace("<!--= two -->", f"<!--= {claim} -->"))
+    actual = run(tmp_path, DOCUMENT.replace("<!--= two -->", f"<!--= {claim} -->"))
 
-    assert f"did you mean {near}?" in found.stdout
+    assert f"did you mean {near}?" in actual.stdout
 
 
 def test_a_statement_that_fails_stops_only_what_depends_on_it(tmp_path: Path) -> None:
     """Statements and claims that depend on it say so, by the line of the first failure; the others are run and judged."""
     block = "```napkin\nL = 12\nmodel gpt2 as g B=0\nx = 2*g.parameters\nL = 13\nunknown\n```\n"
     text = f"{block}12<!--= L -->, 7<!--= x -->, 8<!--= g.L --> and 3<!--= y -->.\n"
-    found, file = run(tmp_path, text), tmp_path / "plan.md"
+    actual, file = run(tmp_path, text), tmp_path / "plan.md"
 
     assert (1, [
         f"{file}:3:1: statement not run: B = 0 is not positive: sizes are integers from 1 to 2**63 - 1",
@@ -352,7 +352,7 @@ def test_a_statement_that_fails_stops_only_what_depends_on_it(tmp_path: Path) ->
         f"{file}:8:30: not verified: depends on line 3, which failed",
         f"{file}:8:49: not verified: 'y' is not defined above; defined: L",
         f"{file}: 1 of 4 claims hold",
-    ]) == (found.exit_code, found.stdout.splitlines())  # fmt: skip
+    ]) == (actual.exit_code, actual.stdout.splitlines())  # fmt: skip
 
 
 def test_a_failed_statement_fails_a_document_whose_claims_hold(tmp_path: Path) -> None:
@@ -368,9 +368,9 @@ def test_a_failed_statement_fails_a_document_whose_claims_hold(tmp_path: Path) -
 
 def test_too_few_claims_fail(tmp_path: Path) -> None:
     """A document whose comments were lost would pass otherwise."""
-    found = run(tmp_path, "Nothing but 3<!--= 3 --> here.\n", "--require-claims", "2")
+    actual = run(tmp_path, "Nothing but 3<!--= 3 --> here.\n", "--require-claims", "2")
 
-    assert (found.exit_code, found.stdout.splitlines()[0]) == (
+    assert (actual.exit_code, actual.stdout.splitlines()[0]) == (
         1,
         f"{tmp_path / 'plan.md'}: 1 claims where at least 2 are required",
     )
@@ -396,11 +396,11 @@ def test_too_few_claims_fail(tmp_path: Path) -> None:
 )
 def test_a_malformed_document_is_one_line_and_exit_2(statement: str, said: str | None, tmp_path: Path) -> None:
     """Naming the place, cause and way out."""
-    found = run(tmp_path, f"```napkin\n{statement}\n```\n")
+    actual = run(tmp_path, f"```napkin\n{statement}\n```\n")
 
-    assert found.exit_code == 2
-    assert found.stdout == ""
-    last = found.stderr.splitlines()[-1]
+    assert actual.exit_code == 2
+    assert actual.stdout == ""
+    last = actual.stderr.splitlines()[-1]
     assert last.startswith(f"napkin: {tmp_path / 'plan.md'}: line ")
     if said is not None:
         assert last == f"napkin: {tmp_path / 'plan.md'}: {said}"
@@ -436,10 +436,10 @@ def test_of_files_of_one_name_the_one_beside_the_document_is_meant(tmp_path: Pat
 def test_code_is_not_run_for_a_question_either(tmp_path: Path) -> None:
     """Of a model that a question names."""
     (tmp_path / "mine.py").write_text("raise RuntimeError('was run')\n")
-    found = run(tmp_path, "```napkin\nask training-time model=mine.py:spec tokens=1e9 gpu=h100-sxm gpus=8 mfu=0.5 as run\n```\n")
+    actual = run(tmp_path, "```napkin\nask training-time model=mine.py:spec tokens=1e9 gpu=h100-sxm gpus=8 mfu=0.5 as run\n```\n")
 
-    assert found.exit_code == 2
-    assert "mine.py:spec is code: it runs only if you name the file" in found.stderr
+    assert actual.exit_code == 2
+    assert "mine.py:spec is code: it runs only if you name the file" in actual.stderr
 
 
 def test_an_answer_has_its_letters_and_keys_with_units(tmp_path: Path) -> None:
@@ -460,11 +460,11 @@ def test_an_engine_without_statements_knows_nothing(tmp_path: Path) -> None:
 
 def refused(tmp_path: Path, text: str, *words: str) -> str:
     """The one line that a document is refused with, without the name of its file."""
-    found = run(tmp_path, text, *words)
+    actual = run(tmp_path, text, *words)
     start = f"napkin: {tmp_path / 'plan.md'}: "
-    said = [line for line in found.stderr.splitlines() if not line.endswith(" …")]
+    said = [line for line in actual.stderr.splitlines() if not line.endswith(" …")]
 
-    assert (found.exit_code, found.stdout, len(said)) == (2, "", 1), found.output
+    assert (actual.exit_code, actual.stdout, len(said)) == (2, "", 1), actual.output
     assert said[0].startswith(start)
     return said[0].removeprefix(start)
 
@@ -481,18 +481,18 @@ def test_a_document_without_claims_is_refused(text: str, tmp_path: Path) -> None
 def test_line_ends_of_other_systems_are_line_ends(end: str, tmp_path: Path) -> None:
     """Checked alike, and --fix keeps them."""
     (tmp_path / "plan.md").write_bytes(DOCUMENT.replace("\n", end).encode())
-    found = CliRunner().invoke(cli.napkin, ["verify", "--fix", str(tmp_path / "plan.md")])
+    actual = CliRunner().invoke(cli.napkin, ["verify", "--fix", str(tmp_path / "plan.md")])
 
-    assert f"{tmp_path / 'plan.md'}:10:39: L = 12, document says 13 (+8.3 %): rewritten as 12\n" in found.stdout
+    assert f"{tmp_path / 'plan.md'}:10:39: L = 12, document says 13 (+8.3 %): rewritten as 12\n" in actual.stdout
     assert (tmp_path / "plan.md").read_bytes() == DOCUMENT.replace("13<!--= L", "12<!--= L").replace("\n", end).encode()
 
 
 def test_a_byte_order_mark_hides_no_block(tmp_path: Path) -> None:
     """The block is in the first line, behind the mark, which --fix keeps."""
-    found = run(tmp_path, "\ufeff```napkin\nL = 12\n```\n13<!--= L -->\n", "--fix")
+    actual = run(tmp_path, "\ufeff```napkin\nL = 12\n```\n13<!--= L -->\n", "--fix")
 
     said = f"{tmp_path / 'plan.md'}:4:1: L = 12, document says 13 (+8.3 %): rewritten as 12"
-    assert (found.exit_code, found.stdout.splitlines()[0]) == (0, said)
+    assert (actual.exit_code, actual.stdout.splitlines()[0]) == (0, said)
     assert (tmp_path / "plan.md").read_text(encoding="utf-8") == "\ufeff```napkin\nL = 12\n```\n12<!--= L -->\n"
 
 
@@ -585,12 +585,12 @@ def test_each_limit_has_its_message(text: str, said: str, tmp_path: Path) -> Non
 )
 def test_a_value_that_no_float_holds_is_shown(text: str, said: str | None, tmp_path: Path) -> None:
     """2^3968 = 10^(3968·0.30103) is some 10^1194; a claim that is off is a check that failed, whatever the value."""
-    found = run(tmp_path, text)
+    actual = run(tmp_path, text)
 
-    assert found.exit_code in (1, 2)
-    assert isinstance(found.exception, SystemExit)
+    assert actual.exit_code in (1, 2)
+    assert isinstance(actual.exception, SystemExit)
     if said is not None:
-        assert found.stdout.splitlines()[0] == f"{tmp_path / 'plan.md'}:1:1: {said}"
+        assert actual.stdout.splitlines()[0] == f"{tmp_path / 'plan.md'}:1:1: {said}"
 
 
 SLOW = {
@@ -614,9 +614,9 @@ SLOW = {
 def test_a_document_is_read_in_time_proportional_to_its_length(name: str, tmp_path: Path) -> None:
     """Each of these took from minutes to hours; half a megabyte takes half a second."""
     started = time.process_time()
-    found = run(tmp_path, SLOW[name], "--unmarked")
+    actual = run(tmp_path, SLOW[name], "--unmarked")
 
-    assert found.exit_code in (0, 1, 2)
+    assert actual.exit_code in (0, 1, 2)
     assert time.process_time() - started < 20
 
 

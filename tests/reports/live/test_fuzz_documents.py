@@ -149,10 +149,10 @@ def verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., A
         taken = []
         for _ in range(3):  # a pause of another process's making is no fault of a document
             started = time.process_time()
-            found = CliRunner().invoke(cli.napkin, ["verify", "d.md", *words])
+            actual = CliRunner().invoke(cli.napkin, ["verify", "d.md", *words])
             taken.append(time.process_time() - started)
             if taken[-1] < SECONDS:
-                return found
+                return actual
         raise AssertionError(f"{taken} s of {text[:300]!r}")
 
     Path("d.md").write_text(BLOCK + CLAIMS[0] + "\n```napkin\nmodel hf:nothing as x\n```\n")
@@ -160,27 +160,27 @@ def verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., A
     return run
 
 
-def orderly(found: Any, text: str) -> None:
+def orderly(actual: Any, text: str) -> None:
     """An end as it should be: nothing escaped, one line where it is refused, and some claim that holds where it is verified."""
-    assert isinstance(found.exception, SystemExit | None), (text[:500], found.exc_info)
-    assert found.exit_code in (0, 1, 2), text[:500]
-    said = [line for line in found.stderr.splitlines() if not re.fullmatch(r"loading .* …", line)]
-    if found.exit_code == 2:
-        assert (found.stdout, len(said)) == ("", 1), (text[:500], found.stderr[:500])
+    assert isinstance(actual.exception, SystemExit | None), (text[:500], actual.exc_info)
+    assert actual.exit_code in (0, 1, 2), text[:500]
+    said = [line for line in actual.stderr.splitlines() if not re.fullmatch(r"loading .* …", line)]
+    if actual.exit_code == 2:
+        assert (actual.stdout, len(said)) == ("", 1), (text[:500], actual.stderr[:500])
         assert said[0].startswith("napkin: "), text[:500]
         assert len(said[0]) < 2_000, text[:500]
     else:
-        assert re.search(r"^d\.md: (\d+) of [1-9]\d* claims hold$", found.stdout, re.MULTILINE), text[:500]
-    if found.exit_code == 0:
-        assert re.search(r"^d\.md: (\d+) of \1 claims hold$", found.stdout, re.MULTILINE), text[:500]
+        assert re.search(r"^d\.md: (\d+) of [1-9]\d* claims hold$", actual.stdout, re.MULTILINE), text[:500]
+    if actual.exit_code == 0:
+        assert re.search(r"^d\.md: (\d+) of \1 claims hold$", actual.stdout, re.MULTILINE), text[:500]
 
 
 def fuzz(verified: Callable[..., Any], seed: int, count: int) -> None:
     ends: Counter[int] = Counter()
     for number, text in enumerate(documents(seed, count)):
-        found = verified(text, *(("--unmarked",) if number % 3 == 0 else ("--diff",) if number % 3 == 1 else ()))
-        orderly(found, text)
-        ends[found.exit_code] += 1
+        actual = verified(text, *(("--unmarked",) if number % 3 == 0 else ("--diff",) if number % 3 == 1 else ()))
+        orderly(actual, text)
+        ends[actual.exit_code] += 1
 
     assert min(ends[0], ends[1], ends[2]) > count / 100, ends
 
@@ -228,10 +228,10 @@ def test_a_report_is_verified_only_as_it_was_written(
     ends: Counter[int] = Counter()
     for _ in range(count):
         text = edited(chance, right)
-        found = verified(text)
-        assert isinstance(found.exception, SystemExit | None), found.exc_info
-        assert found.exit_code in (0, 1, 2)
-        assert (found.exit_code == 0) == (plain(text) == right), found.output
-        ends[found.exit_code] += 1
+        actual = verified(text)
+        assert isinstance(actual.exception, SystemExit | None), actual.exc_info
+        assert actual.exit_code in (0, 1, 2)
+        assert (actual.exit_code == 0) == (plain(text) == right), actual.output
+        ends[actual.exit_code] += 1
 
     assert min(ends[0], ends[1], ends[2]) > count / 100, ends

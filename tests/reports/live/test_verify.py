@@ -63,12 +63,12 @@ def run(file: Path, *words: str) -> Result:
 def test_what_was_not_touched_is_verified(report: Path) -> None:
     """In each format: made again, every character is the same; what cannot be made again is listed as noted."""
     first, *rest = (report / f"report{suffix}" for suffix in SUFFIXES)
-    found = run(first, *map(str, rest))
+    actual = run(first, *map(str, rest))
     noted = json.loads((report / "report.json").read_text(encoding="utf-8"))["inputs"]
     environment = Inputs("report", date=noted["date"], environment=noted["environment"]).noted
 
     same = "verified: made again from its inputs, every character is the same"
-    assert (found.exit_code, found.stdout) == (
+    assert (actual.exit_code, actual.stdout) == (
         0,
         "".join(f"{file}: {same}\n{file}: noted, not verified: {environment}\n" for file in (first, *rest)),
     )
@@ -106,20 +106,20 @@ def test_a_report_is_made_once_for_all_of_its_files(report: Path, made: report_j
     monkeypatch.setattr(report_job, "make", make)
     edited = report / "report.md"
     edited.write_text(edited.read_text(encoding="utf-8").replace("1,820", "1,829", 1), encoding="utf-8")
-    found = run(edited, *(str(report / f"report{suffix}") for suffix in SUFFIXES[1:]), "--format", "json")
+    actual = run(edited, *(str(report / f"report{suffix}") for suffix in SUFFIXES[1:]), "--format", "json")
 
     assert wanted == [frozenset(SUFFIXES)]
-    assert [file["verdict"] for file in json.loads(found.stdout)["files"]] == ["differs", "verified", "verified", "verified"]
+    assert [file["verdict"] for file in json.loads(actual.stdout)["files"]] == ["differs", "verified", "verified", "verified"]
 
 
 def test_edited_inputs_make_another_report(report: Path, texts: Mapping[str, str]) -> None:
     """B = 5 there and 6 in the inputs: what is right then is what 6 gives."""
     file = report / "report.md"
     file.write_text(texts[".md"].replace('"B": 5', '"B": 6'), encoding="utf-8")
-    found = run(file)
+    actual = run(file)
 
-    assert found.exit_code == 1
-    assert "says '5', right is '6'" in found.stdout
+    assert actual.exit_code == 1
+    assert "says '5', right is '6'" in actual.stdout
 
 
 def test_a_number_that_was_edited_is_named_with_place_and_right_value(report: Path, texts: Mapping[str, str], once: None) -> None:
@@ -130,20 +130,20 @@ def test_a_number_that_was_edited_is_named_with_place_and_right_value(report: Pa
     column = lines[line].index("1,820") + 1
     lines[line] = lines[line].replace("1,820", "1,829", 1)
     file.write_text("\n".join(lines), encoding="utf-8")
-    found = run(file)
+    actual = run(file)
 
-    assert (found.exit_code, found.stdout) == (1, f"{file}:{line + 1}:{column}: says '1,829', right is '1,820'\n")
+    assert (actual.exit_code, actual.stdout) == (1, f"{file}:{line + 1}:{column}: says '1,829', right is '1,820'\n")
 
 
 def test_differences_come_as_json_and_as_annotations(report: Path, texts: Mapping[str, str], once: None) -> None:
     """For a program, and for a pull request."""
     file = report / "report.md"
     file.write_text(texts[".md"].replace("1,820", "1,829", 1), encoding="utf-8")
-    (found,) = json.loads(run(file, "--format", "json").stdout)["files"]
+    (actual,) = json.loads(run(file, "--format", "json").stdout)["files"]
     annotated = run(file, "--format", "github").stdout
 
-    assert (found["kind"], found["verdict"]) == ("report", "differs")
-    assert [(d["says"], d["right"]) for d in found["differences"]] == [("1,829", "1,820")]
+    assert (actual["kind"], actual["verdict"]) == ("report", "differs")
+    assert [(d["says"], d["right"]) for d in actual["differences"]] == [("1,829", "1,820")]
     assert re.fullmatch(r"::error file=\S+,line=\d+,col=\d+::says '1,829', right is '1,820'\n", annotated)
 
 
@@ -164,10 +164,10 @@ def test_another_machine_is_said_and_is_no_difference(report: Path, texts: Mappi
     file = report / "report.md"
     version = json.loads(texts[".json"])["inputs"]["environment"]["python"]
     file.write_text(texts[".md"].replace(version, "3.99.1"), encoding="utf-8")
-    found = run(file)
+    actual = run(file)
 
-    assert found.exit_code == 0
-    assert f"made with python 3.99.1, here python is {version}" in found.stderr
+    assert actual.exit_code == 0
+    assert f"made with python 3.99.1, here python is {version}" in actual.stderr
 
 
 # -- what another program made of a report -----------------------------------------------------------------------------------------------
@@ -200,10 +200,10 @@ def test_a_report_without_its_inputs_is_no_live_document(without: str, report: P
     file = report / "report.md"
     for claim in ("", "\n\n3<!--= 3 -->\n"):
         file.write_text(re.sub(without, "", texts[".md"]) + claim, encoding="utf-8")
-        found = run(file)
+        actual = run(file)
 
-        assert (found.exit_code, found.stdout) == (2, "")
-        assert re.fullmatch(rf"napkin: {re.escape(str(file))}: line \d+ {NO_INPUTS}\n", found.stderr)
+        assert (actual.exit_code, actual.stdout) == (2, "")
+        assert re.fullmatch(rf"napkin: {re.escape(str(file))}: line \d+ {NO_INPUTS}\n", actual.stderr)
 
 
 @pytest.mark.parametrize("sign", ["Made by Napkin on 2026-11-24 from one results object.", '<a id="q-parameters"></a>', "# a: b, derived"])
@@ -243,13 +243,13 @@ def test_prose_in_a_noted_field_is_refused(name: str, value: str, texts: Mapping
     assert inputs is not None
     old = inputs.date if name == "date" else inputs.environment[name]
     (tmp_path / "x.md").write_text(texts[".md"].replace(old, value), encoding="utf-8")
-    found = run(tmp_path / "x.md")
+    actual = run(tmp_path / "x.md")
     shown = value[:60]
     why = "not YYYY-MM-DD" if name == "date" else "which Napkin never writes"
 
-    assert (found.exit_code, found.stdout) == (2, "")
+    assert (actual.exit_code, actual.stdout) == (2, "")
     said = rf"napkin: x\.md: the (check: )?\w+ of the report is '{re.escape(shown)}', {why}: make the report again\n"
-    assert re.fullmatch(said, found.stderr)
+    assert re.fullmatch(said, actual.stderr)
 
 
 def test_another_source_of_the_model_is_not_verified(texts: Mapping[str, str], tmp_path: Path, once: None) -> None:
@@ -265,9 +265,9 @@ def test_another_source_of_the_model_is_not_verified(texts: Mapping[str, str], t
 def test_what_is_noted_by_another_name_is_a_difference(texts: Mapping[str, str], tmp_path: Path) -> None:
     """In the inputs, where no reader sees it."""
     (tmp_path / "x.md").write_text(texts[".md"].replace('"environment": {', f'"environment": {{"audit": "{PLANTED}", '), encoding="utf-8")
-    found = run(tmp_path / "x.md")
+    actual = run(tmp_path / "x.md")
 
-    assert (found.exit_code, found.stdout.count("\n")) == (1, 1)
+    assert (actual.exit_code, actual.stdout.count("\n")) == (1, 1)
 
 
 def test_a_lecture_notes_versions_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,10 +299,10 @@ def test_versions_and_machines_as_they_are_keep_to_the_grammar(name: str, value:
 
 def test_what_is_noted_is_listed_for_a_program_and_a_pull_request_too(report: Path, once: None) -> None:
     file = report / "report.md"
-    (found,) = json.loads(run(file, "--format", "json").stdout)["files"]
+    (actual,) = json.loads(run(file, "--format", "json").stdout)["files"]
 
-    assert run(file, "--format", "github").stdout == f"::notice file={file}::noted, not verified: {found['noted']}\n"
-    assert found["noted"].startswith("20")
+    assert run(file, "--format", "github").stdout == f"::notice file={file}::noted, not verified: {actual['noted']}\n"
+    assert actual["noted"].startswith("20")
 
 
 @pytest.mark.parametrize(
@@ -359,10 +359,10 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_file_of_ones_own_is_not_loaded_unless_it_is_named(own: Path) -> None:
     """It could be any code."""
-    found = run(own / "report.md")
+    actual = run(own / "report.md")
 
-    assert found.exit_code == 1
-    assert found.stdout == (
+    assert actual.exit_code == 1
+    assert actual.stdout == (
         f"{own / 'report.md'}: not verified: it is about {own / 'mine.py'}, a file of your own: name it with --source FILE\n"
     )
 
@@ -427,9 +427,9 @@ def test_the_digest_of_a_configs_folder_is_that_of_its_config(tmp_path: Path) ->
 )
 def test_what_is_no_report_is_refused_in_one_line(name: str, text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
-    found = run(tmp_path / name)
+    actual = run(tmp_path / name)
 
-    assert (found.exit_code, found.stdout, found.stderr) == (2, "", f"napkin: {said}\n")
+    assert (actual.exit_code, actual.stdout, actual.stderr) == (2, "", f"napkin: {said}\n")
 
 
 @pytest.mark.parametrize(
@@ -445,10 +445,10 @@ def test_what_is_no_report_is_refused_in_one_line(name: str, text: str, said: st
 def test_inputs_that_make_nothing_are_not_verified(inputs: Inputs, why: str, tmp_path: Path) -> None:
     """They were edited, or are of another version."""
     (tmp_path / "r.md").write_text(f"# r\n\n<!-- napkin-inputs {inputs.text()} -->\n")
-    found = run(tmp_path / "r.md")
+    actual = run(tmp_path / "r.md")
 
-    assert found.exit_code == 1
-    assert found.stdout.startswith(f"{tmp_path / 'r.md'}: not verified: {why}")
+    assert actual.exit_code == 1
+    assert actual.stdout.startswith(f"{tmp_path / 'r.md'}: not verified: {why}")
 
 
 def test_no_name_ends_the_comment_or_the_attribute_it_stands_in() -> None:

@@ -98,10 +98,10 @@ def test_a_failure_shows_on_the_first_screen():
     """The tally turns bad, and says how many."""
     failing = sample.checks(sample.Verdict("activations.bytes", 23180, 23179, "saved_tensors_hooks", "failed"))
 
-    found = build(PageContent(sample.derivation(), failing)).tally
+    actual = build(PageContent(sample.derivation(), failing)).tally
 
-    assert "bad" == found.tone
-    assert ("1", "failed") in found.counts
+    assert "bad" == actual.tone
+    assert ("1", "failed") in actual.counts
 
 
 def test_without_checks_nothing_is_called_measured():

@@ -30,9 +30,9 @@ def run(*words: str) -> Result:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a comparison of two sizes and two optimizers."""
     folder = tmp_path_factory.mktemp("compared")
-    found = run("compare", "mlp B=5", "f=7 optimizer=sgd", "d=3", "K=2", "-o", str(folder))
-    assert found.exit_code == 0
-    assert found.stderr.endswith("".join(f"wrote {folder / f'compare{suffix}'}\n" for suffix in SUFFIXES))
+    actual = run("compare", "mlp B=5", "f=7 optimizer=sgd", "d=3", "K=2", "-o", str(folder))
+    assert actual.exit_code == 0
+    assert actual.stderr.endswith("".join(f"wrote {folder / f'compare{suffix}'}\n" for suffix in SUFFIXES))
     return folder
 
 
@@ -59,9 +59,9 @@ def test_what_was_not_touched_is_verified_and_what_was_edited_is_not(suffix: str
     number = '"value": -30' if suffix == ".json" else "−30"
     assert number in text
     file.write_text(text.replace(number, number.replace("3", "4"), 1), encoding="utf-8")
-    found = run("verify", str(file))
-    assert found.exit_code == 1
-    assert "says '40', right is '30'" in found.stdout
+    actual = run("verify", str(file))
+    assert actual.exit_code == 1
+    assert "says '40', right is '30'" in actual.stdout
 
 
 def test_other_sides_in_its_inputs_make_another_comparison(made: Path, tmp_path: Path) -> None:
@@ -109,18 +109,18 @@ def test_files_of_ones_own_are_loaded_only_where_they_are_named(tmp_path: Path) 
 def test_inputs_that_compare_nothing_are_not_verified(changes: Mapping[str, object], why: str, tmp_path: Path) -> None:
     inputs = replace(Inputs("compare", "mlp", other="mlp f=7"), **changes)
     (tmp_path / "x.md").write_text(f"# x\n\n<!-- napkin-inputs {inputs.text()} -->\n")
-    found = run("verify", str(tmp_path / "x.md"))
+    actual = run("verify", str(tmp_path / "x.md"))
 
-    assert found.exit_code == 1
-    assert found.stdout.startswith(f"{tmp_path / 'x.md'}: not verified: {why}")
+    assert actual.exit_code == 1
+    assert actual.stdout.startswith(f"{tmp_path / 'x.md'}: not verified: {why}")
 
 
 def named(names: Sequence[str]) -> Mapping[str, str]:
     """A comparison in which everything has one of these names."""
     terms = tuple(TermChange(name, "2*d", "3*d", 20, 30, "d", name) for name in names)
     changes = tuple(Change(f"q{i}", name, Unit.ELEMENT, 20, 30, "d", terms if i == 0 else (), name) for i, name in enumerate(names))
-    found = Comparison(names[0], names[1], {"d": 10}, {}, {name: (name, name) for name in names}, changes)
-    return compared.texts(found, Inputs("compare", names[0], other=names[1], date="2026-01-01"))
+    actual = Comparison(names[0], names[1], {"d": 10}, {}, {name: (name, name) for name in names}, changes)
+    return compared.texts(actual, Inputs("compare", names[0], other=names[1], date="2026-01-01"))
 
 
 def test_hostile_names_are_inert() -> None:
@@ -147,5 +147,5 @@ def test_a_model_with_options_is_a_side_and_no_change() -> None:
     assert compared.sides("mlp B=5", "gpt2:dropout=0.1 T=7", {}).right == ("gpt2:dropout=0.1", "T=7")
     assert compared.sides("mlp B=5", "B=7 zero-grad=zero", {}).right == ("mlp", "B=7", "zero-grad=zero")
     for words in (("compare", "mlp B=5 B=7", "d=3"), ("compare", "mlp B=5", "mlp B=5 B=7"), ("compare", "mlp", "d=3", "B=5", "B=7")):
-        found = run(*words)
-        assert (found.exit_code, found.stderr) == (2, "napkin: B is given twice, '5' and '7': give it once\n")
+        actual = run(*words)
+        assert (actual.exit_code, actual.stderr) == (2, "napkin: B is given twice, '5' and '7': give it once\n")

@@ -43,24 +43,24 @@ def run(monkeypatch):
 
 def test_the_ledger_of_an_accepted_derivation_says_that_nothing_is_left_out():
     """8 + 21 calls; all FLOPs under the one operator that is counted."""
-    found = coverage(sample.derivation().ledger)
+    actual = coverage(sample.derivation().ledger)
 
-    assert found.accepted
-    assert SUMMARY == found.summary
+    assert actual.accepted
+    assert SUMMARY == actual.summary
     assert [("8", "27.6\u00a0%", "100.0\u00a0%"), ("21", "72.4\u00a0%", "0\u00a0%"), ("0", "0\u00a0%", "0\u00a0%")] == [
-        (k.calls, k.share, k.flops_share) for k in found.kinds
+        (k.calls, k.share, k.flops_share) for k in actual.kinds
     ]
-    assert ["4·L", "9·L + 3"] == [" ".join(row.runs.plain) for row in found.rows]
+    assert ["4·L", "9·L + 3"] == [" ".join(row.runs.plain) for row in actual.rows]
 
 
 def test_the_ledger_of_a_refused_step_gives_its_share_of_calls_and_no_share_of_flops():
     """4 of 33 calls; FLOPs of a whole that is not known have no parts."""
-    found = coverage(refused())
+    actual = coverage(refused())
 
-    assert not found.accepted
-    assert found.summary.endswith("1 refused. Not counted: 1 operator, 4 calls (12.1\u00a0% of all)")
-    assert ("unknown", "–") == (found.kinds[-1].flops, found.kinds[0].flops_share)
-    assert ("h.*.act: x (B, d) float32, 2·L times (4)",) == found.rows[-1].places
+    assert not actual.accepted
+    assert actual.summary.endswith("1 refused. Not counted: 1 operator, 4 calls (12.1\u00a0% of all)")
+    assert ("unknown", "–") == (actual.kinds[-1].flops, actual.kinds[0].flops_share)
+    assert ("h.*.act: x (B, d) float32, 2·L times (4)",) == actual.rows[-1].places
 
 
 @pytest.mark.parametrize("write", [markdown.write, html.write])
@@ -83,21 +83,21 @@ def test_json_holds_exact_shares_that_add_up_to_one():
 
 def test_a_refused_model_has_a_ledger_too(run):
     """It says refused and where; the refusal follows in one line on standard error, with status 2."""
-    found = run("linear", "--coverage")
+    actual = run("linear", "--coverage")
 
-    assert 2 == found.exit_code
-    assert found.stdout.startswith("linear: refused\n")
-    assert "my.op runs\n  at h.*.act: x (B, d) float32, 2·L times (4)\n" in found.stdout
-    assert found.stderr.strip().split("\n")[-1].startswith("napkin: no cost rule for operator my.op at h.*.act, inputs: x (B, d) float32")
+    assert 2 == actual.exit_code
+    assert actual.stdout.startswith("linear: refused\n")
+    assert "my.op runs\n  at h.*.act: x (B, d) float32, 2·L times (4)\n" in actual.stdout
+    assert actual.stderr.strip().split("\n")[-1].startswith("napkin: no cost rule for operator my.op at h.*.act, inputs: x (B, d) float32")
 
 
 @pytest.mark.parametrize(("model", "verdict", "status"), [("tiny", "accepted", 0), ("linear", "refused", 2)])
 def test_the_ledger_as_json_says_accepted_or_refused(run, model, verdict, status):
     """Standard output is JSON either way."""
-    found = run(model, "--coverage", "--json")
-    document = json.loads(found.stdout)
+    actual = run(model, "--coverage", "--json")
+    document = json.loads(actual.stdout)
 
-    assert status == found.exit_code
+    assert status == actual.exit_code
     assert verdict == document["verdict"]
     assert (verdict == "refused") == bool(document["because"])
     assert (0 if status == 0 else 4) == document["coverage_summary"]["refused"]["calls"]
@@ -113,10 +113,10 @@ def test_a_refused_operator_is_null_and_not_zero_flops(run):
 
 def test_coverage_and_explain_are_not_asked_for_together(run):
     """One of them would be ignored."""
-    found = run("tiny", "--coverage", "--explain", "parameters")
+    actual = run("tiny", "--coverage", "--explain", "parameters")
 
-    assert 2 == found.exit_code
-    assert "give one of them" in found.stderr
+    assert 2 == actual.exit_code
+    assert "give one of them" in actual.stderr
 
 
 def test_names_in_a_ledger_are_inert_on_a_terminal(run, monkeypatch):
@@ -127,7 +127,7 @@ def test_names_in_a_ledger_are_inert_on_a_terminal(run, monkeypatch):
         raise UnknownOperatorError("no", Ledger((row,)))
 
     monkeypatch.setattr(job, "derive", derive)
-    found = run("linear", "--coverage")
+    actual = run("linear", "--coverage")
 
-    assert "\x1b" not in found.stdout
-    assert "\u202e" not in found.stdout
+    assert "\x1b" not in actual.stdout
+    assert "\u202e" not in actual.stdout

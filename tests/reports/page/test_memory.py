@@ -105,10 +105,10 @@ def test_the_long_tail_is_one_row_and_the_table_adds_up(page: Page) -> None:
 
 def test_a_shallower_record_is_said_to_be_one() -> None:
     """With its depth."""
-    found = memory(sample.derivation(), live_bytes.timeline({"L": 4}))
+    actual = memory(sample.derivation(), live_bytes.timeline({"L": 4}))
 
-    assert found.live_bytes is not None
-    assert "This is the deepest trace that the derivation has, L\u00a0=\u00a04, not the requested depth." in found.live_bytes.note
+    assert actual.live_bytes is not None
+    assert "This is the deepest trace that the derivation has, L\u00a0=\u00a04, not the requested depth." in actual.live_bytes.note
 
 
 def test_without_a_timeline_the_reason_stands_there() -> None:
@@ -121,8 +121,8 @@ def test_without_a_timeline_the_reason_stands_there() -> None:
 
 def test_a_crossover_is_said_in_order_with_the_size_at_hand_marked() -> None:
     """``B ≤ 12`` first, ``B ≥ 13`` last; B = 2 lies in the first."""
-    found = PeakCrossovers("B", (PeakInterval(1, 12, "backward"), PeakInterval(13, 20, "optimizer"), PeakInterval(21, 99, "forward")))
-    row = _peak_crossover(found, sample.derivation())
+    actual = PeakCrossovers("B", (PeakInterval(1, 12, "backward"), PeakInterval(13, 20, "optimizer"), PeakInterval(21, 99, "forward")))
+    row = _peak_crossover(actual, sample.derivation())
 
     assert [("B ≤ 12", True), ("13 ≤ B ≤ 20", False), ("B ≥ 21", False)] == [
         (r.words.replace("\u00a0", " "), r.is_current) for r in row.intervals
@@ -173,8 +173,8 @@ def test_one_thing_is_shown_at_a_time() -> None:
 def test_a_real_timeline_fits_the_page() -> None:
     """GPT-2 at its own size: the figure stays under 60 kB, and says what is alive at the peak."""
     result = calc.derive(calc.load("gpt2"), {"d": 12, "h": 3, "V": 17, "C": 8, "T": 8, "B": 2})
-    found: Timeline = pipeline.timeline(result)
-    written = html.write(build(PageContent(result, timeline=found)))
+    actual: Timeline = pipeline.timeline(result)
+    written = html.write(build(PageContent(result, timeline=actual)))
     drawn = re.search(r'<figure class="live" id="figure-live-bytes">.*?</figure>', written, re.DOTALL)
 
     assert drawn is not None
@@ -195,10 +195,10 @@ def test_the_allocator_s_table_says_that_it_is_no_measurement(page: Page, text: 
 
 
 def test_a_shallower_record_has_no_allocator_s_table() -> None:
-    found = memory(sample.derivation(), live_bytes.timeline({"L": 4}))
+    actual = memory(sample.derivation(), live_bytes.timeline({"L": 4}))
 
-    assert found.live_bytes is not None
-    assert ((), ()) == (found.live_bytes.allocator, found.live_bytes.simulated)
+    assert actual.live_bytes is not None
+    assert ((), ()) == (actual.live_bytes.allocator, actual.live_bytes.simulated)
 
 
 def test_the_command_line_shows_what_the_allocator_would_make_of_it() -> None:

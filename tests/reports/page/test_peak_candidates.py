@@ -30,11 +30,11 @@ def named(derivation: Derivation) -> list[PeakCandidateView]:
 
 
 def added(terms: tuple[Expression, ...]) -> dict[Expression, Fraction]:
-    found: dict[Expression, Fraction] = {}
+    actual: dict[Expression, Fraction] = {}
     for term in terms:
         for key, coefficient in monomials(bare(term)).items():
-            found[key] = found.get(key, Fraction(0)) + coefficient
-    return {key: coefficient for key, coefficient in found.items() if coefficient}
+            actual[key] = actual.get(key, Fraction(0)) + coefficient
+    return {key: coefficient for key, coefficient in actual.items() if coefficient}
 
 
 def in_full(moment: PeakCandidateView) -> Mapping[Expression, Fraction]:
@@ -95,9 +95,9 @@ def test_a_change_that_its_roles_do_not_make_is_not_told() -> None:
     ],
 )
 def test_like_terms_are_collected(text: str, expected: Mapping[tuple[str, ...], int]) -> None:
-    found = monomials(tree.parse(text))
+    actual = monomials(tree.parse(text))
 
-    assert expected == {tuple(tree.text(f) for f in key.factors): c for key, c in found.items() if isinstance(key, Product)}
+    assert expected == {tuple(tree.text(f) for f in key.factors): c for key, c in actual.items() if isinstance(key, Product)}
 
 
 def live(title: str, coefficient: int) -> Step:

@@ -14,9 +14,9 @@ from reports.page import rule_table as rules
 
 
 def listed(*words: str) -> str:
-    found = CliRunner().invoke(cli.napkin, ["list", *words])
-    assert 0 == found.exit_code, found.stderr
-    return found.stdout
+    actual = CliRunner().invoke(cli.napkin, ["list", *words])
+    assert 0 == actual.exit_code, actual.stderr
+    return actual.stdout
 
 
 def test_a_rule_is_shown_with_all_that_is_stated_of_it():
@@ -92,7 +92,7 @@ def test_every_list_is_json_on_request(what):
 @pytest.mark.parametrize("what", ["rules", "models"])
 def test_words_that_nothing_holds_are_refused(what):
     """An empty list would look like an answer."""
-    found = CliRunner().invoke(cli.napkin, ["list", what, "zebra"])
+    actual = CliRunner().invoke(cli.napkin, ["list", what, "zebra"])
 
-    assert 2 == found.exit_code
-    assert f"napkin: no entry of {what} holds 'zebra': see napkin list {what}\n" == found.stderr
+    assert 2 == actual.exit_code
+    assert f"napkin: no entry of {what} holds 'zebra': see napkin list {what}\n" == actual.stderr

@@ -62,45 +62,45 @@ def done(words: Sequence[str], before: str = "", shell: str = "", **how: Any) ->
 def test_what_a_users_code_writes_by_whatever_way_goes_to_standard_error(tmp_path: Path) -> None:
     """Python's streams, the descriptor, processes, C, and what is printed when the process ends."""
     (tmp_path / "m.py").write_text(NOISY)
-    found = done(["derive", "m.py:spec", "-d", "Q=3"], cwd=tmp_path)
+    actual = done(["derive", "m.py:spec", "-d", "Q=3"], cwd=tmp_path)
 
-    assert (found.returncode, found.stdout) == (2, "")
-    assert all(words in found.stderr.split("\n") for words in SAID)
-    assert "napkin: this model has no dimension 'Q': it has B, n" in found.stderr.split("\n")
+    assert (actual.returncode, actual.stdout) == (2, "")
+    assert all(words in actual.stderr.split("\n") for words in SAID)
+    assert "napkin: this model has no dimension 'Q': it has B, n" in actual.stderr.split("\n")
 
 
 @pytest.mark.slow
 def test_json_beside_code_that_prints_is_json(tmp_path: Path) -> None:
     """Of a step that is recorded."""
     (tmp_path / "m.py").write_text(NOISY)
-    found = done(["derive", "m.py:spec", "--json", "--values"], cwd=tmp_path, env={"NAPKIN_CACHE": "off"})
+    actual = done(["derive", "m.py:spec", "--json", "--values"], cwd=tmp_path, env={"NAPKIN_CACHE": "off"})
 
-    assert found.returncode == 0, found.stderr
-    assert json.loads(found.stdout)["quantities"]["parameters"]["value"] == 4  # 3 weights and a bias
-    assert "while it is built" in found.stderr
+    assert actual.returncode == 0, actual.stderr
+    assert json.loads(actual.stdout)["quantities"]["parameters"]["value"] == 4  # 3 weights and a bias
+    assert "while it is built" in actual.stderr
 
 
 def test_a_full_disk_under_standard_output_is_one_line() -> None:
-    found = done(["list", "optimizers"], shell=">/dev/full")
+    actual = done(["list", "optimizers"], shell=">/dev/full")
 
-    assert (found.returncode, found.stderr) == (2, "napkin: cannot write to standard output: No space left on device\n")
+    assert (actual.returncode, actual.stderr) == (2, "napkin: cannot write to standard output: No space left on device\n")
 
 
 @pytest.mark.parametrize("words", [("list", "optimizers"), ("--help",)])
 def test_a_closed_standard_output_is_one_line(words: Sequence[str]) -> None:
     """Before any work: a file that is opened later could become standard output."""
-    found = done(words, shell=">&-")
+    actual = done(words, shell=">&-")
 
-    assert (found.returncode, found.stderr) == (2, "napkin: standard output is closed: send it to a file, or to /dev/null\n")
+    assert (actual.returncode, actual.stderr) == (2, "napkin: standard output is closed: send it to a file, or to /dev/null\n")
 
 
 @pytest.mark.parametrize("shell", ["2>&-", "2>/dev/full", "<&-"])
 def test_results_do_not_need_the_other_streams(shell: str) -> None:
     """What is said there is lost, and no more."""
-    found = done(["list", "questions"], shell=shell)
+    actual = done(["list", "questions"], shell=shell)
 
-    assert found.returncode == 0
-    assert "training-time" in found.stdout
+    assert actual.returncode == 0
+    assert "training-time" in actual.stdout
 
 
 def test_a_refusal_that_nobody_can_read_has_its_exit_status() -> None:
@@ -110,9 +110,9 @@ def test_a_refusal_that_nobody_can_read_has_its_exit_status() -> None:
 @pytest.mark.parametrize("words", [("list", "rules"), ("--version",), ("list", "optimizers", "--json")])
 def test_a_closed_pipe_is_141_whenever_it_shows(words: Sequence[str]) -> None:
     """While text is written, or only when the process ends: small outputs wait in the buffer till then."""
-    found = done(words, shell="| :; exit ${PIPESTATUS[0]}", before="import time; time.sleep(0.2)")
+    actual = done(words, shell="| :; exit ${PIPESTATUS[0]}", before="import time; time.sleep(0.2)")
 
-    assert (found.returncode, found.stderr) == (141, "")
+    assert (actual.returncode, actual.stderr) == (141, "")
 
 
 # -- interrupts ------------------------------------------------------------------------------------------------------------------------
@@ -153,17 +153,17 @@ sys.meta_path.insert(0, Drops())
 
 @pytest.mark.parametrize("name", ["reports.cli", "calc.errors", "reports.cli.listing", "reports.writers.terminal"])
 def test_an_interrupt_while_something_is_imported_is_130_and_silent(name: str) -> None:
-    found = done(["list", "rules"], before=INTERRUPTED_AT.format(name=name))
+    actual = done(["list", "rules"], before=INTERRUPTED_AT.format(name=name))
 
-    assert (found.returncode, found.stdout, found.stderr) == (130, "", "")
+    assert (actual.returncode, actual.stdout, actual.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize("before", [CONVERTED, IN_A_CALLBACK], ids=["turned into another error", "in a callback"])
 def test_an_interrupt_that_is_swallowed_is_one_all_the_same(before: str) -> None:
     """Libraries catch it, and callbacks cannot raise it."""
-    found = done(["list", "rules"], before=before)
+    actual = done(["list", "rules"], before=before)
 
-    assert (found.returncode, found.stderr) == (130, "")
+    assert (actual.returncode, actual.stderr) == (130, "")
 
 
 @pytest.mark.slow
@@ -195,9 +195,9 @@ def test_without_a_home_there_is_no_cache(tmp_path: Path) -> None:
     before += "os.environ.pop('NAPKIN_CACHE', None); os.environ.pop('XDG_CACHE_HOME', None)\n"
     before += "from calc.models.load import load\nfrom calc.options import Options\nfrom calc.pipeline.cache import Cache\n"
     before += "cache = Cache(load('linear'), Options(), True)\nassert cache.read(print) is None\ncache.write(None)"
-    found = done(["list", "questions"], before=before, cwd=tmp_path)
+    actual = done(["list", "questions"], before=before, cwd=tmp_path)
 
-    assert (found.returncode, found.stderr) == (0, "")
+    assert (actual.returncode, actual.stderr) == (0, "")
 
 
 def test_a_folder_whose_name_is_no_text_is_a_folder(tmp_path: Path) -> None:
@@ -209,8 +209,8 @@ def test_a_folder_whose_name_is_no_text_is_a_folder(tmp_path: Path) -> None:
     by_name = done(["derive", f"{os.fsdecode(folder)}/m.py:spec", "-d", "Q=3"])
     absent = done(["derive", f"{os.fsdecode(folder)}/x.py:spec"])
 
-    assert [found.returncode for found in (inside, by_name, absent)] == [2, 2, 2]
-    assert all("napkin: this model has no dimension 'Q': it has B, n\n" in found.stderr for found in (inside, by_name))
+    assert [actual.returncode for actual in (inside, by_name, absent)] == [2, 2, 2]
+    assert all("napkin: this model has no dimension 'Q': it has B, n\n" in actual.stderr for actual in (inside, by_name))
     assert absent.stderr == f"loading {tmp_path}/caf\\udce9/x.py:spec …\nnapkin: no file {tmp_path}/caf\\udce9/x.py: " + (
         "give the path of the Python file that holds the spec\n"
     )

@@ -71,9 +71,9 @@ def test_a_name_that_shows_nothing_is_shown(name):
 @given(st.text())
 def test_any_text_becomes_a_safe_id(text):
     """A slug holds letters, digits, dot, dash and underscore, is not hidden and is bounded."""
-    found = escape.slug(text)
+    actual = escape.slug(text)
 
-    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}", found) or found == "", found
+    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}", actual) or actual == "", actual
 
 
 def test_different_names_keep_different_slugs():
@@ -84,10 +84,10 @@ def test_different_names_keep_different_slugs():
 
 def test_a_path_cannot_climb_out_of_a_slug():
     """../../etc/passwd holds no separator any more, and does not begin with a dot."""
-    found = escape.slug("../../etc/passwd")
+    actual = escape.slug("../../etc/passwd")
 
-    assert "/" not in found
-    assert not found.startswith(".")
+    assert "/" not in actual
+    assert not actual.startswith(".")
 
 
 def test_a_fence_cannot_be_closed_from_inside():

@@ -12,10 +12,10 @@ from reports.typeset.numbers import amount, integer, percent, signed, significan
 
 def test_bytes_are_exact_and_read_in_both_kinds_of_gigabyte():
     """12,345,678,901 bytes are 12.3 GB (10**9) and 11.5 GiB (2**30): 12345678901 / 1073741824 = 11.498."""
-    found = amount(12_345_678_901, Unit.BYTE)
+    actual = amount(12_345_678_901, Unit.BYTE)
 
-    assert "12,345,678,901" == found.exact
-    assert ("12.3\u00a0GB", "11.5\u00a0GiB") == found.readings
+    assert "12,345,678,901" == actual.exact
+    assert ("12.3\u00a0GB", "11.5\u00a0GiB") == actual.readings
 
 
 def test_a_gibibyte_is_never_written_as_a_gigabyte():
@@ -25,10 +25,10 @@ def test_a_gibibyte_is_never_written_as_a_gigabyte():
 
 def test_flop_is_an_amount_and_never_a_rate():
     """A FLOP count carries FLOP, not FLOP/s or FLOPS."""
-    found = amount(7_186_339_180_732, Unit.FLOP)
+    actual = amount(7_186_339_180_732, Unit.FLOP)
 
-    assert ("7.19\u00a0TFLOP",) == found.readings
-    assert "7,186,339,180,732\u00a0FLOP" == found.text
+    assert ("7.19\u00a0TFLOP",) == actual.readings
+    assert "7,186,339,180,732\u00a0FLOP" == actual.text
 
 
 @pytest.mark.parametrize(("value", "reading"), [(999_499, "999\u00a0kFLOP"), (999_500, "1.00\u00a0MFLOP"), (1_000, "1.00\u00a0kFLOP")])

@@ -21,8 +21,8 @@ GALLERY = Path(__file__).resolve().parents[3] / "reports" / "gallery"
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    with browser() as found:
-        yield found
+    with browser() as actual:
+        yield actual
 
 
 @pytest.fixture(scope="module")

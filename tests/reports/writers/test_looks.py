@@ -150,10 +150,10 @@ def test_a_style_sheet_cannot_end_its_element(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["nothing", "../report", "a" * 61])
 def test_a_template_that_is_not_there_is_refused_before_any_work(name: str, tmp_path: Path) -> None:
-    found = run("report", "mlp", "--template", name, "-o", str(tmp_path / "out"))
+    actual = run("report", "mlp", "--template", name, "-o", str(tmp_path / "out"))
 
-    assert found.exit_code == 2
-    assert found.stderr == f"napkin: unknown template {name[:60]!r}: use one of design-section, homework, report\n"
+    assert actual.exit_code == 2
+    assert actual.stderr == f"napkin: unknown template {name[:60]!r}: use one of design-section, homework, report\n"
     assert not (tmp_path / "out").exists()
 
 

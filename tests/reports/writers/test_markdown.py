@@ -25,16 +25,16 @@ def _tokens(text):
 
 def _tables(text):
     """Header cells of each table."""
-    found, cells = [], None
+    actual, cells = [], None
     for token in _tokens(text):
         if token.type == "thead_open":
             cells = []
         elif token.type == "thead_close":
-            found.append(tuple(cells))
+            actual.append(tuple(cells))
             cells = None
         elif token.type == "inline" and cells is not None:
             cells.append(token.content)
-    return found
+    return actual
 
 
 def test_the_tables_parse(text):
