@@ -286,6 +286,7 @@ class _Flow:
 
 
 def tensors(values: Any) -> Iterator[Tensor]:
+    """The tensors in nested tuples, in order."""
     for value in values:
         if isinstance(value, Tensor):
             yield value

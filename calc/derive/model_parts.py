@@ -22,12 +22,12 @@ from calc.derive.backward_matmuls import ForwardMatmuls, differentiated
 from calc.graph.step import RECOMPUTED, Op, StepTrace, Tensor
 from calc.rules.registry import Cost
 
-EMBEDDING, QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION, FEED_FORWARD, EXPERTS, ROUTER, NORMS, HEAD, LOSS, OTHER = (
+EMBEDDING, QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION, FEED_FORWARD, EXPERTS, ROUTER, NORMS, HEAD, LOSS, REMAINDER = (
     "embedding", "query, key and value", "Q Kᵀ", "softmax", "P V", "attention output", "attention", "feed-forward", "experts", "router",
     "norms", "head", "loss", "other",
 )  # fmt: skip
 _LAYER = (EMBEDDING, QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION, FEED_FORWARD, EXPERTS, ROUTER)
-_AROUND = (NORMS, HEAD, LOSS, OTHER)
+_AROUND = (NORMS, HEAD, LOSS, REMAINDER)
 NAMES = frozenset((*_LAYER, *_AROUND))
 # A part by module path: which one is known when the paths of all traces are.
 _OWN = ""
@@ -230,7 +230,7 @@ class ModelParts:
         around = module_path
         while around and around not in self.below:
             around = around.rpartition(".")[0]
-        part = _joint(self.below[around]) if around else OTHER
+        part = _joint(self.below[around]) if around else REMAINDER
         return part or module_path
 
 
@@ -242,7 +242,7 @@ def _joint(parts: frozenset[str]) -> str:
         return ATTENTION
     if parts <= _OF_FEED_FORWARD:
         return EXPERTS if EXPERTS in parts else FEED_FORWARD
-    return OTHER
+    return REMAINDER
 
 
 def model_parts(trace: StepTrace, use: ParameterUse, cost: Callable[[Op], Cost]) -> ModelParts:
