@@ -95,14 +95,15 @@ def derive(
     return derive_step(source, arguments.sizes(sizes), options=chosen, cache=cache, progress=say)
 
 
-def check(derivation: Derivation, *, device: str = "cpu", progress: Progress | None = None, **sizes: int) -> Report:
-    """Run the derived step for real at ``sizes`` and compare every quantity with what was derived."""
+def check(derivation: Derivation, *, device: str = "cpu", progress: Progress | None = None, seed: int = 0, **sizes: int) -> Report:
+    """Run the derived step for real at ``sizes`` and compare every quantity with what was derived. ``seed`` draws weights and inputs."""
     from calc.derive.result import Derivation
     from calc.pipeline.check import check as check_derivation
 
     arguments.instance("derivation", derivation, Derivation, "what calc.derive returns")
     arguments.instance("device", device, str, "'cpu' or 'cuda'")
-    return check_derivation(derivation, device=device, progress=arguments.progress(progress), **arguments.sizes(sizes))
+    arguments.seed(seed)
+    return check_derivation(derivation, device=device, progress=arguments.progress(progress), seed=seed, **arguments.sizes(sizes))
 
 
 def ask(question: str, /, *, progress: Progress | None = None, **given: int | float | str | Fraction) -> Answer:

@@ -34,9 +34,16 @@ RECOMPUTE = "flops.backward.recompute"
 
 
 def measure(
-    spec: Spec, sizes: Mapping[str, int], *, options: Options | None = None, device: str = "cpu", progress: Progress | None = None
+    spec: Spec,
+    sizes: Mapping[str, int],
+    *,
+    options: Options | None = None,
+    device: str = "cpu",
+    progress: Progress | None = None,
+    seed: int = SEED,
 ) -> Measurement:
-    """Every quantity of the training step of ``spec`` at ``sizes``, measured. Raises ``BadInputError`` or ``MeasurementError``."""
+    """Every quantity of the training step of ``spec`` at ``sizes``, measured, with weights and inputs drawn from ``seed``. Raises
+    ``BadInputError`` or ``MeasurementError``."""
     options = options or Options()
     require_device(device)
     sizes = _all_sizes(spec, sizes)
@@ -44,7 +51,7 @@ def measure(
     tell = progress or (lambda text: None)
 
     tell("building the model")
-    with training(spec, sizes, options, device) as run:
+    with training(spec, sizes, options, device, seed=seed) as run:
         steps = two_steps(run, tell)
         tell("writing a checkpoint and reading it back")
         readings = {**steps.readings, "checkpoint.bytes": measure_checkpoint(run)}
@@ -54,7 +61,7 @@ def measure(
     hidden = sorted(set(fused) - matmuls.attention.names)
     if hidden:
         tell("matmul FLOPs, operator by operator")
-        matmuls = _unfused(spec, sizes, options, device)
+        matmuls = _unfused(spec, sizes, options, device, seed)
     return Measurement(
         model=spec.name,
         sizes=sizes,
@@ -64,14 +71,14 @@ def measure(
         unbacked_sizes=steps.unbacked_sizes,
         unbacked_first_step=steps.unbacked_first_step,
         recompute=matmuls.recompute or 0,
-        exchanged=_exchanged(spec, sizes, options, device, steps.operators, readings if has_lstm else None, tell),
-        provenance=_provenance(device),
+        exchanged=_exchanged(spec, sizes, options, device, seed, steps.operators, readings if has_lstm else None, tell),
+        provenance=_provenance(device, seed),
     )
 
 
-def _unfused(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) -> MatmulCounter:
+def _unfused(spec: Spec, sizes: Mapping[str, int], options: Options, device: str, seed: int) -> MatmulCounter:
     """The counter of the second of two steps whose attention runs on the math backend, without torch's fast path."""
-    with _no_fast_path(), AllGradients(), training(spec, sizes, replace(options, attention="math"), device) as run:
+    with _no_fast_path(), AllGradients(), training(spec, sizes, replace(options, attention="math"), device, seed=seed) as run:
         run.step()
         counter = MatmulCounter(run.phases)
         run.step(counter.counting)
@@ -100,6 +107,7 @@ def _exchanged(
     sizes: Mapping[str, int],
     options: Options,
     device: str,
+    seed: int,
     operators: Collection[str],
     with_lstm: Mapping[str, Reading] | None,
     tell: Progress,
@@ -113,7 +121,7 @@ def _exchanged(
         differences["fast path"] = ()
     if with_lstm is not None:
         tell("the steps as torch runs them by default")
-        with training(spec, sizes, options, device, by_default=True) as run:
+        with training(spec, sizes, options, device, by_default=True, seed=seed) as run:
             steps = two_steps(run, lambda _: None)
         if any(_ONEDNN_LAYER in name for name in steps.operators):
             differences["lstm"] = tuple(_differences(steps.readings, with_lstm))
@@ -152,7 +160,7 @@ def _no_fast_path() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-def _provenance(device: str) -> dict[str, str]:
+def _provenance(device: str, seed: int) -> dict[str, str]:
     machine = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine()
     return {
         **torch_version(),
@@ -160,5 +168,5 @@ def _provenance(device: str) -> dict[str, str]:
         "platform": platform.system(),
         "device": f"{device} ({machine})",
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
-        "seed": str(SEED),
+        "seed": str(seed),
     }

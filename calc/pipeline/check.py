@@ -110,8 +110,10 @@ class Report:
         return "\n".join(self.lines())
 
 
-def check(derivation: Derivation, *, device: str = "cpu", progress: Callable[[str], None] | None = None, **sizes: int) -> Report:
-    """Run the derived step for real at ``sizes`` and compare every quantity.
+def check(
+    derivation: Derivation, *, device: str = "cpu", progress: Callable[[str], None] | None = None, seed: int = 0, **sizes: int
+) -> Report:
+    """Run the derived step for real at ``sizes``, with weights and inputs drawn from ``seed``, and compare every quantity.
 
     Sizes not given are the spec's sizes for checks, then those of the derivation.
     """
@@ -129,7 +131,7 @@ def check(derivation: Derivation, *, device: str = "cpu", progress: Callable[[st
 
     if progress is not None and (flops := derived.get("flops.step.total")) is not None:
         progress(f"running two steps of {flops:,} FLOP each")
-    measurement = measure(spec, at, options=_options(derivation), device=device, progress=progress)
+    measurement = measure(spec, at, options=_options(derivation), device=device, progress=progress, seed=seed)
     because = chosen.because + _other_closed_forms(whole, derivation)
     if not any(dim.unbacked_at for dim in derivation.dims):
         return replace(compare(derivation, derived, measurement), because=because)

@@ -43,6 +43,12 @@ def flag(name: str, value: object) -> None:
     instance(name, value, bool, "True or False")
 
 
+def seed(value: object) -> None:
+    """Raises ``BadInputError`` unless ``value`` is an integer of 32 bits without sign, which every random generator takes."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**32:
+        refuse("seed", value, "an integer from 0 to 4294967295")
+
+
 def progress(value: object) -> Callable[[str], None]:
     """The function that receives progress lines; for ``None``, one that ignores them."""
     if value is None:

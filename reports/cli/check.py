@@ -7,15 +7,27 @@ from typing import Any
 
 import click
 
-from reports.cli.common import FAILED, SUCCESS, model_arguments, output_folder, print_result, request_of, require_device, say_written, talk
+from reports.cli.common import (
+    FAILED,
+    SEED_OPTION,
+    SUCCESS,
+    model_arguments,
+    output_folder,
+    print_result,
+    request_of,
+    require_device,
+    say_written,
+    talk,
+)
 
 
 @click.command()
 @model_arguments
 @click.option("--device", default="cpu", show_default=True, metavar="NAME", help="Device for the real run: cpu or cuda.")
+@SEED_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Write the verdicts as JSON.")
 @click.option("--strict", is_flag=True, help="Fail if something could not be measured.")
-def check(device: str, as_json: bool, strict: bool, **options: Any) -> int:
+def check(device: str, seed: int, as_json: bool, strict: bool, **options: Any) -> int:
     """Run the step for real and compare every quantity with what was derived."""
     request = request_of(**options)
     from reports.jobs import job
@@ -23,7 +35,7 @@ def check(device: str, as_json: bool, strict: bool, **options: Any) -> int:
     require_device(device)
     with talk() as say:
         derivation = job.derive(request, say)
-        checks = job.check(derivation, request.sizes, device, say)
+        checks = job.check(derivation, request.sizes, device, say, seed)
     from calc.derive.to_json import specialized_document
     from reports.views import checks as view
 

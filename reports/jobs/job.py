@@ -105,9 +105,9 @@ def comparisons(derivation: Derivation, explain: str | None = None) -> tuple[Rul
     return compare(derivation, [rule for rule in RULES if explain in (None, rule.name)])
 
 
-def check(derivation: Derivation, sizes: Mapping[str, int], device: str, progress: Progress) -> Any:
+def check(derivation: Derivation, sizes: Mapping[str, int], device: str, progress: Progress, seed: int = 0) -> Any:
     """Verdicts of a real run at ``sizes``; where they leave one open, the spec's own size for checks stands."""
-    return calc.check(derivation, device=device, progress=progress, **sizes)
+    return calc.check(derivation, device=device, progress=progress, seed=seed, **sizes)
 
 
 def timeline(derivation: Derivation, progress: Progress) -> tuple[Timeline | None, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,6 +42,21 @@ def test_bytes_moved_and_elementwise_flops_of_a_sum() -> None:
 def test_provenance_names_software_machine_format_and_seed() -> None:
     """A number without its origin cannot be compared."""
     assert {"torch", "python", "platform", "device", "dtype", "seed"} == set(measure(tiny.linear(), {}).provenance)
+
+
+def test_another_seed_draws_other_numbers_and_measures_the_same() -> None:
+    """Weights and inputs differ, so no count rests on one draw; the provenance says which."""
+    drawn: list[list[float]] = []
+    spec = tiny.linear()
+
+    def loss(module: torch.nn.Module, x: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+        drawn.append([float(x.flatten()[0]), *(float(p.detach().flatten()[0]) for p in module.parameters())])
+        return spec.loss(module, x, *others)
+
+    first, other = (measure(replace(spec, loss=loss), {}, seed=seed) for seed in (0, 7))
+    assert first.readings == other.readings
+    assert ("0", "7") == (first.provenance["seed"], other.provenance["seed"])
+    assert all(a != b for a, b in zip(drawn[0], drawn[len(drawn) // 2], strict=True))
 
 
 def test_a_measurement_is_plain_data() -> None:

@@ -94,6 +94,8 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "check nothing": (lambda c: c.check(None), "derivation = None: give what calc.derive returns"),
     "check a spec": (lambda c: c.check(spec()), "derivation is of type Spec: give what calc.derive returns"),
     "check on a number": (lambda c: c.check(derived(), device=5), "device = 5: give 'cpu' or 'cuda'"),
+    "check from a negative seed": (lambda c: c.check(derived(), seed=-1), "seed = -1: give an integer from 0 to 4294967295"),
+    "check from a seed of True": (lambda c: c.check(derived(), seed=True), "seed = True: give an integer from 0 to 4294967295"),
     "check at a text": (lambda c: c.check(derived(), B="x"), f"B = 'x' is not an integer: {INTEGER}"),
     "check with progress of a number": (lambda c: c.check(derived(), progress=5), PROGRESS),
     "ask a number": (lambda c: c.ask(5), "question = 5: give the name of a question, e.g. 'training-time'"),
