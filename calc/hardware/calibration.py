@@ -212,4 +212,4 @@ def _require_readable(primitive: str, points: Sequence[CalibrationPoint]) -> Non
         if len({frozenset(p.sizes) for p in points}) != 1 or not points[0].sizes:
             raise Wrong(f"has points of {primitive} with other sizes than each other, or with none")
     elif any(p.flops or not p.bytes or dict(p.sizes) != {"bytes": p.bytes} for p in points) or len({p.bytes for p in points}) < len(points):
-        raise Wrong(f"has points of {primitive} with the same bytes: they are told by their bytes, which must differ")
+        raise Wrong(f"has points of {primitive} with the same bytes: bytes distinguish them, so they must differ")

@@ -60,7 +60,7 @@ class _Run:
         store = Cache(spec, self.options, self.cache, case)
         graph = store.read(self.progress)
         if graph is not None and usable(graph):
-            self.progress("trace found in the cache")
+            self.progress("trace read from the cache")
             self.read.append(store)
             self.made[key] = graph, None
             return self.made[key]

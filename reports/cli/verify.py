@@ -127,45 +127,57 @@ def _document(
     rewritten: dict[Path, Rewriting],
 ) -> tuple[bool, dict[str, Any]]:
     from calc.platform import files
-    from reports.live.document import read
-    from reports.live.engine import Engine
-    from reports.live.verify_documents import judge
     from reports.live.verify_documents import unmarked as unmarked_in
 
     if fix:
         files.judge(file)
-    try:
-        document = read(text)
-        _require_no_report(document)
-        with talk() as say:
-            engine = Engine(file.resolve().parent, tuple(Path(s) for s in sources), not no_cache, say)
-            scope = engine.run(document.statements)
-            findings = judge(document, scope)
-        if not findings:
-            raise BadInputError(_NOTHING)
-    except BadInputError as error:
-        raise BadInputError(f"{file}: {error}") from None
-    wrong = [f for f in findings if not f.holds]
+    document, failed, findings = _judged(file, text, sources, no_cache)
     bare = list(unmarked_in(document)) if unmarked else []
     few = len(findings) < require_claims
-    _tell_failed(file, form, scope.failed)
+    _tell_failed(file, form, failed)
     _tell(file, form, findings, bare, fix, f"{len(findings)} claims where at least {require_claims} are required" if few else "")
     if diff or fix:
         new = _rewrite(file, text, document, findings, diff)
         if new is not None:
             rewritten.setdefault(file.resolve(), new)
-    unrepaired = [f for f in wrong if not (fix and f.right)]
-    listed = [
+    ok = not few and not failed and all(f.holds or (fix and f.right) for f in findings)
+    return ok, {"file": str(file), "kind": "document", **_body(ok, findings, failed, bare)}
+
+
+def _judged(
+    file: Path, text: str, sources: Sequence[str], no_cache: bool
+) -> tuple[LiveDocument, Sequence[FailedStatement], Sequence[JudgedClaim]]:
+    """The document, its statements that failed, and a finding for each claim. Raises ``BadInputError`` for a document without claims."""
+    from reports.live.document import read
+    from reports.live.engine import Engine
+    from reports.live.verify_documents import judge
+
+    try:
+        document = read(text)
+        _require_no_report(document)
+        with talk() as say:
+            scope = Engine(file.resolve().parent, tuple(Path(s) for s in sources), not no_cache, say).run(document.statements)
+            findings = judge(document, scope)
+        if not findings:
+            raise BadInputError(_NOTHING)
+    except BadInputError as error:
+        raise BadInputError(f"{file}: {error}") from None
+    return document, scope.failed, findings
+
+
+def _body(
+    ok: bool, findings: Sequence[JudgedClaim], failed: Sequence[FailedStatement], bare: Sequence[tuple[int, int, str]]
+) -> dict[str, Any]:
+    """The JSON of a document: verdict, claims, failed statements, numbers without a claim."""
+    claims = [
         {"line": f.claim.line, "column": f.claim.column, "expr": f.claim.expr, "says": f.says, "is": f.is_, "holds": f.holds}
         | ({"exact": f.exact} if f.exact else {})
         | {"because": f.message or None}
         for f in findings
     ]
-    ok = not unrepaired and not few and not scope.failed
     numbers = [{"line": line, "column": column, "number": number} for line, column, number in bare]
-    failed = [{"line": f.line, "column": f.column, "because": f.message} for f in scope.failed]
-    body = {"verdict": "holds" if ok else "fails", "claims": listed, "failed_statements": failed, "unmarked": numbers}
-    return ok, {"file": str(file), "kind": "document", **body}
+    statements = [{"line": f.line, "column": f.column, "because": f.message} for f in failed]
+    return {"verdict": "holds" if ok else "fails", "claims": claims, "failed_statements": statements, "unmarked": numbers}
 
 
 def _require_no_report(document: LiveDocument) -> None:

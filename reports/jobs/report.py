@@ -87,57 +87,80 @@ def make(
 
     ``gpu`` is the accelerator whose memory and rates the figures show.
     """
-    device_shown = accelerator(gpu) if gpu else None
+    content = _content(request, device, progress, look, accelerator(gpu) if gpu else None, quantities)
+    assert content.inputs is not None
+    environment = content.inputs.environment
+    if stamp is not None:
+        derivation, checks = _stamped(content.derivation, content.checks, stamp.environment)
+        content = replace(content, derivation=derivation, checks=checks, inputs=content.inputs.as_noted(stamp))
+    content = replace(content, comparisons=job.comparisons(content.derivation))
+    texts = _texts(content, look, formats)
+    return BuiltReport(content.derivation, content.comparisons, content.checks, content.unchecked, texts, environment)
+
+
+def _content(
+    request: Request, device: str, progress: Progress, look: Look, shown: Accelerator | None, quantities: Collection[str]
+) -> PageContent:
+    """What was derived and run, without the comparisons with rules of thumb. ``shown``: the accelerator in the figures."""
     derivation = job.derive(request, progress)
     records = evidence(derivation)  # a record that cannot be read is refused before anything runs
-    checks, unchecked = None, ""
-    try:
-        checks = job.check(derivation, _widths(request, derivation), device, progress)
-    except MeasurementError as error:
-        unchecked = str(error)
+    checks, unchecked = _checked(request, derivation, device, progress)
     live, no_timeline = (None, _CHOSEN) if quantities else job.timeline(derivation, progress)
     levers = () if quantities else job.levers(derivation, request, progress)
     equations = replace(NO_EQUATIONS, why=_CHOSEN) if quantities else job.equations(derivation, progress)
     progress("writing the report")
-    inputs = replace(_inputs(request, derivation, checks, device, look), gpu=gpu, other=" ".join(quantities))
-    environment = inputs.environment
-    if stamp is not None:
-        derivation, checks = _stamped(derivation, checks, stamp.environment)
-        inputs = inputs.as_noted(stamp)
-    compared = job.comparisons(derivation)
-    content = PageContent(
+    gpu = shown.id if shown is not None else ""
+    return PageContent(
         derivation,
         checks,
-        compared,
         commands=_commands(request, checks, gpu, quantities),
         chosen=request.sizes,
         unchecked=unchecked,
         timeline=live,
         no_timeline=no_timeline,
-        inputs=inputs,
+        inputs=replace(_inputs(request, derivation, checks, device, look), gpu=gpu, other=" ".join(quantities)),
         evidence=records,
-        device=device_shown,
-        roof=_roof(request, device_shown, progress),
+        device=shown,
+        roof=_roof(request, shown, progress),
         levers=levers,
         equations=equations,
         with_design=look.template == "design-section.j2",
         only=quantities,
     )
-    built = build(content)
 
-    def data() -> dict[str, Any]:
-        changed = {"levers": levers_document(levers), "zero": zero_document(zero_stages(derivation))}
-        changed |= {"equations": equations_document(equations)}
-        return {**to_json(derivation, checks, compared, live), **changed, "measurements": measurements(records), **carried(inputs)}
 
+def _checked(request: Request, derivation: Derivation, device: str, progress: Progress) -> tuple[Any, str]:
+    """The checks by a real run, and why there are none."""
+    try:
+        return job.check(derivation, _widths(request, derivation), device, progress), ""
+    except MeasurementError as error:
+        return None, str(error)
+
+
+def _texts(content: PageContent, look: Look, formats: Collection[str]) -> dict[str, str]:
+    """By file name."""
+    page = build(content)
     writers: dict[str, Callable[[], str]] = {
-        ".md": lambda: markdown.write(built, look),
-        ".html": lambda: html.write(built, look),
-        ".tex": lambda: tex.write(built, look),
-        ".json": lambda: json_text(data()),
+        ".md": lambda: markdown.write(page, look),
+        ".html": lambda: html.write(page, look),
+        ".tex": lambda: tex.write(page, look),
+        ".json": lambda: json_text(_document(content)),
     }
-    texts = {f"report{suffix}": writers[suffix]() for suffix in formats}
-    return BuiltReport(derivation, compared, checks, unchecked, texts, environment)
+    return {f"report{suffix}": writers[suffix]() for suffix in formats}
+
+
+def _document(content: PageContent) -> dict[str, Any]:
+    """The JSON document."""
+    assert content.inputs is not None
+    assert content.evidence is not None
+    return {
+        **to_json(content.derivation, content.checks, content.comparisons, content.timeline),
+        "levers": levers_document(content.levers),
+        "zero": zero_document(zero_stages(content.derivation)),
+        "equations": equations_document(content.equations),
+        "measurements": measurements(content.evidence),
+        **carried(content.inputs),
+    }
 
 
 def _roof(request: Request, device: Accelerator | None, progress: Progress) -> Figure:

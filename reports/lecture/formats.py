@@ -225,7 +225,7 @@ def _(_: Lab) -> ClaimFinding:
     short = 1 - limit(two, "largest") / limit(four, "largest")
     because = (
         f"both have {two.exponent} exponent bits, so exponents from {ends[0][0]} to {ends[0][1]}; bf16's largest is {float(short):.1%} "
-        "less, for want of fraction bits"
+        "less, as it has fewer fraction bits"
     )
     return true(ends[0] == ends[1], f"2^{ends[0][0]} to 2^{ends[0][1]}", because, "formats: exponents of bf16 and fp32")
 

@@ -77,7 +77,7 @@ class PageContent:
 
     derivation: Derivation
     checks: Any = None
-    comparisons: Sequence[RuleComparison] = ()
+    comparisons: tuple[RuleComparison, ...] = ()
     commands: Sequence[Command] = ()
     chosen: Mapping[str, int] = field(default_factory=dict)
     unchecked: str = ""
@@ -88,7 +88,7 @@ class PageContent:
     evidence: Evidence | None = None
     device: Accelerator | None = None
     roof: Figure = UNNAMED
-    levers: Sequence[PeakLever] = ()
+    levers: tuple[PeakLever, ...] = ()
     equations: ModelSection = NO_EQUATIONS
     with_design: bool = False
     only: Collection[str] = ()

@@ -72,7 +72,7 @@ def test_peaks_and_bandwidth_are_the_fastest_product_and_the_largest_copy() -> N
 
 POINT = {"what": "aten.mm", "dtype": "float32", "sizes": {"m": 1}, "flops": 2, "bytes": 0, "calls": 1, "nanoseconds": [5]}
 TIMES, LIMITS = "points[0].nanoseconds", "expected an integer from 1 to 10^18"
-SAME_BYTES = "it has points of aten.mm in float32 with the same bytes: they are told by their bytes, which must differ"
+SAME_BYTES = "it has points of aten.mm in float32 with the same bytes: bytes distinguish them, so they must differ"
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "another kind": ({"kind": "report"}, "kind is 'report', expected the kind: calibration"),
     "another schema": ({"schema": 9}, "schema is 9, expected the schema that this reads: 1"),

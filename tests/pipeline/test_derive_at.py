@@ -89,7 +89,7 @@ def test_one_setting_is_traced_at_its_own_sizes_and_cached_by_them(cache: None) 
     said.clear()
     at({"B": 1}, cache=True)
 
-    assert ["trace found in the cache"] == said
+    assert ["trace read from the cache"] == said
 
 
 def test_where_numbers_cannot_be_traced_the_derivation_is_general(monkeypatch: pytest.MonkeyPatch) -> None:

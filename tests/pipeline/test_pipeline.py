@@ -101,7 +101,7 @@ def test_a_hit_says_so(cache: Path) -> None:
     for _ in range(2):
         calc.trace(spec(Builds()), progress=said.append)
 
-    assert said[-1] == "trace found in the cache"
+    assert said[-1] == "trace read from the cache"
     assert said.count(said[-1]) == 1
 
 
