@@ -26,8 +26,14 @@ QUANTITIES: dict[str, Definition] = {
     definition.name: definition
     for definition in (
         Definition("parameters", Unit.ELEMENT, "elements of the model's parameters, tied weights once"),
-        Definition("parameters.active", Unit.ELEMENT, "those that one token uses: of experts only its own, embedding tables whole"),
-        Definition("parameters.non_embedding", Unit.ELEMENT, "those without embeddings: no looked-up table, no head of its sizes"),
+        Definition(
+            "parameters.active", Unit.ELEMENT, "parameters that one token uses: of the experts its own, of embeddings the whole table"
+        ),
+        Definition(
+            "parameters.non_embedding",
+            Unit.ELEMENT,
+            "parameters outside embeddings: no table that is looked up, no output head of its sizes",
+        ),
         Definition("parameters.bytes", Unit.BYTE, "the model's parameters in their own number format"),
         Definition("master_weights.bytes", Unit.BYTE, "fp32 copies of the parameters, which the optimizer steps"),
         Definition("gradients.bytes", Unit.BYTE, "gradients that the backward leaves"),
@@ -37,14 +43,14 @@ QUANTITIES: dict[str, Definition] = {
         Definition("memory.peak.first_step", Unit.BYTE, "largest live bytes during the first step", step=1),
         Definition("checkpoint.bytes", Unit.BYTE, "payload of a checkpoint: model, optimizer state and iteration"),
         Definition("flops.forward.matmul", Unit.FLOP, "matrix multiplications of the forward"),
-        Definition("flops.forward.causal", Unit.FLOP, "the same, with declared causal masks credited"),
+        Definition("flops.forward.causal", Unit.FLOP, "matrix multiplications of the forward, less what declared causal masks skip"),
         Definition("flops.forward.elementwise", Unit.FLOP, "elementwise arithmetic of the forward"),
         Definition(
             "flops.forward.total", Unit.FLOP, "all arithmetic of the forward", ("flops.forward.matmul", "flops.forward.elementwise")
         ),
         Definition("flops.backward.matmul", Unit.FLOP, "matrix multiplications of the backward, as autograd executes them"),
-        Definition("flops.backward.causal", Unit.FLOP, "the same, with declared causal masks credited"),
-        Definition("flops.backward.recompute", Unit.FLOP, "the part of them that only recomputes the forward"),
+        Definition("flops.backward.causal", Unit.FLOP, "matrix multiplications of the backward, less what declared causal masks skip"),
+        Definition("flops.backward.recompute", Unit.FLOP, "matrix multiplications of the backward that only recompute the forward"),
         Definition("flops.backward.elementwise", Unit.FLOP, "elementwise arithmetic of the backward"),
         Definition(
             "flops.backward.total", Unit.FLOP, "all arithmetic of the backward", ("flops.backward.matmul", "flops.backward.elementwise")

@@ -99,8 +99,8 @@ def headlines(assumptions: Iterable[Assumption], difference: Differences | None 
             )
         elif exchange.key in (difference or {}):
             yield (
-                f"FLOPs of matrix multiplications, and nothing else, are counted where {exchange.of} runs {exchange.instead}, not as"
-                f" {exchange.by_default}: {exchange.because}. All else is measured as torch runs it by default."
+                f"To count FLOPs of matrix multiplications, the check runs {exchange.of} {exchange.instead}, not as {exchange.by_default}:"
+                f" {exchange.because}. Everything else is measured as torch runs it by default."
             )
 
 

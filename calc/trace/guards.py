@@ -185,8 +185,8 @@ def branches(
     points = [_within_bounds(at, basis, dims) for at in tried]
     guards_by_run = [({parse(c.expr) for c in run.guards if c.expr}, run.trace.sizes) for run in runs]
     branching = [c for c in guards if any(not c.holds_at(at) for at in points) and not _has_every_trip_count(c, guards_by_run, trip_counts)]
-    because = "evaluated at {}; sizes with another outcome are traced separately or refused"
-    return [Assumption(_in_dimensions(c, basis), because.format(c.where)) for c in branching]
+    because = "the step branches on it at {}; sizes with the other outcome are traced separately or refused"
+    return [Assumption(_in_dimensions(c, basis), because.format(c.where.rstrip(":"))) for c in branching]
 
 
 def _within_bounds(at: Mapping[str, int], basis: Basis, dims: Mapping[str, Dim]) -> dict[str, int]:

@@ -82,21 +82,18 @@ def _verdict(peak: int, devices: Sequence[Accelerator], is_named: bool) -> str:
     """Whether the peak fits the devices, as a sentence."""
     subject = f"The peak of {_read(peak)}"
     small, large = ([d for d in devices if (d.memory >= peak) is fits] for fits in (False, True))
-    common = "" if is_named else ", the smallest common device" if large and large[0].id == COMMON[0] else ""
+    common = "" if is_named else ", the smallest common device," if large and large[0].id == COMMON[0] else ""
     text = ""
     if small:
-        text = f"{subject} is {numbers.significant(Fraction(peak, small[0].memory))} times the {_of(small[0])} and does not fit it"
+        times = numbers.significant(Fraction(peak, small[0].memory))
+        text = f"{subject} is {times} times the {capacity(small[0].memory)} of {small[0].name} and does not fit"
         if not large and not is_named:
             text += ", the largest common device"
     if large:
         free = numbers.amount(large[0].memory - peak, Unit.BYTE).headline
         text = f"{text}; it fits" if text else f"{subject} fits"
-        text += f" the {_of(large[0])}{common} and leaves {free} free"
+        text += f" {large[0].name}{common} and leaves {free} free"
     return f"{text}."
-
-
-def _of(device: Accelerator) -> str:
-    return f"{capacity(device.memory)} of {device.name}"
 
 
 def _largest(peak: int, kinds: Mapping[str, int]) -> str:

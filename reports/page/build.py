@@ -28,7 +28,17 @@ from reports.figures.shapes import Figure
 from reports.page import checks as check_rows
 from reports.page import rules
 from reports.page.chapters import chapter, reported, sizes_with_quotients, trees, with_tables_once
-from reports.page.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions, has_attention
+from reports.page.conventions import (
+    GIVEN,
+    NOT_COVERED,
+    OTHERWISE,
+    OWN_CASE,
+    REFUSED,
+    STEPS,
+    TRACED_AGAIN,
+    conventions,
+    has_attention,
+)
 from reports.page.coverage import coverage
 from reports.page.design import DesignSection, design_section
 from reports.page.equations import NO_EQUATIONS, ModelSection
@@ -43,7 +53,7 @@ from reports.page.report import AnswerRow, AssumptionRow, Page, SymbolRow, Tile
 from reports.page.sensitivity import Doubled, crossover, dominant, doubled, doublings, inapplicable, thumbs
 from reports.page.steps import Anchors, with_references
 from reports.typeset import expressions, latex, marks, numbers
-from reports.typeset.wording import Stated, declared, headline, in_words, stated
+from reports.typeset.wording import Stated, declared, headline, in_words, stated, without_quotients
 
 SECTIONS = {
     "answers": "Questions and answers",
@@ -277,9 +287,11 @@ def _assumption(stated: Stated, decided: Collection[str]) -> AssumptionRow:
     assumption = stated.assumptions[0]
     if len(stated.assumptions) > 1:
         return AssumptionRow(None, stated.words, stated.because, OTHERWISE)
-    text, written = in_words(assumption.expr), latex.relation(assumption.expr)
+    text, written = in_words(assumption.expr), latex.relation(without_quotients(assumption.expr))
     formula = None if not written else TypesetFormula((text,), partial(FormulaPieces, (written,), marks.width(written) > latex.WIDE))
     effect = REFUSED if any(sign in assumption.expr for sign in ("Mod(", "%", "<=")) else OTHERWISE
+    if "traced separately" in assumption.because:
+        effect = OWN_CASE if text.startswith("the closed forms have") else TRACED_AGAIN
     if any(assumption.expr.startswith(f"Eq({name}, ") for name in decided):
         effect = GIVEN
     return AssumptionRow(formula, "" if formula else text, assumption.because, effect)

@@ -102,4 +102,6 @@ NOT_COVERED: tuple[str, ...] = (
 
 REFUSED = "The model cannot run at such sizes: Napkin refuses them."
 GIVEN = "The closed forms still hold: set this size to the number that comes out."
+OWN_CASE = "Nothing to do: Napkin uses the closed forms of each case at its own sizes."
+TRACED_AGAIN = "The step runs other operators there: Napkin traces it at those sizes, or refuses them."
 OTHERWISE = "The closed forms need not hold: derive at those sizes."

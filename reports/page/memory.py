@@ -255,7 +255,7 @@ def _simulated(timeline: Timeline) -> Iterator[str]:
     yield f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}."
     yield f"Rounding adds {rounding} to the steady peak; a further {cached} are reserved but not allocated at the same time."
     yield "Live bytes are those on the device: the optimizer's step counters are on the CPU unless it is fused."
-    workspaces = ", ".join(f"{w.label} {numbers.amount(w.nbytes, Unit.BYTE).headline} ({w.when})" for w in WORKSPACES)
+    workspaces = " or ".join(f"{w.label} {numbers.amount(w.nbytes, Unit.BYTE).headline} ({w.when})" for w in WORKSPACES)
     yield f"Library workspaces come on top: {workspaces}. CUDA kernels may save other tensors than the CPU kernels traced here."
 
 

@@ -304,7 +304,7 @@ class Writer:
                 ):
                     shift = sp.expand(coordinate.expr - place(i))
                     if not any(shift.has(place(j)) for j in range(len(shape))):
-                        back = -shift
+                        back = -shift.xreplace({size: self._told_apart(size, letters) for size in shift.free_symbols})
                         own.setdefault(i, f"{letter}{'' if str(back).startswith('-') else '+'}{back}".replace("*", "·"))
         missing = [i for i in range(len(shape)) if i not in own]
         names = self._more([shape[i] for i in missing], [*letters, *own.values()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -113,15 +114,23 @@ def remark(note: str) -> str:
     return note if "\n" in note.strip() else sentence(note.strip())
 
 
-_RELATIONS = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "==", "!=": "!="}
+_RELATIONS = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "=", "!=": "≠"}
 _OPPOSITES = {"<": "≥", "<=": ">", ">": "≤", ">=": "<", "==": "≠", "!=": "="}
+
+
+def without_quotients(condition: str) -> str:
+    """A condition with ``2*(k/2)``, a size that the trace split, as ``k``: the trace lists that 2 divides it."""
+    return _SPLIT.sub(r"\2", condition)
+
+
+_SPLIT = re.compile(r"\b(\w+)\*\(?(\w+)/\1\b\)?")
 
 
 def in_words(condition: str) -> str:
     """A condition as a reader sees it: ``h divides d``, ``T ≤ C``, and ``T < 4096`` for one that is not to be ``T >= 4096``. One that is
     no formula stays as it is."""
     try:
-        tree = parse(condition)
+        tree = parse(without_quotients(condition))
     except ExpressionError:
         return condition
     match tree:

@@ -62,11 +62,11 @@ def test_both_cases_evaluate(case: tuple[Derivation, Callable[[int, int], int]])
 
 
 def test_the_case_is_stated_with_the_line_that_makes_it(case: tuple[Derivation, Callable[[int, int], int]]) -> None:
-    """Among the assumptions: the guard, its outcome there, and the line that evaluates it."""
+    """Among the assumptions: the line that branches."""
     result, _ = case
     (stated,) = (a for a in result.assumptions if "special case where" in a.expr)
 
-    said = r"^there .*B.* is True, evaluated at (test_cases|modules)\.py:\d+: .*; that case was traced separately$"
+    said = r"^the step takes another branch there, at (test_cases|modules)\.py:\d+: .*; that case was traced separately$"
     assert re.search(said, stated.because)
 
 

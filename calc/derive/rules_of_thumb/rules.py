@@ -61,7 +61,7 @@ RULES: tuple[RuleOfThumb, ...] = (
     RuleOfThumb(
         name="6ND",
         statement="6 FLOP per parameter and token for forward and backward",
-        letters="N = active parameters: of experts those of a token, embeddings included (the paper leaves them out), D = B·T tokens",
+        letters="N = active parameters with embeddings, which the paper leaves out; D = B·T tokens",
         source=_SCALING,
         link=_SCALING_LINK,
         unit=Unit.FLOP,
@@ -75,7 +75,7 @@ RULES: tuple[RuleOfThumb, ...] = (
     RuleOfThumb(
         name="2ND",
         statement="2 FLOP per parameter and token for the forward",
-        letters="N = active parameters: of experts those of a token, embeddings included (the paper leaves them out), D = B·T tokens",
+        letters="N = active parameters with embeddings, which the paper leaves out; D = B·T tokens",
         source=_SCALING,
         link=_SCALING_LINK,
         unit=Unit.FLOP,

@@ -151,7 +151,7 @@ def test_the_finding_of_memory_says_what_the_table_says(derivation: Derivation) 
     largest = max((row for row in drawn.rows if not row[0].startswith(("all", "NVIDIA"))), key=lambda row: cells(row)[0])
 
     left = numbers.amount(80 * 10**9 - 89_120, Unit.BYTE).headline
-    assert f"The peak of 89.1{NBSP}kB fits the 80{NBSP}GB of NVIDIA H100 SXM5 80GB and leaves {left} free." in drawn.finding
+    assert f"The peak of 89.1{NBSP}kB fits NVIDIA H100 SXM5 80GB and leaves {left} free." in drawn.finding
     assert f"The largest kind is {largest[0]}: {largest[2].split(', ')[0]}, {largest[3]} of the peak." in drawn.finding
 
 
@@ -171,8 +171,8 @@ def test_capacities_stand_where_they_are(derivation: Derivation) -> None:
     lines = [(line.css, line.x1) for line in drawn.lines]
 
     assert [("capacity", "60.00%"), ("capacity", "100.00%"), ("peak", "77.98%")] == lines
-    assert f"The peak of 62.4{NBSP}GB is 1.30 times the 48{NBSP}GB of NVIDIA L40S 48GB and does not fit it" in drawn.finding
-    assert f"; it fits the 80{NBSP}GB of NVIDIA H100 SXM5 80GB and leaves 17.6{NBSP}GB free." in drawn.finding
+    assert f"The peak of 62.4{NBSP}GB is 1.30 times the 48{NBSP}GB of NVIDIA L40S 48GB and does not fit; it fits" in drawn.finding
+    assert f"; it fits NVIDIA H100 SXM5 80GB and leaves 17.6{NBSP}GB free." in drawn.finding
     assert {f"{NBSP}48{NBSP}GB{NBSP}l40s{NBSP}", f"{NBSP}80{NBSP}GB{NBSP}h100-sxm{NBSP}"} < {label.words for label in drawn.labels}
 
 
