@@ -55,6 +55,10 @@ class Step:
     value: int
     operators: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """A line: its quantity, title and value. ``before`` and ``after`` print their own trees."""
+        return f"<{self.quantity}, {self.title}: {self.value:,}>"
+
 
 @dataclass(frozen=True, slots=True)
 class QuantityTerm:

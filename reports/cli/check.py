@@ -68,7 +68,7 @@ def report(
 ) -> int:
     """Write report.md, report.html and report.json: derivation, checks and comparisons, with every step.
 
-    --template homework shows what is given, then each quantity with its steps; --quantity leaves only those that are asked for.
+    --template homework shows what is given, then each quantity with its steps; --quantity keeps only the one you name.
     """
     if quantities and template != "homework":
         raise click.UsageError("--quantity goes with --template homework, whose pages stand by themselves")

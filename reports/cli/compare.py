@@ -25,8 +25,8 @@ def compare(
 ) -> None:
     """Derive two steps and their difference, or a table of several.
 
-    A step is a model with what is set for it, in one word: "gpt2 B=8 optimizer=adamw". KEY=VALUE behind the models is set for all.
-    After a single model, the first KEY=VALUE is what changes: napkin compare llama3-8b g=32 compares with the usual 8.
+    A step is a model and its settings, as one argument: "gpt2 B=8 optimizer=adamw". KEY=VALUE after the models applies to all.
+    After a single model, the first KEY=VALUE is what changes: napkin compare llama3-8b g=32 compares with the default, 8.
 
     Lists (d=768,1024 L=12,24 h=12,16), three models or more, and --quantity make a table: a column for each step, its quantities, and
     their parts with shares. Lists vary together, place by place.

@@ -13,7 +13,7 @@ from reports.cli.common import print_result
 @click.option("--bits", metavar="BITS", help="Read a number from its bits instead: '0 01000 0100011111', 0x211f.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 def dtype(name: str, number: str | None, bits: str | None, as_json: bool) -> None:
-    """What a number format can hold, derived from its layout; with NUMBER, what that becomes in it, bit by bit.
+    """Show what a number format can hold, derived from its layout; with NUMBER, what it is rounded to, bit by bit.
 
     FORMAT is a name of napkin list dtypes, one of torch's, or a layout such as e3m4. NUMBER is exact: 0.01, 1e-8, -0, 0x1.8p3, inf.
     """

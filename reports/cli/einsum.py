@@ -20,7 +20,7 @@ from reports.cli.common import pairs_option, print_result
 @click.option("--check", "checked", is_flag=True, help="Run it for real: compare with torch's FLOP counter and with autograd.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 def einsum(pattern: str, words: Sequence[str], reduction: str, dtype: str, checked: bool, as_json: bool) -> int:
-    """Count an operation over named dimensions: result, FLOPs, bytes, intensity, gradients, the least order of several operands.
+    """Count an operation over named dimensions: result, FLOPs, bytes, intensity, gradients, the cheapest order of several operands.
 
     PATTERN is einops': "b s d, d f -> b s f" contracts, "b s d -> b d" reduces, "b (h k) -> b h k" rearranges, "b d -> b t d" repeats.
     Without its size a dimension stays a symbol. "...=6" is the product of the sizes that an ellipsis stands for.

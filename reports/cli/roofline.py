@@ -24,7 +24,8 @@ def roofline(
 ) -> None:
     """Show what bounds each operator of a training step on a device (compute, memory or launches), and its minimum time.
 
-    Eager traffic is what operators read and write one by one; fused traffic is a lower model of what a compiler leaves.
+    Eager traffic is what operators read and write one by one; fused traffic is a lower estimate: what is left if a
+    compiler fuses them.
     """
     from reports.jobs import job
     from reports.jobs import roofline as roofline_job

@@ -24,7 +24,7 @@ def shard(words: Sequence[str], as_json: bool) -> None:
 
     The layout: data, tensor, pipeline, context, expert (ranks), interleave, micro, batch (sequences of a step), zero=0..3,
     sequence=off|kept|again, checkpointing=none|attention|block, exchange=ring|gather, rank; devices checks their product.
-    The machine: gpu, hardware (a file of them), dtype, efficiency, node, memory, link, network, price. What is kept: precision,
+    The machine: gpu, hardware (a file of them), dtype, efficiency, node, memory, link, network, price. The step: precision,
     optimizer, attention.
     Other symbols are sizes of the model; a decoder given by its sizes also takes gated, bias, tied, dropout = yes or no.
     """

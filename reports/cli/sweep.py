@@ -55,8 +55,8 @@ def sweep(
 ) -> int:
     """Evaluate quantities over many sizes, exactly.
 
-    The table has a line for each point. K, M, G stand for thousands and so on (1k = 1,000), Ki and Mi for 1,024 and its square. Points with
-    invalid sizes have no value, and are counted on standard error with the reason. Where the step takes another path (a batch of one),
+    The table has a line for each point. k, M, G mean 10³, 10⁶, 10⁹; Ki, Mi mean 1,024 and 1,024². Points with
+    invalid sizes have no value: standard error says how many and why. Where the step takes another path (a batch of one),
     it is traced, once for each such case. The exit status is 2 if a valid point, or every point, has no value. NAME=SIZES after the model
     is the same as -d NAME=SIZES.
     """

@@ -50,8 +50,8 @@ def transfers(
 ) -> int:
     """Time data transfers: memory-mapped tokens, copies in memory and to a device, pinned or overlapping compute, and data loaders.
 
-    Each is followed by its expression: bytes ÷ bandwidth; a copy before compute adds to it, an overlapping one leaves the longer of both,
-    and so does a loader whose workers load ahead. Workers pay where a batch takes longer to load than to hand over.
+    Each time is shown beside its expression, bytes ÷ bandwidth. A copy before compute adds to the time of compute; a copy that overlaps it,
+    or a loader whose workers load ahead, takes the longer of both. Workers pay off where a batch takes longer to load than to hand over.
     """
     from calc.capacity.questions.values import read
     from calc.hardware.benchmark import Repeat

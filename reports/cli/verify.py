@@ -42,8 +42,8 @@ _NOTHING = "it has no claims, so nothing in it can be verified: put <!--= EXPRES
 def verify(files: Sequence[str], form: str, **how: Any) -> int:
     """Regenerate reports and compare, or check every claim of live documents.
 
-    A FILE that Napkin wrote (.html, .md, .json, .tex) is regenerated from the inputs it carries, and every difference is listed, edited or
-    drifted; date, versions and machine are listed as noted, not verified. Any other .md is a live document: ```napkin blocks, or
+    A FILE that Napkin wrote (.html, .md, .json, .tex) is regenerated from the inputs it carries, and every difference is listed as
+    edited or drifted; date, versions and machine are shown, but not verified. Any other .md is a live document: ```napkin blocks, or
     <!--napkin ... --> ones that no reader sees, define models and names; <!--= EXPRESSION --> after a number is what it must equal.
     Exit 1 if something does not hold or cannot be verified, 2 if nothing in a file can be.
     """

@@ -114,6 +114,11 @@ def test_a_name_that_the_closed_form_does_not_have_is_refused(result: Derivation
         result["parameters"].at(X=8)
 
 
+def test_a_step_prints_as_a_line(result: Derivation) -> None:
+    """All of a derivation's steps fit a few screens."""
+    assert "<parameters, 0.weight: 15>" == repr(result.steps[0])
+
+
 def test_the_help_of_the_package_has_its_public_names_only() -> None:
     """The submodules, which are internal, are found by everything else."""
     text = pydoc.render_doc(calc)

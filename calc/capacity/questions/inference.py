@@ -68,7 +68,7 @@ _SIZE = Equation("Q", "N*w", "every weight once")
 _OF_MODEL = Equation("Q", "y", "matrices in the given format; looked-up tables, norms and biases as libraries keep them")
 _CACHE_EQUATIONS = (
     Equation("E", "2*L*g*k", "a key and a value of width k for each key/value head, in each layer"),
-    Equation("K", "x*E", "each in so many bytes"),
+    Equation("K", "x*E", "each takes x bytes"),
 )
 _BOUND = "a lower bound: launches, communication and reads of activations come on top, and no bandwidth is reached in full"
 _EVERY_WEIGHT = (
@@ -122,7 +122,7 @@ CACHE_PER_TOKEN = Question(
 )
 CACHE_SIZE = Question(
     "cache",
-    "bytes of keys and values of so many sequences",
+    "bytes of the keys and values of a batch of sequences",
     (*_CACHE_LETTERS, _ONE_SEQUENCE, SEQUENCE, Variable("G", "cache-bytes", "bytes", "keys and values")),
     (*_CACHE_EQUATIONS, Equation("G", "B*T*K", "of every token of every sequence")),
     "G",

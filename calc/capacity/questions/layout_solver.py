@@ -187,7 +187,7 @@ class LayoutSolver(EquationSolver):
         if value is None or value <= 0:
             return None
         return RuleOfThumbAnswer(
-            "state alone, so many bytes per parameter, divided evenly", value if self.wanted.symbol == "M" else Fraction(-(-value // 1))
+            "state alone, b bytes per parameter, divided evenly", value if self.wanted.symbol == "M" else Fraction(-(-value // 1))
         )
 
 

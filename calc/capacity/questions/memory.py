@@ -90,7 +90,7 @@ _STATE_OF = (PRECISION, OPTIMIZER)
 
 LARGEST_MODEL = Question(
     "largest-model",
-    "parameters whose training state fills the memory of some devices",
+    "the most parameters whose training state fits the memory of the devices",
     (PARAMETERS, ONE_DEVICE, MEMORY, *PARTS),
     (_SUM, Equation("N", "n*M/b", "the state is divided among the devices and fills them")),
     "N",
@@ -104,7 +104,7 @@ TRAINING_STATE = Question(
     "training-state",
     "bytes of weights, gradients and optimizer state of a model in training",
     (PARAMETERS, Variable("S", "state", "bytes", "training state"), _OWN, *PARTS),
-    (_SUM, Equation("S", "N*b", "so many bytes for each parameter")),
+    (_SUM, Equation("S", "N*b", "b bytes for each parameter")),
     "S",
     choices=_STATE_OF,
     with_model=(Equation("S", "Y", "from the traced step, step counters included"),),
@@ -118,7 +118,7 @@ _EVENLY = (
 _RATIO = Variable("x", "ratio", "1", "bytes needed over bytes available")
 FITS = Question(
     "fits",
-    "whether the training state of a model fits on some devices, or with model=… all of its step: bytes needed over bytes available",
+    "whether the training state of a model fits the devices (with model=…, its whole step): bytes needed over bytes available",
     (
         PARAMETERS,
         ONE_DEVICE,
@@ -182,7 +182,7 @@ WHAT_FITS = Question(
     "what-fits",
     "the largest models that fit a device, in use and in training",
     (ONE_DEVICE, MEMORY, Variable("A", "all-memory", "bytes", "memory of all devices")),
-    (Equation("A", "n*M", "of each so many"),),
+    (Equation("A", "n*M", "n devices of M bytes"),),
     "A",
     table=_room,
     notes=("keys, values and activations take memory too: these are upper bounds",),
@@ -212,7 +212,7 @@ LARGEST_BATCH = Question(
     (
         _SUM,
         Equation("N", "12*L*d**2 + V*d", "4 d² of attention and 8 d² of the feed-forward layer, L times, and an embedding that is tied"),
-        Equation("S", "b*N", "so many bytes for each parameter"),
+        Equation("S", "b*N", "b bytes for each parameter"),
         Equation("A", "L*B*T*(34*d + 5*h*T)", "in 2 bytes: 34 times the width for each token and layer, and 5 for each score of attention"),
         Equation("Q", "S + A", "both at once when the backward begins"),
         Equation("M", "Q/n", "evenly divided over the devices"),

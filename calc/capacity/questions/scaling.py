@@ -73,7 +73,7 @@ COMPUTE_OPTIMAL = Question(
     ),
     (
         Equation("D", "C/(6*N)", "6·N·D solved for D"),
-        Equation("a", "D/N", "of each so many"),
+        Equation("a", "D/N", "tokens for each parameter"),
     ),
     "N",
     choices=(LAW,),

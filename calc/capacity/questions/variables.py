@@ -7,7 +7,7 @@ from dataclasses import replace
 from calc.capacity.questions.question import Equation, Variable
 
 PARAMETERS = Variable("N", "parameters", "parameters", "parameters", rounding="down", model="parameters")
-ACTIVE = replace(PARAMETERS, meaning="active parameters: of experts only those of a token", model="active")
+ACTIVE = replace(PARAMETERS, meaning="active parameters, those that one token uses", model="active")
 TOKENS = Variable("D", "tokens", "tokens", "tokens", rounding="down")
 DEVICES = Variable("n", "gpus", "devices", "devices", rounding="up", also=("devices",))
 ONE_DEVICE = replace(DEVICES, default="1", because="default")
