@@ -89,6 +89,9 @@ def in_force(assumptions: Iterable[Assumption]) -> list[Exchange]:
     return [exchange for exchange in _ALL if exchange.assumption.expr in stated]
 
 
+COUNT_ONLY = "To count FLOPs of matrix multiplications"  # begins what only the check's count of FLOPs exchanges: no derived number does
+
+
 def headlines(assumptions: Iterable[Assumption], difference: Differences | None = None, at: str = "") -> Iterator[str]:
     """One or two sentences for each exchange of a derivation, and for each in ``difference``, which a check at the sizes ``at`` met."""
     derived = {exchange.key for exchange in in_force(assumptions)}
@@ -99,7 +102,7 @@ def headlines(assumptions: Iterable[Assumption], difference: Differences | None 
             )
         elif exchange.key in (difference or {}):
             yield (
-                f"To count FLOPs of matrix multiplications, the check runs {exchange.of} {exchange.instead}, not as {exchange.by_default}:"
+                f"{COUNT_ONLY}, the check runs {exchange.of} {exchange.instead}, not as {exchange.by_default}:"
                 f" {exchange.because}. Everything else is measured as torch runs it by default."
             )
 

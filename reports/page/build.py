@@ -15,7 +15,7 @@ from calc.derive.quantities import absent
 from calc.derive.result import Derivation, Step
 from calc.derive.rules_of_thumb import RuleComparison
 from calc.errors import BadInputError
-from calc.graph.exchanges import headlines, in_force
+from calc.graph.exchanges import COUNT_ONLY, headlines, in_force
 from calc.graph.step import TracedDim
 from calc.hardware.accelerators import Accelerator
 from calc.memory.peak_levers import PeakLever
@@ -170,9 +170,10 @@ class PageContent:
         at = _other_sizes(self.derivation, self.checks)
         return tuple(_tile(name, question, self.derivation, self.verdicts, at) for name, question in ANSWERS)
 
-    def exchanged(self) -> tuple[str, ...]:
-        """Where torch runs other kernels by default."""
-        return self.checks.exchanged if self.checks is not None else tuple(headlines(self.derivation.assumptions))
+    def exchanged(self, count_only: bool) -> tuple[str, ...]:
+        """Where torch runs other kernels by default: in the derived step, or only where the check counts FLOPs."""
+        sentences = self.checks.exchanged if self.checks is not None else headlines(self.derivation.assumptions)
+        return tuple(sentence for sentence in sentences if sentence.startswith(COUNT_ONLY) is count_only)
 
     def assumptions(self) -> tuple[AssumptionRow, ...]:
         exchanged = [exchange.assumption for exchange in in_force(self.derivation.assumptions)]
@@ -207,7 +208,8 @@ def build(content: PageContent) -> Page:
         date=inputs.noted if inputs is not None else today(),
         tiles=content.tiles(),
         tally=check_rows.tally(content.checks, content.unchecked),
-        exchanged=content.exchanged(),
+        exchanged=content.exchanged(count_only=False),
+        counted_with=content.exchanged(count_only=True),
         answers=tuple(_answer(c) for c in chapters),
         assumptions=content.assumptions(),
         conventions=content.conventions(),

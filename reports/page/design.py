@@ -232,8 +232,8 @@ def _otherwise(derivation: Derivation, board: Accelerator) -> str:
         return ""
     batch = derivation.sizes[BATCH]
     if fits >= batch:
-        return f"This changes above {BATCH}{NBSP}={NBSP}{numbers.integer(fits)}, the largest batch that fits with all else unchanged."
-    return f"This changes at {BATCH}{NBSP}={NBSP}{numbers.integer(fits)}, the largest batch that fits with all else unchanged."
+        return f"The answer changes above {BATCH}{NBSP}={NBSP}{numbers.integer(fits)}, the largest batch that fits with all else unchanged."
+    return f"The answer changes at {BATCH}{NBSP}={NBSP}{numbers.integer(fits)}, the largest batch that fits with all else unchanged."
 
 
 _MOST_BATCH = 2**30

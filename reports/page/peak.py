@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
@@ -18,7 +18,7 @@ from calc.units import Unit
 from reports.figures.devices import capacity
 from reports.page.instants import phase_of, short
 from reports.page.model import TypesetFormula
-from reports.page.operator_words import in_words, place_in_words, without_backticks
+from reports.page.operator_words import in_words, operator_words, place_in_words, without_backticks
 from reports.page.parts import chapter_anchor, formula, share
 from reports.typeset import expressions, numbers
 from reports.typeset.numbers import NBSP, PrintedAmount
@@ -56,6 +56,7 @@ class PeakStory:
 TARGET = "peak"
 COMMON_80_GB = "h100-sxm"
 _PARTS = 3
+_FEW = 10  # a part of less than a tenth of the peak says little about it
 
 
 def peak_story(
@@ -123,6 +124,11 @@ _PLURAL = {
 }
 
 
+def _largest_groups(alive: Sequence[Alive], key: Callable[[Alive], tuple[str, ...]]) -> list[tuple[Alive, ...]]:
+    groups = (tuple(group) for _, group in groupby(sorted(alive, key=key), key=key))
+    return sorted(groups, key=_total, reverse=True)[:_PARTS]
+
+
 def _total(group: Sequence[Alive]) -> int:
     return sum(row.total for row in group)
 
@@ -135,21 +141,30 @@ def _together(row: Alive) -> tuple[str, ...]:
     return ("result", module_path, str(row.each)) if row.number == 1 else ("result", module_path, str(row.each), row.role, operator)
 
 
+def _by_operator(row: Alive) -> tuple[str, ...]:
+    """Coarser, for a model of many different modules, no one of which holds much: results of one operator, wherever it runs."""
+    operator, at, _ = row.name.partition(" at ")
+    return ("result", operator.rpartition(" of ")[2]) if at and row.role not in _OF_PARAMETERS else _together(row)
+
+
 def _group(rows: Sequence[Alive]) -> str:
     """Storages of one part in words."""
     first, number = rows[0], sum(row.number for row in rows)
     if first.role in _OF_PARAMETERS:
-        return _of_parameters(first, number)
+        return _of_parameters(first, number, len({row.name.rpartition(" of ")[2] for row in rows}) == 1)
     if len(rows) == 1:
         return _tensor(first)
-    outputs = [_storage(row.name).removeprefix("the output ") for row in rows]
+    operator, *others = dict.fromkeys(row.name.partition(" at ")[0].rpartition(" of ")[2] for row in rows)
+    if not others and (len(rows) > _PARTS or len({row.each for row in rows}) > 1):
+        return f"{numbers.integer(number)} outputs of the {operator_words(operator)} (`{without_backticks(operator)}`)"
+    outputs = [*dict.fromkeys(_storage(row.name).removeprefix("the output ") for row in rows)]
     return f"{numbers.integer(number)} tensors of {_read(first.each)} each: the outputs {_listed(outputs)}"
 
 
-def _of_parameters(row: Alive, number: int) -> str:
+def _of_parameters(row: Alive, number: int, is_one: bool) -> str:
     """``gradients of the feed-forward weights (`h.*.mlp`, 24 tensors)``."""
     name = row.name.rpartition(" of ")[2]
-    if number == 1:
+    if is_one and "*" not in name:
         return f"{_OF_PARAMETERS[row.role][0]} `{without_backticks(name)}`"
     kind = next((words for part, words in _KINDS.items() if part in block_of(name).lower()), "")
     weights = f"{kind} weights" if kind else "weights"
@@ -182,6 +197,8 @@ def _storage(name: str) -> str:
     """A storage in words: one that an operator allocates is its output."""
     made, at, module_path = name.partition(" at ")
     letter, of, operator = made.rpartition(" of ")
+    if name == "model input":
+        return "the model's input"
     if not at or operator == "made":
         return without_backticks(name)
     return f"the output {f'`{without_backticks(letter)}` ' if of else ''}of {in_words(operator, module_path)}"

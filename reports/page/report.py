@@ -66,7 +66,8 @@ class Page:
     """A whole report.
 
     ``date``: date and machine. ``inputs``: the line from which ``napkin verify`` makes it again, or empty. ``exchanged``: where torch runs
-    other kernels by default. ``derivation_rules``: the rules that the steps of ``chapters`` use.
+    other kernels by default; ``counted_with``: where only the check's count of FLOPs runs others. ``derivation_rules``: the rules that the
+    steps of ``chapters`` use.
     """
 
     model: str
@@ -78,6 +79,7 @@ class Page:
     tiles: tuple[Tile, ...]
     tally: CheckTally
     exchanged: tuple[str, ...]
+    counted_with: tuple[str, ...]
     answers: tuple[AnswerRow, ...]
     assumptions: tuple[AssumptionRow, ...]
     conventions: tuple[AssumptionRow, ...]

@@ -54,14 +54,28 @@ def test_storages_of_one_role_and_one_block_are_one_part() -> None:
     ] == _parts(
         Alive("optimizer state", "exp_avg of x.*.own.weight", 11, 1), Alive("optimizer state", "exp_avg_sq of x.*.own.weight", 11, 1), *mlp
     )
+    assert ["the optimizer state of `w`"] == _parts(
+        Alive("optimizer state", "exp_avg of w", 7, 1), Alive("optimizer state", "step of w", 4, 1)
+    )
     assert ["the gradient of `head.weight`"] == _parts(Alive("gradient", "gradient of head.weight", 7, 1))
+
+
+def test_where_no_part_is_large_results_of_one_operator_are_one() -> None:
+    """Of convolutions in eleven modules each has a small part; together they have most."""
+    peak = sample.derivation()["memory.peak"].value
+    assert peak is not None
+    alive = [Alive("activation", f"convolution at layer{i}", peak // 20 + i, 1) for i in range(11)]
+
+    assert ["11 outputs of the convolution (`convolution`)", "the output of the ReLU (`relu`) at `last`"] == _parts(
+        *alive, Alive("temporary", "relu at last", 5, 1)
+    )
 
 
 def test_results_of_equal_size_in_one_module_are_one_part() -> None:
     """Those of the loss make most of many peaks; a second output is named by its letter."""
     assert [
-        "2 tensors of 7\u00a0bytes each: the outputs of the loss's log-softmax (`log_softmax`) and `y` of the loss's ReLU (`relu`)"
-    ] == _parts(Alive("activation", "log_softmax at (loss)", 7, 1), Alive("temporary", "y of relu at (loss)", 7, 1))
+        "2 tensors of 70.0\u00a0kB each: the outputs of the loss's log-softmax (`log_softmax`) and `y` of the loss's ReLU (`relu`)"
+    ] == _parts(Alive("activation", "log_softmax at (loss)", 70_000, 1), Alive("temporary", "y of relu at (loss)", 70_000, 1))
 
 
 @pytest.mark.parametrize(
