@@ -104,8 +104,9 @@ def _when(peak: int, timeline: Timeline | None, candidate: Candidate | None) -> 
 def _parts(peak: int, timeline: Timeline | None, candidate: Candidate | None) -> tuple[str, ...]:
     """The largest parts of the peak, each with its share."""
     if timeline is not None and timeline.alive:
-        groups = groupby(sorted(timeline.alive, key=_together), key=_together)
-        rows = sorted((tuple(group) for _, group in groups), key=_total, reverse=True)[:_PARTS]
+        rows = _largest_groups(timeline.alive, _together)
+        if _total(rows[0]) * _FEW < peak:
+            rows = _largest_groups(timeline.alive, _by_operator)
         return tuple(f"{share(_total(group), peak)}, {_read(_total(group))}: {_group(group)}" for group in rows)
     if candidate is None:
         return ()
