@@ -164,6 +164,8 @@ WORDS: dict[str, Words] = {
     "money/h": _each([("USD/h", 1)]),
     "power": _prefixed("W"),
     "energy": {**_prefixed("Wh"), **_prefixed("J", unit=Fraction(1, _HOUR))},
+    "mass": _each([("g", 1), ("kg", 1000), ("t", 10**6), ("kt", 10**9)]),
+    "intensity": _each([("g/kWh", 1), ("kg/kWh", 1000), ("kg/MWh", 1), ("t/MWh", 1000)]),
     "number": {},
 }  # fmt: skip
 # Accepted unambiguous synonyms; documents use the units above.

@@ -1,4 +1,4 @@
-"""The cost of a training run: device hours, money, energy."""
+"""The cost of a training run: device hours, money, energy, CO₂."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ _OVERHEAD = Variable(
     "q", "pue", "1", "power of the building over that of the devices", default="1", because="the devices alone; buildings take 1.1 to 1.5"
 )
 _ENERGY = Variable("E", "energy", "kWh", "energy")
+_INTENSITY = Variable("i", "intensity", "g/kWh", "CO₂ equivalent that the grid emits for an energy")
+_EMISSIONS = Variable("G", "emissions", "kg", "CO₂ equivalent")
 _VARIABLES = (ACTIVE, TOKENS, DEVICES, PEAK, MFU, FLOPS, _HOURS, DAYS, PER_TOKEN)
 _TIME = (
     Equation("H", "C/(3600*u*P)", "amount over the rate of one device; an hour has 3,600 s"),
@@ -53,6 +55,21 @@ ENERGY = replace(
     conditions=(Requirement("q >= 1", "pue = {q} is below 1: the building cannot take less than its devices", refuse=True),),
     notes=("every device at its full power all the time: hosts and network are in the overhead only",),
 )
+CARBON = replace(
+    ENERGY,
+    name="carbon",
+    summary="CO₂ equivalent of the electricity of a training",
+    variables=(*_VARIABLES, _POWER, replace(_OVERHEAD, default="", because=""), _ENERGY, _INTENSITY, _EMISSIONS),
+    equations=(*ENERGY.equations, Equation("G", "E*i/1000", "energy times what the grid emits for it; 1,000 g to the kg")),
+    answer="G",
+    also=("E", "H", "t"),
+    notes=(
+        *ENERGY.notes,
+        "pue and intensity are those of a place and time: neither has a default, so name their source beside the answer",
+        "electricity of the training alone: neither making the devices nor failed runs, experiments and use",
+    ),
+    source="Patterson et al. 2021, Carbon Emissions and Large Neural Network Training (arXiv 2104.10350)",
+)
 SAVING = Question(
     "saving",
     "the share saved by one amount compared with another",
@@ -66,4 +83,4 @@ SAVING = Question(
     conditions=(Requirement("a <= o", "nothing is saved: {a} is more than {o}", refuse=True),),
 )
 
-QUESTIONS = (GPU_HOURS, COST, ENERGY, SAVING)
+QUESTIONS = (GPU_HOURS, COST, ENERGY, CARBON, SAVING)

@@ -304,7 +304,7 @@ class EquationSolver(Problem):
 
     def _rule_of_thumb(self) -> RuleOfThumbAnswer | None:
         """The answer by the rule of thumb, if the answer uses the exact counts of the model."""
-        if not (self.given.model and self.question.with_model):
+        if not (self.given.model and self.question.with_model) or self.question.with_given.keys() & self.given.variables.keys():
             return None
         plain = self._equations(exact=False)
         value = value_of(plain, self.values, self.wanted.symbol)

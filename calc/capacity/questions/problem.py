@@ -52,6 +52,9 @@ class Problem:
         equations |= {e.symbol: e for e in self.question.equations}
         if exact and self._counts_exactly():
             equations |= {e.symbol: e for e in self.question.with_model}
+        for name, instead in self.question.with_given.items():
+            if name in self.given.variables or name == self.wanted.symbol:
+                equations |= {e.symbol: e for e in instead}
         constant = {name for name, e in equations.items() if not free_names(e.expr)}
         while True:  # inputs replace values that follow from constants alone
             further = {name for name, e in equations.items() if free_names(e.expr) <= constant} - constant

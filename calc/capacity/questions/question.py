@@ -83,7 +83,8 @@ class Requirement:
 class Question:
     """``answer`` is the variable it solves for by default. ``limit`` bounds a rounded answer.
 
-    ``with_model`` replaces the equations of its variables if a model is given: exact counts instead of a rule of thumb. ``fills``: with a
+    ``with_model`` replaces the equations of its variables if a model is given: exact counts instead of a rule of thumb.
+    ``with_given`` does so where the variable is given, or solved for. ``fills``: with a
     model, the peak of its own step replaces the equations; ``laid``: the account of its layout replaces them. ``table`` makes additional
     rows from all values, and from the model if one is given; ``also`` are variables shown with the answer.
     """
@@ -99,6 +100,7 @@ class Question:
     notes: tuple[str, ...] = ()
     notes_without_model: tuple[str, ...] = ()
     with_model: tuple[Equation, ...] = ()
+    with_given: Mapping[str, tuple[Equation, ...]] = field(default_factory=dict)
     also: tuple[str, ...] = ()
     source: str = ""
     fills: bool = False

@@ -9,7 +9,7 @@ from calc.errors import BadInputError
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "training": ("training-time", "gpus", "tokens-in-time", "tokens", "flops", "device-flops", "time-per-step", "steps"),
-    "economics": ("gpu-hours", "cost", "energy", "saving"),
+    "economics": ("gpu-hours", "cost", "energy", "carbon", "saving"),
     "memory": (
         "largest-model", "training-state", "fits", "what-fits", "largest-batch", "largest-sequence", "largest-depth", "largest-width",
     ),

@@ -18,6 +18,7 @@ from calc.capacity.questions.variables import (  # fmt: skip
     RATE_OF_ALL,
     SEQUENCE,
     SIX_N_D,
+    STEPS,
     TOKENS,
 )
 
@@ -26,6 +27,9 @@ EXACT = Equation("C", "c*D", "the model's own matmuls, forward and backward, wit
 _NOTHING_STANDS_STILL = "without failures, checkpoints or evaluation"
 _ONLY_WEIGHTS = "6·N·D counts matmuls with weights only: attention, elementwise work and the optimizer are left out"
 _TIME = Equation("t", "C/(86400*R)", "amount over rate; a day has 86,400 s")
+_SPEED = Variable("r", "tokens-per-second", "tokens/s", "tokens a second of all devices, measured for example")
+_TIME_AT_SPEED = Equation("t", "D/(86400*r)", "tokens over tokens a second; a day has 86,400 s")
+_TOKENS_OF_STEPS = Equation("D", "S*B*T", "each step takes B sequences of T tokens")
 
 CONVENTION = QuestionChoice(
     "convention",
@@ -43,21 +47,28 @@ CONVENTION = QuestionChoice(
     "nothing is recomputed",
 )
 
-TRAINING_TIME = Question(
-    "training-time",
-    "days to train a model on a number of tokens",
+TOKENS_FOR_TIME = Question(
+    "tokens-in-time",
+    "tokens that a model can be trained on in a number of days",
     (ACTIVE, TOKENS, DEVICES, PEAK, MFU, FLOPS, RATE, DAYS, PER_TOKEN),
     (RATE_OF_ALL, _TIME),
-    "t",
+    "D",
+    limit="t",
     choices=(CONVENTION,),
     notes=(_NOTHING_STANDS_STILL,),
     with_model=(EXACT,),
     source=KAPLAN,
 )
-GPUS = replace(TRAINING_TIME, name="gpus", summary="devices that finish a training by a deadline", answer="n", limit="t")
-TOKENS_FOR_TIME = replace(
-    TRAINING_TIME, name="tokens-in-time", summary="tokens that a model can be trained on in a number of days", answer="D", limit="t"
+TRAINING_TIME = replace(
+    TOKENS_FOR_TIME,
+    name="training-time",
+    summary="days to train a model on a number of tokens, or of steps",
+    variables=(*TOKENS_FOR_TIME.variables, STEPS, BATCH, SEQUENCE, _SPEED),
+    answer="t",
+    limit="",
+    with_given=dict.fromkeys("SBT", (_TOKENS_OF_STEPS,)) | {"r": (_TIME_AT_SPEED,)},
 )
+GPUS = replace(TOKENS_FOR_TIME, name="gpus", summary="devices that finish a training by a deadline", answer="n")
 TOKENS_FOR_COMPUTE = Question(
     "tokens",
     "tokens that a model can be trained on with a budget of FLOPs",
@@ -92,14 +103,14 @@ TIME_PER_STEP = Question(
     notes=(_NOTHING_STANDS_STILL, "one batch over all devices"),
     source=KAPLAN,
 )  # fmt: skip
-STEPS = Question(
+STEPS_OF_TRAINING = Question(
     "steps",
     "steps of a training, and tokens of each",
     (
         TOKENS,
         BATCH,
         SEQUENCE,
-        Variable("S", "steps", "steps", "steps", rounding="up"),
+        STEPS,
         Variable("b", "tokens-per-step", "tokens", "tokens of a step"),
     ),
     (Equation("b", "B*T", "every sequence of the batch has T tokens"), Equation("S", "D/b", "each token once")),
@@ -107,4 +118,4 @@ STEPS = Question(
     limit="D",
 )
 
-QUESTIONS = (TRAINING_TIME, GPUS, TOKENS_FOR_TIME, TOKENS_FOR_COMPUTE, TRAINING_FLOPS, DEVICE_FLOPS, TIME_PER_STEP, STEPS)
+QUESTIONS = (TRAINING_TIME, GPUS, TOKENS_FOR_TIME, TOKENS_FOR_COMPUTE, TRAINING_FLOPS, DEVICE_FLOPS, TIME_PER_STEP, STEPS_OF_TRAINING)

@@ -1,7 +1,9 @@
-"""Parses numbers with unit suffixes exactly: ``70e9``, ``15T``, ``80GB``, ``80GiB``, ``30days``, ``50%``, ``3.35TB/s``."""
+"""Parses numbers with unit suffixes exactly, and their products: ``70e9``, ``15T``, ``80GB``, ``50%``, ``3.35TB/s``, ``400e3*1024*1024``.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,7 +27,8 @@ UNITS: dict[str, tuple[str, Fraction]] = {
     "bytes": ("memory", Fraction(1)), "bytes/s": ("bandwidth", Fraction(1)),
     "FLOP": ("work", Fraction(1)), "FLOP/s": ("rate", Fraction(1)),
     "share": ("share", Fraction(1)), "USD": ("money", Fraction(1)), "USD/h": ("money/h", Fraction(1)),
-    "W": ("power", Fraction(1)), "kWh": ("energy", Fraction(1000)), "1": ("number", Fraction(1)),
+    "W": ("power", Fraction(1)), "kWh": ("energy", Fraction(1000)), "kg": ("mass", Fraction(1000)), "g/kWh": ("intensity", Fraction(1)),
+    "1": ("number", Fraction(1)),
 }  # fmt: skip
 
 
@@ -42,6 +45,7 @@ class ParsedValue:
     suffix: str = ""
 
 
+_TIMES = re.compile(r"[*·×]")
 _NUMBER = re.compile(r"(?P<sign>[+-]?)\$?(?P<number>\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE](?P<exponent>[+-]?\d+))?(?:/(?P<below>\d+)(?!\w))?")
 
 
@@ -75,9 +79,22 @@ def _text(name: str, typed: int | float | Fraction) -> str:
 
 
 def _read(name: str, text: str, unit: str) -> ParsedValue:
+    """A number, or a product of numbers, ``400e3*1024*1024``, of which one may have a unit."""
     text = text.strip()
     if len(text) > _LONGEST:
         raise BadInputError(f"{name} = {_clip(text)} is too long for a number")
+    factors = [_number(name, factor.strip(), unit) for factor in _TIMES.split(text)]
+    if len(factors) == 1:
+        return factors[0]
+    suffixes = [factor.suffix for factor in factors if factor.suffix]
+    if len(suffixes) > 1 and dimension(unit)[0] != "count":
+        raise BadInputError(f"{name} = {_clip(text)} has {len(suffixes)} units: give one of the factors a unit")
+    if any(factor.value <= 0 for factor in factors):
+        raise BadInputError(f"{name} = {_clip(text)}: every factor must be more than 0")
+    return ParsedValue(math.prod((factor.value for factor in factors), start=Fraction(1)), suffixes[0] if suffixes else "")
+
+
+def _number(name: str, text: str, unit: str) -> ParsedValue:
     match = _NUMBER.match(text)
     if match is None:
         raise BadInputError(f"{name} = {_clip(text)} is not a number: write it as 70e9, 15T, 80GB, 30days, 50% or 3.35TB/s")
@@ -135,12 +152,13 @@ def _refuse_ambiguous(name: str, text: str, suffix: str, value: Fraction) -> Non
 _NAMES = {
     "memory": "an amount of memory", "bandwidth": "a bandwidth", "work": "an amount of FLOPs", "rate": "a rate of FLOPs", "time": "a time",
     "count": "a count", "share": "a share", "money": "an amount of money", "money/h": "a price an hour", "power": "a power",
-    "energy": "an energy",
+    "energy": "an energy", "mass": "a mass", "intensity": "a mass for an energy",
 }  # fmt: skip
 _EXAMPLES = {
     "count": "70e9, 70B, 15T", "time": "30days, 12h, 5min, 3ms", "memory": "80GB, 80GiB", "bandwidth": "3.35TB/s, 400Gbit/s",
     "work": "1e25, 3640PFdays", "rate": "989.5TFLOP/s", "share": "0.5, 50%", "money": "5e6, $2", "money/h": "2$/h, 2USD/h",
-    "power": "700W, 1.2MW", "energy": "500MWh", "number": "1.5",
+    "power": "700W, 1.2MW", "energy": "500MWh", "mass": "552t", "intensity": "429g/kWh",
+    "number": "1.5",
 }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ MEMORY = Variable("M", "memory", "bytes", "memory of one device", device="memory
 BANDWIDTH = Variable("W", "bandwidth", "bytes/s", "memory bandwidth of one device", device="bandwidth")
 BATCH = Variable("B", "batch", "sequences", "sequences at a time", rounding="down")
 SEQUENCE = Variable("T", "sequence", "tokens", "tokens of a sequence", rounding="down")
+STEPS = Variable("S", "steps", "steps", "steps", rounding="up")
 LAYERS = Variable("L", "layers", "layers", "layers", rounding="down")
 WIDTH = Variable("d", "width", "elements", "model width", rounding="down")
 HEADS = Variable("h", "heads", "heads", "attention heads", rounding="down")

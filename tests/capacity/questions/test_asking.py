@@ -461,3 +461,29 @@ def test_a_table_is_left_out_where_its_variables_have_no_values() -> None:
     answer = ask("quantized", weights_bytes="14GB", parameters="7B", solve="weight-bytes")
 
     assert (2, ()) == (answer.value, answer.rows)
+
+
+def test_days_follow_from_steps_and_from_a_measured_speed() -> None:
+    """400,000 steps of 1,024 sequences of 1,024 tokens: 6·N·D over the rate, or tokens over tokens a second."""
+    tokens = 400_000 * 1024 * 1024
+    of_steps = {"steps": "400e3", "batch": 1024, "sequence": 1024}
+
+    assert ask("training-time", parameters="1.5e9", peak="312TFLOP/s", gpus=1, mfu=0.5, **of_steps).value == (
+        Fraction(6 * 1_500_000_000 * tokens * 2, 312 * 10**12 * 86400)
+    )
+    assert ask("training-time", tokens="400e3*1024*1024", tokens_per_second=35_000).value == Fraction(tokens, 35_000 * 86400)
+    assert ask("training-time", tokens_per_second=35_000, **of_steps).value == Fraction(tokens, 35_000 * 86400)
+    assert ask("training-time", days=10, solve="tokens-per-second", **of_steps).value == Fraction(tokens, 10 * 86400)
+    assert refusal("training-time", tokens="1e9", tokens_per_second="1e3", mfu=0.5) == "mfu does not affect the answer: leave it out"
+
+
+def test_emissions_of_gpt_3_are_those_of_the_publication() -> None:
+    """Patterson et al. 2021, table 4: 1,287 MWh at 0.429 kg/kWh are 552.1 t; 10,000 devices of 330 W for 14.8 days at a PUE of 1.1."""
+    assert ask("carbon", energy="1287MWh", intensity="0.429kg/kWh").value == Fraction(1_287_000 * 429, 1000)
+    by_devices = ask("carbon", gpu_hours="10000*14.8*24", power="330W", pue=1.1, intensity="429g/kWh")
+    assert by_devices.value == Fraction(148 * 24 * 1000 * 330 * 11 * 429, 10**7)
+    assert round(by_devices.value / 1000) == 553  # within the rounding of 14.8 days
+    assert refusal("carbon", gpu_hours=10, gpu="h100-sxm") == (
+        "carbon needs pue (power of the building over that of the devices), intensity (CO₂ equivalent that the grid emits for an energy)"
+        " as well"
+    )

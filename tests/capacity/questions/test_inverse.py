@@ -27,7 +27,7 @@ RANGES: dict[tuple[str, str], tuple[int, int]] = {
     ("largest-width", "M"): (10**19, 10**20), ("largest-concurrency", "M"): (10**22, 10**23), ("data-parallel-tokens", "n"): (2, 1000),
     ("data-parallel-tokens", "P"): (10**13, 10**15), ("energy", "q"): (1, 2), ("checkpoint-interval", "s"): (1, 100),
     ("checkpoint-interval", "f"): (1000, 10**6), ("saving", "a"): (1, 100), ("saving", "o"): (100, 1000),
-    ("six-nd-error", "N"): (10**9, 10**12),
+    ("carbon", "q"): (1, 2), ("six-nd-error", "N"): (10**9, 10**12),
     ("tokens-in-time", "P"): (10**15, 10**16), ("tokens", "C"): (10**20, 10**24), ("decode-turning-point", "P"): (10**12, 10**15),
     ("decode-turning-point", "W"): (10**6, 10**9), ("compute-optimal", "C"): (10**18, 10**26), ("attention-crossover", "f"): (1000, 9999),
     ("largest-model", "M"): (10**9, 10**12), ("steps", "D"): (10**12, 10**13), ("speed-up", "o"): (1001, 9999),

@@ -21,6 +21,8 @@ from calc.errors import BadInputError
     ("3.35TB/s", "bytes/s", 3350 * 10**9), ("400Gbit/s", "bytes/s", 50 * 10**9), ("989.5TFLOP/s", "FLOP/s", 9895 * 10**11),
     ("3640PFdays", "FLOP", 3640 * 86400 * 10**15), ("2$/h", "USD/h", 2), ("$2/h", "USD/h", 2), ("$5M", "USD", 5 * 10**6),
     ("1.2kW", "W", 1200), ("3.6MJ", "kWh", 1), ("500MWh", "kWh", 500_000),
+    ("400e3*1024*1024", "tokens", 400_000 * 2**20), ("8 × 80GB", "bytes", 640 * 10**9), ("2K·3M", "tokens", 6 * 10**9),
+    ("429g/kWh", "g/kWh", 429), ("0.4kg/kWh", "g/kWh", 400), ("3t", "kg", 3000),
     (Fraction(7, 2), "1", Fraction(7, 2)), (".5", "1", Fraction(1, 2)),
 ])  # fmt: skip
 def test_a_number_is_read_exactly(typed: str | float | Fraction, unit: str, value: int | Fraction) -> None:
@@ -28,6 +30,9 @@ def test_a_number_is_read_exactly(typed: str | float | Fraction, unit: str, valu
 
 
 @pytest.mark.parametrize(("typed", "unit", "said"), [
+    ("3*4*", "tokens", "x = '' is not a number: write it as 70e9, 15T, 80GB, 30days, 50% or 3.35TB/s"),
+    ("-3*-4", "tokens", "x = '-3*-4': every factor must be more than 0"),
+    ("2GB*3GB", "bytes", "x = '2GB*3GB' has 2 units: give one of the factors a unit"),
     ("-15T", "tokens", "x = '-15T' must be more than 0"),
     ("0", "tokens", "x = '0' must be more than 0"),
     ("60", "share", "x = '60' is above 1: did you mean 0.6, or 60%?"),
