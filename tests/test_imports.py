@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -248,6 +250,50 @@ def test_few_files_stand_beside_the_rooms() -> None:
 def test_a_package_does_not_import(importer: str, banned: tuple[str, ...]) -> None:
     """Neither when imported nor inside a function."""
     _assert_none([i for i in imports() if _within(i.by, importer) and _within(i.module, *banned)])
+
+
+# What only tests read: the tables of torch's private names; and what Python itself reads.
+_READ_ELSEWHERE = {"FEWER", "ATTRIBUTES", "__getattr__", "__all__"}
+
+
+def _mentioned(node: ast.AST) -> Iterator[str]:
+    """The names read in it, also as attributes and as words of short texts, such as ``"calc.pipeline:derive"``."""
+    for part in ast.walk(node):
+        match part:
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name):
+                yield name
+            case ast.Constant(value=str(text)) if len(text) < 100:
+                yield from re.findall(r"\w+", text)
+
+
+def _defined(module: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
+    """The classes, constants and functions of a file, without functions that a decorator registers."""
+    for node in module.body:
+        match node:
+            case ast.FunctionDef(name=name, decorator_list=[]) | ast.ClassDef(name=name):
+                yield name, node
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                yield name, node
+
+
+def unread(modules: Mapping[str, ast.Module]) -> list[str]:
+    """The definitions whose names are read nowhere but in themselves."""
+    read = Counter(name for module in modules.values() for name in _mentioned(module))
+    defined = ((file, name, node) for file, module in modules.items() for name, node in _defined(module) if name not in _READ_ELSEWHERE)
+    rarely = ((file, name, node) for file, name, node in defined if read[name] < 10)  # others are read elsewhere; counting takes time
+    return [f"{file} line {node.lineno}: {name}" for file, name, node in rarely if read[name] == [*_mentioned(node)].count(name)]
+
+
+def test_each_definition_has_a_reader_in_the_product() -> None:
+    """A function, class or constant that nothing reads, or only tests, goes."""
+    assert [] == unread({file: tree(file) for file in FILES})
+
+
+def test_a_definition_without_a_reader_is_noticed() -> None:
+    """One that reads only itself is unread too; one that another file names in a text is read."""
+    a, b = "def alone(n): return alone(n - 1)\nLISTED = 1\nclass Used: ...", "x = ['a:LISTED', Used]\nprint(x)"
+
+    assert ["a line 1: alone"] == unread({"a": ast.parse(a), "b": ast.parse(b)})
 
 
 def test_no_file_of_calc_takes_a_public_function_for_the_submodule_of_its_name() -> None:
