@@ -23,7 +23,7 @@ from calc.experiment.precision import MasterWeights, autocast, cast, gradient_sc
 from calc.measure.collector import collector_off
 from calc.measure.recurrent import without_onednn
 from calc.options import MASTER, Options
-from calc.platform.torch_private import FakeTensor
+from calc.platform.torch_private import FakeTensor, TracingContext
 from calc.spec import Sizes, Spec
 from calc.symbolic.assignments import TYPED, sizes_text
 
@@ -150,10 +150,13 @@ def training(
 
 @contextmanager
 def _no_fake_tensors(spec: Spec) -> Iterator[None]:
-    """Context in which an operator on a trace's fake tensor raises ``MeasurementError``: kernels would access memory it lacks."""
+    """Context in which an operator on a trace's fake tensor raises ``MeasurementError``: kernels would access memory it lacks. Those on
+    which torch.compile traces are its own."""
     original = vars(FakeTensor)["__torch_dispatch__"]
 
-    def refuse(cls: Any, func: Any, *_: Any) -> Any:
+    def refuse(cls: Any, func: Any, *args: Any, **keywords: Any) -> Any:
+        if TracingContext.try_get() is not None:  # torch.compile is tracing
+            return original.__get__(None, cls)(func, *args, **keywords)
         raise MeasurementError(
             f"{spec.name}: {func} of the real run meets a tensor of the trace, which some object outside the module still refers to;"
             " run the check again, from the trace on disk, or keep that tensor as a buffer of the module"
