@@ -57,7 +57,7 @@ def test_sizes_of_the_model_are_given_by_name(gpt2: Derivation) -> None:
 
 @pytest.mark.slow
 def test_what_a_model_gives_cannot_be_solved_for() -> None:
-    with pytest.raises(BadInputError, match=r"^parameters is what model=gpt2 gives: leave the model out to solve for it$"):
+    with pytest.raises(BadInputError, match=r"^parameters follows from model=gpt2: leave the model out to solve for it$"):
         ask("training-time", model="gpt2", days=3, solve="parameters", **RUN)
 
 
@@ -115,7 +115,7 @@ def test_a_sequence_ends_where_a_model_has_no_more_positions() -> None:
     answer = ask("largest-sequence", model="gpt2", gpu="h100-sxm", batch=1)
 
     assert (1024, None, None) == (answer.value, answer.bound, answer.rule_of_thumb)  # a rule that knows of memory only is no comparison
-    assert "no further sequence: T = 1025 is more than C = 1024: this model needs T <= C" in answer.notes
+    assert "sequence stops here: T = 1025 is more than C = 1024: this model needs T <= C" in answer.notes
 
 
 @pytest.mark.slow
