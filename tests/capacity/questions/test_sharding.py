@@ -186,7 +186,7 @@ def test_a_model_is_laid_out_as_napkin_shard_has_it() -> None:
     laid_out = shard("gpt2", {"data": "8", "zero": "3", "T": "256"}, lambda _: None)
 
     assert answer.value == laid_out.memory == sum(row.value for row in answer.rows if row.because == "on each device")
-    assert "activations of micro-batches of 1 are in it (micro=… changes that), and what ZeRO gathers for a moment" in answer.notes
+    assert "includes activations of micro-batches of 1 (micro=… changes that) and the tensors that ZeRO gathers temporarily" in answer.notes
     four = ask("sharding", model="gpt2", data=8, zero=3, T=256, micro=4, micro_batches=2)
     assert four.value == shard("gpt2", {"data": "8", "zero": "3", "T": "256", "micro": "4", "batch": "64"}, lambda _: None).memory
     assert answer.rule_of_thumb is not None
@@ -248,7 +248,7 @@ def test_the_fewest_ranks_of_a_model_are_the_first_that_fit(key: str, rest: dict
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("given", "said"), [
-    ({"data": 8, "parameters": "7e9"}, "parameters is what model=gpt2 gives, or follows from it: leave it out"),
+    ({"data": 8, "parameters": "7e9"}, "parameters follows from model=gpt2: leave it out"),
     ({"tensor": 5}, "tensor = 5 does not divide the 12 heads: use a divisor of 12"),
     ({"devices": 9, "tensor": 2}, "devices = 9 is no multiple of 2, tensor ranks times stages: give one that is"),
     ({"solve": "data"}, "sharding needs memory (memory that a device needs, or gpu=…) as well"),
