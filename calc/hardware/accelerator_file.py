@@ -51,7 +51,7 @@ def parse(text: str, where: str) -> dict[str, Accelerator]:
 
 def _accelerator(name: str, value: Any) -> Accelerator:
     if not _ID.fullmatch(name):
-        raise Wrong("is no id: write small letters, digits, '.', '_' and '-', at most 40")
+        raise Wrong("is not an id: write small letters, digits, '.', '_' and '-', at most 40")
     entry = table(value, _REQUIRED, _OPTIONAL)
     optional(entry, "memory_note", _WORDS)
     link, link_name = optional(entry, "link", _link) or (None, "")

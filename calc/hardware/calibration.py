@@ -154,7 +154,7 @@ def read(path: Path) -> Calibration:
     try:
         return from_json(document)
     except Wrong as wrong:
-        raise BadInputError(f"{path} is no calibration ({wrong}): make one with napkin calibrate -o FILE") from None
+        raise BadInputError(f"{path} is not a calibration ({wrong}): make one with napkin calibrate -o FILE") from None
 
 
 def from_json(document: Any) -> Calibration:
@@ -201,7 +201,7 @@ def _require_plain(value: Any, depth: int = 0) -> None:
     """Machine facts are displayed and rewritten, so they must be plain JSON values."""
     inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
     if depth > 5 or (isinstance(value, float) and not math.isfinite(value)):
-        raise Wrong("is no plain data of finite numbers")
+        raise Wrong("is not plain data of finite numbers")
     for item in inner:
         _require_plain(item, depth + 1)
 

@@ -133,7 +133,7 @@ def resumed(run: Training, folder: Path, seed: int = SEED) -> tuple[int, list[fl
     except BadInputError:
         raise
     except Exception as error:  # any other error of reading the file
-        raise MeasurementError(f"{path} is no checkpoint of this program: {type(error).__name__}") from None
+        raise MeasurementError(f"{path} is not a checkpoint of this program: {type(error).__name__}") from None
 
 
 def _identity(run: Training, seed: int) -> str:

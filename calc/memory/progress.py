@@ -121,7 +121,7 @@ class _Pickle:
                 return 1 + self._memo() + self._batches([(item,) for item in value])
             case dict():
                 return 1 + self._memo() + self._batches(list(value.items()))
-        raise BadInputError(f"a {type(value).__name__} is no plain data of a scheduler")
+        raise BadInputError(f"a {type(value).__name__} is not plain data of a scheduler")
 
     def _memo(self) -> int:
         self.count += 1

@@ -127,7 +127,7 @@ def recorded(folders: Iterable[Path]) -> tuple[MeasurementRecord, ...]:
     """The records of training steps in the folders and in the one that ``NAPKIN_MEASUREMENTS`` names; skips other measurements."""
     own = os.environ.get(VARIABLE)
     if own and not os.path.isdir(own):
-        raise EvidenceError(f"{VARIABLE} = {own[:200]!r} is no folder: name one that holds measurements, or leave it out")
+        raise EvidenceError(f"{VARIABLE} = {own[:200]!r} is not a folder: name one that holds measurements, or leave it out")
     files = [file for folder in (*folders, *([Path(own)] if own else [])) for file in sorted(folder.glob("*.json"))]
     return tuple(record for file in files if (record := read(file)) is not None)
 
@@ -148,7 +148,7 @@ def read(file: Path) -> MeasurementRecord | None:
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 _COUNT = written(whole(1))

@@ -96,7 +96,7 @@ class Algebra:
 
     def refusal(self, name: str) -> NapkinError:
         """The error for a size that is not a polynomial in these symbols."""
-        return NapkinError(f"cannot read the size {name!r}: it is no polynomial in {', '.join(self.names)}")
+        return NapkinError(f"cannot read the size {name!r}: it is not a polynomial in {', '.join(self.names)}")
 
     def constant(self, number: int | Fraction) -> Poly:
         return self.ring.ground_new(QQ(number.numerator, number.denominator))

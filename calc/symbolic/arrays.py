@@ -78,7 +78,7 @@ def side(text: str, values: Mapping[str, Array]) -> Array | None:
 
 class _NamedArrays(dict[str, Array]):
     def __missing__(self, name: str) -> Array:
-        raise NapkinError(f"the expression mentions {name[:40]!r}, which is no size here: there are {', '.join(self)}")
+        raise NapkinError(f"the expression mentions {name[:40]!r}, which is not a size here: there are {', '.join(self)}")
 
 
 class Arrays(Arithmetic[Array]):
@@ -103,7 +103,7 @@ class Arrays(Arithmetic[Array]):
     def quotient(self, node: Quotient) -> Array:
         a, b = node.top.value_in(self), self._divisor(node.bottom, node)
         if np.any(a % b):
-            raise UnevenError(f"{_said(node)} is no integer at all points: write // or ceiling(…), or choose sizes that divide")
+            raise UnevenError(f"{_said(node)} is not an integer at all points: write // or ceiling(…), or choose sizes that divide")
         return a // b
 
     def floor_quotient(self, node: FloorQuotient) -> Array:

@@ -58,7 +58,7 @@ class Exact(Arithmetic[Exactly]):
         if isinstance(x, float) or isinstance(y, float):
             return x**y  # type: ignore[return-value]  # as above
         if y.denominator != 1:
-            raise NapkinError(f"a size to the power of {y} is no exact number: write whole powers")
+            raise NapkinError(f"a size to the power of {y} is not exact: write whole powers")
         return x ** int(y) if y >= 0 else Fraction(x) ** int(y)
 
     def call(self, node: FunctionCall) -> Exactly:

@@ -184,7 +184,7 @@ def measuring_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def unmeasured(kind: str, because: str, as_json: bool, strict: bool) -> int:
-    """Say that nothing was measured, and why; that is no failure unless it is to be one."""
+    """Say that nothing was measured, and why; that is not a failure unless it is to be one."""
     from reports.jobs import job
 
     text = job.json_text({"schema": 1, "kind": kind, "verdict": "not measured", "because": because})
@@ -252,7 +252,7 @@ def device_here(device: str | None) -> tuple[str, str]:
 
 
 def require_gpu(gpu: str | None, device: str) -> None:
-    """Refuse an accelerator that is not known, or that is no peak of what is measured."""
+    """Refuse an accelerator that is not known, or that is not a peak of what is measured."""
     from calc.hardware.accelerators import accelerator
 
     if gpu is None:

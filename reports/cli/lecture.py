@@ -17,7 +17,7 @@ from reports.cli.common import FAILED, SUCCESS, Integer, output_folder, print_re
 def lecture(output: str, names: Sequence[str], number: int | None, as_json: bool) -> int:
     """Write lecture.md, lecture.html and lecture.json: claims of a lecture's notes with verdicts, and its systems, derived and checked.
 
-    Takes a few minutes: models are traced, and steps run for real. A wrong claim is no failure; a failed check of a system is.
+    Takes a few minutes: models are traced, and steps run for real. A wrong claim is not a failure; a failed check of a system is.
     --claim computes single claims, by the ids of lecture.json; --system one system, 1 to 20.
     """
     if number is not None:

@@ -37,7 +37,7 @@ def _launch(text: str) -> Fraction:
     except InvalidOperation:
         seconds = None
     if seconds is None or not 0 <= seconds < 1:
-        raise BadInputError(f"--launch {text[:40]!r} is no time between kernels: write seconds from 0 to 1, as in 5e-6")
+        raise BadInputError(f"--launch {text[:40]!r} is not a time between kernels: write seconds from 0 to 1, as in 5e-6")
     return seconds
 
 

@@ -127,7 +127,7 @@ def _(lab: Lab) -> ClaimFinding:
     b, d, k = 11, 7, 5
     together, apart = experiment("product_flops", b, d, 3 * k), 3 * experiment("product_flops", b, d, k)
     because = (
-        f"matmuls are {products / total:.1%} of the forward's FLOPs of GPT-2, so smaller ones are less work; but their number is no cost: "
+        f"matmuls are {products / total:.1%} of the forward's FLOPs of GPT-2, so smaller ones are less work; their number costs nothing: "
         f"one of {b} × {d} by {d} × {3 * k} takes {together} FLOP, three of {b} × {d} by {d} × {k} take {apart}. A good MFU asks for the "
         "opposite, a step that matmuls dominate, as the rest moves bytes at few FLOP"
     )

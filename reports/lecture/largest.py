@@ -55,7 +55,7 @@ def _(lab: Lab) -> ClaimFinding:
     activations = lab.value("gpt2", "activations.bytes", _SIZES)
     because = (
         f"as a bound on the state it is right, but then {int(left)} bytes are left for activations, which even GPT-2 124M needs"
-        f" ({activations:,} at B = 8, T = 1024); other recipes keep fewer bytes than 16, so it is no maximum either"
+        f" ({activations:,} at B = 8, T = 1024); other recipes keep fewer bytes than 16, so it is not a maximum either"
     )
     return readings(
         answer.value == 40 * 10**9,

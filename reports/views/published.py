@@ -42,7 +42,7 @@ def _show_reasons(operation: str, because: str, cell: ComparedCell, out: Termina
     for term in cell.differences or ():
         out.line(f"    {_written(term.expr)}: {term.because}", style="dim", hang=8)
     if cell.differences is None:
-        out.line("    not split: a term is no polynomial in the sizes", style="dim")
+        out.line("    not split: a term is not a polynomial in the sizes", style="dim")
 
 
 def _written(expr: str) -> str:

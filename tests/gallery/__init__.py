@@ -1,1 +1,1 @@
-"""What the product makes of real models, committed under ``reports/gallery`` and made anew by ``python -m tests.gallery``."""
+"""Reports of real models, committed under ``reports/gallery`` and made anew by ``python -m tests.gallery``."""

@@ -40,7 +40,7 @@ def _made(entry: Entry) -> bool:
 def index() -> str:
     """A line for each entry: what it is, its files, and the command that makes it."""
     about = "`napkin verify FILE` makes a report again and compares every character; `make gallery` writes them anew."
-    lines = ["# Gallery", "", f"What the product makes of real models. {about}", ""]
+    lines = ["# Gallery", "", f"Reports of real models. {about}", ""]
     for entry in ENTRIES:
         files = sorted(file.name for file in FOLDER.glob(f"{entry.name}.*"))
         links = ", ".join(f"[{Path(file).suffix[1:]}]({file})" for file in files)

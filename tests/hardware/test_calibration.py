@@ -91,7 +91,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "truth as FLOPs": ({"points": [{**POINT, "flops": True}]}, "points[0].flops is true, expected an integer from 0 to 10^18"),
     "a size of 0": ({"points": [{**POINT, "sizes": {"m": 0}}]}, "points[0].sizes.m is 0, expected an integer from 1 to 10^18"),
     "no sizes": ({"points": [{k: v for k, v in POINT.items() if k != "sizes"}]}, "points[0] lacks 'sizes'"),
-    "an endless fact": ({"machine": {**MACHINE, "load": float("inf")}}, "machine is no plain data of finite numbers"),
+    "an endless fact": ({"machine": {**MACHINE, "load": float("inf")}}, "machine is not plain data of finite numbers"),
     "a product without sizes": (
         {"points": [{**POINT, "sizes": {}}]},
         "it has points of aten.mm in float32 with other sizes than each other, or with none",
@@ -121,7 +121,7 @@ def test_what_is_no_calibration_is_refused(case: tuple[dict[str, Any], str], tmp
     with pytest.raises(BadInputError) as refusal:
         read(file)
 
-    assert f"{file} is no calibration ({reason}): make one with napkin calibrate -o FILE" == str(refusal.value)
+    assert f"{file} is not a calibration ({reason}): make one with napkin calibrate -o FILE" == str(refusal.value)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 10**5, "\x00", "1e999"])

@@ -47,7 +47,7 @@ def test_long_lists_and_dictionaries_are_in_thousands(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [(2**31, "2147483648 has more than 32 bits"), ((1,), "a tuple is no plain data of a scheduler")]
+    ("value", "said"), [(2**31, "2147483648 has more than 32 bits"), ((1,), "a tuple is not plain data of a scheduler")]
 )
 def test_other_data_is_refused(value: Any, said: str) -> None:
     with pytest.raises(BadInputError, match=f"^{said}$"):

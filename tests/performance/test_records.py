@@ -176,7 +176,7 @@ _ODD = st.sampled_from([None, True, 0, -1, 2**200, 1e308, "", "9" * 50, [], {}, 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(place=st.sampled_from(sorted(_places(record()), key=str)), odd=_ODD)
 def test_whatever_stands_anywhere_in_a_record_it_is_read_or_refused(tmp_path: Path, place: tuple[Any, ...], odd: Any) -> None:
-    """Never anything else, and never with a number that is no positive one."""
+    """Never anything else, and never with a number that is not a positive one."""
     data = copy.deepcopy(record())
     entry: Any = data
     for key in place[:-1]:
@@ -199,7 +199,7 @@ def test_other_measurements_in_a_folder_are_passed_over_and_a_folder_of_one_s_ow
 
     assert ["one.json"] == [r.file for r in evidence.recorded([tmp_path])]
     monkeypatch.setenv("NAPKIN_MEASUREMENTS", str(tmp_path / "none"))
-    with pytest.raises(EvidenceError, match=r"is no folder: name one that holds measurements, or leave it out$"):
+    with pytest.raises(EvidenceError, match=r"is not a folder: name one that holds measurements, or leave it out$"):
         evidence.recorded([])
 
 

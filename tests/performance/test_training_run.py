@@ -159,7 +159,7 @@ def test_a_file_that_is_no_checkpoint_is_refused_and_runs_nothing(
 ) -> None:
     (tmp_path / train.CHECKPOINT).write_bytes(content)
 
-    with pytest.raises(MeasurementError, match=r"checkpoint\.pt is no checkpoint of this program: \w+$"):
+    with pytest.raises(MeasurementError, match=r"checkpoint\.pt is not a checkpoint of this program: \w+$"):
         run(folder=tmp_path, resume=True)
     assert "" == capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""Polynomials of sizes: read, written and evaluated exactly, and refused where they are no integer."""
+"""Polynomials of sizes: read, written and evaluated exactly, and refused where they are not an integer."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_fractions_that_add_up_to_an_integer_are_exact(T: int) -> None:
 
 
 def test_a_value_that_is_no_integer_is_refused() -> None:
-    """Half of 7 bytes is no number of bytes: 7/2 is named, not rounded."""
+    """Half of 7 bytes is not a number of bytes: 7/2 is named, not rounded."""
     a = algebra()
 
     assert a.value(a.parse("T/2"), {"T": 8}) == 4
@@ -136,7 +136,7 @@ def test_a_value_that_is_no_integer_is_refused() -> None:
 @pytest.mark.parametrize("text", ["1.5*T", "T/d", "T/0", "T**d", "T**-1", "q"])
 def test_what_is_no_polynomial_of_the_sizes_is_refused(text: str) -> None:
     """Never read as something near it."""
-    with pytest.raises(NapkinError, match=r"^cannot read the size .*: it is no polynomial in B, T, d$"):
+    with pytest.raises(NapkinError, match=r"^cannot read the size .*: it is not a polynomial in B, T, d$"):
         algebra().parse(text)
 
 
@@ -148,7 +148,7 @@ def test_what_is_no_size_has_no_value_and_no_expression(text: str) -> None:
             read(text)
 
 
-# -- atoms: sizes that are no polynomial ---------------------------------------------------------------------------------
+# -- atoms: sizes that are not a polynomial ---------------------------------------------------------------------------------
 
 ATOMS = {
     "floor((T)/(2))": lambda T, d: T // 2,

@@ -107,7 +107,7 @@ class LayoutSolver(EquationSolver):
         if self.wanted.symbol != "M" or ("n" in self.values and ranks["n"] * among != devices):
             raise BadInputError(f"devices = {devices} leaves nothing to solve for, or is not data*tensor*pipeline: leave it out")
         if devices % among:
-            raise BadInputError(f"devices = {devices} is no multiple of {among}, tensor ranks times stages: give one that is")
+            raise BadInputError(f"devices = {devices} is not a multiple of {among}, tensor ranks times stages: give one that is")
         ranks["n"] = devices // among
 
     def _steps(self, micro_batches: int) -> Steps:

@@ -224,7 +224,7 @@ def _small(inputs: Words, word: str) -> int:
     """A stage or a rank; 0 is allowed."""
     text = inputs[word].strip()
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise BadInputError(f"{word} = {text[:40]} is no whole number from 0 on")
+        raise BadInputError(f"{word} = {text[:40]} is not a whole number of at least 0")
     return int(text)
 
 

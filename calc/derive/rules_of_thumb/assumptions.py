@@ -77,7 +77,7 @@ def small_attention(step: ComparedStep) -> Judgment:
 
 def _no_difference(step: ComparedStep, *kinds: str) -> Judgment:
     if step.differences is None:
-        return Judgment(None, "the difference between rule and exact count is no polynomial, so it is not split")
+        return Judgment(None, "the difference between rule and exact count is not a polynomial, so it is not split")
     these = [d for d in step.differences if d.kind in kinds]
     if not these:
         return Judgment(True, "")

@@ -92,19 +92,19 @@ BAD = {
     ),
     "launch": (
         ("--gpu", "l4", "--launch", "5us"),
-        "napkin: --launch '5us' is no time between kernels: write seconds from 0 to 1, as in 5e-6",
+        "napkin: --launch '5us' is not a time between kernels: write seconds from 0 to 1, as in 5e-6",
     ),
     "negative launch": (
         ("--gpu", "l4", "--launch", "-1"),
-        "napkin: --launch '-1' is no time between kernels: write seconds from 0 to 1, as in 5e-6",
+        "napkin: --launch '-1' is not a time between kernels: write seconds from 0 to 1, as in 5e-6",
     ),
     "endless launch": (
         ("--gpu", "l4", "--launch", "1e999999"),
-        "napkin: --launch '1e999999' is no time between kernels: write seconds from 0 to 1, as in 5e-6",
+        "napkin: --launch '1e999999' is not a time between kernels: write seconds from 0 to 1, as in 5e-6",
     ),
     "dots": (
         ("--gpu", "l4", "--launch", "1.2.3"),
-        "napkin: --launch '1.2.3' is no time between kernels: write seconds from 0 to 1, as in 5e-6",
+        "napkin: --launch '1.2.3' is not a time between kernels: write seconds from 0 to 1, as in 5e-6",
     ),
     "top": (("--gpu", "l4", "--top", "0"), "napkin: --top 0 shows nothing: give 1 or more"),
     "file": (

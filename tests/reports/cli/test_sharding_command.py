@@ -142,7 +142,7 @@ def test_a_search_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         (("shard", *DECODER, "tensr=2"), "unknown key 'tensr': did you mean tensor?"),
         (("shard", *DECODER, "memory=80GB"), "memory is a property of a machine: name one too, e.g. gpu=h100-sxm"),
         (("shard", *DECODER, "gated=perhaps"), "gated = 'perhaps' is neither yes nor no"),
-        (("shard", *DECODER, "zero=-1"), "zero = -1 is no whole number from 0 on"),
+        (("shard", *DECODER, "zero=-1"), "zero = -1 is not a whole number of at least 0"),
         (("shard", *DECODER, "gpu=h100-sxm", "efficiency=60"), "efficiency = '60' is above 1: did you mean 0.6, or 60%?"),
         (("shard", "llama3-8b", "gated=no"), "gated describes a decoder by its sizes: llama3-8b needs no description"),
         (("shard", "llama3-8b", "B=4"),
