@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -55,6 +55,18 @@ class Analysis:
     def totals(self) -> dict[str, Poly]:
         """Closed form of each counted quantity in the basis symbols."""
         return {name: groups.total(members, self.algebra.constant(0)) for name, members in self.groups.items()}
+
+    def at(self, sizes: Mapping[str, int]) -> Callable[[Poly], int]:
+        """A function that evaluates polynomials in the basis symbols at these sizes of the dimensions; that of the last sizes is cached."""
+        key = tuple(sizes.items())
+        if key not in self._at:
+            self._at.clear()
+            self._at[key] = self.algebra.at(self.graph.as_basis().values(sizes))
+        return self._at[key]
+
+    @cached_property
+    def _at(self) -> dict[tuple[tuple[str, int], ...], Callable[[Poly], int]]:
+        return {}
 
     def certify(self, trace: StepTrace) -> int:
         """The number of closed forms that agree with a concrete trace; raises for the first that does not."""

@@ -34,12 +34,13 @@ def certify(
     closed form that is not ``unknown`` was derived as 0.
     """
     counted: dict[str, int] = {}
+    derived = algebra.at(trace.sizes)
     for entry in folder.entries(trace):
         counted[entry.quantity] = counted.get(entry.quantity, 0) + int(entry.count)
     failures: dict[str, CertificateError] = {}
     for quantity, poly in totals.items():
         with _noted(failures, quantity):
-            _compare(quantity, algebra.value(poly, trace.sizes), counted.get(quantity, 0), trace)
+            _compare(quantity, derived(poly), counted.get(quantity, 0), trace)
     for quantity in counted.keys() - totals.keys() - {*unknown}:
         with _noted(failures, quantity):
             _compare(quantity, 0, counted[quantity], trace)
@@ -75,19 +76,20 @@ def _compare_peak(
     trip_counts: Mapping[str, int],
 ) -> None:
     """Compare each peak candidate that ``trace`` has, and the maximum."""
+    derived = algebra.at(trace.sizes)
     points = memory.live_points(trace, step, int)
     labels = memory.by_label(trace, points, module_paths)
     for peak in candidates:
         if peak.label in labels:
             where = f"{quantity} at {memory.candidate_name(peak)}"
-            _compare(where, algebra.value(peak.live, trace.sizes), labels[peak.label].live, trace)
+            _compare(where, derived(peak.live), labels[peak.label].live, trace)
     few = {name: trace.sizes[name] for name, least in trip_counts.items() if trace.sizes[name] < least}
     traced = [peak.live for peak in candidates if peak.label in labels]
     for peak in candidates if few else ():
         if peak.label not in labels and not any(_never_less(algebra, live, peak.live, few) for live in traced):
             where = f"{quantity} at {memory.candidate_name(peak)}"
             raise CertificateError(quantity, _NO_SUCH_CANDIDATE.format(where, sizes_text(few, PLAIN)), trace.sizes)
-    _compare(quantity, max(algebra.value(p.live, trace.sizes) for p in candidates), max(m.live for m in points), trace)
+    _compare(quantity, max(derived(p.live) for p in candidates), max(m.live for m in points), trace)
 
 
 _NO_SUCH_CANDIDATE = "{} has no such peak candidate at {}, though its closed form would be the largest there at some sizes"

@@ -178,8 +178,7 @@ class _Evaluator:
         return holds(self._analysis.graph, sizes)
 
     def value(self, sizes: Mapping[str, int]) -> int:
-        values = self._analysis.graph.as_basis().values(sizes)
-        return max(self._analysis.algebra.value(p, values) for p in self._polys)
+        return max(map(self._analysis.at(sizes), self._polys))
 
     def expr(self) -> sp.Expr:
         """The closed form in the model's dimensions."""
@@ -237,7 +236,7 @@ def _quantity(
         definition.unit,
         definition.meaning,
         analysis.fold.outer.text(analysis.fold(total)),
-        analysis.algebra.value(total, analysis.graph.as_basis().values(values)),
+        analysis.at(values)(total),
         tuple(terms),
         parts=tuple(_parts(definition, analysis, values)),
         _evaluator=_Evaluator(analysis, values, [total]),
@@ -253,8 +252,7 @@ def _parts(definition: Definition, analysis: Analysis, values: Mapping[str, int]
         poly = groups.total(members, zero)
         if poly != 0:
             alike = ((m.module_path, m.label, text(analysis.fold(m.total))) for m in groups.by_addend(members))
-            value = analysis.algebra.value(poly, analysis.graph.as_basis().values(values))
-            yield QuantityPart(part, text(analysis.fold(poly)), value, tuple(PartAddend(*addend) for addend in alike))
+            yield QuantityPart(part, text(analysis.fold(poly)), analysis.at(values)(poly), tuple(PartAddend(*addend) for addend in alike))
 
 
 def _summands(definition: Definition) -> list[str]:
@@ -276,8 +274,7 @@ def _terms(mine: Sequence[groups.Group], analysis: Analysis, values: Mapping[str
 
 
 def _term(module_path: str, poly: Poly, because: str, analysis: Analysis, values: Mapping[str, int]) -> QuantityTerm:
-    value = analysis.algebra.value(poly, analysis.graph.as_basis().values(values))
-    return QuantityTerm(module_path, analysis.fold.outer.text(analysis.fold(poly)), value, because)
+    return QuantityTerm(module_path, analysis.fold.outer.text(analysis.fold(poly)), analysis.at(values)(poly), because)
 
 
 def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
@@ -333,12 +330,12 @@ def _peaks(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> l
 
 def _candidate(peak: PeakCandidate, analysis: Analysis, values: Mapping[str, int]) -> Candidate:
     outer, fold = analysis.fold.outer, analysis.fold
-    symbols = analysis.graph.as_basis().values(values)
+    value = analysis.at(values)
     parts = {role: p for role, p in peak.parts.items() if p != 0}
     return Candidate(
         expr=outer.text(fold(peak.live)),
         at=candidate_name(peak),
-        value=analysis.algebra.value(peak.live, symbols),
+        value=value(peak.live),
         parts={role: outer.text(fold(p)) for role, p in parts.items()},
-        part_values={role: analysis.algebra.value(p, symbols) for role, p in parts.items()},
+        part_values={role: value(p) for role, p in parts.items()},
     )

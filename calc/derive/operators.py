@@ -99,7 +99,7 @@ class Operators:
     def at_all(self, values: Mapping[str, int]) -> tuple[Work, ...]:
         """The same for all dimensions, without special cases."""
         symbols = self.graph.as_basis().values(values)
-        read = _Cached(lambda size: self.algebra.value(size, symbols))
+        read = _Cached(self.algebra.at(symbols))
         works = (_evaluated(w, read) for w in self.works)
         return tuple(w for w in works if w.times)
 

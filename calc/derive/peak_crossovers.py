@@ -144,7 +144,7 @@ class _Along:
         for name in self._forms.names:
             if name not in values and (text := self._definition(name)) is not None:
                 values[name] = int(evaluate_text(text, sizes))
-        return [self._forms.algebra.value(poly, values) for poly in self._forms.polys]
+        return [*map(self._forms.algebra.at(values), self._forms.polys)]
 
     def _size(self, multiple: int) -> int:
         return multiple * self.step + self.dim.plus

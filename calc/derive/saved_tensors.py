@@ -83,7 +83,8 @@ def _comes_out_below_0(together: Sequence[Sequence[_SavedRow]], analysis: Analys
         [sum(saved_row == row for saved_row in every) for every in together] for row in {row: None for every in together for row in every}
     ]
     numbers = (analysis.interpolate([analysis.algebra.constant(n) for n in number]) for number in counted)
-    return any(analysis.algebra.value(number, values) < 0 for number in numbers)
+    value = analysis.algebra.at(values)
+    return any(value(number) < 0 for number in numbers)
 
 
 def _of_several_sizes(together: Sequence[Sequence[_SavedRow]], saved_row: _SavedRow) -> _SavedRow:

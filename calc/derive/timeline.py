@@ -44,7 +44,7 @@ def _timeline(analysis: Analysis, at_values: Mapping[str, int], trace: StepTrace
     instants = list(_instants(trace, read))
     peak = max(instants, key=lambda i: i.total)  # the first of several
     candidates = analysis.peaks[_WHERE]
-    derived = max((analysis.algebra.value(p.live, at_values) for p in candidates), default=peak.total)
+    derived = max(map(analysis.algebra.at(at_values), (p.live for p in candidates)), default=peak.total)
     if peak.total != derived:
         raise CertificateError(_WHERE, f"the trace at these sizes peaks at {peak.total:,} bytes, but {derived:,} were derived")
     phases = tuple(_phases(trace))

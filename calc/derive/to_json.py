@@ -72,25 +72,30 @@ def specialized_document(derivation: Derivation) -> dict[str, Any]:
     return {name: {"value": number(sizes[name]), "because": why} for name, why in derivation.specialization_reasons.items()}
 
 
-def used_symbols(derivation: Derivation) -> set[str]:
-    """The free symbols of every expression of the quantities."""
+def _unused(derivation: Derivation) -> set[str]:
+    """The dimensions that no expression of the quantities contains. Short expressions are read first: they contain most dimensions."""
     texts: set[str] = set()
     for name in derivation:
         quantity = derivation[name]
-        if quantity.text is not None:
+        if quantity.text is not None and not quantity.candidates:  # the text of several is made of theirs
             texts.add(quantity.text)
         texts.update(term.expr for term in quantity.terms)
         texts.update(part.expr for part in quantity.parts)
         texts.update(candidate.expr for candidate in quantity.candidates)
-    return {symbol for text in texts for symbol in free_names(text)}
+    unused = {dim.name for dim in derivation.dims if not dim.tied}
+    for text in sorted(texts, key=len):
+        if not unused:
+            break
+        unused -= free_names(text)
+    return unused
 
 
 def dims_document(derivation: Derivation) -> dict[str, Any]:
     """The dimensions in which the quantities are written, and the tied ones."""
-    used = used_symbols(derivation)
+    unused = _unused(derivation)
     entries: dict[str, Any] = {}
     for dim in derivation.dims:
-        if dim.name in used or dim.tied:
+        if dim.name not in unused:
             entries[dim.name] = {"meaning": dim.meaning, "value": number(dim.value)}
             if dim.expr is not None:
                 entries[dim.name]["expr"] = dim.expr

@@ -7,7 +7,8 @@ how a closed form is compared with a trace at concrete sizes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -68,14 +69,26 @@ def symbol(name: str) -> Symbol:
     return Symbol(name, positive=True, integer=True)
 
 
+class _SizesAndAtoms(dict[str, int]):
+    """Sizes by name, and atoms by their text, each evaluated once."""
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        super().__init__(values)
+        self._values = values
+
+    def __missing__(self, atom: str) -> int:
+        number = self[atom] = int(evaluate_text(atom, self._values))
+        return number
+
+
 class Algebra:
     """Polynomials in ``symbols`` and in the atoms that occur in ``texts``."""
 
     def __init__(self, symbols: Sequence[str], texts: Iterable[str] = ()) -> None:
         self._parsed: dict[str | int, Poly] = {}
         trees = [parse(text) for text in set(texts)]
-        atoms = {as_text(node, spaced=True) for tree in trees for node in (*filter(_is_atom, walk(tree)), *_quotients(tree))}
-        self.names = (*symbols, *sorted(atoms))
+        atoms = {node for tree in trees for node in (*filter(_is_atom, walk(tree)), *_quotients(tree))}
+        self.names = (*symbols, *sorted({as_text(node, spaced=True) for node in atoms}))
         self.ring = PolyRing([sp.Symbol(name) for name in self.names] or [sp.Symbol("x")], QQ, lex)
         self._index = {name: i for i, name in enumerate(self.names)}
         self._factors = {name: as_factor(name) for name in self.names}
@@ -105,21 +118,30 @@ class Algebra:
 
     def value(self, poly: Poly, values: Mapping[str, int]) -> int:
         """Exact integer value of ``poly`` at integer sizes, atoms included."""
-        if not isinstance(poly, PolyElement):
-            return int(poly)
-        numerators: dict[int, int] = {}
-        for monomial, coefficient in poly.iterterms():
-            product = int(coefficient.numerator)
-            for name, power in self._powers.get(monomial) or self._powers_of(monomial):
-                number = values[name] if name in values else int(evaluate_text(name, values))
-                product *= number**power
-            denominator = int(coefficient.denominator)
-            numerators[denominator] = numerators.get(denominator, 0) + product
-        whole = numerators.pop(1, 0)
-        total = sum((Fraction(n, d) for d, n in numerators.items()), start=Fraction(0))
-        if total.denominator != 1:
-            raise NapkinError(f"{self.text(poly)} is {total + whole}, not an integer, at {dict(values)}: choose sizes that divide")
-        return int(total) + whole
+        return self.at(values)(poly)
+
+    def at(self, values: Mapping[str, int]) -> Callable[[Poly], int]:
+        """``value`` at these sizes, for many polynomials: each atom and each product of sizes is evaluated once."""
+        numbers, products = _SizesAndAtoms(values), dict[tuple[int, ...], int]()
+
+        def value(poly: Poly) -> int:
+            if not isinstance(poly, PolyElement):
+                return int(poly)
+            numerators: dict[int, int] = {}
+            for monomial, coefficient in poly.iterterms():
+                product = products.get(monomial)
+                if product is None:
+                    powers = self._powers.get(monomial) or self._powers_of(monomial)
+                    product = products[monomial] = math.prod(numbers[name] ** power for name, power in powers)
+                denominator = int(coefficient.denominator)
+                numerators[denominator] = numerators.get(denominator, 0) + int(coefficient.numerator) * product
+            whole = numerators.pop(1, 0)
+            total = sum((Fraction(n, d) for d, n in numerators.items()), start=Fraction(0))
+            if total.denominator != 1:
+                raise NapkinError(f"{self.text(poly)} is {total + whole}, not an integer, at {dict(values)}: choose sizes that divide")
+            return int(total) + whole
+
+        return value
 
     def _powers_of(self, monomial: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
         """The names in a monomial with their powers, cached: few monomials occur in many polynomials."""

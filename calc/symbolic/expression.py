@@ -299,9 +299,11 @@ def with_children(expr: Expression, new: Sequence[Expression]) -> Expression:
 
 def walk(expr: Expression) -> Iterator[Expression]:
     """The expression and everything in it, in the order of writing."""
-    yield expr
-    for child in children(expr):
-        yield from walk(child)
+    waiting = [expr]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(children(node)))
 
 
 def names(expr: Expression) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from fractions import Fraction
 from typing import Any
 
@@ -175,6 +176,22 @@ def test_an_atom_is_a_generator_of_its_own_with_an_exact_value(text: str, T: int
     assert a.value(a.parse(f"3*({text})*({text}) - B"), {"T": T, "d": d, "B": 5}) == 3 * expected**2 - 5
     assert atom * 2 - atom - atom == a.constant(0)
     assert evaluate_text(text, {"T": T, "d": d}) == expected
+
+
+def test_many_polynomials_at_the_same_sizes_evaluate_an_atom_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At T = 13, with 13//4 = 3: 3*5 + 2 and 3**2 - 5. Other sizes have another value."""
+    a, evaluated = algebra("T//4"), list[str]()
+
+    def counting(text: str, sizes: dict[str, int]) -> Fraction:
+        evaluated.append(text)
+        return evaluate_text(text, sizes)
+
+    monkeypatch.setattr(sys.modules[Algebra.__module__], "evaluate_text", counting)
+    value = a.at({"T": 13, "B": 5})
+
+    assert [17, 4] == [value(a.parse(text)) for text in ("(T//4)*B + 2", "(T//4)**2 - B")]
+    assert len(evaluated) == 1
+    assert a.value(a.parse("T//4"), {"T": 29}) == 7
 
 
 @pytest.mark.parametrize("text", [text for text in ATOMS if text.endswith(")")])
