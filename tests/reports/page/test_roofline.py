@@ -22,15 +22,15 @@ TODAY = datetime.date(2026, 1, 2)
 
 
 @pytest.fixture(scope="module")
-def found() -> RooflinePair:
+def rooflines() -> RooflinePair:
     """A step whose products are large enough to be bound by compute, on an A100."""
     request = Request("two-layer", {"B": 4096, "D": 4096, "K": 64}, Options(optimizer="sgd"))
     return roofline.compute(request, RooflineCeiling(accelerator("a100-sxm-80")), lambda words: None)
 
 
-def test_no_dot_stands_above_the_roof(actual: RooflinePair) -> None:
+def test_no_dot_stands_above_the_roof(rooflines: RooflinePair) -> None:
     """A lower bound never gives more FLOP/s than the roof has at that intensity; upwards is smaller in a drawing."""
-    made = roofline_page.page(actual, TODAY).plot
+    made = roofline_page.page(rooflines, TODAY).plot
     ((points, _),) = made.roofs
     (x0, y0), (x1, y1), (_, y2) = (tuple(map(float, point.split(","))) for point in points.split())
 
@@ -41,27 +41,27 @@ def test_no_dot_stands_above_the_roof(actual: RooflinePair) -> None:
         assert y >= roof - 0.2, dot
 
 
-def test_dots_of_compute_stand_to_the_right_of_the_ridge(actual: RooflinePair) -> None:
+def test_dots_of_compute_stand_to_the_right_of_the_ridge(rooflines: RooflinePair) -> None:
     """And those of memory to its left."""
-    made = roofline_page.page(actual, TODAY).plot
+    made = roofline_page.page(rooflines, TODAY).plot
     ridge = float(made.roofs[0][0].split()[1].split(",")[0])
     sides = {dot.css: float(dot.x) > ridge for dot in made.dots if dot.css != "bound-launch"}
 
     assert {"bound-compute": True, "bound-memory": False} == sides
 
 
-def test_every_dot_is_a_row_of_the_table(actual: RooflinePair) -> None:
+def test_every_dot_is_a_row_of_the_table(rooflines: RooflinePair) -> None:
     """By its name, and the table has the others too."""
-    made = roofline_page.page(actual, TODAY)
+    made = roofline_page.page(rooflines, TODAY)
 
-    assert len(made.plot.dots) <= len(made.operators) == len(actual.eager.rows)
+    assert len(made.plot.dots) <= len(made.operators) == len(rooflines.eager.rows)
     for dot in made.plot.dots:
         assert any(f"{row[2]} {row[0]} at " in dot.words for row in made.operators)
 
 
-def test_ticks_are_round_and_in_order(actual: RooflinePair) -> None:
+def test_ticks_are_round_and_in_order(rooflines: RooflinePair) -> None:
     """Powers of ten without trailing zeros, from left to right and from below upwards."""
-    made = roofline_page.page(actual, TODAY).plot
+    made = roofline_page.page(rooflines, TODAY).plot
     across, upwards = [float(k.x) for k in made.across], [float(k.y) for k in made.upwards]
 
     assert across == sorted(across)
@@ -70,28 +70,28 @@ def test_ticks_are_round_and_in_order(actual: RooflinePair) -> None:
     assert all(re.fullmatch(r"10{0,2}\u00a0[kMGTP]?FLOP/s", k.words) for k in made.upwards)
 
 
-def test_the_page_is_one_file_with_a_described_figure(actual: RooflinePair) -> None:
+def test_the_page_is_one_file_with_a_described_figure(rooflines: RooflinePair) -> None:
     """A title with the finding, a description, no script and no request."""
-    text = roofline.write(actual, TODAY)
+    text = roofline.write(rooflines, TODAY)
 
-    assert f'<title id="roof-title">{finding(actual)}</title>' in text
+    assert f'<title id="roof-title">{finding(rooflines)}</title>' in text
     assert "kinds of operators by FLOP per byte and FLOP/s, both axes logarithmic" in text
     assert "<script" not in text
     assert not re.search(r'(src|href)="http', text)
 
 
-def test_names_of_a_model_stay_text(actual: RooflinePair) -> None:
+def test_names_of_a_model_stay_text(rooflines: RooflinePair) -> None:
     """A hostile name ends no element."""
     from dataclasses import replace
 
-    text = roofline.write(replace(actual, model="</title><script>alert(1)</script>"), TODAY)
+    text = roofline.write(replace(rooflines, model="</title><script>alert(1)</script>"), TODAY)
 
     assert "<script" not in text
 
 
-def test_the_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, actual: RooflinePair) -> None:
+def test_the_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rooflines: RooflinePair) -> None:
     """Beside what it shows; a place that cannot be is one line."""
-    monkeypatch.setattr(roofline, "compute", lambda request, ceiling, progress: actual)
+    monkeypatch.setattr(roofline, "compute", lambda request, ceiling, progress: rooflines)
     words = ["roofline", "two-layer", "--gpu", "a100-sxm-80", "-o"]
 
     made = CliRunner().invoke(cli.napkin, [*words, str(tmp_path / "roof.html")])
