@@ -117,7 +117,7 @@ class Accumulator:
                 argument_note = f" ({', '.join(arguments)})" if len(arguments) > 1 else ""
                 label = f"{source} saved for the backward of {saved.op}{argument_note}"
                 entry = self._bytes(trace, "activations.bytes", saved.module_path, "saved tensor", label, tensor, full_tensors)
-                yield replace(entry, part=parts.of_saved(saved.module_path, saved.op))
+                yield replace(entry, part=parts.of_saved(saved))
 
     def _checkpoint(self, trace: StepTrace) -> Iterator[CountedAddend]:
         state = {t.storage for _, _, t in trace.state}

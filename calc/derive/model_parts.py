@@ -8,18 +8,19 @@ of activations alone (a softmax follows the scores Q Kᵀ and precedes the mix P
 * the router where the choice of experts takes its result, and the head where the loss does;
 * feed-forward where only an activation function is between two of them, unless the model has nothing else.
 
-Every other matmul is a part of its own, by its module path. An operator without a matmul belongs to the part of its module.
+Every other matmul is a part of its own, by its module path. An operator without a matmul belongs to the part of its module. In a module of
+several parts, a tensor that it saves for backward belongs to the part of that module that alone it is computed from.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from calc.derive.active import CHOOSING, TABLES, ParameterUse, tensors
 from calc.derive.backward_matmuls import ForwardMatmuls, differentiated
-from calc.graph.step import RECOMPUTED, Op, StepTrace, Tensor
+from calc.graph.step import RECOMPUTED, Op, Saved, StepTrace, Tensor
 from calc.rules.registry import Cost
 
 EMBEDDING, QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION, FEED_FORWARD, EXPERTS, ROUTER, NORMS, HEAD, LOSS, REMAINDER = (
@@ -35,7 +36,9 @@ _OF_ATTENTION, _OF_FEED_FORWARD = frozenset((QKV, SCORES, SOFTMAX, MIX, PROJECT,
 # Addends of fused attention, by how their names begin.
 _FUSED = {"Q Kᵀ": SCORES, "P V": MIX, "dP = dO Vᵀ": MIX, "dV = Pᵀ dO": MIX, "dQ = dS K": SCORES, "dK = dSᵀ Q": SCORES}
 _SOFTMAX = re.compile(r"(?<!log)_softmax")
-_NORM = re.compile(r"(layer|batch|group|instance|rms)_norm|r?sqrt")
+_DETACH = "aten.detach.default"
+_WHOLE_NORM = re.compile(r"(layer|batch|group|instance|rms)_norm")
+_NORM = re.compile(rf"{_WHOLE_NORM.pattern}|r?sqrt")
 _LOSS = re.compile(r"loss|log_softmax")
 _ACTIVATION = re.compile(r"(elu|silu|mish|sigmoid|tanh|softplus|threshold|hardswish|glu|erf)_?\.")
 
@@ -67,10 +70,16 @@ class _Matmul:
 
 @dataclass
 class _Sources:
-    """What each tensor of a forward is computed from, by storage: the nearest matmuls, lookups and softmaxes of scores."""
+    """What each tensor of a forward is computed from, by storage: the nearest matmuls, lookups and softmaxes of scores.
+
+    ``residual``: storages computed from a lookup or an input of the model without a matmul between, as the residual stream is; ``before``:
+    the sources of each other operator whose module has all of them, by its index.
+    """
 
     use: ParameterUse
     cost: Callable[[Op], Cost]
+    residual: set[int] = field(default_factory=set)
+    before: dict[int, frozenset[int]] = field(default_factory=dict)
     sources: dict[int, frozenset[int]] = field(default_factory=dict)
     activated: set[int] = field(default_factory=set)
     matmuls: dict[int, _Matmul] = field(default_factory=dict)
@@ -88,11 +97,20 @@ class _Sources:
         inputs = [t for t in operands if t.storage not in self.use.copies]
         weights = [t for t in operands if t.storage in self.use.copies and len(t.shape) > 1]
         sources, is_activated = self._after(op, inputs, weights)
+        self._follow_residual(op, inputs, sources)
         for out in op.outputs:
             self.sources[out.storage] = sources
             (self.activated.add if is_activated else self.activated.discard)(out.storage)
         if sources:
             self.last = sources
+
+    def _follow_residual(self, op: Op, inputs: list[Tensor], sources: frozenset[int]) -> None:
+        if op.index in self.matmuls:
+            return
+        if op.name in TABLES or any(t.storage in self.residual for t in inputs):
+            self.residual.update(out.storage for out in op.outputs)
+        elif sources and all(i not in self.matmuls or _is_inside(self.matmuls[i].module_path, op.module_path) for i in sources):
+            self.before[op.index] = sources
 
     def _after(self, op: Op, inputs: list[Tensor], weights: list[Tensor]) -> tuple[frozenset[int], bool]:
         """The sources of the results of ``op``, and whether an activation function is between."""
@@ -115,8 +133,8 @@ class _Sources:
         return nearest, is_activated or bool(_ACTIVATION.search(op.name))
 
 
-def _forward(trace: StepTrace) -> Iterator[Op]:
-    return (op for op in trace.ops if op.step == 2 and op.phase == "forward")
+def _forward(trace: StepTrace, step: int = 2) -> Iterator[Op]:
+    return (op for op in trace.ops if op.step == step and op.phase == "forward")
 
 
 def _by_operator(flow: _Sources) -> dict[int, str]:
@@ -172,19 +190,21 @@ def _inside_attention(unplaced: Mapping[int, _Matmul], attending: Iterable[_Matm
 
 
 def _is_inside(module_path: str, of: str) -> bool:
-    return module_path == of or module_path.startswith(of + ".")
+    return not of or module_path == of or module_path.startswith(of + ".")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelParts:
     """The parts of one traced step. ``operators``: matmuls of the forward by index; ``recomputed``: those of each module path and operator,
-    in order; ``below``: parts of matmuls in each module and in those inside it; ``parameters`` by name; ``norms``: module paths."""
+    in order; ``below``: parts of matmuls in each module and in those inside it; ``parameters`` by name; ``norms``: module paths; ``saved``:
+    tensors that modules of several parts save, by module path, operator and storage."""
 
     operators: Mapping[int, str]
     below: Mapping[str, frozenset[str]]
     norms: frozenset[str]
     parameters: Mapping[str, str]
     softmaxes: frozenset[str]
+    saved: Mapping[tuple[str, str, int], str] = field(default_factory=dict)
 
     def of_operator(self, op: Op, quantity: str, label: str, forward: ForwardMatmuls) -> str:
         """The part of an addend of an operator's cost, or a module path."""
@@ -197,10 +217,14 @@ class ModelParts:
             return SOFTMAX
         if op.index in self.operators:
             return self.operators[op.index]
-        return self.of_saved(op.module_path, op.name)
+        return self._of_other(op.module_path, op.name)
 
-    def of_saved(self, module_path: str, operator: str) -> str:
-        """The part of a tensor that ``operator`` saves for its backward, or a module path."""
+    def of_saved(self, saved: Saved) -> str:
+        """The part of a tensor that an operator saves for its backward, or a module path."""
+        part = self._of_other(saved.module_path, saved.op)
+        return self.saved.get((saved.module_path, saved.op, saved.tensor.storage), part) if part == REMAINDER else part
+
+    def _of_other(self, module_path: str, operator: str) -> str:
         if _SOFTMAX.search(operator) and module_path in self.softmaxes:
             return SOFTMAX
         return self._of_module(module_path, operator)
@@ -247,7 +271,7 @@ def _joint(parts: frozenset[str]) -> str:
 
 def model_parts(trace: StepTrace, use: ParameterUse, cost: Callable[[Op], Cost]) -> ModelParts:
     """The parts of the forward of ``trace``, and of all that follows from it."""
-    flow = _Sources(use, cost)
+    flow = _Sources(use, cost, {storage.index for storage in trace.storages if storage.role == "input"})
     for op in _forward(trace):
         flow.follow(op)
     operators = {i: _module(m, use) for i, m in flow.matmuls.items()} | _by_operator(flow)
@@ -255,8 +279,30 @@ def model_parts(trace: StepTrace, use: ParameterUse, cost: Callable[[Op], Cost])
     below = _below(flow, operators)
     norms = frozenset(op.module_path for op in _forward(trace) if _NORM.search(op.name) and op.module_path not in below)
     softmaxes = frozenset(op.module_path for op in _forward(trace) if op.index in flow.softmaxes)
-    parts = ModelParts(operators, below, norms, {}, softmaxes)
-    return ModelParts(operators, below, norms, dict(_parameters(trace, flow, parts)), softmaxes)
+    parts = ModelParts(operators, below, norms, {}, softmaxes, dict(_saved(trace, _by_source(trace, flow, operators))))
+    return replace(parts, parameters=dict(_parameters(trace, flow, parts)))
+
+
+def _by_source(trace: StepTrace, flow: _Sources, operators: Mapping[int, str]) -> dict[int, str]:
+    """The part of each operator of the forward that is computed from one part alone, and of each norm and matmul, by its index."""
+    parts = {i: of.pop() for i, sources in flow.before.items() if len(of := {operators.get(source, REMAINDER) for source in sources}) == 1}
+    norms = {op.index: NORMS for op in _forward(trace) if _WHOLE_NORM.search(op.name)}
+    return parts | dict.fromkeys(flow.softmaxes, SOFTMAX) | norms | dict(operators)
+
+
+def _saved(trace: StepTrace, parts: Mapping[int, str]) -> Iterator[tuple[tuple[str, str, int], str]]:
+    """The part of each saved tensor whose operators are all of one part. Tensors are saved in the first step and parts are of the second,
+    whose forward runs the same operators but for a ``detach`` where autograd keeps a result."""
+    first, second = ([op for op in _forward(trace, step) if op.name != _DETACH] for step in (1, 2))
+    if [(op.name, op.module_path) for op in first] != [(op.name, op.module_path) for op in second]:
+        return
+    of_tensor: dict[tuple[str, str, int], set[str]] = {}
+    for op, counted in zip(first, second, strict=True):
+        for storage in {t.storage for t in (*tensors(value for _, value in op.args), *op.outputs)}:
+            of_tensor.setdefault((op.module_path, op.name, storage), set()).add(parts.get(counted.index, REMAINDER))
+    for key, several in of_tensor.items():
+        if len(several) == 1:
+            yield key, several.pop()
 
 
 def _module(matmul: _Matmul, use: ParameterUse) -> str:

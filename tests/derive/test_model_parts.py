@@ -111,6 +111,24 @@ def test_parts_follow_from_operators_in_a_module_that_has_all_of_them(own: Deriv
     assert_whole(own)
 
 
+def test_tensors_that_a_module_of_several_parts_saves_are_of_the_part_that_they_are_computed_from(own: Derivation) -> None:
+    """All of fp32. A matrix saves its input, GELU too, and a product of activations saves both. The input of ``x * r`` is the residual
+    stream, which is of no part, also where only the stem has computed it."""
+    saved, stream, hidden = parts(own, "activations.bytes"), 4 * L * B * T * D, 4 * L * B * T * FF
+
+    assert {part: n for part, n in saved.items() if part not in ("head", "loss", "norms")} == {
+        "query, key and value": 3 * stream,
+        "Q Kᵀ": 2 * stream,
+        "softmax": 4 * L * B * T * T,
+        "P V": stream,
+        "attention output": stream,
+        "feed-forward": stream + 2 * hidden,
+        "stem": 4 * B * T * D,
+        "other": stream,
+    }
+    assert_whole(own)
+
+
 def test_both_attentions_have_scores_and_mix_of_their_own(derived: Derived) -> None:
     """GPT-2 small: 2·B·T²·d a layer for each; fused attention computes the scores once more for its backward."""
     each = 12 * 2 * 8 * 1024**2 * 768
