@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from calc.capacity.questions.peak_line import PeakLine, line_through
 from calc.derive.model_parts import MIX, SCORES
 from calc.derive.result import Derivation, Quantity
 from calc.derive.side_by_side import side_by_side
@@ -198,54 +199,65 @@ def _context(one: Derivation, length: int) -> Exercise:
     return Exercise("context", question, FORWARD, results, (_part_table([one, longer], [f"T={d.sizes['T']}" for d in (one, longer)]),))
 
 
-def _linear(texts: Sequence[str], sizes: Mapping[str, int]) -> tuple[int, int]:
-    """The sum of closed forms as a·B + b, with all other sizes put in. Raises ``BadInputError`` for one that is not linear in B."""
-    import sympy as sp
+def _line(derivation: Derivation, texts: Sequence[str], size: int, alone: bool = True) -> PeakLine | None:
+    """The sum of closed forms in B, or the largest of them, as a·B + b around ``size``; None for one that is no line in B."""
+    dim = next(dim for dim in derivation.dims if dim.name == "B")
 
-    from calc.symbolic.algebra import symbol, to_sympy
+    def values(batch: int) -> list[Fraction]:
+        each = [Fraction(evaluate_text(text, {**derivation.sizes, "B": batch})) for text in texts]
+        return [sum(each, start=Fraction(0))] if alone else each
 
-    batch = symbol("B")
-    put = {symbol(name): sp.Integer(size) for name, size in sizes.items() if name != "B"}
-    total = sp.Poly(sum(to_sympy(text).xreplace(put) for text in texts), batch)
-    if total.degree() > 1:
+    return line_through(values, dim, size, lambda batch: int(max(values(batch))) if alone else _peak(derivation, batch) or 0)
+
+
+def _bytes_line(derivation: Derivation, *names: str) -> PeakLine:
+    """Bytes of the quantities together as a·B + b, from a batch of 2 on. Raises ``BadInputError`` where they are no line in B."""
+    several = {**derivation.sizes, "B": 2}
+    line = _line(derivation, [branches.at_hand(derivation[name].text or "0", several) for name in names], 2)
+    if line is None:
         raise BadInputError("the memory of this step is not linear in the batch size")
-    return int(total.coeff_monomial(batch)), int(total.coeff_monomial(1))
+    return line
 
 
-def _several(derivation: Derivation) -> dict[str, int]:
-    return {**derivation.sizes, "B": max(derivation.sizes["B"], 2)}
-
-
-def _all_bytes(derivation: Derivation) -> tuple[int, int]:
-    """Bytes of parameters, gradients, optimizer state and activations, as (a, b) of a·B + b."""
-    return _linear([branches.at_hand(derivation[name].text or "0", _several(derivation)) for name in STATE], derivation.sizes)
+def _written(line: PeakLine) -> str:
+    return f"{int(line.slope):,}·B {'−' if line.offset < 0 else '+'} {abs(int(line.offset)):,}"
 
 
 def _memory(derivation: Derivation) -> Exercise:
     question = "How many bytes do parameters, gradients, optimizer state and activations of a batch of B sequences take, each and together?"
-    texts = {name: branches.at_hand(derivation[name].text or "0", _several(derivation)) for name in STATE}
-    results = []
-    for label, parts, shown in (*((name, [text], text) for name, text in texts.items()), ("together", [*texts.values()], None)):
-        a, b = _linear(parts, derivation.sizes)
-        because = f"{a:,}·B + {b:,} at these sizes" if a else "whatever B is"
-        results.append(ExerciseResult(f"{label} at B = 1", Fraction(a + b), "byte", shown, because))
+    several, results = {**derivation.sizes, "B": 2}, []
+    for what, names in (*((name, (name,)) for name in STATE), ("together", STATE)):
+        line, shown = _bytes_line(derivation, *names), None
+        if len(names) == 1:
+            shown = branches.at_hand(derivation[what].text or "0", several)
+        because = f"{_written(line)} at these sizes" if line.slope else "whatever B is"
+        results.append(ExerciseResult(f"{what} at B = 1", line.slope + line.offset, "byte", shown, because))
     return Exercise("memory", question, "activations.bytes", tuple(results))
 
 
 def _largest_batch(derivation: Derivation, run: PlannedTraining) -> Exercise:
     question = f"What is the largest batch size of a training step in {float(run.memory / 10**9):g} GB?"
-    a, b = _all_bytes(derivation)
-    by_sum = Fraction(max((run.memory - b) // a, 0)) if a else Fraction(0)
+    line = _bytes_line(derivation, *STATE)
+    by_sum = Fraction(max((run.memory - line.offset) // line.slope, 0)) if line.slope else Fraction(0)
     size = largest_batch(derivation, run.memory)
     why = "temporary tensors count too, and activations are freed before the optimizer runs"
+    worked = f"({int(run.memory):,} − {int(line.offset):,}) / {int(line.slope):,}, rounded down"
     results = [
-        ExerciseResult("by the bytes together", by_sum, "sequences", because=f"({int(run.memory):,} − {b:,}) / {a:,}, rounded down"),
+        ExerciseResult("by the bytes together", by_sum, "sequences", because=worked),
         ExerciseResult("by the peak of live bytes of a step", Fraction(size), "sequences", because=why),
     ]
     for batch, because in ((size, "it fits"), (size + 1, "it does not fit")):
         peak = _peak(derivation, batch) if batch else None
-        results += [ExerciseResult(f"peak at B = {batch:,}", Fraction(peak), "byte", because=because)] if peak is not None else []
+        where = _peak_line(derivation, batch) if peak is not None else ""
+        results += [ExerciseResult(f"peak at B = {batch:,}", Fraction(peak), "byte", because=because + where)] if peak is not None else []
     return Exercise("largest-batch", question, "memory.peak", tuple(results))
+
+
+def _peak_line(derivation: Derivation, batch: int) -> str:
+    """The peak around ``batch`` as a·B + b with its range, as text behind a reason; empty where it is no line."""
+    at = derivation.at_sizes({**_given(derivation), "B": batch})
+    line = _line(derivation, [branches.at_hand(c.expr, at.sizes) for c in at["memory.peak"].candidates], batch, alone=False)
+    return "" if line is None else f"; the peak is {_written(line)} for {line.range('B')}"
 
 
 def largest_batch(derivation: Derivation, memory: Fraction) -> int:

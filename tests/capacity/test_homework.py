@@ -92,6 +92,9 @@ def test_memory_in_the_batch_size_and_the_largest_batch(answers: Mapping[str, Ex
     assert values(largest)[1] == answer.value == largest_batch(xl, Fraction(80 * 10**9))
     assert answer.bound is not None
     assert values(largest)[2:] == [answer.bound.value, answer.bound.further_value]
+    slope = answer.bound.further_value - answer.bound.value
+    line = f"{int(slope):,}·B + {int(answer.bound.value - slope * answer.value):,}"
+    assert largest.results[2].because == f"it fits; the peak is {line} for B from 2"
 
 
 def test_flops_of_the_optimizer_and_days(answers: Mapping[str, Exercise]) -> None:
