@@ -21,9 +21,10 @@ from reports.cli.common import output_folder, pairs_option, say_written, talk
 @click.option("--mfu", metavar="SHARE", help="Model FLOPs utilization of the training (default 0.5).")
 @click.option("--steps", metavar="NUMBER", help="Steps of the training (default 400e3).")
 @click.option("--batch", metavar="SEQUENCES", help="Sequences of a step of the training (default 1024).")
+@click.option("--latex", is_flag=True, help="Write exercises.tex and solutions.tex too, for pdflatex.")
 @click.option("--no-cache", is_flag=True, help="Trace the steps again, and neither read nor write the cache.")
 def homework(
-    model: str, words: Sequence[str], output: str, gpus: Sequence[str], no_cache: bool, **run: str | None
+    model: str, words: Sequence[str], output: str, gpus: Sequence[str], latex: bool, no_cache: bool, **run: str | None
 ) -> None:  # fmt: skip
     """Write exercises.md and .html, and solutions.md, .html and .json: a model's accounting as the questions of an assignment.
 
@@ -42,4 +43,5 @@ def homework(
     assumed, folder = jobs.run_from({name: text for name, text in run.items() if text is not None}, gpus), output_folder(output)
     with talk() as say:
         made = jobs.compute(table_steps, assumed, say)
-    say_written(*job.write_all(Path(folder), {name: text for sheet in jobs.SHEETS for name, text in jobs.texts(made, sheet).items()}))
+    texts = {name: text for sheet in jobs.SHEETS for name, text in jobs.texts(made, sheet, latex=latex).items()}
+    say_written(*job.write_all(Path(folder), texts))

@@ -18,7 +18,7 @@ from reports.jobs.side_by_side import TableSteps, steps
 from reports.page.build import today
 from reports.page.homework import build
 from reports.page.inputs import Inputs, digest_of, file_of
-from reports.writers import html, markdown
+from reports.writers import html, markdown, tex
 from reports.writers.render import Look
 
 LOOK = Look("exercises.j2")
@@ -74,12 +74,14 @@ def _share(text: str) -> Fraction:
         raise BadInputError(f"cannot read {text[:40]!r} as a share") from None
 
 
-def texts(made: Made, sheet: str) -> dict[str, str]:
-    """The files of one sheet by name: questions alone, or the solutions with their JSON."""
+def texts(made: Made, sheet: str, *, latex: bool = True) -> dict[str, str]:
+    """The files of one sheet by name: questions alone, or the solutions with their JSON; with LaTeX where ``latex``."""
     derivations, exercises, inputs = made
     inputs = replace(inputs, template=sheet)
     page = build(derivations[-1], exercises, inputs, solved=sheet == "solutions")
     files = {f"{sheet}.md": markdown.write(page, LOOK), f"{sheet}.html": html.write(page, LOOK)}
+    if latex:
+        files[f"{sheet}.tex"] = tex.write(page, LOOK)
     if sheet == "solutions":
         body = {"schema": 1, "model": derivations[-1].model, "sizes": derivations[-1].sizes, "exercises": document(exercises)}
         files["solutions.json"] = job.json_text({**body, **carried(inputs)})

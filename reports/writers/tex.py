@@ -17,6 +17,7 @@ from reports.typeset.marks import Marks, as_latex
 from reports.writers.render import PLAIN, Format, Look, render
 
 if TYPE_CHECKING:
+    from reports.page.homework import HomeworkPage
     from reports.page.lecture import LecturePage
     from reports.page.report import Page
 
@@ -133,7 +134,7 @@ def _character(c: str) -> str:
     return f"{_SPECIAL['[']}U+{ord(c):04X}{_SPECIAL[']']}"
 
 
-def write(page: Page | LecturePage, look: Look = PLAIN) -> str:
+def write(page: Page | LecturePage | HomeworkPage, look: Look = PLAIN) -> str:
     """The LaTeX text of a page."""
     text = render(_LATEX, page, look)
     text = re.sub(r"[ \t]+\n", "\n", text)

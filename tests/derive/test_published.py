@@ -46,6 +46,8 @@ def test_kaplans_table_differs_by_lookups_half_of_attention_biases_and_norms(gpt
     printed = {row.operation: row.cells[1].printed for row in table.rows if row.cells[1] is not None}
     assert printed["Total (non-embedding)"] == 2 * 12 * L * D**2 + 2 * L * T * D
     assert printed["De-embed"] == 2 * D * V
+    layer = ("Attention: QKV", "Attention: mask", "Attention: project", "Feedforward")
+    assert sum(printed[name] for name in layer) == printed["Total (non-embedding)"]  # equation 2.2
 
 
 @pytest.mark.parametrize("name", TABLES)

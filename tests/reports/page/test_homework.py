@@ -21,7 +21,7 @@ def run(*words: str) -> Result:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("homework")
-    done = run("homework", *WORDS, "-o", str(folder))
+    done = run("homework", *WORDS, "--latex", "-o", str(folder))
     assert done.exit_code == 0, done.stderr
     return folder
 
@@ -41,9 +41,9 @@ def test_the_sheet_has_the_questions_and_no_answer(made: Path) -> None:
 
 
 def test_numbers_of_the_pages_are_those_of_the_document(made: Path) -> None:
-    """Integers of every result and table, in both formats; the commands of the solutions work."""
+    """Integers of every result and table, in each format; the commands of the solutions work."""
     body = json.loads((made / "solutions.json").read_text(encoding="utf-8"))
-    pages = [(made / f"solutions{suffix}").read_text(encoding="utf-8") for suffix in (".md", ".html")]
+    pages = [(made / f"solutions{suffix}").read_text(encoding="utf-8") for suffix in (".md", ".html", ".tex")]
     numbers = [r["value"] for e in body["exercises"] for r in e["results"] if isinstance(r["value"], int)]
     numbers += [value for e in body["exercises"] for table in e["tables"] for row in table["rows"] for value in row["values"]]
 
@@ -59,6 +59,8 @@ def test_a_sheet_is_verified_by_making_it_again(made: Path, tmp_path: Path) -> N
     sheet = made / "exercises.html"
     assert run("verify", str(sheet)).stdout.startswith(f"{sheet}: verified: made again from its inputs, every character is the same\n")
 
+    latex = made / "solutions.tex"
+    assert run("verify", str(latex)).stdout.startswith(f"{latex}: verified: made again from its inputs")
     file = tmp_path / "solutions.md"
     file.write_text((made / "solutions.md").read_text(encoding="utf-8").replace("33.3", "33.4", 1).replace("100.0", "100.1", 1))
     assert run("verify", str(file)).exit_code == 1
