@@ -3,8 +3,8 @@
 ``{n}`` is the number of positions: of the table of learned ones where the model has it, else the sequence length.
 
 Where they are from. Kaplan et al.: section 2.1, table 1; the rows of a layer add up to its equation 2.2, C ≈ 2·N + 2·n_layer·n_ctx·d_model,
-where the table writes d_attn for d_model. Hoffmann et al.: appendix F. ZeRO: section 3.2 with its footnote, "about 12 × hidden dim × batch ×
-seq length × transformer layers", which the same section's example of 60 GB takes in 16 bits.
+where the table writes d_attn for d_model. Hoffmann et al.: appendix F. ZeRO: section 3.2 with its footnote, "about 12 × hidden dim ×
+batch × seq length × transformer layers", which the example of 60 GB in that section takes in 16 bits.
 """
 
 from __future__ import annotations
