@@ -226,12 +226,12 @@ def _written(line: PeakLine) -> str:
 def _memory(derivation: Derivation) -> Exercise:
     question = "How many bytes do parameters, gradients, optimizer state and activations of a batch of B sequences take, each and together?"
     several, results = {**derivation.sizes, "B": 2}, []
-    for what, names in (*((name, (name,)) for name in STATE), ("together", STATE)):
+    for title, names in (*((name, (name,)) for name in STATE), ("together", STATE)):
         line, shown = _bytes_line(derivation, *names), None
         if len(names) == 1:
-            shown = branches.at_hand(derivation[what].text or "0", several)
+            shown = branches.at_hand(derivation[title].text or "0", several)
         because = f"{_written(line)} at these sizes" if line.slope else "whatever B is"
-        results.append(ExerciseResult(f"{what} at B = 1", line.slope + line.offset, "byte", shown, because))
+        results.append(ExerciseResult(f"{title} at B = 1", line.slope + line.offset, "byte", shown, because))
     return Exercise("memory", question, "activations.bytes", tuple(results))
 
 
