@@ -189,7 +189,7 @@ def test_units_make_no_difference() -> None:
     ("training-time", {**RUN, "N": 7}, "parameters is given twice: parameters and N are the same key"),
     ("training-time", RUN, "training-time needs gpus (devices) as well, e.g. gpus=64"),
     ("training-time", {"days": 30, "solve": "gpus"},
-     "training-time needs parameters (active parameters: of experts only those of a token, or model=…), tokens (tokens), peak (dense peak"
+     "training-time needs parameters (active parameters, those that one token uses, or model=…), tokens (tokens), peak (dense peak"
      " rate of one device, or gpu=…), mfu (model FLOPs utilization) as well, e.g. parameters=8e9 tokens=1e12 gpu=h100-sxm mfu=0.4"),
     ("training-time", {"flops": "6e24", "solve": "gpus"},
      "training-time needs peak (dense peak rate of one device, or gpu=…), mfu (model FLOPs utilization), days (time) as well, e.g. "
