@@ -159,12 +159,14 @@ def _by_operator(flow: _Sources) -> dict[int, str]:
 
 
 def _feed_forward(unplaced: Mapping[int, _Matmul], routers: Collection[int]) -> Iterator[int]:
-    """Linear layers with only an activation function between them; not the steps of a recurrence, which share their weight."""
+    """Linear layers with only an activation function between them; not those of a recurrence, or after one."""
+    sources = {i: [unplaced.get(source) for source in m.every_source.difference(routers)] for i, m in unplaced.items()}
+    recurrent = {m.weight for i, m in unplaced.items() if any(b is not None and b.weight == m.weight for b in sources[i])}
     for i, m in unplaced.items():
-        before = [unplaced.get(source) for source in m.every_source.difference(routers)]
-        if m.is_linear and m.is_activated and before and all(b is not None and b.is_linear and b.weight != m.weight for b in before):
+        before = [b for b in sources[i] if b is not None and b.is_linear and b.weight not in recurrent]
+        if m.is_linear and m.is_activated and before and len(before) == len(sources[i]):
             yield i
-            yield from (b.index for b in before if b is not None)
+            yield from (b.index for b in before)
 
 
 def _heads(flow: _Sources, weighted: Mapping[int, _Matmul]) -> Iterator[int]:

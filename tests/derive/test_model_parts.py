@@ -169,6 +169,32 @@ def test_a_convolutional_network_has_its_stages() -> None:
     assert_whole(resnet)
 
 
+class Recurrent(nn.Module):
+    """Two layers of an LSTM, whose second takes what the gates of the first return, and a head."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.memory = nn.LSTM(n.d, n.f, num_layers=2, batch_first=True)
+        self.score = nn.Linear(n.f, n.K)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.score(self.memory(x)[0])
+
+
+def test_layers_of_a_recurrence_are_no_feed_forward() -> None:
+    """Four gates, each of W x + U h and two biases."""
+    spec = Spec("recurrent", dims={"B": B, "d": D, "f": FF, "K": K}, build=Recurrent, inputs=_three_steps, loss=OWN.loss)
+    derivation = calc.derive(spec, optimizer="sgd")
+
+    assert parts(derivation, "parameters") == {"memory": 4 * FF * (D + 3 * FF) + 4 * 4 * FF, "head": FF * K + K}
+    assert parts(derivation, "flops.forward.matmul") == {"memory": 3 * 2 * B * 4 * FF * (D + 3 * FF), "head": 3 * 2 * B * FF * K}
+    assert_whole(derivation)
+
+
+def _three_steps(n: Any) -> tuple[Tensor, ...]:
+    return torch.randn(n.B, 3, n.d), torch.randint(n.K, (n.B, 3))
+
+
 @pytest.mark.parametrize(
     ("paths", "expected"),
     [
