@@ -24,8 +24,8 @@ def ask(question: str, words: Sequence[str], as_json: bool) -> None:
     napkin ask sharding parameters=7.5e9 data=64 zero=3
     napkin ask fewest-ranks parameters=70e9 zero=3 gpu=h100-sxm
 
-    solve=KEY solves for KEY. Numbers may be written 70e9, 15T, 80GB, 80GiB, 30days, 50%, 3.35TB/s, or as a product:
-    400e3*1024*1024. devices is another word for gpus.
+    solve=KEY solves for KEY. Numbers may be written 70e9, 15T, 80GB, 80GiB, 30days, 50%, 3.35TB/s, 400e3*1024*1024.
+    devices is another word for gpus.
 
     
     gpu=ID         gives peak, memory, bandwidth, link, power and price of a device: napkin list hardware

@@ -15,8 +15,7 @@ _VALUES = {
     "least-examples": "1e7", "critical-batch": "1000", "variance": "1e4", "gradient-squared": "10", "loss": "3", "save": "60s",
     "device-mtbf": "50000", "weights-bytes": "16GB", "cache-bytes": "1GB", "bytes": "1e14", "rows": "4096", "inner": "4096",
     "columns": "4096", "tensor": "8", "pipeline": "4", "micro-batches": "16", "context": "4", "expert": "8",
-    "experts-per-token": "2", "data": "64", "steps": "1e5",
-    "pue": "1.1", "intensity": "400",
+    "experts-per-token": "2", "data": "64", "steps": "1e5", "pue": "1.1", "intensity": "400g/kWh",
 }  # fmt: skip
 _DEVICE = "gpu=h100-sxm"
 

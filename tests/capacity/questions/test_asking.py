@@ -485,5 +485,5 @@ def test_emissions_of_gpt_3_are_those_of_the_publication() -> None:
     assert round(by_devices.value / 1000) == 553  # within the rounding of 14.8 days
     assert refusal("carbon", gpu_hours=10, gpu="h100-sxm") == (
         "carbon needs pue (power of the building over that of the devices), intensity (CO₂ equivalent that the grid emits for an energy)"
-        " as well"
+        " as well, e.g. pue=1.1 intensity=400g/kWh"
     )
