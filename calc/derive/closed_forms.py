@@ -111,7 +111,7 @@ def _without_steps(
         source=graph.source,
         dims=tuple(_dim_records(graph, values)),
         options=graph.options,
-        assumptions=graph.assumptions,
+        assumptions=tuple(a.at(values) for a in graph.assumptions),
         quantities={name: built[name] for name in ORDER},
         steps=(),
         coverage=_coverage(analysis, values),

@@ -12,9 +12,12 @@ from typing import Protocol
 
 from calc import dimensions as dims
 from calc.dimensions import Dim
-from calc.errors import DimensionError
+from calc.errors import BadInputError, DimensionError
 from calc.graph.folds import Basis
 from calc.symbolic.exact import holds, side
+from calc.symbolic.expression import Not
+from calc.symbolic.parser import parse
+from calc.symbolic.writer import as_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,20 @@ class Assumption:
 
     expr: str
     because: str
+
+    def at(self, sizes: Mapping[str, int]) -> Assumption:
+        """The assumption as it is true at ``sizes`` of the dimensions. A guard that fails there is negated: a certificate covers it."""
+        try:
+            if not {*dims.ordered_names(self.expr)} <= sizes.keys() or holds(self.expr, sizes):
+                return self
+        except (ArithmeticError, BadInputError):  # a sentence, or a guard that has no value there
+            return self
+        match parse(self.expr):
+            case Not(positive):
+                negated = as_text(positive)
+            case _:
+                negated = f"not ({self.expr})"
+        return Assumption(negated, f"a trace at sizes with this outcome certifies the closed forms there; {self.because}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,9 +86,8 @@ def _verdict(peak: int, devices: Sequence[Accelerator], is_named: bool) -> str:
     text = ""
     if small:
         times = numbers.significant(Fraction(peak, small[0].memory))
-        text = f"{subject} is {times} times the {capacity(small[0].memory)} of {small[0].name} and does not fit"
-        if not large and not is_named:
-            text += ", the largest common device"
+        largest = ", the largest common device," if not large and not is_named else ""
+        text = f"{subject} is {times} times the {capacity(small[0].memory)} of {small[0].name}{largest} and does not fit"
     if large:
         free = numbers.amount(large[0].memory - peak, Unit.BYTE).headline
         text = f"{text}; it fits" if text else f"{subject} fits"

@@ -11,11 +11,11 @@ from reports.page.coverage import CoverageSection
 from reports.page.design import DesignSection
 from reports.page.equations import ModelSection
 from reports.page.memory import MemorySection
-from reports.page.model import Badge, Chapter, Command, TermRow, TypesetFormula
+from reports.page.model import Badge, Chapter, Command, TypesetFormula
 from reports.page.peak import PeakStory
 from reports.page.records import RecordedRuns
 from reports.page.rules import RuleRow
-from reports.page.sensitivity import CrossoverView, DoublingTable, InapplicableRuleOfThumb, RuleOfThumbView
+from reports.page.sensitivity import CrossoverView, DoublingTable, InapplicableRuleOfThumb, LargestPartRow, RuleOfThumbView
 from reports.typeset.numbers import PrintedAmount
 
 
@@ -91,7 +91,7 @@ class Page:
     peak: PeakStory | None
     equations: ModelSection
     figures: Figures
-    dominant: tuple[tuple[str, tuple[TermRow, ...]], ...]
+    dominant: tuple[tuple[str, tuple[LargestPartRow, ...]], ...]
     doublings: DoublingTable
     crossover: CrossoverView | None
     rules_of_thumb: tuple[RuleOfThumbView, ...]

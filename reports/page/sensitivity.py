@@ -12,8 +12,8 @@ from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import GrossErrors, JudgedAssumption, RuleComparison, ValidRanges
 from calc.derive.sensitivity import Doubling
 from calc.symbolic.expression import Name
-from reports.page.model import PageLink, StepView, TermRow, TypesetFormula
-from reports.page.parts import ANSWERS, at_hand, formula, several, term_row
+from reports.page.model import PageLink, StepView, TypesetFormula
+from reports.page.parts import ANSWERS, at_hand, formula, several, share
 from reports.page.steps import Anchors, step_view
 from reports.typeset import expressions, numbers
 from reports.typeset.escape import slug
@@ -54,6 +54,16 @@ class RuleAssumptionRow:
     met: str
     effect: str
     because: str
+
+
+@dataclass(frozen=True, slots=True)
+class LargestPartRow:
+    """A part of a quantity with its share; or all small ones together, without a ``formula``."""
+
+    part: str
+    value: str
+    share: str
+    formula: TypesetFormula | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +108,7 @@ class InapplicableRuleOfThumb:
 
 
 _ALSO_BY_PART = ("flops.forward.matmul", "activations.bytes")
+_SMALL_PART = Fraction(1, 1000)
 Doubled = Mapping[str, tuple[Doubling, ...]]
 
 
@@ -105,14 +116,25 @@ def _answered(derivation: Derivation) -> list[str]:
     return [name for name, _ in ANSWERS if name in derivation.quantities and derivation[name].value]
 
 
-def dominant(derivation: Derivation) -> Iterator[tuple[str, tuple[TermRow, ...]]]:
-    """Quantity → its parts, the largest first: of the model, or of live bytes by role."""
+def dominant(derivation: Derivation) -> Iterator[tuple[str, tuple[LargestPartRow, ...]]]:
+    """Quantity → its parts, the largest first: of the model, or of live bytes by role. Those below 0.1 % are one row."""
     for name in (*_answered(derivation), *(name for name in _ALSO_BY_PART if name in derivation)):
-        quantity = derivation[name]
-        shares = sensitivity.shares(quantity)
-        rows = tuple(term_row(s.part, at_hand(s.expr, derivation.sizes), s.value, quantity.value, "") for s in shares)
+        total, parts = derivation[name].value, sensitivity.shares(derivation[name])
+        small = [part for part in parts if total and abs(part.value) < total * _SMALL_PART]
+        large = [part for part in parts if len(small) < 2 or part not in small]
+        rows = [
+            LargestPartRow(p.part, numbers.integer(p.value), _share_of(p.value, total), formula(at_hand(p.expr, derivation.sizes)))
+            for p in large
+        ]
+        if len(small) > 1:
+            value = sum(part.value for part in small)
+            rows.append(LargestPartRow(", ".join(part.part for part in small), numbers.integer(value), _share_of(value, total), None))
         if rows:
-            yield name, rows
+            yield name, tuple(rows)
+
+
+def _share_of(value: int, total: int | None) -> str:
+    return share(value, total) if total else ""
 
 
 def doubled(derivation: Derivation) -> Doubled:

@@ -60,7 +60,7 @@ def declared(dims: Iterable[TracedDim], assumptions: Iterable[Assumption]) -> It
     stated = {a.expr for a in assumptions}
     for dim in dims:
         conditions = []
-        if dim.multiple_of is not None:
+        if dim.multiple_of not in (None, 1):
             conditions.append((f"Eq(Mod({dim.name}, {dim.multiple_of}), 0)", f"{dim.name} is split into equal parts"))
         if dim.at_most is not None:
             why = "no more can be chosen than there are" if dim.unbacked_at else f"the model is made for at most {dim.at_most}"
@@ -140,6 +140,8 @@ def in_words(condition: str) -> str:
             return f"{as_text(left)} {_RELATIONS[relation]} {as_text(right)}"
         case FunctionCall("Eq", (FunctionCall("Mod", (Name(dividend), Name() | Number() as part)), Number(0))):
             return f"{as_text(part)} divides {dividend}"
-        case FunctionCall("Eq", (Name(name), side)):
-            return f"{name} = {as_text(side)}"
+        case FunctionCall("Eq", (left, right)):
+            return f"{as_text(left)} = {as_text(right)}"
+        case Not(FunctionCall("Eq", (left, right))):
+            return f"{as_text(left)} ≠ {as_text(right)}"
     return condition

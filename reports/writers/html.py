@@ -78,7 +78,7 @@ def _module_path(text: str) -> Markup:
     return Markup(".<wbr>".join(re.sub(r"(?<=\w_)(?=\w)", "<wbr>", part) if len(part) > _LONG_PART else part for part in parts))
 
 
-_CELL_KINDS = {("math", "number", "number"): "ps", ("math", "number", "number", "text"): "ps"}
+_CELL_KINDS = {("number", "number", "math"): "ps", ("number", "number", "math", "text"): "ps"}
 
 
 def _cell_kinds(columns: Sequence[tuple[str, str]]) -> str:

@@ -203,7 +203,7 @@ class Stored:
             source=self.source,
             dims=tuple(replace(d, value=sizes[d.name]) for d in self.dims),
             options=self.options,
-            assumptions=self.assumptions,
+            assumptions=tuple(a.at(sizes) for a in self.assumptions),
             quantities={name: self.derived(name, sizes) for name in self.quantities},
             steps=(),
             coverage=(),

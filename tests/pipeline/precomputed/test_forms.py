@@ -37,8 +37,9 @@ def _form(file: str) -> Stored:
 
 
 def _comparable(quantity: Quantity) -> Quantity:
-    """Without what is not stored: the parts of a term."""
-    return replace(quantity, terms=tuple(replace(term, parts=()) for term in quantity.terms), _evaluator=None)
+    """Without what is not stored: the parts of a term, the addends of a part of the model."""
+    terms, parts = (replace(term, parts=()) for term in quantity.terms), (replace(part, addends=()) for part in quantity.parts)
+    return replace(quantity, terms=tuple(terms), parts=tuple(parts), _evaluator=None)
 
 
 # -- what is stored is what is derived --------------------------------------------------------------------------------------

@@ -189,7 +189,7 @@ def test_a_peak_beyond_every_device_is_said_to_be(derivation: Derivation) -> Non
     drawn = memory(of_peak(derivation, 10**7), None)
 
     assert f"The peak of 891{NBSP}GB is 3.09 times the 288{NBSP}GB of NVIDIA B300" in drawn.finding
-    assert "does not fit it, the largest common device." in drawn.finding
+    assert ", the largest common device, and does not fit." in drawn.finding
 
 
 def test_common_devices_are_in_order_and_of_the_catalogue() -> None:

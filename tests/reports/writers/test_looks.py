@@ -71,7 +71,7 @@ def test_a_users_style_sheet_goes_before_ours_and_stands_in_the_policy(tmp_path:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("\n{{ page.modle }}", "template own.j2, line 2: 'reports.page.model.Page object' has no attribute 'modle'"),
+        ("\n{{ page.modle }}", "template own.j2, line 2: 'reports.page.report.Page object' has no attribute 'modle'"),
         ("{{ missing }}", "template own.j2, line 1: 'missing' is undefined"),
         ("{{ page.model", "template own.j2, line 1: unexpected end of template, expected 'end of print statement'."),
         ("{% for %}", "template own.j2, line 1: Expected an expression, got 'end of statement block'"),
