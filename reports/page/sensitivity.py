@@ -108,7 +108,7 @@ class InapplicableRuleOfThumb:
 
 
 _ALSO_BY_PART = ("flops.forward.matmul", "activations.bytes")
-_SMALL_PART = Fraction(1, 1000)
+_SMALL_PART = Fraction(1, 200)
 Doubled = Mapping[str, tuple[Doubling, ...]]
 
 
@@ -117,7 +117,7 @@ def _answered(derivation: Derivation) -> list[str]:
 
 
 def dominant(derivation: Derivation) -> Iterator[tuple[str, tuple[LargestPartRow, ...]]]:
-    """Quantity → its parts, the largest first: of the model, or of live bytes by role. Those below 0.1 % are one row."""
+    """Quantity → its parts, the largest first: of the model, or of live bytes by role. Those below 0.5 % are one row."""
     for name in (*_answered(derivation), *(name for name in _ALSO_BY_PART if name in derivation)):
         total, parts = derivation[name].value, sensitivity.shares(derivation[name])
         small = [part for part in parts if total and abs(part.value) < total * _SMALL_PART]

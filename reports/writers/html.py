@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _SHEET = "report.css"
 _MORE = "interactive.css"  # of pages with a script
 _OWN = files.Kind(10**6, "the style sheet")
+_FITS_ANY_SCREEN = 32  # characters of a dotted name
 _LONG_PART = 20  # characters of a part of a dotted name
 _LONG = 28  # characters of a product beyond which it may not fit a phone's screen
 _DATA = Path(__file__).resolve().parent.parent / "data"
@@ -73,7 +74,9 @@ def _digits(formula: TypesetFormula) -> Markup:
 
 
 def _module_path(text: str) -> Markup:
-    """A dotted name that may break after its dots, and after the underscores of its long parts."""
+    """A dotted name that may break after its dots, and after the underscores of its long parts, unless it fits any screen."""
+    if len(text) <= _FITS_ANY_SCREEN:
+        return escape(visible(text))
     parts = str(escape(visible(text))).split(".")
     return Markup(".<wbr>".join(re.sub(r"(?<=\w_)(?=\w)", "<wbr>", part) if len(part) > _LONG_PART else part for part in parts))
 

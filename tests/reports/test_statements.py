@@ -114,7 +114,7 @@ def test_another_result_changes_every_format() -> None:
     derivation = sample.derivation()
     old = derivation["activations.bytes"]
     assert old.value == 23_180
-    other = replace(derivation, quantities={**derivation.quantities, old.name: replace(old, value=987_654_321, terms=())})
+    other = replace(derivation, quantities={**derivation.quantities, old.name: replace(old, value=987_654_321, terms=(), parts=())})
     made = build(PageContent(other))
     texts = [*(plain(write(made)) for write in WRITERS), json.dumps(to_json(other)).replace("987654321", "987,654,321")]
 
