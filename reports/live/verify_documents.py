@@ -80,8 +80,9 @@ def _judged(claim: DocumentClaim, value: UnitValue) -> JudgedClaim:
         return JudgedClaim(claim, True, says, is_, "")
     off = _off(written.number * word.scale, value.number)
     exact = _exactly(word, value, is_)
-    message = f"{claim.expr} = {is_}{f', exactly {exact}' if exact else ''}, document says {says} ({off}){_hint(written, word, value)}"
-    fixable = written.relation in ("=", "≈") and not _hint(written, word, value)
+    hint = _hint(written, word, value)
+    message = f"{claim.expr} = {is_}{f', exactly {exact}' if exact else ''}, document says {says} ({off}){hint}"
+    fixable = written.relation in ("=", "≈") and not hint
     return JudgedClaim(claim, False, says, is_, message, rewritten(written, word, value) if fixable else "", exact)
 
 
