@@ -59,7 +59,7 @@ def _pieces(tree: Expression, braces: bool) -> FormulaPieces:
 
 def term_row(module_path: str, tree: Expression, value: int, total: int | None, because: str) -> TermRow:
     """The row of an addend: its form, value, and share of ``total`` (empty if ``total`` is 0 or unknown)."""
-    return TermRow(module_path, formula(tree), numbers.integer(value), share(value, total) if total else "", because)
+    return TermRow(module_path, formula(tree), numbers.integer(value), share_if_known(value, total), because)
 
 
 def alike_rows(terms: Sequence[QuantityTerm], total: int | None, sizes: Mapping[str, int]) -> tuple[TermRow, ...]:
@@ -99,6 +99,11 @@ def rule_anchor(rule: str) -> str:
 def share(value: int, total: int) -> str:
     """``value`` in percent of ``total``; a dash where the total is 0."""
     return numbers.percent(Fraction(value, total)) if total else "–"
+
+
+def share_if_known(value: int, total: int | None) -> str:
+    """``value`` in percent of ``total``; empty where the total is 0 or unknown."""
+    return share(value, total) if total else ""
 
 
 def or_unknown(value: int | None) -> str:

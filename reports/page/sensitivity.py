@@ -13,7 +13,7 @@ from calc.derive.rules_of_thumb import GrossErrors, JudgedAssumption, RuleCompar
 from calc.derive.sensitivity import Doubling
 from calc.symbolic.expression import Name
 from reports.page.model import PageLink, StepView, TypesetFormula
-from reports.page.parts import ANSWERS, at_hand, formula, several, share
+from reports.page.parts import ANSWERS, at_hand, formula, several, share_if_known
 from reports.page.steps import Anchors, step_view
 from reports.typeset import expressions, numbers
 from reports.typeset.escape import slug
@@ -121,20 +121,16 @@ def dominant(derivation: Derivation) -> Iterator[tuple[str, tuple[LargestPartRow
     for name in (*_answered(derivation), *(name for name in _ALSO_BY_PART if name in derivation)):
         total, parts = derivation[name].value, sensitivity.shares(derivation[name])
         small = [part for part in parts if total and abs(part.value) < total * _SMALL_PART]
-        large = [part for part in parts if len(small) < 2 or part not in small]
-        rows = [
-            LargestPartRow(p.part, numbers.integer(p.value), _share_of(p.value, total), formula(at_hand(p.expr, derivation.sizes)))
-            for p in large
-        ]
-        if len(small) > 1:
-            value = sum(part.value for part in small)
-            rows.append(LargestPartRow(", ".join(part.part for part in small), numbers.integer(value), _share_of(value, total), None))
+        large = [part for part in parts if part not in small] if len(small) > 1 else parts
+        rows = [_part_row(p.part, p.value, total, formula(at_hand(p.expr, derivation.sizes))) for p in large]
+        if len(large) < len(parts):
+            rows.append(_part_row(", ".join(part.part for part in small), sum(part.value for part in small), total, None))
         if rows:
             yield name, tuple(rows)
 
 
-def _share_of(value: int, total: int | None) -> str:
-    return share(value, total) if total else ""
+def _part_row(part: str, value: int, total: int | None, closed: TypesetFormula | None) -> LargestPartRow:
+    return LargestPartRow(part, numbers.integer(value), share_if_known(value, total), closed)
 
 
 def doubled(derivation: Derivation) -> Doubled:
