@@ -203,7 +203,7 @@ def check_size(name: str, value: object) -> int:
 
 
 def resolve(dims: Mapping[str, Dim], sizes: Mapping[str, int]) -> dict[str, int]:
-    """Values of all dimensions: those ``given``, and defaults evaluated at them. Checks names, divisibility and bounds (DimensionError)."""
+    """Values of all dimensions: ``sizes``, and defaults evaluated at them. Checks names, divisibility and bounds (DimensionError)."""
     for name, value in sizes.items():
         if name not in dims:
             import difflib  # takes 1 ms, which every start would pay

@@ -183,7 +183,7 @@ class UnequalIterationsError(TraceError):
 class CertificateError(TraceError):
     """A closed form disagrees with a trace at ``sizes`` (of the basis symbols) outside its derivation.
 
-    ``others`` are further quantities whose closed forms disagree, with the message for each.
+    ``further`` are other quantities whose closed forms disagree, with the message for each.
     """
 
     def __init__(

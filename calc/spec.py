@@ -123,11 +123,11 @@ class Spec:
         return {name: d if isinstance(d, Dim) else Dim(d) for name, d in self.dims.items()}
 
     def sizes(self, values: Mapping[str, int] | None = None) -> dict[str, int]:
-        """Values of all dimensions, with defaults evaluated at ``given``."""
+        """Values of all dimensions, with defaults evaluated at ``values``."""
         return dims_.resolve(self.dimensions, values or {})
 
     def sizes_from(self, values: Mapping[str, int], overrides: Mapping[str, int]) -> dict[str, int]:
-        """Values of all dimensions: ``given``, else those of ``values``; sizes equal to their default expression follow the new values."""
+        """Values of all dimensions: ``overrides``, else those of ``values``; sizes equal to their default expression follow."""
         own = {name: size for name, size in values.items() if name in self.dims}
         free = {name: size for name, size in own.items() if not dims_.follows(self.dimensions[name], size, own)}
         return self.sizes({**free, **overrides})

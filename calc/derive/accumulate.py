@@ -144,7 +144,7 @@ class Accumulator:
         full_tensors: Mapping[int, Tensor] = MappingProxyType({}),
     ) -> CountedAddend:
         """Bytes of the whole storage behind ``tensor``, shown as item size times the shape of the tensor that is all of it: this one, else
-        the one in ``whole``."""
+        the one in ``full_tensors``."""
         nbytes = self.read(trace.storages[tensor.storage].nbytes)
         for view in (tensor, full_tensors.get(tensor.storage)):
             if view is not None and self._is_whole(view, nbytes):

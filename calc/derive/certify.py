@@ -96,7 +96,7 @@ _NO_SUCH_CANDIDATE = "{} has no such peak candidate at {}, though its closed for
 
 
 def _never_less(algebra: Algebra, larger: Poly, smaller: Poly, trip_counts: Mapping[str, int]) -> bool:
-    """Whether ``one`` is at least ``other`` at all sizes and these ``trip_counts``: no term of their difference is negative."""
+    """Whether ``larger`` is at least ``smaller`` at all sizes and these ``trip_counts``: no term of their difference is negative."""
     sums: dict[tuple[tuple[str, int], ...], Fraction] = {}
     for coefficient, powers in algebra.terms(larger - smaller):
         unbound = {name: power for name, power in powers.items() if name not in trip_counts}

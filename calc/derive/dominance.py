@@ -169,7 +169,7 @@ def _without_means(candidates: Sequence[int], matrix: Matrix) -> list[int]:
 
 
 def _below_some_mean(row: Matrix, compared: Matrix) -> bool:
-    """Whether ``row`` is at most some weighted mean of two of ``others`` in every column: where one is below it, the other must not be."""
+    """Whether ``row`` is at most some weighted mean of two of ``compared`` in every column: where one is below it, the other may not be."""
     if not compared.size:
         return False
     above = compared >= row

@@ -150,7 +150,7 @@ class _Along:
         return multiple * self.step + self.dim.plus
 
     def _end(self, start: int, end: int) -> int:
-        """The last multiple from ``here`` towards ``end`` at which the closed forms hold."""
+        """The last multiple from ``start`` towards ``end`` at which the closed forms hold."""
         if self.sizes(self._size(end)) is not None:
             return end
         good, bad = start, end

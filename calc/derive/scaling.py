@@ -63,7 +63,7 @@ class ScalingPoint:
 
 @dataclass(frozen=True, slots=True)
 class FlopsByPart:
-    """A step's FLOPs by part along ``dim``, which is ``here`` in the derivation. ``because`` says why there are no ``points``.
+    """A step's FLOPs by part along ``dim``, which is ``size`` in the derivation. ``because`` says why there are no ``points``.
 
     From ``crossover`` on, matrix multiplications of the highest power are at least all others; ``None`` where that is nowhere, or not known
     exactly. ``module_paths`` are where they run. ``raised`` are limits of the size (a model's maximum positions) which are raised with it

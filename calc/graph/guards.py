@@ -144,7 +144,7 @@ class HasGuards(HasDims, Protocol):
 
 
 def resolve(traced: HasGuards, overrides: Mapping[str, int]) -> dict[str, int]:
-    """Values of all dimensions, with ``given`` ones replaced; a dimension that equals its default expression follows it.
+    """Values of all dimensions, with ``overrides`` in place of theirs; a dimension that equals its default expression follows it.
 
     Raises ``DimensionError`` for sizes at which a guard fails, and for invalid sizes.
     """

@@ -33,7 +33,7 @@ SLOPE_TOLERANCE = 1e-5
 @dataclass(frozen=True, slots=True)
 class Trial:
     """One comparison with autograd at ``sizes``. Errors are the largest difference over ``scale``, the module's largest gradient (or 1e-3).
-    ``places`` have a central difference too; ``kinks`` (near a kink) and ``held`` (constant to torch) ones do not."""
+    ``places`` have a central difference too; ``kinks`` (near a kink) and ``constant`` (to torch) ones do not."""
 
     sizes: Mapping[str, int]
     scale: float

@@ -22,7 +22,7 @@ _NOTHING = "dummy"
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Layers with equal caches. ``count`` and ``positions`` are expressions; ``each`` are elements per position and sequence."""
+    """Layers with equal caches. ``count`` and ``positions`` are expressions; ``values`` are elements per position and sequence."""
 
     kind: str
     count: str

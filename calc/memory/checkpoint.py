@@ -30,8 +30,8 @@ PICKLE = "its pickle: names, numbers, one learning rate per group of parameters;
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The checkpoint interval ``every`` for a time to save and a mean time between failures, all in seconds; ``lost`` is the share of time
-    lost.
+    """The checkpoint interval ``seconds`` for a time to save and a mean time between failures, all in seconds; ``lost``: the share of time
+    that is lost.
     """
 
     save: float

@@ -149,7 +149,7 @@ def ceiling_of(
     measured_rates: Mapping[str, Fraction] | None = None,
 ) -> DensePeak:
     """The peak to compare with: the given one, else that of the named accelerator, else that of the machine by its driver's name, else the
-    highest measured rate ``seen`` in that format, if none is published for the machine."""
+    highest measured rate ``measured_rates`` in that format, if none is published for the machine."""
     if peak is not None:
         return DensePeak(dtype, peak, "as asked")
     device = machine["device"]

@@ -148,7 +148,7 @@ def _is_made_of(spec: Spec, name: int | str | None, part: str) -> bool:
 
 
 def _split(spec: Spec, name: str, dim: Dim, divisor: str) -> dict[str, Dim]:
-    """``name`` as a multiple of ``other``; its previous divisor becomes a divisor of the quotient."""
+    """``name`` as a multiple of ``divisor``; its previous divisor becomes a divisor of the quotient."""
     quotient, declared = _quotient(spec, name, divisor)
     rest = {quotient: replace(declared, multiple_of=dim.multiple_of)} if dim.multiple_of else {}
     return {name: replace(dim, multiple_of=divisor), **rest}

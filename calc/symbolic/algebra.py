@@ -259,8 +259,8 @@ def to_sympy(text: str) -> sp.Expr:
 
 
 def substituted(quantity: str, text: str, sizes: Mapping[str, Any]) -> sp.Expr:
-    """The closed form ``text`` of ``what`` with ``sizes``, by name, replaced by integers or expressions. Raises BadInputError for a name
-    that it does not have."""
+    """The closed form ``text`` of ``quantity`` with ``sizes``, by name, replaced by integers or expressions. Raises BadInputError for a
+    name that it does not have."""
     symbols = {name: symbol(name) for name in free_names(text)}
     unknown = [name for name in sizes if name not in symbols]
     if unknown:

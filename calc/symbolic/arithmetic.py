@@ -168,7 +168,7 @@ def tidy(node: Expression) -> Expression:
 
 @lru_cache(maxsize=1024)  # the equations of an answer are tried for each of its variables
 def isolated(expression: str, variable: str, value: str) -> tuple[str, ...]:
-    """The expressions for ``variable`` that solve ``left`` = ``expression``: one, or one per argument of a Max or Min; () if none.
+    """The expressions for ``variable`` that solve ``value`` = ``expression``: one, or one per argument of a Max or Min; () if none.
 
     >>> isolated("C/(86400*u*n*P)", "n", "t")
     ('C/(86400*t*u*P)',)

@@ -208,7 +208,7 @@ def _in_dimensions(guard: Guard, basis: Basis) -> str:
 
 
 def of_zeros(guards_so_far: Sequence[Guard], runs: Sequence[TracedRun], symbols: Sequence[str]) -> list[Guard]:
-    """Guards that sizes of tensors are not 0, where a size may be 0 and no guard in ``known`` excludes it. Closed forms count n - 1
+    """Guards that sizes of tensors are not 0, where a size may be 0 and no guard in ``guards_so_far`` excludes it. Closed forms count n - 1
     operations for a reduction, and bytes for an expanded tensor; a tensor without elements has neither."""
     guards: list[Guard] = []
     for run in runs:

@@ -71,7 +71,7 @@ def next_composite(n: int) -> int:
 
 
 def _made_of(basis: Basis, products: Sequence[str], values_so_far: Mapping[str, int], below: int, values: Mapping[str, int]) -> list[int]:
-    """The values of dimensions and ``products`` that consist of ``known`` symbols and are smaller than ``below`` at the sizes."""
+    """The values of dimensions and ``products`` that consist of ``values_so_far`` and are smaller than ``below`` at the sizes."""
     factors = ([f"({basis.define[name]})" for name in product.split("*")] for product in products)
     texts = [text for text in (*basis.define.values(), *map("*".join, factors)) if set(ordered_names(text)) <= values_so_far.keys()]
     return [int(evaluate_text(text, values_so_far)) for text in texts if evaluate_text(text, values) < below]

@@ -32,7 +32,7 @@ def raising_line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def doing(work: Elsewhere) -> Iterator[None]:
-    """Context in which ``what`` describes the running work when the stack has no line of a user."""
+    """Context in which ``work`` describes the running work when the stack has no line of a user."""
     _elsewhere.append(work)
     try:
         yield

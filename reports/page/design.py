@@ -67,7 +67,7 @@ def design_section(
     chosen: Mapping[str, int] | None = None,
 ) -> DesignSection | None:
     """The section; ``None`` where the peak is unknown. ``device``: by default one of 80 GB. ``model``: how the statements name the model,
-    with the sizes ``given``."""
+    with the sizes ``chosen``."""
     peak = derivation.quantities.get("memory.peak")
     if story is None or peak is None or peak.value is None:
         return None

@@ -60,7 +60,7 @@ def find(operator: str) -> RuleEntry | None:
 
 
 def table(search_words: Sequence[str] = ()) -> Iterator[RuleEntry]:
-    """All entries whose texts contain every one of ``words``, ignoring case; counted operators first."""
+    """All entries whose texts contain every one of ``search_words``, ignoring case; counted operators first."""
     for operator in (*sorted(REGISTRY.rules), *sorted(REGISTRY.frees)):
         entry = find(operator)
         if entry is not None and all(word.lower() in _text(entry) for word in search_words):

@@ -216,7 +216,7 @@ def _braced(body: Marks, label: str) -> Mark:
 
 
 def text(plain: str) -> str:
-    r"""``words`` inside ``\text``: what LaTeX or Markdown would act on is escaped or replaced by a lookalike."""
+    r"""``plain`` inside ``\text``: what LaTeX or Markdown would act on is escaped or replaced by a lookalike."""
     shown = _clipped(plain)
     return rf"\text{{{''.join(_text_character(c, before) for before, c in zip(' ' + shown, shown, strict=False))}}}"
 

@@ -41,7 +41,7 @@ def several(count: int, noun: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """``words`` with a full stop."""
+    """``text`` with a full stop."""
     return text if not text or text.endswith((".", "!", "?")) else f"{text}."
 
 

@@ -185,7 +185,7 @@ def _compared(comparison: RuleComparison) -> tuple[str, ...]:
 
 
 def of_stored(form: Stored, chosen: Mapping[str, int]) -> Answers:
-    """The answers of a stored form at the ``given`` sizes, the others being the model's own."""
+    """The answers of a stored form at the ``chosen`` sizes, the others being the model's own."""
     sizes = form.sizes(chosen)
     names = sorted((name for name in form.quantities if not absent(name, form.options)), key=place)
     values = {name: None if form.quantity(name).unknown else form.quantity(name).value(sizes) for name in names}

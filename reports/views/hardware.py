@@ -19,7 +19,7 @@ CONVENTION = (
 
 
 def rows(search_words: Sequence[str] = (), file: str | None = None) -> list[Accelerator]:
-    """The accelerators in whose data every one of ``words`` occurs."""
+    """The accelerators in whose data every one of ``search_words`` occurs."""
     return [each for each in available(file).values() if all(word.lower() in _text(each) for word in search_words)]
 
 

@@ -97,7 +97,7 @@ def _show_rules(entries: Iterable[RuleEntry], out: Terminal) -> None:
 
 
 def rows(kind: str, search_words: Sequence[str] = ()) -> Iterator[tuple[str, ...]]:
-    """The rows of one list in which every one of ``words`` occurs."""
+    """The rows of one list in which every one of ``search_words`` occurs."""
     for row in _rows(kind):
         if _holds(row, search_words):
             yield row

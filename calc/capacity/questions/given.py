@@ -80,7 +80,7 @@ def _variable(given: QuestionInputs, variable: Variable, key: str, value: Typed)
 
 
 def require_unit(specification: str, key: str, typed: Typed, parsed: ParsedValue, unit: str) -> None:
-    """Refuse a value too small for any device: its unit was left out. ``what`` names the specification."""
+    """Refuse a value too small for any device: its unit was left out. ``specification`` says which value it is."""
     least, why = _LEAST.get(specification, (0, ""))
     if parsed.value < least and not (parsed.suffix and specification != "memory") and not isinstance(typed, Fraction):
         raise BadInputError(f"{key} = {typed} is {float(parsed.value):g} {unit}, {why}")

@@ -22,7 +22,7 @@ Values = Mapping[str, Fraction]
 class Variable:
     """One variable. The command line accepts ``key``, the symbol, or a name in ``also``.
 
-    ``whole``: the direction of rounding, "up" or "down", in which the answer stays valid. ``default`` is used if nothing else gives a
+    ``rounding``: the direction of rounding, "up" or "down", in which the answer stays valid. ``default`` is used if nothing else gives a
     value; it is listed as an assumption with the reason ``because``; a ``firm`` default is used even if equations determine the value.
     ``device`` and ``model`` name the property that a device or a model supplies. ``multiple_of``: a variable that divides this one; an
     answer is rounded down to a multiple of it.

@@ -38,7 +38,7 @@ class System:
         return cls(tuple(equations), dict(values), [], set())
 
     def reach(self, target: str) -> bool:
-        """Solve equations with one unknown until ``wanted`` has a value or no such equation is left. Returns whether it has one."""
+        """Solve equations with one unknown until ``target`` has a value or no such equation is left. Returns whether it has one."""
         waiting = list(self.equations)
         while target not in self.values:
             ready = next((e for e in waiting if self._step(e)), None)
@@ -79,7 +79,7 @@ class System:
         return same(computed, self.values[equation.symbol])
 
     def through(self, target: str) -> bool:
-        """Substitute equations until ``wanted`` is the only unknown of an equation with a value, then rearrange that. Returns whether it
+        """Substitute equations until ``target`` is the only unknown of an equation with a value, then rearrange that. Returns whether it
         worked."""
         for equation in self.equations:
             if equation.symbol in self.values:
@@ -98,7 +98,7 @@ class System:
         return Equation(equation.symbol, as_text(tree), equation.because)
 
     def lines(self, targets: Iterable[str], meanings: Mapping[str, tuple[str, str]]) -> tuple[WorkedStep, ...]:
-        """The steps that the ``wanted`` variables depend on, each with unit and meaning."""
+        """The steps that the variables ``targets`` depend on, each with unit and meaning."""
         used, steps = set(targets), []
         for equation, _ in reversed(self.steps):
             if equation.symbol in used:
@@ -116,7 +116,7 @@ def same(a: Fraction, b: Fraction) -> bool:
 
 
 def value_of(equations: Sequence[Equation], values: Mapping[str, Fraction], target: str) -> Fraction | None:
-    """The value of ``wanted`` by evaluation and rearrangement; None if that does not determine it."""
+    """The value of ``target`` by evaluation and rearrangement; None if that does not determine it."""
     system = System.of(equations, values)
     return system.values[target] if system.reach(target) or system.through(target) else None
 
@@ -161,7 +161,7 @@ def searched(
     rounding: str,
     allowed: Callable[[Mapping[str, Fraction]], bool] = lambda _: True,
 ) -> Crossing | None:
-    """``wanted`` by bisection, for a monotonic ``goal``; None if no crossing exists.
+    """``target`` by bisection, for a monotonic ``goal``; None if no crossing exists.
 
     A whole number is the last one (rounded up: the first one) that satisfies the goal; any other has 128 bits. Equations apply only at
     ``allowed`` values.

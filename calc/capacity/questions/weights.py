@@ -96,7 +96,7 @@ class InUse:
         return shares
 
     def _places(self, condition: Callable[[Any], bool]) -> Iterator[str]:
-        """Module paths of the parameter terms whose traced tensors all satisfy ``which``."""
+        """Module paths of the parameter terms whose traced tensors all satisfy ``condition``."""
         for term in self.derivation["parameters"].terms:
             tensors = [tensor for name, tensor in self.graph.traces[0].parameters if term.stands_for(name)]
             if tensors and all(map(condition, tensors)):

@@ -74,7 +74,7 @@ class Sheet:
         self._numbers = {name: number for number, name in enumerate(inputs)}
 
     def work(self, lines: Sequence[WorkedStep], additional: Mapping[str, tuple[int, Any]] | None = None) -> dict[str, tuple[int, Any]]:
-        """The number and value of each step by its variable. ``given`` are additional variables, from steps evaluated before."""
+        """The number and value of each step by its variable. ``additional`` are variables from steps evaluated before."""
         worked = {name: (number, self._given[name]) for name, number in self._numbers.items()} | dict(additional or {})
         for line in lines:
             names = _variables(line.expr)

@@ -97,7 +97,7 @@ def _limits(layout: Mapping[str, int | str], devices: int, fewer: bool) -> Limit
 
 
 def read_model(name: str | None, inputs: Words, batch: int, progress: Progress) -> tuple[ShardedModel, State]:
-    """The model in ``words``, for ``batch`` sequences at a time, and the bytes per parameter of its recipe."""
+    """The model in ``inputs``, for ``batch`` sequences at a time, and the bytes per parameter of its recipe."""
     setup = _request(name, inputs, batch, 1, progress)
     return setup.model, setup.state
 

@@ -223,7 +223,7 @@ def _number_of_ranks(model: ShardedModel, limits: Limits) -> int:
 
 
 def _kinds(model: ShardedModel, axis: str, devices: int) -> Sequence[int]:
-    """Possible numbers of ranks of a kind among the remaining ``rest`` devices."""
+    """Possible numbers of ranks of a kind among ``devices`` remaining devices."""
     possible = {"c": model.attention == "fused", "x": model.has_experts}.get(axis, True)
     return _divisors(devices) if possible else [1]
 

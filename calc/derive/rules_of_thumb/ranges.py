@@ -89,7 +89,7 @@ def _joined(runs: Sequence[tuple[int, int]], step: int) -> tuple[tuple[int, int]
 
 
 def _accepted(near: _Memo, start: int, low: int, high: int) -> tuple[int, int]:
-    """The part of ``low … high`` around ``here`` at which the closed forms hold; at its ends the step may run other operators."""
+    """The part of ``low … high`` around ``start`` at which the closed forms hold; at its ends the step may run other operators."""
     ends = []
     for end in (min(low, start), max(high, start)):
         good, bad = start, end

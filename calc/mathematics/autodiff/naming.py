@@ -15,7 +15,7 @@ from calc.mathematics.autodiff.terms import TooLarge, expand
 class Relation:
     """``gone`` = ``expr`` of the result (``argument(0)``) and of its other operand i (``argument(i + 1)``).
 
-    ``at`` is the label of the result for each axis of ``gone``, which has all labels. ``others`` are the other operands.
+    ``at`` is the label of the result for each axis of ``gone``, which has all labels. ``partners`` are the other operands.
     """
 
     result: int

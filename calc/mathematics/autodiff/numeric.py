@@ -190,7 +190,7 @@ def _inside(at: Sequence[Array], shape: Sequence[int]) -> Array:
 
 
 def needed(equations: Equations, targets: Sequence[int]) -> list[int]:
-    """The nodes that ``wanted`` depends on, in topological order."""
+    """The nodes that ``targets`` depend on, in topological order."""
     indices: set[int] = set()
     waiting = list(targets)
     while waiting:

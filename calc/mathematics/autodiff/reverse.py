@@ -56,7 +56,7 @@ class Gradients:
 
 
 def gradients(equations: Equations, loss: int, targets: Collection[int]) -> Gradients:
-    """The gradients of the scalar ``loss`` with respect to the ``wanted`` nodes and everything between."""
+    """The gradients of the scalar ``loss`` with respect to the nodes ``targets`` and everything between."""
     if equations[loss].shape:
         raise NapkinError(f"a gradient needs a scalar loss, but this one has {len(equations[loss].shape)} axes: reduce it to one number")
     nodes = equations.nodes[: loss + 1]

@@ -85,7 +85,7 @@ class Views:
         return self._with(moved, part, pieces), pieces
 
     def _with(self, view: NodeView, part: AxisFactor, pieces: tuple[AxisFactor, ...]) -> NodeView:
-        """The view with ``part`` (the first equal one) replaced by ``made``."""
+        """The view with ``part`` (the first equal one) replaced by ``pieces``."""
         replaced = False
         axes = []
         for axis in view.axes:
@@ -100,7 +100,7 @@ class Views:
         return NodeView(view.node, tuple(axes))
 
     def merged(self, view: NodeView, index: int) -> NodeView:
-        """The view with axis ``which`` as one factor; repetitions among several factors are materialized."""
+        """The view with axis ``index`` as one factor; repetitions among several factors are materialized."""
         axis = view.axes[index]
         if len(axis) <= 1:
             return view
@@ -140,7 +140,7 @@ class Views:
         return NodeView(node, tuple(numbered))
 
     def dense(self, view: NodeView, only: int | None = None) -> NodeView:
-        """The view with its repetitions materialized: those of axis ``which``, or all."""
+        """The view with its repetitions materialized: those of the axis ``only``, or all."""
         loose = [(i, p) for i, axis in enumerate(view.axes) for p in axis if p.axis is None and only in (None, i)]
         if not loose:
             return view

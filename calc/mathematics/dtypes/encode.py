@@ -22,7 +22,7 @@ class EncodingStep:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """``given`` as ``code`` of a format.
+    """``number`` as ``code`` of a format.
 
     ``fields``    (name, bits) from the highest down. ``value`` is the number of the code.
     ``kind``      zero, subnormal, normal, integer, infinity or nan.

@@ -99,7 +99,7 @@ def _of_float(layout: Float) -> tuple[Limit, ...]:
 
 
 def _digits(steps: _Steps, m: int) -> None:
-    """Decimal digits. ``kept`` is what C calls DIG, ``needed`` DECIMAL_DIG; torch's resolution is a unit of the last digit kept."""
+    """Decimal digits. Those kept are what C calls DIG, those needed DECIMAL_DIG; torch's resolution is a unit of the last digit kept."""
     digits = _log10(2**m)
     steps.state(
         "decimal digits kept",

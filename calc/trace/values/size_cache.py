@@ -17,7 +17,7 @@ _BINARY = ("add", "sub", "mul", "mod", "int_floordiv", "eq", "ne", "gt", "lt", "
 
 @contextlib.contextmanager
 def caching_sizes(cache: dict[Any, SymNode]) -> Iterator[None]:
-    """Context in which arithmetic on symbolic sizes is cached in ``known``. Sizes have no history, so equal operands give equal results."""
+    """Context in which arithmetic on symbolic sizes is cached in ``cache``. Sizes have no history, so equal operands give equal results."""
     methods = {f"_{name}": _once(name, getattr(SymNode, f"_{name}"), cache) for name in _BINARY if hasattr(SymNode, f"_{name}")}
     # A size's expression never changes here: no symbol is ever replaced by another.
     with replaced(

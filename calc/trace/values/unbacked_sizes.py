@@ -126,7 +126,7 @@ class UnbackedSizes:
         return self.count(masks[0]) if masks and not _fills(*args, **kwargs) else None
 
     def count(self, x: torch.Tensor, kind: str = "true") -> Any:
-        """The number of true elements of ``x``, or of distinct ones (``what``). Equal contents give the same count."""
+        """The number of true elements of ``x``, or of distinct ones (``kind``). Equal contents give the same count."""
         constant = count_of(x) if kind == "true" else None
         if constant is not None:
             self.of_constants = self._constants.has_count(x, constant, _COUNTS[kind])
