@@ -6,23 +6,19 @@ A question whose answer has a root or needs a search has no expression that is e
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from calc.capacity.questions import Answer, answered
-from calc.capacity.questions.equation_solver import MissingInputError
+from calc.capacity.questions.equation_solver import example_inputs
 from calc.capacity.questions.question import Question
 from calc.errors import BadInputError
-from calc.symbolic.assignments import read_assignments
 from calc.symbolic.parser import free_names, parse
 from calc.symbolic.worked import WorkedStep
 from reports.page.trees import tree_of
 from reports.typeset.plain import plain
-
-_MOST_ROUNDS = 4  # of inputs that turn out to be missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +35,13 @@ class QuestionRow:
 def question_row(question: Question) -> QuestionRow:
     """The row of a question, at example values of its inputs."""
     try:
-        typed = example(question)
+        typed = example_inputs(question)
         answer = answered(question, typed)
-        command = " ".join(["napkin ask", question.name, *(shlex.quote(f"{key}={value}") for key, value in typed.items())])
         data = question_document(question, answer)
     except BadInputError as error:
         return QuestionRow(question.name, question.summary, f"napkin ask {question.name}", None, str(error))
-    return QuestionRow(question.name, question.summary, command, data, "" if data else "its answer has a root, or takes a search")
-
-
-def example(question: Question) -> dict[str, str]:
-    """Inputs that the question can be answered with, as they are typed."""
-    typed: dict[str, str] = {}
-    for _ in range(_MOST_ROUNDS):
-        try:
-            answered(question, typed)
-            break
-        except MissingInputError as error:
-            typed |= read_assignments(error.example.split(), "KEY=VALUE")
-    return typed
+    why = "" if data else "its answer has a root, or takes a search"
+    return QuestionRow(question.name, question.summary, question.command(typed), data, why)
 
 
 def question_document(question: Question, answer: Answer) -> dict[str, Any] | None:

@@ -54,16 +54,17 @@ def show(kind: str, search_words: Sequence[str], out: Terminal) -> int:
 
 
 def _show_questions(table: Sequence[Sequence[str]], search_words: Sequence[str], out: Terminal) -> None:
-    """Name and summary of each; of a few, or of the one that is named, also the keys."""
-    shown = [row for row in table if [row[0]] == list(search_words)] or table
-    if len(shown) <= _FEW:
-        from reports.views import questions
-
-        out.table((), shown)
-        out.lines(*questions.SOURCES, style="dim")
+    """Name and summary of each; of a few, or of the one that is named, the keys with their units instead."""
+    entries = [row for row in table if [row[0]] == list(search_words)] or table
+    if len(entries) > _FEW:
+        out.table((), [row[:2] for row in entries])
+        out.line("The keys of one: napkin list questions NAME", style="dim")
         return
-    out.table((), [row[:2] for row in shown])
-    out.line("The keys of one: napkin list questions NAME", style="dim")
+    from reports.views import questions
+
+    for i, (name, *_) in enumerate(entries):
+        out.lines(*([""] if i else []))
+        questions.show(name, out)
 
 
 def _show_families(entries: Sequence[RuleEntry], out: Terminal) -> None:

@@ -5,19 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from calc.capacity.questions.equation_solver import example_inputs
 from calc.capacity.questions.question import Question
 from calc.capacity.questions.registry import all_questions
+from calc.capacity.questions.registry import question as find
+from reports.writers.terminal import Terminal, bold, dim
 
-SOURCES = (
-    "with gpu: dtype = format of its peak, sparse = yes for that with 2:4 sparsity, hardware = file with devices of your own",
-    "with model: its own sizes, e.g. T = 4096",
-)
+_OF_DEVICE = "with gpu: dtype = format of its peak, sparse = yes for that with 2:4 sparsity, hardware = file with devices of your own"
+_OF_MODEL = "with model: its own sizes, e.g. T=4096"
 
 
 def rows() -> Iterator[tuple[str, str, str]]:
-    """Name, what it answers, and its keys: the letters with their units, choices with their options, then what may stand for several."""
+    """Name, what it answers, and the names of its keys and of their choices: what a search goes through."""
     for question in all_questions():
-        yield question.name, question.summary, "; ".join((*_letters(question), *_choices(question), *_sources(question)))
+        keys = [name for x in question.variables for name in x.names]
+        choices = [f"{choice.key} = {option}" for choice in question.choices for option in choice.options]
+        yield question.name, question.summary, "; ".join((*keys, *choices))
+
+
+def show(name: str, out: Terminal) -> None:
+    """One question: a table of its keys, what else may be given, and a command that answers it."""
+    question = find(name)
+    out.line(bold(question.name), f": {question.summary}")
+    out.table(("Key", "Symbol", "Unit", "Default", "Given by", "Meaning"), [*_keys(question)])
+    out.lines(*_choices(question), *_sources(question), style="dim")
+    out.line(dim("Example: "), question.command(example_inputs(question)), fold=False)
 
 
 def document() -> list[dict[str, Any]]:
@@ -48,24 +60,22 @@ def document() -> list[dict[str, Any]]:
     ]
 
 
-def _letters(question: Question) -> Iterator[str]:
+def _keys(question: Question) -> Iterator[tuple[str, ...]]:
     for x in question.variables:
-        unit = "" if x.unit in ("1", x.key) else f" in {x.unit}"
-        default = f", {x.default} if not said" if x.default else ""
-        synonyms = f", or {' or '.join(x.also)}" if x.also else ""
-        yield f"{x.key}{synonyms} ({x.symbol}{unit}{default})"
+        sources = [*(["gpu"] if x.device else []), *(["model"] if x.model else [])]
+        unit = "" if x.unit in ("1", x.key) else x.unit
+        yield " or ".join((x.key, *x.also)), x.symbol, unit, x.default, ", ".join(sources), x.meaning
 
 
 def _choices(question: Question) -> Iterator[str]:
     for choice in question.choices:
-        yield f"{choice.key} = {' | '.join(choice.options)}"
+        yield f"{choice.key} = {' | '.join(choice.options)}: {choice.meaning}; {choice.default} by default"
 
 
 def _sources(question: Question) -> Iterator[str]:
     if question.of_device:
-        yield "gpu gives " + ", ".join(x.key for x in question.variables if x.device)
+        yield _OF_DEVICE
     if question.of_model or question.fills:
-        keys = [x.key for x in question.variables if x.model]
-        yield "model gives " + (", ".join(keys) if keys and not question.fills else "the peak of its own step")
+        yield f"{_OF_MODEL}{'; the peak of its own step replaces the equations' if question.fills else ''}"
         if question.laid:
             yield "with model: micro, batch"

@@ -19,6 +19,7 @@ from calc.capacity.questions.solving import Crossing, System, divisors, same, se
 from calc.capacity.questions.values import Typed
 from calc.errors import BadInputError
 from calc.symbolic.arithmetic import tidy
+from calc.symbolic.assignments import read_assignments
 from calc.symbolic.exact import holds
 from calc.symbolic.expression import Expression, substitute
 from calc.symbolic.parser import free_names, parse
@@ -27,6 +28,7 @@ from calc.symbolic.worked import WorkedInput as Put
 from calc.symbolic.writer import as_text
 
 _ENDLESS = 10**12  # practically infinite, for a count
+_MOST_ROUNDS = 4  # of inputs that turn out to be missing
 
 
 class MissingInputError(BadInputError):
@@ -43,6 +45,18 @@ def ask(name: str, /, *, progress: Progress = lambda _: None, **given: Typed) ->
     Raises BadInputError if a number is invalid, an input is missing, or the equations have no solution.
     """
     return answered(question(name), given, progress)
+
+
+def example_inputs(question: Question) -> dict[str, str]:
+    """Inputs that the question can be answered with, as they are typed."""
+    typed: dict[str, str] = {}
+    for _ in range(_MOST_ROUNDS):
+        try:
+            answered(question, typed)
+            break
+        except MissingInputError as error:
+            typed |= read_assignments(error.example.split(), "KEY=VALUE")
+    return typed
 
 
 def answered(question: Question, given: Mapping[str, Typed], progress: Progress = lambda _: None, device: Device | None = None) -> Answer:

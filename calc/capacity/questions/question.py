@@ -6,6 +6,7 @@ and differ in the variable that they solve for.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -119,3 +120,7 @@ class Question:
     @property
     def of_device(self) -> bool:
         return any(x.device for x in self.variables)
+
+    def command(self, inputs: Mapping[str, str]) -> str:
+        """The command line that asks it with ``inputs``: ``napkin ask tokens parameters=8e9 flops=2e16``."""
+        return " ".join(["napkin ask", self.name, *(shlex.quote(f"{key}={value}") for key, value in inputs.items())])

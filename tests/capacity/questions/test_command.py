@@ -74,9 +74,19 @@ def test_every_source_of_numbers_is_explained() -> None:
 
     for word in ("dtype=FORMAT", "sparse=yes", "hardware=FILE", "devices is another word for", "T=4096"):
         assert word in explained
-    for word in ("gpus, or devices (n in devices)", "dtype = ", "sparse = yes", "hardware = file", "its own sizes, e.g. T = 4096"):
+    for word in ("gpus or devices n devices", "dtype = ", "sparse = yes", "hardware = file", "its own sizes, e.g. T=4096"):
         assert word in listed
     assert "gpu, dtype, sparse, hardware, model, solve" in refused
+
+
+@pytest.mark.parametrize("name", ["training-time", "largest-batch", "checkpoint-interval"])
+def test_the_keys_of_a_question_end_with_a_command_that_answers_it(name: str) -> None:
+    """The last line is typed as it stands."""
+    last = napkin("list", "questions", name).stdout.splitlines()[-1]
+    example = last.removeprefix("Example: napkin ").split()
+
+    assert example[:2] == ["ask", name]
+    assert napkin(*example).exit_code == 0
 
 
 @pytest.mark.parametrize("arguments", [TRAINING, STATE, ("compare", "flops=1e24"), ("compute-optimal", "flops=1e24")])
