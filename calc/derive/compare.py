@@ -8,10 +8,11 @@ closed forms of the case in force at its own sizes. Torch-free.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from calc.derive.result import Candidate, Derivation, Quantity
+from calc.derive.side_by_side import QuantityTable, in_force, parts_document, quantity_table
 from calc.derive.to_json import number
 from calc.errors import NapkinError
 from calc.platform.tables import text_table
@@ -61,7 +62,8 @@ class Change:
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """``left`` and ``right`` name the sides; ``sizes`` and ``options`` are those in which they differ, ``same`` the sizes that they share.
-    ``cases`` are the equalities of sizes (``B = 1``) under which the closed forms of each side hold, unless they are general."""
+    ``cases`` are the equalities of sizes (``B = 1``) under which the closed forms of each side hold, unless they are general. ``by_part``:
+    each quantity that has parts, with the share of each part on both sides."""
 
     left: str
     right: str
@@ -70,6 +72,7 @@ class Comparison:
     options: Mapping[str, tuple[str, str]]
     changes: tuple[Change, ...]
     cases: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    by_part: tuple[QuantityTable, ...] = ()
 
     def __repr__(self) -> str:
         """Both values of each quantity and their difference, a line each."""
@@ -94,6 +97,7 @@ def compare(left: Derivation, right: Derivation, names: tuple[str, str] = ("", "
         options={n: pair for n, pair in options.items() if pair[0] != pair[1]},
         changes=tuple(_changes(left, right, tuple(differing))),
         cases=(_case(left), _case(right)),
+        by_part=tuple(_by_part(left, right)),
     )
 
 
@@ -101,20 +105,16 @@ def _case(derivation: Derivation) -> tuple[str, ...]:
     return branches.equalities_at((q.text for q in derivation.quantities.values() if q.text is not None), derivation.sizes)
 
 
+def _by_part(left: Derivation, right: Derivation) -> Iterator[QuantityTable]:
+    tables = (quantity_table(name, (left, right)) for name in dict.fromkeys((*left.quantities, *right.quantities)))
+    return (table for table in tables if table.parts)
+
+
 def _changes(left: Derivation, right: Derivation, differing: tuple[str, ...]) -> Iterator[Change]:
     for name in dict.fromkeys((*left, *right)):
         first, second = (in_force(side.quantities.get(name), side.sizes) for side in (left, right))
         if first is not None or second is not None:
             yield _change(name, first, second, _Sides(left.sizes, right.sizes, differing))
-
-
-def in_force(quantity: Quantity | None, sizes: Mapping[str, int]) -> Quantity | None:
-    """The quantity with the closed forms of the case that is in force at ``sizes``."""
-    if quantity is None or quantity.text is None:
-        return quantity
-    terms = tuple(replace(term, expr=branches.at_hand(term.expr, sizes)) for term in quantity.terms)
-    parts = tuple(replace(part, expr=branches.at_hand(part.expr, sizes)) for part in quantity.parts)
-    return replace(quantity, text=branches.at_hand(quantity.text, sizes), terms=terms, parts=parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +215,7 @@ def by_role(candidate: Candidate) -> Places:
 
 def document(comparison: Comparison) -> dict[str, Any]:
     """The ``"schema": 2`` document of a comparison, as plain data."""
+    by_part = {table.quantity: parts_document(table) for table in comparison.by_part}
     return {
         "schema": 2,
         "left": comparison.left,
@@ -223,7 +224,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "sizes": {name: [number(left_size), number(right_size)] for name, (left_size, right_size) in comparison.sizes.items()},
         "options": {name: list(pair) for name, pair in comparison.options.items()},
         "cases": [list(comparison.cases[0]), list(comparison.cases[1])],
-        "quantities": {change.quantity: _document(change) for change in comparison.changes},
+        "quantities": {change.quantity: {**_document(change), "parts": by_part.get(change.quantity, [])} for change in comparison.changes},
     }
 
 

@@ -9,15 +9,15 @@ has a closed form where all steps share it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from calc.derive.compare import in_force
 from calc.derive.result import Derivation, Quantity
 from calc.derive.to_json import number
 from calc.errors import BadInputError
 from calc.platform.tables import text_table
+from calc.symbolic import branches
 from calc.units import Unit
 
 # Quantities of a table for which none are named.
@@ -89,7 +89,7 @@ def side_by_side(derivations: Sequence[Derivation], names: Sequence[str], quanti
         same=same,
         sizes={name: values for name, values in sizes.items() if name not in same},
         options={name: tuple("–" if v is None else str(v) for v in values) for name, values in options.items() if not _equal(values)},
-        quantities=tuple(_quantity(name, derivations) for name in dict.fromkeys(quantities)),
+        quantities=tuple(quantity_table(name, derivations) for name in dict.fromkeys(quantities)),
     )
 
 
@@ -103,7 +103,17 @@ def _equal(values: Sequence[object]) -> bool:
     return all(value == values[0] for value in values)
 
 
-def _quantity(name: str, derivations: Sequence[Derivation]) -> QuantityTable:
+def in_force(quantity: Quantity | None, sizes: Mapping[str, int]) -> Quantity | None:
+    """The quantity with the closed forms of the case that is in force at ``sizes``."""
+    if quantity is None or quantity.text is None:
+        return quantity
+    terms = tuple(replace(term, expr=branches.at_hand(term.expr, sizes)) for term in quantity.terms)
+    parts = tuple(replace(part, expr=branches.at_hand(part.expr, sizes)) for part in quantity.parts)
+    return replace(quantity, text=branches.at_hand(quantity.text, sizes), terms=terms, parts=parts)
+
+
+def quantity_table(name: str, derivations: Sequence[Derivation]) -> QuantityTable:
+    """One quantity in each derivation, by part. Raises ``BadInputError`` for a name that none has."""
     columns = [in_force(derivation.quantities.get(name), derivation.sizes) for derivation in derivations]
     described = next((quantity for quantity in columns if quantity is not None), None)
     if described is None:
@@ -155,20 +165,25 @@ def document(table: SideBySide) -> dict[str, Any]:
 
 
 def _document(table: QuantityTable) -> dict[str, Any]:
-    steps = range(len(table.values))
     return {
         "meaning": table.meaning,
         "unit": str(table.unit),
         "expr": table.expr,
         "values": list(map(number, table.values)),
         "because": [reason or None for reason in table.unknown],
-        "parts": [
-            {
-                "part": row.part,
-                "expr": row.expr,
-                "values": list(map(number, row.values)),
-                "shares": [None if (share := table.share(row, i)) is None else str(share) for i in steps],
-            }
-            for row in table.parts
-        ],
+        "parts": parts_document(table),
     }
+
+
+def parts_document(table: QuantityTable) -> list[dict[str, Any]]:
+    """The parts of a quantity as plain data; a share is ``None`` where the whole is unknown or 0."""
+    steps = range(len(table.values))
+    return [
+        {
+            "part": row.part,
+            "expr": row.expr,
+            "values": list(map(number, row.values)),
+            "shares": [None if (share := table.share(row, i)) is None else str(share) for i in steps],
+        }
+        for row in table.parts
+    ]

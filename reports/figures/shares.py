@@ -44,8 +44,8 @@ def _finding(table: QuantityTable, rows: Sequence[PartRow], drawn: Sequence[int]
     if first == last or not change:
         largest = max(rows, key=lambda row: _share(table, row, first))
         return f"The largest part is {largest.part}: {numbers.percent(_share(table, largest, first))}."
-    shares = f"{numbers.percent(_share(table, row, first))} at {names[first]}, {numbers.percent(_share(table, row, last))} at {names[last]}"
-    return f"From the first step to the last, the share of {row.part} changes most: {shares}."
+    before, after = (f"{numbers.percent(_share(table, row, step))} ({names[step]})" for step in (first, last))
+    return f"From the first column to the last, the share of {row.part} changes most: {before}, {after}."
 
 
 def _share(table: QuantityTable, row: PartRow, step: int) -> Fraction:

@@ -1,4 +1,4 @@
-"""The page that compares two steps: quantities on both sides, their differences, and the terms of each difference."""
+"""The page that compares two steps: quantities on both sides, the totals by part, and each difference by terms."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from calc.derive.compare import Change, Comparison
+from calc.derive.side_by_side import USUAL
 from calc.symbolic import tree
 from reports.page.inputs import Inputs
 from reports.page.model import TypesetFormula
 from reports.page.parts import formula, in_cases, or_unknown, sizes_text
+from reports.page.side_by_side import QuantityView, quantity_view
 from reports.typeset.numbers import PrintedAmount, amount, signed, significant
 from reports.typeset.wording import sentence
 
-SECTIONS = {"differing": "What is compared", "quantities": "Quantities", "terms": "Where the differences come from"}
+SECTIONS = {
+    "differing": "What is compared",
+    "quantities": "Quantities",
+    "parts": "Totals by part",
+    "terms": "Where the differences come from",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,7 @@ class ComparisonPage:
     date: str
     settings: tuple[tuple[str, str, str], ...]
     rows: tuple[QuantityRow, ...]
+    by_part: tuple[QuantityView, ...]
     parts: tuple[DifferenceView, ...]
     sections: Mapping[str, str]
     inputs: str
@@ -72,6 +80,7 @@ class ComparisonPage:
 
 def build(contrast: Comparison, inputs: Inputs) -> ComparisonPage:
     """The page of a comparison of two steps."""
+    totals = [table for table in contrast.by_part if table.quantity in USUAL]
     sized = {name: (or_unknown(one), or_unknown(two)) for name, (one, two) in contrast.sizes.items()}
     return ComparisonPage(
         model=f"{contrast.left} → {contrast.right}",
@@ -81,6 +90,7 @@ def build(contrast: Comparison, inputs: Inputs) -> ComparisonPage:
         date=inputs.noted,
         settings=tuple((name, one, two) for name, (one, two) in {**contrast.options, **sized}.items()),
         rows=tuple(_row(change) for change in contrast.changes),
+        by_part=tuple(quantity_view(str(i), table, ("Left", "Right")) for i, table in enumerate(totals, 1)),
         parts=tuple(_part(str(i), change) for i, change in enumerate((c for c in contrast.changes if c.value), 1)),
         sections=SECTIONS,
         inputs=inputs.text(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from calc.derive.side_by_side import PartRow, QuantityTable, SideBySide
@@ -20,6 +20,9 @@ SECTIONS = {"steps": "The steps", "quantities": "Quantities", "parts": "Each qua
 MOST = 30  # rows of a quantity's tables
 
 
+Columns = tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class ValueRow:
     """A quantity or a part in each step, written. ``target``: the anchor of its parts; empty if it has none. ``shares``: empty in the
@@ -34,7 +37,7 @@ class ValueRow:
 
 @dataclass(frozen=True, slots=True)
 class QuantityView:
-    """A quantity by part: rows, the total as the last of them, and a figure."""
+    """A quantity by part: the rows of its table of shares, those of its table of amounts, which end with the total, and a figure."""
 
     number: str
     anchor: str
@@ -42,7 +45,10 @@ class QuantityView:
     meaning: str
     unit: str
     rows: tuple[ValueRow, ...]
+    amounts: tuple[ValueRow, ...]
     figure: Figure
+    share_columns: Columns
+    amount_columns: Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +68,13 @@ class SideBySidePage:
     sections: Mapping[str, str]
     inputs: str
 
-    def columns(self, first: str, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    def columns(self, first: str) -> Columns:
         """The columns of a table with a number for each step."""
-        return ((first, "text"), *more, *((name, "number") for name in self.names))
+        return _columns(self.names, first)
+
+
+def _columns(names: Sequence[str], first: str, *more: tuple[str, str]) -> Columns:
+    return ((first, "text"), *more, *((name, "number") for name in names))
 
 
 def build(table: SideBySide, inputs: Inputs) -> SideBySidePage:
@@ -80,7 +90,7 @@ def build(table: SideBySide, inputs: Inputs) -> SideBySidePage:
         names=table.names,
         settings=(*table.options.items(), *sized),
         rows=tuple(_row(quantity) for quantity in table.quantities),
-        parts=tuple(_view(str(i), quantity, table.names) for i, quantity in enumerate(views, 1)),
+        parts=tuple(quantity_view(str(i), quantity, table.names) for i, quantity in enumerate(views, 1)),
         sections=SECTIONS,
         inputs=inputs.text(),
     )
@@ -101,11 +111,22 @@ def _row(table: QuantityTable) -> ValueRow:
     return ValueRow(table.quantity, _anchor(table) if table.parts else "", _formula(table.expr), written)
 
 
-def _view(number: str, table: QuantityTable, names: tuple[str, ...]) -> QuantityView:
-    rows = [_part(row, table) for row in table.largest(MOST)]
-    total = ValueRow("all", "", _formula(table.expr), tuple(map(or_unknown, table.values)), tuple("" for _ in names))
-    figure = shares(table, names)
-    return QuantityView(number, _anchor(table), table.quantity, table.meaning, str(table.unit), (*rows, total), figure)
+def quantity_view(number: str, table: QuantityTable, names: Sequence[str]) -> QuantityView:
+    """A quantity by part, with a column for each of ``names``."""
+    rows = tuple(_part(row, table) for row in table.largest(MOST))
+    total = ValueRow("all", "", _formula(table.expr), tuple(map(or_unknown, table.values)))
+    return QuantityView(
+        number=number,
+        anchor=_anchor(table),
+        quantity=table.quantity,
+        meaning=table.meaning,
+        unit=amount(0, table.unit).unit,
+        rows=rows,
+        amounts=(*rows, total),
+        figure=shares(table, names),
+        share_columns=_columns(names, "Part"),
+        amount_columns=_columns(names, "Part", ("Closed form", "math")),
+    )
 
 
 def _part(row: PartRow, table: QuantityTable) -> ValueRow:

@@ -1,20 +1,24 @@
-"""A comparison on a terminal: both values of each quantity, their difference in closed form, and what it comes from."""
+"""A comparison on a terminal: both values of each quantity, the totals by part, and each difference in closed form with its terms."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from calc.derive.compare import Change, Comparison
-from calc.symbolic import tree
+from calc.derive.side_by_side import USUAL
 from calc.symbolic.assignments import sizes_text
-from reports.page.parts import formula, in_cases, or_unknown
+from reports.page.parts import in_cases, or_unknown
 from reports.typeset.numbers import amount, signed
 from reports.typeset.wording import several
+from reports.views.side_by_side import form_text, show_parts
 from reports.writers.terminal import Terminal, bold, right
 
 _MOST = 3
 
 
 def show(comparison: Comparison, explain: str | None, out: Terminal) -> None:
-    """What differs, all quantities, and of each the largest terms; with ``explain``, all terms of one."""
+    """What differs, all quantities, the usual ones by part where a part differs, and of each the largest terms; with ``explain``, the parts
+    and all terms of one."""
     out.line(bold(comparison.left), " → ", bold(comparison.right))
     sizes = {name: tuple(map(or_unknown, pair)) for name, pair in comparison.sizes.items()}
     for name, (one, two) in {**comparison.options, **sizes}.items():
@@ -25,13 +29,22 @@ def show(comparison: Comparison, explain: str | None, out: Terminal) -> None:
     out.line()
     if explain is not None:
         _show_change(next(change for change in comparison.changes if change.quantity == explain), None, out)
+        _show_by_part(comparison, (explain,), out)
         return
     heads = ("Quantity", *right("Left", "Right", "Difference", "Right ÷ left"))
     out.table(heads, [_row(change) for change in comparison.changes])
+    _show_by_part(comparison, USUAL, out)
     for change in comparison.changes:
         if change.value:
             out.line()
             _show_change(change, _MOST, out)
+
+
+def _show_by_part(comparison: Comparison, quantities: Collection[str], out: Terminal) -> None:
+    for table in comparison.by_part:
+        if table.quantity in quantities and any(row.values[0] != row.values[1] for row in table.parts):
+            out.line()
+            show_parts(table, ("Left", "Right"), out)
 
 
 def _row(change: Change) -> tuple[str, ...]:
@@ -56,8 +69,3 @@ def _show_change(change: Change, most: int | None, out: Terminal) -> None:
     if smaller:
         total = sum(term.value for term in smaller)
         out.line(f"  {signed(total)}  {several(len(smaller), 'more term')}: --explain {change.quantity}", style="dim")
-
-
-def form_text(expr: str | None) -> str:
-    """A closed form as a line of text; empty if there is none."""
-    return "" if expr is None else " ".join(formula(tree.parse(expr)).plain)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 from calc.derive.side_by_side import QuantityTable, SideBySide
+from calc.symbolic import tree
 from calc.symbolic.assignments import sizes_text
+from reports.page.parts import formula
 from reports.page.side_by_side import size_text
 from reports.typeset.numbers import amount, percent
-from reports.views.compare import form_text
 from reports.writers.terminal import Terminal, bold, right
 
 _MOST = 12  # parts of a quantity
@@ -25,14 +26,15 @@ def show(table: SideBySide, out: Terminal) -> None:
     for quantity in table.quantities:
         if quantity.parts:
             out.line()
-            _show_parts(quantity, table.names, out)
+            show_parts(quantity, table.names, out)
 
 
 def _row(table: QuantityTable) -> tuple[str, ...]:
     return (table.quantity, *("unknown" if value is None else amount(value, table.unit).headline for value in table.values))
 
 
-def _show_parts(table: QuantityTable, names: tuple[str, ...], out: Terminal) -> None:
+def show_parts(table: QuantityTable, names: tuple[str, ...], out: Terminal) -> None:
+    """The largest parts of a quantity: a row for each, and a column with amount and share for each step."""
     out.line(bold(table.quantity), f": {table.meaning}")
     if table.expr is not None:
         out.line(f"  = {form_text(table.expr)}")
@@ -52,3 +54,8 @@ def _share(table: QuantityTable, value: int, step: int) -> str:
         return "–"
     value_and_unit = amount(value, table.unit)
     return f"{value_and_unit.readings[0] if value_and_unit.readings else value_and_unit.exact}  {percent(Fraction(value, whole)):>7}"
+
+
+def form_text(expr: str | None) -> str:
+    """A closed form as a line of text; empty if there is none."""
+    return "" if expr is None else " ".join(formula(tree.parse(expr)).plain)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 import calc
-from calc.derive.compare import Comparison, compare
+from calc.derive.compare import Comparison, compare, document
 from calc.derive.result import Derivation
 from calc.symbolic.algebra import evaluate_text
 from reports import cli
@@ -82,6 +83,32 @@ def test_another_optimizer_differs_in_its_state() -> None:
     assert comparison.options == {"optimizer": ("adamw", "sgd")}
     assert change.value == -(8 * parameters + 4 * 4)
     assert change.expr == "-8*K*f - 8*K - 8*d*f - 8*f - 16"
+
+
+def test_each_total_is_compared_by_part_with_shares() -> None:
+    """GPT-2 of 2 layers at half of the tokens: products of attention take a quarter, all other matmuls a half, so shares of those grow.
+    The parts of a quantity add up to it on each side; the document has them all."""
+    sizes = {"B": 3, "d": 10, "h": 5, "f": 29, "L": 2, "V": 31, "C": 14}
+    sides = [calc.derive(calc.load("gpt2"), {**sizes, "T": tokens}) for tokens in (14, 7)]
+    comparison = compare(*sides)
+    tables = {table.quantity: table for table in comparison.by_part}
+    forward = tables["flops.forward.matmul"]
+    values = {row.part: row.values for row in forward.parts}
+
+    assert values["Q Kᵀ"] == values["P V"] == tuple(2 * 2 * 3 * tokens**2 * 10 for tokens in (14, 7))
+    assert values["feed-forward"] == tuple(2 * 2 * 2 * 3 * tokens * 10 * 29 for tokens in (14, 7))
+    assert values["head"] == tuple(2 * 3 * tokens * 10 * 31 for tokens in (14, 7))
+    rows = {row.part: [forward.share(row, side) for side in (0, 1)] for row in forward.parts}
+    assert rows["Q Kᵀ"] == [Fraction(row, whole) for row, whole in zip(values["Q Kᵀ"], forward.values, strict=True) if whole]
+    for name, table in tables.items():
+        assert table.values == tuple(side[name].value for side in sides)
+        assert [sum(row.values[side] for row in table.parts) for side in (0, 1)] == list(table.values)
+    assert {"parameters", "activations.bytes", "memory.peak", "flops.step.total", "bytes_moved.forward"} <= {*tables}
+    written = {name: quantity["parts"] for name, quantity in document(comparison)["quantities"].items()}
+    assert {name for name, parts in written.items() if parts} == {*tables}
+    assert written["flops.forward.matmul"][1] == {
+        "part": "Q Kᵀ", "expr": "2*B*T**2*d*L", "values": list(values["Q Kᵀ"]), "shares": [str(share) for share in rows["Q Kᵀ"]],
+    }  # fmt: skip
 
 
 def test_other_models_are_compared_place_by_place() -> None:

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from calc.derive.compare import Change, Comparison, TermChange
+from calc.derive.side_by_side import PartRow, QuantityTable
 from calc.units import Unit
 from reports import cli
 from reports.jobs import compared
@@ -46,6 +47,19 @@ def test_three_files_say_the_same(made: Path) -> None:
         assert "−30\u00a0elements" in text
         assert "mlp B=5 → mlp B=5 f=7 optimizer=sgd" in text
     assert "& -5\\,K -5\\,d -5\n" in (made / "compare.md").read_text(encoding="utf-8")
+
+
+def test_totals_are_shown_by_part_with_the_shares_of_both_sides(made: Path) -> None:
+    """d·f + f = 48 of 74 parameters and 28 of 44; FLOPs 2·B·d·f of 2·B·f·(d + K) are 3/5 on both. The terminal shows what differs."""
+    text = (made / "compare.md").read_text(encoding="utf-8")
+    assert "| `0` | 64.9\u00a0% | 63.6\u00a0% |\n| `2` | 35.1\u00a0% | 36.4\u00a0% |" in text
+    assert "| `0` | $`d\\,f +f`$ | 48 | 28 |" in text
+    assert 'id="figure-shares-memory.peak"' in (made / "compare.html").read_text(encoding="utf-8")
+    body = json.loads((made / "compare.json").read_text())["quantities"]
+    assert body["flops.forward.matmul"]["parts"][0]["shares"] == ["3/5", "3/5"]
+    shown = run("compare", "mlp B=5", "f=7 optimizer=sgd", "d=3", "K=2").stdout
+    assert re.search(r"\n0 +48 +64\.9\u00a0% +28 +63\.6\u00a0% +d·f \+ f\n", shown)
+    assert "\nPart " not in run("compare", "mlp B=5", "zero-grad=zero", "--explain", "parameters").stdout
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -119,7 +133,10 @@ def named(names: Sequence[str]) -> Mapping[str, str]:
     """A comparison in which everything has one of these names."""
     terms = tuple(TermChange(name, "2*d", "3*d", 20, 30, "d", name) for name in names)
     changes = tuple(Change(f"q{i}", name, Unit.ELEMENT, 20, 30, "d", terms if i == 0 else (), name) for i, name in enumerate(names))
-    actual = Comparison(names[0], names[1], {"d": 10}, {}, {name: (name, name) for name in names}, changes)
+    rows = tuple(PartRow(name, "d", (10, 15)) for name in names)
+    table = QuantityTable("parameters", names[0], Unit.ELEMENT, None, (10 * len(names), 15 * len(names)), ("", ""), rows)
+    options = {name: (name, name) for name in names}
+    actual = Comparison(names[0], names[1], {"d": 10}, {}, options, changes, by_part=(table,))
     return compared.texts(actual, Inputs("compare", names[0], other=names[1], date="2026-01-01"))
 
 

@@ -42,6 +42,8 @@ def test_every_format_has_the_values_and_the_shares(made: Path) -> None:
     parameters = body["quantities"]["parameters"]
     assert (parameters["values"], parameters["parts"][0]["shares"]) == ([44, 90], ["7/11", "11/15"])
     assert "63.6\u00a0% | 73.3\u00a0% |" in (made / "compare.md").read_text(encoding="utf-8")
+    page = (made / "compare.md").read_text(encoding="utf-8")
+    assert "| `0` | 60.0\u00a0% | 71.4\u00a0% |\n| `2` | 40.0\u00a0% | 28.6\u00a0% |\n\n" in page  # d of d + K, of the last quantity too
     html = (made / "compare.html").read_text(encoding="utf-8")
     assert "63.6\u00a0%" in html
     assert 'id="figure-shares-parameters"' in html
@@ -113,7 +115,7 @@ def test_the_bars_of_a_figure_are_the_shares() -> None:
 
     assert [(r.x, r.width) for r in figure.rects] == [("0.00%", "25.00%"), ("25.00%", "75.00%"), ("0.00%", "100.00%")]
     assert [label.words for label in figure.labels] == ["x", "4\u00a0FLOP", "y", "5\u00a0FLOP", "A", "B", "A"]
-    assert figure.finding == "From the first step to the last, the share of a changes most: 25.0\u00a0% at x, 100.0\u00a0% at y."
+    assert figure.finding == "From the first column to the last, the share of a changes most: 25.0\u00a0% (x), 100.0\u00a0% (y)."
 
 
 def named(names: Sequence[str]) -> Mapping[str, str]:
