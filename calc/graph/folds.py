@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from calc.symbolic.exact import evaluate_text
+from calc.symbolic.parser import free_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,12 @@ class Basis:
     def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
         """Values of the dimensions at given values of the symbols."""
         return {name: int(evaluate_text(text, values)) for name, text in self.define.items()}
+
+    def independent_sizes(self, values: Mapping[str, int]) -> dict[str, int]:
+        """Values of the dimensions that follow from no other dimension, as far as ``values`` of some of the symbols determine them."""
+        quotients, wholes = {f.quotient for f in self.folds}, {f.whole for f in self.folds}
+        independent = {n: text for n, text in self.define.items() if n in wholes or (text == n and n not in quotients)}
+        return {n: int(evaluate_text(text, values)) for n, text in independent.items() if free_names(text) <= {*values}}
 
     def dimension(self, symbol: str) -> str:
         """The dimension that equals a symbol, or whose quotient the symbol is."""

@@ -58,7 +58,7 @@ class Certifier:
 
         key = _sizes_of(spec, graph, at)
         if key not in self._traces:
-            self.progress("tracing a certificate at " + sizes_text(at, PLAIN))
+            self.progress("tracing a certificate at " + sizes_text(graph.as_basis().independent_sizes(at), PLAIN))
             self._traces[key] = concrete_trace(spec, graph, at)
         return self._traces[key]
 

@@ -73,7 +73,7 @@ class Tracer:
             unrolled = self._unrolled(fixed)
             self.traces |= {key: unrolled} if unrolled is not None else {}
         if key not in self.traces:
-            at = sizes_text(fixed, PLAIN)
+            at = sizes_text(self.basis.independent_sizes(fixed), PLAIN)
             self.progress(f"tracing the step with symbolic sizes{f' at {at}' if at else ''}")
             mutates_tracked = any(run.mutates_tracked for run in self.traces.values())
             like = next((run.repeats for run in self.traces.values()), None)

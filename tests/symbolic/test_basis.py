@@ -115,6 +115,14 @@ def test_a_regime_may_tie_dimensions() -> None:
     assert basis.sizes({"T": 7, "h": 3}) == {"B": 1, "T": 7, "h": 3, "g": 3}
 
 
+def test_independent_sizes_are_the_models_own_as_far_as_they_are_known() -> None:
+    """A width in place of its quotient; without the heads, no width."""
+    basis = basis_of({"d": Dim(768, multiple_of="h"), "h": Dim(12), "q": Dim(16, multiple_of=4), "L": Dim(12)})
+
+    assert basis.independent_sizes({"d_per_h": 5, "h": 7, "q_per_4": 3, "L": 2}) == {"d": 35, "h": 7, "q": 12, "L": 2}
+    assert basis.independent_sizes({"d_per_h": 5, "L": 2}) == {"L": 2}
+
+
 # -- there and back ------------------------------------------------------------------------------------------------------
 
 
