@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import groupby
 
-from calc.derive.live_bytes import Alive, Instant, Timeline
+from calc.derive.live_bytes import Instant, Timeline
 from calc.derive.result import Candidate, Derivation
 from calc.hardware.accelerators import Accelerator, accelerator
 from calc.memory.peak_levers import BATCH, PeakLever, StepChange, matmul, zero_stages
@@ -18,8 +17,9 @@ from calc.units import Unit
 from reports.figures.devices import capacity
 from reports.page.instants import phase_of, short
 from reports.page.model import TypesetFormula
-from reports.page.operator_words import in_words, operator_words, place_in_words, without_backticks
-from reports.page.parts import chapter_anchor, formula, share
+from reports.page.operator_words import in_words, place_in_words
+from reports.page.parts import chapter_anchor, formula
+from reports.page.peak_parts import largest_parts
 from reports.typeset import expressions, numbers
 from reports.typeset.numbers import NBSP, PrintedAmount
 
@@ -55,8 +55,6 @@ class PeakStory:
 
 TARGET = "peak"
 COMMON_80_GB = "h100-sxm"
-_PARTS = 3
-_FEW = 10  # a part of less than a tenth of the peak says little about it
 
 
 def peak_story(
@@ -73,7 +71,7 @@ def peak_story(
     bounds = tuple(_bounds(derivation, exact))
     return PeakStory(
         when=_when(quantity.value, exact, candidate),
-        parts=_parts(quantity.value, exact, candidate),
+        parts=largest_parts(derivation, quantity.value, exact, candidate),
         term=formula(largest[0]) if largest is not None else None,
         term_share=numbers.percent(Fraction(largest[1], quantity.value)) if largest is not None else "",
         fit=_fit(quantity.value, board),
@@ -96,117 +94,6 @@ def _when(peak: int, timeline: Timeline | None, candidate: Candidate | None) -> 
     if candidate is None:
         return f"The peak is {read}."
     return f"The peak of {read} is in the {place_in_words(candidate.at)}."
-
-
-# -- what it consists of ----------------------------------------------------------------------------------------------------
-
-
-def _parts(peak: int, timeline: Timeline | None, candidate: Candidate | None) -> tuple[str, ...]:
-    """The largest parts of the peak, each with its share."""
-    if timeline is not None and timeline.alive:
-        rows = _largest_groups(timeline.alive, _together)
-        if _total(rows[0]) * _FEW < peak:
-            rows = _largest_groups(timeline.alive, _by_operator)
-        return tuple(f"{share(_total(group), peak)}, {_read(_total(group))}: {_group(group)}" for group in rows)
-    if candidate is None:
-        return ()
-    roles = sorted(candidate.part_values.items(), key=lambda item: -item[1])[:_PARTS]
-    return tuple(f"{share(nbytes, peak)}, {_read(nbytes)}: {_PLURAL.get(role, role)}" for role, nbytes in roles)
-
-
-_PLURAL = {
-    "parameter": "parameters",
-    "master weight": "master weights",
-    "buffer": "buffers",
-    "input": "inputs of the model",
-    "gradient": "gradients",
-    "activation": "activations",
-    "temporary": "temporaries",
-}
-
-
-def _largest_groups(alive: Sequence[Alive], key: Callable[[Alive], tuple[str, ...]]) -> list[tuple[Alive, ...]]:
-    groups = (tuple(group) for _, group in groupby(sorted(alive, key=key), key=key))
-    return sorted(groups, key=_total, reverse=True)[:_PARTS]
-
-
-def _total(group: Sequence[Alive]) -> int:
-    return sum(row.total for row in group)
-
-
-def _together(row: Alive) -> tuple[str, ...]:
-    """What the rows of one part share: a role and a block of the model, or, of results of operators, a module and a size."""
-    if row.role in _OF_PARAMETERS:
-        return (row.role, block_of(row.name.rpartition(" of ")[2]))
-    operator, _, module_path = row.name.partition(" at ")
-    return ("result", module_path, str(row.each)) if row.number == 1 else ("result", module_path, str(row.each), row.role, operator)
-
-
-def _by_operator(row: Alive) -> tuple[str, ...]:
-    """Coarser, for a model of many different modules, no one of which holds much: results of one operator, wherever it runs."""
-    operator, at, _ = row.name.partition(" at ")
-    return ("result", operator.rpartition(" of ")[2]) if at and row.role not in _OF_PARAMETERS else _together(row)
-
-
-def _group(rows: Sequence[Alive]) -> str:
-    """Storages of one part in words."""
-    first, number = rows[0], sum(row.number for row in rows)
-    if first.role in _OF_PARAMETERS:
-        return _of_parameters(first, number, len({row.name.rpartition(" of ")[2] for row in rows}) == 1)
-    if len(rows) == 1:
-        return _tensor(first)
-    operator, *others = dict.fromkeys(row.name.partition(" at ")[0].rpartition(" of ")[2] for row in rows)
-    if not others and (len(rows) > _PARTS or len({row.each for row in rows}) > 1):
-        return f"{numbers.integer(number)} outputs of the {operator_words(operator)} (`{without_backticks(operator)}`)"
-    outputs = [*dict.fromkeys(_storage(row.name).removeprefix("the output ") for row in rows)]
-    return f"{numbers.integer(number)} tensors of {_read(first.each)} each: the outputs {_listed(outputs)}"
-
-
-def _of_parameters(row: Alive, number: int, is_one: bool) -> str:
-    """``gradients of the feed-forward weights (`h.*.mlp`, 24 tensors)``."""
-    name = row.name.rpartition(" of ")[2]
-    if is_one and "*" not in name:
-        return f"{_OF_PARAMETERS[row.role][0]} `{without_backticks(name)}`"
-    kind = next((words for part, words in _KINDS.items() if part in block_of(name).lower()), "")
-    weights = f"{kind} weights" if kind else "weights"
-    several = _OF_PARAMETERS[row.role][1]
-    return f"{several} {weights} (`{without_backticks(block_of(name))}`, {numbers.integer(number)} tensors)"
-
-
-_OF_PARAMETERS = {
-    "parameter": ("the parameter", "the"),
-    "master weight": ("the master weight of", "the master copies of the"),
-    "optimizer state": ("the optimizer state of", "the optimizer state of the"),
-    "gradient": ("the gradient of", "the gradients of the"),
-}
-# What modules of this kind are usually called; the module path stands beside the word.
-_KINDS = {"attn": "attention", "attention": "attention", "mlp": "feed-forward", "ffn": "feed-forward", "feed_forward": "feed-forward",
-          "experts": "expert", "moe": "expert", "emb": "embedding", "wte": "embedding", "lm_head": "output"}  # fmt: skip
-
-
-def block_of(parameter: str) -> str:
-    """The block of the model that a parameter belongs to: ``h.*.mlp`` of ``h.*.mlp.c_fc.weight``, ``lm_head`` of ``lm_head.weight``."""
-    *module, _ = parameter.split(".")
-    return ".".join(module[: module.index("*") + 2] if "*" in module else module) or parameter
-
-
-def _tensor(row: Alive) -> str:
-    return f"{numbers.integer(row.number)}{NBSP}× {_storage(row.name)}" if row.number > 1 else _storage(row.name)
-
-
-def _storage(name: str) -> str:
-    """A storage in words: one that an operator allocates is its output."""
-    made, at, module_path = name.partition(" at ")
-    letter, of, operator = made.rpartition(" of ")
-    if name == "model input":
-        return "the model's input"
-    if not at or operator == "made":
-        return without_backticks(name)
-    return f"the output {f'`{without_backticks(letter)}` ' if of else ''}of {in_words(operator, module_path)}"
-
-
-def _listed(items: Sequence[str]) -> str:
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 # -- whether it fits, and what lowers it ------------------------------------------------------------------------------------

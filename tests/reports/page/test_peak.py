@@ -8,7 +8,7 @@ import pytest
 
 import calc
 from calc.derive.live_bytes import Alive
-from calc.derive.result import Candidate, Derivation
+from calc.derive.result import Candidate, Derivation, PartAddend, QuantityPart
 from calc.errors import BadInputError
 from calc.hardware.accelerators import accelerator
 from calc.memory.peak_levers import PeakLever, StepChange, ZeroStage, changes, peak_levers, zero_stages
@@ -37,23 +37,49 @@ def test_the_largest_parts_have_their_shares_of_the_peak() -> None:
     assert "at the start of the backward, after the matmul (`mm`) at `lm_head`." in story.when
 
 
-def _parts(*alive: Alive) -> list[str]:
+def _parts(*alive: Alive, derivation: Derivation | None = None) -> list[str]:
     """The parts of a peak at which ``alive`` are live, without their shares."""
-    story = peak_story(sample.derivation(), replace(live_bytes.timeline(), alive=alive))
+    story = peak_story(derivation or sample.derivation(), replace(live_bytes.timeline(), alive=alive))
     assert story is not None
     return [part.partition(": ")[2] for part in story.parts]
 
 
-def test_storages_of_one_role_and_one_block_are_one_part() -> None:
-    """Of 3 · 2 gradients of 7 bytes and 2 of 11 the first are the larger part; each tells what the weights are for."""
-    mlp = [Alive("gradient", f"gradient of h.*.mlp.{name}.weight", 7, 2) for name in ("gate", "up", "down")]
+def _with_weights(**parts: tuple[str, ...]) -> Derivation:
+    """The sample, whose parameters belong to these parts of the model."""
+    full = sample.derivation()
+    of_model = tuple(
+        QuantityPart(part.replace("_", "-"), "0", 0, tuple(PartAddend(name, "elements", "0") for name in names)) for part, names in parts.items()
+    )
+    return sample.derivation(quantities={**full.quantities, "parameters": replace(full["parameters"], parts=of_model)})
+
+
+def test_weights_of_one_role_and_one_part_of_the_model_are_one_part() -> None:
+    """Of 3 · 2 gradients of 7 bytes and 2 of 11 the first are the larger part. What weights are for follows from the model's parts, never
+    from names: those called ``mlp`` here are experts, and those of an attention are no part with a name."""
+    experts = [Alive("gradient", f"gradient of h.*.mlp.{name}.weight", 7, 2) for name in ("gate", "up", "down")]
+    state = [Alive("optimizer state", f"{name} of x.*.attn.own.weight", 11, 1) for name in ("exp_avg", "exp_avg_sq")]
+    derivation = _with_weights(experts=tuple(f"h.*.mlp.{name}.weight" for name in ("gate", "up", "down")), own=("x.*.attn.own.weight",))
 
     assert [
-        "the gradients of the feed-forward weights (`h.*.mlp`, 6 tensors)",
-        "the optimizer state of the weights (`x.*.own`, 2 tensors)",
-    ] == _parts(
-        Alive("optimizer state", "exp_avg of x.*.own.weight", 11, 1), Alive("optimizer state", "exp_avg_sq of x.*.own.weight", 11, 1), *mlp
-    )
+        "the gradients of the expert weights (`h.*.mlp`, 6 tensors)",
+        "the optimizer state of the weights (`x.*.attn`, 2 tensors)",
+    ] == _parts(*state, *experts, derivation=derivation)
+
+
+def test_weights_of_one_part_in_several_blocks_are_one_part() -> None:
+    """Layers of two stacks, 2 · 7 bytes each, are together the feed-forward; a block's other weights are not."""
+    alive = [Alive("gradient", f"gradient of {stack}.*.mlp.{name}.weight", 7, 2) for stack in "ab" for name in ("up", "norm")]
+    derivation = _with_weights(feed_forward=("a.*.mlp.up.weight", "b.*.mlp.up.weight"), norms=("a.*.mlp.norm.weight",))
+
+    assert [
+        "the gradients of the feed-forward weights (`{a,b}.*.mlp`, 4 tensors)",
+        "the gradients of the weights (`b.*.mlp`, 2 tensors)",
+        "the gradients of the norm weights (`a.*.mlp`, 2 tensors)",
+    ] == _parts(*alive, derivation=derivation)
+
+
+def test_one_weight_alone_is_named() -> None:
+    """With all state of one parameter together."""
     assert ["the optimizer state of `w`"] == _parts(
         Alive("optimizer state", "exp_avg of w", 7, 1), Alive("optimizer state", "step of w", 4, 1)
     )
