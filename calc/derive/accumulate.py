@@ -170,7 +170,8 @@ class Accumulator:
             gradient = gradient_of(op, forward) if op.phase == "backward" and op.node != RECOMPUTED else ""
             for alike in self._addends_of(op, trace, gradient):
                 part = parts.of_operator(op, alike.quantity, alike.label, forward)
-                yield CountedAddend(alike.quantity, op.module_path, op.name, alike.label, alike.factors, alike.amount, part)
+                label = parts.label(part, alike.label)
+                yield CountedAddend(alike.quantity, op.module_path, op.name, label, alike.factors, alike.amount, part)
 
     def _addends_of(self, op: Op, trace: StepTrace, gradient: str) -> Sequence[CountedAddend]:
         """The addends of ``op``, or those of an equal operator at another module path. ``gradient`` names the matmul of the backward."""

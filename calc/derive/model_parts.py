@@ -35,6 +35,11 @@ _OWN = ""
 _OF_ATTENTION, _OF_FEED_FORWARD = frozenset((QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION)), frozenset((FEED_FORWARD, EXPERTS, ROUTER))
 # Addends of fused attention, by how their names begin.
 _FUSED = {"Q Kᵀ": SCORES, "P V": MIX, "dP = dO Vᵀ": MIX, "dV = Pᵀ dO": MIX, "dQ = dS K": SCORES, "dK = dSᵀ Q": SCORES}
+# What a matmul of attention that is not fused computes, by its part and its name as a matmul of any layer. Q is the left operand of the scores.
+_UNFUSED = {
+    (SCORES, "x W"): "Q Kᵀ", (SCORES, "dx = dy Wᵀ"): "dQ = dS K", (SCORES, "dW = xᵀ dy"): "dKᵀ = Qᵀ dS",
+    (MIX, "x W"): "P V", (MIX, "dx = dy Wᵀ"): "dP = dO Vᵀ", (MIX, "dW = xᵀ dy"): "dV = Pᵀ dO",
+}  # fmt: skip
 _SOFTMAX = re.compile(r"(?<!log)_softmax")
 _DETACH = "aten.detach.default"
 _WHOLE_NORM = re.compile(r"(layer|batch|group|instance|rms)_norm")
@@ -199,7 +204,8 @@ def _is_inside(module_path: str, of: str) -> bool:
 class ModelParts:
     """The parts of one traced step. ``operators``: matmuls of the forward by index; ``recomputed``: those of each module path and operator,
     in order; ``below``: parts of matmuls in each module and in those inside it; ``parameters`` by name; ``norms``: module paths; ``saved``:
-    tensors that modules of several parts save, by module path, operator and storage."""
+    tensors that modules of several parts save, by module path, operator and storage; ``products``: parts whose matmuls have names of their
+    own, as P V has where P is the left operand."""
 
     operators: Mapping[int, str]
     below: Mapping[str, frozenset[str]]
@@ -207,6 +213,11 @@ class ModelParts:
     parameters: Mapping[str, str]
     softmaxes: frozenset[str]
     saved: Mapping[tuple[str, str, int], str] = field(default_factory=dict)
+    products: frozenset[str] = frozenset()
+
+    def label(self, part: str, label: str) -> str:
+        """The name of an addend in its part: ``P V`` for the ``x W`` of a mix."""
+        return _UNFUSED.get((part, label), label) if part in self.products else label
 
     def of_operator(self, op: Op, quantity: str, label: str, forward: ForwardMatmuls) -> str:
         """The part of an addend of an operator's cost, or a module path."""
@@ -281,8 +292,16 @@ def model_parts(trace: StepTrace, use: ParameterUse, cost: Callable[[Op], Cost])
     below = _below(flow, operators)
     norms = frozenset(op.module_path for op in _forward(trace) if _NORM.search(op.name) and op.module_path not in below)
     softmaxes = frozenset(op.module_path for op in _forward(trace) if op.index in flow.softmaxes)
-    parts = ModelParts(operators, below, norms, {}, softmaxes, dict(_saved(trace, _by_source(trace, flow, operators))))
+    saved = dict(_saved(trace, _by_source(trace, flow, operators)))
+    parts = ModelParts(operators, below, norms, {}, softmaxes, saved, frozenset(_named_products(flow, operators)))
     return replace(parts, parameters=dict(_parameters(trace, flow, parts)))
+
+
+def _named_products(flow: _Sources, operators: Mapping[int, str]) -> Iterator[str]:
+    """The parts of attention whose matmuls are certain to have their factors in the usual order."""
+    yield SCORES
+    if all(flow.matmuls[i].sources[0] & flow.softmaxes for i in flow.matmuls if operators[i] == MIX):
+        yield MIX
 
 
 def _by_source(trace: StepTrace, flow: _Sources, operators: Mapping[int, str]) -> dict[int, str]:

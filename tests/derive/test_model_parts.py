@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,10 @@ class Net(nn.Module):
 
 def _inputs(n: Any) -> tuple[Tensor, ...]:
     return torch.randn(n.B, n.T, n.d), torch.randint(n.K, (n.B, n.T))
+
+
+def _stream(n: Any) -> tuple[Tensor, ...]:
+    return (torch.randn(n.B, n.T, n.d),)
 
 
 OWN = Spec(
@@ -145,6 +150,36 @@ def test_both_attentions_have_scores_and_mix_of_their_own(derived: Derived) -> N
         "feed-forward": 12 * (8 * 768**2 + 5 * 768),
         "norms": 12 * 4 * 768 + 2 * 768,
     }
+
+
+class MixFirst(nn.Module):
+    """Attention whose mix has V as the left operand: Vᵀ Pᵀ, transposed."""
+
+    def __init__(self, d: Any) -> None:
+        super().__init__()
+        self.a, self.b, self.c = (nn.Parameter(torch.empty(d, d)) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        p = torch.bmm(x @ self.a, (x @ self.b).transpose(1, 2)).softmax(-1)
+        return torch.bmm((x @ self.c).transpose(1, 2), p.transpose(1, 2))
+
+
+def _labels(derivation: Derivation, quantity: str, *names: str) -> set[str]:
+    return {addend.label for part in derivation[quantity].parts if part.part in names for addend in part.addends}
+
+
+def test_matmuls_of_attention_have_the_names_of_their_products(own: Derivation) -> None:
+    """Where it is not fused too, in both passes; where V is the left operand, those of the mix have the names of any matmul."""
+    first = replace(OWN, name="mix first", dims={"B": B, "T": T, "d": D}, build=lambda n: MixFirst(n.d), inputs=_stream, loss=lambda m, x: m(x).sum())
+    swapped = calc.derive(first)
+
+    for quantity, scores, mix in (
+        ("flops.forward.matmul", {"Q Kᵀ"}, {"P V"}),
+        ("flops.backward.matmul", {"dQ = dS K", "dKᵀ = Qᵀ dS"}, {"dP = dO Vᵀ", "dV = Pᵀ dO"}),
+    ):
+        assert (_labels(own, quantity, "Q Kᵀ"), _labels(own, quantity, "P V")) == (scores, mix)
+        assert _labels(swapped, quantity, "Q Kᵀ") == scores
+    assert _labels(swapped, "flops.backward.matmul", "P V") == {"dx = dy Wᵀ", "dW = xᵀ dy"}
 
 
 def test_experts_and_their_router_are_apart() -> None:
