@@ -50,7 +50,7 @@ class Dim:
     ``plus``         with an integer ``multiple_of``: this one is ``n*multiple_of + plus`` (n periods of 6 layers, and 2 other layers).
     ``tied``         always equal to its default expression, so it cannot be set.
     ``at_most``      the name of a dimension that bounds this one (``T`` by ``C`` where positions are learned), or an expression of several.
-    ``because``      why ``multiple_of`` holds, where a trace inferred it.
+    ``because``      why ``multiple_of`` holds: what in the model needs it, or the trace that inferred it.
     ``unbacked_at``  of a data-dependent size: the place in the model's code that creates it; ``default`` is its expected value, rounded up.
     """
 

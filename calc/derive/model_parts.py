@@ -35,7 +35,7 @@ _OWN = ""
 _OF_ATTENTION, _OF_FEED_FORWARD = frozenset((QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION)), frozenset((FEED_FORWARD, EXPERTS, ROUTER))
 # Addends of fused attention, by how their names begin.
 _FUSED = {"Q Kᵀ": SCORES, "P V": MIX, "dP = dO Vᵀ": MIX, "dV = Pᵀ dO": MIX, "dQ = dS K": SCORES, "dK = dSᵀ Q": SCORES}
-# What a matmul of attention that is not fused computes, by its part and its name as a matmul of any layer. Q is the left operand of the scores.
+# What a matmul of unfused attention computes, by its part and its name as any matmul. Q is the left operand of the scores.
 _UNFUSED = {
     (SCORES, "x W"): "Q Kᵀ", (SCORES, "dx = dy Wᵀ"): "dQ = dS K", (SCORES, "dW = xᵀ dy"): "dKᵀ = Qᵀ dS",
     (MIX, "x W"): "P V", (MIX, "dx = dy Wᵀ"): "dP = dO Vᵀ", (MIX, "dW = xᵀ dy"): "dV = Pᵀ dO",

@@ -35,6 +35,11 @@ class TracedDim:
     unbacked_at: str = ""
 
 
+def divides(name: str, part: int | str, plus: int = 0) -> str:
+    """The guard that ``part`` divides the dimension ``name`` without ``plus``."""
+    return f"Eq(Mod({f'{name} - {plus}' if plus else name}, {part}), 0)"
+
+
 @dataclass(frozen=True, slots=True)
 class Assumption:
     """A guard on sizes, or a value read out of a tensor, that the traced step assumes."""

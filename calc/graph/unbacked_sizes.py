@@ -13,6 +13,7 @@ from dataclasses import replace
 from calc.dimensions import Dim
 from calc.errors import UnbackedSizeError
 from calc.graph.basis import Basis, in_dimensions
+from calc.graph.guards import divides
 from calc.graph.plan import Inferred
 from calc.graph.step import Assumption, Graph, TracedDim
 from calc.spec import Spec
@@ -61,7 +62,7 @@ def _dim(d: TracedDim) -> Dim:
 def assumptions(spec: Spec) -> list[Assumption]:
     """The assumptions about unbacked sizes and about inferred divisibility."""
     dims = spec.dimensions.items()
-    multiples = [Assumption(f"Eq(Mod({name}, {dim.multiple_of}), 0)", dim.because) for name, dim in dims if dim.because]
+    multiples = [Assumption(divides(name, dim.multiple_of, dim.plus), dim.because) for name, dim in dims if dim.because and dim.multiple_of]
     return [*(Assumption(f"Eq({name}, {dim.default})", _because(name, dim)) for name, dim in dims if dim.unbacked_at), *multiples]
 
 

@@ -133,7 +133,7 @@ def spec(dropout: float = 0.0) -> Spec:
         dims={
             "B": 8,
             "T": Dim(1024, at_most="C"),
-            "d": Dim(768, multiple_of="h"),
+            "d": Dim(768, multiple_of="h", because="each head takes an equal part of the width"),
             "h": 12,
             "k": Dim("d/h", tied=True),
             "f": "4*d",

@@ -53,16 +53,18 @@ class MixtureOfExperts(nn.Module):
         return mixed.view_as(x)
 
 
+ROWS = "rows of the grouped matmul of the experts are multiples of 16 bytes, 8 elements of bf16"
+
 SPEC = Spec(
     name="mixtral",
     dims={
         "B": 1,
         "T": 4096,
-        "d": Dim(4096, multiple_of=8),
-        "h": Dim(32, multiple_of="g"),
+        "d": Dim(4096, multiple_of=8, because=ROWS),
+        "h": Dim(32, multiple_of="g", because="each key/value head serves an equal part of the heads"),
         "g": 8,
-        "k": Dim("d/h", multiple_of=2),
-        "f": Dim(14336, multiple_of=8),
+        "k": Dim("d/h", multiple_of=2, because="rotary positions rotate pairs"),
+        "f": Dim(14336, multiple_of=8, because=ROWS),
         "L": 32,
         "V": 32000,
         "E": 8,

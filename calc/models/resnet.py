@@ -71,7 +71,12 @@ def _stage(inner: Any, w: Any, blocks: int, stride: int) -> nn.Sequential:
 
 SPEC = Spec(
     name="resnet50",
-    dims={"B": 32, "S": Dim(224, "side of the image", multiple_of=32), "w": Dim(64, "base width"), "K": Dim(1000, "classes")},
+    dims={
+        "B": 32,
+        "S": Dim(224, "side of the image", multiple_of=32, because="the image is halved five times"),
+        "w": Dim(64, "base width"),
+        "K": Dim(1000, "classes"),
+    },
     build=ResNet50,
     inputs=images,
     loss=class_loss,

@@ -94,10 +94,10 @@ SPEC = Spec(
     name="vit-b",
     dims={
         "B": 32,
-        "S": Dim(224, "side of the image", multiple_of="P"),
+        "S": Dim(224, "side of the image", multiple_of="P", because="the image is cut into whole patches"),
         "P": Dim(16, "side of a patch"),
         "p": Dim("S/P", "patches along a side", tied=True),
-        "d": Dim(768, multiple_of="h"),
+        "d": Dim(768, multiple_of="h", because="each head takes an equal part of the width"),
         "h": 12,
         "k": Dim("d/h", tied=True),
         "f": "4*d",

@@ -44,7 +44,8 @@ def _in_pattern(spec: Spec, name: str, dim: Dim, value: int, every: int) -> Dim:
     if value <= plus:
         raise SpecError(f"{spec.name}: recomputing one of every {every} blocks needs at least {every} of them, and {name} is {value}")
     default = dim.default if isinstance(dim.default, int) and _fits(dim.default, together, plus) else value
-    return replace(dim, default=default, multiple_of=together, plus=plus)
+    because = " and ".join(reason for reason in (dim.because, f"one of every {every} blocks is recomputed") if reason)
+    return replace(dim, default=default, multiple_of=together, plus=plus, because=because)
 
 
 def _fits(value: int, together: int, plus: int) -> bool:

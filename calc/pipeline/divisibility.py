@@ -71,16 +71,23 @@ def with_less(plan: TracePlan, name: str) -> Iterator[TracePlan]:
         yield replace(plan.of(smaller, reason), search=replace(search, trying=smaller, tries=tries))
 
 
-def inferred(search: DivisorSearch) -> list[str]:
+def inferred(plan: TracePlan) -> list[str]:
     """The dimensions that were inferred to be multiples."""
-    return [] if search.trying is None else [name for name, dim in search.trying.dimensions.items() if dim.because]
+    search, given = plan.search, plan.given
+    return [] if search is None or search.trying is None or given is None else [*_inferred(given, search.trying)]
+
+
+def _inferred(given: Spec, spec: Spec) -> dict[str, Dim]:
+    """The dimensions about which ``spec`` declares a multiple that ``given`` does not."""
+    reasons = {name: dim.because for name, dim in given.dimensions.items()}
+    return {name: dim for name, dim in spec.dimensions.items() if dim.because and dim.because != reasons.get(name)}
 
 
 def _smaller(given: Spec, spec: Spec, name: str) -> Iterator[Spec]:
     """``spec`` with less declared about ``name``: only what ``given`` declares, unless it is the only inferred multiple; then its divisors.
     """
     dim, before = spec.dimensions[name], given.dimensions.get(name)
-    others = {n: d for n, d in spec.dimensions.items() if d.because and n != name}
+    others = {n: d for n, d in _inferred(given, spec).items() if n != name}
     if others and not any(str(d.default).startswith(f"{name}/") for d in others.values()):
         rest = {n: d for n, d in spec.dims.items() if n != name}
         yield replace(spec, dims=rest if before is None else {**spec.dims, name: before})

@@ -291,7 +291,7 @@ def traced(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> Planned:
     def smaller(simpler: TracePlan) -> Planned | Refusal:
         return refined(simpler, attempt, AT_ONE_SPEC, run.progress)[0]
 
-    ways = [functools.partial(divisibility.with_less, name=name) for name in divisibility.inferred(plan.search)]
+    ways = [functools.partial(divisibility.with_less, name=name) for name in divisibility.inferred(plan)]
     return simplified(outcome, plan, ways, smaller, _complexity, run.progress)[0]
 
 

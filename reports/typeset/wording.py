@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from calc.graph.guards import Assumption, TracedDim
-from calc.symbolic.expression import Compare, FunctionCall, Name, Not, Number
+from calc.graph.guards import Assumption, TracedDim, divides
+from calc.symbolic.expression import Compare, FunctionCall, Name, Not, Number, Sum
 from calc.symbolic.parser import ExpressionError, parse
 from calc.symbolic.writer import as_text
 from reports.typeset import numbers
@@ -61,13 +61,16 @@ def declared(dims: Iterable[TracedDim], assumptions: Iterable[Assumption]) -> It
     for dim in dims:
         conditions = []
         if dim.multiple_of not in (None, 1):
-            conditions.append((f"Eq(Mod({dim.name}, {dim.multiple_of}), 0)", f"{dim.name} is split into equal parts"))
+            conditions.append((divides(dim.name, dim.multiple_of, dim.plus), _WHY[type(dim.multiple_of)].format(dim.name)))
         if dim.at_most is not None:
             why = "no more can be chosen than there are" if dim.unbacked_at else f"the model is made for at most {dim.at_most}"
             conditions.append((f"{dim.name} <= {dim.at_most}", why))
         for expr, because in conditions:
             if expr not in stated:
                 yield Assumption(expr, because)
+
+
+_WHY = {str: "{} is split into equal parts", int: "the model's spec declares it"}
 
 
 def headline(specialized: Mapping[str, str], sizes: Mapping[str, int]) -> str:
@@ -138,8 +141,8 @@ def in_words(condition: str) -> str:
             return f"{as_text(left)} {_OPPOSITES[relation]} {as_text(right)}"
         case Compare(left, relation, right):
             return f"{as_text(left)} {_RELATIONS[relation]} {as_text(right)}"
-        case FunctionCall("Eq", (FunctionCall("Mod", (Name(dividend), Name() | Number() as part)), Number(0))):
-            return f"{as_text(part)} divides {dividend}"
+        case FunctionCall("Eq", (FunctionCall("Mod", (Name() | Sum() as dividend, Name() | Number() as part)), Number(0))):
+            return f"{as_text(part)} divides {as_text(dividend)}"
         case FunctionCall("Eq", (left, right)):
             return f"{as_text(left)} = {as_text(right)}"
         case Not(FunctionCall("Eq", (left, right))):

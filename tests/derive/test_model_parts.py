@@ -170,7 +170,9 @@ def _labels(derivation: Derivation, quantity: str, *names: str) -> set[str]:
 
 def test_matmuls_of_attention_have_the_names_of_their_products(own: Derivation) -> None:
     """Where it is not fused too, in both passes; where V is the left operand, those of the mix have the names of any matmul."""
-    first = replace(OWN, name="mix first", dims={"B": B, "T": T, "d": D}, build=lambda n: MixFirst(n.d), inputs=_stream, loss=lambda m, x: m(x).sum())
+    first = replace(
+        OWN, name="mix first", dims={"B": B, "T": T, "d": D}, build=lambda n: MixFirst(n.d), inputs=_stream, loss=lambda m, x: m(x).sum()
+    )
     swapped = calc.derive(first)
 
     for quantity, scores, mix in (

@@ -9,9 +9,12 @@ import torch
 from torch import Tensor, nn
 
 import calc
-from calc.graph.guards import Assumption
+from calc.dimensions import Dim
+from calc.graph.guards import Assumption, TracedDim
+from calc.graph.unbacked_sizes import assumptions
 from calc.spec import Spec
-from reports.typeset.wording import in_words
+from calc.symbolic.exact import holds
+from reports.typeset.wording import declared, in_words
 
 
 @pytest.mark.parametrize(
@@ -28,6 +31,32 @@ from reports.typeset.wording import in_words
 def test_an_assumption_that_fails_at_the_sizes_is_negated(expr: str, sizes: dict[str, int], words: str) -> None:
     """A sentence, and a guard on what is no size, stay as they are."""
     assert in_words(Assumption(expr, "a line").at(sizes).expr) == words
+
+
+def test_a_declared_divisor_is_an_assumption_with_its_reason() -> None:
+    """14 = 3·4 + 2 layers: 3 divides L − 2, not L. A divisor without a reason is declared by the spec."""
+    because = "layers repeat in patterns of 3"
+    dims = {"L": Dim(14, multiple_of=3, plus=2, because=because), "d": Dim(8, multiple_of=4)}
+    spec = Spec("threshold", dims, Threshold, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
+
+    assert [Assumption("Eq(Mod(L - 2, 3), 0)", because)] == assumptions(spec)
+    assert "3 divides L - 2" == in_words("Eq(Mod(L - 2, 3), 0)")
+    assert holds("Eq(Mod(L - 2, 3), 0)", {"L": 14})
+    assert not holds("Eq(Mod(L, 3), 0)", {"L": 14})
+
+
+def test_a_divisor_that_only_the_dimensions_state_is_said_once() -> None:
+    """With the remainder that they have; one that is a dimension splits the size, a number is the spec's."""
+    dims = [
+        TracedDim("L", "layers", 14, multiple_of=3, plus=2),
+        TracedDim("d", "width", 8, multiple_of="h"),
+        TracedDim("n", "one", 3, multiple_of=1),
+    ]
+    written = [Assumption("Eq(Mod(L - 2, 3), 0)", "layers repeat in patterns of 3")]
+    own = Assumption("Eq(Mod(d, h), 0)", "d is split into equal parts")
+
+    assert [Assumption("Eq(Mod(L - 2, 3), 0)", "the model's spec declares it"), own] == [*declared(dims, [])]
+    assert [own] == [*declared(dims, written)]
 
 
 class Threshold(nn.Module):

@@ -331,9 +331,11 @@ def _pattern(spec: Spec, choice: str, **sizes: int) -> Dim:
 
 def test_a_depth_is_a_number_of_patterns_plus_the_requested_remainder() -> None:
     """4 and 6 are 2 n, 5 is 2 n + 1, which then is also what the model stands at."""
-    assert Dim(4, multiple_of=2) == _pattern(_spec(), "block/2", L=6)
-    assert Dim(5, multiple_of=2, plus=1) == _pattern(_spec(), "block/2", L=5)
-    assert Dim(4, multiple_of=3, plus=1) == _pattern(_spec(), "block/3")
+    half, third = (f"one of every {every} blocks is recomputed" for every in (2, 3))
+
+    assert Dim(4, multiple_of=2, because=half) == _pattern(_spec(), "block/2", L=6)
+    assert Dim(5, multiple_of=2, plus=1, because=half) == _pattern(_spec(), "block/2", L=5)
+    assert Dim(4, multiple_of=3, plus=1, because=third) == _pattern(_spec(), "block/3")
     assert Dim(4) == _pattern(_spec(), "block")
 
 
@@ -342,11 +344,12 @@ def test_the_patterns_of_the_model_itself_stay_whole() -> None:
     spec = _spec()
     hybrid = Spec(
         **{name: getattr(spec, name) for name in ("name", "build", "inputs", "loss", "trip_counts")},
-        dims={"L": Dim(14, multiple_of=3, plus=2)},
+        dims={"L": Dim(14, multiple_of=3, plus=2, because="layers repeat in patterns of 3")},
     )
+    because = "layers repeat in patterns of 3 and one of every 2 blocks is recomputed"
 
-    assert Dim(14, multiple_of=6, plus=2) == _pattern(hybrid, "block/2")
-    assert Dim(11, multiple_of=6, plus=5) == _pattern(hybrid, "block/2", L=11)
+    assert Dim(14, multiple_of=6, plus=2, because=because) == _pattern(hybrid, "block/2")
+    assert Dim(11, multiple_of=6, plus=5, because=because) == _pattern(hybrid, "block/2", L=11)
 
 
 @pytest.mark.slow

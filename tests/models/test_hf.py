@@ -19,15 +19,18 @@ from tests.models.configs import FAMILIES, GPT2, LLAMA, parameters, shapes, spec
 # -- dimensions --------------------------------------------------------------------------------------------------------------
 
 
+PAIRS = "rotary positions rotate pairs"
+
+
 def test_llama_dimensions_with_grouped_heads(tmp_path: Path) -> None:
     """Rotary positions: the head width is even and no table bounds T, so C is not a dimension."""
     assert spec_of(tmp_path, LLAMA).dims == {
         "B": Dim(1),
         "T": Dim(64),
-        "d": Dim(48, multiple_of="h"),
-        "h": Dim(6, multiple_of="g"),
+        "d": Dim(48, multiple_of="h", because="each head takes an equal part of the width"),
+        "h": Dim(6, multiple_of="g", because="each key/value head serves an equal part of the heads"),
         "g": Dim(2),
-        "k": Dim("d/h", multiple_of=2),
+        "k": Dim("d/h", multiple_of=2, because=PAIRS),
         "f": Dim(80),
         "L": Dim(3),
         "V": Dim(97),
@@ -39,7 +42,7 @@ def test_gpt2_dimensions(tmp_path: Path) -> None:
     assert spec_of(tmp_path, GPT2).dims == {
         "B": Dim(1),
         "T": Dim(64, at_most="C"),
-        "d": Dim(48, multiple_of="h"),
+        "d": Dim(48, multiple_of="h", because="each head takes an equal part of the width"),
         "h": Dim(6),
         "k": Dim("d/h", tied=True),
         "f": Dim("4*d"),
@@ -66,19 +69,30 @@ def test_missing_key_value_heads_are_as_many_as_heads(tmp_path: Path) -> None:
 
 def test_a_head_width_that_is_not_d_over_h_is_a_number(tmp_path: Path) -> None:
     """10 where 48/6 is 8."""
-    assert spec_of(tmp_path, LLAMA | {"head_dim": 10}).dimensions["k"] == Dim(10, multiple_of=2)
+    assert spec_of(tmp_path, LLAMA | {"head_dim": 10}).dimensions["k"] == Dim(10, multiple_of=2, because=PAIRS)
+
+
+def test_a_divisor_has_its_reason(tmp_path: Path) -> None:
+    """Half of a head's width rotated: 2·2. Rows of experts: 4 elements of fp32, of a width whose pairs alone need 2."""
+    glm = LLAMA | {"model_type": "glm", "architectures": ["GlmForCausalLM"], "head_dim": 8, "partial_rotary_factor": 0.5}
+    experts = LLAMA | {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "head_dim": 8, "num_local_experts": 4}
+    rows = "rows of the grouped matmul of the experts are multiples of 16 bytes, 4 elements of fp32"
+
+    assert Dim("d/h", multiple_of=4, because=f"{PAIRS} of 1/2 of a head's width") == spec_of(tmp_path, glm).dimensions["k"]
+    assert Dim("d/h", multiple_of=4, because=f"{PAIRS} and {rows}") == spec_of(tmp_path, experts).dimensions["k"]
+    assert rows == spec_of(tmp_path, experts).dimensions["f"].because
 
 
 def test_a_class_without_a_head_width_of_its_own_ties_it(tmp_path: Path) -> None:
     """Rotary, so d/h is even too."""
-    assert spec_of(tmp_path, FAMILIES["qwen2"]).dimensions["k"] == Dim("d/h", tied=True, multiple_of=2)
+    assert spec_of(tmp_path, FAMILIES["qwen2"]).dimensions["k"] == Dim("d/h", tied=True, multiple_of=2, because=PAIRS)
 
 
 def test_a_head_width_that_the_class_takes_and_does_not_run_with_follows_from_the_others(tmp_path: Path) -> None:
     """Its config has a ``head_dim``, and what projects the heads back is as wide as the model."""
     dims = spec_of(tmp_path, LLAMA | {"model_type": "helium", "architectures": ["HeliumForCausalLM"], "head_dim": 8}).dimensions
 
-    assert Dim("d/h", tied=True, multiple_of=2) == dims["k"]
+    assert Dim("d/h", tied=True, multiple_of=2, because=PAIRS) == dims["k"]
     assert "h" == dims["d"].multiple_of
     assert not spec_of(tmp_path, LLAMA | {"head_dim": 8}).dimensions["k"].tied
 
@@ -120,7 +134,7 @@ def test_the_depth_follows_the_pattern_of_the_layers(tmp_path: Path) -> None:
     with torch.device("meta"):
         module = spec.build(Sizes(**spec.sizes({"L": 6})))
 
-    assert spec.dimensions["L"] == Dim(4, multiple_of=2)
+    assert spec.dimensions["L"] == Dim(4, multiple_of=2, because="layers repeat in patterns of 2")
     assert module.config.layer_types == alternating[:2] * 3
     with pytest.raises(DimensionError, match=r"^L = 5 is not divisible by 2"):
         spec.sizes({"L": 5})
@@ -382,8 +396,7 @@ def test_code_beside_the_config_and_quantized_weights_are_noted_and_the_library_
 
     assert spec.notes[:2] == (
         "auto_map names code beside the config, which is not run: the model is LlamaForCausalLM of the library",
-        "the published weights are quantized (fp8): here all weights are built and trained in the precision of"
-        " the step",
+        "the published weights are quantized (fp8): here all weights are built and trained in the precision of the step",
     )
     assert {torch.float32} == {p.dtype for p in spec.build(Sizes(**spec.sizes())).parameters()}
 

@@ -16,7 +16,7 @@ from typing import Any
 from calc.dimensions import Dim, resolve
 from calc.errors import ConfigError, DimensionError
 from calc.models.hf import source as reading
-from calc.models.hf.dimensions import ConfigLayout, dims_of, dims_of_tower, home_of, layout_of, may_specialize, positions, towers_of
+from calc.models.hf.dimensions import HEADS, ConfigLayout, dims_of, dims_of_tower, home_of, layout_of, may_specialize, positions, towers_of
 from calc.models.hf.layers import pattern_of, without_memory
 from calc.models.hf.source import Source, module_class, quiet, symbolic_sizes_accepted
 from calc.models.hf.table import FIELDS, is_size
@@ -100,7 +100,7 @@ def _even_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[
     small = dict(tried) | {name: size for name, size in _narrow({}, layout, dims).items() if name in ("L", "V") and name in dims}
     odd, even = ({**small, "h": 3, "d": 3 * width} for width in (17, 18))
     needs = not _runs(source, task, layout, dims, odd) and _runs(source, task, layout, dims, even)
-    return {"k": replace(k, multiple_of=2)} if needs else {}
+    return {"k": replace(k, multiple_of=2, because="half of a head's width are sines, half cosines")} if needs else {}
 
 
 def _shared_width(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], tried: Mapping[str, int]) -> dict[str, Dim]:
@@ -115,7 +115,7 @@ def _shared_width(source: Source, task: Task, layout: ConfigLayout, dims: Mappin
     small = dict(tried) | {name: size for name, size in _narrow(sizes, layout, dims).items() if name in dims and not dims[name].tied}
     other_width = small | {"d": 2 * small["d"]}
     needs = not _runs(source, task, layout, dims, other_width) and _runs(source, task, layout, dims, small)
-    return {"d": replace(dims["d"], multiple_of="h"), "k": replace(k, tied=True)} if needs else {}
+    return {"d": replace(dims["d"], multiple_of="h", because=HEADS), "k": replace(k, tied=True)} if needs else {}
 
 
 def _grouped_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], config: Any) -> dict[str, Dim]:
@@ -138,7 +138,7 @@ def _grouped_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mappi
     grouped: dict[str, Dim] = {}
     for name, group in itertools.product(heads, groups):
         if sizes[name] % group == 0 and not runs(name, group + 1) and runs(name, 2 * group) and runs(name, 3 * group):
-            grouped[name] = replace(dims[name], multiple_of=group)
+            grouped[name] = replace(dims[name], multiple_of=group, because=f"heads are in {group} equal groups")
     return grouped
 
 

@@ -18,6 +18,10 @@ from calc.models.hf.tasks import fixed_frames
 
 # fp32 elements in 16 bytes: torch's grouped matmuls need rows that are multiples of 16 bytes.
 _ROW = 4
+_ROWS = "rows of the grouped matmul of the experts are multiples of 16 bytes, 4 elements of fp32"
+_PAIRS = "rotary positions rotate pairs"
+_GROUPS = "each key/value head serves an equal part of the heads"
+HEADS = "each head takes an equal part of the width"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +136,14 @@ def dims_of(source: Source, layout: ConfigLayout, config: Any, inputs: Mapping[s
     if "f" in value:
         made["f"] = Dim(value["f"] if value["f"] is not None else FIELDS.when_null[layout.fields["f"][0]])
     if "L" in value and layout.layers is not None:
-        pattern = layout.layers
-        several = pattern.period > 1 or pattern.irregular
-        made["L"] = Dim(value["L"], multiple_of=pattern.period if several else None, plus=pattern.irregular)
+        made["L"] = _depth(value["L"], layout.layers)
     elif "L" in value:
         notes.append("the depth is a number here, not a dimension: the layers of this config do not repeat")
     for letter in ("V", "C"):
         if letter in value:
             made[letter] = Dim(value[letter])
     made |= _experts(config, value)
-    made |= {
-        name: Dim("d" if v == value.get("d") else v, name.replace("_", " "), multiple_of=_part_of(name, value))
-        for name, v in value.items()
-        if name not in FIELDS.dimensions
-    }
+    made |= {name: _of_own_name(name, value) for name in value if name not in FIELDS.dimensions}
     if "E" in made:
         made = _with_aligned_rows(made, value)
     made |= _in_proportion(source, layout, value, made)
@@ -154,13 +152,30 @@ def dims_of(source: Source, layout: ConfigLayout, config: Any, inputs: Mapping[s
     return made, tuple(notes)
 
 
+def _depth(layers: int, pattern: LayerPattern) -> Dim:
+    """The depth as a number of whole patterns of layers, and of layers outside of any."""
+    if pattern.period == 1 and not pattern.irregular:
+        return Dim(layers)
+    because = f"layers repeat in patterns of {pattern.period}" if pattern.period > 1 else ""
+    return Dim(layers, multiple_of=pattern.period, plus=pattern.irregular, because=because)
+
+
+def _of_own_name(name: str, value: Mapping[str, Any]) -> Dim:
+    """The dimension of a field that has no letter."""
+    part, size = _part_of(name, value), value[name]
+    because = _PAIRS if part == 2 else ""
+    return Dim("d" if size == value.get("d") else size, name.replace("_", " "), multiple_of=part, because=because)
+
+
 def _attention(source: Source, layout: ConfigLayout, config: Any, value: Mapping[str, Any], notes: list[str]) -> dict[str, Dim]:
     made: dict[str, Dim] = {}
-    even = _rotary_divisor(config) if rotary(config) else None
+    even, why = _rotary_divisor(config) if rotary(config) else (None, "")
     if "d" in value:
-        made["d"] = Dim(value["d"], multiple_of="h" if "h" in value and _heads_divide_width(source, layout, config, value) else None)
+        split = "h" in value and _heads_divide_width(source, layout, config, value)
+        made["d"] = Dim(value["d"], multiple_of="h", because=HEADS) if split else Dim(value["d"])
     if "h" in value:
-        made["h"] = Dim(value["h"], multiple_of="g" if "g" in value and value["g"] != value["h"] else None)
+        grouped = "g" in value and value["g"] != value["h"]
+        made["h"] = Dim(value["h"], multiple_of="g", because=_GROUPS) if grouped else Dim(value["h"])
     if "g" in value and "h" in value and value["g"] == value["h"]:
         made["g"] = Dim("h", tied=True)
         notes.append(
@@ -171,26 +186,27 @@ def _attention(source: Source, layout: ConfigLayout, config: Any, value: Mapping
         made["g"] = Dim(value["g"])
     if "k" in value:
         free = "d" in value and "h" in value and value["k"] * value["h"] == value["d"]
-        made["k"] = Dim("d/h" if free else value["k"], multiple_of=even)
+        made["k"] = Dim("d/h" if free else value["k"], multiple_of=even, because=why)
     elif made.get("d") is not None and made["d"].multiple_of == "h" and not _parts_of_heads(config):
-        made["k"] = Dim("d/h", tied=True, multiple_of=even)
+        made["k"] = Dim("d/h", tied=True, multiple_of=even, because=why)
     return made
 
 
-def _rotary_divisor(config: Any) -> int:
-    """The divisor of the head width: rotary positions rotate pairs, of the whole width or of a share of it."""
+def _rotary_divisor(config: Any) -> tuple[int, str]:
+    """(the divisor of the head width, why): rotary positions rotate pairs, of the whole width or of a share of it."""
     parameters = config.__dict__.get("rope_parameters")
     places = [config.__dict__, *(p for p in [parameters] if isinstance(p, dict))]
     shares = [place.get(name) for place in places for name in FIELDS.shares]
     share = next((Fraction(str(s)) for s in shares if isinstance(s, int | float) and 0 < s <= 1), Fraction(1))
-    return 2 * share.denominator
+    return 2 * share.denominator, _PAIRS if share == 1 else f"{_PAIRS} of {share} of a head's width"
 
 
 def _experts(config: Any, value: Mapping[str, Any]) -> dict[str, Dim]:
     if "E" not in value:
         return {}
     groups = next((config.__dict__[n] for n in FIELDS.groups_of_experts if is_size(config.__dict__.get(n))), 1)
-    made = {"E": Dim(value["E"], multiple_of=groups if groups > 1 and value["E"] % groups == 0 else None)}
+    in_groups = groups > 1 and value["E"] % groups == 0
+    made = {"E": Dim(value["E"], multiple_of=groups, because=f"experts are in {groups} equal groups") if in_groups else Dim(value["E"])}
     if "e" in value:
         made["e"] = Dim(value["e"], at_most="E")
     return made
@@ -213,10 +229,19 @@ def _with_aligned_rows(made: Mapping[str, Dim], value: Mapping[str, Any]) -> dic
             divisible = dim.tied or isinstance(dim.default, str) or (isinstance(size, int) and size % _ROW == 0)
             if divisible and not isinstance(dim.multiple_of, str):
                 now = dim.multiple_of or 1
-                aligned[name] = replace(dim, multiple_of=now if now % _ROW == 0 else now * (_ROW // 2 if now % 2 == 0 else _ROW))
+                aligned[name] = _with_aligned_row(dim, now)
     if "k" not in made and "d" in made and made["d"].multiple_of == "h" and value["h"] % _ROW == 0 and made["h"].multiple_of is None:
-        aligned["h"] = replace(made["h"], multiple_of=_ROW)  # the width is a multiple of the heads, and so of a row
+        # The width is a multiple of the heads, and so of a row.
+        aligned["h"] = replace(made["h"], multiple_of=_ROW, because=_ROWS)
     return aligned
+
+
+def _with_aligned_row(dim: Dim, now: int) -> Dim:
+    """A dimension that is a multiple of ``now``, as one that is a multiple of ``_ROW`` too."""
+    if now % _ROW == 0:
+        return dim
+    both = " and ".join(reason for reason in (dim.because, _ROWS) if reason)
+    return replace(dim, multiple_of=now * (_ROW // 2 if now % 2 == 0 else _ROW), because=both)
 
 
 def _heads_divide_width(source: Source, layout: ConfigLayout, config: Any, value: Mapping[str, Any]) -> bool:
@@ -255,10 +280,11 @@ def _follows_width(made: Mapping[str, Dim], name: str, share: Fraction) -> dict[
     part = "k" if made["d"].multiple_of == "h" and "k" in made and made["k"].tied else "d"
     width = "h*k" if part == "k" else "d"
     text = f"{over}*{width}" if over > 1 else width
-    changed = {name: replace(made[name], default=f"{text}/{under}" if under > 1 else text, tied=True, multiple_of=None)}
+    changed = {name: replace(made[name], default=f"{text}/{under}" if under > 1 else text, tied=True, multiple_of=None, because="")}
     now = made[part].multiple_of or 1
     if under > 1 and isinstance(now, int):
-        changed[part] = replace(made[part], multiple_of=math.lcm(now, under))
+        because = " and ".join(reason for reason in (made[part].because, f"{name} is {text}/{under}") if reason)
+        changed[part] = replace(made[part], multiple_of=math.lcm(now, under), because=because)
     return changed
 
 

@@ -48,7 +48,8 @@ def _with_weights(**parts: tuple[str, ...]) -> Derivation:
     """The sample, whose parameters belong to these parts of the model."""
     full = sample.derivation()
     of_model = tuple(
-        QuantityPart(part.replace("_", "-"), "0", 0, tuple(PartAddend(name, "elements", "0") for name in names)) for part, names in parts.items()
+        QuantityPart(part.replace("_", "-"), "0", 0, tuple(PartAddend(name, "elements", "0") for name in names))
+        for part, names in parts.items()
     )
     return sample.derivation(quantities={**full.quantities, "parameters": replace(full["parameters"], parts=of_model)})
 
