@@ -250,7 +250,7 @@ class StepMaker:
         if quantity == "activations.bytes" and (reasons := self._needed.get(module_path)):
             return f"{'; '.join(reasons)}; a storage counts once"
         if not stated:
-            return _REASONS.get(quantity, "each tensor once")
+            return _REASONS.get(quantity, "a tensor has the bytes of one element times its elements; a storage counts once")
         if len(stated) == 1:
             return _argument(stated[0])
         return "; ".join(dict.fromkeys(_statement(rule) for rule in stated))
@@ -322,13 +322,13 @@ _DOMINANCE = (
 )
 
 _REASONS = {
-    "parameters": "one weight tensor; the product of its sizes. Tied weights are one storage, counted once",
-    "parameters.active": "its elements; of a stack of experts, the matrices of those that a token chooses",
-    "parameters.non_embedding": "one weight tensor; tables that are looked up and a head of the same sizes are left out",
-    "gradients.bytes": "the gradient that the backward leaves in .grad: item size times elements",
-    "optimizer_state.bytes": "optimizer state of this parameter: item size times elements",
-    "activations.bytes": "saved for backward when the forward returns; a storage counts once",
-    "checkpoint.bytes": "distinct storages of model and optimizer state, and the iteration",
+    "parameters": "a weight tensor has the product of its sizes as elements; tied weights are one storage, counted once",
+    "parameters.active": "a token uses every element of a weight, but of a stack of experts only the matrices of those it chooses",
+    "parameters.non_embedding": "a weight tensor has the product of its sizes as elements; tables and a head of their sizes are left out",
+    "gradients.bytes": "the backward leaves a gradient of the weight's shape in .grad: bytes of one element times elements",
+    "optimizer_state.bytes": "the optimizer keeps these tensors for the weight: bytes of one element times elements",
+    "activations.bytes": "autograd still holds these tensors when the forward returns; a storage counts once",
+    "checkpoint.bytes": "the checkpoint has every storage of the model and of the optimizer once, and the number of the iteration",
 }
 
 

@@ -53,7 +53,7 @@ from reports.page.report import AnswerRow, AssumptionRow, Page, SymbolRow, Tile
 from reports.page.sensitivity import Doubled, crossover, dominant, doubled, doublings, inapplicable, thumbs
 from reports.page.steps import Anchors, with_references
 from reports.typeset import expressions, latex, marks, numbers
-from reports.typeset.wording import Stated, declared, headline, in_words, stated, without_quotients
+from reports.typeset.wording import Stated, declared, headline, in_words, stated, undivided, without_quotients
 
 SECTIONS = {
     "answers": "Questions and answers",
@@ -221,7 +221,8 @@ def build(content: PageContent) -> Page:
         equations=content.equations,
         peak=content.story,
         figures=figures(derivation, content.twice, comparisons, content.device, content.roof) if content.sensitivity else UNDRAWN,
-        dominant=tuple(dominant(derivation)),
+        dominant=(largest := tuple(dominant(derivation))),
+        undivided=undivided(row.part for _, rows in largest for row in rows),
         doublings=doublings(derivation, content.twice),
         crossover=crossover(derivation),
         rules_of_thumb=tuple(thumbs(comparisons, derivation, content.sizes, anchors)),

@@ -93,7 +93,7 @@ def conventions(
 
 
 NOT_COVERED: tuple[str, ...] = (
-    "Time: no derived quantity is a duration or a rate. Recorded measurements are in their own section.",
+    "Durations: Napkin derives FLOPs and bytes. A time here is a roofline bound, assumes a stated MFU or was recorded, and says which.",
     "Workspace that an operator allocates and frees internally, and buffers of libraries.",
     "Rounding, caching and fragmentation of the allocator.",
     "Several processes: communication, sharding, offloading.",

@@ -115,9 +115,9 @@ def _time(derivation: Derivation, board: Accelerator) -> tuple[Fraction, str] | 
 def _sentences(derivation: Derivation, board: Accelerator, story: PeakStory) -> Iterator[tuple[ClaimPart, ...]]:
     step = ", ".join(f"{name} {value}" for name, value in derivation.options.items())
     yield (
-        ClaimPart(f"One step of {derivation.model} ({step}; {sizes_text(derivation.sizes)}) has "),
+        ClaimPart(f"{derivation.model} has "),
         *_claims(derivation, [("parameters", " parameters")]),
-        ClaimPart("."),
+        ClaimPart(f". All numbers are of one step ({step}) at {sizes_text(derivation.sizes)}."),
     )
     allocated = [
         ("parameters.bytes", " are parameters"),
@@ -131,11 +131,11 @@ def _sentences(derivation: Derivation, board: Accelerator, story: PeakStory) -> 
         *_claims(derivation, allocated, " and "),
         ClaimPart(" saved for backward." if "activations.bytes" in derivation.quantities else "."),
     )
-    yield (ClaimPart(f"{story.when} {story.parts}".replace("`", "")),)
+    yield (ClaimPart(f"{story.when} Its largest parts: {'; '.join(story.parts)}.".replace("`", "")),)
     yield tuple(_fit(derivation, board))
     yield (
         ClaimPart("It executes "),
-        *_claims(derivation, [("flops.step.total", ""), ("flops.forward.matmul", " in matmuls of the forward")], ", of these "),
+        *_claims(derivation, [("flops.step.total", ""), ("flops.forward.matmul", " are matmuls of the forward")], ", of which "),
         ClaimPart("."),
     )
     if (time := _time(derivation, board)) is not None:
@@ -145,7 +145,7 @@ def _sentences(derivation: Derivation, board: Accelerator, story: PeakStory) -> 
             ClaimPart("", rate, f"device.{time[1]}"),
             ClaimPart(", its model FLOPs take "),
             ClaimPart("", numbers.duration(time[0]), "seconds"),
-            ClaimPart("; the MFU is an assumption, not a measurement."),
+            ClaimPart("; that MFU is an assumption, not a measurement."),
         )
     if derivation.quantities.get("checkpoint.bytes") is not None:
         yield ClaimPart("A checkpoint has "), *_claims(derivation, [("checkpoint.bytes", "")]), ClaimPart(".")
@@ -168,10 +168,10 @@ def _fit(derivation: Derivation, board: Accelerator) -> Iterator[ClaimPart]:
     room = board.memory - peak
     yield ClaimPart(f"{board.name} has ")
     yield ClaimPart("", capacity(board.memory), "device.memory")
-    yield ClaimPart(": the step fits and leaves " if room >= 0 else ": the step does not fit, by ")
+    yield ClaimPart(": the step fits and leaves " if room >= 0 else ", and the step does not fit: it needs ")
     expr = "device.memory - m.memory.peak" if room >= 0 else "m.memory.peak - device.memory"
     yield ClaimPart("", numbers.amount(abs(room), Unit.BYTE).headline, expr)
-    yield ClaimPart(", before the allocator's rounding and library workspaces.")
+    yield ClaimPart(" for the allocator's rounding and library workspaces." if room >= 0 else " more.")
 
 
 # -- what if ---------------------------------------------------------------------------------------------------------------

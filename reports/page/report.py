@@ -67,7 +67,7 @@ class Page:
 
     ``date``: date and machine. ``inputs``: the line from which ``napkin verify`` makes it again, or empty. ``exchanged``: where torch runs
     other kernels by default; ``counted_with``: where only the check's count of FLOPs runs others. ``derivation_rules``: the rules that the
-    steps of ``chapters`` use.
+    steps of ``chapters`` use. ``undivided``: what a row of ``dominant`` is that is no line of attention.
     """
 
     model: str
@@ -92,6 +92,7 @@ class Page:
     equations: ModelSection
     figures: Figures
     dominant: tuple[tuple[str, tuple[LargestPartRow, ...]], ...]
+    undivided: str
     doublings: DoublingTable
     crossover: CrossoverView | None
     rules_of_thumb: tuple[RuleOfThumbView, ...]

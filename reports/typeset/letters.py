@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import sympy as sp
 
@@ -44,16 +44,18 @@ class Letters:
 
 
 def flops_text(expr: sp.Expr, program: Program) -> str:
-    """FLOPs as people write them: 2·B·T·d·f."""
+    """FLOPs as people write them, sizes in the order of the model's dimensions: 2·B·T·d·f."""
     shown = in_dimensions(expr, program)
     terms = sorted(sp.Add.make_args(shown), key=lambda t: sp.default_sort_key(t))
-    return " + ".join(_term(t) for t in terms)
+    places = {name: place for place, name in enumerate(program.define)}
+    return " + ".join(_term(t, places) for t in terms)
 
 
-def _term(term: sp.Expr) -> str:
+def _term(term: sp.Expr, places: Mapping[str, int]) -> str:
     coefficient, monomial = term.as_coeff_Mul()
-    factors = [] if monomial == 1 else [_factor(f) for f in sp.Mul.make_args(monomial)]
-    return "·".join([str(coefficient), *sorted(factors)] if coefficient != 1 or not factors else sorted(factors))
+    factors = () if monomial == 1 else sp.Mul.make_args(monomial)
+    written = [_factor(f) for f in sorted(factors, key=lambda f: (places.get(str(f.as_base_exp()[0]), len(places)), str(f)))]
+    return "·".join([str(coefficient), *written] if coefficient != 1 or not written else written)
 
 
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from calc.derive.model_parts import ATTENTION
 from calc.graph.guards import Assumption, TracedDim, divides
 from calc.symbolic.expression import Compare, FunctionCall, Name, Not, Number, Sum
 from calc.symbolic.parser import ExpressionError, parse
@@ -71,6 +72,14 @@ def declared(dims: Iterable[TracedDim], assumptions: Iterable[Assumption]) -> It
 
 
 _WHY = {str: "{} is split into equal parts", int: "the model's spec declares it"}
+
+
+def undivided(parts: Iterable[str]) -> str:
+    """What the row ``attention`` of a table of parts is, as a sentence; empty without one."""
+    return _UNDIVIDED if ATTENTION in parts else ""
+
+
+_UNDIVIDED = "attention: what Q Kᵀ, softmax and P V share, such as the tensors that a fused kernel saves for its backward."
 
 
 def headline(specialized: Mapping[str, str], sizes: Mapping[str, int]) -> str:

@@ -38,7 +38,7 @@ def show(derived: Derived, matrix: bool, only: str | None, checked: Checked | No
             _line(derived, entry, out)
     _say(
         out,
-        f"\nmatrix products: forward {flops_text(derived.forward_flops, derived.program)} FLOP,"
+        f"\nmatmuls: forward {flops_text(derived.forward_flops, derived.program)} FLOP,"
         f" backward {flops_text(derived.backward_flops, derived.program)} FLOP",
     )
     with_inputs = derived.backward_flops_with_inputs

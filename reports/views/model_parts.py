@@ -9,6 +9,7 @@ from fractions import Fraction
 from calc.derive.model_parts import place
 from calc.units import Unit
 from reports.typeset.numbers import amount, percent
+from reports.typeset.wording import undivided
 from reports.writers.terminal import Terminal
 
 # The totals of the first screen.
@@ -44,6 +45,8 @@ def show(columns: Sequence[PartColumn], out: Terminal) -> None:
         rows.append((f"{len(smaller)} smaller parts", *(_cell(column, smaller) for column in shown)))
     out.line()
     out.table(("Part of the model", *((column.quantity, "right") for column in shown)), rows)
+    if note := undivided(every):
+        out.line(note)
 
 
 def _cell(column: PartColumn, parts: Sequence[str]) -> str:

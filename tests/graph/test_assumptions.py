@@ -14,7 +14,7 @@ from calc.graph.guards import Assumption, TracedDim
 from calc.graph.unbacked_sizes import assumptions
 from calc.spec import Spec
 from calc.symbolic.exact import holds
-from reports.typeset.wording import declared, in_words
+from reports.typeset.wording import declared, in_words, undivided
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,12 @@ def test_a_divisor_that_only_the_dimensions_state_is_said_once() -> None:
 
     assert [Assumption("Eq(Mod(L - 2, 3), 0)", "the model's spec declares it"), own] == [*declared(dims, [])]
     assert [own] == [*declared(dims, written)]
+
+
+def test_what_attention_as_a_whole_is_stands_where_its_row_does() -> None:
+    """Saved bytes of a fused kernel belong to no line of attention."""
+    assert undivided(["softmax", "attention"]).startswith("attention: what Q Kᵀ, softmax and P V share")
+    assert undivided(["softmax", "attention output"]) == ""
 
 
 class Threshold(nn.Module):

@@ -51,6 +51,20 @@ def test_its_claims_hold_where_it_is_pasted(tmp_path: Path) -> None:
     assert not all(claim.holds for claim in _judged(edited, tmp_path))
 
 
+def test_the_largest_parts_of_the_peak_are_a_sentence() -> None:
+    """As the page's paragraph has them, without marks of code."""
+    derivation = calc.derive(calc.load("mlp"), {"B": 32})
+    line, board = pipeline.timeline(derivation), accelerator("h100-sxm")
+    story = peak_story(derivation, line, (), board)
+    section = design_section(derivation, story, (), board)
+    assert story is not None
+    assert section is not None
+    sentence = "".join(part.words for part in section.sentences[2])
+
+    assert sentence == f"{story.when} Its largest parts: {'; '.join(story.parts)}.".replace("`", "")
+    assert "'" not in sentence.replace("'s ", "")
+
+
 def test_zero_divides_what_the_peak_holds() -> None:
     """The hand-written peak has parts by role; a stage never raises the bound."""
     rows = [row for row in _section(sample.derivation()).changes if row.change.startswith("ZeRO")]

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import calc
 from calc.mathematics.gradients import gradients
+from calc.symbolic.algebra import symbol
 from reports.jobs import job
 from reports.page import equations
 from reports.page.equations import model_section
+from reports.typeset.letters import flops_text
 
 TWO_LAYER = model_section(gradients(calc.load("two-layer")))
 
@@ -19,6 +21,15 @@ def test_forward_and_gradients_have_shapes_and_flops() -> None:
 
     assert ["Y = x0 w1", "Y2 = Y w2", "L = mean_b,k((Y2[b,k] - x1[b,k])^2)"] == [row.equation for row in forward.rows]
     assert [("(D, K)", "2·B·D·K"), ("(D, D)", "2·B·D²")] == [(row.shape, row.flops) for row in backward.rows if row.parameter]
+
+
+def test_flops_have_their_sizes_in_the_order_of_the_dimensions() -> None:
+    """As closed forms have them, not by the alphabet."""
+    program = gradients(calc.load("two-layer")).program
+    B, D, K = map(symbol, "BDK")
+
+    assert flops_text(2 * B * D**2 * K, program) == "2·B·D²·K"
+    assert flops_text(2 * B * D**2 * K, replace(program, define={"K": "K", "B": "B", "D": "D"})) == "2·K·B·D²"
 
 
 def test_the_gradient_of_an_input_is_not_computed() -> None:
