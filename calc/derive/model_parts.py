@@ -148,7 +148,7 @@ def _by_operator(flow: _Sources) -> dict[int, str]:
     mixes = {i for i, m in products.items() if m.every_source & flow.softmaxes and i not in flow.scores}
     attending = {i for i, m in flow.matmuls.items() if m.is_fused} | mixes
     weighted = {i: m for i, m in flow.matmuls.items() if m.weight is not None and not m.is_fused}
-    routed = {name for name, elements in flow.use.active.items() if elements.routed}
+    routed = _routed(flow.use)
     parts = {i: EXPERTS for i, m in weighted.items() if flow.use.names.get(m.weight or 0) in routed}
     parts |= {i: PROJECT for i, m in weighted.items() if m.every_source and m.every_source <= attending}
     both = [flow.matmuls[i] for i in sorted(flow.scores | attending)]
@@ -161,6 +161,11 @@ def _by_operator(flow: _Sources) -> dict[int, str]:
     parts |= dict.fromkeys(flow.scores & products.keys(), SCORES) | dict.fromkeys(mixes, MIX) | dict.fromkeys(attending - mixes, ATTENTION)
     unplaced = {i: m for i, m in weighted.items() if i not in parts}
     return parts | dict(_inside_attention(unplaced, both, _paths_of(flow, parts)))
+
+
+def _routed(use: ParameterUse) -> frozenset[str]:
+    """Names of the parameters of which a token uses those of its experts."""
+    return frozenset(name for name, elements in use.active.items() if elements.routed)
 
 
 def _feed_forward(unplaced: Mapping[int, _Matmul], routers: Collection[int]) -> Iterator[int]:
@@ -355,9 +360,10 @@ def _below(flow: _Sources, operators: Mapping[int, str]) -> dict[str, frozenset[
 
 
 def _parameters(trace: StepTrace, flow: _Sources, parts: ModelParts) -> Iterator[tuple[str, str]]:
-    """The part of each parameter: that of its lookup or matmul; of a vector that of its module."""
+    """The part of each parameter: that of its lookup or matmul, or of the experts that it is of; of a vector that of its module."""
     of_weight = {m.weight: parts.operators[i] for i, m in reversed(flow.matmuls.items())}
     owners: dict[str, set[str]] = {}
+    routed = _routed(flow.use)
     for name, tensor in trace.parameters:
         if tensor.storage in of_weight:
             owners.setdefault(name.rpartition(".")[0], set()).add(of_weight[tensor.storage])
@@ -368,9 +374,11 @@ def _parameters(trace: StepTrace, flow: _Sources, parts: ModelParts) -> Iterator
             yield name, EMBEDDING
         elif tensor.storage in of_weight:
             yield name, of_weight[tensor.storage]
+        elif name in routed:
+            yield name, EXPERTS
         elif owner in parts.norms:
             yield name, NORMS
-        elif is_vector and len(inside) == 1:
-            yield name, next(iter(inside)) or owner
+        elif is_vector and inside and (part := _joint(inside)) != REMAINDER:
+            yield name, part or owner
         else:
             yield name, name

@@ -197,6 +197,47 @@ def test_experts_and_their_router_are_apart() -> None:
     assert_whole(mixtral)
 
 
+class Attention(nn.Module):
+    """Attention with a vector of its own."""
+
+    def __init__(self, d: Any) -> None:
+        super().__init__()
+        self.qkv, self.out, self.scale = nn.Linear(d, 3 * d), nn.Linear(d, d), nn.Parameter(torch.empty(d))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        return self.out((q * self.scale @ k.transpose(0, 1)).softmax(-1) @ v)
+
+
+class Experts(nn.Module):
+    """Attention, then a router that chooses two experts, each with a bias."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.attention, self.router = Attention(n.d), nn.Linear(n.d, n.E)
+        self.stack, self.bias = nn.Parameter(torch.empty(n.E, n.d, n.d)), nn.Parameter(torch.empty(n.E, n.d))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.attention(x)
+        chosen = self.router(x).topk(2, -1).indices
+        return (torch.einsum("td,tedf->tef", x, self.stack[chosen]) + self.bias[chosen]).sum(1)
+
+
+def test_biases_of_experts_and_vectors_of_attention_are_of_them() -> None:
+    """As in gpt-oss, where each expert has biases and attention a sink for each head."""
+    dims: dict[str, Any] = {"T": T, "d": D, "E": 5}
+    spec = Spec("experts", dims, Experts, lambda n: (torch.randn(n.T, n.d),), lambda module, x: module(x).sum())
+    count = parts(calc.derive(spec, cache=False, mode="infer"), "parameters")
+
+    assert count == {
+        "query, key and value": 3 * (D**2 + D),
+        "attention output": D**2 + D,
+        "attention": D,
+        "router": 5 * (D + 1),
+        "experts": 5 * (D**2 + D),
+    }
+
+
 def test_a_convolutional_network_has_its_stages() -> None:
     """ResNet-50: no attention and no feed-forward; the head is the last linear layer."""
     resnet = calc.derive(calc.load("resnet50"), mode="infer")

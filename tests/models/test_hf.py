@@ -401,6 +401,17 @@ def test_code_beside_the_config_and_quantized_weights_are_noted_and_the_library_
     assert {torch.float32} == {p.dtype for p in spec.build(Sizes(**spec.sizes())).parameters()}
 
 
+def test_an_unknown_model_type_is_built_by_the_library_s_class_if_auto_map_has_the_name_of_its_config(tmp_path: Path) -> None:
+    """As Kimi K2, whose published code beside the config is a copy of the library's DeepSeek V3 under the same names."""
+    spec = spec_of(tmp_path, LLAMA | {"model_type": "llamma", "auto_map": {"AutoConfig": "configuration_llama.LlamaConfig"}})
+
+    assert spec.notes[:2] == (
+        "auto_map names code beside the config, which is not run: the model is LlamaForCausalLM of the library",
+        "the library has no model_type 'llamma': the config is read as a LlamaConfig of the library, as auto_map names one",
+    )
+    assert parameters(spec) == parameters(spec_of(tmp_path, LLAMA))
+
+
 def test_a_class_name_that_differs_in_case_is_resolved(tmp_path: Path) -> None:
     """MPTForCausalLM is the library's MptForCausalLM."""
     assert "MptForCausalLM" in spec_of(tmp_path, {"model_type": "mpt", "architectures": ["MPTForCausalLM"], "n_layers": 2}).source

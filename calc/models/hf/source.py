@@ -164,11 +164,16 @@ def refuse_what_is_not_supported(where: str, raw: Mapping[str, Any]) -> None:
         raise ConfigError(f"{where} has no architectures: add e.g. ['LlamaForCausalLM'], the class to build")
 
 
-def notes_on(raw: Mapping[str, Any], architecture: str) -> tuple[str, ...]:
+def notes_on(raw: Mapping[str, Any], source: Source) -> tuple[str, ...]:
     """Notes for the reader of the report on fields without effect here."""
     notes = []
     if raw.get("auto_map"):
-        notes.append(f"auto_map names code beside the config, which is not run: the model is {architecture} of the library")
+        notes.append(f"auto_map names code beside the config, which is not run: the model is {source.architecture} of the library")
+    if raw["model_type"] != source.model_type:
+        notes.append(
+            f"the library has no model_type {clip(raw['model_type'])!r}: the config is read as a {source.config_class.__name__} of the"
+            " library, as auto_map names one"
+        )
     quantized = raw.get("quantization_config")
     if quantized:
         method = quantized.get("quant_method", "") if isinstance(quantized, dict) else ""
@@ -278,17 +283,29 @@ def source_of(where: str, raw: Mapping[str, Any]) -> Source:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     model_type, architecture = raw["model_type"], _as_the_library_writes_it(raw["architectures"][0])
-    if raw.get("auto_map") and (model_type not in CONFIG_MAPPING or not hasattr(transformers, architecture)):
+    with quiet():
+        config_class = CONFIG_MAPPING[model_type] if model_type in CONFIG_MAPPING else _named_in_auto_map(raw, architecture)
+    if raw.get("auto_map") and (config_class is None or not hasattr(transformers, architecture)):
         raise ConfigError(
             f"{where} has auto_map, and the installed transformers has no {clip(architecture)} of model_type {clip(model_type)!r}:"
             " its classes are code beside the config, and no remote code is run; use FILE.py:NAME"
         )
-    if model_type not in CONFIG_MAPPING:
+    if config_class is None:
         raise ConfigError(f"{where}: model_type {clip(model_type)!r} is not one that the installed transformers knows")
     ignored = {*FIELDS.ignored, "architectures", "model_type", "transformers_version"}
     fields = {name: value for name, value in raw.items() if name not in ignored}
-    with quiet():
-        return Source(where, fields, CONFIG_MAPPING[model_type], architecture, model_type)
+    return Source(where, fields, config_class, architecture, model_type if model_type in CONFIG_MAPPING else config_class.model_type)
+
+
+def _named_in_auto_map(raw: Mapping[str, Any], architecture: str) -> Any:
+    """The library's config class of ``architecture`` if the code beside the config has one of that name; else None."""
+    import transformers
+
+    auto_map = raw.get("auto_map")
+    named = auto_map.get("AutoConfig") if isinstance(auto_map, dict) else None
+    config_class = getattr(getattr(transformers, architecture, None), "config_class", None)
+    own = isinstance(named, str) and config_class is not None and named.rpartition(".")[2] == config_class.__name__
+    return config_class if own else None
 
 
 def _as_the_library_writes_it(architecture: str) -> str:
