@@ -369,7 +369,7 @@ def _parameters(trace: StepTrace, flow: _Sources, parts: ModelParts) -> Iterator
             owners.setdefault(name.rpartition(".")[0], set()).add(of_weight[tensor.storage])
     for name, tensor in (*trace.parameters, *trace.buffers):
         owner, is_vector = name.rpartition(".")[0], len(tensor.shape) < 2
-        inside = owners.get(owner) or parts.below.get(owner, frozenset())
+        inside = frozenset(owners.get(owner, ())) or parts.below.get(owner, frozenset())
         if name in flow.use.tables:
             yield name, EMBEDDING
         elif tensor.storage in of_weight:

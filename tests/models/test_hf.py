@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -410,6 +411,29 @@ def test_an_unknown_model_type_is_built_by_the_library_s_class_if_auto_map_has_t
         "the library has no model_type 'llamma': the config is read as a LlamaConfig of the library, as auto_map names one",
     )
     assert parameters(spec) == parameters(spec_of(tmp_path, LLAMA))
+
+
+QWEN3_MOE = {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "num_experts": 8, "moe_intermediate_size": 20}
+
+
+@pytest.mark.parametrize(
+    ("config", "unused", "stated"),
+    [
+        (LLAMA | QWEN3_MOE, {"f"}, "intermediate_size"),
+        (LLAMA | {"state_size": 7}, {"state_size"}, "state_size"),
+        (LLAMA | QWEN3_MOE | {"mlp_only_layers": [0, 1, 2]}, {"E", "e", "moe_intermediate_size"}, "num_experts, moe_intermediate_size"),
+        (LLAMA | QWEN3_MOE | {"mlp_only_layers": [0]}, set(), ""),
+    ],
+    ids=["experts in every layer", "a field that the class does not know", "no layer with experts", "both kinds of layers"],
+)
+def test_a_size_that_no_module_is_built_with_is_no_dimension(config: dict[str, Any], unused: set[str], stated: str, tmp_path: Path) -> None:
+    """It would be a symbol that is in no closed form, and alignment of experts that there are not would limit other sizes."""
+    spec = spec_of(tmp_path, config)
+    notes = [note for note in spec.notes if note.startswith("no module")]
+
+    assert unused & spec.dims.keys() == set()
+    assert {"f", "E", "e", "moe_intermediate_size"} - unused <= spec.dims.keys() or "num_experts" not in config
+    assert notes == ([f"no module of this model is built with {stated}, so that no number here depends on it"] if stated else [])
 
 
 def test_a_class_name_that_differs_in_case_is_resolved(tmp_path: Path) -> None:

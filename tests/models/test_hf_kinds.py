@@ -28,7 +28,8 @@ def test_the_text_goes_by_the_letters_and_the_pictures_by_their_own(tmp_path: Pa
     spec = spec_of(tmp_path, CLIP)
 
     assert list(spec.dims) == ["B", "T", "d", "h", "k", "f", "L", "V", "C", "vision_d", "vision_h", "vision_k", "vision_f"]
-    assert spec.dimensions["vision_d"] == Dim(24, "model width (vision)", multiple_of="vision_h")
+    width = Dim(24, "model width (vision)", multiple_of="vision_h", because="each head takes an equal part of the width")
+    assert spec.dimensions["vision_d"] == width
     assert spec.dimensions["vision_k"] == Dim("vision_d/vision_h", "head width (vision)", tied=True)
     assert "the depth and the sizes of images and audio of vision_config are numbers here" in spec.notes
 

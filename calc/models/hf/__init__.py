@@ -17,6 +17,7 @@ from calc.dimensions import Dim, resolve
 from calc.errors import ConfigError, DimensionError
 from calc.models.hf import source as reading
 from calc.models.hf.dimensions import HEADS, ConfigLayout, dims_of, dims_of_tower, home_of, layout_of, may_specialize, positions, towers_of
+from calc.models.hf.effects import notes_on_unused, without_effect
 from calc.models.hf.layers import pattern_of, without_memory
 from calc.models.hf.source import Source, module_class, quiet, symbolic_sizes_accepted
 from calc.models.hf.table import FIELDS, is_size
@@ -85,11 +86,13 @@ def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[C
     fields = layout_of(own, text)
     depth = text.__dict__[fields["L"][0]] if "L" in fields else 1
     layout = ConfigLayout(fields, pattern_of(own, text, depth, module) if "L" in fields else None, home, inner)
+    unused = without_effect(source, layout, text)
+    layout = replace(layout, fields={name: fields[name] for name in fields if name not in unused})
     dims, notes = dims_of(own, layout, text, task.dims(config, positions(text)))
     for prefix, (part, config_part, _) in towers.items():
         dims |= dims_of_tower(part, inner[prefix], config_part, prefix)
     numbers = (f"the depth and the sizes of images and audio of {', '.join(t[2] for t in towers.values())} are numbers here",)
-    return layout, dims, (*task.notes, *notes, *(numbers if towers else ()))
+    return layout, dims, (*task.notes, *notes, *notes_on_unused(own, fields, unused), *(numbers if towers else ()))
 
 
 def _even_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], tried: Mapping[str, int]) -> dict[str, Dim]:

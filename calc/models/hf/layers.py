@@ -149,10 +149,11 @@ def _stacks(module: Any, depth: int) -> list[list[Hashable]]:
     """The kinds of layers of every ModuleList of ``depth`` layers: submodule types, parameter shapes and settings."""
     import torch
 
-    return [[_kind(child) for child in part] for part in module.modules() if isinstance(part, torch.nn.ModuleList) and len(part) == depth]
+    return [[kind_of(child) for child in part] for part in module.modules() if isinstance(part, torch.nn.ModuleList) and len(part) == depth]
 
 
-def _kind(layer: Any) -> Hashable:
+def kind_of(layer: Any) -> Hashable:
+    """What a module is: the types of its submodules, shapes of parameters, and settings, but for the layer's own number."""
     shapes = tuple((name, tuple(p.shape)) for name, p in layer.named_parameters())
     switches = tuple(
         (name, attribute, value)
