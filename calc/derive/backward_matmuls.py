@@ -22,13 +22,15 @@ _OPERANDS = {
 
 
 class ForwardMatmul(NamedTuple):
-    """Storages of the two operands of a matmul, the name of the right one, whether that is a parameter, and the operator's index."""
+    """Storages of the two operands of a matmul, the name of the right one, whether that is a parameter, the operator's index, and the sizes
+    of its result in any order."""
 
     left: int
     right: int
     name: str
     is_parameter: bool
     operator: int
+    result: tuple[str, ...]
 
 
 ForwardMatmuls = Mapping[tuple[int, str], tuple[ForwardMatmul, ...]]
@@ -39,17 +41,19 @@ def forward_matmuls(trace: StepTrace) -> ForwardMatmuls:
     names = {tensor.storage: name.rpartition(".")[2] for name, tensor in reversed(trace.parameters)}
     matmuls: dict[tuple[int, str], tuple[ForwardMatmul, ...]] = {}
     for op in trace.ops:
-        if (op.phase == "forward" or op.node == RECOMPUTED) and len(operands := _storages(op)) == 2:
-            left, right = operands
+        if (op.phase == "forward" or op.node == RECOMPUTED) and len(operands := _operands(op)) == 2:
+            left, right = (operand.storage for operand in operands)
             name = names.get(right, "weight")
             key = (op.step, op.module_path)
-            matmuls[key] = (*matmuls.get(key, ()), ForwardMatmul(left, right, "W" if name == "weight" else name, right in names, op.index))
+            label = "W" if name == "weight" else name
+            matmul = ForwardMatmul(left, right, label, right in names, op.index, _sizes(op.outputs[0]))
+            matmuls[key] = (*matmuls.get(key, ()), matmul)
     return matmuls
 
 
 def gradient_of(op: Op, forward: ForwardMatmuls) -> str:
     """The gradient that a matmul of the backward computes, as an equation; empty if that is not certain."""
-    own, matmuls = _storages(op), forward.get((op.step, op.module_path), ())
+    own, matmuls = tuple(operand.storage for operand in _operands(op)), forward.get((op.step, op.module_path), ())
     gradients = {*_gradients(own, matmuls)} if own else set()
     if own and not gradients and len({matmul.right for matmul in matmuls}) == 1 and matmuls[0].is_parameter:
         return f"d{matmuls[0].name} = xᵀ dy"
@@ -63,15 +67,22 @@ def _gradients(own: tuple[int, ...], matmuls: Iterable[ForwardMatmul]) -> Iterab
 
 
 def differentiated(op: Op, forward: ForwardMatmuls) -> Iterator[ForwardMatmul]:
-    """The matmuls of the forward of which ``op`` may compute a gradient: it reads one of their operands."""
-    own = _storages(op)
+    """The matmuls of the forward of which ``op`` may compute a gradient: it reads one of their operands, and beside it a tensor of the
+    sizes of their result. Queries, keys and values may share one storage, so that the operand alone does not tell."""
+    operands = _operands(op)
+    pairs = [*zip(operands, reversed(operands), strict=True)]
     for matmul in forward.get((op.step, op.module_path), ()):
-        if (matmul.left in own) != (matmul.right in own):
+        if any(read.storage in (matmul.left, matmul.right) and _sizes(beside) == matmul.result for read, beside in pairs):
             yield matmul
 
 
-def _storages(op: Op) -> tuple[int, ...]:
-    """The storages of the two operands of a matmul; empty for other operators."""
+def _operands(op: Op) -> tuple[Tensor, ...]:
+    """The two operands of a matmul; empty for other operators."""
     arguments = dict(op.args)
     operands = [arguments[name] for name in _OPERANDS.get(op.name, ())]
-    return tuple(operand.storage for operand in operands if isinstance(operand, Tensor))
+    return tuple(operand for operand in operands if isinstance(operand, Tensor))
+
+
+def _sizes(tensor: Tensor) -> tuple[str, ...]:
+    """The sizes of a tensor, in an order that a transpose keeps."""
+    return tuple(sorted(map(str, tensor.shape)))

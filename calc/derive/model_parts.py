@@ -169,12 +169,13 @@ def _routed(use: ParameterUse) -> frozenset[str]:
 
 
 def _feed_forward(unplaced: Mapping[int, _Matmul], routers: Collection[int]) -> Iterator[int]:
-    """Linear layers with only an activation function between them; not those of a recurrence, or after one."""
+    """Linear layers with only an activation function between them; not those of a recurrence, or after one. A gate makes two before one:
+    three are a mixture of keys, values and gates over time."""
     sources = {i: [unplaced.get(source) for source in m.every_source.difference(routers)] for i, m in unplaced.items()}
     recurrent = {m.weight for i, m in unplaced.items() if any(b is not None and b.weight == m.weight for b in sources[i])}
     for i, m in unplaced.items():
         before = [b for b in sources[i] if b is not None and b.is_linear and b.weight not in recurrent]
-        if m.is_linear and m.is_activated and before and len(before) == len(sources[i]):
+        if m.is_linear and m.is_activated and 1 <= len(before) == len(sources[i]) <= 2:
             yield i
             yield from (b.index for b in before)
 

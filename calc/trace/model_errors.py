@@ -32,6 +32,11 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
                 f"{spec.name} takes a size or a branch from the data in a tensor at {where}: no closed form follows; "
                 "make it depend on sizes only"
             ) from None
+        if isinstance(error, LookupError | AttributeError) and "FakeTensor(" in text_of(error):
+            raise DataDependentError(
+                f"{spec.name} looks up a name that it makes of the value in a tensor, at {where}: what runs depends on the data, so no"
+                " closed form follows"
+            ) from None
         if "saved tensor hooks" in text_of(error):
             raise TraceError(
                 f"{spec.name} calls torch.func.grad, vjp or the like at {where}: torch does not report which tensors autograd saves"

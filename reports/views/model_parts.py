@@ -34,11 +34,12 @@ class PartColumn:
 
 
 def show(columns: Sequence[PartColumn], out: Terminal) -> None:
-    """The table, or nothing where no quantity has parts. The smallest parts of many are one row."""
+    """The table, or nothing where no quantity has parts. The smallest parts of many are one row; one that is 0 in all, as where a special
+    case runs without it, has none."""
     shown = [column for column in columns if column.parts and column.total]
     if not shown:
         return
-    every = sorted(dict.fromkeys(part for column in shown for part in column.parts), key=place)
+    every = sorted(dict.fromkeys(part for column in shown for part, value in column.parts.items() if value), key=place)
     largest = sorted(every, key=lambda part: -max(column.share(part) for column in shown))[: _MOST if len(every) > _MOST + 1 else None]
     rows = [(part, *(_cell(column, (part,)) for column in shown)) for part in every if part in largest]
     if smaller := [part for part in every if part not in largest]:

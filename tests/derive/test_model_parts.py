@@ -238,6 +238,54 @@ def test_biases_of_experts_and_vectors_of_attention_are_of_them() -> None:
     }
 
 
+class OneStorage(nn.Module):
+    """Attention whose queries, keys and values are views of one result, as Bloom's are at a batch of one."""
+
+    def __init__(self, d: Any) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, -1)).unbind(2)
+        return self.out(torch.bmm(torch.bmm(q, k.transpose(1, 2)).softmax(-1), v))
+
+
+def test_gradients_of_attention_belong_to_its_products_where_all_operands_are_one_storage() -> None:
+    """Two gradients of Q Kᵀ and two of P V, each as many FLOP as the product."""
+    dims = {"B": B, "T": T, "d": D}
+    spec = Spec("views", dims, lambda n: OneStorage(n.d), lambda n: (torch.randn(n.B, n.T, n.d),), lambda m, x: m(x).square().sum())
+    derivation = calc.derive(spec, cache=False, optimizer="sgd")
+    backward = parts(derivation, "flops.backward.matmul")
+
+    assert (backward["Q Kᵀ"], backward["P V"]) == (2 * 2 * B * T * T * D, 2 * 2 * B * T * T * D)
+    assert_whole(derivation)
+
+
+class TimeMixing(nn.Module):
+    """Keys, values and gates of RWKV, mixed over time without a matmul, then a gated feed-forward."""
+
+    def __init__(self, d: Any) -> None:
+        super().__init__()
+        self.key, self.value, self.gate, self.out = (nn.Linear(d, d, bias=False) for _ in range(4))
+        self.up, self.by, self.down = nn.Linear(d, 2 * d), nn.Linear(d, 2 * d), nn.Linear(2 * d, d)
+        self.score = nn.Linear(d, K)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.key(x).exp()
+        mixed = (weight * self.value(x)).cumsum(0) / weight.cumsum(0)
+        x = x + self.out(self.gate(x).sigmoid() * mixed)
+        return self.score(x + self.down(F.silu(self.by(x)) * self.up(x)))
+
+
+def test_a_mixture_over_time_is_no_feed_forward() -> None:
+    """Its projections are parts by module; what has a gate and one other before it is a feed-forward."""
+    spec = Spec("mixing", {"T": T, "d": D}, lambda n: TimeMixing(n.d), lambda n: (torch.randn(n.T, n.d),), lambda m, x: m(x).sum())
+    count = parts(calc.derive(spec, cache=False, mode="infer"), "flops.forward.matmul")
+
+    projections = dict.fromkeys(("key", "value", "gate", "out"), 2 * T * D**2)
+    assert count == projections | {"feed-forward": 2 * T * 3 * 2 * D**2, "head": 2 * T * D * K}
+
+
 def test_a_convolutional_network_has_its_stages() -> None:
     """ResNet-50: no attention and no feed-forward; the head is the last linear layer."""
     resnet = calc.derive(calc.load("resnet50"), mode="infer")

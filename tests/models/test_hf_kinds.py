@@ -192,3 +192,14 @@ def test_a_switch_that_the_class_sets_otherwise_is_named(tmp_path: Path) -> None
         in spec_of(tmp_path, of_t5 | untied | {"num_layers": 2}).notes
     )
     assert not [note for note in spec_of(tmp_path, LLAMA | untied).notes if "in the file" in note]
+
+
+def test_a_class_with_several_heads_predicts_tokens(tmp_path: Path) -> None:
+    """Its scores have a name of their own, and those of tokens are the first."""
+    bert = {"model_type": "big_bird", "architectures": ["BigBirdForPreTraining"], "attention_type": "original_full"}
+    small = {"num_attention_heads": 6, "hidden_size": 48, "num_hidden_layers": 2, "vocab_size": 97, "intermediate_size": 64}
+    spec = spec_of(tmp_path, bert | small)
+    sizes = Sizes(**spec.sizes({"B": 2, "T": 5}))
+    assert spec.predict is not None
+
+    assert (2, 5, 97) == tuple(spec.predict(spec.build(sizes), *spec.inputs(sizes)).shape)

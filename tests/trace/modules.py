@@ -167,3 +167,7 @@ def chosen(x: Tensor) -> Tensor:
 def chosen_in_assert(x: Tensor) -> Tensor:
     assert x.min() < 0 or (x * 2).max() > 0
     return x
+
+
+def by_largest(experts: Any, x: Tensor) -> Tensor:
+    return experts[f"expert_{x.sum(0).argmax() % 3}"](x).sum()

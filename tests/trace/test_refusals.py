@@ -185,6 +185,17 @@ def test_a_value_with_two_branches_is_refused(of: Callable[[Tensor], Tensor]) ->
         calc.derive(function(of), cache=False, optimizer="sgd")
 
 
+def test_a_module_that_is_looked_up_by_a_value_is_refused() -> None:
+    """As experts in a ModuleDict; that its name is that of a fake tensor is not said."""
+    experts = nn.ModuleDict({f"expert_{i}": nn.Linear(4, 4) for i in range(3)})
+    s = Spec("named", {"B": 3}, lambda n: experts, lambda n: (torch.randn(n.B, 4),), modules.by_largest)
+
+    with pytest.raises(
+        DataDependentError, match=r"^named looks up a name that it makes of the value in a tensor, at modules\.py:\d+: .*\]"
+    ):
+        calc.derive(s, cache=False, optimizer="sgd")
+
+
 # -- models that raise ----------------------------------------------------------------------------------------------------
 
 

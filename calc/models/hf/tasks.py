@@ -253,7 +253,8 @@ def _loss_of_paths(outputs: Any, labels: Any) -> Any:
 
 
 def _logits(outputs: Any) -> Any:
-    return outputs.logits
+    """The scores; a class with several heads calls them by other names, and has those of tokens first."""
+    return outputs.logits if "logits" in outputs else outputs[0]
 
 
 def _first(outputs: Any) -> Any:
