@@ -166,10 +166,12 @@ def test_irregular_layers_are_added_to_the_pattern(tmp_path: Path) -> None:
         cut.sizes({"L": 12})
 
 
-def test_layers_that_are_counted_by_kind_follow_the_depth(tmp_path: Path) -> None:
-    """Global and local alternate, written as three times the pair: a depth of 4 is the four kinds, once."""
+@pytest.mark.parametrize("listed", [{}, {"attention_layers": ["global", "local"] * 3}], ids=["", "listed too"])
+def test_layers_that_are_counted_by_kind_follow_the_depth(listed: dict[str, Any], tmp_path: Path) -> None:
+    """Global and local alternate, written as three times the pair: a depth of 4 is the four kinds, once. A file may have the list of them
+    too, as published ones do."""
     neo = {"model_type": "gpt_neo", "architectures": ["GPTNeoForCausalLM"], "hidden_size": 48, "num_heads": 6, "vocab_size": 97}
-    spec = spec_of(tmp_path, neo | {"num_layers": 6, "attention_types": [[["global", "local"], 3]]})
+    spec = spec_of(tmp_path, neo | listed | {"num_layers": 6, "attention_types": [[["global", "local"], 3]]})
 
     with torch.device("meta"):
         module = spec.build(Sizes(**spec.sizes({"L": 4})))
@@ -177,6 +179,27 @@ def test_layers_that_are_counted_by_kind_follow_the_depth(tmp_path: Path) -> Non
     assert spec.dimensions["L"].multiple_of == 2
     assert module.config.attention_types == [[["global", "local", "global", "local"], 1]]
     assert [block.attn.attention_type for block in module.transformer.h] == ["global", "local"] * 2
+
+
+XLNET = {"model_type": "xlnet", "architectures": ["XLNetLMHeadModel"], "d_model": 48, "n_head": 6, "d_head": 8, "d_inner": 80, "n_layer": 3}
+PROPHET = {"model_type": "prophetnet", "architectures": ["ProphetNetForConditionalGeneration"], "hidden_size": 48, "decoder_ffn_dim": 80}
+CTRL = {"model_type": "ctrl", "architectures": ["CTRLLMHeadModel"], "n_embd": 48, "dff": 80, "n_head": 6, "n_layer": 3}
+HEADS = {"num_encoder_attention_heads": 6, "num_decoder_attention_heads": 6, "num_encoder_layers": 3, "num_decoder_layers": 3}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [XLNET, PROPHET | HEADS | {"encoder_ffn_dim": 80}, CTRL],
+    ids=["d_inner and d_head", "heads of encoder and decoder", "dff"],
+)
+def test_older_names_of_sizes_are_the_same_dimensions(config: dict[str, Any], tmp_path: Path) -> None:
+    """The feed-forward is as wide as said, and a head as wide as d/h."""
+    spec = spec_of(tmp_path, config | {"vocab_size": 97})
+    matrices = [shape for shape in shapes(spec, d=36, h=6, f=56, L=2).values() if len(shape) > 1]
+
+    assert ("h", "d/h", 80) == (spec.dimensions["d"].multiple_of, spec.dimensions["k"].default, spec.dimensions["f"].default)
+    assert {(56, 36), (36, 56)} <= {*matrices}
+    assert 48 not in {size for shape in matrices for size in shape}
 
 
 def test_layers_that_are_listed_by_number_follow_the_depth(tmp_path: Path) -> None:

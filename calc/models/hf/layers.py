@@ -95,7 +95,7 @@ def pattern(kinds: Sequence[Hashable]) -> tuple[int, int, int] | None:
 
 def pattern_of(source: Source, config: Any, depth: int, module: Any) -> LayerPattern | None:
     """The pattern of the layers of ``module``, or None if they do not repeat."""
-    own = set(type(config).__dataclass_fields__)
+    own = {*type(config).__dataclass_fields__, *source.raw}  # a list of the file replaces one that the class would compute
     stated = {name: value for name, value in config.__dict__.items() if name in own and isinstance(value, list | tuple)}
     counted = {name: entries for name, value in stated.items() if len(entries := _multiplied_out(value, depth)) == depth}
     lists = {name: tuple(value) for name, value in stated.items() if len(value) == depth} | counted
