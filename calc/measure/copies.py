@@ -62,20 +62,21 @@ class Beside:
     beside: Timings
 
 
-def mapped(nbytes: int, batch: int, length: int, repeat: Repeat) -> Iterator[Copied | Unmeasured]:
-    """Times of reading a memory-mapped file of synthetic tokens: whole, and in batches of ``batch`` sequences of ``length`` tokens.
+def mapped(nbytes: int, batch: int, length: int, repeat: Repeat, seed: int = SEED) -> Iterator[Copied | Unmeasured]:
+    """Times of reading a memory-mapped file of synthetic tokens: whole, and in batches of ``batch`` sequences of ``length`` tokens
+    at offsets drawn from ``seed``, as the tokens are.
 
     Cached: the file's pages are in the page cache. Uncached: the page cache dropped them before each repetition; caches below it (of the
     disk, of a virtual machine's host) may still have them. If pages cannot be dropped, the uncached read is ``Unmeasured``.
     """
-    with file_of_tokens(nbytes) as (path, tokens):
+    with file_of_tokens(nbytes, seed) as (path, tokens):
         try:
             yield Copied(_UNCACHED, nbytes, _uncached(path, Repeat(0, repeat.count, 0, repeat.most)))
         except _PagesRemainError as error:
             yield Unmeasured(_UNCACHED, f"not measured: {error}")
         data = numpy.memmap(path, dtype=TOKEN, mode="r")
         yield Copied("file of tokens, whole, cached", nbytes, time_of(data.copy, HostWatch(), repeat))
-        generator = torch.Generator().manual_seed(SEED)
+        generator = torch.Generator().manual_seed(seed)
         read = 2 * batch * length * TOKEN.itemsize
         times = time_of(lambda: batch_of(data, tokens, batch, length, generator), HostWatch(), repeat)
         yield Copied(f"batch of {batch} × {length} tokens and targets, cached", read, times)
@@ -160,14 +161,14 @@ def beside_compute(nbytes: int, device: str, repeat: Repeat) -> Beside:
 
 
 @contextmanager
-def file_of_tokens(nbytes: int) -> Iterator[tuple[Path, int]]:
-    """Context with the path of a file of synthetic tokens, and their number."""
+def file_of_tokens(nbytes: int, seed: int = SEED) -> Iterator[tuple[Path, int]]:
+    """Context with the path of a file of synthetic tokens, drawn from ``seed``, and their number."""
     tokens = nbytes // TOKEN.itemsize
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tokens.bin"
         try:
             with path.open("wb") as file:
-                numpy.random.default_rng(SEED).integers(0, 2**16, tokens, dtype=TOKEN).tofile(file)
+                numpy.random.default_rng(seed).integers(0, 2**16, tokens, dtype=TOKEN).tofile(file)
                 file.flush()
                 os.fsync(file.fileno())  # a dirty page cannot be dropped
         except OSError as error:

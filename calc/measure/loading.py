@@ -46,10 +46,10 @@ class Loaded:
 
 
 class _Batches(Dataset[tuple[Tensor, Tensor]]):
-    """Batch ``index`` of a file of tokens, from the generator of that number. ``loaded`` counts batches by worker; shared memory."""
+    """Batch ``index`` of a file of tokens, drawn from ``seed`` and that number. ``loaded`` counts batches by worker; shared memory."""
 
-    def __init__(self, path: Path, batch: int, length: int, workers: int) -> None:
-        self.path, self.batch, self.length = path, batch, length
+    def __init__(self, path: Path, batch: int, length: int, workers: int, seed: int = SEED) -> None:
+        self.path, self.batch, self.length, self.seed = path, batch, length, seed
         self.loaded = torch.zeros(max(workers, 1), dtype=torch.int64)
         self.loaded.share_memory_()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self._data: Any = None
@@ -60,17 +60,19 @@ class _Batches(Dataset[tuple[Tensor, Tensor]]):
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         if self._data is None:  # each process maps the file itself
             self._data = numpy.memmap(self.path, dtype=TOKEN, mode="r")
-        generator = torch.Generator().manual_seed(seed_of(SEED, index))
+        generator = torch.Generator().manual_seed(seed_of(self.seed, index))
         tensors = batch_of(self._data, len(self._data), self.batch, self.length, generator)
         info = get_worker_info()
         self.loaded[0 if info is None else info.id] += 1
         return tensors
 
 
-def loaders(nbytes: int, batch: int, length: int, workers: int, prefetch: int, pins: bool, repeat: Repeat) -> Iterator[Loaded | Unmeasured]:
+def loaders(
+    nbytes: int, batch: int, length: int, workers: int, prefetch: int, pins: bool, repeat: Repeat, seed: int = SEED
+) -> Iterator[Loaded | Unmeasured]:
     """A loader in this process, one with ``workers`` that load ``prefetch`` batches ahead each, and that one with pinned memory."""
-    with file_of_tokens(nbytes) as (path, _):
-        with _iterating(path, batch, length, 0, 0, False) as (pull, _):
+    with file_of_tokens(nbytes, seed) as (path, _):
+        with _iterating(path, batch, length, 0, 0, False, seed) as (pull, _):
             alone = time_of(pull, HostWatch(), repeat)
             step = max(_LEAST_STEP, float(alone.seconds))
             yield Loaded("in this process", 0, False, alone, _in_loop(pull, step, repeat), step, 0)
@@ -79,7 +81,7 @@ def loaders(nbytes: int, batch: int, length: int, workers: int, prefetch: int, p
             if pinned and not pins:
                 yield Unmeasured(name, NO_PINNING)
                 continue
-            with _iterating(path, batch, length, workers, prefetch, pinned) as (pull, loaded):
+            with _iterating(path, batch, length, workers, prefetch, pinned, seed) as (pull, loaded):
                 ahead = _ahead(pull, loaded)
                 alone = time_of(pull, HostWatch(), repeat, calls=4 * workers * prefetch)
                 yield Loaded(name, workers, pinned, alone, _in_loop(pull, step, repeat, 4 * workers * prefetch), step, ahead)
@@ -93,10 +95,10 @@ def loaded_ahead(nbytes: int, batch: int, length: int, workers: int, prefetch: i
 
 @contextmanager
 def _iterating(
-    path: Path, batch: int, length: int, workers: int, prefetch: int, pinned: bool
+    path: Path, batch: int, length: int, workers: int, prefetch: int, pinned: bool, seed: int = SEED
 ) -> Iterator[tuple[Callable[[], object], Callable[[], int]]]:
     """Context with what asks for the next batch, and what gives the number of batches loaded so far; workers end with it."""
-    data = _Batches(path, batch, length, workers)
+    data = _Batches(path, batch, length, workers, seed)
     loader = DataLoader(data, batch_size=None, num_workers=workers, prefetch_factor=prefetch or None, pin_memory=pinned)
     iterator: Iterator[Any] = iter(loader)
     try:

@@ -81,12 +81,13 @@ def resume(
     with_files: bool = False,
     schedule: Schedule | None = None,
     progress: Progress = lambda text: None,
+    seed: int = SEED,
 ) -> Resumption:
     """Compares ``steps`` uninterrupted steps of ``spec`` with steps resumed from a checkpoint.
 
     ``corrupt`` may change the state that was read, to test this comparison; ``with_files`` also measures ``CheckpointFiles`` after the
-    last uninterrupted step; ``schedule`` names a scheduler of torch, with its arguments. Raises ``BadInputError`` unless
-    0 < ``saved_after`` < ``steps`` and the mode trains.
+    last uninterrupted step; ``schedule`` names a scheduler of torch, with its arguments; weights and inputs are drawn
+    from ``seed``. Raises ``BadInputError`` unless 0 < ``saved_after`` < ``steps`` and the mode trains.
     """
     options = options or Options()
     if not 0 < saved_after < steps:
@@ -98,7 +99,7 @@ def resume(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{STEM}.pt"
         progress("building the model")
-        with _scheduled(spec, at, options, device, schedule) as run:
+        with _scheduled(spec, at, options, device, schedule, seed) as run:
             seconds = _first_step(run, progress)
             if saved_after > 1:
                 _trained(run, saved_after - 1)
@@ -108,15 +109,15 @@ def resume(
             straight = _trained(run, steps - saved_after)
             files = _files(run, progress) if with_files else None
         if not is_same:
-            straight = _uninterrupted(spec, at, options, device, steps, schedule)
+            straight = _uninterrupted(spec, at, options, device, steps, schedule, seed)
         progress(f"{_steps(steps - saved_after, seconds)} of a new model, from the checkpoint")
-        with _scheduled(spec, at, options, device, schedule) as run:
-            steps_done = _restored(run, path, corrupt)
+        with _scheduled(spec, at, options, device, schedule, seed) as run:
+            steps_done = _restored(run, path, corrupt, seed + 1)
             resumed = _trained(run, steps - steps_done)
         saved, pickled, storages = _file(path)
     progress("comparing every bit")
     differing = _differing(straight, resumed)
-    chance = _differing(straight, _uninterrupted(spec, at, options, device, steps, schedule)) if differing else ()
+    chance = _differing(straight, _uninterrupted(spec, at, options, device, steps, schedule, seed)) if differing else ()
     lost = tuple(name for name in differing if name not in chance)
     return Resumption(steps, saved_after, len(straight), lost, saved, pickled, storages, chance, files)
 
@@ -146,16 +147,18 @@ def _steps(count: int, seconds: float) -> str:
 
 
 def _uninterrupted(
-    spec: Spec, at: Mapping[str, int], options: Options, device: str, steps: int, schedule: Schedule | None
+    spec: Spec, at: Mapping[str, int], options: Options, device: str, steps: int, schedule: Schedule | None, seed: int
 ) -> dict[str, Tensor]:
-    with _scheduled(spec, at, options, device, schedule) as run:
+    with _scheduled(spec, at, options, device, schedule, seed) as run:
         return _trained(run, steps)
 
 
 @contextmanager
-def _scheduled(spec: Spec, at: Mapping[str, int], options: Options, device: str, schedule: Schedule | None) -> Iterator[Training]:
+def _scheduled(
+    spec: Spec, at: Mapping[str, int], options: Options, device: str, schedule: Schedule | None, seed: int
+) -> Iterator[Training]:
     """Context with a new training, whose learning rate a scheduler of torch sets if there is one."""
-    with training(spec, at, options, device) as run:
+    with training(spec, at, options, device, seed=seed) as run:
         if schedule is None:
             yield run
             return
@@ -201,9 +204,9 @@ def _versions(run: Training) -> dict[str, Any]:
     return {name: (t.data_ptr(), t._version) for name, t in _tensors(run) if not name.startswith(_GENERATOR)} | generators
 
 
-def _restored(run: Training, path: Path, corrupt: Change) -> int:
-    """Restores ``run`` from the file and returns the number of steps done."""
-    _spoil(run)
+def _restored(run: Training, path: Path, corrupt: Change, other_seed: int) -> int:
+    """Restores ``run`` from the file, after its own state and that of ``other_seed``, and returns the number of steps done."""
+    _spoil(run, other_seed)
     with blame(run.spec, run.sizes, "reading a checkpoint"):
         # This file is our own; a state may contain objects that weights_only rejects.
         state = torch.load(path, map_location=run.device, weights_only=False)
@@ -238,9 +241,9 @@ def _fill(copies: Sequence[Tensor], saved: list[Tensor]) -> None:
 
 
 @torch.no_grad()
-def _spoil(run: Training) -> None:
+def _spoil(run: Training, seed: int) -> None:
     """Zeroes the module's state and reseeds the generator, so that anything not restored differs. Non-persistent state stays as built."""
-    torch.manual_seed(SEED + 1)
+    torch.manual_seed(seed)
     for tensor in (*tensors_in(run.module.state_dict()), *(run.masters.stepped if run.masters is not None else ())):
         tensor.zero_()
 

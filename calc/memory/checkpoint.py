@@ -42,7 +42,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint at ``sizes``, and the results of a real one at ``run_at``."""
+    """A checkpoint at ``sizes``, and the results of a real one at ``run_at``, whose weights and inputs are drawn from ``seed``."""
 
     model: str
     sizes: Mapping[str, int]
@@ -52,6 +52,7 @@ class Checkpoint:
     verdicts: tuple[Verdict[int], ...]
     interval: Interval | None = None
     scheduler: str = ""
+    seed: int = 0
 
     @property
     def ok(self) -> bool:
@@ -73,10 +74,11 @@ def saving(
     *,
     options: Options | None = None,
     schedule: str = "",
+    seed: int = 0,
     progress: Progress = lambda _: None,
 ) -> Checkpoint:
     """The files of a checkpoint of ``spec`` at ``sizes``, and a training that is resumed from one at the spec's small sizes, with the
-    learning-rate scheduler ``schedule`` if one is named."""
+    learning-rate scheduler ``schedule`` if one is named; its weights and inputs are drawn from ``seed``."""
     options = options or Options()
     if schedule:
         scheduler(schedule)  # refused before anything runs
@@ -87,7 +89,8 @@ def saving(
     file = counted(spec, at, options)
     fixed = {name: size for name, size in (sizes or {}).items() if name not in spec.check_at}
     small = spec.sizes({**spec.check_at, **fixed})
-    return Checkpoint(spec.name, at, options.to_json(), file, small, _measured(spec, small, options, schedule, progress), None, schedule)
+    verdicts = _measured(spec, small, options, schedule, seed, progress)
+    return Checkpoint(spec.name, at, options.to_json(), file, small, verdicts, None, schedule, seed)
 
 
 def counted(spec: Spec, at: Mapping[str, int], options: Options) -> CheckpointFile:
@@ -97,7 +100,9 @@ def counted(spec: Spec, at: Mapping[str, int], options: Options) -> CheckpointFi
     return safetensors(entries_of(trace_at(spec, {}, at, {}, options)))
 
 
-def _measured(spec: Spec, at: Mapping[str, int], options: Options, schedule: str, progress: Progress) -> tuple[Verdict[int], ...]:
+def _measured(
+    spec: Spec, at: Mapping[str, int], options: Options, schedule: str, seed: int, progress: Progress
+) -> tuple[Verdict[int], ...]:
     from calc.measure.resume import STEM, resume
 
     kind = scheduler(schedule) if schedule else None
@@ -110,6 +115,7 @@ def _measured(spec: Spec, at: Mapping[str, int], options: Options, schedule: str
         with_files=True,
         schedule=None if kind is None else (kind.kind, kind.arguments(_STEPS)),
         progress=progress,
+        seed=seed,
     )
     assert resumed.files is not None
     saved = _judged("bytes of torch.save", lambda: torch_save(resumed.storages, resumed.pickled, STEM), resumed.saved)
@@ -176,6 +182,7 @@ def document(saving: Checkpoint) -> dict[str, Any]:
         "file": {**file, "value": number(saving.file.total), "unit": "byte", "because": saving.file.because},
         "progress": [{"name": name, "bytes": size, "because": because} for name, size, because in progress_parts(saving.scheduler)],
         "run_at": {name: number(value) for name, value in saving.run_at.items()},
+        "seed": saving.seed,
         "checks": [
             {"quantity": v.quantity, "derived": number(v.derived), "measured": number(v.measured)}
             | {"verdict": v.verdict, "because": v.because}

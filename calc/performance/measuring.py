@@ -92,7 +92,7 @@ class MeasuringOptions:
     ``memory`` is the number of steps whose memory is read, on a CUDA device; ``peak`` in FLOP/s and ``gpu`` give the peak to compare with
     if the machine's is unknown; a ``calibration`` of it predicts eager steps, and its highest rate is the peak if none is known; ``work``
     are the FLOPs of each case and ``before`` its predicted memory, if already derived; once ``enough`` returns true, no further case
-    begins.
+    begins. Weights and inputs are drawn from ``seed``.
     """
 
     device: str = "cpu"
@@ -106,6 +106,7 @@ class MeasuringOptions:
     before: Sequence[PredictedMemory] | None = None
     enough: Callable[[], bool] = field(default=lambda: False)
     progress: Progress = field(default=lambda _: None)
+    seed: int = 0
 
     @property
     def on_cuda(self) -> bool:
@@ -149,7 +150,7 @@ def measured(spec: Spec, cases: Sequence[Sizes], options: Options, request: Meas
         before = request.before or [predicted(derivation(), _capability(facts), request.progress) for derivation in derivations]
     work = request.work or [work_from(derivation) for derivation in derivations]
     forecast = [_expected(spec, case, options, request) for case in cases]
-    with training(spec, spec.sizes(cases[0]), options, request.device) as run:
+    with training(spec, spec.sizes(cases[0]), options, request.device, seed=request.seed) as run:
         request.progress(f"running on {facts['device']['name']}")
         memory = _memory(run, cases, before, request) or [None] * len(cases)
         times = list(_times(run, cases, work, facts, request))

@@ -111,9 +111,10 @@ def measured(
     progress: Callable[[str], None] = lambda _: None,
     workers: int | None = None,
     prefetch: int = 2,
+    seed: int = 0,
 ) -> Transfers:
     """Every kind of copy on this machine, and data loaders unless ``workers`` is None. Without a device, copies to it and pinned memory are
-    listed as unmeasured, with the reason."""
+    listed as unmeasured, with the reason. Tokens and offsets of batches are drawn from ``seed``."""
     from calc.measure import copies, loading
     from calc.measure.free_memory import available_bytes
     from calc.measure.machine import machine
@@ -127,7 +128,7 @@ def measured(
 
     def all_copies() -> Iterator[Copied | Loaded | Unmeasured]:
         progress("memory-mapped tokens")
-        yield from copies.mapped(nbytes, batch, length, repeat)
+        yield from copies.mapped(nbytes, batch, length, repeat, seed)
         progress("copies in memory")
         yield copies.host_copy(nbytes, repeat)
         if device.startswith("cuda"):
@@ -138,7 +139,7 @@ def measured(
 
         if workers is not None:
             progress("data loaders")
-            yield from loading.loaders(nbytes, batch, length, workers, prefetch, device.startswith("cuda"), repeat)
+            yield from loading.loaders(nbytes, batch, length, workers, prefetch, device.startswith("cuda"), repeat, seed)
 
     measurements = tuple(all_copies())
     overlapped = copies.beside_compute(nbytes, device, repeat) if device.startswith("cuda") else None

@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from reports.cli.common import (
+    SEED_OPTION,
     SUCCESS,
     Integer,
     NumberRange,
@@ -25,7 +26,7 @@ from reports.cli.common import (
     unmeasured,
 )
 
-_OF_MEASURING = ("repeat", "seconds", "warm_up", "peak", "gpu", "calibrated", "tf32", "compiled", "fit")
+_OF_MEASURING = ("repeat", "seconds", "warm_up", "peak", "gpu", "calibrated", "tf32", "compiled", "fit", "seed")
 
 
 @click.command()
@@ -49,6 +50,7 @@ _OF_MEASURING = ("repeat", "seconds", "warm_up", "peak", "gpu", "calibrated", "t
 @click.option("--tf32", is_flag=True, help="Run fp32 matmuls and convolutions in tf32, on a CUDA device.")
 @click.option("--compile", "compiled", is_flag=True, help="Compile the model with torch.compile.")
 @click.option("--fit", is_flag=True, help="Also find the largest B that fits, by running out of memory on a CUDA device.")
+@SEED_OPTION
 @click.pass_context
 def measure(context: click.Context, /, device: str | None, output: str | None, as_json: bool, strict: bool, **options: Any) -> int:
     """Time real steps: forward, backward and optimizer separately, tokens per second, MFU and HFU, and the slowest modules.
@@ -84,7 +86,7 @@ def _options(device: str, repeat: int, seconds: float, warm_up: int, peak: str |
     require_gpu(options["gpu"], device)
     calibration = None if options["calibrated"] is None else read(Path(options["calibrated"]))
     how = How(Repeat(warm_up, repeat, seconds, max(repeat, 1000)), tf32=options["tf32"], compiled=options["compiled"])
-    return MeasuringOptions(device, repeat, options["fit"], rate_of(peak), options["gpu"], calibration, how)
+    return MeasuringOptions(device, repeat, options["fit"], rate_of(peak), options["gpu"], calibration, how, seed=options["seed"])
 
 
 def _foreach(context: click.Context, options: dict[str, Any]) -> None:

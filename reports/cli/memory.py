@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from reports.cli.common import FAILED, SUCCESS, model_arguments, option_of, print_result, request_of, sizes_arguments, talk
+from reports.cli.common import FAILED, SEED_OPTION, SUCCESS, model_arguments, option_of, print_result, request_of, sizes_arguments, talk
 
 
 @click.command()
@@ -65,8 +65,11 @@ option_of(checkpointing, "checkpointing").hidden = True  # refused, in words tha
 @click.option(
     "--scheduler", "schedule", metavar="NAME", help="Learning-rate scheduler of the run: cosine, linear, step, exponential, lambda."
 )
+@SEED_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
-def checkpoint(save_seconds: float | None, failure_hours: float | None, schedule: str | None, as_json: bool, **options: Any) -> int:
+def checkpoint(
+    save_seconds: float | None, failure_hours: float | None, schedule: str | None, seed: int, as_json: bool, **options: Any
+) -> int:
     """Derive the size of a checkpoint on disk, and check in a real run that training resumes from one bit for bit.
 
     With the progress of training: iteration, states of random generators, and that of a scheduler.
@@ -80,7 +83,7 @@ def checkpoint(save_seconds: float | None, failure_hours: float | None, schedule
     from reports.jobs import job
 
     with talk() as say:
-        checkpointed = job.saving(request_of(**options), say, save_seconds, failure_hours, schedule or "")
+        checkpointed = job.saving(request_of(**options), say, save_seconds, failure_hours, schedule or "", seed)
     from reports.views import saving as view
 
     print_result(as_json, lambda: document(checkpointed), lambda out: view.show(checkpointed, out))

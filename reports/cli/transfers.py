@@ -7,6 +7,7 @@ from dataclasses import replace
 import click
 
 from reports.cli.common import (
+    SEED_OPTION,
     SUCCESS,
     Integer,
     NumberRange,
@@ -35,6 +36,7 @@ from reports.cli.common import (
 @click.option(
     "--seconds", default=0.5, show_default=True, type=NumberRange(0, 3600), metavar="NUMBER", help="Minimum total time in seconds."
 )
+@SEED_OPTION
 def transfers(
     size: str | None,
     batch: int,
@@ -44,6 +46,7 @@ def transfers(
     device: str | None,
     repeat: int,
     seconds: float,
+    seed: int,
     output: str | None,
     as_json: bool,
     strict: bool,
@@ -69,9 +72,8 @@ def transfers(
         return unmeasured(KIND, absent, as_json, strict)
     because = job.no_cuda() if machine == "cpu" and device is None else "not measured: the CPU was asked for" if machine == "cpu" else ""
     with talk() as say:
-        transferred = measured(
-            nbytes, batch, length, machine, Repeat(2, repeat, seconds, max(repeat, 1000)), because, say, workers, prefetch
-        )
+        timed = Repeat(2, repeat, seconds, max(repeat, 1000))
+        transferred = measured(nbytes, batch, length, machine, timed, because, say, workers, prefetch, seed)
     written = document(replace(transferred, command=command_line()))
     hand_over(written, output, as_json, lambda out: shown.show(transferred, batch, length, out))
     return SUCCESS

@@ -172,16 +172,17 @@ def inference(model: str, sizes: Mapping[str, int], progress: Progress, **how: A
     return infer(calc.load(model), sizes, progress=progress, **how)
 
 
-def saving(request: Request, progress: Progress, save_seconds: float | None, failure_hours: float | None, schedule: str = "") -> Checkpoint:
-    """A checkpoint of a model, trained with a scheduler if one is named; how often to save where both times are given."""
+def saving(
+    request: Request, progress: Progress, save_seconds: float | None, failure_hours: float | None, schedule: str = "", seed: int = 0
+) -> Checkpoint:
+    """A checkpoint of a model, trained from ``seed``, with a scheduler if one is named; how often to save where both times are given."""
     from calc.memory.checkpoint import interval
     from calc.memory.checkpoint import saving as save
 
     progress(f"loading {request.model}")
     chosen = None if save_seconds is None or failure_hours is None else interval(save_seconds, 3600 * failure_hours)
-    return replace(
-        save(calc.load(request.model), request.sizes, options=request.options, schedule=schedule, progress=progress), interval=chosen
-    )
+    saved = save(calc.load(request.model), request.sizes, options=request.options, schedule=schedule, seed=seed, progress=progress)
+    return replace(saved, interval=chosen)
 
 
 def no_cuda() -> str:

@@ -25,7 +25,8 @@ def show(saving: Checkpoint, out: Terminal) -> None:
     rows = [(name, integer(size), dim(because)) for name, size, because in progress_parts(saving.scheduler)]
     out.table(("To resume where training was", ("Bytes", "right"), "Because"), rows)
     out.line()
-    out.line(f"in a real run at {sizes_text(saving.run_at, TYPED)}", style="dim")
+    drawn = f", drawn from seed {saving.seed}" if saving.seed else ""
+    out.line(f"in a real run at {sizes_text(saving.run_at, TYPED)}{drawn}", style="dim")
     for verdict in saving.verdicts:
         derived, measured = ("unknown" if n is None else integer(n) for n in (verdict.derived, verdict.measured))
         out.line(f"{verdict.verdict}: {verdict.quantity}, derived {derived}, measured {measured}: {verdict.because}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -359,3 +360,40 @@ def test_a_hugging_face_model_without_attention_has_its_modules(tmp_path: Path) 
     assert parts(mamba, "flops.forward.matmul")["head"] == 2 * 2 * 5 * 14 * 47
     assert not {"feed-forward", "Q Kᵀ", "query, key and value"} & {*count, *parts(mamba, "flops.step.total")}
     assert_whole(mamba)
+
+
+def numbered(spec: Spec, sizes: Mapping[str, int]) -> Spec:
+    """The same model with a number for each size, so that its trace has no symbol and every layer is traced."""
+    n = SimpleNamespace(**spec.sizes(sizes))
+    return Spec(spec.name, dims={"unused": 97}, build=lambda _: spec.build(n), inputs=lambda _: spec.inputs(n), loss=spec.loss)
+
+
+_PRIMES = {
+    "gpt2": {"B": 3, "T": 11, "d": 5 * 7, "h": 5, "f": 31, "L": 4, "V": 43, "C": 13},
+    "llama3-8b": {"B": 3, "T": 11, "d": 47, "h": 3 * 5, "g": 5, "k": 2 * 7, "f": 31, "L": 4, "V": 43},
+    "mixtral": {"B": 3, "T": 11, "d": 8 * 5, "h": 3 * 5, "g": 5, "k": 2 * 7, "f": 8 * 11, "L": 4, "V": 43, "E": 7, "e": 2},
+    "vit-b": {"B": 3, "S": 3 * 11, "P": 11, "d": 5 * 7, "h": 5, "f": 31, "L": 4},
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name != "gpt2" else ()) for name in _PRIMES])
+def test_each_part_at_other_sizes_is_that_of_a_trace_without_symbols(name: str) -> None:
+    """Of a dense model, one with grouped queries, one with experts and one of images: the closed form of every part, evaluated at distinct
+    sizes, equals what a step of those numbers runs, and no part is of one side only; of a peak, the bytes of each role."""
+    spec = calc.load(name)
+    symbolic = calc.derive(spec, _PRIMES[name], optimizer="sgd")
+    fresh = calc.derive(numbered(spec, _PRIMES[name]), optimizer="sgd", cache=False)
+    peaks = [quantity for quantity, value in symbolic.quantities.items() if value.candidates]
+    names = [quantity for quantity, value in symbolic.quantities.items() if value.value and quantity not in peaks]
+
+    assert (len(names) > 15, len(peaks)) == (True, 2)
+    for quantity in peaks:
+        largest, alone = symbolic[quantity].largest_candidate, fresh[quantity].largest_candidate
+        assert largest is not None
+        assert alone is not None
+        closed = {role: evaluate_text(expr, symbolic.sizes) for role, expr in largest.parts.items()}
+        assert closed == alone.part_values, quantity
+    for quantity in names:
+        closed = {part.part: evaluate_text(part.expr, symbolic.sizes) for part in symbolic[quantity].parts}
+        assert closed == parts(fresh, quantity), quantity
+    assert {part.part for part in symbolic["flops.forward.matmul"].parts} >= {"Q Kᵀ", "P V", "head"}

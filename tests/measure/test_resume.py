@@ -53,6 +53,21 @@ def test_models_resume_bit_for_bit(model: str) -> None:
     assert verdict.tensors > 10
 
 
+@pytest.mark.parametrize("forgotten", ["", "generators"])
+def test_training_from_another_seed_resumes_and_a_forgotten_generator_differs(forgotten: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every training of the comparison is built from that seed; what is not restored has the numbers of yet another."""
+    seeds = []
+
+    def seeded(*args: Any, seed: int, **keywords: Any) -> Any:
+        seeds.append(seed)
+        return training(*args, seed=seed, **keywords)
+
+    monkeypatch.setattr("calc.measure.resume.training", seeded)
+    verdict = resume(load(DROPPING), GPT2, seed=1, corrupt=_without(forgotten) if forgotten else lambda state: None)
+
+    assert (verdict.bitwise_equal, {*seeds}) == (not forgotten, {1})
+
+
 def test_gradients_that_are_kept_and_added_up_over_batches_resume_too() -> None:
     """Two batches to a step, gradients set to zero rather than released."""
     assert resume(load("mlp"), options=Options(accumulation="2", zero_grad="zero")).bitwise_equal

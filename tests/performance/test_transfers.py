@@ -128,6 +128,21 @@ def test_a_batch_of_a_loader_depends_on_its_number_alone(tmp_path: Path) -> None
     assert (3, 1) == (int(first.loaded.sum()), int(other.loaded.sum()))
 
 
+def test_tokens_and_batches_follow_from_the_seed(tmp_path: Path) -> None:
+    """The same seed draws the same, another another one."""
+    drawn = []
+    for seed in (5, 5, 6):
+        with copies.file_of_tokens(2**10, seed) as (path, _):
+            drawn.append(path.read_bytes())
+    assert (drawn[0] == drawn[1], drawn[1] == drawn[2]) == (True, False)
+
+    file = tmp_path / "tokens.bin"
+    file.write_bytes(drawn[0])
+    first, same, another = (loading._Batches(file, 3, 17, 0, seed)[2] for seed in (5, 5, 6))
+    assert torch.equal(first[0], same[0])
+    assert not torch.equal(first[0], another[0])
+
+
 def test_workers_that_never_rest_or_die_are_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(loading, "_PATIENCE", 0.0)
     counts = itertools.count()
