@@ -62,7 +62,7 @@ def _(lab: Lab) -> ClaimFinding:
         left >= activations,
         answer.value,
         because,
-        "napkin ask largest-model; derive gpt2: activations.bytes",
+        "napkin ask largest-model gpu=h100-sxm gpus=8 bytes-per-parameter=16; derive gpt2: activations.bytes",
         unit="parameters",
     )
 

@@ -18,6 +18,9 @@ _SIZES = (16384, 32768, 8192)  # B, D, K of the product that the notes time
 _TIME_3090 = "0.3723490708041936"
 _TIME_3090_BF16 = "0.12506474698893727"
 _RATE_3090_BF16 = "70332313733350.195"
+_OF_3090 = f"napkin ask mfu flops=8796093022208 seconds={_TIME_3090} peak=35.6e12"
+_OF_3090_BF16 = f"napkin ask mfu flops=8796093022208 seconds={_TIME_3090_BF16}"
+_OF_H100 = "napkin ask mfu flops=8796093022208 seconds={} gpu=h100-sxm dtype={}"
 
 
 def product(sizes: tuple[int, int, int] = _SIZES) -> int:
@@ -49,7 +52,7 @@ def _(lab: Lab) -> ClaimFinding:
         f"recomputation ({recomputed:,} in GPT-2's backward); HFU counts all that ran"
     )
     return convention(
-        utilized.value == amounts, "model FLOPs / (peak · time)", because, "napkin ask mfu; derive gpt2: flops.backward.recompute"
+        utilized.value == amounts, "model FLOPs / (peak · time)", because, f"{_OF_3090}; derive gpt2: flops.backward.recompute"
     )
 
 
@@ -61,7 +64,7 @@ def _(_: Lab) -> ClaimFinding:
         best == 1 and bool(more),
         best,
         "no device outruns its peak: a shorter time is refused",
-        "napkin ask mfu at the peak and above it",
+        "napkin ask mfu flops=1e12 seconds=1 peak=1e12; napkin ask mfu flops=1e12 seconds=0.99 peak=1e12",
     )
 
 
@@ -70,7 +73,7 @@ def _(_: Lab) -> ClaimFinding:
     utilized = utilization(product(), Fraction(_TIME_3090), 356 * 10**11, "fp32")
     fits = utilized.value == utilized["R"] / utilized["P"]
     return convention(
-        fits, "achieved FLOP/s / promised FLOP/s", "the definition; the promise must be that of the format, dense", "napkin ask mfu"
+        fits, "achieved FLOP/s / promised FLOP/s", "the definition; the promise must be that of the format, dense", _OF_3090
     )
 
 
@@ -88,15 +91,14 @@ def _(_: Lab) -> ClaimFinding:
     because = (
         f"a time on the author's machine; it means {_tera(utilized['R'])}, which is possible: {float(utilized.value):.3f} of the fp32 peak"
     )
-    return unchecked(float(_TIME_3090), because, "napkin ask mfu flops=8796093022208 seconds=0.3723490708 gpu=rtx3090 dtype=fp32", unit="s")
+    return unchecked(float(_TIME_3090), because, _OF_3090.replace("peak=35.6e12", "gpu=rtx3090 dtype=fp32"), unit="s")
 
 
 @MFU.claim("mfu-fp32-val", "That is an MFU of 0.6635742749004901 in fp32.")
 def _(_: Lab) -> ClaimFinding:
     utilized = utilization(product(), Fraction(_TIME_3090), 356 * 10**11, "fp32")
     because = f"2·B·D·K over the time is {_tera(utilized['R'])}, over 35.6 TFLOP/s; both quotients in float64, as the notes divide"
-    command = "napkin ask mfu flops=8796093022208 seconds=0.3723490708 peak=35.6e12"
-    return number("0.6635742749004901", product() / float(_TIME_3090) / 35.6e12, because, command)
+    return number("0.6635742749004901", product() / float(_TIME_3090) / 35.6e12, because, _OF_3090)
 
 
 @MFU.claim("mfu-bf16-val", "In bf16 the MFU is 1.9756267902626459.")
@@ -108,14 +110,14 @@ def _(_: Lab) -> ClaimFinding:
         f"no MFU is above 1 ({'refused' if refusal else 'accepted'}): the rate in bf16 was divided by the peak of fp32; over "
         f"{_tera(card.peak('bf16'))} it is {float(right):.4f}"
     )
-    return number("1.9756267902626459", right, because, "napkin ask mfu flops=70.33e12 seconds=1 gpu=rtx3090 dtype=bf16")
+    return number("1.9756267902626459", right, because, f"{_OF_3090_BF16} gpu=rtx3090 dtype=bf16")
 
 
 @MFU.claim("mfu-bf16-suspect", "Something is wrong with the figures for bf16.")
 def _(_: Lab) -> ClaimFinding:
     refusal = _refused(Fraction(_RATE_3090_BF16), Fraction(1), 356 * 10**11, "bf16")
     because = "a utilization of 1.98 is refused: the peak is that of another format" if refusal else "the utilization is possible"
-    return true(bool(refusal), "the peak of fp32 was used", because, "napkin ask mfu flops=70.33e12 seconds=1 peak=35.6e12")
+    return true(bool(refusal), "the peak of fp32 was used", because, f"{_OF_3090_BF16} peak=35.6e12")
 
 
 @MFU.claim("mfu-3090-fp32", "An RTX 3090 has a peak of 35.6e12 FLOP/s in fp32.")
@@ -139,8 +141,7 @@ def _(_: Lab) -> ClaimFinding:
         f"the quotient in float64, as the notes divide; the time is of the author's machine and possible: {float(share):.3f} of the dense "
         "bf16 peak with fp32 sums"
     )
-    command = f"napkin ask mfu flops={product()} seconds={_TIME_3090_BF16} gpu=rtx3090 dtype=bf16"
-    return number(_RATE_3090_BF16, rate, because, command, unit="FLOP/s")
+    return number(_RATE_3090_BF16, rate, because, f"{_OF_3090_BF16} gpu=rtx3090 dtype=bf16", unit="FLOP/s")
 
 
 @MFU.claim("mfu-004-fp32", "The product took 0.16 s in fp32 on an H100.")
@@ -150,7 +151,7 @@ def _(_: Lab) -> ClaimFinding:
         f"a time on the lecturer's machine; it means {_tera(utilized['R'])}, which is possible: {float(utilized.value):.2f} of the "
         "fp32 peak"
     )
-    return unchecked(0.16, because, "napkin ask mfu flops=8796093022208 seconds=0.16 gpu=h100-sxm dtype=fp32", unit="s")
+    return unchecked(0.16, because, _OF_H100.format("0.16", "fp32"), unit="s")
 
 
 @MFU.claim("mfu-004-54", "That is 5.4e13 FLOP/s.")
@@ -174,7 +175,7 @@ def _(_: Lab) -> ClaimFinding:
         f"a time on the lecturer's machine; it means {_tera(utilized['R'])}, which is possible: {float(utilized.value):.2f} of the "
         "dense bf16 peak"
     )
-    return unchecked(0.03, because, "napkin ask mfu flops=8796093022208 seconds=0.03 gpu=h100-sxm dtype=bf16", unit="s")
+    return unchecked(0.03, because, _OF_H100.format("0.03", "bf16"), unit="s")
 
 
 @MFU.claim("mfu-004-lower", "The MFU is lower in bf16 than in fp32.")
@@ -187,7 +188,8 @@ def _(_: Lab) -> ClaimFinding:
         f"by the lecture's own times {float(shares['bf16']):.2f} of a peak of {_tera(h100.peak('bf16'))} against "
         f"{float(shares['fp32']):.2f} of {_tera(h100.peak('fp32'))}"
     )
-    return true(shares["bf16"] < shares["fp32"], shares["bf16"], because, "napkin ask mfu of both times")
+    commands = f"{_OF_H100.format('0.16', 'fp32')}; {_OF_H100.format('0.03', 'bf16')}"
+    return true(shares["bf16"] < shares["fp32"], shares["bf16"], because, commands)
 
 
 @MFU.claim("mfu-004-5pct", "An MFU of 5 % would be really bad.")
@@ -209,7 +211,7 @@ def _(_: Lab) -> ClaimFinding:
         f"the promised peak knows neither, but the time contains both: a quarter more time for them takes MFU from {float(without):.2f} "
         f"to {float(with_):.2f}"
     )
-    return readings(without < 1, without == with_, with_, because, "napkin ask mfu with 25 % more time")
+    return readings(without < 1, without == with_, with_, because, f"{_OF_H100.format('0.16', 'fp32')}; {_OF_H100.format('0.2', 'fp32')}")
 
 
 @MFU.claim("tensor-core-default", "PyTorch uses the tensor cores by default.")

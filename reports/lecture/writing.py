@@ -357,7 +357,7 @@ def show_claims(audited: Audit, out: Terminal) -> None:
         out.line(bold(row.id), f": {row.says} ({row.notes})")
         out.line(f"  {row.badge.sign} {row.badge.words}: {row.value}")
         out.line(f"  because {row.because}")
-        out.line(f"  by {row.computed_by}; it rests on {row.rests_on}", style="dim")
+        out.line(f"  computed by: {row.computed_by} (rests on {row.rests_on})", style="dim")
 
 
 def show_system(system: LectureSystem, worked: SystemResult, out: Terminal) -> None:

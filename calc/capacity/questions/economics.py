@@ -68,7 +68,7 @@ CARBON = replace(
         "pue and intensity are those of a place and time: neither has a default, so name their source beside the answer",
         "electricity of the training alone: neither making the devices nor failed runs, experiments and use",
     ),
-    source="Patterson et al. 2021, Carbon Emissions and Large Neural Network Training (arXiv 2104.10350)",
+    source="Patterson et al. 2021, Carbon Emissions and Large Neural Network Training (arXiv 2104.10350), table 4",
 )
 SAVING = Question(
     "saving",

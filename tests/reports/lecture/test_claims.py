@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -74,6 +75,12 @@ QUICK = {
 }
 
 
+# Claims that a command shows, without a model.
+COMMANDED = ("q1-144days", "q2-40b", "gpt3-3.14e23", "8h100-week", "8h100-two-weeks", "mfu-ideal-1", "mfu-003", "mfu-fp32-time",
+             "mfu-fp32-val", "mfu-bf16-val", "mfu-bf16-suspect", "mfu-bf16-70", "mfu-004-fp32", "mfu-004-bf16", "mfu-004-lower",
+             "mfu-004-exclude-comm")  # fmt: skip
+
+
 def verdicts(*names: str) -> dict[str, str]:
     return {c.claim.id: c.finding.verdict for c in audit(Lab(), names).claims}
 
@@ -101,6 +108,21 @@ def test_every_claim_stands_in_some_of_the_five_sets_of_notes() -> None:
     """And in no other."""
     assert sorted(IDS) == sorted(notes())
     assert {"000", "001", "002", "003", "004"} == {note for actual in notes().values() for note in actual}
+
+
+def test_commands_that_show_a_claim_run_as_they_are_printed() -> None:
+    """Each is whole, and its answer has the claim's number; the rate beyond the peak is refused."""
+    printed = {c.claim.id: c.finding for c in audit(Lab(), COMMANDED).claims}
+    shown: dict[str, list[str]] = {}
+    for name, finding in printed.items():
+        for command in (part for part in finding.computed_by.split("; ") if part.startswith("napkin ")):
+            done = CliRunner().invoke(cli.napkin, shlex.split(command)[1:])
+            assert done.exit_code == 0 or "is above 1: no device outruns its peak" in done.stderr, (name, done.stderr)
+            shown.setdefault(name, []).append(done.stdout.split(" ")[0])
+
+    assert [*shown] == [*printed]
+    for name in ("mfu-fp32-val", "mfu-bf16-val", "mfu-004-exclude-comm", "mfu-004-lower", "q1-144days"):
+        assert float(shown[name][-1]) == pytest.approx(float(printed[name].value), rel=1e-4)
 
 
 def test_contradictions_are_between_claims_that_there_are() -> None:
