@@ -57,8 +57,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> None:
     real, fed = training_.training, cuda_memory.fed
 
     @contextmanager
-    def training(spec: Any, sizes: Any, options: Any, _: str) -> Iterator[Any]:
-        with real(spec, sizes, options, "cpu") as run:
+    def training(spec: Any, sizes: Any, options: Any, _: str, seed: int = 0) -> Iterator[Any]:
+        with real(spec, sizes, options, "cpu", seed=seed) as run:
             yield run
 
     def fed_within(run: Any, sizes: Any) -> Any:
