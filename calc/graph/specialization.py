@@ -192,8 +192,8 @@ def _divisors(multiples: Mapping[str, int | str | None], name: str) -> list[str]
 
 def dimensions_to_specialize(spec: Spec, graph: Graph, changed: Sequence[Guard], values: Mapping[str, int]) -> dict[str, str]:
     """Dimensions to specialize, with reasons, where no symbol has a required property (a product that is even): the smallest set of
-    dimensions that may be specialized such that each ``changed`` guard fails because of one of them, with those specialized already.
-    Empty where no further dimension helps."""
+    dimensions that may be specialized such that each ``changed`` guard fails because of one of them, with those specialized already. Of two
+    that explain as many, that of fewer basis symbols. Empty where no further dimension helps."""
     may = {name for names in spec.may_specialize for name in names} - graph.specialized.keys()
     about = {name: {*ordered_names(text)} & {*graph.symbols} for name, text in graph.basis.items() if name in may}
     requested, usual = graph.as_basis().values(values), graph.certificates[0].sizes
@@ -210,13 +210,19 @@ def dimensions_to_specialize(spec: Spec, graph: Graph, changed: Sequence[Guard],
     why: dict[str, str] = {}
     while unexplained:
         blamed = {name: [c for c in unexplained if by(c, symbols & {*ordered_names(c.expr)})] for name, symbols in about.items()}
-        name = max(blamed, key=lambda name: len(blamed[name]))
+        name = max(blamed, key=lambda name: (len(blamed[name]), -len(about[name])))
         if not blamed[name]:
-            why |= {n: _specialization_reason(c) for c in unexplained for n, symbols in about.items() if symbols & {*ordered_names(c.expr)}}
+            why |= {n: _specialization_reason(c) for c in unexplained for n in _narrowest(about, {*ordered_names(c.expr)})}
             break
         why[name] = _specialization_reason(blamed[name][0])
         unexplained = [c for c in unexplained if c not in blamed[name]]
     return {**{name: why for name, (_, why) in graph.specialized.items()}, **why} if why else {}
+
+
+def _narrowest(about: Mapping[str, set[str]], symbols: set[str]) -> list[str]:
+    """Of dimensions, each with its basis symbols, those in ``symbols`` alone; if there are none, those with any of ``symbols``."""
+    alone = [name for name, own in about.items() if own and own <= symbols]
+    return alone or [name for name, own in about.items() if own & symbols]
 
 
 def _specialization_reason(c: Guard) -> str:

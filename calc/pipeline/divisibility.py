@@ -98,9 +98,21 @@ def _smaller(given: Spec, spec: Spec, name: str) -> Iterator[Spec]:
                 yield replace(spec, dims={**spec.dims, name: replace(dim, multiple_of=part)})
 
 
+def divided(spec: Spec, sizes: Mapping[str, int], failure: SizesError) -> Inferred | None:
+    """``spec`` with a size declared a multiple of what the line that failed divides it by; None if there is no such size."""
+    return next(_multiples(spec, sizes, failure, _divided(spec, str(failure))), None)
+
+
 def candidates(spec: Spec, sizes: Mapping[str, int], failure: NapkinError) -> Iterator[Inferred]:
     """``spec`` with one more size declared a multiple: first those that ``failure`` divides, then others it names, then all."""
-    for name, part in _pairs(spec, failure):
+    return _multiples(spec, sizes, failure, _pairs(spec, failure))
+
+
+def _multiples(
+    spec: Spec, sizes: Mapping[str, int], failure: NapkinError, pairs: Iterable[tuple[str, int | str]]
+) -> Iterator[Inferred]:
+    """``spec`` with the first size of each of ``pairs`` declared a multiple of the second, where ``sizes`` allow it."""
+    for name, part in pairs:
         dim = spec.dimensions[name]
         if dim.tied or dim.plus or dim.unbacked_at:
             continue

@@ -48,6 +48,15 @@ def inferred_dimension(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     return plan.of(more.spec, more.reason) if isinstance(more, Inferred) else None
 
 
+def divided_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
+    """Declare a size a multiple of what the line that failed divides it by, before sizes are specialized."""
+    error, given = refusal.error, plan.given or plan.spec
+    if refusal.of_case or plan.search is not None or not given.may_specialize or not isinstance(error, SizesError):
+        return None
+    more = divisibility.divided(plan.spec, _requested(plan, plan.spec), error)
+    return plan.of(more.spec, more.reason) if more else None
+
+
 def specialized_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     """Specialize a dimension without a closed form, if the spec allows it."""
     error = refusal.error
@@ -102,7 +111,7 @@ def specializable_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 
 
 ITERATIONS = (trip_count, more_iterations)
-AT_ONE_SPEC = (*ITERATIONS, inferred_dimension, specialized_size)
+AT_ONE_SPEC = (*ITERATIONS, inferred_dimension, divided_size, specialized_size)
 REFINEMENTS = (*AT_ONE_SPEC, divisor, unknown_quantities, specializable_size)
 
 # If the number of parameters differs, the built model is not the traced one.
@@ -157,6 +166,9 @@ def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError
     why = f"under symbolic tracing it {why}" if why.startswith("raised ") else why
     if isinstance(error, NoPeakError) and error.dimension not in specialized:
         return dict.fromkeys(with_quotients(spec, [error.dimension]), _NO_PEAK.format(error.where))
+    counts = [name for name in spec.trip_counts if name not in specialized]
+    if counts and isinstance(error, CertificateError) and tells_no_peak(error):
+        return dict.fromkeys(with_quotients(spec, counts[-1:]), _NO_PEAK.format(f"trip_counts={spec.trip_counts} of the spec"))
     may = {name for names in spec.may_specialize for name in names}
     if isinstance(error, SpecializationError) and error.dimension in may - specialized.keys():
         return dict.fromkeys(with_quotients(spec, [error.dimension]), why)
@@ -164,9 +176,6 @@ def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError
         more = [name for name in with_quotients(spec, names) if name not in specialized]
         if more:
             return dict.fromkeys(more, why)
-    if isinstance(error, CertificateError) and tells_no_peak(error):
-        counts = [name for name in spec.trip_counts if name not in specialized]
-        return dict.fromkeys(with_quotients(spec, counts[-1:]), _NO_PEAK.format(f"trip_counts={spec.trip_counts} of the spec"))
     return {}
 
 
@@ -174,14 +183,19 @@ _NO_PEAK = "read as a number at {}, and the peak of live bytes has no closed for
 
 
 def with_quotients(spec: Spec, names: Sequence[str]) -> list[str]:
-    """``names`` with the dimensions tied to them: a number divided by a symbol is not a size."""
+    """``names`` with the dimensions that must be numbers where these are: their bounds and divisors (a number divided by a symbol is not a
+    size); and the dimensions that then follow from numbers alone."""
     dims, more = spec.dimensions, list(names)
     for name in more:
         more += [n for n, d in dims.items() if d.at_most == name and n not in more and n not in ("T", "S")]
         part = dims[name].multiple_of
         more += [part] if isinstance(part, str) and part not in more else []
-        more += [n for n, d in dims.items() if d.tied and isinstance(d.default, str) and name in ordered_names(d.default) and n not in more]
+        more += [n for n, d in dims.items() if d.tied and isinstance(d.default, str) and n not in more and _follows(d.default, more)]
     return more
+
+
+def _follows(default: str, names: Collection[str]) -> bool:
+    return {*ordered_names(default)} <= {*names}
 
 
 def specialized_too_soon(plan: TracePlan) -> list[list[str]]:

@@ -82,7 +82,8 @@ class _Completion:
     def _special(self, changed: Sequence[Guard], repeated: Sequence[Guard]) -> tuple[Graph, Analysis] | Refusal:
         """The graph with the first special case of these sizes that can be traced, or with specialized dimensions if none can."""
         attempts = special_case_candidates(self.graph, self.sizes, changed)
-        specialized = dimensions_to_specialize(self.spec, self.graph, changed, self.sizes) if any(c.divides for c in repeated) else {}
+        divisible = [c for c in repeated if c.divides]
+        specialized = dimensions_to_specialize(self.spec, self.graph, divisible, self.sizes) if divisible else {}
         if not specialized:
             near = self._near_foreseen(repeated, attempts[-1])
             foreseen: list[_Case] = [(equal, near) for equal in attempts if near is not None]

@@ -216,6 +216,21 @@ def test_layers_that_are_listed_by_number_follow_the_depth(tmp_path: Path) -> No
     assert module.config.no_rope_layers == [1, 1, 1, 0] * 2
 
 
+def test_layers_of_one_kind_that_are_listed_by_number_follow_the_depth(tmp_path: Path) -> None:
+    """Every third layer has attention, said as 2 and 5 of six: of nine, it is 2, 5 and 8. A list of numbers that are no layers stays."""
+    bamba = {"model_type": "bamba", "architectures": ["BambaForCausalLM"], "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 97}
+    bamba |= {"num_key_value_heads": 2, "intermediate_size": 52, "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 16}
+    spec = spec_of(tmp_path, bamba | {"num_hidden_layers": 6, "attn_layer_indices": [2, 5], "time_step_limit": [0.0, 1.0]})
+
+    with torch.device("meta"):
+        module = spec.build(Sizes(**spec.sizes({"L": 9})))
+
+    assert spec.dimensions["L"].multiple_of == 3
+    assert module.config.attn_layer_indices == [2, 5, 8]
+    assert [hasattr(layer, "self_attn") for layer in module.model.layers] == [False, False, True] * 3
+    assert tuple(module.config.time_step_limit) == (0, 1)
+
+
 DINOV2 = {
     "model_type": "dinov2",
     "architectures": ["Dinov2Model"],

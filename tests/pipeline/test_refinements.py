@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from calc.dimensions import Dim
 from calc.errors import BadInputError, CertificateError, NapkinError, SizesError, SpecializationError, TraceError
 from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan, TripCount, refined, simplified
 from calc.options import Options
 from calc.pipeline import pipeline
 from calc.pipeline.divisibility import first_search, with_next_divisor
-from calc.pipeline.refinements import REFINEMENTS, specialized_too_soon
+from calc.pipeline.refinements import REFINEMENTS, specialized_too_soon, with_quotients
 from calc.spec import Spec
 
 FORWARD = Callable[[Tensor, Any], Tensor]
@@ -94,6 +95,14 @@ def test_a_size_without_closed_form_is_specialized_where_the_spec_lets_it() -> N
     assert [plan.reason for plan in plans[1:]] == [f"no closed form in {name}: specializing it" for name in ("d", "L")]
     assert [[*plan.specialized] for plan in plans] == [[], ["d"], ["d", "L"]]
     assert specialized_too_soon(plans[-1]) == [["d"]]
+
+
+def test_a_size_that_the_failing_line_divides_is_a_multiple_before_any_is_specialized() -> None:
+    """The heads divide the width, which the spec would let be a number."""
+    plans = history(replace(spec(in_heads, h=3), may_specialize=(("d",), ("h",))))
+
+    assert [plan.reason for plan in plans[1:]] == ["assuming d to be a multiple of h"]
+    assert plans[-1].specialized == {}
 
 
 def test_a_trip_count_is_in_the_plan_with_its_line() -> None:
@@ -208,6 +217,23 @@ def test_what_failed_at_one_line_with_and_without_a_size_was_specialized_too_soo
         plan = replace(plan.specializing({**plan.specialized, name: "why"}, ""), before=plan, refusal=refusal)
 
     assert specialized_too_soon(plan) == [["B"]]
+
+
+def test_a_peak_between_iterations_specializes_the_trip_count_and_no_width() -> None:
+    """Which iteration needs most has no closed form in L; widths, which the spec names first, are not at fault."""
+    layers = replace(spec(repeated, L=9), trip_counts=("L",), may_specialize=(("d",), ("L",)))
+    first = _refined_by(CertificateError("memory.peak", "between"), plan=replace(PLAN, spec=layers, given=layers))
+
+    assert isinstance(first, TracePlan)
+    assert [*first.specialized] == ["L"]
+
+
+def test_a_specialized_number_of_heads_leaves_the_width_a_symbol() -> None:
+    """12 heads of k are a width of 12·k; a width that is a number makes its heads numbers, and k with them."""
+    heads = replace(PLAN.spec, dims={"d": Dim(12, multiple_of="h"), "h": Dim(3), "k": Dim("d/h", tied=True)})
+
+    assert with_quotients(heads, ["h"]) == ["h"]
+    assert with_quotients(heads, ["d"]) == ["d", "h", "k"]
 
 
 # -- the search for divisors -------------------------------------------------------------------------------------------------------

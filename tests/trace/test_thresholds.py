@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -187,6 +188,48 @@ def test_what_pads_a_length_fixes_the_length_alone() -> None:
 
     assert {"T"} == derivation.specialization_reasons.keys()
     assert [] == failures(calc.check(derivation, B=3, d=5))
+
+
+def test_a_length_that_is_padded_leaves_a_width_below_a_limit_a_symbol() -> None:
+    """Whole chunks of 16 fix the length; that a width is at most 4 is another guard, which a trace on that side satisfies."""
+
+    class Narrow(nn.Module):
+        def __init__(self, n: Any) -> None:
+            super().__init__()
+            self.mix = nn.Linear(n.d, n.d)
+
+        def forward(self, x: Tensor) -> Tensor:
+            padded = nn.functional.pad(self.mix(x), (0, 0, 0, (16 - x.shape[1] % 16) % 16))
+            y = padded[:, : x.shape[1]].reshape(x.shape[0], -1)
+            return y if x.shape[2] <= 4 else y * 2
+
+    dims = {"B": 2, "T": 64, "d": 4}
+    narrow = Spec("narrow", dims, Narrow, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum())
+    derivation = calc.derive(replace(narrow, may_specialize=(("d",), ("T",))), cache=False, optimizer="sgd")
+
+    assert {"T"} == derivation.specialization_reasons.keys()
+    assert [] == failures(calc.check(derivation, B=3, d=3))
+
+
+def test_slopes_of_heads_fix_the_number_of_heads_alone() -> None:
+    """Slopes for a power of 2 of heads, as those of ALiBi: 4 heads need 4, more need 8; the width per head is no part of that."""
+
+    class Slopes(nn.Module):
+        def __init__(self, n: Any) -> None:
+            super().__init__()
+            self.h, self.mix = n.h, nn.Linear(n.d, n.d)
+
+        def forward(self, x: Tensor) -> Tensor:
+            slopes = torch.arange(1, 2 ** math.ceil(math.log2(self.h)) + 1, dtype=torch.float32)
+            heads = self.mix(x).unflatten(-1, (self.h, -1))
+            return heads * slopes[: self.h, None]
+
+    dims = {"B": 2, "d": Dim(12, multiple_of="h"), "h": 4, "k": Dim("d/h", tied=True)}
+    sloped = Spec("slopes", dims, Slopes, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
+    derivation = calc.derive(replace(sloped, may_specialize=(("d", "h"),)), cache=False, optimizer="sgd")
+
+    assert {"h"} == derivation.specialization_reasons.keys()
+    assert [] == failures(calc.check(derivation, B=3, d=20))
 
 
 def test_a_width_that_is_specialized_takes_the_heads_that_divide_it_along() -> None:

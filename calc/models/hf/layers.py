@@ -24,8 +24,8 @@ _MOST_PARTS = 500_000
 @dataclass(frozen=True, slots=True)
 class LayerPattern:
     """``lists`` are the config's fields with an entry per layer. The config writes those in ``counted`` as kinds of layers with repeat
-    counts (``[[["global", "local"], 12]]``); those in ``numbered`` are the indices of all layers. ``last`` are lists of names of which some
-    end in the depth (``stage24``) and name the last layer."""
+    counts (``[[["global", "local"], 12]]``), those in ``numbered`` as the indices of the layers whose entry is True. ``last`` are lists of
+    names of which some end in the depth (``stage24``) and name the last layer."""
 
     before: int
     period: int
@@ -46,10 +46,9 @@ class LayerPattern:
         return lists | {name: [_LAST.sub(str(depth), entry) for entry in entries] for name, entries in self.last.items()}
 
     def _entries(self, name: str, depth: int) -> list[Any]:
-        if name in self.numbered:
-            return [*range(depth)]
         entries = self.lists[name]
-        return [entries[self._same(i, depth, len(entries))] for i in range(depth)]
+        stretched = [entries[self._same(i, depth, len(entries))] for i in range(depth)]
+        return [i for i, entry in enumerate(stretched) if entry] if name in self.numbered else stretched
 
     def _same(self, i: int, depth: int, count: int) -> int:
         """The index, among ``count`` layers, of one of the same kind as layer ``i`` of ``depth``."""
@@ -98,13 +97,21 @@ def pattern_of(source: Source, config: Any, depth: int, module: Any) -> LayerPat
     own = {*type(config).__dataclass_fields__, *source.raw}  # a list of the file replaces one that the class would compute
     stated = {name: value for name, value in config.__dict__.items() if name in own and isinstance(value, list | tuple)}
     counted = {name: entries for name, value in stated.items() if len(entries := _multiplied_out(value, depth)) == depth}
-    lists = {name: tuple(value) for name, value in stated.items() if len(value) == depth} | counted
-    numbered = frozenset(name for name, entries in lists.items() if entries == (*range(depth),))
-    kinds = [tuple(str(entries[i]) for name, entries in lists.items() if name not in numbered) for i in range(depth)]
-    stacks = _stacks(module, depth)
-    repetition = pattern([(kind, tuple(stack[i] for stack in stacks)) for i, kind in enumerate(kinds)]) if depth > 1 else (0, 1, 0)
+    built = [*zip(*_stacks(module, depth), strict=True)] or [()] * depth
+    numbered = {name: tuple(i in value for i in range(depth)) for name, value in stated.items() if _numbers_layers(value, built)}
+    lists = {name: tuple(value) for name, value in stated.items() if len(value) == depth} | counted | numbered
+    kinds = [tuple(str(entries[i]) for entries in lists.values()) for i in range(depth)]
+    repetition = pattern([*zip(kinds, built, strict=True)]) if depth > 1 else (0, 1, 0)
     last = {name: tuple(value) for name, value in source.raw.items() if name not in lists and _names_last(value, depth)}
-    return None if repetition is None else LayerPattern(*repetition, lists, frozenset(counted), numbered, last)
+    return None if repetition is None else LayerPattern(*repetition, lists, frozenset(counted), frozenset(numbered), last)
+
+
+def _numbers_layers(value: Sequence[Any], built: Sequence[Hashable]) -> bool:
+    """Whether a list has the indices of all layers, or of exactly those of some kinds; ``built`` has the kind of each layer."""
+    indices = [*range(len(built))]
+    if not value or not all(type(entry) is int and entry in indices for entry in value) or [*value] != sorted(set(value)):
+        return False
+    return [*value] == indices or not {built[i] for i in value} & {built[i] for i in indices if i not in value}
 
 
 def _multiplied_out(groups: Sequence[Any], depth: int) -> tuple[Any, ...]:
