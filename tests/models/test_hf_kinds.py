@@ -129,6 +129,95 @@ KINDS: dict[str, tuple[dict[str, Any], list[tuple[int, ...]]]] = {
         },
         [(3, 64, 32), (3,)],
     ),
+    "forecast": (
+        {
+            "model_type": "patchtst",
+            "architectures": ["PatchTSTForPrediction"],
+            "num_input_channels": 2,
+            "context_length": 16,
+            "prediction_length": 5,
+            "patch_length": 4,
+            "patch_stride": 4,
+            "d_model": 16,
+            "num_attention_heads": 2,
+            "ffn_dim": 20,
+            "num_hidden_layers": 2,
+        },
+        [(3, 16, 2), (3, 5, 2)],
+    ),
+    "forecast from lags": (
+        {
+            "model_type": "informer",
+            "architectures": ["InformerForPrediction"],
+            "context_length": 16,
+            "prediction_length": 5,
+            "lags_sequence": [1, 3],
+            "num_time_features": 2,
+            "num_static_categorical_features": 1,
+            "cardinality": [7],
+            "embedding_dimension": [3],
+            "d_model": 16,
+            "encoder_layers": 2,
+            "decoder_layers": 2,
+        },
+        [(3, 19), (3, 19, 2), (3, 19), (3, 1), (3, 5), (3, 5, 2)],
+    ),
+    "steps of an agent": (
+        {
+            "model_type": "decision_transformer",
+            "architectures": ["DecisionTransformerModel"],
+            "state_dim": 5,
+            "act_dim": 2,
+            "hidden_size": 16,
+            "n_head": 2,
+            "n_layer": 2,
+        },
+        [(3, 7, 5), (3, 7, 2), (3, 7, 1), (3, 7, 1), (3, 7)],
+    ),
+    "video": (
+        {
+            "model_type": "videomae",
+            "architectures": ["VideoMAEForVideoClassification"],
+            "image_size": 32,
+            "num_frames": 4,
+            "hidden_size": 24,
+            "num_attention_heads": 2,
+        },
+        [(3, 4, 3, 32, 32), (3,)],
+    ),
+    "text of a picture": (
+        {
+            "model_type": "vision-encoder-decoder",
+            "architectures": ["VisionEncoderDecoderModel"],
+            "encoder": {"model_type": "vit", "image_size": 32, "hidden_size": 24, "num_attention_heads": 2, "num_hidden_layers": 2},
+            "decoder": {"model_type": "trocr", "d_model": 16, "decoder_attention_heads": 2, "decoder_layers": 2, "vocab_size": 97},
+            "decoder_start_token_id": 2,
+            "pad_token_id": 1,
+        },
+        [(3, 3, 32, 32), (3, 4)],
+    ),
+    "masked autoencoder": (
+        {
+            "model_type": "vit_mae",
+            "architectures": ["ViTMAEForPreTraining"],
+            "image_size": 32,
+            "hidden_size": 24,
+            "num_attention_heads": 2,
+            "decoder_hidden_size": 20,
+            "decoder_num_attention_heads": 2,
+        },
+        [(3, 3, 32, 32)],
+    ),
+    "without labels": (
+        {
+            "model_type": "deit",
+            "architectures": ["DeiTForImageClassificationWithTeacher"],
+            "image_size": 32,
+            "hidden_size": 24,
+            "num_attention_heads": 2,
+        },
+        [(3, 3, 32, 32)],
+    ),
 }
 
 
@@ -146,10 +235,25 @@ def test_each_kind_of_class_is_fed_what_it_takes(kind: str, tmp_path: Path) -> N
 
 
 def test_a_loss_that_is_not_the_librarys_own_is_said_to_be_another(tmp_path: Path) -> None:
-    """A class without a head, and boxes that the library would match to objects by the data."""
+    """A class without a head, boxes that the library would match to objects by the data, and outputs without labels; a forecast and a
+    masked autoencoder have their own."""
     assert spec_of(tmp_path, KINDS["encoder"][0]).notes[0].startswith("The class has no head and no loss of its own")
     assert spec_of(tmp_path, KINDS["detection"][0]).notes[0].startswith("The library's loss first matches boxes to objects")
+    assert spec_of(tmp_path, KINDS["without labels"][0]).notes == (
+        "The class is run without labels: the loss here is the sum of the mean squares of its outputs.",
+    )
+    assert not any("loss" in note for kind in ("forecast", "masked autoencoder") for note in spec_of(tmp_path, KINDS[kind][0]).notes)
     assert any(note.startswith("The library's loss leaves blanks out") for note in spec_of(tmp_path, KINDS["recognition"][0]).notes)
+
+
+def test_a_loss_without_labels_reaches_every_output(tmp_path: Path) -> None:
+    """Of the two heads of a teacher's student, the library returns both beside their mean; each gets a gradient."""
+    spec = spec_of(tmp_path, KINDS["without labels"][0])
+    n = Sizes(**spec.sizes({"B": 2, "L": 2}))
+    model = spec.build(n)
+    spec.loss(model, *spec.inputs(n)).backward()
+
+    assert all(p.grad is not None for head in (model.cls_classifier, model.distillation_classifier) for p in head.parameters())
 
 
 def test_layers_that_chance_skips_all_run_and_a_note_says_so(tmp_path: Path) -> None:

@@ -60,6 +60,11 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str]] = {
         {"model_type": "align", "architectures": ["AlignVisionModel"]},
         "{file}: architecture 'AlignVisionModel' is not a class of its model_type with a known step: for 'align' there is AlignModel",
     ),
+    "inputs that no config describes": (
+        {"model_type": "perceiver", "architectures": ["PerceiverForMaskedLM"]},
+        "{file}: architecture 'PerceiverForMaskedLM' needs arguments that no field of a config describes (inputs): use FILE.py:NAME,"
+        " with inputs of your own",
+    ),
     "a negative size": (LLAMA | {"hidden_size": -48}, "{file}: hidden_size = -48 is not a size: give an integer from 1 to 2**63 - 1"),
     "a size of zero": (LLAMA | {"vocab_size": 0}, "{file}: vocab_size = 0 is not a size: give an integer from 1 to 2**63 - 1"),
     "a fraction": (LLAMA | {"num_hidden_layers": 2.5}, "{file}: num_hidden_layers = 2.5 is not an integer"),

@@ -98,3 +98,13 @@ def test_half_sines_and_half_cosines_make_the_head_width_even() -> None:
 
     assert 2 == spec.dims["k"].multiple_of
     assert spec.loss(spec.build(n), *spec.inputs(n)).isfinite()
+
+
+def test_a_large_model_whose_text_width_has_a_name_of_its_own_is_loaded(tmp_path: Path) -> None:
+    """``embed_dim`` is no field of d: the relatives that are tried for the check have heads of their own, and no d."""
+    text = {"embed_dim": 1024, "attention_heads": 16, "ffn_dim": 64, "layers": 2, "vocab_size": 250_000, "max_position_embeddings": 64}
+    seeing = {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 40, "image_size": 28}
+    config = {"model_type": "kosmos-2", "architectures": ["Kosmos2ForConditionalGeneration"], "text_config": text, "vision_config": seeing}
+    spec = spec_of(tmp_path, config)
+
+    assert ("d" in spec.dims, spec.sizes()["h"]) == (False, 16)

@@ -18,10 +18,11 @@ from calc.errors import ConfigError, DimensionError
 from calc.models.hf import source as reading
 from calc.models.hf.dimensions import HEADS, ConfigLayout, dims_of, dims_of_tower, home_of, layout_of, may_specialize, positions, towers_of
 from calc.models.hf.effects import notes_on_unused, without_effect
+from calc.models.hf.feeds import stated
 from calc.models.hf.layers import pattern_of, without_memory
 from calc.models.hf.source import Source, module_class, quiet, symbolic_sizes_accepted
 from calc.models.hf.table import FIELDS, is_size
-from calc.models.hf.tasks import Task, stated, task_of
+from calc.models.hf.tasks import Task, task_of
 from calc.spec import Sizes, Spec
 
 # Above this, a check at full width would not fit an ordinary machine (AdamW in fp32 takes 16 bytes per parameter).
@@ -98,7 +99,8 @@ def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[C
 def _even_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], tried: Mapping[str, int]) -> dict[str, Dim]:
     """{"k": the head width as a multiple of 2} if the class runs with no other: half of the width are sines, half cosines. Else empty."""
     k, h = dims.get("k"), dims.get("h")
-    if k is None or h is None or k.multiple_of is not None or not k.tied or h.multiple_of is not None or dims["d"].multiple_of != "h":
+    d = dims.get("d")
+    if d is None or k is None or h is None or k.multiple_of or not k.tied or h.multiple_of or d.multiple_of != "h":
         return {}
     small = dict(tried) | {name: size for name, size in _narrow({}, layout, dims).items() if name in ("L", "V") and name in dims}
     odd, even = ({**small, "h": 3, "d": 3 * width} for width in (17, 18))
@@ -109,7 +111,7 @@ def _even_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[
 def _shared_width(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], tried: Mapping[str, int]) -> dict[str, Dim]:
     """{"d": a multiple of h, "k": tied to d/h} if the class runs with no other head width, though its config takes one. Else empty."""
     k = dims.get("k")
-    if k is None or k.tied or k.default != "d/h":
+    if k is None or k.tied or k.default != "d/h" or "d" not in dims:
         return {}
     try:
         sizes = resolve(dims, {})
@@ -135,7 +137,7 @@ def _grouped_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mappi
     narrow = {name: size for name, size in _narrow(sizes, layout, dims).items() if name in dims and not dims[name].tied}
 
     def runs(name: str, count: int) -> bool:
-        width = {"d": sizes["d"] // sizes["h"] * count} if name == dims["d"].multiple_of else {}
+        width = {"d": sizes["d"] // sizes["h"] * count} if "d" in dims and name == dims["d"].multiple_of else {}
         return _runs(source, task, layout, dims, {**task.small(config), **narrow, **width, name: count})
 
     grouped: dict[str, Dim] = {}
@@ -151,7 +153,7 @@ def _without_memory(source: Source, config: Any) -> Any:
     except ConfigError:
         raise
     except Exception as error:  # whatever the class raises, this config cannot be used
-        message = str(error).strip().partition("\n")[0][:200] or "no message"
+        message = " ".join(str(error).split())[:200] or "no message"
         raise ConfigError(f"{source.where}: {source.architecture} cannot be built from it: {type(error).__name__}: {message}") from None
 
 
@@ -202,9 +204,10 @@ def _relatives(sizes: Mapping[str, int], layout: ConfigLayout, dims: Mapping[str
     yield {name: value for name, value in narrow.items() if name in dims and not dims[name].tied}
     for heads in (4, 8, 16, 32):
         over, rest = divmod(sizes.get("h", 1), heads)
-        if not rest and over > 1 and sizes["d"] % over == 0:
+        d = sizes.get("d", 0)  # absent where the part that reads the tokens calls its width otherwise
+        if not rest and over > 1 and d % over == 0:
             fewer = {n: v // over for n, v in sizes.items() if n.endswith(_SHARED_BY_HEADS) and v % over == 0}
-            shape = {**narrow, **fewer, "k": sizes.get("k", 1), "h": heads, "d": sizes["d"] // over, "g": max(1, sizes.get("g", 1) // over)}
+            shape = {**narrow, **fewer, "k": sizes.get("k", 1), "h": heads, "d": d // over, "g": max(1, sizes.get("g", 1) // over)}
             yield {name: value for name, value in shape.items() if name in dims and not dims[name].tied}
 
 

@@ -10,11 +10,11 @@ from fractions import Fraction
 from typing import Any
 
 from calc.dimensions import Dim, meaning_of
+from calc.models.hf.feeds import fixed_frames
 from calc.models.hf.layers import LayerPattern
 from calc.models.hf.source import Source, configs_of_blocks, inner_configs, parts_of
 from calc.models.hf.source import stored as stored_in
 from calc.models.hf.table import FIELDS, is_size
-from calc.models.hf.tasks import fixed_frames
 
 # fp32 elements in 16 bytes: torch's grouped matmuls need rows that are multiples of 16 bytes.
 _ROW = 4

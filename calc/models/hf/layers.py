@@ -161,6 +161,8 @@ def _stacks(module: Any, depth: int) -> list[list[Hashable]]:
 
 def kind_of(layer: Any) -> Hashable:
     """What a module is: the types of its submodules, shapes of parameters, and settings, but for the layer's own number."""
+    if layer is None:  # a list may leave the place of a layer empty
+        return None
     shapes = tuple((name, tuple(p.shape)) for name, p in layer.named_parameters())
     switches = tuple(
         (name, attribute, value)

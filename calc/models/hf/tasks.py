@@ -7,34 +7,31 @@ table of sizes could follow, the loss is a simple substitute, and a note says so
 from __future__ import annotations
 
 import inspect
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from calc.dimensions import Dim
 from calc.errors import ConfigError
-from calc.models.hf.source import Source, clip, module_class, parts_of, quiet, symbolic_sizes_accepted
+from calc.models.hf.feeds import (
+    CLASS_OF_EACH,
+    CLASS_OF_EACH_PIXEL,
+    CLASSES,
+    COUNTED_BY,
+    FEEDS,
+    HIDDEN_PATCHES,
+    MAIN_INPUTS,
+    ONLY_IF_REQUIRED,
+    PICTURES,
+    PLACES,
+    TARGETS,
+    TARGETS_OF_ITS_OWN,
+    TOKENS,
+    TRANSCRIPTS,
+    Feed,
+)
+from calc.models.hf.source import Source, clip, quiet, symbolic_sizes_accepted
 from calc.models.hf.table import FIELDS
-
-# Sequence lengths: of inputs where the config bounds no positions, of targets, and of trial runs.
-_LENGTH, _TARGET, _SMALL = 1024, 128, 16
-# A second of sound, and of its spectrum.
-_SAMPLES, _FRAMES = 16_000, 100
-# Letters of its transcript: fewer than the time steps that any class makes of it.
-_LETTERS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Feed:
-    """One tensor: ``dims`` makes its dimensions from (config, largest length), ``make`` the tensor from (sizes, vocabulary, config).
-
-    ``small`` gives sizes for a trial run.
-    """
-
-    dims: Callable[[Any, int | None], dict[str, Dim]]
-    make: Callable[[Any, Any, Any], Any]
-    small: Callable[[Any], Mapping[str, int]] = lambda _: {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,149 +82,6 @@ def _without_cache(model: Any) -> dict[str, Any]:
     return {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
 
 
-# -- what is fed ---------------------------------------------------------------------------------------------------------------
-
-
-def stated(config: Any, field_: str, default: Any) -> Any:
-    """A field of the config, or of the first nested config that has one: an image size is a field of the vision config."""
-    values = (part.__dict__.get(field_) for part in parts_of(config))
-    return next((value for value in values if value is not None), default)
-
-
-def _no_dims(_: Any, __: int | None) -> dict[str, Dim]:
-    return {}
-
-
-def _length(_: Any, limit: int | None) -> dict[str, Dim]:
-    return {"T": Dim(min(limit or _LENGTH, _LENGTH))}
-
-
-def _target(_: Any, limit: int | None) -> dict[str, Dim]:
-    return {"S": Dim(min(limit or _TARGET, _TARGET), "target length")}
-
-
-def _transcript(_: Any, __: int | None) -> dict[str, Dim]:
-    return {"S": Dim(_LETTERS, "target length")}
-
-
-def _letters(n: Any, vocabulary: Any, _: Any) -> Any:
-    import torch
-
-    return torch.randint(1, vocabulary, (n.B, n.S))  # 0 is the blank
-
-
-def _numbers_below(count: Callable[[Any, Any, Any], Any], *shape: str) -> Callable[[Any, Any, Any], Any]:
-    def make(n: Any, vocabulary: Any, config: Any) -> Any:
-        import torch
-
-        return torch.randint(count(n, vocabulary, config), tuple(getattr(n, name) for name in shape))
-
-    return make
-
-
-def _vocabulary(_: Any, vocabulary: Any, __: Any) -> Any:
-    return vocabulary
-
-
-def _classes(_: Any, __: Any, config: Any) -> Any:
-    return config.num_labels
-
-
-def _sequence(n: Any, _: Any, __: Any) -> Any:
-    return n.T
-
-
-def _height_and_width(config: Any) -> tuple[int, int]:
-    size = stated(config, "image_size", 224)
-    height, width = size if isinstance(size, list | tuple) else (size, size)
-    return height, width
-
-
-def _picture(n: Any, _: Any, config: Any) -> Any:
-    import torch
-
-    return torch.randn(n.B, stated(config, "num_channels", 3), *_height_and_width(config))
-
-
-def _hidden_patches(n: Any, _: Any, config: Any) -> Any:
-    import torch
-
-    patch = stated(config, "patch_size", 16)
-    count = math.prod(side // patch for side in _height_and_width(config))
-    return torch.randint(2, (n.B, count)) > 0
-
-
-def _classes_of_pixels(n: Any, _: Any, config: Any) -> Any:
-    import torch
-
-    return torch.randint(config.num_labels, (n.B, *_height_and_width(config)))
-
-
-def _sound(config: Any, _: int | None) -> dict[str, Dim]:
-    if _fixed_spectrum(config):
-        return {}
-    stride = _stride(config)
-    return {"N": Dim(-(-_SAMPLES // stride) * stride, "audio samples", multiple_of=stride if stride > 1 else None)}
-
-
-def _stride(config: Any) -> int:
-    """Samples per time step of a convolutional front end; 1 if there is none."""
-    return math.prod(stated(config, "conv_stride", ()))
-
-
-def _samples(n: Any, _: Any, config: Any) -> Any:
-    import torch
-
-    return torch.randn(n.B, *(_fixed_spectrum(config) or (n.N,)))
-
-
-def _fixed_spectrum(config: Any) -> tuple[int, int] | None:
-    """(frames, bins) if the config states both: ``input_values`` are a spectrum then. Else None."""
-    frames, bins = stated(config, "max_length", None), stated(config, "num_mel_bins", None)
-    return (frames, bins) if frames and bins else None
-
-
-def _few_samples(config: Any) -> dict[str, int]:
-    return {} if _fixed_spectrum(config) else {"N": 7 * _stride(config) if _stride(config) > 1 else _SAMPLES // 10}
-
-
-def _frames(config: Any, _: int | None) -> dict[str, Dim]:
-    return {} if fixed_frames(config) else {"N": Dim(_FRAMES, "audio frames")}
-
-
-def fixed_frames(config: Any) -> bool:
-    """Whether the config fixes the number of frames: with a table of source positions and a spectrum, two frames per position, no fewer."""
-    return bool(stated(config, "max_source_positions", None) and stated(config, "num_mel_bins", None))
-
-
-_SPECTRUM_WIDTHS = ("input_feat_per_channel", "feature_projection_input_dim")
-
-
-def _spectrum(n: Any, _: Any, config: Any) -> Any:
-    import torch
-
-    bins = stated(config, "num_mel_bins", None)
-    if fixed_frames(config):
-        return torch.randn(n.B, bins, 2 * getattr(n, "max_source_positions", stated(config, "max_source_positions", None)))
-    width = next((w for w in (bins, *(stated(config, name, None) for name in _SPECTRUM_WIDTHS)) if w), 80)
-    return torch.randn(n.B, n.N, width)
-
-
-TOKENS = Feed(_length, _numbers_below(_vocabulary, "B", "T"), lambda _: {"T": _SMALL})
-TARGETS = Feed(_target, _numbers_below(_vocabulary, "B", "S"), lambda _: {"S": _SMALL - 5})
-TRANSCRIPTS = Feed(_transcript, _letters, lambda _: {"S": 3})
-CLASSES = Feed(_no_dims, _numbers_below(_classes, "B"))
-CLASS_OF_EACH = Feed(_no_dims, _numbers_below(_classes, "B", "T"))
-PLACES = Feed(_no_dims, _numbers_below(_sequence, "B"))
-PICTURES = Feed(_no_dims, _picture)
-HIDDEN_PATCHES = Feed(_no_dims, _hidden_patches)
-CLASS_OF_EACH_PIXEL = Feed(_no_dims, _classes_of_pixels)
-SAMPLES = Feed(_sound, _samples, _few_samples)
-SPECTRUM = Feed(_frames, _spectrum, lambda config: {} if fixed_frames(config) else {"N": 2 * _SMALL})
-
-_OF_MAIN_INPUT = {"input_ids": TOKENS, "pixel_values": PICTURES, "input_values": SAMPLES, "input_features": SPECTRUM}
-
-
 # -- losses and outcomes -------------------------------------------------------------------------------------------------------
 
 
@@ -237,6 +91,21 @@ def _own_loss(outputs: Any) -> Any:
 
 def _mean_of_squares(outputs: Any) -> Any:
     return outputs[0].square().mean()
+
+
+def _tensors_of(outputs: Any) -> Iterator[Any]:
+    """Floating tensors among the outputs of a class, those of lists too; a loss is none of them."""
+    import torch
+
+    for name, value in outputs.items():
+        for tensor in value if isinstance(value, list | tuple) else [value]:
+            if name != "loss" and isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
+                yield tensor
+
+
+def _squares_of_all(outputs: Any) -> Any:
+    means = [tensor.square().mean() for tensor in _tensors_of(outputs)]
+    return sum(means[1:], start=means[0])
 
 
 def _boxes_and_classes(outputs: Any) -> Any:
@@ -261,7 +130,12 @@ def _first(outputs: Any) -> Any:
     return outputs[0]
 
 
+def _first_tensor(outputs: Any) -> Any:
+    return next(_tensors_of(outputs))
+
+
 _NO_HEAD = "The class has no head and no loss of its own: the loss here is the mean of the squares of its first output."
+_NO_LABELS = "The class is run without labels: the loss here is the sum of the mean squares of its outputs."
 _NO_MATCHING = (
     "The library's loss first matches boxes to objects, which depends on the data: the loss here is the mean of the squares of the"
     " class scores and that of the boxes."
@@ -309,7 +183,8 @@ _MAKERS: Mapping[str, Callable[[str, Feed, frozenset[str]], Task]] = {
     "multimodal": lambda *_: _tokens_alone((_NO_PICTURE,)),
     "translation": lambda *_: _to_targets("input_ids", TOKENS),
     "speech": lambda main, feed, _: _to_targets(main, feed),
-    "images": lambda *_: _labelled("pixel_values", PICTURES, CLASSES),
+    "captions": lambda main, feed, _: _to_targets(main, feed),
+    "images": lambda main, feed, _: _labelled(main, feed, CLASSES),
     "segmentation": lambda *_: _labelled("pixel_values", PICTURES, CLASS_OF_EACH_PIXEL),
     "hidden patches": lambda *_: Task(
         {"pixel_values": PICTURES, "bool_masked_pos": HIDDEN_PATCHES}, _own_loss, _first, {"pixel_values": "pixel_values"}
@@ -340,24 +215,61 @@ def task_of(source: Source) -> Task:
             names = [entry] if isinstance(entry, str) else list(entry)
             kinds += [kind] if source.architecture in names else []
             usable += names
-    cls = module_class(source) if kinds else None
-    fitting = [task for task in (_task_of_kind(kind, cls) for kind in kinds) if task is not None]
-    if fitting:
-        return fitting[0]
+    cls = _class_of(source, listed=bool(kinds))
+    fitting = (task for kind in kinds if cls and (task := _task_of_kind(kind, cls)) is not None)
+    task = next(fitting, None) or (_without_labels(source, cls) if cls else None)
+    if task:
+        return task
     where = f"{source.where}: architecture {clip(source.architecture)!r}"
-    if kinds:
-        raise ConfigError(f"{where} takes other inputs than its kind of class ({kinds[0]}): use FILE.py:NAME, with inputs of your own")
+    if cls:
+        unknown = ", ".join(sorted(_required(cls) - FEEDS.keys())) or cls.main_input_name
+        raise ConfigError(
+            f"{where} needs arguments that no field of a config describes ({unknown}): use FILE.py:NAME, with inputs of your own"
+        )
     instead = f"for {model_type!r} there is {', '.join(dict.fromkeys(usable))}" if usable else f"{model_type!r} has none"
     raise ConfigError(f"{where} is not a class of its model_type with a known step: {instead}")
 
 
+def _class_of(source: Source, listed: bool) -> Any:
+    """The library's class of the model; None if it has none of this name, or if ``listed`` nowhere and built from another config.
+
+    Raises ``ConfigError`` if the class needs a package that is not installed.
+    """
+    import transformers
+
+    cls = getattr(transformers, source.architecture, None)
+    try:
+        return cls if listed or getattr(cls, "config_class", None) is source.config_class else None
+    except ImportError as error:  # the library's stand-in for such a class raises it
+        raise ConfigError(f"{source.where}: {' '.join(str(error).split())[:200]}") from None
+
+
+def _required(cls: Any) -> set[str]:
+    """Arguments without a default of the class's forward."""
+    parameters = inspect.signature(cls.forward).parameters
+    return {name for name, p in parameters.items() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and name != "self"}
+
+
 def _task_of_kind(kind: str, cls: Any) -> Task | None:
     """The task of a class of that kind, or None if its forward takes other arguments than the kind."""
-    parameters = inspect.signature(cls.forward).parameters
-    feed = _OF_MAIN_INPUT.get(cls.main_input_name)
-    if feed is None:
+    parameters, main = inspect.signature(cls.forward).parameters, cls.main_input_name
+    if main not in MAIN_INPUTS:
         return None
-    task = _MAKERS[kind](cls.main_input_name, feed, frozenset(parameters))
-    required = {name for name, p in parameters.items() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and name != "self"}
-    fits = {*task.arguments, *task.used} <= parameters.keys() and required <= task.arguments
+    task = _MAKERS[kind](main, FEEDS[main], frozenset(parameters))
+    fits = {*task.arguments, *task.used} <= parameters.keys() and _required(cls) <= task.arguments
     return task if fits else None
+
+
+def _without_labels(source: Source, cls: Any) -> Task | None:
+    """The task of a class that is fed its inputs alone, or None if one of them is unknown."""
+    required, main, parameters = _required(cls), cls.main_input_name, inspect.signature(cls.forward).parameters
+    fed = [name for name in parameters if name in FEEDS and (name in required or _has_use(source, name))]
+    if main not in fed or not required <= set(fed):
+        return None
+    loss, notes = (_own_loss, ()) if TARGETS_OF_ITS_OWN & parameters.keys() else (_squares_of_all, (_NO_LABELS,))
+    return Task({name: FEEDS[name] for name in fed}, loss, _first_tensor, {name: name for name in fed}, notes=notes)
+
+
+def _has_use(source: Source, name: str) -> bool:
+    """Whether a class of this config has a use for an argument that it does not insist on."""
+    return name not in ONLY_IF_REQUIRED and (name not in COUNTED_BY or bool(source.raw.get(COUNTED_BY[name])))
