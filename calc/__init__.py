@@ -1,7 +1,7 @@
-"""Resource accounting of PyTorch training steps: closed forms by visible steps, each checked against a real run.
+"""Resource accounting of PyTorch training steps: closed forms derived in visible steps, each checked against a real run.
 
     spec = calc.load("gpt2")                       # or "hf:path/to/config.json", or "my_model.py:spec"
-    graph = calc.trace(spec, optimizer="adamw")    # the real step, recorded with symbols for sizes (torch)
+    graph = calc.trace(spec, optimizer="adamw")    # the real step, traced with symbols for sizes (torch)
     result = calc.derive(graph)                    # no torch from here on
     result                                         # prints every quantity, a line each
     result["memory.peak"].at(B=8, T=1024)          # an exact integer with its unit

@@ -7,11 +7,12 @@ Of anything else that escapes the command line prints one line as well: whose co
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
+_FEW = 8  # names that a suggestion lists
 _LINE = re.compile(r"\S+\.py:\d+")
 
 
@@ -42,6 +43,22 @@ def text_of(error: BaseException) -> str:
         raise
     except BaseException:
         return ""
+
+
+def suggestion(name: object, names: Iterable[str]) -> str:
+    """What a message suggests in place of an unknown ``name``: the closest of ``names``, with all of them where they are few, or ``one_of``
+    them if none is close."""
+    import difflib  # takes 1 ms, which every start would pay
+
+    options = tuple(names)
+    near = difflib.get_close_matches(name, options, n=1) if isinstance(name, str) else []
+    few = f" ({', '.join(options)})" if len(options) <= _FEW else ""
+    return f"did you mean {near[0]}?{few}" if near else one_of(options)
+
+
+def one_of(names: Iterable[str]) -> str:
+    """``use one of sgd, adam``."""
+    return f"use one of {', '.join(names)}"
 
 
 def words_of(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from calc.errors import BadInputError
+from calc.errors import BadInputError, suggestion
 from calc.platform.arguments import given, shown
 from calc.symbolic.assignments import TYPED, sizes_text
 
@@ -178,8 +178,8 @@ class Options:
         _check("implementation", self.implementation, IMPLEMENTATIONS)
         _check("zero_grad", self.zero_grad, ZEROING)
         if not isinstance(self.checkpointing, str) or not _CHECKPOINTING.fullmatch(self.checkpointing):
-            choices = "none, block, block/2 and so on, attention"
-            raise BadInputError(f"unknown checkpointing {_clipped(self.checkpointing)}: known are {choices}")
+            choices = "none, block, block/2 (every second block) or attention"
+            raise BadInputError(f"unknown checkpointing {_clipped(self.checkpointing)}: use {choices}")
         object.__setattr__(self, "accumulation", _count("accumulation", self.accumulation, _MOST_ACCUMULATED))
 
     @property
@@ -211,7 +211,7 @@ def made(**options: Any) -> Options:
     names = [f.name for f in fields(Options)]
     for name in options:
         if name not in names:
-            raise BadInputError(f"unknown option {_clipped(name)}: known are {', '.join(names)}")
+            raise BadInputError(f"unknown option {_clipped(name)}: {suggestion(name, names)}")
     return Options(**options)
 
 
@@ -220,7 +220,7 @@ def _check(option: str, value: object, choices: tuple[str, ...]) -> None:
         return
     if isinstance(value, str) and value in _PLANNED.get(option, ()):
         raise BadInputError(f"{option} {value!r} is not built yet: use {', '.join(choices)}")
-    raise BadInputError(f"unknown {option} {_clipped(value)}: known are {', '.join(choices)}")
+    raise BadInputError(f"unknown {option} {_clipped(value)}: {suggestion(value, choices)}")
 
 
 def _count(option: str, value: object, most: int) -> str:

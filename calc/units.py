@@ -12,7 +12,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
-from calc.errors import BadInputError, UnitError
+from calc.errors import BadInputError, UnitError, suggestion
 
 
 class Unit(Enum):
@@ -120,7 +120,7 @@ def item_size(dtype: str) -> int:
     try:
         return ITEM_SIZE[dtype]
     except KeyError:
-        raise BadInputError(f"unknown number format {dtype!r}: known are {', '.join(sorted(ITEM_SIZE))}") from None
+        raise BadInputError(f"unknown number format {dtype!r}: {suggestion(dtype, sorted(ITEM_SIZE))}") from None
 
 
 PREFIXES = {"k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6, "Z": 7}  # powers of 1000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from calc.derive.live_bytes import Timeline
 from calc.derive.quantities import absent, require_count
-from calc.errors import BadInputError, UnknownQuantityError
+from calc.errors import BadInputError, UnknownQuantityError, suggestion
 from calc.graph.coverage import CoverageRow as CoverageRow
 from calc.graph.coverage import Ledger
 from calc.graph.step import Assumption, StepTrace, TracedDim
@@ -352,7 +352,7 @@ class Derivation:
         try:
             return self.quantities[name]
         except (KeyError, TypeError):
-            raise UnknownQuantityError(f"no quantity {arguments.shown(name)}: there are {', '.join(self.quantities)}") from None
+            raise UnknownQuantityError(f"unknown quantity {arguments.shown(name)}: {suggestion(name, self.quantities)}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.quantities)

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
-from calc.errors import BadInputError
+from calc.errors import BadInputError, suggestion
 
 DEFAULT_DTYPE = "bf16"
 """The number format of a rate by default: dense matmuls in it. An answer that uses the default says so."""
@@ -142,12 +142,7 @@ def accelerator(name: str, file: str | Path | None = None) -> Accelerator:
         return built_in
     accelerators = available(file)
     if name not in accelerators:
-        import difflib
-
-        near = difflib.get_close_matches(name, accelerators, n=1)
-        raise BadInputError(
-            f"unknown accelerator {name[:40]!r}: {f'did you mean {near[0]!r}, or ' if near else ''}one of {', '.join(accelerators)}"
-        )
+        raise BadInputError(f"unknown accelerator {name[:40]!r}: {suggestion(name, accelerators)}")
     return accelerators[name]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from calc.errors import UnknownQuantityError
+from calc.errors import UnknownQuantityError, suggestion
 from calc.graph.exchanges import Differences
 
 
@@ -51,7 +51,7 @@ class Measurement:
         try:
             return self.readings[quantity]
         except KeyError:
-            raise UnknownQuantityError(f"{quantity!r} was not measured: there are {', '.join(self.readings)}") from None
+            raise UnknownQuantityError(f"{quantity!r} was not measured: {suggestion(quantity, self.readings)}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.readings)

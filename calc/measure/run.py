@@ -138,7 +138,7 @@ def require_device(device: str) -> None:
     """Raises ``BadInputError`` for an unknown device and ``MeasurementError`` for a missing one."""
     kind, _, index = device.partition(":")
     if kind not in ("cpu", "cuda") or (index and not index.isdecimal()):
-        raise BadInputError(f"unknown device {device[:40]!r}: known are cpu, cuda")
+        raise BadInputError(f"unknown device {device[:40]!r}: use cpu or cuda")
     if kind == "cuda" and not torch.cuda.is_available():
         raise MeasurementError("there is no CUDA device here: measure on cpu, or on a machine and a torch build with CUDA")
 

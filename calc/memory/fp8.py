@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from calc.errors import BadInputError
+from calc.errors import BadInputError, suggestion
 from calc.pipeline.verdict import FAILED, WITHIN, Verdict, judged
 from calc.symbolic.exact import evaluate_text
 
@@ -35,7 +35,7 @@ class Fp8Quantity:
 def fp8_layer(scaling: str) -> tuple[Fp8Quantity, ...]:
     """The quantities of the layer, by the granularity of its scales."""
     if scaling not in SCALINGS:
-        raise BadInputError(f"unknown scaling {scaling[:40]!r}: use {', '.join(SCALINGS)}")
+        raise BadInputError(f"unknown scaling {scaling[:40]!r}: {suggestion(scaling, SCALINGS)}")
     of_input, scales = ("4", "2") if scaling == "tensor" else ("4*B", "B + K")
     return (
         Fp8Quantity(

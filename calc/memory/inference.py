@@ -16,7 +16,7 @@ import sympy as sp
 
 from calc.derive.result import Derivation
 from calc.derive.to_json import number
-from calc.errors import BadInputError, UnknownQuantityError
+from calc.errors import BadInputError, UnknownQuantityError, suggestion
 from calc.graph.basis import Basis, in_dimensions
 from calc.graph.step import Graph, Size
 from calc.memory.caches import Layers, layers_of
@@ -111,7 +111,7 @@ class Inference:
 def weight_format(name: str, group: int | None = None) -> WeightFormat:
     """A format by name, with another group."""
     if name not in WEIGHTS:
-        raise BadInputError(f"unknown weight format {name[:40]!r}: known are {', '.join(WEIGHTS)}")
+        raise BadInputError(f"unknown weight format {name[:40]!r}: {suggestion(name, WEIGHTS)}")
     weights = WEIGHTS[name]
     if group is None:
         return weights
@@ -232,7 +232,7 @@ def inference(
     """Memory of inference with ``spec`` at ``sizes``: weights, and the cache of T tokens of B sequences, checked by a run."""
     weight_format(weights_in, group)
     if cache_in not in CACHE:
-        raise BadInputError(f"unknown cache format {cache_in[:40]!r}: known are {', '.join(CACHE)}")
+        raise BadInputError(f"unknown cache format {cache_in[:40]!r}: {suggestion(cache_in, CACHE)}")
     at = spec.sizes(sizes or {})
     graph = trace(spec, sizes, options=Options(mode="infer"), cache=remember, progress=progress)
     derivation = derive(graph, sizes)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from calc.errors import BadInputError
+from calc.errors import BadInputError, suggestion
 
 ITERATION = 8  # bytes of an int64
 
@@ -83,7 +83,7 @@ SCHEDULERS: Mapping[str, Scheduler] = {
 def scheduler(name: str) -> Scheduler:
     """The scheduler of that name. Raises ``BadInputError`` for an unknown one."""
     if name not in SCHEDULERS:
-        raise BadInputError(f"unknown scheduler {name[:40]!r}: use {', '.join(SCHEDULERS)}")
+        raise BadInputError(f"unknown scheduler {name[:40]!r}: {suggestion(name, SCHEDULERS)}")
     return SCHEDULERS[name]
 
 

@@ -39,7 +39,7 @@ class Recipes:
 def gathered(derivations: Mapping[str, Derivation], refused: Mapping[str, str], devices: int | None = None) -> Recipes:
     """The recipes of ``derivations``, by their precision."""
     if not derivations:
-        raise BadInputError(next(iter(refused.values()), f"no recipe given: known are {', '.join(PRECISIONS)}"))
+        raise BadInputError(next(iter(refused.values()), f"no recipe given: use one of {', '.join(PRECISIONS)}"))
     if devices is not None and devices < 1:
         raise BadInputError(f"{devices} devices cannot shard the state: give 1 or more")
     first = next(iter(derivations.values()))

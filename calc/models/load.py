@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from calc.errors import BadInputError, NapkinError, SpecError, words_of
+from calc.errors import BadInputError, NapkinError, SpecError, suggestion, words_of
 from calc.models.catalogue import CATALOGUE, CONFIGS, CatalogueEntry, configs
 from calc.platform import files
 from calc.spec import Spec
@@ -49,14 +49,15 @@ def load(name: str) -> Spec:
 def _unknown_model(name: str) -> str:
     shown = name if len(name) <= 60 else f"{name[:59]}…"
     if name.endswith(".py"):
-        return f"{shown!r} does not say which spec: write {shown}:NAME, where NAME = calc.Spec(…) stands in that file"
+        return f"{shown!r} does not say which spec: write {shown}:NAME, where that file defines NAME = calc.Spec(…)"
     if name.endswith(".json") or os.path.isdir(name):
         return f"{shown!r} is not a built-in model: for a Hugging Face config write hf:{shown}"
     if name.startswith("transformers:"):
-        return f"no configuration {shown!r}: there are {', '.join(configs())}; of your own config.json write hf:PATH"
+        config = name.partition(":")[2]
+        return f"unknown configuration {config[:40]!r} of transformers: {suggestion(config, configs())} (your own config.json is hf:PATH)"
     near = difflib.get_close_matches(name, CATALOGUE, n=2)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(CATALOGUE)}"
-    return f"no model {shown!r}: {hint} ({_FORMS})"
+    hint = f"did you mean {' or '.join(near)}?" if near else f"the built-in ones are {', '.join(CATALOGUE)}"
+    return f"unknown model {shown!r}: {hint} ({_FORMS})"
 
 
 def _checked(spec: Spec, name: str) -> Spec:

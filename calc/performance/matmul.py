@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from calc.capacity.utilization import utilization
 from calc.derive.to_json import number
-from calc.errors import BadInputError, NapkinError
+from calc.errors import BadInputError, NapkinError, suggestion
 from calc.hardware.benchmark import Repeat
 from calc.performance.mfu import DensePeak, ceiling_of
 from calc.symbolic.worked import WorkedCalculation
@@ -83,7 +83,7 @@ def products(
 
     for dtype in dtypes:
         if dtype not in DTYPES:
-            raise BadInputError(f"unknown number format {dtype[:40]!r}: known are {', '.join(DTYPES)}")
+            raise BadInputError(f"unknown number format {dtype[:40]!r}: {suggestion(dtype, DTYPES)}")
     shape, facts = Shape(*sizes), machine(device)
     rows = []
     for dtype in dict.fromkeys(dtypes):

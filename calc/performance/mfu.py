@@ -151,7 +151,7 @@ def ceiling_of(
     """The peak to compare with: the given one, else that of the named accelerator, else that of the machine by its driver's name, else the
     highest measured rate ``measured_rates`` in that format, if none is published for the machine."""
     if peak is not None:
-        return DensePeak(dtype, peak, "as asked")
+        return DensePeak(dtype, peak, "as given")
     device = machine["device"]
     entry = accelerator(gpu) if gpu is not None else of_device(str(device["name"]))
     if entry is None and measured_rates and dtype in measured_rates:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from calc.capacity.utilization import utilization
 from calc.derive.result import Derivation
 from calc.derive.to_json import number
-from calc.errors import BadInputError
+from calc.errors import BadInputError, suggestion
 from calc.hardware.times import Timings
 from calc.models.load import load
 from calc.options import Options
@@ -70,7 +70,7 @@ class TrainingRequest:
 
     def __post_init__(self) -> None:
         if self.demo not in DEMOS:
-            raise BadInputError(f"unknown demonstration {self.demo[:40]!r}: known are {', '.join(DEMOS)}")
+            raise BadInputError(f"unknown model {self.demo[:40]!r} of train-demo: {suggestion(self.demo, DEMOS)}")
         for name, value in (("--steps", self.steps), ("--every", self.every), ("--save-every", self.save_every)):
             if not 1 <= value <= _MOST_STEPS:
                 raise BadInputError(f"{name} = {value} is not a number of steps: give 1 to {_MOST_STEPS:,}")

@@ -40,7 +40,7 @@ class Transfers:
     prefetch: int = 0
 
 
-def copy_time(nbytes: Number, bandwidth: Number, source: str = "as asked") -> WorkedCalculation:
+def copy_time(nbytes: Number, bandwidth: Number, source: str = "as given") -> WorkedCalculation:
     """Seconds of one copy."""
     return worked_calculation(
         "copy",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from calc.derive.quantities import absent
 from calc.derive.result import Derivation, Quantity
-from calc.errors import BadInputError, MeasurementError
+from calc.errors import BadInputError, MeasurementError, suggestion
 from calc.graph.exchanges import headlines
 from calc.options import Options
 from calc.pipeline import check_sizes
@@ -98,7 +98,7 @@ class Report:
         for verdict in self.verdicts:
             if verdict.quantity == quantity:
                 return verdict
-        raise BadInputError(f"{quantity!r} was not checked: there are {', '.join(v.quantity for v in self.verdicts)}")
+        raise BadInputError(f"{quantity!r} was not checked: {suggestion(quantity, (v.quantity for v in self.verdicts))}")
 
     def lines(self) -> list[str]:
         """The tally, exchanged kernels, the reason for these sizes, then one line per verdict."""

@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
 from typing import Any, NoReturn, TypeVar
 
+from calc.errors import suggestion
+
 T = TypeVar("T")
 Read = Callable[[Any], T]
 NUMBER = 10**60  # no integer is larger
@@ -215,5 +217,5 @@ def table(value: Any, required: Sequence[str], optional: Sequence[str] = ()) -> 
             raise Wrong(f"lacks {key}: an entry needs {', '.join(required)}")
     for key in value:
         if key not in required and key not in optional:
-            raise Wrong(f"has an unknown key {clipped(key, 40)!r}: there are {', '.join((*required, *optional))}")
+            raise Wrong(f"has an unknown key {clipped(key, 40)!r}: {suggestion(key, (*required, *optional))}")
     return value

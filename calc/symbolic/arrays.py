@@ -78,7 +78,7 @@ def side(text: str, values: Mapping[str, Array]) -> Array | None:
 
 class _NamedArrays(dict[str, Array]):
     def __missing__(self, name: str) -> Array:
-        raise NapkinError(f"the expression mentions {name[:40]!r}, which is not a size here: there are {', '.join(self)}")
+        raise NapkinError(f"{name[:40]!r} of the expression has no size: give {name[:40]}=…, or use only {', '.join(self)}")
 
 
 class Arrays(Arithmetic[Array]):

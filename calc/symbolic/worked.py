@@ -25,7 +25,7 @@ class WorkedInput:
     value: Fraction
     unit: str
     meaning: str
-    source: str = "as asked"
+    source: str = "as given"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class WorkedCalculation:
         }
 
 
-def worked_input(symbol: str, value: Number, unit: str, meaning: str, source: str = "as asked") -> WorkedInput:
+def worked_input(symbol: str, value: Number, unit: str, meaning: str, source: str = "as given") -> WorkedInput:
     """An input. A float counts as the decimal that it prints as (0.1 is 1/10). Raises BadInputError unless the value is positive."""
     try:
         exact = Fraction(str(value)) if isinstance(value, float) else Fraction(value)

@@ -7,6 +7,7 @@ import gc
 import itertools
 import logging
 import sys
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -412,9 +413,18 @@ class _StepRun:
 _NOT_TRAINED = "to use the model without training it, derive it in mode eval or infer"
 
 
+@contextlib.contextmanager
+def _odd_heads_unmentioned() -> Iterator[None]:
+    """Ignores torch's warning that ``nn.TransformerEncoder`` has no fast path at an odd number of heads: Napkin chose that number."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"enable_nested_tensor is True.* because encoder_layer\.self_attn\.num_heads is odd")
+        yield
+
+
 def module_of(spec: Spec, sizes: Sizes, checkpointing: str) -> torch.nn.Module:
     """The module of a spec at ``sizes``. Raises ``SpecError`` for anything but a module, or for a part called ``*``."""
-    module = built(spec, sizes, checkpointing)
+    with _odd_heads_unmentioned():
+        module = built(spec, sizes, checkpointing)
     if not isinstance(module, torch.nn.Module):
         raise SpecError(f"{spec.name}: build must return a torch.nn.Module, not {type(module).__name__}")
     for name, _ in itertools.chain[tuple[str, Any]](module.named_modules(), module.named_parameters()):

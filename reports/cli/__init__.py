@@ -12,7 +12,7 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import click
@@ -72,6 +72,32 @@ COMMANDS = {name: place for group in GROUPS.values() for name, (place, _) in gro
 _NAME = max(map(len, COMMANDS))  # columns of a name in the help
 
 
+class _Formatter(click.HelpFormatter):
+    """Help whose lines break between words only: ``rules-of-thumb`` and ``zero-activations`` stay whole in a narrow terminal."""
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        super().write_usage(prog, _unbroken(args), prefix)
+
+    def write_text(self, text: str) -> None:
+        super().write_text(_unbroken(text))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        super().write_dl([(name, _unbroken(text)) for name, text in rows], col_max, col_spacing)
+
+    def getvalue(self) -> str:
+        return super().getvalue().replace(_HYPHEN, "-")
+
+
+_HYPHEN = "\u2011"  # a hyphen at which no line breaks
+
+
+def _unbroken(text: str) -> str:
+    return text.replace("-", _HYPHEN)
+
+
+click.Context.formatter_class = _Formatter  # of every command
+
+
 class Napkin(click.Group):
     """Imports a command when it is asked for, and turns every refusal, click's own included, into one line on standard error."""
 
@@ -92,6 +118,10 @@ class Napkin(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if not args[0].startswith("-") and args[0] not in COMMANDS:
+            from calc.errors import suggestion
+
+            raise click.UsageError(f"unknown command {args[0][:40]!r}: {suggestion(args[0], COMMANDS)}")
         name, command, arguments = super().resolve_command(ctx, args)
         if command is not None and not ctx.resilient_parsing:
             given_once(command, arguments)
@@ -143,7 +173,7 @@ def _status_of(error: BaseException) -> int:
             click.echo(error.format_message(), err=True)
             return REFUSED
         case click.ClickException():
-            return _refuse(error.format_message())
+            return _refuse(_usage(error))
         case NapkinError():
             return _refuse(str(error))
         case click.Abort() | KeyboardInterrupt():
@@ -153,6 +183,18 @@ def _status_of(error: BaseException) -> int:
             return PIPE_CLOSED
     # What an import that was interrupted raises may be of any type.
     return INTERRUPTED if interrupted() else _refuse(_unexpected(error))
+
+
+def _usage(error: click.ClickException) -> str:
+    """What is wrong with a command line, and what to type; click's own words where they say it."""
+    match error:
+        case click.MissingParameter(param=click.Parameter() as parameter, ctx=click.Context() as context):
+            name = parameter.opts[0] if parameter.param_type_name == "option" else parameter.make_metavar(context)
+            return f"missing {name}: see {context.command_path} --help"
+        case click.NoSuchOption(option_name=name, ctx=click.Context() as context):
+            near = f"did you mean {error.possibilities[0]}?" if error.possibilities else f"see {context.command_path} --help"
+            return f"unknown option {name}: {near}"
+    return error.format_message()
 
 
 def _of_user(error: BaseException) -> str:
@@ -244,7 +286,7 @@ def _version(context: click.Context, _: click.Parameter, show: bool) -> None:
 @click.group(cls=Napkin, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version and exit.")
 def napkin() -> None:
-    """The resource accounting of a PyTorch training step: closed forms by visible steps, each checked against a real run.
+    """Account for a PyTorch training step: parameters, memory, FLOPs and time in closed form, each checked against a real run.
 
     MODEL is a built-in name (napkin list models), hf:PATH of a Hugging Face config.json, or FILE.py:NAME of your own spec.
     """

@@ -28,11 +28,13 @@ def ask(question: str, words: Sequence[str], as_json: bool) -> None:
     devices is another word for gpus.
 
     
-    gpu=ID         gives peak, memory, bandwidth, link, power and price of a device: napkin list hardware
-    dtype=FORMAT   the number format whose peak is used (default bf16)
-    sparse=yes     the peak with two of every four weights zero
-    hardware=FILE  a TOML file with devices of your own
-    model=NAME     gives exact counts of a model: napkin list models. Its own sizes go with it: T=4096, L=12, batch=8
+    gpu=ID         peak, memory, bandwidth, … of a device
+    dtype=FORMAT   number format whose peak is used (default bf16)
+    sparse=yes     peak with two of every four weights zero
+    hardware=FILE  TOML file with devices of your own
+    model=NAME     exact counts of a model, at sizes such as T=4096
+
+    See napkin list hardware and napkin list models.
     """
     from calc.capacity.questions import answered
     from calc.capacity.questions.registry import question as named

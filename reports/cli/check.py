@@ -71,7 +71,7 @@ def report(
     --template homework shows what is given, then each quantity with its steps; --quantity keeps only the one you name.
     """
     if quantities and template != "homework":
-        raise click.UsageError("--quantity goes with --template homework, whose pages stand by themselves")
+        raise click.UsageError("--quantity goes with --template homework: add it, or leave --quantity out")
     request = request_of(**options)
     from reports.jobs import job
     from reports.jobs import report as report_job

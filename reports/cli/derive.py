@@ -25,7 +25,7 @@ _MORE = "\nEvery step: napkin derive {} --explain NAME, of a quantity or a rule 
 @click.option("--explain", metavar="NAME", help="Show the steps of one quantity or rule of thumb (napkin list quantities|rules-of-thumb).")
 @click.option("--coverage", is_flag=True, help="Show every operator: counted, free or refused. Also for a model that is refused.")
 @click.option("--saved", is_flag=True, help="Show the tensors saved for the backward, one by one, and why.")
-@click.option("--peak", is_flag=True, help="Show live bytes over the step, what the peak holds, the peak as a·B + b, and CUDA's rounding.")
+@click.option("--peak", is_flag=True, help="Show live bytes over the step, tensors at the peak, the peak as a·B + b, and CUDA's rounding.")
 @click.option("--memory-summary", is_flag=True, help="Show what torch.cuda.memory_summary() would print after two steps, simulated.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 @click.option(

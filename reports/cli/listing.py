@@ -6,25 +6,25 @@ from collections.abc import Sequence
 
 import click
 
-from calc.errors import BadInputError
+from calc.errors import BadInputError, suggestion
 
 LISTS = ("models", "hardware", "dtypes", "optimizers", "rules", "quantities", "rules-of-thumb", "questions")
 
 
 @click.command("list")
-@click.argument("kind", metavar="|".join(LISTS))
+@click.argument("kind", metavar="LIST")
 @click.argument("words", nargs=-1, metavar="[WORD]...")
 @click.option("--hardware", "file", metavar="FILE", help="TOML file with accelerators of your own; also NAPKIN_HARDWARE.")
 @click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
 def list_(kind: str, words: Sequence[str], file: str | None, as_json: bool) -> None:
-    """List what there is: models, hardware, dtypes, optimizers, rules of operators, quantities, rules of thumb or questions.
+    """List models, hardware, dtypes, optimizers, rules, quantities, rules-of-thumb or questions.
 
     With WORDs, only entries that contain all of them: napkin list rules convolution, napkin list questions days. Without, rules are
     listed by family and questions without their keys. The state of an optimizer is per parameter tensor of n elements of s bytes; r and
     c are its last two sizes, N the elements of all tensors.
     """
     if kind not in LISTS:
-        raise click.UsageError(f"nothing to list under {kind!r}: there are {', '.join(LISTS)}")
+        raise click.UsageError(f"unknown list {kind!r}: {suggestion(kind, LISTS)}")
     from reports.jobs import job
     from reports.views import hardware, listing
     from reports.writers.terminal import Terminal

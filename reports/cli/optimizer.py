@@ -12,7 +12,7 @@ from reports.cli.common import print_result
 
 @click.command()
 @click.argument("name", metavar="NAME")
-@click.argument("values", nargs=-1, metavar="[LETTER=NUMBER]...")
+@click.argument("values", nargs=-1, metavar="[NAME=NUMBER]...")
 @click.option(
     "--implementation", default="loop", show_default=True, metavar="WAY", help="Optimizer implementation: loop, foreach or fused."
 )
@@ -21,7 +21,7 @@ from reports.cli.common import print_result
 def optimizer(name: str, values: Sequence[str], implementation: str, checked: bool, as_json: bool) -> int:
     """Show the update rule of an optimizer as equations, with its state, FLOPs and bytes per parameter.
 
-    NAME is one of napkin list optimizers, or adagrad-lecture. LETTER=NUMBER sets a letter for --check, e.g. lr=0.1 beta1=0.8.
+    NAME is one of napkin list optimizers, or adagrad-lecture. NAME=NUMBER sets a hyperparameter for --check, e.g. lr=0.1 beta1=0.8.
     """
     from calc.errors import BadInputError
     from calc.mathematics.updates.check import check
@@ -53,7 +53,7 @@ def _numbers(texts: Sequence[str]) -> dict[str, float]:
     from calc.mathematics.dtypes.numbers import read
     from calc.symbolic.assignments import read_assignments
 
-    form = "a letter and its number, e.g. lr=0.1"
+    form = "a hyperparameter as NAME=NUMBER, e.g. lr=0.1"
     values: dict[str, float] = {}
     for name, number in read_assignments(texts, form).items():
         value = read(number).value

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from calc.errors import BadInputError
+from calc.errors import BadInputError, suggestion
 from reports.cli.common import print_result, refuse_idle, request_of, sizes_arguments, step_options, talk
 
 RATIOS = "chinchilla-a4"
@@ -27,7 +27,7 @@ def published(table: str, model: str | None, sizes: Sequence[str], as_json: bool
     from calc.derive.published.tables import TABLES
 
     if table not in (*TABLES, RATIOS):
-        raise BadInputError(f"no published table {table[:40]!r}: there are {', '.join((*TABLES, RATIOS))}")
+        raise BadInputError(f"unknown table {table[:40]!r}: {suggestion(table, (*TABLES, RATIOS))}")
     if table == RATIOS:
         if model is not None or sizes:
             raise BadInputError(f"{RATIOS} has models of its own: leave {(model or sizes[0])[:40]} out")

@@ -1,4 +1,4 @@
-"""``napkin shard`` and ``napkin layout``: a training step on several devices, laid out as asked, and the best of all layouts."""
+"""``napkin shard`` and ``napkin layout``: a training step on several devices, laid out as given, and the best of all layouts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def shard(words: Sequence[str], as_json: bool) -> None:
 
     \b
     napkin shard llama3-8b data=8 zero=3 gpu=h100-sxm
-    napkin shard llama3-70b data=16 tensor=8 sequence=again zero=1 micro=1 batch=512 gpu=h100-sxm
+    napkin shard llama3-70b data=16 tensor=8 sequence=regather zero=1 micro=1 batch=512 gpu=h100-sxm
     napkin shard L=126 d=16384 h=128 g=8 f=53248 V=128256 T=8192 data=128 tensor=8 pipeline=16 batch=2048
     napkin shard parameters=7.5e9 data=64 zero=2
 
     The layout: data, tensor, pipeline, context, expert (ranks), interleave, micro, batch (sequences of a step), zero=0..3,
-    sequence=off|kept|again, checkpointing=none|attention|block, exchange=ring|gather, rank; devices checks their product.
+    sequence=off|saved|regather, checkpointing=none|attention|block, exchange=ring|gather, rank; devices checks their product.
     The machine: gpu, hardware (a file of them), dtype, efficiency, node, memory, link, network, price. The step: precision,
     optimizer, attention.
     Other symbols are sizes of the model; a decoder given by its sizes also takes gated, bias, tied, dropout = yes or no.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from calc.errors import BadInputError
+from calc.errors import BadInputError, suggestion
 from reports.cli.common import FAILED, SUCCESS, Integer, say_idle, talk
 
 if TYPE_CHECKING:
@@ -43,12 +43,12 @@ def verify(files: Sequence[str], form: str, **how: Any) -> int:
     """Regenerate reports and compare, or check every claim of live documents.
 
     A FILE that Napkin wrote (.html, .md, .json, .tex) is regenerated from the inputs it carries, and every difference is listed as
-    edited or drifted; date, versions and machine are shown, but not verified. Any other .md is a live document: ```napkin blocks, or
-    <!--napkin ... --> ones that no reader sees, define models and names; <!--= EXPRESSION --> after a number is what it must equal.
+    edited or drifted; date, versions and machine are shown, but not verified. Any other .md is a live document: blocks define
+    models and names, as ```napkin or as comments, <!--napkin ... -->; <!--= EXPRESSION --> after a number is what it must equal.
     Exit 1 if something does not hold or cannot be verified, 2 if nothing in a file can be.
     """
     if form not in _FORMATS:
-        raise click.UsageError(f"unknown format {form!r}: use {', '.join(_FORMATS)}")
+        raise click.UsageError(f"unknown format {form!r}: {suggestion(form, _FORMATS)}")
     if how["fix"] and how["diff"]:
         raise click.UsageError("--diff shows what --fix would do: give one of them")
     from reports.live.verify_reports import Regenerated
@@ -223,7 +223,7 @@ def _tell(file: Path, form: str, findings: Sequence[JudgedClaim], bare: Sequence
 
 
 def _repaired(finding: JudgedClaim) -> str:
-    return f": rewritten as {finding.right}" if finding.right else ": repair it by hand"
+    return f"; rewritten as {finding.right}" if finding.right else "; repair it by hand"
 
 
 def _left(repaired: int, unrepaired: int) -> str:

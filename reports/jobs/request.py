@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from calc import dimensions
+from calc.errors import BadInputError
 from calc.options import Options, made
 from calc.symbolic.assignments import read_assignments
 
@@ -30,6 +32,10 @@ PAIRS = "key=value, as in B=8 or optimizer=sgd"
 def request_from(model: str, given: Mapping[str, str], cache: bool = True) -> Request:
     """The request of a model with sizes and options by key, ``{"B": "8", "zero-grad": "zero"}``."""
     options = {key: key.replace("-", "_") for key in given if key.replace("-", "_") in Options.__dataclass_fields__}
+    for key, value in given.items():
+        near = [] if key in options or value.isdecimal() else difflib.get_close_matches(key, Options.__dataclass_fields__, n=1)
+        if near:
+            raise BadInputError(f"unknown option {key[:40]!r}: did you mean {near[0]}?")
     sizes = {key: dimensions.parse_size(key, value) for key, value in given.items() if key not in options}
     return Request(model, sizes, made(**{name: given[key] for key, name in options.items()}), cache=cache)
 

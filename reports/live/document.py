@@ -38,13 +38,15 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class DocumentClaim:
-    """A number and the expression that it must equal. ``written``: ``None`` if no number precedes the comment. Columns count from 1."""
+    """A number and the expression that it must equal. ``written``: ``None`` if no number precedes the comment. Columns count from 1.
+    ``unread``: why the claim cannot be read, empty if it can."""
 
     expr: str
     written: WrittenNumber | None
     line: int
     column: int
     expr_column: int
+    unread: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +151,15 @@ def _claims(number: int, line: str) -> Iterator[DocumentClaim]:
         begin = start + len(_OPEN)
         end = shown.find(_CLOSE, begin)
         if end < 0:
-            raise BadInputError(f"line {number}, column {start + 1}: a claim begins with <!--= but its line has no -->: close it")
+            yield DocumentClaim("", None, number, start + 1, begin + 1, "the claim begins with <!--= but its line has no -->: close it")
+            return
         expr = shown[begin:end]
         try:
             written = written_before(line, start)
         except BadInputError as error:
-            raise BadInputError(f"line {number}, column {start + 1}: {error}") from None
+            yield DocumentClaim(expr.strip(), None, number, start + 1, begin + 1, str(error))
+            start = shown.find(_OPEN, end + len(_CLOSE))
+            continue
         column = (written.start if written else start) + 1
         yield DocumentClaim(expr.strip(), written, number, column, begin + len(expr) - len(expr.lstrip()) + 1)
         start = shown.find(_OPEN, end + len(_CLOSE))

@@ -93,7 +93,7 @@ class Scope:
             raise BadInputError(f"depends on line {self.undefined[head]}, which failed")
         defined = ", ".join([*self.values, *(f"{name}.…" for name in self.results)]) or "nothing"
         near = _near(head, (*self.values, *self.results)).rstrip()
-        raise BadInputError(f"{head[:40]!r} is not defined above{f': {near}' if near else ''}; defined: {defined[:300]}")
+        raise BadInputError(f"{head[:40]!r} is not defined above{f': {near}' if near else ''} (defined: {defined[:300]})")
 
     def free(self, name: str) -> str:
         """``name``, if it can be defined. Raises ``BadInputError`` if it is no name or defined already."""

@@ -57,6 +57,8 @@ def _read(claim: DocumentClaim, scope: Scope) -> JudgedClaim:
 
 
 def _value(claim: DocumentClaim, scope: Scope) -> UnitValue:
+    if claim.unread:
+        raise BadInputError(f"line {claim.line}, column {claim.column}: {claim.unread}")
     try:
         scope.work.spend(_JUDGING)
         return evaluate(claim.expr, scope.lookup, scope.work)
@@ -75,13 +77,14 @@ def _judged(claim: DocumentClaim, value: UnitValue) -> JudgedClaim:
     word = reading(written, value)
     if word is None:
         return _unit_mismatch(claim, written, value, says)
-    is_ = f"{_near(written, word, value)}{f' {word.text}' if word.text else ''}"
+    number = _near(written, word, value) if written.relation in ("=", "≈") else _short(value.number / word.scale)
+    is_ = f"{number}{f' {word.text}' if word.text else ''}"
     if holds(written, word, value):
         return JudgedClaim(claim, True, says, is_, "")
-    off = _off(written.number * word.scale, value.number)
+    off = f" ({_off(written.number * word.scale, value.number)})" if written.relation in ("=", "≈") else ""
     exact = _exactly(word, value, is_)
     hint = _hint(written, word, value)
-    message = f"{claim.expr} = {is_}{f', exactly {exact}' if exact else ''}, document says {says} ({off}){hint}"
+    message = f"{claim.expr} = {is_}{f', exactly {exact}' if exact else ''}, document says {says}{off}{hint}"
     fixable = written.relation in ("=", "≈") and not hint
     return JudgedClaim(claim, False, says, is_, message, rewritten(written, word, value) if fixable else "", exact)
 
@@ -98,7 +101,7 @@ def _unit_mismatch(claim: DocumentClaim, written: WrittenNumber, value: UnitValu
     is_ = shown(value)
     unit = units.named(value.kind) or "a bare number"
     if not written.unit:
-        why = f"the number has no unit, the value is in {unit}: write the unit"
+        why = f"the number has no unit: write one, such as {is_.partition(' ')[2]}"
     elif written.unit.removesuffix("s") in ("month", "year"):
         why = f"{written.unit} differ in length: write days"
     elif not units.meanings(written.unit):
@@ -143,7 +146,7 @@ def _off(says: Fraction, is_: Fraction) -> str:
 
 def shown(value: UnitValue) -> str:
     """A value in the largest decimal unit that leaves it above 1, at most days."""
-    usual = (w for w in units.words_of(value.kind) if w.text and "i" not in w.text and not w.text.startswith("week"))
+    usual = (w for w in units.words_of(value.kind) if w.text and not any(part in w.text for part in ("i", "week", "FLOPs")))
     fitting = [w for w in usual if abs(value.number) >= w.scale]
     if value.kind == units.NUMBER or not fitting:
         exact = value.number.denominator == 1 and abs(value.number) < 10**15
@@ -199,7 +202,7 @@ _HIDDEN_TO = {"<!--": "-->", "](": ")", "`": "`"}
 
 def unmarked(document: LiveDocument) -> Iterator[tuple[int, int, str]]:
     """(line, column, digits) of each number in prose without a claim; code, links and numbering are left out."""
-    claimed = {(c.line, c.written.start) for c in document.claims if c.written is not None}
+    claimed = {(c.line, at) for c in document.claims if c.written is not None for at in range(c.written.start, c.expr_column)}
     for number, line, block in blocks(document.lines):
         if block:
             continue

@@ -34,7 +34,7 @@ def document(rooflines: RooflinePair) -> dict[str, Any]:
             "other_arithmetic": None if at.vector is None else number(int(at.vector)),
             "ridge": {dtype: float(at.ridge(dtype)) for dtype in rooflines.formats},
             "launch_seconds": float(at.launch),
-            "launch_because": LAUNCH_SOURCE if at.launch == LAUNCH_SECONDS else "as asked",
+            "launch_because": LAUNCH_SOURCE if at.launch == LAUNCH_SECONDS else "as given",
         },
         "closed_forms": {
             "phases": {phase: {form: rooflines.operators.total(form, phase) for form in _FORMS} for phase in rooflines.eager.phases},

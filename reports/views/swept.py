@@ -9,7 +9,7 @@ from html import escape
 from itertools import pairwise, product
 
 from calc.derive.to_json import number
-from calc.errors import BadInputError
+from calc.errors import BadInputError, suggestion
 from calc.pipeline.sweep import Sweep
 from calc.symbolic.assignments import sizes_text
 from calc.units import Unit
@@ -72,7 +72,7 @@ def _along(sweep: Sweep, over: str | None) -> str:
     if sweep.listed:
         raise BadInputError("points of a file have no axis to draw over: give the sizes with -d")
     if over is not None and over not in sweep.axes:
-        raise BadInputError(f"--over {over[:40]!r} is not swept: there are {', '.join(sweep.axes) or 'no sizes'}")
+        raise BadInputError(f"--over {over[:40]!r} is not swept: {suggestion(over, sweep.axes) if sweep.axes else 'no size is'}")
     several = [name for name, axis in sweep.axes.items() if axis.size > 1]
     if over is None and not several:
         raise BadInputError("a drawing needs several sizes of one dimension: give them, e.g. -d T=1024:8192:1024")

@@ -20,7 +20,7 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
-from calc.errors import BadInputError
+from calc.errors import BadInputError, suggestion
 from reports.page.build import SECTIONS
 from reports.typeset.escape import visible
 
@@ -58,7 +58,7 @@ def look_of(template: str, folder: str) -> Look:
     places = [TEMPLATES] if own is None else [own, TEMPLATES]
     if not re.fullmatch(r"[\w-]{1,60}", template or "report") or not any((place / name).is_file() for place in places):
         names = sorted({file.stem for place in places for file in place.glob("*.j2")} - _PARTS)
-        raise BadInputError(f"unknown template {template[:60]!r}: use one of {', '.join(names)}")
+        raise BadInputError(f"unknown template {template[:60]!r}: {suggestion(template, names)}")
     return Look(name, own)
 
 
@@ -164,7 +164,7 @@ def render(form: Format, page: Sectioned, look: Look, **context: object) -> str:
         with contextlib.nullcontext() if look.folder is None else _bounded():
             return _filled(env.get_template(look.template).generate(page=page, macros=form.macros, **context))
     except jinja2.TemplateNotFound as error:
-        raise BadInputError(f"there is no template {error.name}") from None
+        raise BadInputError(f"no template {error.name}: the folder of --templates needs it") from None
     except jinja2.TemplateSyntaxError as error:
         raise BadInputError(f"template {error.name}, line {error.lineno}: {error.message}") from None
     except MemoryError as error:

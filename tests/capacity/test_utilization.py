@@ -59,7 +59,7 @@ def test_accelerators_have_their_sources() -> None:
 
 def test_an_unknown_accelerator_or_rate_is_refused() -> None:
     """With what is near, and what there is."""
-    with pytest.raises(BadInputError, match=r"^unknown accelerator 'h100-sxn': did you mean 'h100-sxm', or one of a100-sxm-40, "):
+    with pytest.raises(BadInputError, match=r"^unknown accelerator 'h100-sxn': did you mean h100-sxm\?$"):
         accelerator("h100-sxn")
     with pytest.raises(BadInputError, match=r"^NVIDIA A100 SXM4 80GB has no published rate in 'fp8': it has fp64, "):
         accelerator("a100-sxm-80").peak("fp8")

@@ -303,7 +303,7 @@ def test_certificates_lie_outside_of_the_derivation(result: Derivation) -> None:
 
 def test_an_unknown_quantity_is_refused_with_those_there_are(result: Derivation) -> None:
     """A misspelt one above all."""
-    with pytest.raises(UnknownQuantityError, match=r"^no quantity 'flops': there are parameters, parameters\.active, "):
+    with pytest.raises(UnknownQuantityError, match=r"^unknown quantity 'flops': use one of parameters, parameters\.active, "):
         result["flops"]
 
 

@@ -124,7 +124,7 @@ def test_the_history_of_lbfgs_takes_what_is_listed() -> None:
     [
         ("lbfgs", r"^optimizer 'lbfgs' is refused: it repeats forward and backward up to 20 times a step, until .*$"),
         ("sparse-adam", r"^optimizer 'sparse-adam' is refused: torch's SparseAdam takes sparse gradients only, .*$"),
-        ("lion", rf"^unknown optimizer 'lion': known are {re.escape(', '.join(OPTIMIZERS))}$"),
+        ("lion", rf"^unknown optimizer 'lion': use one of {re.escape(', '.join(OPTIMIZERS))}$"),
     ],
 )
 def test_an_optimizer_that_cannot_be_is_refused_by_name(name: str, message: str) -> None:

@@ -196,12 +196,12 @@ PLANTED = {
     ),
     "unknown key": (
         ("year = 2030", "year = 2030\ncolor = 1"),
-        " has an unknown key 'color': there are name, vendor, architecture, year, memory, bandwidth, source, peak, memory_reported, "
+        " has an unknown key 'color': use one of name, vendor, architecture, year, memory, bandwidth, source, peak, memory_reported, "
         "memory_note, link, inter_node, watts, boost_mhz, price, device_names, corrections, note, recalled",
     ),
     "unknown rate": (
         ("sparse = 625", "fast = 1"),
-        ".peak.bf16 has an unknown key 'fast': there are dense, engine, sparse, recalled, accumulate",
+        ".peak.bf16 has an unknown key 'fast': use one of dense, engine, sparse, recalled, accumulate",
     ),
     "no source": (
         ('source = "its box"', ""),

@@ -183,7 +183,7 @@ def test_weights_take_their_bits_and_their_scales(tmp_path: Path, weights: str, 
 @pytest.mark.parametrize(
     ("name", "group", "said"),
     [
-        ("int3", None, r"^unknown weight format 'int3': known are fp32, bf16, fp16, fp8, int8, int4, int4-zero$"),
+        ("int3", None, r"^unknown weight format 'int3': did you mean int8\? \(fp32, bf16, fp16, fp8, int8, int4, int4-zero\)$"),
         ("bf16", 64, r"^bf16 has no groups of weights: give a group with int4 or int4-zero$"),
         ("int4", 3, r"^a group of 3 weights cannot be packed: give an even number from 2$"),
     ],

@@ -36,7 +36,7 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str]] = {
     ),
     "no model type": (
         {name: value for name, value in LLAMA.items() if name != "model_type"},
-        "{file} has no model_type: add the one that transformers knows the model by, e.g. 'llama'",
+        "{file} has no model_type: add the one of transformers, e.g. 'llama'",
     ),
     "no architecture": (
         LLAMA | {"architectures": []},
@@ -44,7 +44,7 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str]] = {
     ),
     "an unknown model type": (
         LLAMA | {"model_type": "llamma"},
-        "{file}: model_type 'llamma' is not one that the installed transformers knows",
+        "{file}: model_type 'llamma' is unknown to the installed transformers",
     ),
     "a class of no known kind": (
         LLAMA | {"architectures": ["LlamaForMultipleChoice"]},

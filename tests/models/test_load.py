@@ -73,10 +73,11 @@ def test_an_option_is_part_of_the_name_and_of_the_key() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("gtp2", "no model 'gtp2': did you mean gpt2? (give a built-in name, hf:PATH of a config.json, or FILE.py:NAME)"),
+        ("gtp2", "unknown model 'gtp2': did you mean gpt2? (give a built-in name, hf:PATH of a config.json, or FILE.py:NAME)"),
         (
             "wavenet",
-            f"no model 'wavenet': there are {', '.join(CATALOGUE)} (give a built-in name, hf:PATH of a config.json, or FILE.py:NAME)",
+            f"unknown model 'wavenet': the built-in ones are {', '.join(CATALOGUE)}"
+            " (give a built-in name, hf:PATH of a config.json, or FILE.py:NAME)",
         ),
         ("gpt2:drop=0.1", "gpt2 has no option 'drop': it has dropout"),
         ("gpt2:dropout=much", "gpt2: dropout = 'much' is not a number"),
@@ -84,7 +85,7 @@ def test_an_option_is_part_of_the_name_and_of_the_key() -> None:
         ("llama/config.json", "'llama/config.json' is not a built-in model: for a Hugging Face config write hf:llama/config.json"),
         (
             "model.py",
-            "'model.py' does not say which spec: write model.py:NAME, where NAME = calc.Spec(…) stands in that file",
+            "'model.py' does not say which spec: write model.py:NAME, where that file defines NAME = calc.Spec(…)",
         ),
         ("absent.py:spec", "no file absent.py: give the path of the Python file that holds the spec"),
     ],

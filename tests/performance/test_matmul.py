@@ -96,7 +96,7 @@ def test_the_command_writes_every_repetition(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--dtype", "fp3"], "unknown number format 'fp3': known are fp32, tf32, bf16, fp16, fp8"),
+        (["--dtype", "fp3"], "unknown number format 'fp3': did you mean fp32? (fp32, tf32, bf16, fp16, fp8)"),
         (["--peak", "1e9"], "--peak holds for one number format: give that format with --dtype"),
         (["--device", "gpu"], "unknown device 'gpu': use cpu, cuda, or cuda:1 and so on"),
     ],

@@ -47,7 +47,7 @@ def derivation(mode: str = "train", **flops: int | None) -> Any:
 
 def test_mfu_is_model_flops_over_the_median_time_over_the_peak() -> None:
     """100 and 120 FLOP in 2 ms are 50 000 and 60 000 FLOP/s: a quarter and three tenths of 200 000. 10 tokens in 2 ms are 5000/s."""
-    time = timed_step(measured(1, 2, 9), MatmulFlops(100, 120), Throughput(10, "tokens"), DensePeak("bf16", Fraction(200_000), "as asked"))
+    time = timed_step(measured(1, 2, 9), MatmulFlops(100, 120), Throughput(10, "tokens"), DensePeak("bf16", Fraction(200_000), "as given"))
 
     assert time.mfu is not None
     assert time.hfu is not None
@@ -86,7 +86,7 @@ def test_the_peak_is_that_of_the_format_used() -> None:
     assert accelerator("h100-sxm").peak("tf32") == ceiling_of("tf32", h100).rate
     assert accelerator("a100-sxm-80").peak("bf16") == ceiling_of("bf16", h100, gpu="a100-sxm-80").rate
     given = ceiling_of("bf16", h100, gpu="a100-sxm-80", peak=Fraction(7))
-    assert (7, "as asked", None) == (given.rate, given.source, given.device)
+    assert (7, "as given", None) == (given.rate, given.source, given.device)
     said = "no peak is published here for a device that its driver calls Some Card: give its FLOP/s in bf16 with --peak"
     assert said == ceiling_of("bf16", unknown).because
     assert ceiling_of("fp9", h100).because.startswith("NVIDIA H100 SXM5 80GB has no published rate in 'fp9': it has ")
@@ -98,7 +98,7 @@ def test_a_calibration_s_highest_rate_is_a_peak_only_where_none_is_published() -
     h100 = {"device": {"kind": "cuda", "name": "NVIDIA H100 80GB HBM3"}}
 
     assert (5, "the highest rate of a product in the calibration") == _said(ceiling_of("fp32", CPU, measured_rates=seen))
-    assert (9, "as asked") == _said(ceiling_of("fp32", CPU, peak=Fraction(9), measured_rates=seen))
+    assert (9, "as given") == _said(ceiling_of("fp32", CPU, peak=Fraction(9), measured_rates=seen))
     assert accelerator("h100-sxm").peak("fp32") == ceiling_of("fp32", h100, measured_rates=seen).rate
     assert ceiling_of("fp16", CPU, measured_rates=seen).rate is None
 

@@ -178,7 +178,7 @@ def test_what_cannot_be_run_is_refused(tmp_path: Path) -> None:
     """Before anything runs, each in a line with the way out."""
     run(folder=tmp_path / "there", steps=2)
     for changes, said in (
-        ({"demo": "bert"}, "unknown demonstration 'bert': known are linear, gpt"),
+        ({"demo": "bert"}, "unknown model 'bert' of train-demo: use one of linear, gpt"),
         ({"steps": 0}, "--steps = 0 is not a number of steps: give 1 to 1,000,000"),
         ({"resume": True}, "--resume needs the folder of the run to continue: give it with -o"),
         ({"folder": tmp_path / "there"}, f"{tmp_path / 'there'} contains a run already: continue it with --resume, or name another folder"),

@@ -298,5 +298,5 @@ def test_the_first_line_of_a_report_is_its_tally() -> None:
 
 def test_asking_a_report_for_what_was_not_checked_is_refused() -> None:
     """The line lists what was."""
-    with pytest.raises(BadInputError, match=r"^'flops' was not checked: there are parameters$"):
+    with pytest.raises(BadInputError, match=r"^'flops' was not checked: use one of parameters$"):
         Report("m", {}, {}, (Verdict("parameters", 1, 1, "i", EXACT, 0, ""),), {})["flops"]

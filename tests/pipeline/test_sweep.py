@@ -251,7 +251,7 @@ def test_an_expression_over_a_grid_is_that_at_points(depths: list[int], widths: 
 UNREADABLE = {
     "code": ("__import__('os')", """cannot read "__import__('os')": write it with + - * / // % ** and floor, ceiling, Max, Min, Mod"""),
     "no expression": ("12*", "cannot read the expression '12*': write it with + - * / // % ** and names"),
-    "a name there is not": ("L*x", "the expression mentions 'x', which is not a size here: there are L"),
+    "a name there is not": ("L*x", "'x' of the expression has no size: give x=…, or use only L"),
     "a fraction": ("L/7", "L / 7 is not an integer at all points: write // or ceiling(…), or choose sizes that divide"),
     "by nothing": ("L//(L - 12)", "L // (L - 12) divides by 0 at some of the points"),
     "huge": ("((L**64)**64)**64", "(L ** 64) ** 64 is too large: numbers here have up to 4096 binary digits"),

@@ -63,15 +63,15 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "trace another key": (lambda c: c.trace(spec(), {1: 2}), "a key of sizes = 1: give the name of a dimension, e.g. 'B'"),
     "trace with a word for the cache": (lambda c: c.trace(spec(), cache="no"), "cache = 'no': give True or False"),
     "trace with progress of a number": (lambda c: c.trace(spec(), progress=5), PROGRESS),
-    "trace with an option of a number": (lambda c: c.trace(spec(), mode=5), "unknown mode 5: known are train, eval, infer"),
-    "trace with an option of a list": (lambda c: c.trace(spec(), attention=[]), "unknown attention of type list: known are fused, math"),
+    "trace with an option of a number": (lambda c: c.trace(spec(), mode=5), "unknown mode 5: use one of train, eval, infer"),
+    "trace with an option of a list": (lambda c: c.trace(spec(), attention=[]), "unknown attention of type list: use one of fused, math"),
     "trace with an option that raises": (
-        lambda c: c.trace(spec(), mode=Hostile()), "unknown mode of type Hostile: known are train, eval, infer"),
+        lambda c: c.trace(spec(), mode=Hostile()), "unknown mode of type Hostile: use one of train, eval, infer"),
     "trace with a count that is none": (lambda c: c.trace(spec(), accumulation=True), "accumulation = True: give an integer from 1 to 64"),
     "trace with a count of digits": (
         lambda c: c.trace(spec(), accumulation=10**5000), "accumulation is of 16,610 bits: give an integer from 1 to 64"),
     "trace with checkpointing of a number": (
-        lambda c: c.trace(spec(), checkpointing=7), "unknown checkpointing 7: known are none, block, block/2 and so on, attention"),
+        lambda c: c.trace(spec(), checkpointing=7), "unknown checkpointing 7: use none, block, block/2 (every second block) or attention"),
     "derive nothing": (lambda c: c.derive(None), f"source = None: {SOURCE}"),
     "derive a name": (lambda c: c.derive("gpt2", {"B": "8"}), f"source = 'gpt2': {SOURCE}"),
     "derive JSON": (lambda c: c.derive({"kind": "napkin graph"}), f"source is of type dict: {SOURCE}"),
@@ -174,4 +174,4 @@ def test_a_quantity_that_is_none_is_refused_with_those_there_are(name: Any, show
     with pytest.raises(UnknownQuantityError) as refusal:
         derivation()[name]
 
-    assert str(refusal.value) == f"no quantity {shown}: there are {', '.join(derivation())}"
+    assert str(refusal.value) == f"unknown quantity {shown}: use one of {', '.join(derivation())}"

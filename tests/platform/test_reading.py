@@ -78,7 +78,7 @@ def test_a_table_has_its_keys_and_no_others() -> None:
 
     assert {"low": 1, "high": 2} == read({"low": 1, "high": 2})
     assert "it lacks high: an entry needs low, high" == refusal(read, {"low": 1})
-    assert "it has an unknown key 'mid': there are low, high, basis" == refusal(read, {"low": 1, "high": 2, "mid": 3})
+    assert "it has an unknown key 'mid': use one of low, high, basis" == refusal(read, {"low": 1, "high": 2, "mid": 3})
     assert "it is 5, expected a table with low, high" == refusal(read, 5)
 
 

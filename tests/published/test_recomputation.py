@@ -45,8 +45,8 @@ NORMS = to_sympy("2*4*B*T")
 
 DIVIDED: dict[str, dict[str, str]] = {
     "tensor": {},
-    "tensor_sequence": {"sequence": "again"},
-    "tensor_sequence_selective": {"sequence": "again", "checkpointing": "attention"},
+    "tensor_sequence": {"sequence": "regather"},
+    "tensor_sequence_selective": {"sequence": "regather", "checkpointing": "attention"},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,22 @@ def test_a_model_is_converted_where_it_is_built(convert: Callable[[nn.Module], n
     assert dtype.itemsize * (7 * 7 + 7 + 7) == derivation["parameters.bytes"].value
     assert _exact(derivation)
     assert _exact(derivation, B=2, d=5)
+
+
+def test_torch_warns_of_no_number_of_heads_that_napkin_chose() -> None:
+    """A trace takes primes for sizes: an encoder with 2 heads is built with odd ones too. Other warnings of a build are shown."""
+
+    def build(n: Any) -> nn.Module:
+        warnings.warn("mine", stacklevel=1)
+        return nn.TransformerEncoder(nn.TransformerEncoderLayer(n.d, n.h, n.f, batch_first=True), 1)
+
+    dims: dict[str, Any] = {"B": 2, "T": 5, "d": calc.Dim(12, multiple_of="h"), "h": 2, "f": 17}
+    s = calc.Spec("encoder", dims, build, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum())
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        calc.trace(s, cache=False, optimizer="sgd")
+
+    assert {"mine"} == {str(warning.message) for warning in shown if warning.category is UserWarning}
 
 
 class Thinned(nn.Module):

@@ -54,7 +54,7 @@ def _named(name: str, file: str | None) -> Accelerator:
     except BadInputError:
         similar = next((entry for entry in available(file) if entry.lower() == name.lower()), "")
         if similar:
-            raise BadInputError(f"unknown accelerator {name[:40]!r}: did you mean {similar!r}?") from None
+            raise BadInputError(f"unknown accelerator {name[:40]!r}: did you mean {similar}?") from None
         raise
 
 

@@ -354,10 +354,10 @@ class EquationSolver(Problem):
         if self.device is not None:
             shown.append(Input("gpu", "", self.device.accelerator.id, "", self.device.accelerator.name, "catalogue"))
             if "peak" in self.used_of_device:
-                how = "as asked" if self.device.dtype_given else "ASSUMPTION: default"
+                how = "as given" if self.device.dtype_given else "ASSUMPTION: default"
                 shown.append(Input("dtype", "", self.device.dtype, "", "dtype of the matmuls, dense", how))
         for choice, chosen in self.choices:
-            how = "as asked" if choice.key in self.given.choices else "ASSUMPTION: default"
+            how = "as given" if choice.key in self.given.choices else "ASSUMPTION: default"
             shown.append(Input(choice.key, "", chosen, "", choice.meaning, how))
         return tuple(shown)
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from calc.capacity.questions.question import Question, Variable
 from calc.capacity.questions.values import ParsedValue, Typed, read
-from calc.errors import BadInputError
+from calc.errors import BadInputError, one_of
 
 DEVICE_KEYS = ("gpu", "dtype", "sparse", "hardware")
 _WORDS_OF_SIZES = {"batch": "B", "sequence": "T", "layers": "L", "width": "d", "vocabulary": "V"}
@@ -89,14 +89,14 @@ def require_unit(specification: str, key: str, typed: Typed, parsed: ParsedValue
 def _chosen(question: Question, key: str, value: str) -> str:
     choice = next(c for c in question.choices if c.key == key)
     if value not in choice.options:
-        raise BadInputError(f"unknown {key} {value[:40]!r}: {_near(value, choice.options)}one of {', '.join(choice.options)}")
+        raise BadInputError(f"unknown {key} {value[:40]!r}: {_near(value, choice.options) or one_of(choice.options)}")
     return value
 
 
 def _solved_for(question: Question, names: Mapping[str, Variable], value: str) -> str:
     if value not in names:
-        keys = ", ".join(variable.key for variable in question.variables)
-        raise BadInputError(f"{question.name} has no {value[:40]!r} to solve for: {_near(value, names)}one of {keys}")
+        keys = [variable.key for variable in question.variables]
+        raise BadInputError(f"{question.name} has no {value[:40]!r} to solve for: {_near(value, names) or one_of(keys)}")
     return names[value].symbol
 
 
@@ -128,8 +128,8 @@ def keys_of(question: Question) -> tuple[str, ...]:
 
 def _unknown(question: Question, key: str) -> str:
     keys = keys_of(question)
-    near = _near(key, [*keys, *(name for variable in question.variables for name in variable.names)]).replace(", or ", "; ")
-    return f"{question.name} has no key {key[:40]!r}: {near}it has {', '.join((*keys, 'solve'))}"
+    near = _near(key, [*keys, *(name for variable in question.variables for name in variable.names)])
+    return f"{question.name} has no key {key[:40]!r}: {near or one_of((*keys, 'solve'))}"
 
 
 def nearest(word: str, keys: Iterable[str]) -> str:
@@ -144,4 +144,4 @@ def nearest(word: str, keys: Iterable[str]) -> str:
 
 def _near(word: str, candidates: Iterable[str]) -> str:
     near = nearest(word, candidates)
-    return f"did you mean {near!r}, or " if near else ""
+    return f"did you mean {near}?" if near else ""

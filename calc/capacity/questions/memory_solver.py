@@ -144,7 +144,7 @@ class MemorySolver(EquationSolver):
         puts = [Put(name, Fraction(size), "", self.filled.dimension(name).meaning, self.filled.name) for name, size in sizes.items()]
         return self._answer(
             value,
-            WorkedCalculation(self.question.name, (*puts, Put("n", devices, "devices", "devices", "as asked")), tuple(lines)),
+            WorkedCalculation(self.question.name, (*puts, Put("n", devices, "devices", "devices", "as given")), tuple(lines)),
             expr=None if fill.size else f"({fill.form})/n",
             bound=bound,
             rule_of_thumb=None if fill.capped else self._by_rule(sizes),  # its message is about memory only

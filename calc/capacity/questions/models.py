@@ -126,7 +126,7 @@ class QuestionModel:
         for name in self.sizes:
             near = nearest(name, keys)
             if name not in self._own and near:
-                raise BadInputError(f"neither {question} nor {self.name[:40]} has {name[:40]!r}: did you mean {near!r}?")
+                raise BadInputError(f"neither {question} nor {self.name[:40]} has {name[:40]!r}: did you mean {near}?")
         if self._form is not None:
             self._form.covers(self.sizes)
         else:

@@ -40,7 +40,7 @@ class Problem:
         self.equations = self._equations(exact=True)
 
     def _typed(self, variable: Variable) -> Input:
-        return Input(variable.key, variable.symbol, self.values[variable.symbol], variable.unit, variable.meaning, "as asked")
+        return Input(variable.key, variable.symbol, self.values[variable.symbol], variable.unit, variable.meaning, "as given")
 
     # -- the system ----------------------------------------------------------------------------------------------------------------
 

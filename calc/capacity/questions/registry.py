@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from calc.capacity.questions.question import Question
-from calc.errors import BadInputError
+from calc.errors import BadInputError, suggestion
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "training": ("training-time", "gpus", "tokens-in-time", "tokens", "flops", "device-flops", "time-per-step", "steps"),
@@ -34,11 +34,7 @@ def question(name: str) -> Question:
     for family, names in FAMILIES.items():
         if name in names:
             return next(q for q in _of(family) if q.name == name)
-    import difflib
-
-    near = difflib.get_close_matches(name, all_names(), n=1)
-    hint = f"did you mean {near[0]!r}, or " if near else ""
-    raise BadInputError(f"unknown question {name[:40]!r}: {hint}one of {', '.join(all_names())}")
+    raise BadInputError(f"unknown question {name[:40]!r}: {suggestion(name, all_names())}")
 
 
 def all_names() -> tuple[str, ...]:

@@ -160,10 +160,10 @@ TENSOR_TRAFFIC = Question(
             "sequence parallelism",
             {
                 "off": (Equation("X", "2*4*L*Y*(t - 1)/t", f"two all-reduces per layer forward, two backward: 2·{_OF_TENSOR}"),),
-                "kept": (
+                "saved": (
                     Equation("X", "8*L*Y*(t - 1)/t", f"each all-reduce is an all-gather and a reduce-scatter, four of each: {_OF_TENSOR}"),
                 ),
-                "again": (Equation("X", "10*L*Y*(t - 1)/t", f"two more all-gathers for the gradients of weights: {_OF_TENSOR}"),),
+                "regather": (Equation("X", "10*L*Y*(t - 1)/t", f"two more all-gathers for the gradients of weights: {_OF_TENSOR}"),),
             },
             "each tensor rank has the whole residual stream",
         ),

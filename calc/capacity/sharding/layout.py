@@ -14,7 +14,7 @@ from calc.platform.arguments import shown
 from calc.symbolic.assignments import TYPED, sizes_text
 
 # How sequence parallelism treats the input of a matmul that all tensor ranks need whole.
-OFF, SAVED, REGATHERED = "off", "kept", "again"
+OFF, SAVED, REGATHERED = "off", "saved", "regather"
 SEQUENCE = {
     OFF: "each tensor rank has the whole residual stream between matmuls",
     SAVED: "the residual stream is split along the sequence; what is gathered for a matmul is saved for backward, as in torch's classes",
@@ -134,7 +134,7 @@ def _require_count(name: str, value: object, least: int) -> None:
 
 def _require_one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
     if type(value) not in (int, str) or value not in allowed:
-        raise BadInputError(f"{name} = {_clipped(value)!r} is unknown: use {', '.join(map(str, allowed))}")
+        raise BadInputError(f"{name} = {_clipped(value)!r} is unknown: use one of {', '.join(map(str, allowed))}")
 
 
 def _clipped(value: object) -> str:

@@ -6,7 +6,7 @@ Keys that belong to no layout, machine or recipe are sizes of the model, by vari
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -129,23 +129,27 @@ def _of_a_number(name: str | None, inputs: Words) -> ShardedModel:
     number = int(read("parameters", inputs["parameters"], "parameters", integer=True).value)
     tensor = ShardedTensor("parameters", str(number), "1", FIRST, per_token=False)
     why = "a number of parameters does not determine matrices, heads or layers; name a model, or give its sizes (L, d, h, f, V, T)"
-    return ShardedModel("the given number of parameters", {}, (tensor,), (), "as asked", only_data=why, own=(tensor,))
+    return ShardedModel("the given number of parameters", {}, (tensor,), (), "as given", only_data=why, own=(tensor,))
 
 
 def _decoder(inputs: Words) -> ShardedModel:
     sizes = {word: _count(inputs, word) for word in inputs if word not in WORDS}
     for word in sizes:
         if word not in _DECODER:
-            near = difflib.get_close_matches(word, (*WORDS, *_DECODER), n=1)
-            raise BadInputError(f"unknown key {word[:40]!r}{f': did you mean {near[0]}?' if near else ': see napkin shard --help'}")
+            raise BadInputError(f"unknown key {word[:40]!r}: {_near(word, _DECODER) or 'see napkin shard --help'}")
     if not sizes:
         raise BadInputError("name a model, or give parameters=70e9, or a decoder by its sizes: L=32 d=4096 h=32 f=14336 V=128256 T=8192")
     gated = _yes(inputs, "gated", True)
     bias, tied, dropout = (_yes(inputs, word, False) for word in ("bias", "tied", "dropout"))
     attention = inputs.get("attention", "fused")
     if attention not in ("fused", "math"):
-        raise BadInputError(f"attention = {attention[:40]!r} is unknown: use fused, math")
+        raise BadInputError(f"attention = {attention[:40]!r} is unknown: use fused or math")
     return decoder(sizes, gated=gated, bias=bias, tied=tied, dropout=dropout, attention=attention)
+
+
+def _near(word: str, sizes: Iterable[str] = ()) -> str:
+    near = difflib.get_close_matches(word, (*WORDS, *sizes), n=1)
+    return f"did you mean {near[0]}?" if near else ""
 
 
 def _named(name: str, inputs: Words, precision: str, batch: int, progress: Progress) -> ShardedModel:
@@ -160,6 +164,9 @@ def _named(name: str, inputs: Words, precision: str, batch: int, progress: Progr
         raise BadInputError(
             "B follows from the layout: micro is the number of sequences per rank and micro-batch, batch that of a whole step"
         )
+    misspelled = next((word for word in sizes if word not in spec.dimensions and _near(word)), "")
+    if misspelled:
+        raise BadInputError(f"neither a layout nor {name[:40]} has {misspelled[:40]!r}: {_near(misspelled)}")
     if "B" in spec.dimensions:
         sizes["B"] = batch
     resolved = spec.sizes(sizes)

@@ -27,7 +27,7 @@ NOTES = (
 )
 _SECONDS = 3600
 _NODE = 8
-_AS_REQUESTED = "as asked"
+_AS_REQUESTED = "as given"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class Machine:
     price: Fraction
     source: str
     price_source: str = ""
-    efficiency_source: str = "as asked"
-    node_source: str = "as asked"
-    link_source: str = "as asked"
-    network_source: str = "as asked"
+    efficiency_source: str = "as given"
+    node_source: str = "as given"
+    link_source: str = "as given"
+    network_source: str = "as given"
 
     @property
     def inputs(self) -> tuple[WorkedInput, ...]:
@@ -83,7 +83,7 @@ def machine_of(
         inter = link if link is not None else device.link
     if inter is None:
         raise BadInputError(f"{device.name} has no typical network in the table: give network=…, e.g. network=50GB/s")
-    priced, quoted = price or Fraction(0), "as asked"
+    priced, quoted = price or Fraction(0), "as given"
     if price is None and device.price is not None:
         priced, quoted = middle(device.price)
     return Machine(

@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy as sp
 
-from calc.errors import BadInputError, NapkinError
+from calc.errors import BadInputError, NapkinError, suggestion
 from calc.graph.forward import Program
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.converter import Converter
@@ -62,7 +62,7 @@ class Derived:
     def parameter(self, name: str) -> Simplified | None:
         """The gradient of a parameter; None if the loss does not depend on it."""
         if name not in self.parameters:
-            raise BadInputError(f"no parameter {name[:60]!r}: there are {', '.join(list(self.parameters)[:12])}")
+            raise BadInputError(f"unknown parameter {name[:60]!r}: {suggestion(name, list(self.parameters)[:12])}")
         return self.of.get(self.parameters[name])
 
     @property

@@ -111,8 +111,8 @@ def named(name: str) -> Format:
     if general is not None:
         return _from_layout(plain, int(general[1]), int(general[2]), general[3])
     near = difflib.get_close_matches(plain, [*FORMATS, *_SHORT], n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise BadInputError(f"unknown number format {name[:40]!r}: known are {', '.join(FORMATS)}, and layouts such as e3m4{hint}")
+    hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(FORMATS)}, or a layout such as e3m4"
+    raise BadInputError(f"unknown number format {name[:40]!r}: {hint}")
 
 
 def _from_layout(name: str, exponent: int, fraction: int, specials: str) -> Float:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from calc.errors import BadInputError
+from calc.errors import BadInputError, suggestion
 from calc.mathematics.einsum.counts import Count, product, total
 from calc.mathematics.einsum.order import best, left_to_right
 from calc.mathematics.einsum.pattern import Pattern
@@ -77,7 +77,7 @@ class Operation:
 def operation(pattern: Pattern, sizes: Mapping[str, int], item_size: int = 4, reduction: str = "") -> Operation:
     """What the pattern computes. ``reduction`` is how dropped dimensions of a single operand are reduced: sum by default."""
     if reduction and reduction not in REDUCTIONS:
-        raise BadInputError(f"unknown reduction {reduction[:40]!r}: known are {', '.join(REDUCTIONS)}")
+        raise BadInputError(f"unknown reduction {reduction[:40]!r}: {suggestion(reduction, REDUCTIONS)}")
     if len(pattern.operands) > 1:
         if reduction not in ("", "sum"):
             raise BadInputError(f"several operands are contracted by sums: reduce by {reduction} in a pattern of one operand")

@@ -93,7 +93,7 @@ def _calls(node: ast.expr, text: str) -> list[MethodCall]:
             name = "add" if isinstance(sign, ast.Add) else "mul"
             return [*_calls(inner, text), MethodCall(name, (number,), f"{'+' if name == 'add' else '*'} {ast.unparse(node.right)}")]
     names = ", ".join([*OPERATIONS, *_CASTS])
-    raise BadInputError(f"cannot read {_clip(ast.unparse(node))!r}: known are x[…], x.T, x + 1, x * 2 and the methods {names}")
+    raise BadInputError(f"cannot read {_clip(ast.unparse(node))!r}: use x[…], x.T, x + 1, x * 2 or a method: {names}")
 
 
 def _require_arguments(name: str, arguments: Sequence[Any], least: int, most: int) -> None:

@@ -67,7 +67,7 @@ def letters(rule: UpdateRule, overrides: Mapping[str, float]) -> dict[str, float
     defaults = rule.defaults()
     for name, value in overrides.items():
         if name not in defaults:
-            raise BadInputError(f"{rule.name} has no letter {name[:40]!r}: it has {', '.join(defaults)}")
+            raise BadInputError(f"{rule.name} has no hyperparameter {name[:40]!r}: it has {', '.join(defaults)}")
         if not np.isfinite(value):
             raise BadInputError(f"{rule.name}: {name} = {value} is not a number to calculate with")
     return {**defaults, **overrides}

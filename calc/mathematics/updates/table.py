@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from calc.errors import BadInputError
+from calc.errors import BadInputError, suggestion
 from calc.mathematics.updates.rules import UpdateEquation, UpdateRule
 from calc.options import REFUSED
 
@@ -260,4 +260,4 @@ def rule(name: str) -> UpdateRule:
     if name in WITHOUT or name in REFUSED:
         raise BadInputError(WITHOUT.get(name) or REFUSED[name])
     names = [*RULES, *WITHOUT]
-    raise BadInputError(f"unknown optimizer {name[:40]!r}: known are {', '.join(names)}")
+    raise BadInputError(f"unknown optimizer {name[:40]!r}: {suggestion(name, names)}")

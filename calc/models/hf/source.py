@@ -158,7 +158,7 @@ def parse(where: str, text: bytes) -> Mapping[str, Any]:
 def refuse_what_is_not_supported(where: str, raw: Mapping[str, Any]) -> None:
     """Raises ``ConfigError`` for a config that cannot be derived."""
     if not isinstance(raw.get("model_type"), str):
-        raise ConfigError(f"{where} has no model_type: add the one that transformers knows the model by, e.g. 'llama'")
+        raise ConfigError(f"{where} has no model_type: add the one of transformers, e.g. 'llama'")
     architectures = raw.get("architectures")
     if not isinstance(architectures, list) or not architectures or not isinstance(architectures[0], str):
         raise ConfigError(f"{where} has no architectures: add e.g. ['LlamaForCausalLM'], the class to build")
@@ -291,7 +291,7 @@ def source_of(where: str, raw: Mapping[str, Any]) -> Source:
             " its classes are code beside the config, and no remote code is run; use FILE.py:NAME"
         )
     if config_class is None:
-        raise ConfigError(f"{where}: model_type {clip(model_type)!r} is not one that the installed transformers knows")
+        raise ConfigError(f"{where}: model_type {clip(model_type)!r} is unknown to the installed transformers")
     ignored = {*FIELDS.ignored, "architectures", "model_type", "transformers_version"}
     fields = {name: value for name, value in raw.items() if name not in ignored}
     return Source(where, fields, config_class, architecture, model_type if model_type in CONFIG_MAPPING else config_class.model_type)

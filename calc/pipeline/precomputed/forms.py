@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from calc.derive.quantities import Definition, definitions, require_count
-from calc.errors import UnknownQuantityError
+from calc.errors import UnknownQuantityError, suggestion
 from calc.graph.folds import Basis, Fold
 from calc.graph.guards import Assumption, Guard, TracedDim, applies, failed_guards, settable, unchecked
 from calc.symbolic.polynomials import Point, Polynomial, Table
@@ -173,11 +173,7 @@ class Stored:
         """One quantity by name."""
         match = self.quantities.get(name)
         if match is None:
-            import difflib
-
-            near = difflib.get_close_matches(name, self.quantities, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise UnknownQuantityError(f"no quantity {name[:60]!r}: there are {', '.join(self.quantities)}{hint}")
+            raise UnknownQuantityError(f"unknown quantity {name[:60]!r}: {suggestion(name, self.quantities)}")
         return match
 
     def calls_at(self, sizes: Mapping[str, int]) -> list[tuple[str, int, int]]:

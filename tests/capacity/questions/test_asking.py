@@ -170,8 +170,8 @@ def test_units_make_no_difference() -> None:
 
 
 @pytest.mark.parametrize(("question", "given", "said"), [
-    ("training-tim", {}, "unknown question 'training-tim': did you mean 'training-time', or one of training-time, gpus, "),
-    ("training-time", {**RUN, "gpu": "h100-sxn"}, "unknown accelerator 'h100-sxn': did you mean 'h100-sxm', or one of "),
+    ("training-tim", {}, "unknown question 'training-tim': did you mean training-time?"),
+    ("training-time", {**RUN, "gpu": "h100-sxn"}, "unknown accelerator 'h100-sxn': did you mean h100-sxm?"),
     ("training-time", {**RUN, "tokens": "-15T"}, "tokens = '-15T' must be more than 0"),
     ("training-time", {**RUN, "mfu": 60}, "mfu = 60 is above 1: did you mean 0.6, or 60%?"),
     ("training-time", {**RUN, "gups": 8}, "training-time has no key 'gups': did you mean 'gpus'; it has parameters, "),
@@ -204,7 +204,7 @@ def test_units_make_no_difference() -> None:
     ("training-time", {**RUN, "gpus": 8, "days": 1, "mfu": 1, "solve": "peak"},
      "gpu=h100-sxm is not used: what it supplies is given or solved"),
     ("largest-model", {"memory": 80}, "memory = 80 is 80 bytes, less than one layer of a model needs: write 80GB or 80GiB"),
-    ("largest-model", {"memory": "80GB", "optimizer": "adamww"}, "unknown optimizer 'adamww': did you mean 'adamw', or one of adamw, "),
+    ("largest-model", {"memory": "80GB", "optimizer": "adamww"}, "unknown optimizer 'adamww': did you mean adamw?"),
     ("largest-model", {"memory": "80GB", "bytes_per_parameter": 16, "optimizer": "adam"},
      "optimizer does not affect the answer: leave it out"),
     ("largest-concurrency", {"parameters": "70B", "layers": 80, "kv_heads": 8, "head_width": 128, "sequence": 1024, "gpu": "h100-sxm"},

@@ -45,7 +45,7 @@ def test_the_document_is_json() -> None:
     (("training-time", "tokens=1", "tokens=2"), "napkin: tokens is given twice, '1' and '2': give it once"),
     (("training-time", "days=3\x1b[31m"), "napkin: days = '3\\x1b[31m': unknown unit '[31m'; days is in days, e.g. 30days, 12h, 5min, 3ms"),
     (("largest-model", "memory=80"), "napkin: memory = 80 is 80 bytes, less than one layer of a model needs: write 80GB or 80GiB"),
-    (("largest-batch", "model=gpt3", "memory=80GB"), "napkin: no model 'gpt3': did you mean gpt2?"),
+    (("largest-batch", "model=gpt3", "memory=80GB"), "napkin: unknown model 'gpt3': did you mean gpt2?"),
 ])  # fmt: skip
 def test_nonsense_is_one_line_and_status_2(arguments: tuple[str, ...], said: str) -> None:
     """Nothing on standard output, no traceback."""

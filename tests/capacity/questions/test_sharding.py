@@ -121,7 +121,7 @@ def sent(sizes: dict[str, int], axis: str, **layout: int | str) -> Fraction:
     return amounts[0] - amounts[1]
 
 
-@pytest.mark.parametrize("sequence", ["off", "kept", "again"])
+@pytest.mark.parametrize("sequence", ["off", "saved", "regather"])
 def test_tensor_traffic_is_that_of_the_layers_of_a_layout(sequence: str) -> None:
     answer = ask("tensor-traffic", layers=12, width=48, sequence=240, batch=3, tensor=4, sequence_parallel=sequence)
 

@@ -67,7 +67,7 @@ def test_every_stage_of_zero_on_one_device_is_no_division(zero: int) -> None:
     tensor=st.sampled_from([1, 2, 4, 12]),
     pipeline=st.sampled_from([1, 2, 3, 7]),
     zero=st.integers(0, 3),
-    sequence=st.sampled_from(["off", "kept", "again"]),
+    sequence=st.sampled_from(["off", "saved", "regather"]),
     checkpointing=st.sampled_from(["none", "block"]),
 )
 def test_kinds_add_up_to_the_memory_of_every_stage(
@@ -159,7 +159,7 @@ def test_the_bubble() -> None:
 
 def test_a_step_is_the_sum_of_its_parts() -> None:
     """Work, traffic that is waited for, the bubble, and data traffic beyond them."""
-    for words in ({"data": 64, "zero": 3}, {"tensor": 4, "pipeline": 3, "context": 2, "sequence": "again", "batch": 6}):
+    for words in ({"data": 64, "zero": 3}, {"tensor": 4, "pipeline": 3, "context": 2, "sequence": "regather", "batch": 6}):
         layout_account = account(LLAMA, layout_of(words), STATE, H100)
 
         assert layout_account.step is not None
@@ -175,7 +175,7 @@ def test_groups_that_fit_a_node_use_its_links() -> None:
 
 def test_traffic_of_every_kind_is_there() -> None:
     """Each kind of parallelism sends something of its own."""
-    account = worked(EXPERTS, data=2, tensor=2, pipeline=2, context=2, expert=2, zero=1, sequence="again", batch=8)
+    account = worked(EXPERTS, data=2, tensor=2, pipeline=2, context=2, expert=2, zero=1, sequence="regather", batch=8)
 
     assert {"data", "tensor", "pipeline", "context", "expert"} == set(by_axis(account.stages[0].traffic))
 
@@ -240,7 +240,7 @@ def test_a_table_of_both_ends_is_on_both_stages() -> None:
         ({"expert": 2}, "expert = 2 needs a model with experts: decoder has none"),
         ({"data": 4, "batch": 6},
          "batch = 6 sequences cannot be split into micro-batches of 1 on each of 4*1 data and expert ranks: give a multiple of 4*1*1"),
-        ({"sequence": "kept"}, "sequence = kept divides the stream among tensor ranks, of which there is one: give tensor=2 or more"),
+        ({"sequence": "saved"}, "sequence = saved divides the stream among tensor ranks, of which there is one: give tensor=2 or more"),
         ({"checkpointing": "attention"},
          "checkpointing=attention recomputes the scores, which fused attention never saves: use none or block"),
         ({"tensor": 0}, "tensor = 0 is not a number of tensor-parallel ranks: give an integer from 1 to 10**9"),

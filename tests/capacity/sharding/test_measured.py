@@ -124,7 +124,7 @@ def test_sequence_parallel_gathers_and_scatters() -> None:
     """As many gatherings as scatterings. Gradients of the norms are summed once here; torch's optimizer sums them in 3 of its operators."""
     measurement = measured(jobs.SEQUENCE, 0, 2)
 
-    actual = payload(worked(by_sizes(jobs.DIVISIBLE), tensor=2, sequence="kept"))
+    actual = payload(worked(by_sizes(jobs.DIVISIBLE), tensor=2, sequence="saved"))
     norms = 7 * 46 * 4
     assert actual == {**measurement.payload, "all-reduce": measurement.payload["all-reduce"] - 2 * norms}
 
@@ -142,7 +142,7 @@ def llama() -> ShardedModel:
     ("job", "layout", "world"),
     [
         (jobs.TENSOR, {"tensor": 2}, 2),
-        (jobs.SEQUENCE, {"tensor": 2, "sequence": "kept"}, 2),
+        (jobs.SEQUENCE, {"tensor": 2, "sequence": "saved"}, 2),
         (jobs.ZERO_3_DIVISIBLE, {"data": 3, "zero": 3}, 3),
     ],
 )
@@ -186,7 +186,7 @@ def test_four_processes_of_fully_shard_across_tensor_ranks() -> None:
 
     assert [0, 1, 2, 3] == [held.rank for held in measured]
     for held in measured:
-        assert_equal(held, worked(by_sizes(jobs.DIVISIBLE), data=2, tensor=2, sequence="kept", zero=3, rank=held.rank // 2))
+        assert_equal(held, worked(by_sizes(jobs.DIVISIBLE), data=2, tensor=2, sequence="saved", zero=3, rank=held.rank // 2))
 
 
 @pytest.mark.slow

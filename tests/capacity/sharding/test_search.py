@@ -35,7 +35,7 @@ def one_by_one(model, devices: int, batch: int, micros: tuple[int, ...]) -> dict
         if np.prod(ranks) != devices:
             continue
         for pieces, micro, zero, sequence, again, exchange in product(
-            (1, 2, 3, 4, 6, 8), micros, range(4), ("off", "kept", "again"), ("none", "block"), ("ring", "gather")
+            (1, 2, 3, 4, 6, 8), micros, range(4), ("off", "saved", "regather"), ("none", "block"), ("ring", "gather")
         ):
             numbers = dict(zip(RANKS, ranks, strict=True))
             alone = numbers["data"] * numbers["context"] * numbers["expert"] == 1
@@ -140,7 +140,7 @@ def test_nothing_fits_names_what_is_largest_and_what_would_fit() -> None:
         search(LLAMA_405B, Limits(64, 64), STATE, H100)
 
     assert str(error.value) == (
-        "none of 55,010 layouts fits 80 GB: the smallest (tensor=8 pipeline=8 batch=64 sequence=kept checkpointing=block) needs up to"
+        "none of 55,010 layouts fits 80 GB: the smallest (tensor=8 pipeline=8 batch=64 sequence=saved checkpointing=block) needs up to"
         " 116.5 GB, of which optimizer state 51.01 GB; memory=117GB, more devices or a shorter sequence would fit"
     )
 
@@ -168,7 +168,7 @@ def test_ranks_that_do_not_multiply_to_the_devices_are_what_is_blamed() -> None:
 
 def test_a_choice_that_goes_with_no_ranks_is_what_is_blamed() -> None:
     """One device has no tensor ranks, among which a stream could be divided."""
-    assert refused(Limits(1, 8, sequence=("kept",))) == (
+    assert refused(Limits(1, 8, sequence=("saved",))) == (
         "no layout of 1 device matches the given zero, sequence, checkpointing and exchange: zero needs ranks that share weights,"
         " sequence needs tensor ranks that divide the tokens, checkpointing=attention needs attention=math; leave one out"
     )

@@ -134,5 +134,5 @@ def test_options_that_equations_do_not_have_are_refused(option: dict[str, str]) 
 
 def test_an_unknown_parameter_is_refused() -> None:
     """Naming those that there are."""
-    with pytest.raises(BadInputError, match=r"^no parameter 'v': there are w$"):
+    with pytest.raises(BadInputError, match=r"^unknown parameter 'v': use one of w$"):
         calc.gradients(spec_of(torch.relu)).parameter("v")

@@ -139,12 +139,12 @@ def test_a_format_goes_by_its_names_and_by_its_layout(written: str, name: str) -
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("bf61", r"^unknown number format 'bf61': known are fp64, .*, and layouts such as e3m4; did you mean bf16\?$"),
+        ("bf61", r"^unknown number format 'bf61': did you mean bf16\?$"),
         ("", r"^unknown number format '': .*$"),
         ("fp8", r"^fp8 is ambiguous: choose fp8-e4m3 or fp8-e5m2$"),
         ("e1m3", r"^no format e1m3: a layout has 2 to 11 exponent bits and 1 to 52 fraction bits, as fp64 has at most$"),
         ("e12m3", r"^no format e12m3: .*$"),
-        ("\x1b[31m" + 90 * "x", r"^unknown number format '\\x1b\[31mx{35}': known are .*$"),
+        ("\x1b[31m" + 90 * "x", r"^unknown number format '\\x1b\[31mx{35}': use one of fp64, .*, or a layout such as e3m4$"),
     ],
 )
 def test_a_format_that_is_none_is_refused_in_one_line(written: str, message: str) -> None:

@@ -166,10 +166,10 @@ def test_every_optimizer_has_equations_or_a_reason() -> None:
 @pytest.mark.parametrize(
     ("name", "values", "kind", "message"),
     [
-        ("lion", {}, BadInputError, r"^unknown optimizer 'lion': known are sgd, .*, muon$"),
+        ("lion", {}, BadInputError, r"^unknown optimizer 'lion': use one of sgd, .*, muon$"),
         ("muon", {}, BadInputError, r"^muon orthogonalizes whole matrices by five rounds of products: .*$"),
         ("lbfgs", {}, BadInputError, r"^optimizer 'lbfgs' is refused: .*$"),
-        ("adam", {"x": 1.0}, BadInputError, r"^adam has no letter 'x': it has lr, beta1, beta2, eps, wd$"),
+        ("adam", {"x": 1.0}, BadInputError, r"^adam has no hyperparameter 'x': it has lr, beta1, beta2, eps, wd$"),
         ("adam", {"beta1": 1.0}, MeasurementError, r"^torch's Adam refuses \{.*\}: Invalid beta parameter at index 0: 1\.0$"),
         ("sgd", {"lr": 1e300, "wd": 1e300}, BadInputError, r"^sgd overflows fp64 within 10 steps at lr=1e\+300, .*$"),
         ("radam", {"beta2": 0.6}, BadInputError, r"^radam: .*$"),

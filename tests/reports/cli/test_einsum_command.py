@@ -55,7 +55,7 @@ def test_a_run_that_disagrees_is_exit_status_1(monkeypatch: pytest.MonkeyPatch) 
         (["b \x1b[31m\n -> b"], "napkin: cannot read the pattern 'b \\x1b[31m\\n -> b': Unknown character"),
         (["b s -> b", "--check"], "napkin: a run needs every size: give b, s too, e.g. b=7"),
         (["b s -> b", "--dtype", "int4"], "napkin: int4 has elements smaller than a byte: choose a dtype of 8 bits or more"),
-        (["b s -> b", "--reduce", "median"], "napkin: unknown reduction 'median': known are sum, mean, max, min, prod"),
+        (["b s -> b", "--reduce", "median"], "napkin: unknown reduction 'median': did you mean mean? (sum, mean, max, min, prod)"),
     ],
 )
 def test_what_cannot_be_counted_is_one_line(words: list[str], message: str) -> None:

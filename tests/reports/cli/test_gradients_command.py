@@ -53,7 +53,7 @@ def test_every_formula_is_latex_that_reports_can_set(model: str) -> None:
     [
         (("two-layer", "--parameter", "w9"), "no parameter 'w9'"),
         (("two-layer", "--notation", "tensor"), "unknown notation 'tensor'"),
-        (("no-such-model",), "no model 'no-such-model'"),
+        (("no-such-model",), "unknown model 'no-such-model'"),
     ],
 )
 def test_bad_usage_is_one_line(words: tuple[str, ...], said: str) -> None:

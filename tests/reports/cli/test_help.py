@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from reports.cli import COMMANDS, GROUPS, napkin
+from reports.cli.listing import LISTS
 
 SIZED = {
     "derive linear": "B=3 D=7 K=5", "compare linear B=5": "D=7 K=5", "gradients linear": "B=3", "initialization linear": "B=3",
@@ -86,6 +87,40 @@ def test_no_name_is_split_in_a_narrow_terminal(command: str, width: int, monkeyp
 
     assert max(map(len, narrow.splitlines())) <= width
     assert pieces - {piece.rstrip(":") for piece in whole} == set()
+
+
+@pytest.mark.parametrize("width", [60, 90])
+def test_no_name_is_split_in_the_help_of_a_narrow_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``zero-activations``, ``adagrad-lecture`` and the like: no line ends with a hyphen, and each is as it was typed."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = [line for name in COMMANDS for line in output(name, "--help").splitlines()]
+
+    assert [] == [line for line in lines if line.endswith("-")]
+    assert {"rules-of-thumb", "zero-activations."} <= {word for line in lines for word in line.split()}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["derve", "gpt2"], "unknown command 'derve': did you mean derive?"),
+        (["frobnicate"], f"unknown command 'frobnicate': use one of {', '.join(COMMANDS)}"),
+        (["derive"], "missing MODEL: see napkin derive --help"),
+        (["roofline", "gpt2"], "missing --gpu: see napkin roofline --help"),
+        (["list"], "missing LIST: see napkin list --help"),
+        (["list", "model"], f"unknown list 'model': did you mean models? ({', '.join(LISTS)})"),
+        (["derive", "gpt2", "--explian", "parameters"], "unknown option --explian: did you mean --explain?"),
+        (["derive", "gpt2", "--zzz"], "unknown option --zzz: see napkin derive --help"),
+        (["compare", "gpt2", "gpt2 optimiser=adam"], "unknown option 'optimiser': did you mean optimizer?"),
+        (["shard", "llama3-8b", "tensro=4"], "neither a layout nor llama3-8b has 'tensro': did you mean tensor?"),
+        (["shard", "L=2", "tensro=4"], "unknown key 'tensro': did you mean tensor?"),
+        (["shard", "llama3-8b", "tensor=4", "sequence=kept"], "sequence = 'kept' is unknown: use one of off, saved, regather"),
+    ],
+)
+def test_what_is_misspelled_or_missing_has_the_way_on(words: list[str], message: str) -> None:
+    """In one line: the nearest name, the names there are, or the help of the command."""
+    done = CliRunner().invoke(napkin, words)
+
+    assert (2, f"napkin: {message}\n") == (done.exit_code, done.stderr)
 
 
 def test_the_help_imports_no_command() -> None:

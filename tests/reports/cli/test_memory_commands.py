@@ -66,7 +66,8 @@ def test_a_format_that_is_none_is_one_line() -> None:
     actual = run("inference", "gpt2", "--weights", "int3")
 
     assert 2 == actual.exit_code
-    assert "napkin: unknown weight format 'int3': known are fp32, bf16, fp16, fp8, int8, int4, int4-zero" == actual.stderr.splitlines()[-1]
+    last = actual.stderr.splitlines()[-1]
+    assert "napkin: unknown weight format 'int3': did you mean int8? (fp32, bf16, fp16, fp8, int8, int4, int4-zero)" == last
 
 
 def test_checkpoint_counts_the_file_and_resumes_for_real() -> None:

@@ -56,12 +56,12 @@ def test_a_comparison_that_fails_is_exit_status_1(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["lion"], "napkin: unknown optimizer 'lion': known are sgd, "),
+        (["lion"], "napkin: unknown optimizer 'lion': use one of sgd, "),
         (["adam", "lr=0.1"], "napkin: values such as lr=0.1 are for a comparison with torch: add --check"),
-        (["adam", "lr=1e999", "--check"], "napkin: cannot read 'lr=1e999': write a letter and its number, e.g. lr=0.1"),
-        (["adam", "x=1", "--check"], "napkin: adam has no letter 'x': it has lr, beta1, beta2, eps, wd"),
+        (["adam", "lr=1e999", "--check"], "napkin: cannot read 'lr=1e999': write a hyperparameter as NAME=NUMBER, e.g. lr=0.1"),
+        (["adam", "x=1", "--check"], "napkin: adam has no hyperparameter 'x': it has lr, beta1, beta2, eps, wd"),
         (["muon", "--check"], "napkin: muon orthogonalizes whole matrices"),
-        (["sgd", "--implementation", "foo"], "napkin: unknown implementation 'foo': known are loop, foreach, fused"),
+        (["sgd", "--implementation", "foo"], "napkin: unknown implementation 'foo': use one of loop, foreach, fused"),
     ],
 )
 def test_what_cannot_be_shown_is_one_line(words: list[str], message: str) -> None:

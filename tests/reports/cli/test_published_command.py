@@ -38,7 +38,7 @@ def test_ratios_need_no_model() -> None:
 
 
 REFUSED = {
-    "kaplan": "no published table 'kaplan': there are kaplan-1, chinchilla-f, casson, rees, zero-activations, chinchilla-a4",
+    "kaplan": "unknown table 'kaplan': did you mean kaplan-1? (kaplan-1, chinchilla-f, casson, rees, zero-activations, chinchilla-a4)",
     "kaplan-1": "name a model to compare kaplan-1 with: napkin published kaplan-1 gpt2 T=1024",
     "chinchilla-a4 gpt2": "chinchilla-a4 has models of its own: leave gpt2 out",
     "chinchilla-a4 --optimizer sgd": "--optimizer has no effect beside chinchilla-a4, which has models of its own: leave it out",

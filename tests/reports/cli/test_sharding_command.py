@@ -36,7 +36,7 @@ def test_a_number_of_parameters_under_zero(capsys: pytest.CaptureFixture[str]) -
 LETTER = re.compile(r"[A-Za-z_]\w*")
 FUNCTIONS = {"Max", "Min", "Mod", "floor", "ceiling", "and", "or"}
 LAYOUTS = [
-    ("data=2", "tensor=2", "pipeline=3", "batch=8", "sequence=again", "zero=1", "gpu=h100-sxm"),
+    ("data=2", "tensor=2", "pipeline=3", "batch=8", "sequence=regather", "zero=1", "gpu=h100-sxm"),
     ("data=3", "zero=3", "rank=2"), ("context=2", "exchange=gather", "checkpointing=block", "gpu=h100-sxm"),
 ]  # fmt: skip
 
@@ -80,9 +80,9 @@ def test_what_nobody_asked_for_is_called_an_assumption(capsys: pytest.CaptureFix
             "R": "R 8 devices devices of a node assumed, as in most machines; node=… changes that",
         },
         {
-            "eta": "eta 0.500 share of the peak that matmuls reach as asked",
-            "Wn": "Wn 100,000,000,000 bytes/s links of a node, per direction and device as asked",
-            "R": "R 1 device devices of a node as asked",
+            "eta": "eta 0.500 share of the peak that matmuls reach as given",
+            "Wn": "Wn 100,000,000,000 bytes/s links of a node, per direction and device as given",
+            "R": "R 1 device devices of a node as given",
         },
     ]
 

@@ -70,7 +70,7 @@ def test_a_forward_that_disagrees_is_exit_status_1(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--tensor", "4x4", "--do", "x.foo()"], "napkin: cannot read 'x.foo()': known are "),
+        (["--tensor", "4x4", "--do", "x.foo()"], "napkin: cannot read 'x.foo()': use x[…], "),
         (["--tensor", "4x-4"], "napkin: size 2 of the shape = -4 is not positive"),
         (["--tensor", "4x4", "--index", "9,9"], "napkin: the index 9,9 is outside the shape (4, 4): indices begin at 0"),
         (["--tensor", "4x4", "--dtype", "tf32"], "napkin: torch has no tensors in tf32: "),

@@ -124,7 +124,7 @@ REFUSED = {
     "twice": (["--expr", "a", "-d", "a=1", "-d", "a=2"], "napkin: a is given twice: give its sizes in one -d, as in -d B=1,2,4"),
     "no file": (["--expr", "a", "--from", "nowhere.csv"], "napkin: cannot read nowhere.csv: No such file or directory"),
     "no folder": ([*EXPR, "--csv", "no/where.csv"], "napkin: cannot write no/where.csv: there is no folder "),
-    "no such size to draw over": ([*EXPR, "--plot", "x.svg", "--over", "q"], "napkin: --over 'q' is not swept: there are L, d"),
+    "no such size to draw over": ([*EXPR, "--plot", "x.svg", "--over", "q"], "napkin: --over 'q' is not swept: use one of L, d"),
     "too many lines": (
         ["--expr", "a*b", "-d", "a=1:9", "-d", "b=1:3", "--plot", "x.svg"],
         "napkin: a drawing over b would have 9 lines, more than 8: give fewer sizes of the others",

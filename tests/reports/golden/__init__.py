@@ -72,7 +72,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "roofline.txt": transcript(f"roofline {TWO_LAYERS} --gpu h100-sxm --top 2"),
     "questions.txt": transcript(f"ask {TRAINING} gpus=1024", f"ask {TRAINING} days=30 solve=gpus"),
     "sharding.txt": transcript(
-        f"shard {DECODER} data=2 tensor=2 pipeline=3 batch=8 sequence=again zero=1 gpu=h100-sxm",
+        f"shard {DECODER} data=2 tensor=2 pipeline=3 batch=8 sequence=regather zero=1 gpu=h100-sxm",
         "shard parameters=7.5e9 data=64 zero=2",
         "shard parameters=7e9",
         f"layout {DECODER} devices=8 gpu=h100-sxm batch=16",

@@ -24,7 +24,7 @@ def message(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("144<!--= long -->", "long = 143.927 days, document says 144: the number has no unit, the value is in s: write the unit"),
+        ("144<!--= long -->", "long = 143.927 days, document says 144: the number has no unit: write one, such as days"),
         ("4.8 months<!--= run.days -->", "run.days = 143.927 days, document says 4.8 months: months differ in length: write days"),
         ("0.4 years<!--= run.days -->", "run.days = 143.927 days, document says 0.4 years: years differ in length: write days"),
         (

@@ -29,7 +29,7 @@ def shown(peak: int | None = 200_000, expected: Expected | None = None, name: st
     module_paths = (ModuleTime("h.0.mlp", MS, 2 * MS), ModuleTime("h.1.mlp", MS, 2 * MS), ModuleTime("(optimizer)", 0, 0, 2 * MS))
     after: dict[str, Any] = {"clock": [1000.0, 3000.0], "temperature": None, "power": None, "because": {"temperature": "no sensor"}}
     step = StepTime({"B": 2, "T": 5}, times, "fp32", False, ({"clock": [900.0, 900.0]}, after), module_paths)
-    ceiling = DensePeak("fp32", None, because="nobody knows it") if peak is None else DensePeak("fp32", Fraction(peak), "as asked")
+    ceiling = DensePeak("fp32", None, because="nobody knows it") if peak is None else DensePeak("fp32", Fraction(peak), "as given")
     time = timed_step(step, MatmulFlops(100, 120), Throughput(10, "tokens"), ceiling)
     run = MeasuredRun({"B": 2, "T": 5}, time, None, expected)
     measured = Measured(name, "built-in", OPTIONS, {"device": {"name": "a machine"}}, (run,))
