@@ -85,7 +85,7 @@ def test_a_step_in_fp8_is_refused_with_a_way_out() -> None:
             BadInputError, match=r"^no step runs in fp8: torch multiplies in fp8, but has no derivative .* use bf16-master, or see "
         ):
             Options(precision=name)
-    with pytest.raises(BadInputError, match=r"^unknown scaling 'column': use tensor, row$"):
+    with pytest.raises(BadInputError, match=r"^unknown scaling 'column': use one of tensor, row$"):
         fp8_layer("column")
 
 

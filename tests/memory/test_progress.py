@@ -81,5 +81,5 @@ def test_generators_have_the_bytes_that_are_stated() -> None:
 
 
 def test_an_unknown_scheduler_is_refused() -> None:
-    with pytest.raises(BadInputError, match=r"^unknown scheduler 'cosin': use cosine, linear, step, exponential, lambda$"):
+    with pytest.raises(BadInputError, match=r"^unknown scheduler 'cosin': did you mean cosine\? \(cosine, linear, .*\)$"):
         scheduler("cosin")

@@ -370,7 +370,7 @@ def test_an_unknown_option_is_refused_with_those_there_are(option: str, value: s
     error = refusal(spec(lambda n: nn.Linear(n.d, n.d)), **{option: value})
 
     assert isinstance(error, BadInputError)
-    assert str(error).startswith(f"unknown {option} {value!r}: use one of ")
+    assert str(error).startswith(f"unknown {option} {value!r}: {'did you mean fp32?' if value == 'fp12' else 'use one of '}")
 
 
 def test_an_operator_without_rule_is_refused_with_its_module_path() -> None:

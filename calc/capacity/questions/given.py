@@ -129,7 +129,8 @@ def keys_of(question: Question) -> tuple[str, ...]:
 def _unknown(question: Question, key: str) -> str:
     keys = keys_of(question)
     near = _near(key, [*keys, *(name for variable in question.variables for name in variable.names)])
-    return f"{question.name} has no key {key[:40]!r}: {near or one_of((*keys, 'solve'))}"
+    suggested = f"{near} Its keys: napkin list questions {question.name}" if near else one_of((*keys, "solve"))
+    return f"{question.name} has no key {key[:40]!r}: {suggested}"
 
 
 def nearest(word: str, keys: Iterable[str]) -> str:

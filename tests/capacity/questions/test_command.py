@@ -70,7 +70,7 @@ def test_every_source_of_numbers_is_explained() -> None:
     """What goes with a device and with a model, and the other word for gpus."""
     explained = napkin("ask", "--help").stdout
     listed = " ".join(napkin("list", "questions", "training-time").stdout.split())
-    refused = napkin("ask", "training-time", "hardwar=mine.toml").stderr
+    refused = napkin("ask", "training-time", "xyzzy=mine.toml").stderr
 
     for word in ("dtype=FORMAT", "sparse=yes", "hardware=FILE", "devices is another word for", "T=4096"):
         assert word in explained

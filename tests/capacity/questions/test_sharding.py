@@ -70,7 +70,7 @@ def test_where_no_number_of_ranks_is_enough_it_is_said() -> None:
      "17 context ranks are more than the 16 tokens of a sequence"),
     ("pipeline-bubble", {"pipeline": 1, "micro_batches": 4}, "one stage has no bubble: give two or more"),
     ("tensor-traffic", {"layers": 2, "width": 8, "sequence": 16, "tensor": 1}, "one tensor rank exchanges nothing: give two or more"),
-    ("sharding", {"parameters": "7e9", "data": 8, "zero": 4}, "unknown zero '4': one of 0, 1, 2, 3"),
+    ("sharding", {"parameters": "7e9", "data": 8, "zero": 4}, "unknown zero '4': use one of 0, 1, 2, 3"),
     ("sharding", {"parameters": "7e9", "data": 0}, "data = 0 must be more than 0"),
     ("sharding", {"parameters": "7e9", "data": "1.5"}, "data = '1.5' is not an integer number of ranks"),
 ])  # fmt: skip

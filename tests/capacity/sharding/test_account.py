@@ -247,8 +247,8 @@ def test_a_table_of_both_ends_is_on_both_stages() -> None:
         ({"tensor": True}, "tensor = True is not a number of tensor-parallel ranks: give an integer from 1 to 10**9"),
         ({"tensor": 10**5000}, "tensor = of 16,610 bits is not a number of tensor-parallel ranks: give an integer from 1 to 10**9"),
         ({"tensor": []}, "tensor = of type list is not a number of tensor-parallel ranks: give an integer from 1 to 10**9"),
-        ({"zero": 4}, "zero = '4' is unknown: use 0, 1, 2, 3"),
-        ({"zero": {}}, "zero = 'of type dict' is unknown: use 0, 1, 2, 3"),
+        ({"zero": 4}, "zero = '4' is unknown: use one of 0, 1, 2, 3"),
+        ({"zero": {}}, "zero = 'of type dict' is unknown: use one of 0, 1, 2, 3"),
         ({"rank": -(10**5000)}, "rank = of 16,610 bits is not among the 1 that share weights: they are 0 to 0"),
         ({"data": 2, "rank": 2}, "rank = 2 is not among the 2 that share weights: they are 0 to 1"),
         ({"tensors": 2}, "a layout has no 'tensors': it has data, tensor, pipeline, context, expert, interleave, micro, batch, zero,"

@@ -51,7 +51,7 @@ def test_every_formula_is_latex_that_reports_can_set(model: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("two-layer", "--parameter", "w9"), "no parameter 'w9'"),
+        (("two-layer", "--parameter", "w9"), "unknown parameter 'w9': use one of w1, w2"),
         (("two-layer", "--notation", "tensor"), "unknown notation 'tensor'"),
         (("no-such-model",), "unknown model 'no-such-model'"),
     ],

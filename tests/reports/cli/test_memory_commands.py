@@ -112,7 +112,7 @@ def test_a_checkpoint_that_does_not_resume_fails(monkeypatch: pytest.MonkeyPatch
     ("words", "said"),
     [
         (["--save-seconds", "60"], "napkin: how often to save depends on both --save-seconds and --failure-hours: give both"),
-        (["--scheduler", "cosin"], "napkin: unknown scheduler 'cosin': use cosine, linear, step, exponential, lambda"),
+        (["--scheduler", "cosin"], "napkin: unknown scheduler 'cosin': did you mean cosine? (cosine, linear, step, exponential, lambda)"),
         (["--mode", "infer"], "napkin: mode infer trains nothing, so there is nothing to resume: use mode train"),
         (["--save-seconds", "0", "--failure-hours", "1"], "napkin: --save-seconds is 0: give a number above 0"),
     ],

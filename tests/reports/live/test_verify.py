@@ -435,7 +435,7 @@ def test_what_is_no_report_is_refused_in_one_line(name: str, text: str, said: st
 @pytest.mark.parametrize(
     ("inputs", "why"),
     [
-        (Inputs("report", "nothing-like-it"), "it cannot be made again: no model"),
+        (Inputs("report", "nothing-like-it"), "it cannot be made again: unknown model"),
         (Inputs("report", "mlp", {"B": 0}), "it cannot be made again: B = 0"),
         (Inputs("report", "mlp", options={"optimizer": "sdg"}), "it cannot be made again: unknown optimizer 'sdg'"),
         (Inputs("novel", "mlp"), "it cannot be made again: unknown kind of report 'novel'"),

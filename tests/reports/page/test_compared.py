@@ -116,7 +116,7 @@ def test_files_of_ones_own_are_loaded_only_where_they_are_named(tmp_path: Path) 
     [
         ({"model": "mlp 'B"}, 'it cannot be made again: cannot read "mlp \'B": No closing quotation'),
         ({"other": ""}, "it cannot be made again: a side is empty: write a model, as in 'gpt2 B=8'"),
-        ({"other": "nothing-like-it"}, "it cannot be made again: no model"),
+        ({"other": "nothing-like-it"}, "it cannot be made again: unknown model"),
         ({"options": {"B": "0"}}, "it cannot be made again: B = 0"),
     ],
 )

@@ -80,7 +80,7 @@ def test_a_report_as_homework_derives_the_chosen_quantities_alone(tmp_path: Path
     assert run("verify", str(page)).exit_code == 0
 
     for words, why in (
-        (("--quantity", "parameters"), "--quantity goes with --template homework, whose pages stand by themselves"),
+        (("--quantity", "parameters"), "--quantity goes with --template homework: add it, or leave --quantity out"),
         (("--template", "homework", "--quantity", "speed"), "no quantity or rule of thumb 'speed'"),
     ):
         done = run("report", "linear", *words, "-o", str(tmp_path))
