@@ -54,8 +54,8 @@ def filled(model: QuestionModel, dim: str, memory: Fraction) -> Fit:
     step, first = _steps(model, dim)
     least = _peak(model, dim, first)
     if least is None or least > memory:
-        detail = "" if least is None else f": {dim} = {first} takes {least:,} bytes, and there are {int(memory):,}"
-        raise BadInputError(f"not even the least {dim} fits{detail}")
+        detail = "" if least is None else f": the step takes {least:,} bytes, and there are {int(memory):,}"
+        raise BadInputError(f"even {dim} = {first} does not fit{detail}")
 
     def fits(steps: int) -> bool:
         peak = _peak(model, dim, first + steps * step)

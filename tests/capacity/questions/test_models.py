@@ -121,7 +121,7 @@ def test_a_sequence_ends_where_a_model_has_no_more_positions() -> None:
 @pytest.mark.slow
 def test_a_model_that_does_not_fit_at_all_is_refused() -> None:
     """With what the least batch takes."""
-    with pytest.raises(BadInputError, match=r"^not even the least B fits: B = 1 takes \d[\d,]+ bytes, and there are 1,000,000,000$"):
+    with pytest.raises(BadInputError, match=r"^even B = 1 does not fit: the step takes \d[\d,]+ bytes, and there are 1,000,000,000$"):
         ask("largest-batch", model="gpt2", memory="1GB")
 
 
