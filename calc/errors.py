@@ -139,6 +139,10 @@ class RoundedShareError(SizesError):
         self.pairs = pairs
 
 
+class ZeroQuotientError(SizesError):
+    """The step divides by a quotient of sizes that is rounded to zero at those of the trace."""
+
+
 class OtherPathError(SizesError):
     """At the requested sizes the step fails, or runs other operators than in the trace. ``divides``: the guard that fails is about
     divisibility. ``compared`` are the symbols of an inequality that has the other outcome."""

@@ -100,7 +100,8 @@ class TracePlan:
     iterations are traced; ``failed`` are quantities whose closed forms failed a certificate at fewer. ``specialized`` names dimensions that
     stay numbers, at their sizes, each with the reason.
 
-    ``equal`` fixes dimensions to 1 or to another one, for a special case. ``near`` are symbols to trace near the sizes.
+    ``equal`` fixes dimensions to 1 or to another one, for a special case. ``near`` are symbols to trace near the sizes. With
+    ``orders_products``, hints also keep the order of dimensions that are products, such as ``h = g·n``.
 
     ``reason`` says what is new in comparison to ``before``, the plan that was refused with ``refusal``.
     """
@@ -114,6 +115,7 @@ class TracePlan:
     specialized: Mapping[str, str] = field(default_factory=dict)
     equal: Mapping[str, str] = field(default_factory=dict)
     near: Near | None = None
+    orders_products: bool = False
     given: Spec | None = None
     search: DivisorSearch | None = None
     reason: str = field(default="", compare=False)

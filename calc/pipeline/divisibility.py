@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from calc.dimensions import Dim
 from calc.errors import NapkinError, RoundedShareError, SizesError, line_in
+from calc.graph.basis import basis_of
 from calc.graph.plan import DivisorSearch, Inferred, Level, TracePlan
 from calc.spec import Spec
 
@@ -137,9 +138,18 @@ def _pairs(spec: Spec, failure: NapkinError) -> Iterable[tuple[str, int | str]]:
 def _divided(spec: Spec, error: str) -> list[tuple[str, int | str]]:
     """Sizes that ``error`` divided and rounded, with their divisors: ``(S - P)//P`` would be exact for multiples of P."""
     quotients: list[tuple[str, str]] = []
-    for whole, part in _DIVISION.findall(_without_advice(error)):
+    for whole, part in _DIVISION.findall(_in_dimensions(spec, _without_advice(error))):
         quotients += [(name, part) for name in _named(spec, error)] if whole == part else [(_dimension(spec, whole), part)]
     return [(name, int(part) if part.isdigit() else part) for name, part in quotients if name and (part.isdigit() or part in spec.dims)]
+
+
+def _in_dimensions(spec: Spec, text: str) -> str:
+    """``text`` with ``(g*h_per_g)`` as ``h``, which the basis defines as that product."""
+    for name, product in basis_of(spec.dimensions).define.items():
+        factors = sorted(re.sub(r"[() ]", "", product).split("*"))
+        if len(factors) > 1:
+            text = text.replace(f"({'*'.join(factors)})", name)
+    return text
 
 
 def _dimension(spec: Spec, symbol: str) -> str:

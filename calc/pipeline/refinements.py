@@ -16,6 +16,7 @@ from calc.errors import (
     SizesError,
     SpecializationError,
     TraceError,
+    ZeroQuotientError,
     line_in,
 )
 from calc.graph import unbacked_sizes
@@ -46,6 +47,13 @@ def inferred_dimension(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     """Make a data-dependent size a dimension, bound a dimension by a trip count, or group layers in patterns."""
     more = refusal.evidence
     return plan.of(more.spec, more.reason) if isinstance(more, Inferred) else None
+
+
+def products_in_order(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
+    """Trace at sizes that keep the order of all dimensions, if a quotient of sizes is zero at those of the trace."""
+    if plan.orders_products or not isinstance(refusal.error, ZeroQuotientError):
+        return None
+    return replace(plan, orders_products=True, reason="a quotient of sizes is zero at those of the trace: tracing at others")
 
 
 def divided_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
@@ -111,7 +119,7 @@ def specializable_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 
 
 ITERATIONS = (trip_count, more_iterations)
-AT_ONE_SPEC = (*ITERATIONS, inferred_dimension, divided_size, specialized_size)
+AT_ONE_SPEC = (*ITERATIONS, inferred_dimension, products_in_order, divided_size, specialized_size)
 REFINEMENTS = (*AT_ONE_SPEC, divisor, unknown_quantities, specializable_size)
 
 # If the number of parameters differs, the built model is not the traced one.

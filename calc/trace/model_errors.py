@@ -8,7 +8,7 @@ import re
 import traceback
 from collections.abc import Iterator
 
-from calc.errors import DataDependentError, NapkinError, SizesError, TraceError, text_of
+from calc.errors import DataDependentError, NapkinError, SizesError, TraceError, ZeroQuotientError, text_of
 from calc.platform.torch_private import DataDependentOutputException, DynamicOutputShapeException, untried
 from calc.spec import Spec
 from calc.trace.source_lines import raising_line
@@ -48,7 +48,8 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
         message = env.named(first) if env is not None else first
         out = _MULTIPLES if env is not None and _DIVIDES.search(message) else ""
         new = f"; {untried()}" if untried() else ""
-        raise SizesError(f"{spec.name} raised {type(error).__name__} at {where}: {message}{out}{new}") from None
+        kind = ZeroQuotientError if isinstance(error, ZeroDivisionError) else SizesError
+        raise kind(f"{spec.name} raised {type(error).__name__} at {where}: {message}{out}{new}") from None
 
 
 # Raised where a size does not divide another: a symbolic size is divisible only by its declared divisors.

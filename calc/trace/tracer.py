@@ -97,6 +97,8 @@ class Tracer:
         """Sizes of a run with these trip counts."""
         dims = self.spec.dimensions
         bounded, products = bounded_by(dims, self.loops, self.basis), sides(dims, self.plan.options.optimizer)
+        if products is None and self.plan.orders_products:
+            products = ()
         hint_of = hints(self.basis, self.plan.sizes, bounded=bounded, products=products, near=self.plan.near)
         return StepSizes(self.basis, hint_of, fixed, tuple(self.trip_count_reads))
 

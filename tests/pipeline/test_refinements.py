@@ -105,6 +105,22 @@ def test_a_size_that_the_failing_line_divides_is_a_multiple_before_any_is_specia
     assert plans[-1].specialized == {}
 
 
+def scaled_heads(y: Tensor, n: Any) -> Tensor:
+    return (y * (1 / (n.d // n.h))).view(-1, n.h, n.d // n.h).softmax(-1)
+
+
+def test_a_quotient_that_is_zero_at_the_sizes_of_the_trace_specializes_nothing() -> None:
+    """Six heads in three groups are more than a width of twelve where each symbol is a prime; in a message they are g times h/g."""
+    grouped = replace(spec(scaled_heads, g=3), dims={"B": 2, "d": 12, "h": Dim(6, multiple_of="g"), "g": 3}, may_specialize=(("d",),))
+    plans = history(grouped)
+
+    assert [plan.reason for plan in plans[1:]] == [
+        "a quotient of sizes is zero at those of the trace: tracing at others",
+        "assuming d to be a multiple of h",
+    ]
+    assert not plans[-1].specialized
+
+
 def test_a_trip_count_is_in_the_plan_with_its_line() -> None:
     plan = history(spec(repeated, L=5))[-1]
 
