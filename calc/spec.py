@@ -87,6 +87,10 @@ class Spec:
             if not _is(name, str) or not name.isidentifier() or keyword.iskeyword(name) or not name.isascii():
                 raise SpecError(f"spec {self.name!r}: {_shown(name)} cannot name a dimension: use letters, digits and _")
             self._require_dimension(name, value)
+        foreign = next((name for name in self.trip_counts if name not in self.dims), None)
+        if foreign is not None:
+            own = ", ".join(self.dims)[:200]
+            raise SpecError(f"spec {self.name!r}: trip_counts names {foreign[:40]!r}, which is no dimension: use one of {own}")
 
     def _require_texts(self, part: str, value: Any) -> None:
         if _is(value, str):

@@ -164,6 +164,7 @@ def test_specs_of_random_fields_are_loaded_or_refused(seed: int, given: Callable
         ("notes", 5, "spec 'mine': notes must be a tuple of texts, with no int in its place or in it"),
         ("notes", (5,), "spec 'mine': notes must be a tuple of texts, with no int in its place or in it"),
         ("trip_counts", "L", "spec 'mine': trip_counts must be a tuple of texts, as ('L',)"),
+        ("trip_counts", ("layers",), "spec 'mine': trip_counts names 'layers', which is no dimension: use one of B, n"),
         ("may_specialize", "T", "spec 'mine': may_specialize must be a tuple of tuples of names, as (('T',),)"),
         ("may_specialize", ("T",), "spec 'mine': each of may_specialize must be a tuple of texts, as ('T',)"),
         ("check_at", 5, "spec 'mine': check_at must be a dict, not int"),
