@@ -35,7 +35,7 @@ from reports.typeset.escape import hidden
 from reports.typeset.marks import CLOSE, COMMA, DOT, DOTS, MAX, MINUS, OPEN, PLUS, SPACE, THIN, Mark, MarkKind, Marks
 from reports.typeset.plain import numbered
 
-LABEL_LENGTH = 104  # the longest label of our own, a tensor kept for a fused attention, is not cut
+LABEL_LENGTH = 110  # the longest label of our own, Q, K and V saved for a fused attention, is not cut
 WIDE = 26  # characters of one piece beyond which it does not fit a phone's screen
 BRACED_TERMS, BRACED_LABEL = 3, 14  # what braces with labels under them can carry
 
@@ -320,7 +320,7 @@ def _function(name: str, arguments: tuple[Expression, ...]) -> Marks:
             return (log, SPACE, *x) if isinstance(arguments[0], Name) else (log, OPEN, *x, CLOSE)
         case "Mod", [_, _]:
             return _atom(Remainder(*arguments))
-        case ("Max" | "Min"), [_, *_] as items:
+        case (("Max" | "Min"), [_, *_] as items):
             return (MAX if name == "Max" else marks.command(r"\min"), OPEN, *marks.joined(items, Mark(", ", ",", 1)), CLOSE)
         case _, [a, b] if name in _RELATIONS:
             return _related(a, _RELATIONS[name], b)
