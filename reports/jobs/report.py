@@ -113,7 +113,7 @@ def _content(
     return PageContent(
         derivation,
         checks,
-        commands=_commands(request, checks, gpu, quantities),
+        commands=_commands(request, checks, gpu, _layout(look, quantities)),
         chosen=request.sizes,
         unchecked=unchecked,
         timeline=live,
@@ -223,10 +223,15 @@ def _widths(request: Request, derivation: Derivation) -> dict[str, int]:
     return {name: size for name, size in request.sizes.items() if name not in small}
 
 
-def _commands(request: Request, checks: Any, gpu: str = "", quantities: Collection[str] = ()) -> tuple[Command, ...]:
-    words = _line(request, request.sizes)
+def _layout(look: Look, quantities: Collection[str]) -> str:
+    """The options of the layout; a folder of your own templates has no name that a page could tell."""
+    named = look.template != PLAIN.template and (look.folder is None or bool(quantities))
     chosen = "".join(f" --quantity {name}" for name in quantities)
-    layout = f" --template homework{chosen}" if chosen else ""
+    return f" --template {look.template.removesuffix('.j2')}{chosen}" if named else ""
+
+
+def _commands(request: Request, checks: Any, gpu: str = "", layout: str = "") -> tuple[Command, ...]:
+    words = _line(request, request.sizes)
     commands = [
         Command("Make this report again:", f"napkin report {words}{f' --gpu {shlex.quote(gpu)}' if gpu else ''}{layout}"),
         Command("The same numbers as JSON:", f"napkin derive {words} --json"),

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from click.testing import CliRunner
+
 import calc
 from calc.derive.result import Derivation
 from calc.hardware.accelerators import accelerator
 from calc.memory.peak_levers import PeakLever, StepChange
 from calc.pipeline import pipeline
+from reports import cli
 from reports.live.document import read
 from reports.live.engine import Engine
 from reports.live.verify_documents import JudgedClaim, judge
@@ -49,6 +52,14 @@ def test_its_claims_hold_where_it_is_pasted(tmp_path: Path) -> None:
 
     edited = re.sub(r"\*\*[\d.,]+", "**999", text, count=1)
     assert not all(claim.holds for claim in _judged(edited, tmp_path))
+
+
+def test_it_says_how_to_make_it_again(tmp_path: Path) -> None:
+    """With its layout: without, the command makes the plain report."""
+    words = ["report", "linear", "B=3", "--template", "design-section", "-o", str(tmp_path)]
+    assert CliRunner().invoke(cli.napkin, words).exit_code == 0
+
+    assert "\nnapkin report linear -d B=3 --template design-section\n" in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 
 def test_the_largest_parts_of_the_peak_are_a_sentence() -> None:
