@@ -189,9 +189,7 @@ def test_line_ends_and_a_byte_order_mark_are_read_as_what_they_are(suffix: str, 
     assert (edited.exit_code, texts[suffix].count("1,820") > 0) == ((1, True) if "1,820" in texts[suffix] else (0, False))
 
 
-NO_INPUTS = (
-    "is from a report that Napkin wrote, but the inputs to regenerate it are missing or cannot be read: write the report again"
-)
+NO_INPUTS = "is from a report that Napkin wrote, but the inputs to regenerate it are missing or cannot be read: write the report again"
 
 
 @pytest.mark.parametrize("without", [r"<!-- napkin-inputs.*-->", r"napkin-inputs", r"<!-- (?=napkin-inputs)"])
@@ -391,6 +389,10 @@ def test_the_named_file_verifies_wherever_it_lies(own: Path, tmp_path: Path) -> 
     assert copied.stdout.endswith(f", file {own / 'mine.py'}\n")  # where it was is only noted
 
 
+NOTHING = (
+    "carries no inputs of a report, so nothing in it can be verified: pages of report --interactive and of napkin site carry none, "
+    "verify the plain report"
+)
 NOT_OURS = "x.json: its inputs are not as Napkin writes them: make the report again"
 
 
@@ -417,8 +419,8 @@ def test_the_digest_of_a_configs_folder_is_that_of_its_config(tmp_path: Path) ->
     ("name", "text", "said"),
     [
         ("x.json", "{", "x.json: not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
-        ("x.json", "{}", "x.json carries no inputs, so it is not a report of Napkin: nothing in it can be verified"),
-        ("x.html", "<p>hello", "x.html carries no inputs, so it is not a report of Napkin: nothing in it can be verified"),
+        ("x.json", "{}", f"x.json {NOTHING}"),
+        ("x.html", "<p>hello", f"x.html {NOTHING}"),
         ("x.pdf", "", "x.pdf is not a file that Napkin writes: give a .md, .html, .tex or .json"),
         ("x.json", '{"inputs": {"kind": 3}}', NOT_OURS),
         ("x.json", '{"inputs": {"kind": "report", "more": 1}}', NOT_OURS),
