@@ -66,10 +66,11 @@ def _tables(derived: Derived, mode: str) -> Iterator[EquationTable]:
 
 
 def _title(group: EquationGroup) -> str:
+    """Of equal layers, the one whose equations follow is named: they read the layer before it, or the gradient of the layer after it."""
     direction = "Forward" if group.entries[0].kind == FORWARD else "Gradients, from the loss back"
-    return (
-        f"{direction}: {group.title}, each layer" if len(group.layers) > 1 else f"{direction}: {group.title}" if group.title else direction
-    )
+    if len(group.layers) > 1:
+        return f"{direction}: {group.layers[0]}, as in every {group.title}"
+    return f"{direction}: {group.title}" if group.title else direction
 
 
 def _row(entry: EquationEntry, matrix: EquationEntry, derived: Derived) -> EquationRow:
@@ -81,7 +82,7 @@ def _row(entry: EquationEntry, matrix: EquationEntry, derived: Derived) -> Equat
 
 def _notes(derived: Derived, mode: str) -> Iterator[str]:
     for name, value in derived.program.fixed.items():
-        yield f"{name}{NBSP}={NBSP}{value} in these equations; every other size is a symbol."
+        yield f"{name}{NBSP}={NBSP}{value} in these equations, whatever it is in the step; every other size is a symbol."
     if mode != TRAIN:
         return
     not_computed = _inputs(derived)

@@ -11,6 +11,7 @@ from reports.jobs import job
 from reports.page import equations
 from reports.page.equations import model_section
 from reports.typeset.letters import flops_text
+from reports.typeset.numbers import NBSP
 
 TWO_LAYER = model_section(gradients(calc.load("two-layer")))
 
@@ -35,6 +36,21 @@ def test_flops_have_their_sizes_in_the_order_of_the_dimensions() -> None:
 def test_the_gradient_of_an_input_is_not_computed() -> None:
     """∂L/∂x0 = ∂L/∂Y w1ᵀ would take 2·B·D² FLOP; x1 is read by no matmul."""
     assert ("∂L/∂x0 is not computed: inputs need no gradient. That saves 2·B·D² FLOP.",) == TWO_LAYER.notes
+
+
+def test_of_equal_layers_the_one_shown_is_named() -> None:
+    """The first in the forward, the last in the backward: what they read is of the embedding and of the final norm."""
+    section = model_section(gradients(calc.load("gpt2")))
+    forward, backward = (table for table in section.tables if "h.*" in table.title)
+
+    assert ("Forward: transformer.h.0, as in every transformer.h.*", "mean_d(transformer.X[b,t,d])") == (
+        forward.title,
+        forward.rows[0].equation.partition(" = ")[2],
+    )
+    assert backward.title == "Gradients, from the loss back: transformer.h.1, as in every transformer.h.*"
+    assert ["L = 2 in these equations, whatever it is in the step; every other size is a symbol."] == [
+        note.replace(NBSP, " ") for note in section.notes
+    ]
 
 
 def test_a_step_without_a_backward_has_the_forward_alone() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import calc
 from calc.derive.rules_of_thumb import RULES
 from reports.page.build import PageContent, build
 from reports.writers import html, markdown
@@ -85,6 +86,16 @@ def test_every_link_ends_somewhere(read):
 
     assert len(ids) == len(set(ids))
     assert {a["href"][1:] for a in read.all("a") if a["href"].startswith("#")} <= set(ids)
+
+
+def test_a_peak_candidate_without_steps_on_the_page_is_no_link() -> None:
+    """Those of the first step: their steps are in Markdown, with a link to each."""
+    page = build(PageContent(calc.derive(calc.load("two-layer"))))
+    read = Reader(html.write(page))
+
+    test_every_link_ends_somewhere(read)
+    assert "F₁" in read.text
+    assert "[F₁](#first-" in markdown.write(page)
 
 
 def test_mathematics_is_mathml_core(text, read):
