@@ -22,6 +22,7 @@ from reports.writers import html, markdown
 from tests.reports import allowed, pages, sample
 
 VOID = {"meta", "input", "wbr", "br", "hr", "img", "link"}
+ENDED_BY_THE_NEXT = {"td": {"td", "th"}, "th": {"td", "th"}, "tr": {"td", "th", "tr"}}  # HTML lets these end tags be left out
 CITED = {rule.link for rule in RULES}
 
 
@@ -38,10 +39,17 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.elements.append((tag, dict(attrs)))
+        self._end(ENDED_BY_THE_NEXT.get(tag, ()))
         if tag not in VOID:
             self._open.append(tag)
 
+    def _end(self, tags):
+        while self._open and self._open[-1] in tags:
+            self._open.pop()
+
     def handle_endtag(self, tag):
+        if tag == "tbody":
+            self._end(ENDED_BY_THE_NEXT["tr"])
         assert tag == self._open.pop(), tag
 
     def handle_data(self, data):
