@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from calc.capacity.questions import devices
@@ -27,7 +27,8 @@ def require_all_used(problem: Problem, system: System, everything: System) -> No
     ``everything`` is the system that also computes the additional results."""
     part = problem.part
     of_model = SIZES if problem.given.model else ()
-    idle = [problem.question.variable(name).key for name in problem.given.variables if name not in (*part, *of_model)]
+    inputs = [name for name in problem.given.variables if name not in of_model]  # a model's numbers are at all of its sizes
+    idle = [problem.question.variable(name).key for name in inputs if name not in part]
     used = {problem.wanted.symbol, *problem.question.also}
     for step, equation in reversed((*system.steps, *everything.steps)):
         used |= {equation.symbol, *free_names(equation.expr)} if step.symbol in used else set()
@@ -36,11 +37,17 @@ def require_all_used(problem: Problem, system: System, everything: System) -> No
     inner = {e.symbol for e in problem.equations}
     settled = [name for name in problem.given.variables if name in inner and name in used and name != problem.wanted.symbol]
     if settled:
-        idle += [problem.question.variable(name).key for name in problem.given.variables if name not in used and name not in settled]
+        idle += [problem.question.variable(name).key for name in inputs if name not in used and name not in settled]
     idle += [key for key in problem.given.choices if key not in {choice.key for choice, _ in problem.choices}]
     if idle:
-        by_what = f" once {' and '.join(problem.question.variable(n).key for n in settled)} is given" if settled else ""
-        raise BadInputError(f"{', '.join(dict.fromkeys(idle))} does not affect the answer{by_what}: leave it out")
+        raise BadInputError(_without_effect([*dict.fromkeys(idle)], [problem.question.variable(name).key for name in settled]))
+
+
+def _without_effect(idle: Sequence[str], settled: Sequence[str]) -> str:
+    """The error message for inputs that the answer does not use, because those ``settled`` are given if there are any."""
+    by_what = f" once {' and '.join(settled)} {'is' if len(settled) == 1 else 'are'} given" if settled else ""
+    verb, pronoun = ("does", "it") if len(idle) == 1 else ("do", "them")
+    return f"{' and '.join(idle)} {verb} not affect the answer{by_what}: leave {pronoun} out"
 
 
 def check(problem: Problem, values: Mapping[str, Fraction]) -> None:

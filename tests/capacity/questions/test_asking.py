@@ -200,7 +200,7 @@ def test_units_make_no_difference() -> None:
     ("training-time", {**RUN, "gpus": 8, "solve": "gpus"}, "gpus is both given and solved for: leave out gpus=…, or solve for another"),
     ("training-time", {**RUN, "gpus": 8, "solve": "size"}, "training-time has no 'size' to solve for: use one of parameters, tokens, "),
     ("training-time", {**RUN, "gpus": 8, "flops": "1e24"},
-     "parameters, tokens does not affect the answer once flops is given: leave it out"),
+     "parameters and tokens do not affect the answer once flops is given: leave them out"),
     ("training-time", {**RUN, "gpus": 8, "days": 1, "mfu": 1, "solve": "peak"},
      "gpu=h100-sxm is not used: what it supplies is given or solved"),
     ("largest-model", {"memory": 80}, "memory = 80 is 80 bytes, less than one layer of a model needs: write 80GB or 80GiB"),

@@ -55,6 +55,13 @@ def test_sizes_of_the_model_are_given_by_name(gpt2: Derivation) -> None:
         ask("training-time", model="gpt2", X=512, **RUN)
 
 
+def test_sizes_of_a_model_count_beside_its_tokens() -> None:
+    """Attention of a token takes 12·T·d·L FLOPs forward and backward: 512 positions fewer are 12·512·768·12 fewer."""
+    short, long = (ask("training-time", model="gpt2", B=4, T=length, **RUN)["c"] for length in (512, 1024))
+
+    assert 12 * 512 * 768 * 12 == long - short
+
+
 @pytest.mark.slow
 def test_what_a_model_gives_cannot_be_solved_for() -> None:
     with pytest.raises(BadInputError, match=r"^parameters follows from model=gpt2: leave the model out to solve for it$"):
