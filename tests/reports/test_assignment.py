@@ -142,7 +142,7 @@ def sections(page: str) -> Mapping[str, str]:
 def integers(section: str) -> set[int]:
     """Those of four digits and more, which are written with commas; the command at the end of an answer is none of it."""
     shown = re.sub(r"\$`.*?`\$|\nEvery step: .*", "", section)
-    return {int(number.replace(",", "")) for number in re.findall(r"\d{1,3}(?:,\d{3})+(?![\d.])", shown)}
+    return {int(number.replace(",", "")) for number in re.findall(r"\d{1,3}(?:,\d{3})+(?!\.?\d)", shown)}
 
 
 def shares(section: str, column: int) -> Mapping[str, str]:
