@@ -162,7 +162,7 @@ def test_a_key_that_is_no_size_of_the_model_is_named_with_the_one_that_was_meant
     """Keys of the question come first: the model's dimensions are single letters."""
     with pytest.raises(BadInputError) as caught:
         ask(question, model="gpt2", **{key: 8})
-    assert str(caught.value) == f"neither {question} nor gpt2 has {key!r}: did you mean {near!r}?"
+    assert str(caught.value) == f"neither {question} nor gpt2 has {key!r}: did you mean {near}?"
 
 
 @pytest.mark.slow
