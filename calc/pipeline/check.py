@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 OPERATORS = "operators"
 
+# The reason of a difference that is recomputed inside a fused kernel.
+_REPEATED = (
+    "the derived number includes {:,} FLOP of recomputation inside the kernel (flops.backward.recompute), which no counter sees: this"
+    " difference is expected"
+)
+
 _FUSED = ("scaled_dot_product_flash", "scaled_dot_product_efficient")
 
 # Measured numbers that add up to each total. Totals have no instrument of their own.
@@ -214,30 +220,26 @@ def _judge(name: str, derived: int | None, unknown: str, measurement: Measuremen
     if not parts or missing:
         return Verdict(name, derived, None, "", NOT_MEASURED, 0, _no_instrument(name))
     readings = [measurement[part] for part in parts]
-    instrument = _instrument(readings)
     lacking = [r.because for r in readings if r.value is None]
     if lacking:
-        return Verdict(name, derived, None, instrument, NOT_MEASURED, 0, "; ".join(dict.fromkeys(lacking)))
+        return _read(name, derived, None, readings, NOT_MEASURED, lacking)
     measured = sum(r.value for r in readings if r.value is not None)
-    return _verdict(name, derived, measured, instrument, inside, [r for r in readings if r.proxy])
+    reasons = [r.because for r in readings if r.proxy]
+    reasons += [_REPEATED.format(inside)] if inside else []
+    if measured + inside == derived:
+        word = IN_PARTS if any(r.proxy for r in readings) else EXACT
+        return _read(name, derived, measured, readings, word, reasons, inside)
+    off = f"derived is off by {derived - measured - inside:+,}"
+    return _read(name, derived, measured, readings, FAILED, [off, *reasons], inside)
 
 
-def _verdict(name: str, derived: int, measured: int, instrument: str, repeated: int, proxies: list[Reading]) -> Verdict[int]:
-    because = "; ".join(dict.fromkeys(r.because for r in proxies))
-    if repeated:
-        repeats = (
-            f"the derived number includes {repeated:,} FLOP of recomputation inside the kernel (flops.backward.recompute), which no counter"
-            " sees: this difference is expected"
-        )
-        because = f"{because}; {repeats}" if because else repeats
-    if measured + repeated == derived:
-        return Verdict(name, derived, measured, instrument, IN_PARTS if proxies else EXACT, 0, because, expected=repeated)
-    off = f"derived is off by {derived - measured - repeated:+,}"
-    return Verdict(name, derived, measured, instrument, FAILED, 0, f"{off}; {because}" if because else off, expected=repeated)
-
-
-def _instrument(readings: list[Reading]) -> str:
-    return " + ".join(dict.fromkeys(r.instrument for r in readings))
+def _read(
+    name: str, derived: int, measured: int | None, readings: list[Reading], word: str, reasons: list[str], expected: int = 0
+) -> Verdict[int]:
+    """The verdict ``word`` with each instrument of the readings and each reason once."""
+    instruments, why = dict.fromkeys(r.instrument for r in readings), dict.fromkeys(filter(None, reasons))
+    together = " + ".join(instruments)
+    return Verdict(name, derived, measured, together, word, 0, "; ".join(why), expected=expected, notes=(*instruments, *why))
 
 
 def _no_instrument(name: str) -> str:

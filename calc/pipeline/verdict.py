@@ -22,7 +22,7 @@ class Verdict(Generic[Value]):
     ``verdict`` is one of ``VERDICTS``: "in parts" if torch has no instrument for the whole quantity and its parts were measured one by one.
     ``expected`` is what derived − measured must be: the part of the quantity that the instrument cannot see. ``tolerance`` is the largest
     deviation from it that passes, in the quantity's unit: 0 for every integer. A text value describes several numbers. ``sizes`` are those
-    of the run, if a comparison has several.
+    of the run, if a comparison has several. ``notes`` are the instruments and reasons one by one, if there may be several of them.
     """
 
     quantity: str
@@ -34,6 +34,7 @@ class Verdict(Generic[Value]):
     because: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)
     expected: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:

@@ -77,8 +77,10 @@ def _difference(verdict: Any) -> str:
 
 
 def _notes(verdict: Any) -> tuple[str, ...]:
-    """The instruments of a verdict and its reasons, each a note. The one reason of a verdict without an instrument is whole."""
+    """The instruments of a verdict and its reasons, each a note. Texts are never split: what is in them may be a user's."""
+    if verdict.notes:
+        return tuple(verdict.notes)
     if not verdict.instrument:
         reason = str(verdict.because)
         return (reason if reason.startswith("no instrument") else f"no instrument; {reason}" if reason else "no instrument",)
-    return (*verdict.instrument.split(" + "), *(verdict.because.split("; ") if verdict.because else ()))
+    return (verdict.instrument, *([verdict.because] if verdict.because else ()))
