@@ -170,6 +170,9 @@ def test_products_inside_fused_attention_are_measured_in_parts() -> None:
     assert 2 * 26544 == report["flops.backward.matmul"].measured
     assert (0, 2352) == (report["flops.forward.matmul"].expected, report["flops.backward.matmul"].expected)
     assert "includes 2,352 FLOP of recomputation inside the kernel" in report["flops.backward.matmul"].because
+    instrument, unseen, repeats = report["flops.backward.matmul"].notes
+    assert (instrument, unseen) == report["flops.forward.matmul"].notes
+    assert (instrument, f"{unseen}; {repeats}") == (report["flops.backward.matmul"].instrument, report["flops.backward.matmul"].because)
     assert EXACT == report["flops.optimizer.matmul"].verdict
 
 
