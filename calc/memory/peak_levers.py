@@ -41,8 +41,10 @@ def changes(options: Mapping[str, str], sizes: Mapping[str, int]) -> Iterator[St
     half = {BATCH: sizes[BATCH] // 2} if sizes.get(BATCH, 0) % 2 == 0 and sizes.get(BATCH, 0) > 1 else {}
     if half:
         yield StepChange(sizes=half)
-    if options.get("precision") == "fp32":
-        yield StepChange({"precision": "bf16-autocast" if options.get("mode", TRAIN) == TRAIN else "bf16"})
+    if options.get("precision") == "fp32" and options.get("mode", TRAIN) == TRAIN:
+        yield StepChange({"precision": "bf16-autocast"})
+    if options.get("precision") in ("fp32", "bf16-autocast"):
+        yield StepChange({"precision": "bf16"})
     if options.get("mode", TRAIN) != TRAIN:
         return
     if half and options.get("accumulation", "1") == "1":

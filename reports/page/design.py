@@ -17,8 +17,8 @@ from calc.memory import search
 from calc.memory.peak_levers import BATCH, PeakLever, matmul
 from calc.options import TRAIN, Options
 from calc.units import Unit
-from reports.figures.devices import capacity
-from reports.page.peak import COMMON_80_GB, LeverRow, PeakStory, change_words, difference
+from reports.figures.devices import COMMON, capacity
+from reports.page.peak import COMMON_80_GB, LeverRow, PeakStory, caution, change_words, difference
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
 from reports.typeset.wording import sizes_text
@@ -34,6 +34,17 @@ class ClaimPart:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceRow:
+    """A device beside the step. ``margin``: what it has left, or lacks. ``batch``: the largest that fits; empty: unknown."""
+
+    device: str
+    memory: str
+    fits: str
+    margin: str
+    batch: str
+
+
+@dataclass(frozen=True, slots=True)
 class DesignSection:
     """A section of a design document. ``statements``: those of a ``napkin`` block, which define the names of the claims. ``rows`` and
     ``columns``: the fit grid."""
@@ -42,6 +53,7 @@ class DesignSection:
     sentences: tuple[tuple[ClaimPart, ...], ...]
     changes: tuple[LeverRow, ...]
     device: str
+    devices: tuple[DeviceRow, ...]
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
     recommendation: str
@@ -78,6 +90,7 @@ def design_section(
         sentences=tuple(_sentences(derivation, board, story)),
         changes=story.levers,
         device=capacity(board.memory),
+        devices=tuple(_devices(derivation, peak.value, board)),
         columns=columns,
         rows=rows,
         recommendation=_recommendation(derivation, peak.value, levers, board),
@@ -210,6 +223,22 @@ def _cell(derivation: Derivation, sizes: Mapping[str, int], board: Accelerator) 
     return f"{numbers.amount(peak, Unit.BYTE).headline} {'✓' if peak <= board.memory else '×'}"
 
 
+def _devices(derivation: Derivation, peak: int, board: Accelerator) -> Iterator[DeviceRow]:
+    """Devices of every common capacity and the named one, smallest first."""
+    boards = {device.id: device for device in (*map(accelerator, COMMON), board)}
+    for device in sorted(boards.values(), key=lambda device: device.memory):
+        room = device.memory - peak
+        margin = numbers.amount(abs(room), Unit.BYTE).headline
+        batch = _largest_batch(derivation, device) if BATCH in derivation.sizes else None
+        yield DeviceRow(
+            device=device.name,
+            memory=capacity(device.memory),
+            fits="yes" if room >= 0 else "no",
+            margin=f"{margin} left" if room >= 0 else f"{margin} too little",
+            batch="" if batch is None else numbers.integer(batch),
+        )
+
+
 # -- recommendation ---------------------------------------------------------------------------------------------------------
 
 
@@ -219,10 +248,13 @@ def _recommendation(derivation: Derivation, peak: int, levers: Sequence[PeakLeve
         return f"Run the step as it is on {board.name}: it fits, and nothing has to be traded for memory."
     current = matmul(derivation) or 0
     if fitting:
-        cheapest = min(fitting, key=lambda lever: ((lever.matmul or current) - current, lever.peak))
+        same = [lever for lever in fitting if not caution(lever.change, derivation)]
+        cheapest = min(same or fitting, key=lambda lever: ((lever.matmul or current) - current, lever.peak))
         extra = difference(cheapest.matmul, current) if cheapest.matmul is not None and current else "unknown"
-        why = f"of the changes that fit at this batch it costs the fewest matmul FLOPs ({extra})"
-        return f"Use {change_words(cheapest.change)} on {board.name}: {why}."
+        among = "the changes that fit at this batch" + (" and round no weight" if same and len(same) < len(fitting) else "")
+        warning = caution(cheapest.change, derivation)
+        advice = f"Use {change_words(cheapest.change)} on {board.name}: of {among} it costs the fewest matmul FLOPs ({extra})."
+        return f"{advice} {warning}".rstrip()
     return f"Do not run it on one {board.name}: no change above fits at this batch. Shard it (napkin shard) or take a smaller batch."
 
 
@@ -240,11 +272,12 @@ _MOST_BATCH = 2**30
 
 
 def _largest_batch(derivation: Derivation, board: Accelerator) -> int | None:
-    """The largest batch whose peak the device holds: the peak grows with the batch. ``None`` where there is none, or no end."""
+    """The largest batch whose peak the device holds: the peak grows with the batch. ``None`` where there is none, or no end, or where
+    it is not known that the next one does not fit: the closed form does not hold there."""
 
     def fits(batch: int) -> bool:
         peak = _peak_at(derivation, {BATCH: batch})
         return peak is not None and peak <= board.memory
 
     batch = search.largest(fits, _MOST_BATCH)
-    return batch if 0 < batch < _MOST_BATCH else None
+    return batch if 0 < batch < _MOST_BATCH and _peak_at(derivation, {BATCH: batch + 1}) is not None else None

@@ -10,6 +10,7 @@ from calc.derive.live_bytes import Instant, Timeline
 from calc.derive.result import Candidate, Derivation
 from calc.hardware.accelerators import Accelerator, accelerator
 from calc.memory.peak_levers import BATCH, PeakLever, StepChange, matmul, zero_stages
+from calc.options import TRAIN
 from calc.symbolic import branches
 from calc.symbolic.expression import Expression, Sum
 from calc.symbolic.tree import value
@@ -76,7 +77,7 @@ def peak_story(
         term_share=numbers.percent(Fraction(largest[1], quantity.value)) if largest is not None else "",
         fit=_fit(quantity.value, board),
         bound=_bound(quantity.value, exact) if exact is not None else "",
-        best=_best(quantity.value, levers, bounds, board),
+        best=_best(derivation, quantity.value, levers, bounds, board),
         levers=(
             *(_row(lever, quantity.value, derivation, board) for lever in levers),
             *(_bound_row(bound, quantity.value, board) for bound in bounds),
@@ -156,11 +157,15 @@ def _place(instant: Instant) -> str:
     return f", after {in_words(short(instant.operator), instant.module_path)}" if instant.operator else ""
 
 
-def _best(peak: int, levers: Sequence[PeakLever], bounds: Sequence[_BoundedChange], board: Accelerator) -> str:
+def _best(
+    derivation: Derivation, peak: int, levers: Sequence[PeakLever], bounds: Sequence[_BoundedChange], board: Accelerator
+) -> str:
     """The change that lowers the peak most without making the step smaller, and the bounds below it, as sentences."""
     best = min((lever for lever in levers if lever.change.options), key=lambda lever: lever.peak, default=None)
     least = peak if best is None else min(best.peak, peak)
-    return " ".join(sentence for sentence in (_exact_best(peak, best, board), _lower(bounds, least)) if sentence)
+    exact = _exact_best(peak, best, board)
+    sentences = (exact, caution(best.change, derivation) if best is not None and least < peak else "", _lower(bounds, least))
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
 def _exact_best(peak: int, best: PeakLever | None, board: Accelerator) -> str:
@@ -171,6 +176,14 @@ def _exact_best(peak: int, best: PeakLever | None, board: Accelerator) -> str:
     fits = f" It then fits {capacity(board.memory)}." if peak > board.memory >= best.peak else ""
     words = change_words(best.change)
     return f"{words[0].upper()}{words[1:]}, to {_read(best.peak)} ({difference(best.peak, peak)}).{fits}"
+
+
+def caution(change: StepChange, derivation: Derivation) -> str:
+    """What a change does to the training itself, as a sentence; empty where it only moves memory. bf16 has 8 significant bits: half the
+    distance to the next number is at least 2⁻⁹ of a weight."""
+    if change.options.get("precision") != "bf16" or derivation.options.get("mode", TRAIN) != TRAIN:
+        return ""
+    return "It also changes the training: in bf16 an update below 2⁻⁹ of its weight is rounded away."
 
 
 def _lower(bounds: Sequence[_BoundedChange], least: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 import calc
@@ -13,6 +14,7 @@ from calc.hardware.accelerators import accelerator
 from calc.memory.peak_levers import PeakLever, StepChange
 from calc.pipeline import pipeline
 from reports import cli
+from reports.figures import devices
 from reports.live.document import read
 from reports.live.engine import Engine
 from reports.live.verify_documents import JudgedClaim, judge
@@ -74,6 +76,46 @@ def test_the_largest_parts_of_the_peak_are_a_sentence() -> None:
 
     assert sentence == f"{story.when} Its largest parts: {'; '.join(story.parts)}.".replace("`", "")
     assert "'" not in sentence.replace("'s ", "")
+
+
+def test_each_common_device_says_whether_it_fits_and_up_to_which_batch() -> None:
+    """The batch of a row fits its device and one more does not, by the closed form itself; the named device has a row of its own."""
+    derivation = calc.derive(calc.load("gpt2"), {"B": 24, "T": 1024})
+    peak, board = derivation["memory.peak"], accelerator("mi300x")
+    rows = {row.device: row for row in _section(derivation, board.id).devices}
+    boards = [accelerator(name) for name in devices.COMMON]
+    at = peak.at(B=24)
+
+    assert board.name in rows
+    assert {row.fits for row in rows.values()} == {"yes", "no"}
+    for device in (*boards, board):
+        row = rows[device.name]
+        batch = int(row.batch.replace(",", ""))
+        assert peak.at(B=batch) <= device.memory < peak.at(B=batch + 1)
+        assert (row.fits == "yes") == (at <= device.memory) == row.margin.endswith("left")
+
+
+def test_where_the_closed_form_ends_no_batch_is_called_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
+    derivation = calc.derive(calc.load("mlp"), {"B": 32})
+    batch = _section(derivation, "t4").devices[0].batch
+    ends = int(batch.replace(",", "")) - 1
+    monkeypatch.setattr(Derivation, "holds_at", lambda self, sizes: sizes.get("B", 1) <= ends)
+
+    assert batch
+    assert not _section(derivation, "t4").devices[0].batch
+
+
+def test_a_change_of_the_weights_rounding_is_recommended_only_where_no_other_fits() -> None:
+    """And then with what it does."""
+    derivation = calc.derive(calc.load("mlp"), {"B": 2**30})
+    bf16 = PeakLever(StepChange({"precision": "bf16"}), 10**9, "backward", None)
+    alone = _section(derivation, levers=(bf16,)).recommendation
+    beside = _section(derivation, levers=(bf16, LEVER)).recommendation
+
+    assert alone.startswith("Use bf16 for everything on NVIDIA H100")
+    assert alone.endswith("is rounded away.")
+    assert beside.startswith("Use activation checkpointing of every block on NVIDIA H100")
+    assert "of the changes that fit at this batch and round no weight it costs" in beside
 
 
 def test_zero_divides_what_the_peak_holds() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
 import calc
 from calc.derive.live_bytes import Alive
@@ -15,7 +16,7 @@ from calc.memory.peak_levers import PeakLever, StepChange, ZeroStage, changes, p
 from calc.options import Options
 from calc.pipeline import pipeline
 from reports.page.operator_words import in_words, place_in_words
-from reports.page.peak import PeakStory, peak_story
+from reports.page.peak import PeakStory, caution, peak_story
 from reports.writers import html
 from tests.reports import live_bytes, pages, sample
 
@@ -196,6 +197,21 @@ def test_a_bound_below_the_best_change_is_mentioned_as_one() -> None:
     assert "Perhaps" not in _story().best
 
 
+def test_bf16_weights_come_with_what_they_do_to_the_training() -> None:
+    """The bound is that of every bf16 number from 1 to 2: just below it an update is lost at all of them, at it not at 1."""
+    lever = PeakLever(StepChange({"precision": "bf16"}), 50_000, "optimizer", 1)
+    best = _story((lever,)).best
+    weights = torch.arange(1, 2, 2**-7, dtype=torch.float64)
+    lost = weights * 2**-9 * 0.999
+    assert torch.equal(weights, weights.bfloat16().double())
+
+    assert "in bf16 an update below 2⁻⁹ of its weight is rounded away. Perhaps lower" in best
+    assert all(torch.equal((weights + sign * lost).bfloat16().double(), weights) for sign in (1, -1))
+    assert not torch.equal((weights - weights * 2**-9 * 1.001).bfloat16().double(), weights)
+    assert not caution(lever.change, replace(sample.derivation(), options={"mode": "infer"}))
+    assert not caution(StepChange({"precision": "bf16-autocast"}), sample.derivation())
+
+
 def test_a_change_that_raises_the_peak_is_no_lever() -> None:
     """The table still has it."""
     story = _story((PeakLever(StepChange({"implementation": "foreach"}), 10**6, "optimizer", 1),))
@@ -236,6 +252,21 @@ def test_changes_suit_the_step() -> None:
 
     assert [] == [*changes(options, {"B": 3})]
     assert [StepChange(sizes={"B": 2}), StepChange({"accumulation": "2"}, {"B": 2})] == [*changes(options, {"B": 4})]
+
+
+@pytest.mark.parametrize(
+    ("precision", "mode", "lower"),
+    [
+        ("fp32", "train", ["bf16-autocast", "bf16"]),
+        ("bf16-autocast", "train", ["bf16"]),
+        ("fp32", "infer", ["bf16"]),
+        ("bf16", "train", []),
+    ],
+)
+def test_a_lower_precision_is_a_change_where_there_is_one(precision: str, mode: str, lower: list[str]) -> None:
+    options = Options(precision=precision, mode=mode).to_json()
+
+    assert lower == [change.options["precision"] for change in changes(options, {"B": 3}) if "precision" in change.options]
 
 
 def _derive(options: Options, sizes: dict[str, int]) -> Derivation:
