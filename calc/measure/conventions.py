@@ -3,6 +3,8 @@
 - matrix multiplications (also with vectors) and convolutions: their products are matmul FLOPs, so 0 here. The bias of ``addmm`` and its
   variants and of a convolution is one addition per result element; ``alpha`` scales the product, ``beta`` the bias, unless they are 1;
   a convolution's bias gradient is a reduction.
+- matrix multiplications with scales (fp8), as torch's reference on a CPU: one multiplication for each element of both operands, and for
+  each of the result one addition of a bias and, into fp8, one division by the result's scale.
 - fused attention, N = scores (batch x query heads x query length x key length, in full even when causal) and R = rows of
   scores: the elementwise work of the mathematical formulation. Forward: N scalings, N additions of a floating mask if one is
   given, softmax = (N - R) maximum + N subtractions + N exponentials + (N - R) sum + N divisions. Backward: softmax's backward
@@ -43,6 +45,12 @@ def _convolution_backward(args: Args, outputs: Any) -> int:
     grad = args["grad_output"]
     channels = grad.shape[1]
     return reduced(grad.numel(), channels) if args["output_mask"][2] else 0
+
+
+def _scaled_mm(args: Args, outputs: Any) -> int:
+    bias = results(outputs) if args.get("bias") is not None else 0
+    to_fp8 = args.get("scale_result") is not None and outputs.dtype.itemsize == 1
+    return int(args["self"].numel() + args["mat2"].numel()) + bias + (results(outputs) if to_fp8 else 0)
 
 
 def _scores(args: Args) -> tuple[int, int]:
@@ -130,6 +138,8 @@ CONVENTIONS: dict[str, Count] = {
     "baddbmm": _addmm,
     "addmv": _addmm,
     "addbmm": _addmm,
+    "_scaled_mm": _scaled_mm,
+    "_scaled_mm_v2": _scaled_mm,
     "convolution": _convolution,
     "_convolution": _convolution,
     "convolution_backward": _convolution_backward,

@@ -118,6 +118,10 @@ def _grouped_mm(a: Sequence[int], b: Sequence[int], *ignored: Any, **also_ignore
     return 2 * math.prod(a[1:] if columns_are_grouped else a) * b[-1]
 
 
+def _scaled_mm(x: Sequence[int], weight: Sequence[int], *ignored: Any, **also_ignored: Any) -> int:
+    return 2 * math.prod(x) * weight[-1]
+
+
 def _convolution_backward(*args: Any, out_val: Any = None, **kwargs: Any) -> int:
     """Torch's own formula, corrected: torch's weight gradient ignores groups, so that part is divided by their number."""
     *head, groups, (needs_input, needs_weight, _) = args
@@ -137,6 +141,7 @@ MAPPING: dict[Any, Callable[..., int]] = {
     aten.addmv: _addmv,
     aten.addbmm: _addbmm,
     aten._grouped_mm: _grouped_mm,
+    aten._scaled_mm_v2: _scaled_mm,
     aten._trilinear: _trilinear,
     aten._euclidean_dist: _euclidean,
     aten.linalg_solve_triangular: _solve_triangular,

@@ -69,7 +69,7 @@ def as_product(operator: Operator, flops: int) -> Stand:
     """
     name, dtype = base(operator.name), _dtype(operator)
     match name:
-        case "aten.mm":
+        case "aten.mm" | "aten._scaled_mm" | "aten._scaled_mm_v2":
             (m, k), (_, n) = operator.shape("self"), operator.shape("mat2")
         case "aten.addmm":
             (m, k), (_, n) = operator.shape("mat1"), operator.shape("mat2")

@@ -101,3 +101,21 @@ def grouped_mm(op: Operator) -> Cost:
     if len(a) == 3 and len(b) == 2:
         a = a[1:]  # each column of W belongs to one group, so one of the matrices multiplies it
     return Cost(matmul=(term("x W", 2, *a, b[-1]),))
+
+
+_SCALED = "torch's reference (_scaled_mm_out_cpu_emulated in aten/src/ATen/native/Blas.cpp)"
+
+
+@rule(
+    "aten._scaled_mm.default",
+    "aten._scaled_mm_v2.default",
+    statement="y = ((s x) (t W) + z) / u",
+    source=PRODUCT + f"; elementwise as in {_SCALED}",
+    convention="one multiplication for each element of x and of W, though a fused kernel may scale the result instead",
+    shapes="x (p, q) and W (q, r) in fp8, s () or (p, 1), t () or (1, r), z (r), u () → y (p, r).",
+)
+def scaled_mm(op: Operator) -> Cost:
+    x, weight = op.shape("self"), op.shape("mat2")
+    bias = (each("+ z", op.out.shape),) if op.has("bias") else ()
+    divided = (each("/ u", op.out.shape),) if op.has("scale_result") and op.out.dtype.startswith("float8") else ()
+    return Cost(matmul=(term("x W", 2, *x, weight[-1]),), elementwise=(each("s x", x), each("t W", weight), *bias, *divided))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from tests.rules.calls import add, call, r, spread
@@ -46,6 +48,30 @@ def _grouped_columns() -> Case:
 
 
 add("_grouped_mm.default", _grouped, _grouped_gradient, _grouped_columns)
+
+
+
+def fp8(*shape: int) -> torch.Tensor:
+    return r(*shape).to(torch.float8_e4m3fn)
+
+
+def _scaled(**options: Any) -> Case:
+    return Case((fp8(3, 5), fp8(7, 5).t(), r(), r()), options, matmul=2 * 3 * 5 * 7)
+
+
+add(
+    "_scaled_mm.default",
+    lambda: _scaled(out_dtype=torch.bfloat16),
+    lambda: _scaled(bias=r(7), out_dtype=torch.float32),
+    lambda: _scaled(scale_result=r()),
+    lambda: _scaled(scale_result=r(), out_dtype=torch.bfloat16),
+    lambda: Case((fp8(3, 5), fp8(5, 7), r(3, 1), r(1, 7)), {"bias": r(7), "out_dtype": torch.bfloat16}, matmul=2 * 3 * 5 * 7),
+)
+add(
+    "_scaled_mm_v2.default",
+    lambda: Case((fp8(3, 5), fp8(5, 7), [r()], [0], [0], [r()], [0], [0], r(7), torch.bfloat16), matmul=2 * 3 * 5 * 7),
+    lambda: Case((fp8(3, 5), fp8(5, 7), [r(3, 1)], [1], [0], [r(1, 7)], [1], [0], None, torch.bfloat16), matmul=2 * 3 * 5 * 7),
+)
 
 # -- convolutions: a (2, 6, 7, 11) image, 10 kernels of 3 x 5, padding 1 x 2: the result is (2, 10, 7, 11) ----------
 

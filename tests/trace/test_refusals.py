@@ -476,3 +476,32 @@ def test_a_real_module_works_after_a_refused_trace() -> None:
     assert float(layer.weight.detach().abs().sum()) > 0
     assert layer.weight.grad is not None
     assert F.scaled_dot_product_attention(*(torch.randn(1, 2, 3, 5) for _ in range(3))).shape == (1, 2, 3, 5)
+
+
+# -- fp8 ---------------------------------------------------------------------------------------------------------------------
+
+
+def by_blocks(x: Tensor) -> Tensor:
+    a, scales = x.to(torch.float8_e4m3fn), x[:, :2].contiguous()
+    return torch._scaled_mm(a, a.t(), scales, scales.t(), out_dtype=torch.bfloat16)
+
+
+def in_bf16(x: Tensor) -> Tensor:
+    a, scale = x.bfloat16(), x.mean()
+    return torch._scaled_mm(a, a.t(), scale, scale, out_dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    ("of", "says"),
+    [
+        (by_blocks, "give one scale for each operand, or one for each row and one for each column of the result, of shapes (rows, 1) and "),
+        (in_bf16, "multiplies torch.bfloat16 by torch.bfloat16 with scales, and torch on a CPU takes float8: cast both to "),
+    ],
+)
+def test_an_fp8_matmul_that_no_cpu_runs_is_refused(of: Callable[[Tensor], Tensor], says: str) -> None:
+    """Its line is named, with what runs instead."""
+    error = refusal(function(of))
+
+    assert isinstance(error, TraceError)
+    assert_names_line(error, of, offset=2)
+    assert says in str(error)

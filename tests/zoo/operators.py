@@ -201,6 +201,34 @@ operators(
 )
 
 
+def fp8_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    """(x in e4m3, one scale for each row)."""
+    scale = x.abs().amax(1, keepdim=True) / 448
+    return (x / scale).to(torch.float8_e4m3fn), scale
+
+
+class ScaledProduct(torch.autograd.Function):
+    """x wᵀ multiplied in fp8, which has no derivative in torch; its gradients are those of fp32."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
+        (a, of_x), (b, of_w) = fp8_rows(x), fp8_rows(w)
+        ctx.save_for_backward(a, of_x, w)
+        rows = torch._scaled_mm(a, b.t(), of_x, of_w.t(), bias=of_w[:, 0], out_dtype=torch.bfloat16)
+        kind = F.ScalingType.TensorWise
+        once = F.scaled_mm(a, b.t(), of_x[0], kind, of_w[0], kind, bias=of_w[:, 0], output_dtype=torch.bfloat16)
+        narrow = torch._scaled_mm(a, b.t(), of_x[0], of_w[0], scale_result=of_w[0])
+        return rows.float() + once.float() + narrow.float()
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> Any:
+        a, of_x, w = ctx.saved_tensors
+        return dy @ w, dy.t() @ (a.float() * of_x)
+
+
+operators("scaled products", lambda w, x: ScaledProduct.apply(x, w), inputs=lambda s: (torch.rand(s.k, s.n),))
+
+
 class FusedNorm(torch.autograd.Function):
     """RMS normalization in one operator each way. A CPU takes the first apart and lacks the second: it is lent torch's reference."""
 

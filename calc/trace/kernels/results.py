@@ -11,6 +11,7 @@ import torch
 from calc.errors import TraceError
 from calc.platform.torch_private import corresponding_complex_dtype, suggest_memory_format
 from calc.trace.kernels import fourier
+from calc.trace.kernels.scaled_mm import scaled_mm, scaled_mm_v2
 from calc.trace.values import sequence_lengths
 
 
@@ -192,6 +193,8 @@ RESULTS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten._is_all_true.default: _one_truth,
     torch.ops.aten._is_any_true.default: _one_truth,
     **fourier.RESULTS,
+    torch.ops.aten._scaled_mm.default: scaled_mm,
+    torch.ops.aten._scaled_mm_v2.default: scaled_mm_v2,
     torch.ops.aten._conj.default: _conjugate,
     torch.ops.aten.linalg_lstsq.default: _least_squares,
     torch.ops.aten.im2col.default: _columns,
