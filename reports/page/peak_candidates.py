@@ -15,7 +15,6 @@ from calc.symbolic.expression import Expression, Labelled, Name, Negative, Numbe
 from calc.symbolic.tree import is_maximum
 
 _LETTERS = {"memory.peak": "M", "memory.peak.first_step": "F"}
-BECAUSE = "the live bytes at the other candidate, plus allocations minus frees in between"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +26,13 @@ class PeakCandidateView:
     base: PeakCandidateView | None = None
     by_role: tuple[Labelled, ...] = ()
     change: tuple[Expression, ...] = ()
+
+    @property
+    def because(self) -> str:
+        """Why it is ``base`` plus ``change``."""
+        if not self.by_role:
+            return "as many bytes of every role are live as at the other candidate"
+        return "the live bytes at the other candidate, plus allocations minus frees in between"
 
 
 class PeakCandidates:

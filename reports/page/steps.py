@@ -15,7 +15,7 @@ from calc.units import Unit
 from reports.page.instants import short
 from reports.page.model import Badge, Chapter, PageLink, StepView
 from reports.page.parts import formula, rule_anchor, sentence
-from reports.page.peak_candidates import BECAUSE, PeakCandidateView, subscripted
+from reports.page.peak_candidates import PeakCandidateView, subscripted
 from reports.typeset import expressions, numbers, paths
 from reports.typeset.escape import slug
 
@@ -61,7 +61,7 @@ def step_view(
         badge=_STEP_BADGES.get(step.check.kind, Badge("○", step.check.kind, "open")),
         before=formula(before, braces=moment is None),
         after=formula(after),
-        because=sentence(step.because if moment is None or moment.base is None else BECAUSE),
+        because=sentence(step.because if moment is None or moment.base is None else moment.because),
         substituted=formula(numbers_in),
         value=numbers.amount(step.value, unit),
         checked=_how_checked(step),

@@ -1,4 +1,4 @@
-"""Moments of a peak are told by what sets them apart, and come to the same closed forms."""
+"""Peak candidates are shown as their difference from an earlier one, which leads to the same closed forms."""
 
 from __future__ import annotations
 
@@ -44,12 +44,22 @@ def in_full(moment: PeakCandidateView) -> Mapping[Expression, Fraction]:
 
 def test_a_difference_leads_to_the_moments_own_form(derivation: Derivation) -> None:
     """Term by term, and what is said role by role is the same change."""
-    told = [m for m in named(derivation) if m.base is not None]
+    differences = [m for m in named(derivation) if m.base is not None]
 
-    assert len(told) > 10
-    for moment in told:
+    assert len(differences) > 10
+    for moment in differences:
         assert monomials(moment.step.after) == in_full(moment)
         assert added(moment.change) == added(moment.by_role)
+
+
+def test_the_reason_of_a_candidate_with_nothing_to_add_speaks_of_no_change(derivation: Derivation) -> None:
+    """In the first step the optimizer ends with as much as in the second."""
+    differences = [m for m in named(derivation) if m.base is not None]
+    equal = [m for m in differences if not m.change]
+
+    assert 0 < len(equal) < len(differences)
+    assert {m.because for m in equal} == {"as many bytes of every role are live as at the other candidate"}
+    assert all("allocations minus frees" in m.because for m in differences if m.change)
 
 
 def test_a_moment_refers_to_one_that_stands_before_it(derivation: Derivation) -> None:
