@@ -288,7 +288,7 @@ def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> 
             continue
         total = totals[definition.name] = sum((totals[p] for p in definition.parts), start=analysis.algebra.constant(0))
         parts = [(p, totals[p]) for p in definition.parts]
-        maker.later(definition.name, partial(maker.combine, definition.name, parts, definition.meaning))
+        maker.later(definition.name, partial(maker.combine, definition.name, parts, definition.because))
         terms = [_term(p, totals[p], QUANTITIES[p].meaning, analysis, values) for p in definition.parts if totals[p] != 0]
         quantities.append(_quantity(definition, total, terms, analysis, values))
     return quantities

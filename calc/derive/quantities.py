@@ -21,6 +21,11 @@ class Definition:
     parts: tuple[str, ...] = ()
     step: int | None = None
 
+    @property
+    def because(self) -> str:
+        """Why it is the sum of its parts."""
+        return "every operation is counted in exactly one of them, so they add" if len(self.parts) > 1 else self.meaning
+
 
 QUANTITIES: dict[str, Definition] = {
     definition.name: definition

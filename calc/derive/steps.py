@@ -203,7 +203,7 @@ class StepMaker:
         outer, operator = self.analysis.fold.outer, g.rule.startswith("aten.")
         number = tree(outer, self.analysis.fold(g.times))
         before = Labelled(Product((number, *self._factors(g.factors))), _label(g))
-        count = outer.text(self.analysis.fold(g.times))
+        count = outer.text(self.analysis.fold(g.times)).replace("**", "^").replace("*", "·")
         times = "once" if count == "1" else f"{count} times"
         several = f"it runs {times}" if operator else "there is one such tensor" if count == "1" else f"there are {count} such tensors"
         because = f"{self._because(quantity, [g.rule], g.module_path)}; {several}"
@@ -246,7 +246,7 @@ class StepMaker:
     def _because(self, quantity: str, rules: Sequence[str], module_path: str) -> str:
         stated = [rule for r in rules if isinstance(rule := self.analysis.registry.find(r), Rule)]
         if quantity.startswith("bytes_moved"):
-            return "distinct elements read plus elements written, times their size"
+            return "each operator reads the distinct elements it needs and writes its results, once each: their number times their size"
         if quantity == "activations.bytes" and (reasons := self._needed.get(module_path)):
             return f"{'; '.join(reasons)}; a storage counts once"
         if not stated:
@@ -285,7 +285,7 @@ class StepMaker:
                 "live storages by role",
                 before,
                 peak.live,
-                "storages allocated and not yet freed when this operator returns",
+                "the storages allocated and not yet freed when this operator returns are live, each in one role, so the roles add",
             )
         if len(peaks) > 1:
             collected = display.maximum(tree(outer, self.analysis.fold(p.live)) for p in peaks)

@@ -196,10 +196,10 @@ def _peak_steps() -> tuple[Step, ...]:
         collected.append(expressions.parse(text))
         steps.append(Step(
             f"peak.{i}", "memory.peak", at, "live storages by role", before=parts, after=collected[-1],
-            because="storages allocated and not yet freed when this operator returns", check=StepCheck("symbolic", "0"), value=_value(text),
+            because="live storages have one role each", check=StepCheck("symbolic", "0"), value=_value(text),
         ))  # fmt: skip
     steps.append(Step(
-        "peak.total", "memory.peak", "The largest of the candidate moments", "maximum",
+        "peak.total", "memory.peak", "The largest of the peak candidates", "maximum",
         before=tree.maximum(sums), after=tree.maximum(collected),
         because="live bytes rise and fall; dominated moments are left out",
         check=StepCheck("random points", "equal at 5 points"), value=89120,

@@ -196,7 +196,7 @@ class _Bridge:
         smaller = corrections[LISTED - 1 :]
         before = Sum(tuple(Labelled(self._common.tree(c.poly), c.title) for c in smaller))
         poly = sum((c.poly for c in smaller), start=self._zero)
-        because = f"{len(smaller)} smaller terms together"
+        because = f"these are {len(smaller)} smaller terms together"
         return [*corrections[: LISTED - 1], self._correction("smaller terms", "smaller terms", before, poly, (), because)]
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class _Bridge:
         """The rule, the exact count, each correction, and the proof that they account for all of it."""
         rule = self._exact.rule
         ones = "".join(f"; here {name} = 1" for name in self._common.fixed_to_one(self._derivation))
-        because = f"{rule.statement}; {rule.letters}{ones}{self._replaced(self._expr)}"
+        because = f"the rule of thumb is {rule.statement}; {rule.letters}{ones}{self._replaced(self._expr)}"
         yield self._step(1, "the rule", "sizes substituted", parse(self._expr), self._rule, because)
         number, replaced = 2, self._replaced(*(text for _, _, text in self._exact.quantities()))
         if len(self._exact.quantities()) > 1 or self._exact.size != 1:
@@ -238,7 +238,8 @@ class _Bridge:
 
     def _counted(self) -> str:
         rule, size = self._exact.rule, self._exact.size
-        return rule.stands_for if size == 1 else f"{rule.stands_for}: all of them are {rule.format}, {size} bytes each"
+        of = f"this is the exact count of the {rule.stands_for}"
+        return of if size == 1 else f"{of}: all of them are {rule.format}, {size} bytes each"
 
     def _labelled_corrections(self) -> Iterator[Expression]:
         for c in self.corrections:
