@@ -266,6 +266,51 @@ def test_an_index_is_never_what_it_is_chosen_below() -> None:
     assert "3*B*d - 1" == derived(function(of))["flops.forward.elementwise"].text
 
 
+PADDING = 1
+
+
+def _tokens(low: Any) -> dict[str, Any]:
+    """A spec's input and loss of tokens drawn from ``low`` to V - 1, whose embedding drops what is padding only if there is any."""
+
+    class Padded(nn.Module):
+        def __init__(self, n: Any) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(n.V, n.d)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            padding = tokens.eq(PADDING)
+            x = self.embedding(tokens)
+            return x if not padding.any() and tokens.ne(PADDING).all() and (~padding).all() else x * 2
+
+    return {
+        "dims": {"B": 19, "d": 7, "V": 31},
+        "build": Padded,
+        "inputs": lambda n: (torch.randint(low, n.V, (n.B,)),),
+        "loss": lambda m, x: m(x).sum(),
+    }
+
+
+def test_tokens_drawn_above_the_padding_have_none() -> None:
+    """Then ``padding.any()`` is false in every run: the branch is taken that doubles nothing, and the sum is all there is."""
+    assert "B*d - 1" == derived(Spec("m", **_tokens(PADDING + 1)))["flops.forward.elementwise"].text
+
+
+@pytest.mark.parametrize("low", [PADDING, 0])
+def test_tokens_that_may_be_padding_are_data(low: int) -> None:
+    with pytest.raises(DataDependentError, match=r"at test_unbacked_sizes\.py:\d+: return x if .*: it depends on the data"):
+        derived(Spec("m", **_tokens(low)))
+
+
+def test_no_index_is_below_zero() -> None:
+    """As with -100, the label that torch's cross-entropy ignores."""
+
+    def of(x: Tensor) -> Tensor:
+        best = x.argmax(-1)
+        return x * 2 if best.eq(-100).any() else x
+
+    assert "2*B*d - 1" == derived(function(of))["flops.forward.elementwise"].text
+
+
 def test_an_index_that_was_changed_may_be_anything() -> None:
     """Also through another view of the same memory."""
 

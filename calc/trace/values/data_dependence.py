@@ -30,6 +30,14 @@ class Below:
 
 
 @dataclass(frozen=True, slots=True)
+class Between:
+    """Integers from ``low`` to ``high`` - 1."""
+
+    low: Any
+    high: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Columns:
     """The last axis holds an index into a tensor: entry j is below ``counts[j]``."""
 
@@ -226,7 +234,7 @@ def places_in(value: torch.Tensor) -> tuple[Any, ...]:
 
 def _keeps(fact: Any, dtype: torch.dtype) -> bool:
     """Whether values with the fact ``known`` are unchanged by a cast to that dtype."""
-    if isinstance(fact, Below):
+    if isinstance(fact, Below | Between):
         return dtype in (torch.int32, torch.int64)
     return isinstance(fact, OneIn) or dtype.is_floating_point
 
@@ -260,7 +268,8 @@ def _drawn(given: Mapping[str, Any], out: Any) -> None:
 
 @_fact_rule("randint")
 def _uniform(given: Mapping[str, Any], out: Any) -> None:
-    note(out, Below(given["high"]) if given.get("low", 0) == 0 else None)
+    low = given.get("low", 0)
+    note(out, Below(given["high"]) if isinstance(low, int) and low == 0 else Between(low, given["high"]))
 
 
 @_fact_rule("randperm")
@@ -303,17 +312,53 @@ def _summed(given: Mapping[str, Any], out: Any) -> None:
 def _equal(given: Mapping[str, Any], out: Any) -> None:
     left, right = given["self"], given["other"]
     values = fact_of(left) or fact_of(right)
-    if isinstance(values, Below):
-        note(out, NEVER if at_least(right, values.count) else OneIn((values.count,)))
+    if isinstance(values, Below | Between) and _is_outside(right, values):
+        note(out, NEVER)
+    elif isinstance(values, Below):
+        note(out, OneIn((values.count,)))
     elif isinstance(values, OneIn) and isinstance(right, int) and right == 1:
         note(out, values)
 
 
-@_fact_rule("ne", "gt")
+def _is_outside(value: Any, values: Below | Between) -> bool:
+    """Whether no integer of that range equals ``value``, at all sizes."""
+    low, high = (0, values.count) if isinstance(values, Below) else (values.low, values.high)
+    return at_least(value, high) or (isinstance(value, int | torch.SymInt) and at_least(low - 1, value))
+
+
+@_fact_rule("gt")
 def _true(given: Mapping[str, Any], out: Any) -> None:
     values = fact_of(given["self"])
     nothing = isinstance(given["other"], int) and given["other"] == 0
     note(out, values if isinstance(values, OneIn | ZerosBeyond) and nothing else None)
+
+
+@_fact_rule("ne")
+def _different_from(given: Mapping[str, Any], out: Any) -> None:
+    values = fact_of(given["self"])
+    if isinstance(values, Below | Between) and _is_outside(given["other"], values):
+        note(out, ALWAYS)
+    else:
+        _true(given, out)
+
+
+@_fact_rule("logical_not", "bitwise_not")
+def _not(given: Mapping[str, Any], out: Any) -> None:
+    truth = fact_of(given["self"])
+    if given["self"].dtype is torch.bool:
+        note(out, ALWAYS if truth == NEVER else NEVER if truth == ALWAYS else None)
+
+
+@_fact_rule("any")
+def _any(given: Mapping[str, Any], out: Any) -> None:
+    """``any`` of a mask that is nowhere true is false, also of an empty one."""
+    note(out, NEVER if fact_of(given["self"]) == NEVER else None)
+
+
+@_fact_rule("all")
+def _all(given: Mapping[str, Any], out: Any) -> None:
+    """``all`` of a mask that is true everywhere is true, also of an empty one."""
+    note(out, ALWAYS if fact_of(given["self"]) == ALWAYS else None)
 
 
 @_fact_rule("_is_all_true")
