@@ -165,7 +165,7 @@ class _Completion:
             return Refusal(_another_path(spec, graph, case.failed_guards(sizes)))
         if not equal:
             return case, inner
-        because = f"the step takes another branch there, at {changed.where.rstrip(':')}; that case was traced separately"
+        because = f"the step takes another branch there, at {changed.where}; that case was traced separately"
         noted = (*graph.assumptions, Assumption(f"the closed forms have a special case where {at}", because))
         return replace(graph, special_cases=(SpecialCase(equal, case),), assumptions=noted), replace(self.analysis, special=inner)
 

@@ -30,6 +30,7 @@ from calc.symbolic.expression import (
     substitute,
     walk,
 )
+from calc.symbolic.lower_bounds import holds_from
 from calc.symbolic.parser import parse
 from calc.symbolic.writer import as_text
 from calc.trace.step import TracedRun
@@ -177,16 +178,52 @@ def _has_every_trip_count(guard: Guard, guards_by_run: Sequence[_GuardsOfRun], t
 
 
 def branches(
-    guards: Sequence[Guard], runs: Sequence[TracedRun], trip_counts: Collection[str], basis: Basis, dims: Mapping[str, Dim]
+    guards: Sequence[Guard],
+    of_zeros: Sequence[Guard],
+    runs: Sequence[TracedRun],
+    trip_counts: Collection[str],
+    basis: Basis,
+    dims: Mapping[str, Dim],
 ) -> list[Assumption]:
-    """Guards whose outcome differs at some sizes of at least 2 within their bounds: the model, or torch, branches on them."""
+    """Guards whose outcome differs at some sizes of at least 2 within their bounds: the model, or torch, branches on them. Those that only
+    say from which size on they hold are listed as one ``T >= 3``, without the guards that follow from it."""
     generator = random.Random(0)
     tried = [{name: generator.randint(2, 10 ** generator.randint(1, 5)) for name in basis.symbols} for _ in range(40)]
     points = [_within_bounds(at, basis, dims) for at in tried]
     guards_by_run = [({parse(c.expr) for c in run.guards if c.expr}, run.trace.sizes) for run in runs]
     branching = [c for c in guards if any(not c.holds_at(at) for at in points) and not _has_every_trip_count(c, guards_by_run, trip_counts)]
     because = "the step branches on it at {}; sizes with the other outcome are traced separately or refused"
-    return [Assumption(_in_dimensions(c, basis), because.format(c.where.rstrip(":"))) for c in branching]
+    bounds = {name: _lower_bound(name, [*guards, *of_zeros]) for name in basis.symbols if name not in basis.hidden}
+    return [Assumption(_in_dimensions(c, basis), because.format(c.where)) for c in _without_implied(branching, bounds)]
+
+
+_LEAST_LISTED = 2  # what differs at a size of 1 only is no branch of the model
+_LARGEST_LEAST = 16
+
+
+def _lower_bound(name: str, guards: Sequence[Guard]) -> tuple[int, str]:
+    """The least value of the size ``name`` from which on those of its own guards hold that hold from some value on, and the guard that
+    says so. 1 where all of them hold at a lower one."""
+    own = [c for c in guards if ordered_names(c.expr) == (name,)]
+    least = {c.expr: next((n for n in range(1, _LARGEST_LEAST) if holds_from(c.expr, c.outcome, {name: n})), 1) for c in own}
+    most = max(least.values(), default=1)
+    if not all(any(not c.holds_at({name: below}) for c in own) for below in range(1, most)):
+        return 1, f"{name} >= 1"
+    as_written = (c.expr for c in own if c.outcome and least[c.expr] == most and c.expr.startswith((f"{name} > ", f"{name} >= ")))
+    return most, next(as_written, f"{name} >= {most}")
+
+
+def _without_implied(branching: Sequence[Guard], bounds: Mapping[str, tuple[int, str]]) -> list[Guard]:
+    """``branching`` with each lower bound in place of the first guard that follows from it, and without the others that do."""
+    least = {name: bound for name, (bound, _) in bounds.items()}
+    listed: dict[str, Guard] = {}
+    for guard in branching:
+        names = [name for name in ordered_names(guard.expr) if least.get(name, 1) > _LEAST_LISTED]
+        implied = not guard.opaque and holds_from(guard.expr, guard.outcome, least)
+        followed = [replace(guard, expr=bounds[name][1], outcome=True) for name in names] if implied else [guard]
+        for one in followed:
+            listed.setdefault(one.expr, one)
+    return list(listed.values())
 
 
 def _within_bounds(at: Mapping[str, int], basis: Basis, dims: Mapping[str, Dim]) -> dict[str, int]:

@@ -52,7 +52,7 @@ def _innermost(frames: Iterable[tuple[FrameType, int]]) -> str:
         if file.endswith("/calc/trace/step.py"):
             return ""  # the outer frames only called us
         if not is_foreign(file):
-            return f"{_short(file)}:{line}: {linecache.getline(file, line).strip()[:80]}"
+            return f"{_short(file)}:{line}: {linecache.getline(file, line).strip().rstrip(':')[:80]}"
     return ""
 
 

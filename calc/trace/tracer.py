@@ -182,7 +182,7 @@ class Tracer:
         of_sizes = guards.graph_guards(runs, reads, spec.dimensions)
         of_zeros = guards.of_zeros(of_sizes, runs, basis.symbols)
         of_values = (*guards.of_values(runs, reads), *guards.of_numbers(of_sizes, runs, reads))
-        branches = guards.branches(of_sizes, runs, reads, basis, spec.dimensions)
+        branches = guards.branches(of_sizes, of_zeros, runs, reads, basis, spec.dimensions)
         of_depths = guards.of_depths(trip_counts.traced_counts(plan.attempt, self.loops))
         assumptions = (*unbacked_sizes.assumptions(spec), *_assumptions(runs, reads, basis), *branches)
         return Graph(

@@ -148,7 +148,7 @@ def test_a_boolean_read_from_constants_is_evaluated_and_stated() -> None:
     (assumption,) = (a for a in result.assumptions if "value read at" in a.expr)
 
     assert "test_guards.py:" in assumption.expr
-    assert "if (positions * positions >= 0).all():" in assumption.expr
+    assert "if (positions * positions >= 0).all() is" in assumption.expr
     # no negation: w * x and the sum, and d squares
     assert result[ELEMENTWISE].value == 3 * 7 + 3 * 7 - 1 + 7
 
@@ -280,3 +280,24 @@ def test_a_branch_on_a_quotient_with_iterations_stays_one(
         result = calc.derive(turning(B, g), cache=False, optimizer="sgd")
         assert [] == failures(calc.check(result))
     assert said in str(number(lambda: calc.derive(turning(*other), cache=False, optimizer="sgd")[ELEMENTWISE].value))
+
+
+def test_branches_that_follow_from_a_least_size_are_listed_as_that_size() -> None:
+    """A model that predicts each token but the first has T - 1 of them, which torch compares with 1 in every product: that is T ≥ 3."""
+
+    def of(x: Tensor) -> Tensor:
+        shifted = (x[:, :-1] * 2).transpose(0, 1).contiguous()
+        return shifted.softmax(0).expand(*shifted.shape)
+
+    sequences = function(of, dims={"B": 3, "d": 5, "T": 19}, inputs=lambda n: (torch.randn(n.B, n.T, n.d),))
+    listed = [a.expr for a in calc.derive(sequences, optimizer="sgd", cache=False).assumptions if "the step branches on it" in a.because]
+    assert listed == ["T >= 3"]
+
+
+def test_a_branch_that_does_not_follow_is_listed_as_the_step_has_it() -> None:
+    def of(x: Tensor) -> Tensor:
+        return -x if x.shape[0] > 4 and x.shape[1] < 1000 and x.shape[0] > x.shape[1] - 900 else x
+
+    derivation = calc.derive(function(of, dims={"B": 19, "d": 7}), optimizer="sgd", cache=False)
+    listed = [a.expr for a in derivation.assumptions if "the step branches on it" in a.because]
+    assert listed == ["B > 4", "d < 1000", "B > (-900 + d)"]

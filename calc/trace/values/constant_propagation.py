@@ -62,7 +62,7 @@ class ConstantPropagation:
             return False, None
         if not all(has_constant_values(a) for a in args if isinstance(a, torch.Tensor)):
             raise DataDependentError(
-                f"the step reads a value out of a tensor at {user_line().rstrip(':')}: it depends on the data, so no closed form follows; "
+                f"the step reads a value out of a tensor at {user_line()}: it depends on the data, so no closed form follows; "
                 "make the branch depend on sizes, or give the two cases as two models"
             )
         with no_dispatch():

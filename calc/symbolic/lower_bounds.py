@@ -1,0 +1,102 @@
+"""Proves that a comparison holds at all sizes from given ones on: shifted to start there, the difference of its sides has no negative term.
+
+With T from 3 on, ``B*(T - 1) != B``: at B = 1 + b and T = 3 + t the difference is 1 + b + t + b*t, for b and t of at least 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sympy as sp
+from sympy.polys.domains import QQ
+from sympy.polys.orderings import lex
+from sympy.polys.rings import PolyRing
+
+from calc.errors import NapkinError
+from calc.symbolic.evaluation import Arithmetic
+from calc.symbolic.expression import Compare, FunctionCall, Number, Power, Quotient, Remainder, names
+from calc.symbolic.parser import parse
+
+_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_Poly = Any  # a polynomial of SymPy's rings, which has no types
+
+
+def holds_from(text: str, outcome: bool, least: Mapping[str, int]) -> bool:
+    """Whether the comparison is proved to have this ``outcome`` at all sizes of at least ``least``, 1 where it has none. False where there
+    is no such proof: it may hold all the same."""
+    expr = parse(text)
+    if not isinstance(expr, Compare):
+        return False
+    try:
+        arithmetic = _FromLeast(names(expr), least)
+        return arithmetic.proves(
+            expr.left.value_in(arithmetic), expr.relation if outcome else _OPPOSITE[expr.relation], expr.right.value_in(arithmetic)
+        )
+    except NapkinError:
+        return False
+
+
+class _FromLeast(Arithmetic[_Poly]):
+    """Polynomials in what each size exceeds its least value by. Raises NapkinError for what it cannot show to be a polynomial."""
+
+    def __init__(self, symbols: tuple[str, ...], least: Mapping[str, int]) -> None:
+        self._ring = PolyRing([sp.Symbol(name) for name in symbols] or [sp.Symbol("x")], QQ, lex)
+        self.values = {name: gen + least.get(name, 1) for name, gen in zip(symbols, self._ring.gens, strict=False)}
+
+    def proves(self, left: _Poly, relation: str, right: _Poly) -> bool:
+        """Whether the signs of the terms prove the comparison."""
+        match relation:
+            case "<=" | ">=":
+                return _is_negative_nowhere(right - left if relation == "<=" else left - right)
+            case "<" | ">":
+                return _is_positive(right - left if relation == "<" else left - right)
+            case "!=":
+                return _is_positive(left - right) or _is_positive(right - left)
+        return bool(left == right)
+
+    def number(self, node: Number) -> _Poly:
+        if not isinstance(node.value, int):
+            raise self.refused(node)
+        return self._ring.ground_new(node.value)
+
+    def power(self, node: Power) -> _Poly:
+        match node.exponent:
+            case Number(int() as power) if 0 <= power <= _LARGEST_POWER:
+                return node.base.value_in(self) ** power
+        raise self.refused(node)
+
+    def quotient(self, node: Quotient) -> _Poly:
+        match node.bottom:
+            case Number(int() as number) if number:
+                return node.top.value_in(self) * QQ(1, number)
+        raise self.refused(node)
+
+    def remainder(self, node: Remainder) -> _Poly:
+        """That of a size by a larger one is the size."""
+        top, bottom = node.top.value_in(self), node.bottom.value_in(self)
+        if _is_negative_nowhere(top) and _is_positive(bottom - top):
+            return top
+        raise self.refused(node)
+
+    def call(self, node: FunctionCall) -> _Poly:
+        match node.function, node.arguments:
+            case "Mod", (top, bottom):
+                return self.remainder(Remainder(top, bottom))
+            case "Max" | "Min" as function, (_, *_):
+                relation, sizes = ">=" if function == "Max" else "<=", [argument.value_in(self) for argument in node.arguments]
+                for size in sizes:
+                    if all(self.proves(size, relation, compared) for compared in sizes):
+                        return size
+        raise self.refused(node)
+
+
+_LARGEST_POWER = 8
+
+
+def _is_negative_nowhere(polynomial: _Poly) -> bool:
+    return all(coefficient >= 0 for coefficient in polynomial.coeffs())
+
+
+def _is_positive(polynomial: _Poly) -> bool:
+    return _is_negative_nowhere(polynomial) and bool(polynomial.coeff(1) > 0)
