@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from calc.symbolic import parser
 from calc.symbolic.expression import (
     Expression,
     FunctionCall,
@@ -18,7 +19,7 @@ from calc.symbolic.expression import (
     Sum,
     bare,
 )
-from calc.symbolic.tree import is_maximum
+from calc.symbolic.tree import is_maximum, parse
 from calc.symbolic.writer import as_text, is_operator
 
 _NAMED = 4  # names of peak candidates that are written out
@@ -31,7 +32,7 @@ def plain(tree: Expression, *, labels: bool = False) -> str:
         case Number(value):
             return f"{value:,}"
         case Name(name):
-            return name
+            return name if name.isidentifier() else _atom(name)
         case Sum(terms):
             return _sum(terms, labels)
         case Product(factors):
@@ -91,6 +92,17 @@ def _factor(tree: Expression, labels: bool, *, tight: bool = False) -> str:
     apart = isinstance(inner, Sum | Negative | Quotient | OverLayers) or operator or (product and not tight)
     written = plain(tree, labels=labels)
     return f"({written})" if apart else written
+
+
+_OF_SIZES = ("floor", "ceiling", "Mod", "Min", "Max")
+
+
+def _atom(name: str) -> str:
+    """What is no polynomial, with the sizes in it written as elsewhere: ``floor(2·f/3)``."""
+    node = parser.parse(name)
+    if not isinstance(node, FunctionCall) or node.function not in _OF_SIZES:
+        return name
+    return f"{node.function}({', '.join(plain(parse(as_text(argument))) for argument in node.arguments)})"
 
 
 def numbered(items: tuple[Expression, ...]) -> bool:
