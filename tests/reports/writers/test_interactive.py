@@ -93,6 +93,14 @@ _BY_SCRIPT = """
 """
 
 
+def test_sizes_that_follow_others_are_written_as_in_a_report() -> None:
+    """With the sign of a product, not that of Python."""
+    dims = document(shown("gpt2"))["recipes"][0]["form"]["dims"]
+
+    assert {"f": "4·d"} == {dim["name"]: dim["written"] for dim in dims if "written" in dim and "·" in dim["written"]}
+    assert not any("*" in dim.get(key, "") for dim in dims for key in ("written", "bound"))
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[browser.Browser]:
     with browser.browser() as process:
