@@ -138,7 +138,10 @@ class Engine:
             return
         makers = {"model": self._model, "ask": self._ask, "device": self._device}
         if word not in makers:
-            raise BadInputError(f"unknown statement {word[:40]!r}: write model … as NAME, ask … as NAME, device … as NAME, or NAME = …")
+            near = "".join(f"did you mean {name}? " for name in difflib.get_close_matches(word, makers, n=1))
+            raise BadInputError(
+                f"unknown statement {word[:40]!r}: {near}write model … as NAME, ask … as NAME, device … as NAME, or NAME = …"
+            )
         try:
             tokens = shlex.split(text)
         except ValueError as error:

@@ -76,7 +76,7 @@ _COUNTED: Mapping[str, tuple[Kind, Fraction]] = {
     "power": (WATT, Fraction(1)),
     "energy": (ENERGY, Fraction(_HOUR)),
 }
-_FACTORS = ("x", "×")  # 3x
+_FACTORS = ("x", "×", "times")  # 3x
 # Counts have no unit.
 _THINGS = [
     f"{thing}{s}" for thing in ("element", "parameter", "weight", "token", "device", "GPU", "sequence", "layer", "step") for s in ("", "s")
@@ -108,6 +108,12 @@ def meanings(text: str) -> list[UnitWord]:
 def words_of(unit: Kind) -> tuple[UnitWord, ...]:
     """The words for a unit, smallest scale first."""
     return tuple(sorted((w for several in _BY_TEXT.values() for w in several if w.kind == unit), key=lambda w: w.scale))
+
+
+def nearest(text: str, unit: Kind) -> str:
+    """The word for ``unit`` that differs from ``text`` only in case, or by an S; empty if there is none."""
+    names = {word.text.lower(): word.text for word in words_of(unit)}
+    return names.get(text.lower()) or names.get(text.lower().removesuffix("s"), "")
 
 
 def per_word(text: str) -> tuple[Kind, Fraction] | None:

@@ -73,7 +73,7 @@ def _judged(claim: DocumentClaim, value: UnitValue) -> JudgedClaim:
     if written is None:
         is_ = shown(value)
         return JudgedClaim(claim, False, "", is_, f"{claim.expr} = {is_}, but no number precedes the comment: write one")
-    says = f"{_sign(written)}{written.digits}{_exponent(written)}{f' {written.unit}' if written.unit else ''}"
+    says = f"{_sign(written)}{written.shown}{_exponent(written)}{f' {written.unit}' if written.unit else ''}"
     word = reading(written, value)
     if word is None:
         return _unit_mismatch(claim, written, value, says)
@@ -99,13 +99,14 @@ def _exactly(word: UnitWord, value: UnitValue, is_: str) -> str:
 
 def _unit_mismatch(claim: DocumentClaim, written: WrittenNumber, value: UnitValue, says: str) -> JudgedClaim:
     is_ = shown(value)
-    unit = units.named(value.kind) or "a bare number"
+    unit = "bytes" if value.kind == units.BYTE else units.named(value.kind) or "a bare number"
     if not written.unit:
         why = f"the number has no unit: write one, such as {is_.partition(' ')[2]}"
     elif written.unit.removesuffix("s") in ("month", "year"):
         why = f"{written.unit} differ in length: write days"
     elif not units.meanings(written.unit):
-        why = f'unknown unit "{written.unit}": the value is in {unit}'
+        near = units.nearest(written.unit, value.kind)
+        why = f'unknown unit "{written.unit}": {f"did you mean {near}?" if near else f"expected {unit}"}'
     else:
         why = f"wrong unit {written.unit}: expected {unit}"
     return JudgedClaim(claim, False, says, is_, f"{claim.expr} = {is_}, document says {says}: {why}")
@@ -141,7 +142,8 @@ def _off(says: Fraction, is_: Fraction) -> str:
     if not is_:
         return "the value is 0"
     share = 100 * (says - is_) / abs(is_)
-    return f"{float(share):+.2g} %" if abs(share) < 10**6 else "wrong by orders of magnitude"
+    shown_share = f"{float(share):+.2g}" if abs(share) < 99 else f"{round(share):+,}"
+    return f"{shown_share} %" if abs(share) < 10**6 else "wrong by orders of magnitude"
 
 
 def shown(value: UnitValue) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 from calc.errors import BadInputError
 from reports.live import units
@@ -34,9 +35,14 @@ _RAISED = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
 _UP = str.maketrans(_RAISED, "-0123456789")
 _UNIT = re.compile(r"×|[A-Za-zµ$%][A-Za-z$%]*(?:/[A-Za-z]+)?")
 _NUMBER = re.compile(r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?")
+_FORMULAS = (("$$", "$$"), ("$`", "`$"), ("$", "$"))
+_LATEX_COMMA = "{,}"  # 124{,}439{,}808, without the space that LaTeX sets behind a comma
+_LATEX_SIGNS = {"\\times": "×", "\\%": "%"}
+_LATEX_UNIT = re.compile(r"\\(?:text|mathrm)\{[ ~]?([A-Za-z]+(?:/[A-Za-z]+)?)\}")
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WrittenNumber:
     """A number in a line. ``start``, ``end``: positions of its digits, from 0. ``relation``: = ≈ < > ≤ ≥."""
 
@@ -47,20 +53,25 @@ class WrittenNumber:
     start: int
     end: int
 
-    @property
+    @cached_property
     def number(self) -> Fraction:
         """The written number with its exponent, without the unit."""
         return self.plain * Fraction(10) ** self.exponent
 
     @property
     def plain(self) -> Fraction:
-        return Fraction(self.digits.replace(",", "").replace("−", "-"))
+        return Fraction(self.shown.replace(",", "").replace("−", "-"))
+
+    @property
+    def shown(self) -> str:
+        """The digits as a message shows them."""
+        return self.digits.replace(_LATEX_COMMA, ",")
 
     @property
     def places(self) -> int:
         return len(self.digits.partition(".")[2])
 
-    @property
+    @cached_property
     def half(self) -> Fraction:
         """Half a unit of the last written decimal."""
         return Fraction(1, 2 * 10**self.places) * Fraction(10) ** self.exponent
@@ -70,43 +81,63 @@ def written_before(line: str, end: int) -> WrittenNumber | None:
     """The number that ends at position ``end``; ``None`` if there is none. Raises ``BadInputError`` if it is too long."""
     from_ = max(0, end - _WINDOW)
     text = _without_mark(line[from_:end].rstrip(_SPACES)).rstrip(_SPACES)
-    text, in_formula = _formula(text)
-    head = text.rstrip(f"{_LETTERS}µ$%/×")
-    unit = text[len(head) :]
-    if unit and not in_formula:  # behind a formula, as in $8.03$ GB
+    text, formula = _formula(text)
+    head, unit = _unit(text, bool(formula))
+    if unit and not formula:  # behind a formula, as in $8.03$ GB
         between = "$" if unit.startswith("$") else ""
-        head, in_formula = _formula(f"{head}{between}".rstrip(_SPACES))
-        unit = unit.removeprefix(between) if in_formula else unit
-        head = head if in_formula else head.removesuffix(between)
+        head, formula = _formula(f"{head}{between}".rstrip(_SPACES))
+        unit = unit.removeprefix(between) if formula else unit
+        head = head if formula else head.removesuffix(between)
     if unit and not _UNIT.fullmatch(unit):
         return None
     head = _without_mark(head.rstrip(_SPACES) if unit else head)
     mantissa, exponent = _exponent(head)
-    head = mantissa.rstrip(f"{_DIGITS},.")
+    head = _before_digits(mantissa)
     digits = mantissa[len(head) :]
     if len(digits) > MOST_DIGITS:
         raise BadInputError(f"a number of {len(digits)} characters or more, Napkin reads at most {MOST_DIGITS}: write it as 1.5e30")
-    if not _NUMBER.fullmatch(digits):
+    if not _NUMBER.fullmatch(digits.replace(_LATEX_COMMA, ",")):
         return None
     if head.endswith(("-", "−")):
         digits, head = f"{head[-1]}{digits}", head[:-1]
     if head and (head[-1].isalnum() or head[-1] in "_.,"):
         return None  # the end of a word or of another number
     stop = from_ + len(head) + len(digits)
-    if in_formula:
-        head = head.removesuffix("$")
+    if formula:
+        head = head.removesuffix(formula)
     elif head.endswith("$"):
         unit, head = f"{unit}$", head[:-1]
-    return WrittenNumber(_relation(head), digits, exponent, unit, stop - len(digits), stop)
+    is_quoted = not from_ and not head.strip(f"{_SPACES}>")  # a line that begins with > is a quotation
+    return WrittenNumber("=" if is_quoted else _relation(head), digits, exponent, unit, stop - len(digits), stop)
 
 
-def _formula(text: str) -> tuple[str, bool]:
-    """(text without the ``$`` at its end, whether that ends a formula): ``$8.03\\times10^9$``, not ``5 $``."""
-    begin = text.rfind("$", 0, len(text) - 1)
-    inside = text[begin + 1 : -1]
-    if text.endswith("$") and begin >= 0 and inside.strip(_SPACES) == inside and inside and text[:begin].count("$") % 2 == 0:
-        return text[:-1], True
-    return text, False
+def _formula(text: str) -> tuple[str, str]:
+    """(text without the mark that ends a formula, the mark that begins it; empty if none ends here): ``$8.03\\times10^9$``, not ``5 $``."""
+    for opening, closing in _FORMULAS:
+        begin = text.rfind(opening, 0, max(len(text) - len(closing), 0))
+        inside = text[begin + len(opening) : -len(closing)]
+        if text.endswith(closing) and begin >= 0 and inside.strip(_SPACES) == inside and inside and text[:begin].count("$") % 2 == 0:
+            return text[: -len(closing)], opening
+    return text, ""
+
+
+def _unit(text: str, in_formula: bool) -> tuple[str, str]:
+    """(text before the unit at its end, the unit or empty): ``GB``, in a formula also ``\\text{ GB}``, ``\\times`` and ``\\%``."""
+    if in_formula:
+        begin = text.rfind("\\")
+        latex, word = text[begin:], _LATEX_UNIT.fullmatch(text, max(begin, 0))
+        if word or latex in _LATEX_SIGNS:
+            return text[:begin].rstrip(_SPACES).removesuffix("\\,").removesuffix("~"), word[1] if word else _LATEX_SIGNS[latex]
+    head = text.rstrip(f"{_LETTERS}µ$%/×")
+    return head, text[len(head) :]
+
+
+def _before_digits(text: str) -> str:
+    """The text before the digits at its end."""
+    head = text.rstrip(f"{_DIGITS},.")
+    while head.endswith(_LATEX_COMMA):
+        head = head.removesuffix(_LATEX_COMMA).rstrip(f"{_DIGITS},.")
+    return head
 
 
 def _without_mark(text: str) -> str:
@@ -124,6 +155,9 @@ def _relation(text: str) -> str:
 
 
 def _sign_at_end(text: str) -> str:
+    """The sign that ends the text. The ``>`` of an arrow, an HTML tag or a comment is none."""
+    if text.endswith(("->", "=>")) or _TAG.fullmatch(text, max(text.rfind("<"), 0)):
+        return ""
     return next((sign for sign in _SIGNS if text.endswith(sign)), "")
 
 
@@ -202,7 +236,8 @@ def _is_exact(written: WrittenNumber, word: UnitWord, value: UnitValue) -> bool:
 def rewritten(written: WrittenNumber, word: UnitWord, value: UnitValue) -> str:
     """The correct digits, with as many decimals and with commas as written."""
     right = value.number / word.scale / Fraction(10) ** written.exponent
-    return digits_of(right, written.places, commas="," in written.digits or (abs(right) >= 10**4 and written.places == 0))
+    digits = digits_of(right, written.places, commas="," in written.digits or (abs(right) >= 10**4 and written.places == 0))
+    return digits.replace(",", _LATEX_COMMA) if _LATEX_COMMA in written.digits else digits
 
 
 def digits_of(number: Fraction, places: int, *, commas: bool = True) -> str:

@@ -64,6 +64,17 @@ def message(text: str) -> str:
         r"$1.24 \cdot 10^{8}$ parameters<!--= g.parameters -->",
         r"$\approx 950$ MiB<!--= g.optimizer_state.bytes -->",
         r"$\le 13$<!--= L -->",
+        r"$$1.24\times10^8$$<!--= g.parameters -->",
+        r"$`1.24\times10^8`$<!--= g.parameters -->",
+        "$124{,}439{,}808$<!--= g.parameters -->",
+        r"$996\,\mathrm{MB}$<!--= g.optimizer_state.bytes -->",
+        r"$`996\text{ MB}`$<!--= g.optimizer_state.bytes -->",
+        r"$12\times$<!--= L --> as much",
+        r"$50\%$<!--= 1/2 -->",
+        "12 times<!--= L --> as much",
+        "<td>12<!--= L --></td>",
+        "> 12<!--= L --> layers, quoted",
+        "11 -> 12<!--= L -->",
     ],
 )
 def test_what_is_true_to_its_written_precision_holds(text: str) -> None:
@@ -85,7 +96,7 @@ def test_what_is_true_to_its_written_precision_holds(text: str) -> None:
             "< 900 MB<!--= g.optimizer_state.bytes -->",
             "g.optimizer_state.bytes = 995.519 MB, exactly 995,519,056 bytes, document says < 900 MB",
         ),
-        ("> 14.5<!--= L + 1/3 -->", "L + 1/3 = 12.3333, document says > 14.5"),
+        ("is > 14.5<!--= L + 1/3 -->", "L + 1/3 = 12.3333, document says > 14.5"),
         ("7 GB<!--= (7 TFLOP) -->", "(7 TFLOP) = 7 TFLOP, document says 7 GB: wrong unit GB: expected FLOP"),
         ("≈ 13<!--= L -->", "L = 12, document says ≈ 13 (+8.3 %)"),
         ("12 GB<!--= L -->", "L = 12, document says 12 GB: wrong unit GB: expected a bare number"),
@@ -93,13 +104,26 @@ def test_what_is_true_to_its_written_precision_holds(text: str) -> None:
             "995,519,056<!--= g.optimizer_state.bytes -->",
             "g.optimizer_state.bytes = 995.519 MB, document says 995,519,056: the number has no unit: write one, such as MB",
         ),
-        ("12 furlongs<!--= L -->", 'L = 12, document says 12 furlongs: unknown unit "furlongs": the value is in a bare number'),
+        ("12 furlongs<!--= L -->", 'L = 12, document says 12 furlongs: unknown unit "furlongs": expected a bare number'),
+        ("996 mb<!--= g.optimizer_state.bytes -->",
+         'g.optimizer_state.bytes = 995.519 MB, document says 996 mb: unknown unit "mb": did you mean MB?'),
+        ("7 TFLOPS<!--= (7 TFLOP) -->", '(7 TFLOP) = 7 TFLOP, document says 7 TFLOPS: unknown unit "TFLOPS": did you mean TFLOPs?'),
+        ("808<!--= g.parameters -->", "g.parameters = 124,439,808, document says 808 (-100 %)"),
+        ("1,000<!--= L -->", "L = 12, document says 1,000 (+8,233 %)"),
         ("twelve<!--= L -->", "L = 12, but no number precedes the comment: write one"),
     ],
 )
 def test_what_is_off_is_said_with_the_right_value(text: str, said: str) -> None:
     """And where only the unit is wrong, that."""
     assert message(text) == said
+
+
+@pytest.mark.parametrize("before", ["13<!--= L + 1 -->", "13 ->", "13 =>", "<td>", "<!-- note -->", ">"])
+def test_what_ends_with_an_angle_bracket_is_no_inequality(before: str) -> None:
+    """A comment, an arrow, a tag or the mark of a quotation: 11 is wrong, although 12 > 11."""
+    finding = judge(read(f"{before} 11<!--= L -->"), SCOPE)[-1]
+
+    assert finding.message == "L = 12, document says 11 (-8.3 %)"
 
 
 def test_half_a_unit_of_the_last_place_is_the_border() -> None:
@@ -237,6 +261,13 @@ def test_fixing_keeps_unit_places_and_commas_and_leaves_units_and_inequalities_a
     assert fixed(document, judge(document, SCOPE)) == text.replace("125 M", "124 M").replace("124,439,809", "124,439,808").replace(
         "1.25e8", "1.24e8"
     )
+
+
+def test_fixing_writes_thousands_as_latex_does() -> None:
+    """With ``{,}``, where the number had it."""
+    document = read("$124{,}439{,}809$<!--= g.parameters -->")
+
+    assert fixed(document, judge(document, SCOPE)) == "$124{,}439{,}808$<!--= g.parameters -->"
 
 
 def test_fixed_documents_hold() -> None:
@@ -580,7 +611,7 @@ def test_each_limit_has_its_message(text: str, said: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("3e5<!--= (2**64)**62 -->", "(2**64)**62 = 3.06918e+1194, document says 3e5 (-1e+02 %)"),
+        ("3e5<!--= (2**64)**62 -->", "(2**64)**62 = 3.06918e+1194, document says 3e5 (-100 %)"),
         ("3<!--= 1/(2**64)**62 s -->", None),
         ("3e5<!--= 1/(2**64)**62 -->", "1/(2**64)**62 = 3.2582e-1195, document says 3e5 (wrong by orders of magnitude)"),
         (

@@ -29,7 +29,7 @@ def message(text: str) -> str:
         ("0.4 years<!--= run.days -->", "run.days = 143.927 days, document says 0.4 years: years differ in length: write days"),
         (
             "144 furlongs<!--= run.days -->",
-            'run.days = 143.927 days, document says 144 furlongs: unknown unit "furlongs": the value is in s',
+            'run.days = 143.927 days, document says 144 furlongs: unknown unit "furlongs": expected s',
         ),
         ("143.93 days<!--= run.days -->", ""),
     ],
