@@ -1,8 +1,7 @@
 """Resource accounting of PyTorch training steps: closed forms derived in visible steps, each checked against a real run.
 
     spec = calc.load("gpt2")                       # or "hf:path/to/config.json", or "my_model.py:spec"
-    graph = calc.trace(spec, optimizer="adamw")    # the real step, traced with symbols for sizes (torch)
-    result = calc.derive(graph)                    # no torch from here on
+    result = calc.derive(spec, optimizer="adamw")  # traces the real step with symbols for sizes (torch)
     result                                         # prints every quantity, a line each
     result["memory.peak"].at(B=8, T=1024)          # an exact integer with its unit
     result["memory.peak"].subs("B", 8)             # the closed form with B = 8, in SymPy
@@ -59,7 +58,7 @@ def trace(
     progress: Progress | None = None,
     **options: str | int,
 ) -> Graph:
-    """Record the training step of ``spec`` with symbolic sizes. ``sizes`` sets values; the others keep their defaults.
+    """Trace the training step of ``spec`` with symbolic sizes. ``sizes`` sets values; the others keep their defaults.
 
     ``options`` are those of ``calc.options.Options`` by name: optimizer, precision, attention, mode and so on.
     """
@@ -79,7 +78,7 @@ def derive(
     progress: Progress | None = None,
     **options: str | int,
 ) -> Derivation:
-    """Every quantity of the step with the steps that derive it: from a graph, whose options stand, or from a spec.
+    """Every quantity of the step with the steps that derive it: from a spec, or without torch from a graph, which has its options.
 
     ``options`` are those of ``calc.options.Options`` by name: optimizer, precision, attention, mode and so on.
     """
@@ -89,14 +88,15 @@ def derive(
 
     arguments.instance("source", source, Spec | Graph, f"a graph or {_SPEC}")
     if options and isinstance(source, Graph):
-        raise BadInputError("a graph has its options already, which stand: leave them out, or derive from a spec")
+        raise BadInputError("a graph has its own options: leave them out, or derive from a spec")
     arguments.flag("cache", cache)
     chosen, say = made(**options), arguments.progress(progress)
     return derive_step(source, arguments.sizes(sizes), options=chosen, cache=cache, progress=say)
 
 
 def check(derivation: Derivation, *, device: str = "cpu", progress: Progress | None = None, seed: int = 0, **sizes: int) -> Report:
-    """Run the derived step for real at ``sizes`` and compare every quantity with what was derived. ``seed`` draws weights and inputs."""
+    """Run the step for real at ``sizes`` and compare every quantity with what was derived from its spec. ``seed`` draws weights and inputs.
+    """
     from calc.derive.result import Derivation
     from calc.pipeline.check import check as check_derivation
 
@@ -110,8 +110,8 @@ def ask(question: str, /, *, progress: Progress | None = None, **given: int | fl
     """The answer to a capacity question, with its steps: ``ask("training-time", parameters=70e9, …)``; ``solve="gpus"`` solves for it.
 
     Keys are those of ``napkin list questions``, with _ for -; values as numbers or as text with a unit (``"80GB"``, ``"30days"``).
-    Raises ``BadInputError`` for what makes no sense, is missing, or has no solution. Needs neither torch nor SymPy, but for a model
-    of which no closed form is stored.
+    Raises ``BadInputError`` if a value is invalid or missing, or if there is no solution. Needs neither torch nor SymPy, except for a
+    model without stored closed forms.
     """
     from fractions import Fraction
 
@@ -133,9 +133,9 @@ def sweep(
     progress: Progress | None = None,
     **options: str | int,
 ) -> Sweep:
-    """Quantities of a model, as ``load`` names it, over many sizes: those of a grid, or ``listed`` point by point. Exact integers.
+    """Exact integers of a model's quantities over many sizes: of a grid, or ``listed`` point by point. ``model`` is a name as for ``load``.
 
-    From the stored closed forms where there are some, else from a derivation; where the step runs other operators, it is traced there.
+    Uses stored closed forms where there are some, else a derivation; where the step runs other operators, it is traced there.
     ``options`` are those of ``calc.options.Options``.
     """
     from calc.options import made

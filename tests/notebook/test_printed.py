@@ -119,6 +119,16 @@ def test_a_step_prints_as_a_line(result: Derivation) -> None:
     assert "<parameters, 0.weight: 15>" == repr(result.steps[0])
 
 
+def test_the_example_of_the_package_runs() -> None:
+    """Every line of ``help(calc)``, of a model that is quick to trace."""
+    lines = [line.strip() for line in (calc.__doc__ or "").splitlines() if line.startswith("    ")]
+    values = {"calc": calc}
+
+    assert len(lines) == 7
+    for line in lines:
+        exec(line.replace("gpt2", "mlp").replace("T=", "f="), values)
+
+
 def test_the_help_of_the_package_has_its_public_names_only() -> None:
     """The submodules, which are internal, are found by everything else."""
     text = pydoc.render_doc(calc)

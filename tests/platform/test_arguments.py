@@ -77,7 +77,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "derive JSON": (lambda c: c.derive({"kind": "napkin graph"}), f"source is of type dict: {SOURCE}"),
     "derive the class": (lambda c: c.derive(calc.Spec), f"source is of type type: {SOURCE}"),
     "derive a graph with options": (
-        lambda c: c.derive(graph(), mode="eval"), "a graph has its options already, which stand: leave them out, or derive from a spec"),
+        lambda c: c.derive(graph(), mode="eval"), "a graph has its own options: leave them out, or derive from a spec"),
     "derive at a text": (lambda c: c.derive(spec(), {"B": "8"}), f"B = '8' is not an integer: {INTEGER}"),
     "derive at true": (lambda c: c.derive(spec(), {"B": True}), f"B = True is not an integer: {INTEGER}"),
     "derive at a double": (lambda c: c.derive(graph(), {"B": 2.0}), f"B = 2.0 is not an integer: {INTEGER}"),
