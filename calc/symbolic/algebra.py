@@ -18,7 +18,7 @@ from sympy.polys.domains import QQ
 from sympy.polys.orderings import lex
 from sympy.polys.rings import PolyElement, PolyRing
 
-from calc.errors import BadInputError, NapkinError
+from calc.errors import BadInputError, DimensionError, NapkinError
 from calc.symbolic.evaluation import Arithmetic, PythonOperators
 from calc.symbolic.exact import evaluate_text as evaluate_text
 from calc.symbolic.expression import (
@@ -265,8 +265,16 @@ def substituted(quantity: str, text: str, sizes: Mapping[str, Any]) -> sp.Expr:
     unknown = [name for name in sizes if name not in symbols]
     if unknown:
         raise BadInputError(f"{quantity} has no {unknown[0][:40]!r}: its closed form has {', '.join(sorted(symbols)) or 'no sizes'}")
-    value = parse(text).value_in(Sympy({**symbols, **{name: sp.sympify(size) for name, size in sizes.items()}}))
+    value = parse(text).value_in(Sympy({**symbols, **{name: _size(name, size) for name, size in sizes.items()}}))
     return value if value.free_symbols else value.doit()  # a maximum of closed forms is left as it is written, one of numbers is not
+
+
+def _size(name: str, size: object) -> sp.Expr:
+    """A size that replaces ``name``: a positive integer, or an expression, whose symbols are sizes too."""
+    value = to_sympy(size) if isinstance(size, str) else sp.sympify(size)
+    if value.is_number and not (value.is_integer and value.is_positive):
+        raise DimensionError(f"{name} = {str(value)[:40]} is not a size: sizes are integers from 1 to 2**63 - 1")
+    return value.xreplace({each: symbol(each.name) for each in value.free_symbols})
 
 
 def condition_to_sympy(text: str) -> Any:

@@ -45,6 +45,15 @@ def test_every_result_prints_a_screen(result: Derivation) -> None:
         assert all(len(line) <= 120 for line in lines)
 
 
+def test_gradients_print_a_line_for_each_parameter() -> None:
+    """With its shape, below the FLOPs of the matmuls: 2 B D (D + K) of the forward; dW₁, dW₂ and dH of the gradients."""
+    assert repr(calc.gradients(calc.load("two-layer"))).splitlines() == [
+        "two-layer: matmuls of the forward 2*B*D**2 + 2*B*D*K FLOP, of the gradients 2*B*D**2 + 4*B*D*K FLOP",
+        "∂L/∂w1  (D, D)",
+        "∂L/∂w2  (D, K)",
+    ]
+
+
 def test_a_derivation_prints_every_quantity_of_its_step(result: Derivation) -> None:
     """3·5 + 5 + 5·7 + 7 = 62 parameters; fp32 keeps no master weights, so none are listed."""
     text = repr(result)
@@ -78,6 +87,7 @@ def test_sizes_are_set_by_name_or_symbol(result: Derivation) -> None:
 
     assert quantity.subs("d", 8) == quantity.subs(d, 8) == quantity.subs(symbols["d"], 8) == quantity.subs({"d": 8}) == expected
     assert quantity.subs({d: 3, f: 5, "K": 7}) == 62
+    assert quantity.subs("f", "d").subs({"d": 3, "K": 7}) == quantity.subs("f", d).subs({"d": 3, "K": 7}) == 3 * 3 + 3 + 3 * 7 + 7
     assert result["memory.peak"].subs({"B": 2, "d": 3, "f": 5, "K": 7}) == result["memory.peak"].value
 
 
@@ -112,6 +122,13 @@ def test_a_name_that_the_closed_form_does_not_have_is_refused(result: Derivation
         result["parameters"].subs("d")
     with pytest.raises(DimensionError, match=r"^this model has no dimension 'X': it has B, d, f, K$"):
         result["parameters"].at(X=8)
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, "2/3"])
+def test_what_is_no_size_is_not_substituted(result: Derivation, size: object) -> None:
+    """As ``at`` refuses it."""
+    with pytest.raises(DimensionError, match=r"^d = .* is not a size: sizes are integers from 1 to 2\*\*63 - 1$"):
+        result["parameters"].subs("d", size)
 
 
 def test_a_step_prints_as_a_line(result: Derivation) -> None:

@@ -13,11 +13,13 @@ from calc.errors import BadInputError, NapkinError, suggestion
 from calc.graph.forward import Program
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.converter import Converter
+from calc.mathematics.autodiff.dimensions import in_dimensions
 from calc.mathematics.autodiff.ir import Equations
 from calc.mathematics.autodiff.names import NodeNames
 from calc.mathematics.autodiff.numeric import NumericRun, needed
 from calc.mathematics.autodiff.reverse import Gradients, gradients
 from calc.mathematics.autodiff.simplify import Simplified, simplify
+from calc.platform.tables import text_table
 from calc.symbolic.assignments import TYPED, sizes_text
 
 Array = Any  # np.ndarray of float64
@@ -41,9 +43,17 @@ class Derived:
     notes: tuple[str, ...]
 
     def __repr__(self) -> str:
-        """How many equations there are, and of which parameters."""
-        names = ", ".join(list(self.parameters)[:6]) + (", …" if len(self.parameters) > 6 else "")
-        return f"<{self.forward} equations of a forward, {len(self.steps)} gradients; parameters: {names}>"
+        """The gradient of each parameter with its shape, a line each; ``napkin gradients`` writes their equations."""
+        flops = [str(in_dimensions(each, self.program)) for each in (self.forward_flops, self.backward_flops)]
+        title = f"{self.program.model}: matmuls of the forward {flops[0]} FLOP, of the gradients {flops[1]} FLOP"
+        return text_table(title, [(f"∂L/∂{name}", self._described(node)) for name, node in self.parameters.items()])
+
+    def _described(self, node: int) -> str:
+        if node not in self.of:
+            return "none: the loss does not depend on it"
+        if self.of[node].node is None:
+            return "zero whatever the values"
+        return f"({', '.join(str(in_dimensions(size, self.program)) for size in self.equations[node].shape)})"
 
     @cached_property
     def names(self) -> NodeNames:
