@@ -65,8 +65,10 @@ def layout(words: Sequence[str], as_json: bool) -> None:
 
 
 def _read(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
-    """The model, if the first word is none of KEY=VALUE (``gpt2:dropout=0.1`` is a model), and the pairs."""
+    """The model, if one of the words is neither KEY=VALUE (``gpt2:dropout=0.1`` is a model) nor a key alone, and the pairs."""
+    from calc.capacity.sharding.request import WORDS
     from calc.symbolic.assignments import is_assignment, read_assignments
 
-    name = words[0] if words and not is_assignment(words[0]) else None
-    return name, read_assignments(words[name is not None :], "KEY=VALUE, e.g. data=8")
+    at = next((i for i, word in enumerate(words) if not is_assignment(word) and word not in WORDS), None)
+    pairs = words if at is None else [*words[:at], *words[at + 1 :]]
+    return None if at is None else words[at], read_assignments(pairs, "KEY=VALUE, e.g. data=8")

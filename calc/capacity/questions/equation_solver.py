@@ -17,7 +17,7 @@ from calc.capacity.questions.question import Question, Variable
 from calc.capacity.questions.registry import question
 from calc.capacity.questions.solving import Crossing, System, divisors, same, searched, to_safe_side, value_of
 from calc.capacity.questions.values import Typed
-from calc.errors import BadInputError
+from calc.errors import BadInputError, needs
 from calc.symbolic.arithmetic import tidy
 from calc.symbolic.assignments import read_assignments
 from calc.symbolic.exact import holds
@@ -227,12 +227,13 @@ class EquationSolver(Problem):
     def _needs(self, missing: Sequence[Variable]) -> MissingInputError:
         """The error for ``missing``, with values that work for an example."""
         typed = example(self.question, missing)
-        message = f"{self.question.name} needs {', '.join(map(self._asked_for, missing))} as well{f', e.g. {typed}' if typed else ''}"
-        return MissingInputError(message, typed)
+        return MissingInputError(needs(self.question.name, [self._asked_for(variable) for variable in missing], typed), typed)
 
     def _asked_for(self, variable: Variable) -> str:
         ways = [w for w, allowed in (("gpu=…", variable.device), ("model=…", variable.model)) if allowed]
-        return f"{variable.key} ({variable.meaning}{', or ' + ' or '.join(ways) if ways else ''})"
+        said = [] if variable.meaning.lower() == variable.key.replace("-", " ") else [variable.meaning]
+        note = ", ".join([*said, *([f"or {' or '.join(ways)}"] if ways else [])])
+        return f"{variable.key} ({note})" if note else variable.key
 
     def _rounded(self, real: Fraction, crossing: Crossing | None) -> tuple[Fraction, Bound | None]:
         """The answer rounded to the safe side, and its limit."""

@@ -6,11 +6,11 @@ dimensions by published formulas, or from a derivation (``calc.capacity.sharding
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from calc.errors import BadInputError
-from calc.symbolic.assignments import TYPED, sizes_text
+from calc.errors import BadInputError, needs
 
 # Location of a tensor or item: in every layer, before the first one, after the last one, on every stage.
 LAYER, FIRST, LAST, EVERY = "layer", "first", "last", "every"
@@ -91,7 +91,9 @@ class ShardedModel:
 
 
 _SIZES = {"L": "layers", "d": "width", "h": "heads", "V": "vocabulary", "T": "length"}
-_EXAMPLE = {"L": 32, "d": 4096, "h": 32, "V": 128256, "T": 8192, "f": 14336}
+_GATED = {"f": "feed-forward width, or gated=no for f = 4*d"}
+_EXPERTS = {"E": "experts", "e": "experts of each token"}
+_EXAMPLE = {"L": 32, "d": 4096, "h": 32, "V": 128256, "T": 8192, "f": 14336, "E": 8, "e": 2}
 _KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198), section 4"
 
 
@@ -110,16 +112,21 @@ def decoder(
     )
 
 
+def missing_sizes(sizes: Mapping[str, int], gated: bool) -> dict[str, str]:
+    """What a decoder of these ``sizes`` lacks, ``d (width)``, each with an example that goes with them, ``d=4096``."""
+    required = {**_SIZES, **(_GATED if gated else {}), **(_EXPERTS if sizes.keys() & _EXPERTS.keys() else {})}
+    examples = {**_EXAMPLE, "E": max(_EXAMPLE["E"], sizes.get("e", 1)), "e": min(_EXAMPLE["e"], sizes.get("E", 2))}
+    if "k" not in sizes:  # heads divide the width
+        examples["d"] = 128 * sizes.get("h", sizes.get("g", _EXAMPLE["h"]))
+        examples["h"] = sizes.get("g", math.gcd(_EXAMPLE["h"], sizes.get("d", _EXAMPLE["d"])))
+    return {f"{symbol} ({word})": f"{symbol}={examples[symbol]}" for symbol, word in required.items() if symbol not in sizes}
+
+
 def _completed(sizes: Mapping[str, int], gated: bool) -> dict[str, int]:
     """All dimensions, with defaults g = h, k = d/h, f = 4·d; a gated f must be given. Raises BadInputError if one is missing or invalid."""
-    required = {**_SIZES, "f": "feed-forward width, or gated=no for f = 4*d"} if gated else _SIZES
-    missing = {symbol: f"{symbol} ({word})" for symbol, word in required.items() if symbol not in sizes}
+    missing = missing_sizes(sizes, gated)
     if missing:
-        example = sizes_text({symbol: _EXAMPLE[symbol] for symbol in missing}, TYPED, " ")
-        pronoun = "it" if len(missing) == 1 else "them"
-        raise BadInputError(f"a decoder by its sizes needs {', '.join(missing.values())}: give {pronoun}, e.g. {example}, or name a model")
-    if ("E" in sizes) != ("e" in sizes):
-        raise BadInputError("experts need both E (how many) and e (how many per token)")
+        raise BadInputError(f"{needs('a decoder by its sizes', tuple(missing), ' '.join(missing.values()))}, or name a model")
     d, h = sizes["d"], sizes["h"]
     if "k" not in sizes and d % h:
         raise BadInputError(f"h = {h} heads do not divide the width d = {d}: give the head width k")

@@ -15,12 +15,12 @@ from calc.capacity.questions.values import read
 from calc.capacity.sharding.account import Account, account
 from calc.capacity.sharding.conditions import require_devices
 from calc.capacity.sharding.layout import CHECKPOINTING, EXCHANGE, SEQUENCE, STAGES, SYMBOLS, layout_of, require_devices_at_most
-from calc.capacity.sharding.model import FIRST, ShardedModel, ShardedTensor, decoder
+from calc.capacity.sharding.model import FIRST, ShardedModel, ShardedTensor, decoder, missing_sizes
 from calc.capacity.sharding.search import Ranking, search
 from calc.capacity.sharding.state import State, state_of
 from calc.capacity.sharding.table import Limits
 from calc.capacity.sharding.timing import Machine, machine_of
-from calc.errors import BadInputError
+from calc.errors import BadInputError, needs
 
 Progress = Callable[[str], None]
 Words = Mapping[str, str]
@@ -34,6 +34,7 @@ _SHAPE = ("gated", "bias", "tied", "dropout")
 _LIMITS = ("devices", "parameters", "fewer")
 WORDS = (*_COUNTS, *_KINDS, *_MACHINE, *_RECIPE, *_SHAPE, *_LIMITS)
 _SEVERAL = 2  # closed forms may have a special case at B = 1; a search needs those for any B
+_BATCH = " (sequences of a step, all devices together)"
 _DECODER = ("L", "d", "h", "g", "k", "f", "V", "T", "C", "E", "e")
 
 
@@ -71,19 +72,16 @@ def best(name: str | None, inputs: Words, progress: Progress) -> Ranking:
 
 def _require_search(name: str | None, inputs: Words) -> None:
     """Raises BadInputError with everything that a search lacks, and values that work."""
-    examples = {"a model": "llama3-8b", "devices": "devices=512", "gpu": "gpu=h100-sxm"}
-    if "devices" in inputs:
-        devices = require_devices_at_most(_count(inputs, "devices"))
-        examples["batch"] = f"batch={2 * devices}"
-    else:
-        examples["batch"] = "batch=1024"
-    has_model = name is not None or "parameters" in inputs or any(word not in WORDS for word in inputs)
-    missing = [needed for needed in examples if (not has_model if needed == "a model" else needed not in inputs)]
+    devices = require_devices_at_most(_count(inputs, "devices")) if "devices" in inputs else 512
+    missing: dict[str, str] = {}
+    if name is None and "parameters" not in inputs:
+        sizes = _decoder_sizes(inputs)
+        missing = missing_sizes(sizes, _yes(inputs, "gated", True)) if sizes else {"a model": "llama3-8b"}
+    for key, meaning, value in (("devices", "", "512"), ("gpu", "", "h100-sxm"), ("batch", _BATCH, str(2 * devices))):
+        if key not in inputs:
+            missing[f"{key}{meaning}"] = f"{key}={value}"
     if missing:
-        *first, last = missing
-        listed = f"{', '.join(first)} and {last}" if first else last
-        batch_note = " (sequences of a step, all devices together)" if "batch" in missing else ""
-        raise BadInputError(f"a search needs {listed}{batch_note} as well, e.g. {' '.join(examples[needed] for needed in missing)}")
+        raise BadInputError(needs("layout", tuple(missing), " ".join(missing.values())))
 
 
 def _limits(layout: Mapping[str, int | str], devices: int, fewer: bool) -> Limits:
@@ -133,10 +131,7 @@ def _of_a_number(name: str | None, inputs: Words) -> ShardedModel:
 
 
 def _decoder(inputs: Words) -> ShardedModel:
-    sizes = {word: _count(inputs, word) for word in inputs if word not in WORDS}
-    for word in sizes:
-        if word not in _DECODER:
-            raise BadInputError(f"unknown key {word[:40]!r}: {_near(word, _DECODER) or 'see napkin shard --help'}")
+    sizes = _decoder_sizes(inputs)
     if not sizes:
         raise BadInputError("name a model, or give parameters=70e9, or a decoder by its sizes: L=32 d=4096 h=32 f=14336 V=128256 T=8192")
     gated = _yes(inputs, "gated", True)
@@ -145,6 +140,13 @@ def _decoder(inputs: Words) -> ShardedModel:
     if attention not in ("fused", "math"):
         raise BadInputError(f"attention = {attention[:40]!r} is unknown: use fused or math")
     return decoder(sizes, gated=gated, bias=bias, tied=tied, dropout=dropout, attention=attention)
+
+
+def _decoder_sizes(inputs: Words) -> dict[str, int]:
+    for word in inputs:
+        if word not in WORDS and word not in _DECODER:
+            raise BadInputError(f"unknown key {word[:40]!r}: {_near(word, _DECODER) or 'see napkin shard --help'}")
+    return {word: _count(inputs, word) for word in inputs if word in _DECODER}
 
 
 def _near(word: str, sizes: Iterable[str] = ()) -> str:

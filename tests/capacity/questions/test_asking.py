@@ -29,7 +29,7 @@ def refusal(question: str, **given: Any) -> str:
 def test_all_that_is_missing_is_said_at_once_with_an_example_that_works(question: str) -> None:
     """Of every question, asked with nothing; and a question of which the answer of another kind is asked."""
     said = refusal(question)
-    example = dict(pair.split("=", 1) for pair in said.partition(" as well, e.g. ")[2].split())
+    example = dict(pair.split("=", 1) for pair in said.partition(", e.g. ")[2].split())
 
     assert said.startswith(f"{question} needs ")
     assert ask(question, **example).value > 0
@@ -187,15 +187,15 @@ def test_units_make_no_difference() -> None:
      "not even one of the sequences fits: batch = 1 takes memory = 216,152,956,928 bytes, of which the training state alone takes"
      " 112,000,000,000, and there are 80,000,000,000"),
     ("training-time", {**RUN, "N": 7}, "parameters is given twice: parameters and N are the same key"),
-    ("training-time", RUN, "training-time needs gpus (devices) as well, e.g. gpus=64"),
+    ("training-time", RUN, "training-time needs gpus (devices): give it, e.g. gpus=64"),
     ("training-time", {"days": 30, "solve": "gpus"},
-     "training-time needs parameters (active parameters, those that one token uses, or model=…), tokens (tokens), peak (dense peak"
-     " rate of one device, or gpu=…), mfu (model FLOPs utilization) as well, e.g. parameters=8e9 tokens=1e12 gpu=h100-sxm mfu=0.4"),
+     "training-time needs parameters (active parameters, those that one token uses, or model=…), tokens, peak (dense peak"
+     " rate of one device, or gpu=…) and mfu (model FLOPs utilization): give them, e.g. parameters=8e9 tokens=1e12 gpu=h100-sxm mfu=0.4"),
     ("training-time", {"flops": "6e24", "solve": "gpus"},
-     "training-time needs peak (dense peak rate of one device, or gpu=…), mfu (model FLOPs utilization), days (time) as well, e.g. "
+     "training-time needs peak (dense peak rate of one device, or gpu=…), mfu (model FLOPs utilization) and days (time): give them, e.g. "
      "gpu=h100-sxm mfu=0.4 days=30"),
-    ("largest-sequence", {"layers": 24}, "largest-sequence needs width (model width), heads (attention heads), batch (sequences at a time),"
-     " memory (memory of one device, or gpu=…) as well, e.g. width=1024 heads=16 batch=4 gpu=h100-sxm"),
+    ("largest-sequence", {"layers": 24}, "largest-sequence needs width (model width), heads (attention heads), batch (sequences at a time)"
+     " and memory (memory of one device, or gpu=…): give them, e.g. width=1024 heads=16 batch=4 gpu=h100-sxm"),
     ("training-time", {**RUN, "days": 30}, "days is what training-time answers: with days=… say what to solve for, e.g. solve=parameters"),
     ("training-time", {**RUN, "gpus": 8, "solve": "gpus"}, "gpus is both given and solved for: leave out gpus=…, or solve for another"),
     ("training-time", {**RUN, "gpus": 8, "solve": "size"}, "training-time has no 'size' to solve for: use one of parameters, tokens, "),
@@ -484,6 +484,6 @@ def test_emissions_of_gpt_3_are_those_of_the_publication() -> None:
     assert by_devices.value == Fraction(148 * 24 * 1000 * 330 * 11 * 429, 10**7)
     assert round(by_devices.value / 1000) == 553  # within the rounding of 14.8 days
     assert refusal("carbon", gpu_hours=10, gpu="h100-sxm") == (
-        "carbon needs pue (power of the building over that of the devices), intensity (CO₂ equivalent that the grid emits for an energy)"
-        " as well, e.g. pue=1.1 intensity=400g/kWh"
+        "carbon needs pue (power of the building over that of the devices) and intensity (CO₂ equivalent that the grid emits for an energy)"
+        ": give them, e.g. pue=1.1 intensity=400g/kWh"
     )

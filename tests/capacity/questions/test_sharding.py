@@ -251,7 +251,7 @@ def test_the_fewest_ranks_of_a_model_are_the_first_that_fit(key: str, rest: dict
     ({"data": 8, "parameters": "7e9"}, "parameters follows from model=gpt2: leave it out"),
     ({"tensor": 5}, "tensor = 5 does not divide the 12 heads: use a divisor of 12"),
     ({"devices": 9, "tensor": 2}, "devices = 9 is not a multiple of 2, tensor ranks times stages: give one that is"),
-    ({"solve": "data"}, "sharding needs memory (memory that a device needs, or gpu=…) as well"),
+    ({"solve": "data"}, "sharding needs memory (memory that a device needs, or gpu=…)"),
     ({"memory": "1e9", "solve": "devices"}, "with a model, sharding can be solved for memory, data, tensor or pipeline"),
     ({"batch": 8, "micro_batches": 2}, "micro-batches follow from batch, the sequences of a step: leave one of them out"),
     ({"B": 8}, "B follows from the layout: micro is the number of sequences per rank and micro-batch, batch that of a whole step"),

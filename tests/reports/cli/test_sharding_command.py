@@ -147,12 +147,12 @@ def test_a_search_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         (("shard", "llama3-8b", "gated=no"), "gated describes a decoder by its sizes: llama3-8b needs no description"),
         (("shard", "llama3-8b", "B=4"),
          "B follows from the layout: micro is the number of sequences per rank and micro-batch, batch that of a whole step"),
-        (("layout",), "a search needs a model, devices, gpu and batch (sequences of a step, all devices together) as well, e.g. llama3-8b"
-         " devices=512 gpu=h100-sxm batch=1024"),
-        (("layout", *DECODER, "gpu=h100-sxm", "batch=8"), "a search needs devices as well, e.g. devices=512"),
+        (("layout",), "layout needs a model, devices, gpu and batch (sequences of a step, all devices together): give them, e.g."
+         " llama3-8b devices=512 gpu=h100-sxm batch=1024"),
+        (("layout", *DECODER, "gpu=h100-sxm", "batch=8"), "layout needs devices: give it, e.g. devices=512"),
         (("layout", *DECODER, "devices=8", "gpu=h100-sxm"),
-         "a search needs batch (sequences of a step, all devices together) as well, e.g. batch=16"),
-        (("shard", "L=4", "d=64"), "a decoder by its sizes needs h (heads), V (vocabulary), T (length), f (feed-forward width, or gated=no"
+         "layout needs batch (sequences of a step, all devices together): give it, e.g. batch=16"),
+        (("shard", "L=4", "d=64"), "a decoder by its sizes needs h (heads), V (vocabulary), T (length) and f (feed-forward width, or gated=no"
          " for f = 4*d): give them, e.g. h=32 V=128256 T=8192 f=14336, or name a model"),
         (("layout", *DECODER, "devices=8", "gpu=h100-sxm", "batch=8", "rank=1"), "a search compares the fullest ranks: leave rank out"),
     ],
@@ -160,6 +160,24 @@ def test_a_search_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_nonsense_is_one_line(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], refusal: str) -> None:
     """On standard error, with status 2, and nothing on standard output."""
     assert (2, "", f"napkin: {refusal}\n") == run(capsys, *words)
+
+
+@pytest.mark.parametrize("words", [
+    ("layout", "L=2", "d=100"), ("layout", "L=2", "h=3", "gated=no", "devices=3"), ("layout", "L=2", "g=3", "gpu=h100-sxm"),
+    ("shard", "E=4"), ("shard", "E=1", "L=2", "d=36"), ("shard", "e=9", "tensor=2"), ("layout", "d=64", "h=4", "f=96", "V=101", "T=16", "tensor=2"),
+])  # fmt: skip
+def test_all_that_is_missing_is_said_at_once_with_words_that_work(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    """Sizes of the model, devices, accelerator and batch; what is to be typed goes behind what was."""
+    status, _, message = run(capsys, *words)
+    example = message.partition(", e.g. ")[2].removesuffix("\n").removesuffix(", or name a model").split()
+
+    assert (2, 0) == (status, run(capsys, *words, *example)[0])
+
+
+def test_a_model_may_come_behind_the_layout(capsys: pytest.CaptureFixture[str]) -> None:
+    """The example is pasted behind what was typed; two models are refused."""
+    assert run(capsys, "shard", "zero=1", "linear")[:2] == run(capsys, "shard", "linear", "zero=1")[:2]
+    assert (2, "", "napkin: cannot read 'linear': write KEY=VALUE, e.g. data=8\n") == run(capsys, "shard", "linear", "linear")
 
 
 def test_hostile_words_do_not_act_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
