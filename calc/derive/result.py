@@ -313,7 +313,12 @@ class Derivation:
     def __repr__(self) -> str:
         """Every quantity of this step with its value and closed form, a line each."""
         shown = [q for q in self.quantities.values() if not absent(q.name, self.options)]
-        rows = [(q.name, "unknown" if q.value is None else repr(QuantityValue(q.value, q.unit)), q.text or (q.unknown if q.value is None else q.reason)) for q in shown]
+        rows = [
+            (q.name, "unknown", q.unknown)
+            if q.value is None
+            else (q.name, repr(QuantityValue(q.value, q.unit)), q.text or q.reason)
+            for q in shown
+        ]
         return text_table(f"{self.model}: {sizes_text(self.sizes)}", rows, frozenset({1}))
 
     def at_sizes(self, sizes: Mapping[str, int]) -> Derivation:

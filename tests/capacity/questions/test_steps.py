@@ -40,7 +40,7 @@ def test_each_step_of_an_answer_has_the_value_that_it_prints(question: str) -> N
     try:
         answer = ask(question)
     except BadInputError as error:
-        pairs = str(error).partition(" as well, e.g. ")[2].split()
+        pairs = str(error).partition(", e.g. ")[2].split()
         answer = ask(question, **dict(pair.split("=", 1) for pair in pairs))
 
     assert answer.calculation.steps

@@ -152,8 +152,8 @@ def test_a_search_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         (("layout", *DECODER, "gpu=h100-sxm", "batch=8"), "layout needs devices: give it, e.g. devices=512"),
         (("layout", *DECODER, "devices=8", "gpu=h100-sxm"),
          "layout needs batch (sequences of a step, all devices together): give it, e.g. batch=16"),
-        (("shard", "L=4", "d=64"), "a decoder by its sizes needs h (heads), V (vocabulary), T (length) and f (feed-forward width, or gated=no"
-         " for f = 4*d): give them, e.g. h=32 V=128256 T=8192 f=14336, or name a model"),
+        (("shard", "L=4", "d=64"), "a decoder by its sizes needs h (heads), V (vocabulary), T (length) and f (feed-forward width, or"
+         " gated=no for f = 4*d): give them, e.g. h=32 V=128256 T=8192 f=14336, or name a model"),
         (("layout", *DECODER, "devices=8", "gpu=h100-sxm", "batch=8", "rank=1"), "a search compares the fullest ranks: leave rank out"),
     ],
 )  # fmt: skip
@@ -164,7 +164,8 @@ def test_nonsense_is_one_line(capsys: pytest.CaptureFixture[str], words: tuple[s
 
 @pytest.mark.parametrize("words", [
     ("layout", "L=2", "d=100"), ("layout", "L=2", "h=3", "gated=no", "devices=3"), ("layout", "L=2", "g=3", "gpu=h100-sxm"),
-    ("shard", "E=4"), ("shard", "E=1", "L=2", "d=36"), ("shard", "e=9", "tensor=2"), ("layout", "d=64", "h=4", "f=96", "V=101", "T=16", "tensor=2"),
+    ("shard", "E=4"), ("shard", "E=1", "L=2", "d=36"), ("shard", "e=9", "tensor=2"),
+    ("layout", "d=64", "h=4", "f=96", "V=101", "T=16", "tensor=2"),
 ])  # fmt: skip
 def test_all_that_is_missing_is_said_at_once_with_words_that_work(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
     """Sizes of the model, devices, accelerator and batch; what is to be typed goes behind what was."""
