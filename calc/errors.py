@@ -56,11 +56,11 @@ def suggestion(name: object, names: Iterable[str]) -> str:
     return f"did you mean {near[0]}?{few}" if near else one_of(options)
 
 
-def needs(what: str, missing: Sequence[str], example: str) -> str:
-    """What a message says of ``missing`` inputs, with an ``example`` to type if there is one."""
+def needs(subject: str, missing: Sequence[str], example: str) -> str:
+    """That ``subject`` needs ``missing`` inputs, with an ``example`` to type if there is one."""
     *first, last = missing
     listed = f"{', '.join(first)} and {last}" if first else last
-    return f"{what} needs {listed}" + (f": give {'them' if first else 'it'}, e.g. {example}" if example else "")
+    return f"{subject} needs {listed}" + (f": give {'them' if first else 'it'}, e.g. {example}" if example else "")
 
 
 def one_of(names: Iterable[str]) -> str:

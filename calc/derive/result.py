@@ -314,7 +314,7 @@ class Derivation:
         """Every quantity of this step with its value and closed form, a line each."""
         shown = [q for q in self.quantities.values() if not absent(q.name, self.options)]
         rows = [
-            (q.name, "unknown", q.unknown)
+            (q.name, "unknown", q.text or q.unknown)
             if q.value is None
             else (q.name, repr(QuantityValue(q.value, q.unit)), q.text or q.reason)
             for q in shown
