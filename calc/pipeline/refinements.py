@@ -207,8 +207,8 @@ def _follows(default: str, names: Collection[str]) -> bool:
 
 
 def specialized_too_soon(plan: TracePlan) -> list[list[str]]:
-    """Dimensions that may become symbols, because a dimension specialized later was the cause: the same line failed without them, or they
-    are trip counts and others were specialized later."""
+    """Dimensions that may become symbols, because another dimension was the cause: the same line failed without them, or they are trip
+    counts and others were specialized later, or they were specialized last, together with others, after an error that names none."""
     steps = [(after, after.before, after.refusal) for after in plan.history if after.spec == plan.spec]
     taken = [
         ([name for name in after.specialized if name not in before.specialized], refusal.error)
@@ -218,4 +218,21 @@ def specialized_too_soon(plan: TracePlan) -> list[list[str]]:
     lines = [line_in(str(error)) for _, error in taken]
     ineffective = [names for (names, _), line, following in zip(taken, lines, lines[1:], strict=False) if line and line == following]
     counts = [names for names, error in taken if isinstance(error, NoPeakError | CertificateError)]
-    return [*ineffective, *counts[:-1]]
+    beside = [[name] for names, error in taken[-1:] if not _names_its_cause(error) for name in _independent(plan.spec, names)]
+    return [*ineffective, *counts[:-1], *beside]
+
+
+def _names_its_cause(error: NapkinError) -> bool:
+    """Whether the dimensions that were specialized after ``error`` are those that it is about."""
+    return isinstance(error, SpecializationError | NoPeakError | CertificateError)
+
+
+def _independent(spec: Spec, names: Sequence[str]) -> list[str]:
+    """Of several dimensions those that follow from no other, divide none and bound none of them."""
+    if len(names) == 1:
+        return []
+    dims = {name: spec.dimensions[name] for name in names}
+    parts = {part for dim in dims.values() for part in (dim.multiple_of, dim.at_most) if isinstance(part, str)}
+    followed = {name for dim in dims.values() if isinstance(dim.default, str) for name in ordered_names(dim.default)}
+    alone = [name for name, dim in dims.items() if not dim.tied and name not in parts | followed]
+    return alone if len(alone) < len(names) else alone[1:]

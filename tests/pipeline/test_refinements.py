@@ -235,6 +235,25 @@ def test_what_failed_at_one_line_with_and_without_a_size_was_specialized_too_soo
     assert specialized_too_soon(plan) == [["B"]]
 
 
+def heads_as_text(y: Tensor, n: Any) -> Tensor:
+    """Fails where d, and with it the width of a head, is no number; f plays no part in it."""
+    if not str(n.d).isdigit():
+        raise TypeError("no number")
+    return (y.view(-1, n.h, n.d // n.h) @ torch.ones(n.d // n.h, n.f)).relu()
+
+
+def test_of_sizes_that_were_specialized_together_one_that_nothing_hangs_on_is_a_symbol_again() -> None:
+    """The error names none of them, so the spec's whole set is taken; h, which d is a multiple of, is not tried alone."""
+    sizes = {"B": 2, "h": 3, "d": Dim(12, multiple_of="h"), "f": 5}
+    steps: list[str] = []
+    run = pipeline._Run(Options(optimizer="sgd"), cache=False, progress=steps.append)
+    traced = pipeline.traced(replace(spec(heads_as_text), dims=sizes, may_specialize=(("d", "h", "f"),)), {}, run)
+
+    assert ["d", "h"] == [*traced.graph.specialized]
+    assert ["trying d as a symbol again", "trying f as a symbol again"] == [step for step in steps if step.startswith("trying")]
+    assert "no closed form in d, h, f: specializing them" in steps
+
+
 def test_a_peak_between_iterations_specializes_the_trip_count_and_no_width() -> None:
     """Which iteration needs most has no closed form in L; widths, which the spec names first, are not at fault."""
     layers = replace(spec(repeated, L=9), trip_counts=("L",), may_specialize=(("d",), ("L",)))
