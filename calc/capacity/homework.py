@@ -22,6 +22,8 @@ from calc.memory import search
 from calc.symbolic import branches
 from calc.symbolic.assignments import TYPED, sizes_text
 from calc.symbolic.exact import evaluate_text
+from calc.symbolic.expression import Expression, Labelled, Sum, walk
+from calc.symbolic.writer import as_text
 from calc.units import fraction, number
 
 FORWARD, BACKWARD, RECOMPUTED = "flops.forward.matmul", "flops.backward.matmul", "flops.backward.recompute"
@@ -56,12 +58,14 @@ class ExerciseResult:
 
 @dataclass(frozen=True, slots=True)
 class ExerciseRow:
-    """A part with its amount in each column; ``shares`` are of the column's total."""
+    """A part with its amount in each column; ``shares`` are of the column's total. ``once``: what the rule counts for one layer, with the
+    factors in the order of the shapes."""
 
     part: str
     expr: str | None
     values: tuple[int, ...]
     shares: tuple[Fraction, ...]
+    once: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +84,15 @@ class ExerciseTable:
 
 @dataclass(frozen=True, slots=True)
 class Exercise:
-    """A question and its answer. ``explained``: the quantity whose steps lead to it. ``rising`` and ``falling`` name the parts whose
-    share grows or shrinks from the first column to the last."""
+    """A question and its answer. ``explained``: the quantity whose steps lead to it, at the sizes ``at`` and those given. ``rising`` and
+    ``falling`` name the parts whose share grows or shrinks from the first column to the last."""
 
     name: str
     question: str
     explained: str
     results: tuple[ExerciseResult, ...] = ()
     tables: tuple[ExerciseTable, ...] = ()
+    at: tuple[tuple[str, int], ...] = (("B", 1),)
 
     @property
     def rising(self) -> tuple[str, ...]:
@@ -109,8 +114,8 @@ def homework(derivation: Derivation, others: Sequence[Derivation] = (), run: Pla
     for name in ("parameters", FORWARD, BACKWARD, *STATE, "flops.optimizer.total", "memory.peak"):
         if derivation[name].text is None:
             raise BadInputError(f"{name} has no closed form here: {derivation[name].unknown or 'it is unknown'}")
-    one = derivation.at_sizes({**_given(derivation), "B": 1})
-    sizes = tuple(_one_sequence(derived) for derived in others)
+    one = one_sequence(derivation)
+    sizes = tuple(one_sequence(derived) for derived in others)
     exercises = [_parameters(one), _matmuls(one), _parts(one)]
     exercises += [_sizes(sizes)] if len(sizes) > 1 else []
     return (*exercises, _context(one, run.context), _memory(derivation), _largest_batch(derivation, run), _optimizer(one), _days(one, run))
@@ -121,7 +126,8 @@ def _given(derivation: Derivation) -> dict[str, int]:
     return {dim.name: dim.value for dim in derivation.dims if not dim.tied}
 
 
-def _one_sequence(derivation: Derivation) -> Derivation:
+def one_sequence(derivation: Derivation) -> Derivation:
+    """The same step at B = 1."""
     return derivation.at_sizes({**_given(derivation), "B": 1})
 
 
@@ -154,15 +160,26 @@ def _matmuls(one: Derivation) -> Exercise:
 
 def _matmul_list(one: Derivation) -> ExerciseTable:
     """Every matmul of the forward, the attention products apart."""
-    total = one[FORWARD].value or 1
+    total, once = one[FORWARD].value or 1, _once(one)
     rows = []
     for part in one[FORWARD].parts:
         for addend in part.addends:
             text = branches.at_hand(addend.expr, one.sizes)
             value = int(evaluate_text(text, one.sizes))
             label = part.part if part.part in (SCORES, MIX) else addend.label
-            rows.append(ExerciseRow(f"{addend.module_path}: {label}", text, (value,), (Fraction(value, total),)))
+            share, written = Fraction(value, total), once.get((addend.module_path, addend.label))
+            rows.append(ExerciseRow(f"{addend.module_path}: {label}", text, (value,), (share,), written))
     return ExerciseTable("matmuls of a forward pass", "FLOP", ("",), tuple(rows))
+
+
+def _once(derivation: Derivation) -> Mapping[tuple[str, str], Expression]:
+    """What the rules count for each matmul of a forward, by module path and label; those of one path and label as a sum."""
+    written: dict[tuple[str, str], list[Expression]] = {}
+    for step in derivation.steps:
+        for addend in walk(step.before) if step.quantity == FORWARD and step.operators else ():
+            if isinstance(addend, Labelled):
+                written.setdefault((step.title, addend.label.rpartition(": ")[2]), []).append(addend.body)
+    return {key: bodies[0] if len(bodies) == 1 else Sum(tuple(bodies)) for key, bodies in written.items()}
 
 
 def _part_table(derivations: Sequence[Derivation], columns: Sequence[str]) -> ExerciseTable:
@@ -196,7 +213,8 @@ def _context(one: Derivation, length: int) -> Exercise:
         ExerciseResult("FLOPs of one sequence", Fraction(longer[FORWARD].value or 0), "FLOP"),
         ExerciseResult("times those before", ratio, "1", because=f"the sequence is {Fraction(length, one.sizes['T'])} times as long"),
     )
-    return Exercise("context", question, FORWARD, results, (_part_table([one, longer], [f"T={d.sizes['T']}" for d in (one, longer)]),))
+    table = _part_table([one, longer], [f"T={d.sizes['T']}" for d in (one, longer)])
+    return Exercise("context", question, FORWARD, results, (table,), (("B", 1), ("T", length), *positions.items()))
 
 
 def _line(derivation: Derivation, texts: Sequence[str], size: int, alone: bool = True) -> PeakLine | None:
@@ -250,7 +268,7 @@ def _largest_batch(derivation: Derivation, run: PlannedTraining) -> Exercise:
         peak = _peak(derivation, batch) if batch else None
         where = _peak_line(derivation, batch) if peak is not None else ""
         results += [ExerciseResult(f"peak at B = {batch:,}", Fraction(peak), "byte", because=because + where)] if peak is not None else []
-    return Exercise("largest-batch", question, "memory.peak", tuple(results))
+    return Exercise("largest-batch", question, "memory.peak", tuple(results), at=(("B", max(size, 1)),))
 
 
 def _peak_line(derivation: Derivation, batch: int) -> str:
@@ -282,8 +300,8 @@ def _optimizer(one: Derivation) -> Exercise:
     name = str(one.options.get("optimizer", "the optimizer"))
     question = f"How many FLOPs does one step of {name} take?"
     quantity = one["flops.optimizer.total"]
-    each = Fraction(quantity.value or 0, one["parameters"].value or 1)
-    results = (_result("FLOPs of a step", quantity, one.sizes), ExerciseResult("for each parameter", each, "FLOP"))
+    each, why = Fraction(quantity.value or 0, one["parameters"].value or 1), f"operation by operation: napkin optimizer {name}"
+    results = (_result("FLOPs of a step", quantity, one.sizes), ExerciseResult("for each parameter", each, "FLOP", because=why))
     return Exercise("optimizer", question, "flops.optimizer.total", results)
 
 
@@ -323,7 +341,13 @@ def document(exercises: Sequence[Exercise]) -> list[dict[str, Any]]:
                     "unit": table.unit,
                     "columns": list(table.columns),
                     "rows": [
-                        {"part": row.part, "expr": row.expr, "values": list(map(number, row.values)), "shares": list(map(str, row.shares))}
+                        {
+                            "part": row.part,
+                            "once": None if row.once is None else as_text(row.once),
+                            "expr": row.expr,
+                            "values": list(map(number, row.values)),
+                            "shares": list(map(str, row.shares)),
+                        }
                         for row in table.rows
                     ],
                 }

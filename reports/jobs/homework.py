@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from calc.capacity.homework import Exercise, PlannedTraining, document, homework
+from calc.capacity.homework import Exercise, PlannedTraining, document, homework, one_sequence
 from calc.capacity.questions.values import read
 from calc.derive.result import Derivation
 from calc.errors import BadInputError
@@ -78,11 +78,12 @@ def texts(made: Made, sheet: str, *, latex: bool = True) -> dict[str, str]:
     """The files of one sheet by name: questions alone, or the solutions with their JSON; with LaTeX where ``latex``."""
     derivations, exercises, inputs = made
     inputs = replace(inputs, template=sheet)
-    page = build(derivations[-1], exercises, inputs, solved=sheet == "solutions")
+    one = one_sequence(derivations[-1])
+    page = build(one, exercises, inputs, solved=sheet == "solutions")
     files = {f"{sheet}.md": markdown.write(page, LOOK), f"{sheet}.html": html.write(page, LOOK)}
     if latex:
         files[f"{sheet}.tex"] = tex.write(page, LOOK)
     if sheet == "solutions":
-        body = {"schema": 1, "model": derivations[-1].model, "sizes": derivations[-1].sizes, "exercises": document(exercises)}
+        body = {"schema": 1, "model": one.model, "sizes": one.sizes, "exercises": document(exercises)}
         files["solutions.json"] = job.json_text({**body, **carried(inputs)})
     return files

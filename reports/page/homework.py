@@ -32,11 +32,11 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class PartsTable:
-    """Parts with amount and share in each column, the total as the last row."""
+    """Parts with their formulas, and with amount and share in each column; the total as the last row."""
 
     caption: str
     columns: tuple[tuple[str, str], ...]
-    rows: tuple[tuple[str, TypesetFormula | None, tuple[str, ...]], ...]
+    rows: tuple[tuple[str, tuple[TypesetFormula | None, ...], tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,10 @@ _TITLES = {
 
 
 def build(derivation: Derivation, exercises: Sequence[Exercise], inputs: Inputs, *, solved: bool) -> HomeworkPage:
-    """The sheet with its solutions, or without."""
-    command = _command(derivation, inputs)
+    """The sheet with its solutions, or without; the derivation is of one sequence."""
     options = ", ".join(f"{name} {value}" for name, value in derivation.options.items())
-    views = (_view(str(i), exercise, solved, command) for i, exercise in enumerate(exercises, 1))
+    commands = (_command(derivation, inputs, dict(exercise.at)) for exercise in exercises)
+    views = (_view(str(i), *each, solved) for i, each in enumerate(zip(exercises, commands, strict=True), 1))
     return HomeworkPage(
         model=derivation.model,
         step="its accounting, solutions" if solved else "its accounting, exercises",
@@ -95,6 +95,7 @@ def build(derivation: Derivation, exercises: Sequence[Exercise], inputs: Inputs,
         date=inputs.noted,
         given=tuple((formula(tree.parse(dim.name)), dim.meaning, integer(dim.value)) for dim in derivation.dims),
         conventions=(
+            "B is 1, unless a question says otherwise.",
             "A multiply-add is 2 FLOP; FLOPs are those of matrix multiplications, attention over the full T².",
             f"The step: {options}.",
         ),
@@ -104,15 +105,16 @@ def build(derivation: Derivation, exercises: Sequence[Exercise], inputs: Inputs,
     )
 
 
-def _command(derivation: Derivation, inputs: Inputs) -> str:
-    """The command that derives the model at these sizes, to which a quantity to explain is added."""
+def _command(derivation: Derivation, inputs: Inputs, at: Mapping[str, int]) -> str:
+    """The command that derives the model at these sizes and ``at`` others, to which a quantity to explain is added."""
     usual = Options().to_json()
-    sizes = [f"{dim.name}={dim.value}" for dim in derivation.dims if not dim.tied and dim.name in inputs.options]
+    chosen = [dim for dim in derivation.dims if not dim.tied and (dim.name in at or dim.name in inputs.options)]
+    sizes = [f"{dim.name}={at.get(dim.name, dim.value)}" for dim in chosen]
     options = [f"--{name.replace('_', '-')} {value}" for name, value in derivation.options.items() if value != usual.get(name)]
     return " ".join(["napkin derive", shlex.quote(inputs.model), *sizes, *options])
 
 
-def _view(number: str, exercise: Exercise, solved: bool, command: str) -> ExerciseView:
+def _view(number: str, exercise: Exercise, command: str, solved: bool) -> ExerciseView:
     view = ExerciseView(number, f"exercise-{exercise.name}", _TITLES[exercise.name], exercise.question)
     if not solved:
         return view
@@ -142,18 +144,25 @@ _PLURALS = {"element": "Elements", "FLOP": "FLOP"}
 _UNITS = {unit.value: unit for unit in Unit}
 
 
+_ONCE, _CLOSED_FORM = "One layer, from the shapes", "Closed form"
+
+
 def _table(table: ExerciseTable) -> PartsTable:
     heads = [head for column in table.columns for head in ((column or _PLURALS[table.unit], "number"), ("Share", "number"))]
-    rows = [(row.part, row.expr, row.values, row.shares) for row in table.rows]
-    rows.append(("all", None, table.totals, tuple(Fraction(1) for _ in table.columns)))
-    return PartsTable(
-        table.caption,
-        (("Part", "text"), ("Closed form", "math"), *heads),
-        tuple(
-            (part, None if expr is None else formula(tree.parse(expr)), tuple(_cells(values, shares)))
-            for part, expr, values, shares in rows
-        ),
-    )
+    formulas = {
+        head: [None if expr is None else formula(expr) for expr in column]
+        for head, column in (
+            (_ONCE, [row.once for row in table.rows]),
+            (_CLOSED_FORM, [None if row.expr is None else tree.parse(row.expr) for row in table.rows]),
+        )
+        if any(expr is not None for expr in column)
+    }
+    rows = [
+        (row.part, tuple(column[i] for column in formulas.values()), tuple(_cells(row.values, row.shares)))
+        for i, row in enumerate(table.rows)
+    ]
+    all_of_it = ("all", (None,) * len(formulas), tuple(_cells(table.totals, [Fraction(1)] * len(table.columns))))
+    return PartsTable(table.caption, (("Part", "text"), *((head, "math") for head in formulas), *heads), (*rows, all_of_it))
 
 
 def _cells(values: Sequence[int], shares: Sequence[Fraction]) -> Sequence[str]:

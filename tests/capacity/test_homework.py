@@ -11,6 +11,8 @@ import calc
 from calc.capacity.homework import Exercise, ExerciseTable, PlannedTraining, homework, largest_batch
 from calc.derive.result import Derivation
 from calc.errors import BadInputError
+from calc.symbolic.exact import evaluate_text
+from calc.symbolic.writer import as_text
 
 V, C, T, LONG = 50257, 1024, 1024, 16384
 SMALL, XL = {"d": 768, "L": 12, "h": 12}, {"d": 1600, "L": 48, "h": 25}
@@ -60,6 +62,25 @@ def test_parameters_and_matmuls_of_gpt2_xl(answers: Mapping[str, Exercise]) -> N
         flops["query, key and value"], flops["Q Kᵀ"], flops["P V"], flops["attention output"], projections, projections, flops["head"],
     ]  # fmt: skip
     assert by_part(answers["parts"].tables[0], 0) == flops
+
+
+def test_a_matmul_is_written_as_its_shapes_are_multiplied(answers: Mapping[str, Exercise]) -> None:
+    """Once, for one layer: rows, inner size and columns in that order; all layers together are the closed form."""
+    rows = answers["matmuls"].tables[0].rows
+
+    assert [row.once and as_text(row.once) for row in rows] == [
+        "2*(B*T)*d*(3*d)", "2*B*h*T*T*k", "2*B*h*T*T*k", "2*(B*T)*d*d", "2*(B*T)*d*f", "2*(B*T)*f*d", "2*(B*T)*d*V",
+    ]  # fmt: skip
+    sizes = {"B": 1, "T": T, "V": V, "f": 4 * XL["d"], "k": XL["d"] // XL["h"], **XL}
+    once = [evaluate_text(as_text(row.once), sizes) for row in rows if row.once]
+    assert [*(XL["L"] * flops for flops in once[:-1]), once[-1]] == [row.values[0] for row in rows]
+
+
+def test_the_steps_of_an_answer_are_those_at_its_sizes(answers: Mapping[str, Exercise]) -> None:
+    """One sequence, the longer one, and the batch that was found."""
+    assert answers["matmuls"].at == (("B", 1),)
+    assert answers["context"].at == (("B", 1), ("T", LONG), ("C", LONG))
+    assert answers["largest-batch"].at == (("B", 10),)
 
 
 def test_shares_over_sizes_and_lengths(answers: Mapping[str, Exercise]) -> None:

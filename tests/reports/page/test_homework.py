@@ -37,7 +37,8 @@ def test_the_sheet_has_the_questions_and_no_answer(made: Path) -> None:
     assert f"{count:,}" in solutions
     assert f"{count:,}" not in sheet
     assert len(solutions.splitlines()) < 300
-    assert "Every step: `napkin derive gpt2 d=77 h=7 L=5 V=47 C=13 T=11 B=2 --explain parameters`" not in sheet
+    assert "--explain" not in sheet
+    assert "| $`B`$ | batch size | 1 |" in sheet
 
 
 def test_numbers_of_the_pages_are_those_of_the_document(made: Path) -> None:
