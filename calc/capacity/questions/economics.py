@@ -6,7 +6,19 @@ from dataclasses import replace
 
 from calc.capacity.questions.question import Equation, Question, Requirement, Variable
 from calc.capacity.questions.training import EXACT, PER_TOKEN
-from calc.capacity.questions.variables import ACTIVE, DAYS, DEVICES, FLOPS, KAPLAN, MFU, PEAK, SIX_N_D, TOKENS
+from calc.capacity.questions.variables import (
+    ACHIEVED,
+    ACTIVE,
+    DAYS,
+    DEVICES,
+    FLOPS,
+    KAPLAN,
+    MFU,
+    PEAK,
+    SIX_N_D,
+    SPEED_OF_ONE,
+    TOKENS,
+)
 
 _HOURS = Variable("H", "gpu-hours", "h", "device hours")
 _PRICE = Variable("p", "price", "USD/h", "price of one device and hour", device="price")
@@ -18,7 +30,8 @@ _OVERHEAD = Variable(
 _ENERGY = Variable("E", "energy", "kWh", "energy")
 _INTENSITY = Variable("i", "intensity", "g/kWh", "CO₂ equivalent that the grid emits for an energy")
 _EMISSIONS = Variable("G", "emissions", "kg", "CO₂ equivalent")
-_VARIABLES = (ACTIVE, TOKENS, DEVICES, PEAK, MFU, FLOPS, _HOURS, DAYS, PER_TOKEN)
+_EACH = replace(ACHIEVED, symbol="A")  # X is the cost here
+_VARIABLES = (ACTIVE, TOKENS, DEVICES, PEAK, MFU, FLOPS, _HOURS, DAYS, PER_TOKEN, _EACH, SPEED_OF_ONE)
 _TIME = (
     Equation("H", "C/(3600*u*P)", "amount over the rate of one device; an hour has 3,600 s"),
     Equation("t", "H/(24*n)", "all devices at the same time; a day has 24 hours"),
@@ -32,6 +45,10 @@ GPU_HOURS = Question(
     "H",
     also=("t",),
     with_model=(EXACT,),
+    with_given={
+        "A": (Equation("H", "C/(3600*A)", _TIME[0].because),),
+        "v": (Equation("H", "D/(3600*v)", "tokens over tokens a second of one device; an hour has 3,600 s"),),
+    },
     source=KAPLAN,
 )
 COST = replace(

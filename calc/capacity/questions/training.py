@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from calc.capacity.questions.question import Equation, Question, QuestionChoice, Variable
 from calc.capacity.questions.variables import (  # fmt: skip
+    ACHIEVED,
     ACTIVE,
     BATCH,
     DAYS,
@@ -18,6 +19,7 @@ from calc.capacity.questions.variables import (  # fmt: skip
     RATE_OF_ALL,
     SEQUENCE,
     SIX_N_D,
+    SPEED_OF_ONE,
     STEPS,
     TOKENS,
 )
@@ -29,6 +31,10 @@ _ONLY_WEIGHTS = "6·N·D counts matmuls with weights only: attention, elementwis
 _TIME = Equation("t", "C/(86400*R)", "amount over rate; a day has 86,400 s")
 _SPEED = Variable("r", "tokens-per-second", "tokens/s", "tokens a second of all devices, measured for example")
 _TIME_AT_SPEED = Equation("t", "D/(86400*r)", "tokens over tokens a second; a day has 86,400 s")
+_GIVEN_OF_ONE = {
+    "X": (Equation("R", "n*X", "evenly over the devices"),),
+    "v": (Equation("t", "D/(86400*n*v)", "tokens over tokens a second of all devices; a day has 86,400 s"),),
+}
 _TOKENS_OF_STEPS = Equation("D", "S*B*T", "each step takes B sequences of T tokens")
 
 CONVENTION = QuestionChoice(
@@ -50,10 +56,11 @@ CONVENTION = QuestionChoice(
 TOKENS_FOR_TIME = Question(
     "tokens-in-time",
     "tokens that a model can be trained on in a number of days",
-    (ACTIVE, TOKENS, DEVICES, PEAK, MFU, FLOPS, RATE, DAYS, PER_TOKEN),
+    (ACTIVE, TOKENS, DEVICES, PEAK, MFU, FLOPS, RATE, DAYS, PER_TOKEN, ACHIEVED, SPEED_OF_ONE),
     (RATE_OF_ALL, _TIME),
     "D",
     limit="t",
+    with_given=_GIVEN_OF_ONE,
     choices=(CONVENTION,),
     notes=(_NOTHING_STANDS_STILL,),
     with_model=(EXACT,),
@@ -66,7 +73,7 @@ TRAINING_TIME = replace(
     variables=(*TOKENS_FOR_TIME.variables, STEPS, BATCH, SEQUENCE, _SPEED),
     answer="t",
     limit="",
-    with_given=dict.fromkeys("SBT", (_TOKENS_OF_STEPS,)) | {"r": (_TIME_AT_SPEED,)},
+    with_given=_GIVEN_OF_ONE | dict.fromkeys("SBT", (_TOKENS_OF_STEPS,)) | {"r": (_TIME_AT_SPEED,)},
 )
 GPUS = replace(TOKENS_FOR_TIME, name="gpus", summary="devices that finish a training by a deadline", answer="n")
 TOKENS_FOR_COMPUTE = Question(
@@ -85,20 +92,22 @@ TRAINING_FLOPS = replace(TOKENS_FOR_COMPUTE, name="flops", summary="FLOPs of a t
 DEVICE_FLOPS = Question(
     "device-flops",
     "FLOPs that devices do in a number of days",
-    (DEVICES, PEAK, MFU, DAYS, replace(FLOPS, meaning="FLOPs done"), RATE),
+    (DEVICES, PEAK, MFU, DAYS, replace(FLOPS, meaning="FLOPs done"), RATE, ACHIEVED),
     (RATE_OF_ALL, Equation("C", "86400*t*R", "rate times time; a day has 86,400 s")),
     "C",
+    with_given={"X": _GIVEN_OF_ONE["X"]},
 )
 _STEP = replace(FLOPS, symbol="F", key="step-flops", meaning="FLOPs of one step")
 TIME_PER_STEP = Question(
     "time-per-step",
     "seconds that one training step takes",
     (
-        ACTIVE, BATCH, SEQUENCE, DEVICES, PEAK, MFU, _STEP, RATE, PER_TOKEN,
+        ACTIVE, BATCH, SEQUENCE, DEVICES, PEAK, MFU, _STEP, RATE, PER_TOKEN, ACHIEVED,
         Variable("s", "seconds", "s", "time of one step"),
     ),
     (Equation("F", "6*N*B*T", SIX_N_D.because), RATE_OF_ALL, Equation("s", "F/R", "amount over rate")),
     "s",
+    with_given={"X": _GIVEN_OF_ONE["X"]},
     with_model=(Equation("F", "c*B*T", EXACT.because),),
     notes=(_NOTHING_STANDS_STILL, "one batch over all devices"),
     source=KAPLAN,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from calc.capacity.questions.question import Equation, Question, QuestionChoice, Variable
 from calc.capacity.questions.training import PER_TOKEN
 from calc.capacity.questions.variables import (
+    ACHIEVED,
     ACTIVE,
     BATCH,
     HEAD_WIDTH,
@@ -16,6 +17,7 @@ from calc.capacity.questions.variables import (
     ONE_DEVICE,
     PEAK,
     SEQUENCE,
+    SPEED_OF_ONE,
     VOCABULARY,
     WIDTH,
 )
@@ -23,14 +25,13 @@ from calc.capacity.questions.variables import (
 _WORK = Variable("F", "flops", "FLOP", "FLOPs done")
 _SECONDS = Variable("s", "seconds", "s", "time")
 _RATE = Variable("R", "rate", "FLOP/s", "rate achieved, all devices together")
-_EACH = Variable("X", "achieved", "FLOP/s", "rate achieved, each device")
 _SHARE = (Equation("X", "R/n", "evenly over the devices"), Equation("u", "X/P", "achieved over peak"))
 _DENSE = "the dense peak of the dtype of the matmuls"
 
 MFU_OF = Question(
     "mfu",
     "model FLOPs utilization: the FLOP/s that serve the model over the peak",
-    (_WORK, _SECONDS, ONE_DEVICE, PEAK, _RATE, _EACH, MFU),
+    (_WORK, _SECONDS, ONE_DEVICE, PEAK, _RATE, ACHIEVED, MFU),
     (Equation("R", "F/s", "FLOPs over time"), *_SHARE),
     "u",
     also=("R",),
@@ -50,10 +51,11 @@ TRAINING_MFU = Question(
     (
         ACTIVE, LAYERS, HEADS, HEAD_WIDTH, SEQUENCE,
         Variable("r", "tokens-per-second", "tokens/s", "tokens per second, all devices together"),
-        ONE_DEVICE, PEAK, PER_TOKEN, _RATE, _EACH, MFU,
+        SPEED_OF_ONE, ONE_DEVICE, PEAK, PER_TOKEN, _RATE, ACHIEVED, MFU,
     ),
     (Equation("R", "c*r", "FLOPs of each token"), *_SHARE),
     "u",
+    with_given={"v": (Equation("r", "n*v", "each device takes its own tokens"),)},
     choices=(
         QuestionChoice(
             "convention",
@@ -104,7 +106,7 @@ TRANSFORMER_MFU = replace(
     TRANSFORMER_FLOPS,
     name="transformer-mfu",
     summary="utilization of a transformer's training step, as a paper counts it",
-    variables=(*_TRANSFORMER, _SECONDS, ONE_DEVICE, PEAK, _RATE, _EACH, MFU),
+    variables=(*_TRANSFORMER, _SECONDS, ONE_DEVICE, PEAK, _RATE, ACHIEVED, MFU),
     equations=MFU_OF.equations,
     answer="u",
     also=("F", "X"),

@@ -31,4 +31,7 @@ SIX = "2 FLOP for each weight and token forward, twice that backward: one produc
 KAPLAN = "Kaplan et al. 2020, Scaling Laws for Neural Language Models (arXiv 2001.08361), section 2.1"
 SIX_N_D = Equation("C", "6*N*D", SIX)
 RATE_OF_ALL = Equation("R", "u*n*P", "utilization is the share of the peak that serves the model")
+ACHIEVED = Variable("X", "achieved", "FLOP/s", "rate achieved, each device")
+_ALSO = ("tokens-per-second-per-device",)
+SPEED_OF_ONE = Variable("v", "tokens-per-second-per-gpu", "tokens/s", "tokens per second, each device", also=_ALSO)
 RATE = Variable("R", "rate", "FLOP/s", "model FLOP/s of all devices")

@@ -477,6 +477,32 @@ def test_days_follow_from_steps_and_from_a_measured_speed() -> None:
     assert refusal("training-time", tokens="1e9", tokens_per_second="1e3", mfu=0.5) == "mfu does not affect the answer: leave it out"
 
 
+def test_a_rate_of_each_device_is_asked_as_papers_print_it() -> None:
+    """Touvron et al. 2023 (arXiv 2302.13971), section 2.3 and table 15: 380 tokens a second and device, 2,048 devices, 1.4e12 tokens, about
+    21 days and 449 MWh. Narayanan et al. 2021 (arXiv 2104.04473), section 5.1: 140 and 163 TFLOP/s a device, 34 and 84 days."""
+    llama = {"tokens": "1.4e12", "gpus": 2048, "tokens_per_second_per_gpu": 380}
+    days = Fraction(14 * 10**11, 380 * 2048 * 86400)
+
+    assert (ask("training-time", **llama).value, round(days)) == (days, 21)
+    assert ask("gpu-hours", **llama).value == 24 * 2048 * days
+    assert round(ask("energy", **llama, power=400, pue="1.1").value / 1000) == 450
+    assert ask("gpus", tokens="1.4e12", tokens_per_second_per_gpu=380, days=days).value == 2048
+    assert ask("training-time", tokens="1.4e12", gpus=2048, days=days, solve="tokens-per-second-per-gpu").value == 380
+    assert ask("training-mfu", parameters="65e9", gpu="a100-sxm-80", gpus=2048, tokens_per_second_per_gpu=380).value == (
+        Fraction(6 * 65 * 10**9 * 380, 312 * 10**12)
+    )
+    for parameters, tokens, gpus, rate, printed in ((175, 300, 1024, 140, 34), (1008, 450, 3072, 163, 84)):
+        of = {"parameters": f"{parameters}e9", "tokens": f"{tokens}e9", "achieved": f"{rate}TFLOP/s"}
+        flops = 8 * parameters * tokens * 10**18
+        time = ask("training-time", **of, gpus=gpus, convention="8ND").value
+        assert (time, round(time)) == (Fraction(flops, gpus * rate * 10**12 * 86400), printed)
+        assert ask("gpu-hours", flops=flops, achieved=f"{rate}TFLOP/s").value == 24 * gpus * time
+    assert ask("device-flops", gpus=1024, achieved="140TFLOP/s", days=34).value == 1024 * 140 * 10**12 * 34 * 86400
+    step = ask("time-per-step", parameters="175e9", batch=1536, sequence=2048, gpus=1024, achieved="140TFLOP/s")
+    assert step.value == Fraction(6 * 175 * 10**9 * 1536 * 2048, 1024 * 140 * 10**12)
+    assert refusal("training-time", **llama, achieved="3TFLOP/s") == "achieved does not affect the answer: leave it out"
+
+
 def test_emissions_of_gpt_3_are_those_of_the_publication() -> None:
     """Patterson et al. 2021, table 4: 1,287 MWh at 0.429 kg/kWh are 552.1 t; 10,000 devices of 330 W for 14.8 days at a PUE of 1.1."""
     assert ask("carbon", energy="1287MWh", intensity="0.429kg/kWh").value == Fraction(1_287_000 * 429, 1000)
