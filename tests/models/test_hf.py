@@ -11,10 +11,11 @@ import torch
 
 import calc
 from calc.dimensions import Dim
-from calc.errors import DimensionError
+from calc.errors import DimensionError, NapkinError
 from calc.models.load import load
 from calc.pipeline import check_sizes
 from calc.spec import Sizes, Spec
+from tests.checks import failures
 from tests.models.configs import FAMILIES, GPT2, LLAMA, parameters, shapes, spec_of, written
 
 # -- dimensions --------------------------------------------------------------------------------------------------------------
@@ -249,6 +250,47 @@ def test_a_layer_that_is_named_by_the_depth_stays_the_last(tmp_path: Path) -> No
 
     assert ["stage7"] == spec.build(Sizes(**spec.sizes({"L": 7}))).config.out_features
     assert {} == calc.derive(spec, cache=False, mode="infer").specialization_reasons
+
+
+def test_a_layer_that_is_numbered_by_the_depth_stays_the_last(tmp_path: Path) -> None:
+    """As a backbone's file has it: names of all stages, and the last one's name and index. Index 0 is the embedding's."""
+    stages = {"out_features": ["stage5"], "out_indices": [5], "stage_names": ["stem", *(f"stage{i}" for i in range(1, 6))]}
+    spec = spec_of(tmp_path, DINOV2 | stages)
+    config = spec.build(Sizes(**spec.sizes({"L": 7}))).config
+
+    assert (["stage7"], [7]) == (config.out_features, config.out_indices)
+
+
+# -- numbers for each pair of rotary positions --------------------------------------------------------------------------------
+
+# A head of 16, of which 3/4 rotate: 12, or 6 pairs.
+_SHORT = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+LONG_ROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": _SHORT, "long_factor": [7.0] * 6}
+PHI3 = LLAMA | {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "hidden_size": 96, "pad_token_id": 0}
+PHI3 |= {"rope_scaling": LONG_ROPE, "original_max_position_embeddings": 32, "partial_rotary_factor": 0.75}
+
+
+@pytest.mark.parametrize(("k", "numbers"), [(8, [1.0, 2.0, 3.0]), (16, _SHORT), (24, [*_SHORT, 1.0, 2.0, 3.0])])
+def test_a_list_for_each_pair_of_rotary_positions_grows_with_the_width(tmp_path: Path, k: int, numbers: list[float]) -> None:
+    spec = spec_of(tmp_path, PHI3)
+    parameters = spec.build(Sizes(**spec.sizes({"d": 6 * k}))).config.rope_parameters
+
+    assert (numbers, [7.0] * (3 * k // 8)) == (parameters["short_factor"], parameters["long_factor"])
+
+
+def test_closed_forms_have_the_width_of_such_lists_as_a_symbol(tmp_path: Path) -> None:
+    """The forward equals a real run's at another width than the file's."""
+    spec = spec_of(tmp_path, PHI3)
+    derivation = calc.derive(spec, {"T": 19}, cache=False, mode="infer")
+
+    assert {} == derivation.specialization_reasons
+    assert [] == failures(calc.check(derivation, B=2, T=11, L=2, h=4, g=2, d=32))
+
+
+def test_a_list_of_another_length_is_no_list_for_each_pair(tmp_path: Path) -> None:
+    """The library says so itself, of the file."""
+    with pytest.raises(NapkinError, match="short_factor field must have length 6, got 5"):
+        spec_of(tmp_path, PHI3 | {"rope_scaling": LONG_ROPE | {"short_factor": [1.0] * 5}})
 
 
 def test_what_is_not_to_blame_stays_a_symbol(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from calc.models.hf.dimensions import HEADS, ConfigLayout, dims_of, dims_of_towe
 from calc.models.hf.effects import notes_on_unused, without_effect
 from calc.models.hf.feeds import stated
 from calc.models.hf.layers import pattern_of, without_memory
+from calc.models.hf.pairs import pair_lists
 from calc.models.hf.source import Source, module_class, quiet, symbolic_sizes_accepted
 from calc.models.hf.table import FIELDS, is_size
 from calc.models.hf.tasks import Task, task_of
@@ -86,7 +87,8 @@ def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[C
     }
     fields = layout_of(own, text)
     depth = text.__dict__[fields["L"][0]] if "L" in fields else 1
-    layout = ConfigLayout(fields, pattern_of(own, text, depth, module) if "L" in fields else None, home, inner)
+    layers = pattern_of(own, text, depth, module) if "L" in fields else None
+    layout = ConfigLayout(fields, layers, home, inner, pair_lists(own, text, fields))
     unused = without_effect(source, layout, text)
     layout = replace(layout, fields={name: fields[name] for name in fields if name not in unused})
     dims, notes = dims_of(own, layout, text, task.dims(config, positions(text)))

@@ -12,6 +12,7 @@ from typing import Any
 from calc.dimensions import Dim, meaning_of
 from calc.models.hf.feeds import fixed_frames
 from calc.models.hf.layers import LayerPattern
+from calc.models.hf.pairs import PairLists, share_of
 from calc.models.hf.source import Source, configs_of_blocks, inner_configs, parts_of
 from calc.models.hf.source import stored as stored_in
 from calc.models.hf.table import FIELDS, is_size
@@ -29,19 +30,22 @@ class ConfigLayout:
     """The fields of each dimension, and how the layers repeat (``None``: the depth is static).
 
     ``path`` is the name of the nested config with those fields; empty for the config itself. ``inner`` are the layouts of other nested
-    configs by prefix, which their dimensions have before the letter (``vision_d``).
+    configs by prefix, which their dimensions have before the letter (``vision_d``). ``pairs`` are lists that grow with the head width.
     """
 
     fields: Mapping[str, tuple[str, ...]]
     layers: LayerPattern | None
     path: str = ""
     inner: Mapping[str, ConfigLayout] = field(default_factory=dict)
+    pairs: PairLists | None = None
 
     def changes(self, n: Any, prefix: str = "") -> dict[str, Any]:
-        """{field: value} for sizes ``n``, including the lists with an entry per layer; fields of nested configs by dotted path."""
+        """{field: value} for sizes ``n``, including the lists with an entry per layer or per pair of rotary positions; fields of nested
+        configs by dotted path."""
         values = {field: getattr(n, prefix + name) for name, fields in self.fields.items() if hasattr(n, prefix + name) for field in fields}
         if self.layers is not None and hasattr(n, prefix + "L"):
             values |= self.layers.stretched(getattr(n, prefix + "L"))
+        values |= self.pairs.changes(n) if self.pairs is not None and not prefix else {}
         changed_fields = {f"{self.path}.{name}" if self.path else name: value for name, value in values.items()}
         for tower, layout in self.inner.items():
             changed_fields |= layout.changes(n, tower)
@@ -194,10 +198,7 @@ def _attention(source: Source, layout: ConfigLayout, config: Any, value: Mapping
 
 def _rotary_divisor(config: Any) -> tuple[int, str]:
     """(the divisor of the head width, why): rotary positions rotate pairs, of the whole width or of a share of it."""
-    parameters = config.__dict__.get("rope_parameters")
-    places = [config.__dict__, *(p for p in [parameters] if isinstance(p, dict))]
-    shares = [place.get(name) for place in places for name in FIELDS.shares]
-    share = next((Fraction(str(s)) for s in shares if isinstance(s, int | float) and 0 < s <= 1), Fraction(1))
+    share = share_of(config)
     return 2 * share.denominator, _PAIRS if share == 1 else f"{_PAIRS} of {share} of a head's width"
 
 

@@ -25,7 +25,7 @@ _MOST_PARTS = 500_000
 class LayerPattern:
     """``lists`` are the config's fields with an entry per layer. The config writes those in ``counted`` as kinds of layers with repeat
     counts (``[[["global", "local"], 12]]``), those in ``numbered`` as the indices of the layers whose entry is True. ``last`` are lists of
-    names of which some end in the depth (``stage24``) and name the last layer."""
+    names of which some end in the depth (``stage24``) and name the last layer, and its index alone."""
 
     before: int
     period: int
@@ -33,7 +33,7 @@ class LayerPattern:
     lists: Mapping[str, tuple[Any, ...]]
     counted: frozenset[str] = frozenset()
     numbered: frozenset[str] = frozenset()
-    last: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    last: Mapping[str, tuple[str | int, ...]] = field(default_factory=dict)
 
     @property
     def irregular(self) -> int:
@@ -43,7 +43,7 @@ class LayerPattern:
         """The lists for another depth of the same pattern."""
         stretched_lists = {name: self._entries(name, depth) for name in self.lists}
         lists = {name: [[entries, 1]] if name in self.counted else entries for name, entries in stretched_lists.items()}
-        return lists | {name: [_LAST.sub(str(depth), entry) for entry in entries] for name, entries in self.last.items()}
+        return lists | {name: [_with_last(entry, depth) for entry in entries] for name, entries in self.last.items()}
 
     def _entries(self, name: str, depth: int) -> list[Any]:
         entries = self.lists[name]
@@ -63,8 +63,15 @@ class LayerPattern:
 _LAST = re.compile(r"\d+$")
 
 
-def _names_last(value: Any, depth: int) -> bool:
-    """Whether the only layer number in a list of names is that of the last layer."""
+def _with_last(entry: str | int, depth: int) -> str | int:
+    """The name or the index of the last layer at another depth."""
+    return _LAST.sub(str(depth), entry) if isinstance(entry, str) else depth
+
+
+def _names_last(field: str, value: Any, depth: int) -> bool:
+    """Whether the only layer number in a list of names or of indices is that of the last layer."""
+    if depth > 1 and value == [depth] and field.endswith("_indices"):
+        return True  # of the embedding, at 0, and the layers
     if depth == 1 or not isinstance(value, list) or not all(isinstance(v, str) for v in value):
         return False
     return {number for name in value for number in _LAST.findall(name)} == {str(depth)}
@@ -102,7 +109,7 @@ def pattern_of(source: Source, config: Any, depth: int, module: Any) -> LayerPat
     lists = {name: tuple(value) for name, value in stated.items() if len(value) == depth} | counted | numbered
     kinds = [tuple(str(entries[i]) for entries in lists.values()) for i in range(depth)]
     repetition = pattern([*zip(kinds, built, strict=True)]) if depth > 1 else (0, 1, 0)
-    last = {name: tuple(value) for name, value in source.raw.items() if name not in lists and _names_last(value, depth)}
+    last = {name: tuple(value) for name, value in source.raw.items() if name not in lists and _names_last(name, value, depth)}
     return None if repetition is None else LayerPattern(*repetition, lists, frozenset(counted), frozenset(numbered), last)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from calc.errors import ConfigError, MissingExtraError
 from calc.models.hf.table import FIELDS, is_size
 from calc.platform import files
 from calc.platform.reading import clipped
+from calc.platform.sized_list import SizedList
 
 _FILE = files.Kind(2**23, "the config", error=ConfigError)
 _MOST_LAYERS = 2_000  # twice as deep as the deepest that were published; the library builds each of them in milliseconds
@@ -56,7 +57,9 @@ class Source:
 
         Sizes may be symbolic.
         """
-        with quiet(), symbolic_sizes_accepted():
+        with quiet(), symbolic_sizes_accepted(), ExitStack() as stack:
+            for path in (path for path, value in changes.items() if _has_sized_list(value)):
+                stack.enter_context(_any_length_accepted((self.part(path.partition(".")[0]) if "." in path else self).config_class))
             config = self.config_class(**self.merged(changes))
         for part in parts_of(config):
             for name in ("pad_token_id", "decoder_start_token_id"):
@@ -350,6 +353,25 @@ def symbolic_sizes_accepted() -> Iterator[None]:
         yield
     finally:
         strict.type_validator = original
+
+
+@contextmanager
+def _any_length_accepted(config_class: Any) -> Iterator[None]:
+    """Let a config class accept lists in its rotary parameters whose length is a symbol: ``len`` of one is not that symbol."""
+    checked = next((c for c in config_class.__mro__ if "__class_validators__" in vars(c)), None)
+    if checked is None:
+        yield
+        return
+    original = checked.__class_validators__
+    checked.__class_validators__ = [validator for validator in original if validator.__name__ != "validate_rope"]
+    try:
+        yield
+    finally:
+        checked.__class_validators__ = original
+
+
+def _has_sized_list(value: Any) -> bool:
+    return isinstance(value, dict) and any(isinstance(v, SizedList) for v in value.values())
 
 
 def _has_symbol(value: Any) -> bool:

@@ -12,6 +12,7 @@ import torch
 import torch.backends.opt_einsum
 from torch import nn
 
+from calc.platform.sized_list import SizedList
 from calc.platform.torch_private import FakeTensor, no_dispatch, no_modes
 from calc.trace.kernels.composites import OperatorNames
 from calc.trace.kernels.hide_tracing import replaced
@@ -65,7 +66,7 @@ def overriding_operators(recorder: Recorder) -> Iterator[None]:
         replaced(torch.Tensor, histc=histc, masked_select=_method(_masked_select, torch.masked_select)),
         replaced(FakeTensor, tolist=_listed(recorder), **_picked(picking)),
         replaced(nn.functional, interpolate=interpolate, one_hot=functools.partial(_one_hot, nn.functional.one_hot, picking)),
-        replaced(torch, **{n: functools.partial(_copied, getattr(torch, n), recorder.copying) for n in ("tensor", "as_tensor")}),
+        replaced(torch, **{n: functools.partial(_copied, getattr(torch, n), recorder) for n in ("tensor", "as_tensor")}),
         cell_by_cell(recorder.path.within, recorder.exchanged.add),
         sequence_lengths.written_out(),
     ):
@@ -132,11 +133,14 @@ def _linspace(
     return made.requires_grad_(options.get("requires_grad", False))
 
 
-def _copied(original: Callable[..., torch.Tensor], copying: Callable[[], Any], data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+def _copied(original: Callable[..., torch.Tensor], recorder: Recorder, data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
     """``torch.tensor`` of a list with numbers, doubles computed from sizes and one-element tensors: each element is read, and its value is
-    propagated if known."""
+    propagated if known. It runs no operator, also of a list whose length is a symbol."""
     if isinstance(data, torch.Tensor):
         return original(data, *args, **kwargs)
+    if isinstance(data, SizedList):
+        with recorder.unrecorded():
+            return torch.ones((data.size,), *args, **kwargs)
     parts = [*_numbers_in(data)]
     read = any(isinstance(part, ScalarRead) for part in parts)
     if not read and not any(isinstance(part, torch.Tensor | torch.SymFloat) for part in parts):
@@ -144,7 +148,7 @@ def _copied(original: Callable[..., torch.Tensor], copying: Callable[[], Any], d
     if not args and kwargs.get("dtype") is None:
         with no_dispatch():
             kwargs["dtype"] = functools.reduce(torch.promote_types, map(_type_of, parts))
-    with copying():
+    with recorder.copying():
         plain = _plain(data)
     made = original(plain, *args, **kwargs)
     note_made_from(made, parts, constant=not read)
