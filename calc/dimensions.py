@@ -187,7 +187,7 @@ def parse_size(name: str, text: str) -> int:
     try:
         value = int(text)
     except ValueError:
-        raise DimensionError(f"{name} = {_clip(text)} is not an integer: sizes are integers from 1 to 2**63 - 1") from None
+        raise DimensionError(f"{name} = {_clip(text)} is not a size: write an integer from 1 to 2**63 - 1 in digits") from None
     return check_size(name, value)
 
 
@@ -202,13 +202,18 @@ def check_size(name: str, value: object) -> int:
     return value
 
 
+def _names_of(name: str, dim: Dim) -> list[str]:
+    """The words for which someone may type a dimension: its name in lower case, and those of its meaning."""
+    return [name.lower(), *meaning_of(name, dim).lower().split()]
+
+
 def resolve(dims: Mapping[str, Dim], sizes: Mapping[str, int]) -> dict[str, int]:
     """Values of all dimensions: ``sizes``, and defaults evaluated at them. Checks names, divisibility and bounds (DimensionError)."""
     for name, value in sizes.items():
         if name not in dims:
             import difflib  # takes 1 ms, which every start would pay
 
-            near = difflib.get_close_matches(name, dims, n=1)
+            near = difflib.get_close_matches(name, dims, n=1) or [d for d in dims if name.lower() in _names_of(d, dims[d])]
             hint = f"; did you mean {near[0]}?" if near else ""
             raise DimensionError(f"this model has no dimension {_clip(name)!r}: it has {', '.join(dims)}{hint}")
         if dims[name].tied:

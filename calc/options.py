@@ -94,7 +94,7 @@ _NAMED = (
         "s*n",
         ways=(),
         about="for hidden matrices: parameters of two dimensions that belong to no embedding and not to the last linear layer;"
-        " AdamW has the others",
+        " AdamW updates the others",
     ),
 )
 NAMED_OPTIMIZERS: Mapping[str, NamedOptimizer] = {row.name: row for row in _NAMED}

@@ -99,14 +99,20 @@ def test_an_unknown_dimension_near_a_known_one_names_it() -> None:
     assert refusal({"layer": 3}, {"layers": Dim(2)}).endswith("it has layers; did you mean layers?")
 
 
+@pytest.mark.parametrize(("typed", "meant"), [("b", "B"), ("batch", "B"), ("t", "T"), ("Layers", "L"), ("vocabulary", "V")])
+def test_a_name_in_another_case_or_in_words_has_the_symbol(typed: str, meant: str) -> None:
+    """By the meanings of the table of symbols."""
+    assert refusal({typed: 3}, {each: Dim(2) for each in "BTLV"}).endswith(f"it has B, T, L, V; did you mean {meant}?")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("B=0", "B = 0 is not positive: sizes are integers from 1 to 2**63 - 1"),
         ("B=-8", "B = -8 is not positive: sizes are integers from 1 to 2**63 - 1"),
-        ("B=2.5", "B = 2.5 is not an integer: sizes are integers from 1 to 2**63 - 1"),
+        ("B=2.5", "B = 2.5 is not a size: write an integer from 1 to 2**63 - 1 in digits"),
         ("B=", "cannot read 'B=': write a dimension as NAME=INTEGER, e.g. B=8"),
-        ("B=8e3", "B = 8e3 is not an integer: sizes are integers from 1 to 2**63 - 1"),
+        ("B=8e3", "B = 8e3 is not a size: write an integer from 1 to 2**63 - 1 in digits"),
         ("B", "cannot read 'B': write a dimension as NAME=INTEGER, e.g. B=8"),
         ("=8", "cannot read '=8': write a dimension as NAME=INTEGER, e.g. B=8"),
         (

@@ -93,4 +93,4 @@ def _require_room(shape: Shape, dtype: str, device: str) -> None:
     required = shape.nbytes(item if item > 1 else 3, max(item, 2))
     free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else available_bytes()
     if required > free:
-        raise MeasurementError(f"the matmul in {dtype} needs {required:,} bytes and {free:,} are free: give a smaller --m, --k or --n")
+        raise MeasurementError(f"the matmul in {dtype} needs {required:,} bytes and {free:,} are free: give a smaller m, k or n")

@@ -56,14 +56,17 @@ class Products:
     command: str = ""
 
 
-def sizes_for(device: str, m: int | None, k: int | None, n: int | None) -> tuple[int, int, int]:
-    """The lecture's sizes, a 32nd of each on a CPU; each may be given."""
+def sizes_for(device: str, requested: Mapping[str, int]) -> tuple[int, int, int]:
+    """(m, k, n): the ``requested`` ones, else those of the lecture, on a CPU a 32nd of them."""
     scale = 1 if device.startswith("cuda") else SMALLER
-    sizes = tuple(requested if requested is not None else default // scale for requested, default in zip((m, k, n), LECTURE, strict=True))
-    for name, size in zip("mkn", sizes, strict=True):
+    sizes = {name: default // scale for name, default in zip("mkn", LECTURE, strict=True)}
+    for name, size in requested.items():
+        if name not in sizes:
+            raise BadInputError(f"a matmul has no size {name[:40]!r}: it has m, k and n")
         if not 1 <= size <= _MOST:
             raise BadInputError(f"{name} = {size} is not a number of rows or columns: give 1 to {_MOST:,}")
-    return sizes[0], sizes[1], sizes[2]
+        sizes[name] = size
+    return sizes["m"], sizes["k"], sizes["n"]
 
 
 def products(

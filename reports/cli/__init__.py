@@ -12,6 +12,7 @@ import gc
 import importlib
 import os
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -79,7 +80,9 @@ class _Formatter(click.HelpFormatter):
         super().write_usage(prog, _unbroken(args), prefix)
 
     def write_text(self, text: str) -> None:
-        super().write_text(_unbroken(text))
+        width = self.width - self.current_indent
+        paragraphs = [_continued(paragraph, width) if paragraph.startswith("\b\n") else paragraph for paragraph in text.split("\n\n")]
+        super().write_text(_unbroken("\n\n".join(paragraphs)))
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         super().write_dl([(name, _unbroken(text)) for name, text in rows], col_max, col_spacing)
@@ -89,6 +92,16 @@ class _Formatter(click.HelpFormatter):
 
 
 _HYPHEN = "\u2011"  # a hyphen at which no line breaks
+
+
+def _continued(examples: str, width: int) -> str:
+    """Examples whose commands go on in the next line, as a shell reads them, where the terminal would split them."""
+    return "\n".join(
+        " \\\n".join(textwrap.wrap(line, width - 2, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
+        if line.startswith("napkin ") and len(line) > width
+        else line
+        for line in examples.split("\n")
+    )
 
 
 def _unbroken(text: str) -> str:

@@ -29,10 +29,10 @@ def ask(question: str, words: Sequence[str], as_json: bool) -> None:
 
     
     gpu=ID         peak, memory, bandwidth, … of a device
-    dtype=FORMAT   number format whose peak is used (default bf16)
+    dtype=FORMAT   format whose peak is used (default bf16)
     sparse=yes     peak with two of every four weights zero
     hardware=FILE  TOML file with devices of your own
-    model=NAME     exact counts of a model, at sizes such as T=4096
+    model=NAME     exact counts of a model, at sizes: T=4096
 
     See napkin list hardware and napkin list models.
     """

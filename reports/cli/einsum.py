@@ -22,8 +22,8 @@ from reports.cli.common import pairs_option, print_result
 def einsum(pattern: str, words: Sequence[str], reduction: str, dtype: str, checked: bool, as_json: bool) -> int:
     """Count an operation over named dimensions: result, FLOPs, bytes, intensity, gradients, the cheapest order of several operands.
 
-    PATTERN is einops': "b s d, d f -> b s f" contracts, "b s d -> b d" reduces, "b (h k) -> b h k" rearranges, "b d -> b t d" repeats.
-    Without its size a dimension stays a symbol. "...=6" is the product of the sizes that an ellipsis stands for.
+    PATTERN is an einops pattern: "b s d, d f -> b s f" contracts, "b s d -> b d" reduces, "b (h k) -> b h k" rearranges,
+    "b d -> b t d" repeats. Without its size a dimension stays a symbol. "...=6" is the product of the sizes that an ellipsis stands for.
     """
     from calc.errors import BadInputError
     from calc.mathematics.dtypes.layouts import element_bytes, named

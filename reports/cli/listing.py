@@ -37,4 +37,5 @@ def list_(kind: str, words: Sequence[str], file: str | None, as_json: bool) -> N
         return
     count = hardware.show(words, Terminal(), file) if kind == "hardware" else listing.show(kind, words, Terminal())
     if not count:
-        raise BadInputError(f"no entry of {kind} holds {' and '.join(repr(word[:40]) for word in words)}: see napkin list {kind}")
+        wanted = " and ".join(repr(word[:40]) for word in words)
+        raise BadInputError(f"nothing in the list of {kind} contains {wanted}: see napkin list {kind}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import click
 
@@ -17,18 +17,15 @@ from reports.cli.common import (
     measuring_arguments,
     rate_of,
     require_gpu,
+    sizes_arguments,
     talk,
     unmeasured,
 )
 
-_SIZE: dict[str, Any] = {"type": Integer(1, 2**24), "metavar": "INTEGER"}
-
 
 @click.command("measure-matmul")
 @measuring_arguments
-@click.option("--m", **_SIZE, help="Rows of the first matrix (default 16384, on a CPU 512).")
-@click.option("--k", **_SIZE, help="Columns of the first, rows of the second (default 32768, on a CPU 1024).")
-@click.option("--n", **_SIZE, help="Columns of the second matrix (default 8192, on a CPU 256).")
+@sizes_arguments("Set m, k or n (default 16384, 32768 and 8192; on a CPU 512, 1024 and 256). m=512 without -d is the same.", model=None)
 @click.option(
     "--dtype", "dtypes", multiple=True, metavar="NAME", help="Number format: fp32, tf32, bf16, fp16 or fp8 (default: all); may be repeated."
 )
@@ -39,9 +36,7 @@ _SIZE: dict[str, Any] = {"type": Integer(1, 2**24), "metavar": "INTEGER"}
 @click.option("--peak", metavar="RATE", help="Peak FLOP/s of the one format given: 100e9, 71.2TFLOP/s.")
 @click.option("--gpu", metavar="ID", help="Accelerator whose peaks are used, if it is not recognized by name (napkin list hardware).")
 def measure_matmul(
-    m: int | None,
-    k: int | None,
-    n: int | None,
+    sizes: Sequence[str],
     dtypes: tuple[str, ...],
     device: str | None,
     repeat: int,
@@ -54,22 +49,23 @@ def measure_matmul(
 ) -> int:
     """Time A (m, k) times B (k, n) in each number format: FLOPs, seconds, FLOP/s, and the share of that format's peak.
 
-    The sizes are those of the lecture's experiment on a CUDA device, and a 32nd of each on a CPU, where they would take minutes.
+    The default sizes are those of the lecture's experiment on a CUDA device, and a 32nd of each on a CPU, where they would take minutes.
     """
     from calc.hardware.benchmark import Repeat
     from calc.performance.matmul import DTYPES, KIND, document, products, sizes_for
+    from reports.jobs.request import sizes_from
     from reports.views import matmul
 
     machine, absent = device_here(device)
     if peak is not None and len(set(dtypes)) != 1:
         raise click.UsageError("--peak holds for one number format: give that format with --dtype")
     require_gpu(gpu, machine)
-    rate, sizes = rate_of(peak), sizes_for(machine, m, k, n)
+    rate, shape = rate_of(peak), sizes_for(machine, sizes_from(sizes))
     if absent:
         return unmeasured(KIND, absent, as_json, strict)
     with talk() as say:
-        timed = products(sizes, dtypes or DTYPES, machine, Repeat(3, repeat, seconds, max(repeat, 1000)), gpu=gpu, peak=rate, progress=say)
-    default = sizes == sizes_for(machine, None, None, None)
+        timed = products(shape, dtypes or DTYPES, machine, Repeat(3, repeat, seconds, max(repeat, 1000)), gpu=gpu, peak=rate, progress=say)
+    default = shape == sizes_for(machine, {})
     written = document(replace(timed, command=command_line()))
     hand_over(written, output, as_json, lambda out: matmul.show(timed, default, out))
     return SUCCESS

@@ -18,7 +18,8 @@ from reports.cli.common import Integer, model_arguments, option_of, print_result
 def bytes_per_parameter(context: click.Context, /, devices: int | None, as_json: bool, **options: Any) -> None:
     """Derive bytes per parameter of each precision recipe: weights, fp32 copies, gradients and optimizer state, term by term.
 
-    All recipes, or the one of --precision; also recipes in fp8, as published formulas, and an fp8 forward of a linear layer, run here.
+    Shows all recipes, or only that of --precision. Adds recipes in fp8 from their published formulas, and runs an fp8 forward of a linear
+    layer here.
     """
     precision = options["precision"] if context.get_parameter_source("precision") is ParameterSource.COMMANDLINE else None
     from calc.memory.fp8 import fp8_document

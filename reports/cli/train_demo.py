@@ -33,7 +33,7 @@ _COUNT: dict[str, Any] = {"type": Integer(1, 10**6), "show_default": True, "meta
     metavar="NAME",
     help="Model to train: gpt, a small GPT-2, or linear, the lecture's linear network.",
 )
-@sizes_arguments("Set a dimension; B=16 alone is the same.", model=None)
+@sizes_arguments("Set a dimension; B=16 without -d is the same.", model=None)
 @click.option("--steps", default=60, **_COUNT, help="Total number of steps, including those before a checkpoint.")
 @click.option("--every", default=10, **_COUNT, help="Account for every N-th step, and for the first.")
 @click.option("-o", "--output", metavar="DIR", help="Folder for checkpoints.")

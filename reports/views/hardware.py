@@ -14,7 +14,7 @@ from reports.writers.terminal import Terminal, right
 _SHOWN = ("bf16", "fp32", "fp8")
 CONVENTION = (
     "dense TFLOP/s; memory in GB of 10^9 bytes, and in GiB as the driver reports it; bandwidths in GB/s, links per direction; "
-    "a rate of which nobody says the format is dense bf16; prices are assumptions of their date, not figures of the maker"
+    "rates without a number format are those of dense bf16; prices are dated assumptions, not the maker's"
 )
 
 

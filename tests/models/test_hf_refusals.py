@@ -40,7 +40,7 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str]] = {
     ),
     "no architecture": (
         LLAMA | {"architectures": []},
-        "{file} has no architectures: add e.g. ['LlamaForCausalLM'], the class to build",
+        '{file} has no architectures: add the class to build, e.g. "architectures": ["LlamaForCausalLM"]',
     ),
     "an unknown model type": (
         LLAMA | {"model_type": "llamma"},

@@ -21,7 +21,7 @@ from calc.performance.mfu import DensePeak
 from reports import cli
 
 ONCE = Repeat(warm_up=1, count=2, seconds=0)
-SMALL = ("--m", "37", "--k", "41", "--n", "43", "--repeat", "2", "--seconds", "0", "--device", "cpu")
+SMALL = ("m=37", "-d", "k=41", "n=43", "--repeat", "2", "--seconds", "0", "--device", "cpu")
 
 
 def napkin(*words: str) -> Result:
@@ -30,11 +30,13 @@ def napkin(*words: str) -> Result:
 
 def test_the_lecture_s_product_has_8_8_tera_flop() -> None:
     """2 · 16384 · 32768 · 8192; on a CPU each size is a 32nd, and one that is given stays."""
-    assert 8_796_093_022_208 == Shape(*sizes_for("cuda", None, None, None)).flops
-    assert LECTURE == sizes_for("cuda:1", None, None, None)
-    assert (512, 5, 256) == sizes_for("cpu", None, 5, None)
+    assert 8_796_093_022_208 == Shape(*sizes_for("cuda", {})).flops
+    assert LECTURE == sizes_for("cuda:1", {})
+    assert (512, 5, 256) == sizes_for("cpu", {"k": 5})
     with pytest.raises(BadInputError, match=r"^k = 0 is not a number of rows or columns: give 1 to 16,777,216$"):
-        sizes_for("cpu", None, 0, None)
+        sizes_for("cpu", {"k": 0})
+    with pytest.raises(BadInputError, match=r"^a matmul has no size 'x': it has m, k and n$"):
+        sizes_for("cpu", {"x": 3})
 
 
 def test_the_share_is_of_the_peak_of_the_format() -> None:
@@ -73,7 +75,7 @@ def test_formats_that_the_device_does_not_multiply_say_so_and_the_others_run() -
 def test_a_product_that_does_not_fit_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """37·41 + 41·43 + 37·43 elements of 4 bytes are 19,484 bytes."""
     monkeypatch.setattr(torch_matmul, "available_bytes", lambda: 19_483)
-    said = "^the matmul in fp32 needs 19,484 bytes and 19,483 are free: give a smaller --m, --k or --n$"
+    said = "^the matmul in fp32 needs 19,484 bytes and 19,483 are free: give a smaller m, k or n$"
 
     with pytest.raises(MeasurementError, match=said):
         time_of_matmul(Shape(37, 41, 43), "fp32", "cpu", ONCE)

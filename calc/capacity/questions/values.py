@@ -164,7 +164,7 @@ _EXAMPLES = {
 
 def _expected(name: str, unit: str, kind: str) -> str:
     is_ = "a plain number: leave its unit out" if unit == "1" else f"in {unit}"
-    return f"{name} is {is_}{_examples(kind)}"
+    return f"{f'give a number of {unit}' if name == unit else f'{name} is {is_}'}{_examples(kind)}"
 
 
 def _examples(kind: str) -> str:

@@ -164,7 +164,7 @@ def refuse_what_is_not_supported(where: str, raw: Mapping[str, Any]) -> None:
         raise ConfigError(f"{where} has no model_type: add the one of transformers, e.g. 'llama'")
     architectures = raw.get("architectures")
     if not isinstance(architectures, list) or not architectures or not isinstance(architectures[0], str):
-        raise ConfigError(f"{where} has no architectures: add e.g. ['LlamaForCausalLM'], the class to build")
+        raise ConfigError(f"{where} has no architectures: add the class to build, e.g. \"architectures\": [\"LlamaForCausalLM\"]")
 
 
 def notes_on(raw: Mapping[str, Any], source: Source) -> tuple[str, ...]:

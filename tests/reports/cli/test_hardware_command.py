@@ -45,8 +45,8 @@ def test_the_convention_of_the_rates_stands_under_them() -> None:
     """What a number is of, when nobody says."""
     text = " ".join(_run().stdout.split())
 
-    assert "a rate of which nobody says the format is dense bf16" in text
-    assert "prices are assumptions of their date" in text
+    assert "rates without a number format are those of dense bf16" in text
+    assert "prices are dated assumptions" in text
 
 
 def test_a_file_of_ones_own_is_listed_beside(tmp_path: Path) -> None:

@@ -89,14 +89,31 @@ def test_no_name_is_split_in_a_narrow_terminal(command: str, width: int, monkeyp
     assert pieces - {piece.rstrip(":") for piece in whole} == set()
 
 
-@pytest.mark.parametrize("width", [60, 90])
-def test_no_name_is_split_in_the_help_of_a_narrow_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``zero-activations``, ``adagrad-lecture`` and the like: no line ends with a hyphen, and each is as it was typed."""
-    monkeypatch.setenv("COLUMNS", str(width))
-    lines = [line for name in COMMANDS for line in output(name, "--help").splitlines()]
+def help_in(width: int, name: str) -> str:
+    """The help of a command in a terminal of so many columns; ``CliRunner`` has 80, whatever ``COLUMNS`` says."""
+    command = napkin.get_command(click.Context(napkin), name)
+    assert command is not None
+    return command.get_help(click.Context(command, info_name=f"napkin {name}", terminal_width=width))
 
-    assert [] == [line for line in lines if line.endswith("-")]
+
+@pytest.mark.parametrize("width", [60, 90])
+def test_no_name_is_split_in_the_help_of_a_narrow_terminal(width: int) -> None:
+    """``zero-activations``, ``adagrad-lecture`` and the like: no line ends with a hyphen, none is longer than the terminal."""
+    lines = [line for name in COMMANDS for line in help_in(width, name).splitlines()]
+
+    assert [] == [line for line in lines if line.endswith("-") or len(line) > width]
     assert {"rules-of-thumb", "zero-activations."} <= {word for line in lines for word in line.split()}
+
+
+@pytest.mark.parametrize("width", [60, 90])
+@pytest.mark.parametrize("name", ["ask", "shard", "layout"])
+def test_the_examples_of_the_help_are_pasted_as_they_are_shown(name: str, width: int) -> None:
+    """A line that ends with a backslash goes on in the next, as a shell reads it."""
+    text, whole = (help_in(columns, name).replace(" \\\n", " ") for columns in (width, 1000))
+    examples = [[line.split() for line in each.splitlines() if line.startswith(f"  napkin {name} ")] for each in (text, whole)]
+
+    assert len(examples[0]) > 2
+    assert examples[0] == examples[1]
 
 
 @pytest.mark.parametrize(

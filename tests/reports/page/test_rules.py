@@ -95,4 +95,4 @@ def test_words_that_nothing_holds_are_refused(what):
     actual = CliRunner().invoke(cli.napkin, ["list", what, "zebra"])
 
     assert 2 == actual.exit_code
-    assert f"napkin: no entry of {what} holds 'zebra': see napkin list {what}\n" == actual.stderr
+    assert f"napkin: nothing in the list of {what} contains 'zebra': see napkin list {what}\n" == actual.stderr
