@@ -14,7 +14,7 @@ from reports.page.model import TypesetFormula
 from reports.page.parts import formula, or_unknown, sizes_text
 from reports.typeset.escape import slug
 from reports.typeset.numbers import amount, integer, percent
-from reports.typeset.wording import several
+from reports.typeset.wording import several, undivided
 
 SECTIONS = {"steps": "The steps", "quantities": "Quantities", "parts": "Each quantity by part"}
 MOST = 30  # rows of a quantity's tables
@@ -37,7 +37,8 @@ class ValueRow:
 
 @dataclass(frozen=True, slots=True)
 class QuantityView:
-    """A quantity by part: the rows of its table of shares, those of its table of amounts, which end with the total, and a figure."""
+    """A quantity by part: the rows of its table of shares, those of its table of amounts, which end with the total, and a figure.
+    ``undivided``: what the row of attention is that is none of its lines."""
 
     number: str
     anchor: str
@@ -49,6 +50,7 @@ class QuantityView:
     figure: Figure
     share_columns: Columns
     amount_columns: Columns
+    undivided: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ def quantity_view(number: str, table: QuantityTable, names: Sequence[str]) -> Qu
         figure=shares(table, names),
         share_columns=_columns(names, "Part"),
         amount_columns=_columns(names, "Part", ("Closed form", "math")),
+        undivided=undivided(row.name for row in rows),
     )
 
 

@@ -15,6 +15,7 @@ from reports.page.sensitivity import assumption_row, rule_verdict
 from reports.page.steps import Anchors, step_view
 from reports.typeset import numbers
 from reports.typeset.numbers import PrintedAmount, percent
+from reports.typeset.wording import undivided
 from reports.views.answers import amount, show_heading
 from reports.writers.terminal import Styled, Terminal, bold, dim, right
 
@@ -47,6 +48,8 @@ def _show_parts(quantity: Quantity, sizes: Mapping[str, int], out: Terminal) -> 
     if rows:
         out.line()
         out.table(("Part", *right("Value", "Share"), "Closed form"), [(r.module_path, r.value, r.share, text(r.formula)) for r in rows])
+        if note := undivided(r.module_path for r in rows):
+            out.line(note)
 
 
 def show_rule_of_thumb(derivation: Derivation, comparison: RuleComparison, out: Terminal) -> None:

@@ -10,6 +10,7 @@ from calc.symbolic.assignments import sizes_text
 from reports.page.parts import formula
 from reports.page.side_by_side import size_text
 from reports.typeset.numbers import amount, percent
+from reports.typeset.wording import undivided
 from reports.writers.terminal import Terminal, bold, right
 
 _MOST = 12  # parts of a quantity
@@ -39,8 +40,11 @@ def show_parts(table: QuantityTable, names: tuple[str, ...], out: Terminal) -> N
     if table.expr is not None:
         out.line(f"  = {form_text(table.expr)}")
     steps = range(len(names))
-    rows = [(row.part, *(_share(table, row.values[i], i) for i in steps), _short(row.expr)) for row in table.largest(_MOST)]
+    largest = table.largest(_MOST)
+    rows = [(row.part, *(_share(table, row.values[i], i) for i in steps), _short(row.expr)) for row in largest]
     out.table(("Part", *right(*names), "Closed form"), rows)
+    if note := undivided(row.part for row in largest):
+        out.line(note)
 
 
 def _short(expr: str | None) -> str:

@@ -52,6 +52,17 @@ def test_every_format_has_the_values_and_the_shares(made: Path) -> None:
     assert "66   73.3\u00a0%" in shown
 
 
+def test_a_row_of_attention_is_explained_where_it_is(tmp_path: Path) -> None:
+    """Saved bytes of fused attention are of no line of it; FLOPs are of Q Kᵀ and of P V, without such a row."""
+    words = ("compare", "gpt2", "d=15,21", "h=3", "L=2", "V=11", "C=5", "T=5", "B=2")
+    counts = {}
+    for quantity in ("activations.bytes", "flops.forward.matmul"):
+        shown = run(*words, "--quantity", quantity, "-o", str(tmp_path)).stdout
+        texts = (shown, (tmp_path / "compare.md").read_text(encoding="utf-8"))
+        counts[quantity] = [text.count("attention: what Q Kᵀ, softmax and P V share") for text in texts]
+    assert counts == {"activations.bytes": [1, 1], "flops.forward.matmul": [0, 0]}
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_table_is_verified_by_making_it_again(suffix: str, made: Path, tmp_path: Path) -> None:
     file = tmp_path / f"x{suffix}"
