@@ -261,6 +261,14 @@ def test_a_layer_that_is_numbered_by_the_depth_stays_the_last(tmp_path: Path) ->
     assert (["stage7"], [7]) == (config.out_features, config.out_indices)
 
 
+def test_no_assumption_is_about_a_token_that_no_size_depends_on(tmp_path: Path) -> None:
+    """The library warns of a special token beyond the vocabulary, which is a branch on V that the step does not take."""
+    spec = spec_of(tmp_path, GPT2 | {"bos_token_id": 95, "eos_token_id": 96})
+    derivation = calc.derive(spec, {"T": 19}, cache=False, mode="infer")
+
+    assert [] == [a for a in derivation.assumptions if a.expr.startswith(("V", "not (V"))]
+
+
 # -- numbers for each pair of rotary positions --------------------------------------------------------------------------------
 
 # A head of 16, of which 3/4 rotate: 12, or 6 pairs.

@@ -58,8 +58,8 @@ class Source:
         Sizes may be symbolic.
         """
         with quiet(), symbolic_sizes_accepted(), ExitStack() as stack:
-            for path in (path for path, value in changes.items() if _has_sized_list(value)):
-                stack.enter_context(_any_length_accepted((self.part(path.partition(".")[0]) if "." in path else self).config_class))
+            for config_class in self._with_symbols(changes):
+                stack.enter_context(_unvalidated(config_class))
             config = self.config_class(**self.merged(changes))
         for part in parts_of(config):
             for name in ("pad_token_id", "decoder_start_token_id"):
@@ -68,6 +68,11 @@ class Source:
             for name in _of_chance(part):
                 part.__dict__[name] = type(part.__dict__[name])(0)  # probability 0, or False
         return config
+
+    def _with_symbols(self, changes: Mapping[str, Any]) -> list[Any]:
+        """The class of the config and those of nested ones that get symbols; none where all sizes are numbers."""
+        nested = {path.partition(".")[0] for path, value in changes.items() if "." in path and _has_symbol(value)}
+        return [part.config_class for part in (self, *map(self.part, sorted(nested)))] if any(map(_has_symbol, changes.values())) else []
 
     def part(self, name: str) -> Source:
         """The nested config ``name``; the class's default if the file leaves it out."""
@@ -355,29 +360,34 @@ def symbolic_sizes_accepted() -> Iterator[None]:
         strict.type_validator = original
 
 
+# Validators of the library that would compare a symbol with a number: one only warns of special tokens beyond the vocabulary, the other
+# takes the ``len`` of lists whose length is a symbol. Both have judged the numbers of the file.
+_UNNEEDED = ("validate_token_ids", "validate_rope")
+
+
 @contextmanager
-def _any_length_accepted(config_class: Any) -> Iterator[None]:
-    """Let a config class accept lists in its rotary parameters whose length is a symbol: ``len`` of one is not that symbol."""
+def _unvalidated(config_class: Any) -> Iterator[None]:
+    """Context in which a config class runs none of the validators in ``_UNNEEDED``."""
     checked = next((c for c in config_class.__mro__ if "__class_validators__" in vars(c)), None)
     if checked is None:
         yield
         return
     original = checked.__class_validators__
-    checked.__class_validators__ = [validator for validator in original if validator.__name__ != "validate_rope"]
+    checked.__class_validators__ = [validator for validator in original if validator.__name__ not in _UNNEEDED]
     try:
         yield
     finally:
         checked.__class_validators__ = original
 
 
-def _has_sized_list(value: Any) -> bool:
-    return isinstance(value, dict) and any(isinstance(v, SizedList) for v in value.values())
-
-
 def _has_symbol(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_symbol, value.values()))
+    if isinstance(value, SizedList):
+        return True
     if isinstance(value, list | tuple):
-        return any(_has_symbol(v) for v in value)
-    return type(value).__name__ in ("SymInt", "SymFloat")
+        return any(map(_has_symbol, value))
+    return hasattr(value, "node")  # while a step is traced, the type of a symbol has another name
 
 
 @contextmanager
