@@ -274,11 +274,11 @@ def test_context_parallelism_with_written_out_attention_is_refused() -> None:
 @pytest.mark.parametrize(
     ("sizes", "refusal"),
     [
-        ({"L": 2}, "a decoder by its sizes needs d (width), h (heads), V (vocabulary), T (length), f (feed-forward width, or gated=no for"
-         " f = 4*d): give them, e.g. d=4096 h=32 V=128256 T=8192 f=14336, or name a model"),
+        ({"L": 2}, "a decoder by its sizes needs d (width), h (heads), V (vocabulary), T (length) and f (feed-forward width, or"
+         " gated=no for f = 4*d): give them, e.g. d=4096 h=32 V=128256 T=8192 f=14336, or name a model"),
         ({name: SIZES[name] for name in "LhdVT"}, "a decoder by its sizes needs f (feed-forward width, or gated=no for f = 4*d): give it,"
          " e.g. f=14336, or name a model"),
-        ({**SIZES, "E": 4}, "experts need both E (how many) and e (how many per token)"),
+        ({**SIZES, "E": 4}, "a decoder by its sizes needs e (experts of each token): give it, e.g. e=2, or name a model"),
         ({**SIZES, "g": 5}, "g = 5 key/value heads do not divide the 12 heads"),
         ({**SIZES, "E": 4, "e": 5}, "e = 5 experts per token are more than all 4"),
         ({name: SIZES[name] for name in "LhdVTf"}, "h = 12 heads do not divide the width d = 46: give the head width k"),

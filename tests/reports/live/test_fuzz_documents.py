@@ -27,7 +27,7 @@ from tests.reports import hostile
 
 DOCUMENTS = 20_000
 QUICK = 300
-SECONDS = 1.0
+SECONDS = 20  # of the processor: a text that is not read in time proportional to its length takes minutes
 
 BLOCK = """```napkin
 model mlp as m B=5 d=11 f=13 K=3
@@ -140,20 +140,16 @@ def nothing_is_traced(*_: object, **__: object) -> NoReturn:
 
 @pytest.fixture
 def verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """What verification says of a text, which takes less than a second of the processor."""
+    """What verification says of a text."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(job, "derive", nothing_is_traced)
 
     def run(text: str, *words: str) -> Any:
         Path("d.md").write_bytes(text.encode("utf-8", "surrogatepass"))
-        taken = []
-        for _ in range(3):  # a pause of another process's making is no fault of a document
-            started = time.process_time()
-            actual = CliRunner().invoke(cli.napkin, ["verify", "d.md", *words])
-            taken.append(time.process_time() - started)
-            if taken[-1] < SECONDS:
-                return actual
-        raise AssertionError(f"{taken} s of {text[:300]!r}")
+        started = time.process_time()
+        actual = CliRunner().invoke(cli.napkin, ["verify", "d.md", *words])
+        assert time.process_time() - started < SECONDS, text[:300]
+        return actual
 
     Path("d.md").write_text(BLOCK + CLAIMS[0] + "\n```napkin\nmodel hf:nothing as x\n```\n")
     CliRunner().invoke(cli.napkin, ["verify", "d.md"])  # what is imported once
