@@ -51,8 +51,8 @@ def test_a_models_flops_take_the_place_of_the_rule(gpt2: Derivation) -> None:
 def test_sizes_of_the_model_are_given_by_name(gpt2: Derivation) -> None:
     """Shorter sequences have less attention; an unknown size is refused."""
     assert ask("training-time", model="gpt2", T=512, **RUN)["c"] == Fraction(flops(gpt2, B=1, T=512), 512)
-    with pytest.raises(DimensionError, match=r"^this model has no dimension 'X': it has B, T, "):
-        ask("training-time", model="gpt2", X=512, **RUN)
+    with pytest.raises(DimensionError, match=r"^this model has no dimension 'Z': it has B, T, "):
+        ask("training-time", model="gpt2", Z=512, **RUN)
 
 
 def test_sizes_of_a_model_count_beside_its_tokens() -> None:
