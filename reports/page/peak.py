@@ -174,8 +174,13 @@ def _exact_best(peak: int, best: PeakLever | None, board: Accelerator) -> str:
     if best.peak >= peak:
         return "None of the changes below whose peak is derived exactly."
     fits = f" It then fits {capacity(board.memory)}." if peak > board.memory >= best.peak else ""
-    words = change_words(best.change)
-    return f"{words[0].upper()}{words[1:]}, to {_read(best.peak)} ({difference(best.peak, peak)}).{fits}"
+    return f"{_as_beginning(change_words(best.change))}, to {_read(best.peak)} ({difference(best.peak, peak)}).{fits}"
+
+
+def _as_beginning(words: str) -> str:
+    """``words`` with a capital letter, but for the name of a number format: bf16."""
+    is_name = any(letter.isdigit() for letter in words.partition(" ")[0])
+    return words if is_name else f"{words[0].upper()}{words[1:]}"
 
 
 def caution(change: StepChange, derivation: Derivation) -> str:

@@ -205,6 +205,7 @@ def test_bf16_weights_come_with_what_they_do_to_the_training() -> None:
     lost = weights * 2**-9 * 0.999
     assert torch.equal(weights, weights.bfloat16().double())
 
+    assert best.startswith("bf16 for everything, to ")
     assert "in bf16 an update below 2⁻⁹ of its weight is rounded away. Perhaps lower" in best
     assert all(torch.equal((weights + sign * lost).bfloat16().double(), weights) for sign in (1, -1))
     assert not torch.equal((weights - weights * 2**-9 * 1.001).bfloat16().double(), weights)
