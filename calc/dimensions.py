@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -179,16 +180,29 @@ def parse_assignment(text: str) -> tuple[str, int]:
     return name, parse_size(name, number)
 
 
+_NUMBER = re.compile(r"([+-]?\d{1,20})(?:\.(\d{1,9}))?(?:e(\d{1,2}))?(Ki|Mi|k|M|G)?")
+_SCALE = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20}
+
+
+def number_in(text: str) -> Fraction | None:
+    """The number written in ``text``: ``1024``, ``1_024``, ``1e3``, ``4k`` (4,000), ``4Ki`` (4,096); None if it is none of these."""
+    match = _NUMBER.fullmatch(text.strip().replace("_", ""))
+    if match is None:
+        return None
+    digits, decimals, exponent, unit = match.groups(default="")
+    return Fraction(int(digits + decimals) * 10 ** int(exponent or 0) * _SCALE[unit], 10 ** len(decimals))
+
+
 def parse_size(name: str, text: str) -> int:
-    """The integer written in ``text`` for dimension ``name``."""
-    # Checked before int(): Python refuses to convert integers of over 4300 digits with an error of its own.
-    if len(text) > 40:
+    """The integer written in ``text`` for dimension ``name``, in a form of ``number_in``."""
+    if text.strip().lstrip("+-").isdecimal() and len(text) > 20:
         raise DimensionError(f"{name} = {_clip(text)} is too large: sizes are integers from 1 to 2**63 - 1")
-    try:
-        value = int(text)
-    except ValueError:
-        raise DimensionError(f"{name} = {_clip(text)} is not a size: write an integer from 1 to 2**63 - 1 in digits") from None
-    return check_size(name, value)
+    number = number_in(text)
+    if number is None:
+        raise DimensionError(f"{name} = {_clip(text)} is not a size: write an integer from 1 to 2**63 - 1, as 1024, 1e3 or 1Ki")
+    if number.denominator != 1:
+        raise DimensionError(f"{name} = {_clip(text)} is not an integer: sizes are integers from 1 to 2**63 - 1")
+    return check_size(name, int(number))
 
 
 def check_size(name: str, value: object) -> int:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from calc.dimensions import LARGEST, MEANINGS, Dim, evaluate, meaning_of, ordered_names, parse_assignment, resolve
 from calc.errors import DimensionError, SpecError
+from calc.pipeline import grid
 
 TRANSFORMER = {
     "B": Dim(2),
@@ -110,9 +111,11 @@ def test_a_name_in_another_case_or_in_words_has_the_symbol(typed: str, meant: st
     [
         ("B=0", "B = 0 is not positive: sizes are integers from 1 to 2**63 - 1"),
         ("B=-8", "B = -8 is not positive: sizes are integers from 1 to 2**63 - 1"),
-        ("B=2.5", "B = 2.5 is not a size: write an integer from 1 to 2**63 - 1 in digits"),
+        ("B=2.5", "B = 2.5 is not an integer: sizes are integers from 1 to 2**63 - 1"),
         ("B=", "cannot read 'B=': write a dimension as NAME=INTEGER, e.g. B=8"),
-        ("B=8e3", "B = 8e3 is not a size: write an integer from 1 to 2**63 - 1 in digits"),
+        ("B=8e", "B = 8e is not a size: write an integer from 1 to 2**63 - 1, as 1024, 1e3 or 1Ki"),
+        ("B=8e99", "B is too large (about 10**99): sizes are integers from 1 to 2**63 - 1"),
+        ("B=8e400", "B = 8e400 is not a size: write an integer from 1 to 2**63 - 1, as 1024, 1e3 or 1Ki"),
         ("B", "cannot read 'B': write a dimension as NAME=INTEGER, e.g. B=8"),
         ("=8", "cannot read '=8': write a dimension as NAME=INTEGER, e.g. B=8"),
         (
@@ -134,6 +137,15 @@ def test_a_malformed_assignment_is_refused(text: str, message: str) -> None:
 def test_an_assignment_is_read() -> None:
     """Blanks around the name and the number do not matter."""
     assert parse_assignment(" T = 37 ") == ("T", 37)
+
+
+@pytest.mark.parametrize(
+    ("written", "size"), [("1e3", 1000), ("1.5e3", 1500), ("4k", 4000), ("4Ki", 4096), ("2Mi", 2 << 20), ("1_024", 1024), ("0.5Ki", 512)]
+)
+def test_a_size_is_read_as_people_write_it(written: str, size: int) -> None:
+    """In every command the same: a sweep's ends are sizes too."""
+    assert parse_assignment(f"T={written}") == ("T", size)
+    assert grid.parsed(f"T={written}:{written}") == ("T", [size])
 
 
 @pytest.mark.parametrize("value", [2.5, True, "8", None, 10**400])

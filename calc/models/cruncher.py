@@ -69,5 +69,5 @@ SPEC = Spec(
     source="built-in",
     optimizer=AdaGrad,
     trip_counts=("L",),
-    notes=("optimizer=spec is the lecture's AdaGrad (epsilon inside the root, no step counter); adagrad is torch.optim.Adagrad",),
+    notes=("The spec's own optimizer is the lecture's AdaGrad (epsilon inside the root, no counter); adagrad is torch.optim.Adagrad.",),
 )

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from calc.dimensions import LARGEST, check_size
+from calc.dimensions import LARGEST, check_size, number_in, parse_size
 from calc.errors import BadInputError
 from calc.symbolic.assignments import assignment
 
 MOST = 20_000_000  # default limit on the number of points
 _MOST_OF_ONE = 10_000_000
-_NUMBER = re.compile(r"(\d{1,20})(?:\.(\d{1,9}))?(?:e(\d{1,2}))?(Ki|Mi|k|M|G)?")
-_SCALE = {None: 1, "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20}
 _FORMS = "write 1,2,4 or 1024:8192:1024 (both ends, and the step) or 1Ki..16Ki×2 (both ends, and the factor)"
 
 
@@ -68,18 +65,15 @@ def _in_order(name: str, first: int, last: int, part: str) -> None:
 
 
 def _size(name: str, text: str) -> int:
-    value = _number(name, text, text)
-    if value.denominator != 1:
-        raise BadInputError(f"{name[:40]} = {text[:40]} is not an integer: sizes are integers from 1 to 2**63 - 1")
-    return check_size(name[:40], int(value))
+    _number(name, text, text)  # refuses in the words of a sweep
+    return parse_size(name[:40], text)
 
 
 def _number(name: str, text: str, whole: str) -> Fraction:
-    match = _NUMBER.fullmatch(text.strip())
-    if match is None:
+    number = number_in(text)
+    if number is None:
         raise BadInputError(f"cannot read {whole[:60]!r} as sizes of {name[:40]}: {_FORMS}")
-    digits, decimals, exponent, unit = match.groups(default="")
-    return Fraction(int(digits + decimals) * 10 ** int(exponent or 0) * _SCALE[unit], 10 ** len(decimals))
+    return number
 
 
 def require_few(counts: Iterable[int], most: int) -> int:

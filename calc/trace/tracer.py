@@ -6,7 +6,7 @@ import functools
 import itertools
 import platform
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from calc.graph.basis import Basis, basis_of
 from calc.graph.exchanges import EXCHANGES
 from calc.graph.plan import Inferred, Refusal, TracePlan, TripCount, outcome_of
 from calc.graph.step import Assumption, Graph, TracedDim
+from calc.options import Options
 from calc.platform.torch_private import torch_version
 from calc.spec import Spec
 from calc.symbolic.assignments import PLAIN, sizes_text
@@ -199,12 +200,17 @@ class Tracer:
             traces=tuple(r.trace for r in runs),
             certificates=(),
             provenance=_provenance(),
-            notes=tuple(spec.notes),
+            notes=(*spec.notes, *_notes_on_options(spec, plan.options)),
             trip_count_reads=dict(reads),
             mutates_tracked=any(run.mutates_tracked for run in runs),
             reads_tensor_values=any(run.scalar_readers for run in runs),
             specialized={name: (plan.sizes[name], why) for name, why in plan.numbers.items()},
         )
+
+
+def _notes_on_options(spec: Spec, options: Options) -> Iterator[str]:
+    if spec.optimizer is not None and options.trains and options.optimizer != "spec":
+        yield f"The spec brings its own optimizer, and this step takes {options.optimizer}: choose optimizer=spec for the spec's own."
 
 
 def _dim_record(name: str, dim: Dim, size: int) -> TracedDim:

@@ -262,6 +262,17 @@ def test_a_user_s_own_optimizer_is_exact(optimizer: Any) -> None:
     assert read == (["Own uses numbers read out of tensors only in arithmetic"] if optimizer is scaled_by_norm else [])
 
 
+def test_a_step_that_leaves_the_spec_s_own_optimizer_out_says_so() -> None:
+    """And names the way to take it."""
+    left_out = "The spec brings its own optimizer, and this step takes sgd: choose optimizer=spec for the spec's own."
+    of_its_own = own(lambda parameters: Own(parameters, adagrad))
+
+    assert left_out in calc.derive(of_its_own, cache=False, optimizer="sgd").notes
+    for derivation in (calc.derive(of_its_own, cache=False, optimizer="spec"), calc.derive(of_its_own, cache=False, mode="eval")):
+        assert not [note for note in derivation.notes if "optimizer" in note]
+    assert left_out not in calc.derive(tiny(), cache=False, optimizer="sgd").notes
+
+
 def branches(p: nn.Parameter, grad: Tensor, state: dict[str, Any]) -> None:
     if grad.norm().item() > 1:
         p.sub_(grad)

@@ -34,7 +34,7 @@ MALFORMED = {
     "B=1,,2": f"cannot read '1,,2' as sizes of B: {FORMS}",
     "B=1:2:3:4": f"cannot read '1:2:3:4' as sizes of B: {FORMS}",
     "B=x": f"cannot read 'x' as sizes of B: {FORMS}",
-    "B=-4": f"cannot read '-4' as sizes of B: {FORMS}",
+    "B=-4": "B = -4 is not positive: sizes are integers from 1 to 2**63 - 1",
     "B=1..8": f"cannot read '1..8' as sizes of B: {FORMS}",
     "B=0": "B = 0 is not positive: sizes are integers from 1 to 2**63 - 1",
     "B=1.5": "B = 1.5 is not an integer: sizes are integers from 1 to 2**63 - 1",
