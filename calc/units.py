@@ -174,5 +174,6 @@ TYPED: dict[str, Words] = {
     "work": {**_prefixed("flop", "flops"), **_each([("PFdays PF-days", _DAY * 10**15)])},
     "rate": _prefixed("FLOPS", "flop/s", "OP/s", "OPS"),
     "time": _each([("sec", 1), ("d", _DAY)]),
+    "count": _each([("Ki", 2**10), ("Mi", 2**20)]),
     "money/h": _each([("$/h $/hour $", 1)]),
 }

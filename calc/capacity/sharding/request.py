@@ -226,7 +226,7 @@ def _layout_words(inputs: Words) -> dict[str, int | str]:
 
 
 def _count(inputs: Words, word: str) -> int:
-    return int(read(word, inputs[word], "1" if word not in WORDS else "count", integer=True).value)
+    return int(read(word, inputs[word], "elements" if word not in WORDS else "count", integer=True).value)
 
 
 def _small(inputs: Words, word: str) -> int:
