@@ -31,25 +31,26 @@ from calc.symbolic.writer import as_text, is_operator
 
 def parse(text: str) -> Expression:
     """The displayed tree of an expression's text. A non-polynomial part (``floor(T/2)``) becomes one name."""
-    return _displayed(parser.parse(text))
+    return displayed(parser.parse(text))
 
 
-def _displayed(node: Expression) -> Expression:
+def displayed(node: Expression) -> Expression:
+    """A tree as it is displayed: sums and products flat, and what is no polynomial one name."""
     match node:
         case Number(int()) | Name():
             return node
         case Negative(body):
-            return Negative(_displayed(body))
+            return Negative(displayed(body))
         case Sum(terms):
             return Sum(tuple(addend for term in terms for addend in _addends(term)))
         case Product(factors):
             return _product(tuple(part for factor in factors for part in _factors(factor)))
         case Quotient(top, bottom):
-            return Quotient(_displayed(top), _displayed(bottom))
+            return Quotient(displayed(top), displayed(bottom))
         case Power(base, Number(int()) as exponent):
-            return Power(_displayed(base), exponent)
+            return Power(displayed(base), exponent)
         case FunctionCall("Max", arguments):
-            return maximum(map(_displayed, arguments))
+            return maximum(map(displayed, arguments))
         case FunctionCall() | FloorQuotient() | Remainder() | Piecewise():
             return Name(as_text(node, spaced=True))
     written = as_text(node, spaced=True)
@@ -57,7 +58,7 @@ def _displayed(node: Expression) -> Expression:
 
 
 def _addends(node: Expression) -> tuple[Expression, ...]:
-    tree = _displayed(node)
+    tree = displayed(node)
     return tree.terms if isinstance(tree, Sum) else (tree,)
 
 
@@ -68,7 +69,7 @@ def _product(factors: tuple[Expression, ...]) -> Expression:
 
 
 def _factors(node: Expression) -> tuple[Expression, ...]:
-    match _displayed(node):
+    match displayed(node):
         case Product(factors):
             return factors
         case Negative(Product((first, *rest))):

@@ -19,7 +19,7 @@ from calc.symbolic.expression import (
     Sum,
     bare,
 )
-from calc.symbolic.tree import is_maximum, parse
+from calc.symbolic.tree import displayed, is_maximum
 from calc.symbolic.writer import as_text, is_operator
 
 _NAMED = 4  # names of peak candidates that are written out
@@ -102,7 +102,7 @@ def _atom(name: str) -> str:
     node = parser.parse(name)
     if not isinstance(node, FunctionCall) or node.function not in _OF_SIZES:
         return name
-    return f"{node.function}({', '.join(plain(parse(as_text(argument))) for argument in node.arguments)})"
+    return f"{node.function}({', '.join(plain(displayed(argument)) for argument in node.arguments)})"
 
 
 def numbered(items: tuple[Expression, ...]) -> bool:
