@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import functools
 import hashlib
 import importlib
 import importlib.util
@@ -179,19 +180,22 @@ def _content(code: bytes) -> str:
     Files and environment that a model reads while it runs are not covered: turn the cache off for such a model.
     """
     digest = hashlib.sha256(code)
-    installed = [Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib")]
-    own = Path(__file__).resolve().parent.parent.parent
     for name, module in sorted(sys.modules.items()):
         path = getattr(module, "__file__", None)
-        if not path or not str(path).endswith(".py"):
-            continue
-        resolved = Path(path).resolve()
-        if any(resolved.is_relative_to(folder) for folder in installed) or resolved.is_relative_to(own / "calc"):
-            continue
-        if resolved.is_relative_to(own / "reports") or not resolved.is_file():
-            continue
-        digest.update(f"{name}\n".encode("utf-8", "surrogatepass") + _CODE.read_bytes(resolved))
+        file = _of_user(os.path.abspath(path)) if path else None
+        if file is not None and file.is_file():
+            digest.update(f"{name}\n".encode("utf-8", "surrogatepass") + _CODE.read_bytes(file))
     return digest.hexdigest()
+
+
+@functools.cache
+def _of_user(path: str) -> Path | None:
+    """The file of a module that is neither installed nor part of Napkin; None for others. Cached, since a process may load thousands."""
+    if not path.endswith(".py"):
+        return None
+    resolved, own = Path(path).resolve(), Path(__file__).resolve().parent.parent.parent
+    apart = (*(Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib")), own / "calc", own / "reports")
+    return None if any(resolved.is_relative_to(folder) for folder in apart) else resolved
 
 
 def _sha256(content: bytes) -> str:
