@@ -27,7 +27,8 @@ class Unit(Enum):
 
 
 class QuantityValue(int):
-    """An exact integer that knows its unit: an ``int`` everywhere, shown as ``11,322,408,536 bytes`` where Python shows a result."""
+    """An exact integer that knows its unit: an ``int`` everywhere, printed as ``11,322,408,536 bytes``. In a format string, and so in an
+    f-string, it is its digits."""
 
     unit: Unit
 
@@ -37,10 +38,12 @@ class QuantityValue(int):
         return number
 
     def __str__(self) -> str:
-        return int.__repr__(self)
-
-    def __repr__(self) -> str:
         return f"{self:,} {self.unit}{'s' if self != 1 and self.unit is not Unit.FLOP else ''}"
+
+    __repr__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ def number(value: int | None) -> int | str | None:
     """``value`` as JSON can carry it: an integer beyond 2**53 becomes a string of its digits."""
     if value is None or abs(value) <= EXACT_IN_A_DOUBLE:
         return value
-    return str(value)
+    return f"{value}"
 
 
 def fraction(value: Fraction) -> int | str | None:

@@ -75,11 +75,11 @@ class QuestionModel:
         source."""
         peak, value = self._peak(changed), self.at("memory.peak", **changed)
         if not peak.candidates:
-            return value, str(value), f"traced at these sizes; memory.peak has no closed form: {peak.unknown}"
+            return value, f"{value}", f"traced at these sizes; memory.peak has no closed form: {peak.unknown}"
         at = self.all_sizes(**changed)
         largest = next((form for form in _candidates(peak) if evaluate_text(form, at) == value), None)
         if largest is None:
-            return value, str(value), "traced at these sizes; no closed form of memory.peak gives this number here"
+            return value, f"{value}", "traced at these sizes; no closed form of memory.peak gives this number here"
         return value, largest, "from the closed form of memory.peak"
 
     def _peak(self, changed: Mapping[str, int]) -> Quantity:
