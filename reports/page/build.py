@@ -52,7 +52,7 @@ from reports.page.records import recorded
 from reports.page.report import AnswerRow, AssumptionRow, Page, SymbolRow, Tile
 from reports.page.sensitivity import Doubled, crossover, dominant, doubled, doublings, inapplicable, thumbs
 from reports.page.steps import Anchors, with_references
-from reports.typeset import expressions, latex, marks, numbers
+from reports.typeset import expressions, latex, marks, numbers, plain
 from reports.typeset.wording import Stated, declared, headline, in_words, stated, undivided, without_quotients
 
 SECTIONS = {
@@ -321,7 +321,7 @@ def _symbol(dim: TracedDim, chosen: Mapping[str, int]) -> SymbolRow:
     if dim.name in chosen:
         source = "given"
     elif dim.expr is not None:
-        source = f"{'always' if dim.tied else 'by default'} {dim.expr.replace('*', '·')}"
+        source = f"{'always' if dim.tied else 'by default'} {plain.plain(expressions.parse(dim.expr))}"
     else:
         source = "the model's default"
     return SymbolRow(formula(Name(dim.name)), dim.meaning, "count", numbers.integer(dim.value), source)

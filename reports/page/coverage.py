@@ -9,7 +9,7 @@ from calc.graph.coverage import COUNTED, FREE, KINDS, REFUSED, CoverageRow, Ledg
 from reports.page import rules
 from reports.page.model import TypesetFormula
 from reports.page.parts import formula, or_unknown, several
-from reports.typeset import expressions, numbers
+from reports.typeset import expressions, numbers, plain
 from reports.typeset.escape import slug
 
 
@@ -104,10 +104,14 @@ def _row(row: CoverageRow, ledger: Ledger) -> LedgerRow:
         because=row.because,
         source=entry.source if entry else "",
         places=tuple(
-            f"{place.module_path or 'the top level'}: {place.inputs or 'no inputs'}, {times(place.runs.replace('*', '·'), place.value)}"
+            f"{place.module_path or 'the top level'}: {place.inputs or 'no inputs'}, {times(_plain(place.runs), place.value)}"
             for place in row.places
         ),
     )
+
+
+def _plain(expr: str) -> str:
+    return plain.plain(expressions.parse(expr))
 
 
 def _share(share: Fraction | None) -> str:

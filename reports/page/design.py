@@ -85,16 +85,18 @@ def design_section(
         return None
     board = device or accelerator(COMMON_80_GB)
     rows, columns = _grid(derivation, board)
+    devices = _common_devices(board)
+    batches = {device.id: _largest_batch(derivation, device) for device in devices}
     return DesignSection(
         statements=tuple(_statements(derivation, board, model or derivation.model, chosen or {})),
         sentences=tuple(_sentences(derivation, board, story)),
         changes=story.levers,
         device=capacity(board.memory),
-        devices=tuple(_devices(derivation, peak.value, board)),
+        devices=tuple(_device(device, peak.value, batches[device.id]) for device in devices),
         columns=columns,
         rows=rows,
         recommendation=_recommendation(derivation, peak.value, levers, board),
-        otherwise=_otherwise(derivation, board),
+        otherwise=_otherwise(derivation, batches[board.id]),
     )
 
 
@@ -223,20 +225,22 @@ def _cell(derivation: Derivation, sizes: Mapping[str, int], board: Accelerator) 
     return f"{numbers.amount(peak, Unit.BYTE).headline} {'✓' if peak <= board.memory else '×'}"
 
 
-def _devices(derivation: Derivation, peak: int, board: Accelerator) -> Iterator[DeviceRow]:
-    """Devices of every common capacity and the named one, smallest first."""
-    boards = {device.id: device for device in (*map(accelerator, COMMON), board)}
-    for device in sorted(boards.values(), key=lambda device: device.memory):
-        room = device.memory - peak
-        margin = numbers.amount(abs(room), Unit.BYTE).headline
-        batch = _largest_batch(derivation, device) if BATCH in derivation.sizes else None
-        yield DeviceRow(
-            device=device.name,
-            memory=capacity(device.memory),
-            fits="yes" if room >= 0 else "no",
-            margin=f"{margin} left" if room >= 0 else f"{margin} too little",
-            batch="" if batch is None else numbers.integer(batch),
-        )
+def _common_devices(board: Accelerator) -> list[Accelerator]:
+    """Devices of every common capacity and ``board``, smallest first."""
+    devices = {device.id: device for device in (*map(accelerator, COMMON), board)}
+    return sorted(devices.values(), key=lambda device: device.memory)
+
+
+def _device(device: Accelerator, peak: int, batch: int | None) -> DeviceRow:
+    room = device.memory - peak
+    margin = numbers.amount(abs(room), Unit.BYTE).headline
+    return DeviceRow(
+        device=device.name,
+        memory=capacity(device.memory),
+        fits="yes" if room >= 0 else "no",
+        margin=f"{margin} left" if room >= 0 else f"{margin} too little",
+        batch="" if batch is None else numbers.integer(batch),
+    )
 
 
 # -- recommendation ---------------------------------------------------------------------------------------------------------
@@ -258,9 +262,9 @@ def _recommendation(derivation: Derivation, peak: int, levers: Sequence[PeakLeve
     return f"Do not run it on one {board.name}: no change above fits at this batch. Shard it (napkin shard) or take a smaller batch."
 
 
-def _otherwise(derivation: Derivation, board: Accelerator) -> str:
-    """The largest batch that fits, as what would change the recommendation; empty where the batch is no size of the closed form."""
-    if BATCH not in derivation.sizes or (fits := _largest_batch(derivation, board)) is None:
+def _otherwise(derivation: Derivation, fits: int | None) -> str:
+    """The largest batch that ``fits``, as what would change the recommendation; empty where it is unknown."""
+    if fits is None:
         return ""
     batch = derivation.sizes[BATCH]
     if fits >= batch:
@@ -272,8 +276,10 @@ _MOST_BATCH = 2**30
 
 
 def _largest_batch(derivation: Derivation, board: Accelerator) -> int | None:
-    """The largest batch whose peak the device holds: the peak grows with the batch. ``None`` where there is none, or no end, or where
-    it is not known that the next one does not fit: the closed form does not hold there."""
+    """The largest batch whose peak the device holds: the peak grows with the batch. ``None`` where the step has no batch, where there is
+    none, or no end, or where it is not known that the next one does not fit: the closed form does not hold there."""
+    if BATCH not in derivation.sizes:
+        return None
 
     def fits(batch: int) -> bool:
         peak = _peak_at(derivation, {BATCH: batch})

@@ -12,7 +12,9 @@ from calc.memory.recipes import Recipes, gathered, precisions
 from calc.pipeline.verdict import Verdict
 from calc.symbolic.assignments import sizes_text
 from reports.jobs import job
+from reports.typeset.expressions import parse
 from reports.typeset.numbers import integer, significant
+from reports.typeset.plain import plain
 from reports.writers.terminal import Head, Terminal, bold, dim, right
 
 Progress = Callable[[str], None]
@@ -50,7 +52,7 @@ def _show_fp8(out: Terminal) -> None:
     for scaling, meaning in SCALINGS.items():
         checks = {check.quantity: check for check in fp8_checks(scaling)}
         rows = [
-            (q.name, q.expr.replace("*", "·"), integer(q.at(RUN_AT)), _measured(checks.get(q.name)), dim(q.because))
+            (q.name, plain(parse(q.expr)), integer(q.at(RUN_AT)), _measured(checks.get(q.name)), dim(q.because))
             for q in fp8_layer(scaling)
         ]
         out.table((meaning, "Closed form", *right(f"At {at}", "Measured"), "Because"), rows)
