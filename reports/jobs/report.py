@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
 from collections.abc import Callable, Collection, Mapping
@@ -26,8 +27,10 @@ from reports.jobs.request import Request, json_text
 from reports.page.build import PageContent, build, today
 from reports.page.equations import NO_EQUATIONS, equations_document
 from reports.page.inputs import FORMATS, Inputs, digest_of, file_of, folder_digest
+from reports.page.lighter import lighter
 from reports.page.model import Command
 from reports.page.records import measurements
+from reports.page.report import Page
 from reports.writers import html, markdown, tex
 from reports.writers.render import PLAIN, Look
 
@@ -142,11 +145,24 @@ def _texts(content: PageContent, look: Look, formats: Collection[str]) -> dict[s
     page = build(content)
     writers: dict[str, Callable[[], str]] = {
         ".md": lambda: markdown.write(page, look),
-        ".html": lambda: html.write(page, look),
+        ".html": lambda: _html(page, look),
         ".tex": lambda: tex.write(page, look),
         ".json": lambda: json_text(_document(content)),
     }
     return {f"report{suffix}": writers[suffix]() for suffix in formats}
+
+
+_MOST_BYTES = 400_000  # of a page that is loaded whole and mailed
+
+
+def _html(page: Page, look: Look) -> str:
+    """The HTML page: the whole one, unless it is too heavy."""
+    text = ""
+    for version in itertools.chain((page,), lighter(page)):
+        text = html.write(version, look)
+        if len(text.encode("utf-8")) < _MOST_BYTES:
+            break
+    return text
 
 
 def _document(content: PageContent) -> dict[str, Any]:

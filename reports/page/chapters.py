@@ -97,6 +97,7 @@ def chapter(
             "terms": several(len(quantity.terms), "term") + (", equal ones in one row" if len(rows) < len(quantity.terms) else ""),
             "table": f"{quantity.name} by module path" + (f": {shared_reason}" if shared_reason else ""),
             "candidates": several(len(quantity.candidates), "peak candidate"),
+            "leading": f"The largest of {several(len(quantity.candidates), 'peak candidate')}; the Markdown report has all",
             "closing": "The maximum",
             "others": f"Steps of the other {several(len(quantity.candidates) - 1, 'peak candidate')}",
         },

@@ -41,7 +41,7 @@ class ModelSection:
     why: str
 
 
-MOST = 160  # equations of a page; of a longer model, the command is named instead
+MOST = 300  # equations of a report; of a longer model, the command is named instead
 
 NO_EQUATIONS = ModelSection((), (), "they were not derived")
 
@@ -55,6 +55,12 @@ def model_section(derived: Derived | None, why: str = "", mode: str = TRAIN) -> 
     if count > MOST:
         return ModelSection((), (), f"there are {several(count, 'equation')}: napkin gradients {derived.program.model} prints them")
     return ModelSection(tables, tuple(_notes(derived, mode)), "")
+
+
+def elsewhere(section: ModelSection, model: str) -> ModelSection:
+    """The section of a page that has no room for the equations: it says where they are."""
+    count = sum(len(table.rows) for table in section.tables)
+    return ModelSection((), (), f"the {several(count, 'equation')} are in the Markdown report, or on a terminal: napkin gradients {model}")
 
 
 def _tables(derived: Derived, mode: str) -> Iterator[EquationTable]:

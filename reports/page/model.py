@@ -128,11 +128,14 @@ class CandidateRow:
     largest: bool
 
 
+_LEADING = 8  # peak candidates of a quantity that no answer depends on
+
+
 @dataclass(frozen=True, slots=True)
 class Chapter:
     """The derivation of one quantity.
 
-    ``aside``: no answer on the first screen depends on it. ``shared_reason``: the common description of all ``terms``, if they have one.
+    ``aside``: pages that must stay light leave its steps out. ``shared_reason``: the common description of all ``terms``, if they have one.
     For a maximum, ``at_sizes`` is the largest candidate, ``note`` names it, and ``throughout`` has the bytes by role that all candidates
     share. For a form by cases, ``where`` is the case that holds here and ``otherwise`` the general form, unless that is a maximum.
     ``same_table``: an earlier chapter whose table has the same rows.
@@ -161,6 +164,11 @@ class Chapter:
     throughout: tuple[tuple[str, str], ...]
     titles: Mapping[str, str]
     same_table: PageLink | None = None
+
+    @property
+    def leading(self) -> tuple[CandidateRow, ...]:
+        """The largest peak candidates."""
+        return self.candidates[:_LEADING]
 
     @property
     def main(self) -> tuple[StepView, ...]:

@@ -72,3 +72,10 @@ def test_a_model_without_equations_says_why() -> None:
     derivation = replace(calc.derive(calc.load("mlp")), spec=None)
 
     assert job.equations(derivation, lambda _: None).why.startswith("they were not derived")
+
+
+def test_a_page_without_room_for_the_equations_says_where_they_are() -> None:
+    """One sentence instead of seven rows; the tables stay in the other formats."""
+    section = equations.elsewhere(TWO_LAYER, "two-layer")
+
+    assert ((), "the 7 equations are in the Markdown report, or on a terminal: napkin gradients two-layer") == (section.tables, section.why)

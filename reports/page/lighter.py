@@ -1,0 +1,38 @@
+"""Lighter versions of a page that would be too heavy to be loaded whole. What they leave out is in the Markdown report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from reports.page.equations import elsewhere
+from reports.page.model import Chapter
+from reports.page.report import Page
+
+# Quantities whose steps are left out, one more in each version. Later chapters refer to equal steps of earlier ones, never the other way.
+_LEFT_OUT = ("flops.backward.matmul", "activations.bytes", "flops.forward.matmul")
+
+
+def lighter(page: Page) -> Iterator[Page]:
+    """Versions of ``page``, each lighter than the one before; each says where the rest is."""
+    if page.equations.tables:
+        page = replace(page, equations=elsewhere(page.equations, page.model))
+        yield page
+    page = replace(page, chapters=tuple(map(_with_leading_candidates, page.chapters)))
+    yield page
+    for name in _LEFT_OUT:
+        page = replace(page, chapters=tuple(replace(c, aside=True) if c.quantity == name else c for c in page.chapters))
+        yield page
+
+
+def _with_leading_candidates(chapter: Chapter) -> Chapter:
+    """The chapter with its largest peak candidates, and the steps that they need; with none where its steps are elsewhere, since those of
+    a first step refer to candidates that are then left out."""
+    if chapter.leading == chapter.candidates:
+        return chapter
+    if chapter.aside:
+        return replace(chapter, candidates=())
+    needed = {candidate.target for candidate in chapter.leading}
+    steps = tuple(step for step in chapter.steps if not step.folded or step.anchor in needed)
+    titles = {**chapter.titles, "candidates": chapter.titles["leading"], "others": "Steps of other peak candidates"}
+    return replace(chapter, candidates=chapter.leading, steps=steps, titles=titles)

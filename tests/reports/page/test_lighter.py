@@ -1,0 +1,65 @@
+"""Pages that would be too heavy leave parts to the Markdown report, and say so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from reports.jobs import report as jobs
+from reports.page.lighter import lighter
+from reports.page.model import Chapter, StepView
+from reports.page.report import Page
+from reports.writers import html
+from reports.writers.render import PLAIN
+from tests.reports.pages import page
+from tests.reports.writers.test_html import Reader
+
+
+def _long() -> Page:
+    """The sample's page, with ten peak candidates for each of its own, and with steps wherever it has none."""
+    shown = page()
+    steps = next(c.steps for c in shown.chapters if c.quantity == "parameters")
+    return replace(shown, chapters=tuple(_longer(c, steps) for c in shown.chapters))
+
+
+def _longer(chapter: Chapter, steps: tuple[StepView, ...]) -> Chapter:
+    own = chapter.steps or tuple(replace(step, anchor=f"{chapter.anchor}-{step.anchor}") for step in steps)
+    return replace(chapter, candidates=chapter.candidates * 10, steps=own)
+
+
+VERSIONS = tuple(lighter(_long()))
+
+
+def test_each_version_is_lighter_than_the_one_before() -> None:
+    """Five pieces can be left out."""
+    sizes = [len(html.write(each)) for each in (_long(), *VERSIONS)]
+
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == len(sizes) == 6
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_links_of_a_lighter_page_lead_somewhere(version: Page) -> None:
+    """No step refers to one that was left out."""
+    read = Reader(html.write(version))
+    ids = {f"#{attributes['id']}" for _, attributes in read.elements if "id" in attributes}
+
+    assert {a["href"] for _, a in read.elements if (a.get("href") or "").startswith("#")} <= ids
+
+
+def test_a_lighter_page_says_where_the_rest_is() -> None:
+    """Equations, candidates and steps are in the Markdown report."""
+    text = html.write(VERSIONS[-1])
+
+    assert "are in the Markdown report, or on a terminal: napkin gradients" in text
+    assert "peak candidates; the Markdown report has all" in text
+    assert "in the Markdown report, or on a terminal with --explain activations.bytes" in text
+
+
+def test_a_report_takes_the_first_version_that_is_light_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole where it fits; the lightest where none does."""
+    texts = [html.write(each) for each in (_long(), *VERSIONS)]
+    for limit, expected in ((len(texts[0].encode()) + 1, texts[0]), (len(texts[2].encode()) + 1, texts[2]), (1, texts[-1])):
+        monkeypatch.setattr(jobs, "_MOST_BYTES", limit)
+        assert jobs._html(_long(), PLAIN) == expected
