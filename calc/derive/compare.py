@@ -77,7 +77,15 @@ class Comparison:
     def __repr__(self) -> str:
         """Both values of each quantity and their difference, a line each."""
         rows = [(c.quantity, _shown(c.left), _shown(c.right), _shown(c.value), c.expr or c.note) for c in self.changes]
-        return text_table(f"{self.left} → {self.right}", rows, frozenset({1, 2, 3}))
+        return text_table(self.title, rows, frozenset({1, 2, 3}))
+
+    @property
+    def title(self) -> str:
+        """Both sides, then the sizes and options in which they differ: ``gpt2 → gpt2: B 8 → 4``."""
+        sizes = (f"{name} {_shown(left)} → {_shown(right)}" for name, (left, right) in self.sizes.items())
+        options = (f"{name} {left} → {right}" for name, (left, right) in self.options.items())
+        differing = ", ".join((*sizes, *options))
+        return f"{self.left} → {self.right}" + (f": {differing}" if differing else "")
 
 
 def _shown(value: int | None) -> str:

@@ -81,8 +81,11 @@ def answer(answer: Answer) -> str:
 
 def comparison(changes: Comparison) -> str:
     """Both values of each quantity, and their difference."""
-    rows = [(c.quantity, _number(c.left), _number(c.right), _number(c.value), _clipped(c.expr or c.note)) for c in changes.changes]
-    return table(f"{changes.left} → {changes.right}", ("Quantity", "Left", "Right", "Difference", "In closed form"), rows, code=4)
+    rows = [
+        (c.quantity, _number(c.left), _number(c.right), _number(c.value), _formula(c.expr) if c.expr else _clipped(c.note))
+        for c in changes.changes
+    ]
+    return table(changes.title, ("Quantity", "Left", "Right", "Difference", "In closed form"), rows)
 
 
 class NotebookFormula(str):
@@ -105,7 +108,15 @@ def _cell(text: str, code: bool) -> str:
 
 
 def _closed_form(quantity: Quantity) -> str:
-    return quantity.reason if quantity.text is None else _formula(quantity.text)
+    """A closed form; of a peak with several candidates the largest at these sizes, and how many there are."""
+    if quantity.text is None:
+        return quantity.reason
+    candidate = quantity.largest_candidate
+    if candidate is None or len(quantity.text) <= _LONGEST:
+        return _formula(quantity.text)
+    shown = _formula(candidate.expr)
+    among = f"the largest of {len(quantity.candidates)} peak candidates here"
+    return NotebookFormula(rf"{shown}\quad\text{{({among})}}") if isinstance(shown, NotebookFormula) else f"{shown} ({among})"
 
 
 def _formula(text: str) -> str:

@@ -13,6 +13,9 @@ import calc
 from calc.derive.compare import compare
 from calc.derive.result import Derivation
 from calc.notebook import formatters as notebook
+from calc.symbolic.algebra import to_sympy
+
+sympy = pytest.importorskip("sympy")
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -65,13 +68,23 @@ def test_a_quantity_is_its_terms_and_a_formula(result: Derivation) -> None:
     assert r"<td>0.weight</td><td>15</td><td>$\displaystyle d f$</td>" in _html(parameters)
 
 
-def test_a_long_closed_form_is_clipped_text(result: Derivation) -> None:
-    """A maximum of several lines is no line of a table: 240 characters of it are shown as code."""
+def test_of_a_long_maximum_the_largest_candidate_is_shown(result: Derivation) -> None:
+    """A maximum of several lines is no line of a table."""
     peak = result["memory.peak"]
-    assert peak.text is not None
-    assert len(peak.text) > 240
+    assert peak.largest_candidate is not None
+    assert len(peak.text or "") > 240
+    latex = sympy.latex(to_sympy(peak.largest_candidate.expr))
 
-    assert f"<code>{peak.text[:240]} …</code>" in _html(peak)
+    among = rf"\quad\text{{(the largest of {len(peak.candidates)} peak candidates here)}}"
+    assert f"<td>$\\displaystyle {latex}{among}$</td>" in _html(peak)
+
+
+def test_a_long_closed_form_is_clipped_text(result: Derivation) -> None:
+    """240 characters of it are shown as code."""
+    text = " + ".join(f"{number}*d**{number}" for number in range(2, 40))
+    parameters = replace(result["parameters"], text=text)
+
+    assert f"<code>{text[:240]} …</code>" in _html(parameters)
 
 
 def test_what_is_unknown_has_no_formula_and_says_why(result: Derivation) -> None:
@@ -89,6 +102,7 @@ def test_a_check_an_answer_and_a_comparison_are_tables(result: Derivation) -> No
     assert "training-time: " in _html(answer)
     assert "143.9" in _html(answer)
     assert "<td>parameters</td><td>62</td><td>62</td><td>0</td>" in _html(compare(result, result))
+    assert f"<caption>mlp → mlp: B {result.sizes['B']} → 97</caption>" in _html(compare(result, result.at_sizes({"B": 97})))
 
 
 def test_no_name_is_markup(result: Derivation) -> None:
