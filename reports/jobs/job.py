@@ -147,12 +147,12 @@ def equations(derivation: Derivation, progress: Progress) -> ModelSection:
     """The forward and the gradients as equations; else why there are none."""
     from calc.mathematics.gradients import gradients
     from calc.options import TRAIN, Options
-    from reports.page.equations import MOST, NO_EQUATIONS, model_section
+    from reports.page.equations import NO_EQUATIONS, model_section
 
     if derivation.spec is None:
         return NO_EQUATIONS
-    if derivation.ledger.calls > _MOST_CALLS:
-        return replace(NO_EQUATIONS, why=f"a step of {derivation.ledger.calls:,} operators has more than {MOST} of them")
+    if derivation.ledger.calls > _MOST_CALLS and not derivation.trip_counts:
+        return replace(NO_EQUATIONS, why=f"this step has {derivation.ledger.calls:,} operators, and no loop over equal layers")
     mode, attention = derivation.options.get("mode", TRAIN), derivation.options.get("attention", "fused")
     try:
         return model_section(gradients(derivation.spec, options=Options(attention=attention), progress=progress), mode=mode)
@@ -160,7 +160,7 @@ def equations(derivation: Derivation, progress: Progress) -> ModelSection:
         return model_section(None, str(error))
 
 
-# Operators of a step beyond which a page has no room for the equations.
+# Operators of a step whose equations fill no page. The equations of a loop are those of two iterations, however many there are.
 _MOST_CALLS = 20_000
 
 

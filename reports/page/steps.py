@@ -200,15 +200,16 @@ def merged(number: int, views: Sequence[StepView]) -> tuple[StepView, ...]:
 
 def _content(view: StepView) -> object:
     """Everything of a step except its module path and number."""
+    return view.before, view.after, view.substituted, view.value, *_reason(view)
+
+
+_LONG = 40  # characters of a reason that is written once in a chapter
+
+
+def _reason(view: StepView) -> tuple[object, ...]:
+    """Reason, rule and check, whichever part of the model they are of."""
     because = view.because.replace(f" {view.title} ", " ")  # "the parts of bn1 are disjoint"
-    return view.rule, view.badge, view.before, view.after, because, view.substituted, view.value, view.checked
-
-
-_LONG = 60  # characters of a reason that is written once in a chapter
-
-
-def _reason(view: StepView) -> object:
-    return view.because, view.rule, view.badge, view.checked
+    return because, view.rule, view.badge, view.checked
 
 
 def with_references(chapters: Iterable[Chapter]) -> tuple[Chapter, ...]:
