@@ -322,9 +322,10 @@ _DOMINANCE = (
 )
 
 _REASONS = {
-    "parameters": "a weight tensor has the product of its sizes as elements; tied weights are one storage, counted once",
+    "parameters": "a parameter has as many elements as the product of its sizes; tied weights share one storage, which counts once",
     "parameters.active": "a token uses every element of a weight, but of a stack of experts only the matrices of those it chooses",
-    "parameters.non_embedding": "a weight tensor has the product of its sizes as elements; tables and a head of their sizes are left out",
+    "parameters.non_embedding": "a parameter has as many elements as the product of its sizes; embedding tables and heads of"
+    " their shape are left out",
     "gradients.bytes": "the backward leaves a gradient of the weight's shape in .grad: bytes of one element times elements",
     "optimizer_state.bytes": "the optimizer keeps these tensors for the weight: bytes of one element times elements",
     "activations.bytes": "autograd still holds these tensors when the forward returns; a storage counts once",

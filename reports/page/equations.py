@@ -87,8 +87,9 @@ def _row(entry: EquationEntry, matrix: EquationEntry, derived: Derived) -> Equat
 
 
 def _notes(derived: Derived, mode: str) -> Iterator[str]:
-    for name, value in derived.program.fixed.items():
-        yield f"{name}{NBSP}={NBSP}{value} in these equations, whatever it is in the step; every other size is a symbol."
+    if fixed := derived.program.fixed:
+        listed = " and ".join(f"{name}{NBSP}={NBSP}{value}" for name, value in fixed.items())
+        yield f"{listed} in these equations only; all other sizes are symbols."
     if mode != TRAIN:
         return
     not_computed = _inputs(derived)

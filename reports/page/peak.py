@@ -196,7 +196,8 @@ def _lower(bounds: Sequence[_BoundedChange], least: int) -> str:
     lowest = {bound.change.partition("-")[0]: bound for bound in sorted(bounds, key=lambda bound: -bound.least) if bound.least < least}
     if not lowest:
         return ""
-    return f"Perhaps lower: {'; '.join(f'{bound.change}, but not below {_read(bound.least)}' for bound in lowest.values())}."
+    listed = " and ".join(f"{bound.change} (not below {_read(bound.least)})" for bound in lowest.values())
+    return _as_beginning(f"{listed} may lower it further.")
 
 
 def _row(lever: PeakLever, peak: int, derivation: Derivation, board: Accelerator) -> LeverRow:

@@ -46,7 +46,7 @@ def _step(statement: str, test: str, source: str = "arithmetic") -> RuleStatemen
 
 
 STEP_RULES: Mapping[str, RuleStatement] = {
-    "parameter": _step("A tensor has the product of its sizes as elements; a storage counts once.", STEPS),
+    "parameter": _step("A tensor has as many elements as the product of its sizes; a storage counts once.", STEPS),
     "gradient": _step("Bytes of a gradient: its elements times the bytes of one.", STEPS),
     "optimizer state": _step("Bytes of an optimizer's tensor: its elements times the bytes of one.", STEPS),
     "saved tensor": _step(

@@ -81,6 +81,11 @@ def _module_path(text: str) -> Markup:
     return Markup(".<wbr>".join(re.sub(r"(?<=\w_)(?=\w)", "<wbr>", part) if len(part) > _LONG_PART else part for part in parts))
 
 
+def _file_path(text: str) -> Markup:
+    """A name that may break after its slashes."""
+    return Markup("/<wbr>".join(escape(part) for part in visible(text).split("/")))
+
+
 _CELL_KINDS = {("number", "number", "math"): "ps", ("number", "number", "math", "text"): "ps"}
 
 
@@ -99,6 +104,7 @@ _HTML = Format(
         "inline_row": _row,
         "digits": _digits,
         "module_path": _module_path,
+        "file_path": _file_path,
         "prose": prose.html,
         "cell_kinds": _cell_kinds,
     },

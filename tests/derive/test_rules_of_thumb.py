@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 
@@ -11,8 +12,9 @@ from torch import nn
 import calc
 from calc import Dim
 from calc.derive.result import QuantityTerm
-from calc.derive.rules_of_thumb import RULES, GrossErrors, compare, gross_errors
+from calc.derive.rules_of_thumb import RULES, GrossErrors, compare, gross_errors, ranges
 from calc.derive.rules_of_thumb.assumptions import ComparedStep, Judgment, two_bytes
+from calc.derive.rules_of_thumb.exact import ExactCount
 from calc.graph.step import TracedDim
 from calc.symbolic import tree
 from calc.symbolic.algebra import evaluate_text
@@ -330,3 +332,14 @@ def test_a_number_of_parameters_by_cases_is_that_of_the_case_in_force():
     assert "Piecewise" not in comparisons["6ND"].expr
     assert 244_800 == evaluate_text(comparisons["6ND"].expr, derivation.sizes)
     assert not any("Piecewise" in str(step) for step in comparisons["6ND"].steps)
+
+
+def test_a_range_ends_where_the_terms_of_the_error_do_not_hold(comparisons):
+    """Those of a special case, here of the derivation's batch, say nothing about cancellation at another one."""
+    derivation, comparison = sample.derivation(), comparisons["2ND"]
+    batch = derivation.sizes["B"]
+    here = [replace(d, expr=re.sub(r"\bB\b", str(batch), d.expr)) for d in comparison.differences]
+    exact = ExactCount(comparison.rule, derivation)
+
+    assert (batch, batch) == ranges.within("B", comparison.expr, exact, derivation, here).searched
+    assert ranges.within("B", comparison.expr, exact, derivation, comparison.differences).searched[1] == 2**20

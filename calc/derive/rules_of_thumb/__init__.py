@@ -67,6 +67,7 @@ def _compare(rule: RuleOfThumb, derivation: Derivation) -> RuleComparison:
     count = exact.at({})
     bridge = explained(applicable, exact, derivation)
     step = ComparedStep(derivation, count, bridge.all)
+    ranges = (within(dim, expr, exact, derivation, bridge.all) for dim in scanned(expr, exact, derivation))
     return RuleComparison(
         rule,
         True,
@@ -77,7 +78,7 @@ def _compare(rule: RuleOfThumb, derivation: Derivation) -> RuleComparison:
         differences=bridge.differences,
         steps=bridge.steps,
         outside=tuple((name, derivation[name].value or 0) for name in rule.outside if is_stated(derivation, name)),
-        within=tuple(within(dim, expr, exact, derivation, bridge.all) for dim in scanned(expr, exact, derivation)),
+        within=tuple(along for along in ranges if along.searched[0] < along.searched[1]),
         assumptions=tuple(JudgedAssumption(a.statement, a.judge(step)) for a in rule.assumes),
         gross=gross_errors((d.value for d in bridge.all), count) if bridge.all is not None and count else None,
     )

@@ -53,7 +53,8 @@ def within(name: str, expr: str, exact: ExactCount, derivation: Derivation, diff
     unit, plus = dims[name].multiple_of, dims[name].plus
     step = derivation.sizes[unit] if isinstance(unit, str) else unit or 1
     current = (derivation.sizes[name] - plus) // step
-    near = _Memo(lambda i: _nearness(_moved(dims, name, i * step + plus, derivation), dims, expr, exact, derivation, differences))
+    listed = differences if differences and _explain(differences, expr, exact, derivation) else None
+    near = _Memo(lambda i: _nearness(_moved(dims, name, i * step + plus, derivation), dims, expr, exact, derivation, listed))
     low, high = _accepted(near, current, 1, max(FARTHEST // step, current, 1))
     runs = _runs(near, sorted({low, high, current, *(2**i for i in range(64) if low <= 2**i <= high)}))
     sized = [(nearness, (a * step + plus, b * step + plus)) for nearness, a, b in runs]
@@ -118,7 +119,8 @@ def _nearness(
 ) -> _Nearness:
     """Whether the rule is within 5 % at ``sizes``. The rule may use tied dimensions; quantities are evaluated at the free ones.
 
-    Raises ``DimensionError`` at sizes where the closed forms do not hold: a search never traces the step.
+    Raises ``DimensionError`` at sizes where the closed forms do not hold: a search never traces the step. Those of the ``differences`` are
+    those of a special case, such as B = 1, where the derivation is one: elsewhere they do not add up to the error.
     """
     free = {name: size for name, size in sizes.items() if not dims[name].tied}
     if derivation.other_sizes is not None and not derivation.holds_at(free):
@@ -128,8 +130,16 @@ def _nearness(
     if abs(error) > NEAR * true:
         return _Nearness.FAR
     listed = values_at(differences, sizes) if differences else []
-    cancels = bool(listed) and sum(listed) == error and gross_errors(listed, true).cancel
+    if listed and sum(listed) != error:
+        raise DimensionError("the terms of the error do not hold at these sizes")
+    cancels = bool(listed) and gross_errors(listed, true).cancel
     return _Nearness.CANCELS if cancels else _Nearness.NEAR
+
+
+def _explain(differences: Sequence[Difference], expr: str, exact: ExactCount, derivation: Derivation) -> bool:
+    """Whether the differences add up to the error at the derivation's sizes."""
+    sizes = derivation.sizes
+    return sum(values_at(differences, sizes)) == int(evaluate_text(expr, sizes)) - exact.at({})
 
 
 def _bisect(near: Callable[[int], _Nearness], a: int, b: int) -> int:

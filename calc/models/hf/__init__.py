@@ -197,7 +197,7 @@ def _reduced(parameters: int) -> str:
     """Why the sizes of the real checks are small."""
     if parameters <= _CHECKED_AT_FULL_WIDTH:
         return "so that a run takes seconds"
-    return f"since a model of more than {_CHECKED_AT_FULL_WIDTH:,} parameters ({parameters:,}) is checked on a small one of its kind"
+    return f"since this model has {parameters:,} parameters: above {_CHECKED_AT_FULL_WIDTH:,}, a small model of the same kind is checked"
 
 
 def _relatives(sizes: Mapping[str, int], layout: ConfigLayout, dims: Mapping[str, Dim]) -> Iterator[dict[str, int]]:

@@ -48,7 +48,7 @@ def test_of_equal_layers_the_one_shown_is_named() -> None:
         forward.rows[0].equation.partition(" = ")[2],
     )
     assert backward.title == "Gradients, from the loss back: transformer.h.1, as in every transformer.h.*"
-    assert ["L = 2 in these equations, whatever it is in the step; every other size is a symbol."] == [
+    assert ["L = 2 in these equations only; all other sizes are symbols."] == [
         note.replace(NBSP, " ") for note in section.notes
     ]
 
