@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 _FORMATS = ("text", "github", "json")
 _NOTHING = "it has no claims, so nothing in it can be verified: put <!--= EXPRESSION --> after a number, or leave the file out"
 
-_NO_INPUTS = "nothing in it can be verified: pages of report --interactive and of napkin site carry none, verify the plain report"
-
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
@@ -80,7 +78,7 @@ def _one(
             say_idle(file, "made by no templates of your own", "templates")
         return _report(file, text, inputs, sources, templates, form, regenerated)
     if file.suffix != ".md":
-        raise BadInputError(f"{file.name} carries no inputs of a report, so {_NO_INPUTS}")
+        raise BadInputError(f"{file.name} carries no inputs from which Napkin could make it again, so nothing in it can be verified")
     say_idle(file, "a live document", "templates")
     return _document(file, text, sources, form, **how)
 

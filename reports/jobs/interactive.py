@@ -11,7 +11,7 @@ from calc.memory.peak_levers import changes
 from calc.options import Options
 from calc.pipeline.precomputed import Stored, form_of, forms_elsewhere
 from reports.jobs.request import Request
-from reports.page.build import today
+from reports.page.inputs import INTERACTIVE, embedded
 from reports.page.parts import chapter_anchor
 from reports.page.peak import COMMON_80_GB
 from reports.page.what_if import WhatIf, flags, page_of
@@ -24,8 +24,8 @@ _BESIDE = "The same step as in the report beside this page; every number is eval
 
 
 def interactive(request: Request, report: str, progress: Progress, look: Look = PLAIN, gpu: str = "") -> str:
-    """The text of the page. ``report`` is the text of the report beside it, whose steps the page links."""
-    forms, refused = [], []
+    """The text of the page. ``report`` is the text of the report beside it, whose steps the page links and whose inputs are its own."""
+    forms, refused = [], dict[str, list[str]]()
     for options in _recipes(request.options, request.sizes):
         progress(f"closed forms of{flags(options.to_json()) or ' the step'}")
         try:
@@ -33,11 +33,15 @@ def interactive(request: Request, report: str, progress: Progress, look: Look = 
         except NapkinError as error:
             if options == request.options:
                 raise
-            refused.append((flags(options.to_json()).strip(), str(error)))
+            refused.setdefault(str(error), []).append(flags(options.to_json()).strip())
     links = {name: f"report.html#{anchor}" for name in forms[0].quantities if f'id="{(anchor := chapter_anchor(name))}"' in report}
     devices = tuple(available().values())
-    shown = WhatIf(request.written or request.model, tuple(forms), devices, gpu or COMMON_80_GB, request.sizes, links, tuple(refused))
-    return html.write_scripted(page_of(shown, _BESIDE, today()), look)
+    none = tuple((", nor ".join(recipes), why) for why, recipes in refused.items())
+    shown = WhatIf(request.written or request.model, tuple(forms), devices, gpu or COMMON_80_GB, request.sizes, links, none)
+    inputs = embedded(report, ".html")
+    assert inputs is not None
+    page = page_of(shown, _BESIDE, inputs.date)
+    return html.write_scripted(replace(page, inputs=replace(inputs, kind=INTERACTIVE).text()), look)
 
 
 def _recipes(options: Options, sizes: Mapping[str, int]) -> Iterator[Options]:

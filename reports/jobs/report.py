@@ -26,7 +26,7 @@ from reports.jobs import job
 from reports.jobs.request import Request, json_text
 from reports.page.build import PageContent, build, today
 from reports.page.equations import NO_EQUATIONS, equations_document
-from reports.page.inputs import FORMATS, Inputs, digest_of, file_of, folder_digest
+from reports.page.inputs import FORMATS, REPORT, Inputs, digest_of, file_of, folder_digest
 from reports.page.lighter import lighter
 from reports.page.model import Command
 from reports.page.records import measurements
@@ -210,7 +210,7 @@ def _inputs(request: Request, derivation: Derivation, checks: Any, device: str, 
     file = file_of(request.model)
     environment = {**derivation.provenance, **{f"check: {name}": value for name, value in getattr(checks, "provenance", {}).items()}}
     return Inputs(
-        kind="report",
+        kind=REPORT,
         model=request.written or request.model,
         sizes=dict(request.sizes),
         options=request.options.to_json(),

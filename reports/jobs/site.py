@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from calc.capacity.questions.registry import all_questions
@@ -15,6 +15,7 @@ from calc.pipeline.precomputed import Stored, names, stored, why_not
 from calc.symbolic.assignments import sizes_text
 from reports.jobs.job import write_all
 from reports.page.build import today
+from reports.page.inputs import SITE, Inputs
 from reports.page.parts import chapter_anchor
 from reports.page.peak import COMMON_80_GB
 from reports.page.questions import question_row
@@ -43,20 +44,21 @@ def site(directory: Path, progress: Progress) -> tuple[Path, ...]:
     return write_all(directory, texts(progress))
 
 
-def texts(progress: Progress) -> Mapping[str, str]:
-    """The pages by file name. Raises ``BadInputError`` if no closed forms are stored."""
+def texts(progress: Progress, date: str = "") -> Mapping[str, str]:
+    """The pages by file name, of ``date`` or of today. Raises ``BadInputError`` if no closed forms are stored."""
+    date = date or today()
     forms = {name: tuple(_forms(name)) for name in names()}
     absent = {name: why_not(name) for name, each in forms.items() if not each}
     if not any(forms.values()):
         raise BadInputError(f"there is no page to write: {next(iter(absent.values()), 'no closed forms are stored')}")
-    pages = {}
+    pages = {HOME: _index({name: each[0] for name, each in forms.items() if each}, absent, date)}
     for name, each in forms.items():
         if each:
             progress(name)
-            pages[_file(name)] = html.write_scripted(_model(name, each))
+            pages[_file(name)] = _model(name, each, date)
     progress("questions")
-    index = _index({name: each[0] for name, each in forms.items() if each}, absent)
-    return {HOME: html.write_scripted(index), QUESTIONS: html.write_scripted(_questions()), **pages}
+    pages[QUESTIONS] = _questions(date)
+    return {file: html.write_scripted(replace(page, inputs=Inputs(SITE, file, date=date).text())) for file, page in pages.items()}
 
 
 def _forms(name: str) -> Iterator[Stored]:
@@ -71,20 +73,20 @@ def _file(name: str) -> str:
     return f"{name.replace(':', '-')}.html"
 
 
-def _model(name: str, forms: tuple[Stored, ...]) -> ScriptedPage:
+def _model(name: str, forms: tuple[Stored, ...], date: str) -> ScriptedPage:
     subtitle = f"{_description(name)}. Every number is evaluated in this page, exactly, from closed forms that were derived and certified."
-    return page_of(WhatIf(name, forms, tuple(catalogue().values()), COMMON_80_GB, {}, {}), subtitle, today(), HOME)
+    return page_of(WhatIf(name, forms, tuple(catalogue().values()), COMMON_80_GB, {}, {}), subtitle, date, HOME)
 
 
 def _description(name: str) -> str:
     return CATALOGUE[name].description if name in CATALOGUE else "a class of transformers at its default sizes"
 
 
-def _index(forms: Mapping[str, Stored], absent: Mapping[str, str]) -> ScriptedPage:
+def _index(forms: Mapping[str, Stored], absent: Mapping[str, str], date: str) -> ScriptedPage:
     lines = tuple(f"{name} has no page: {why}." for name, why in absent.items())
     subtitle = "Closed forms of training steps, and questions about capacity; each number opens its derivation."
     rows = tuple(_row(name, form) for name, form in forms.items())
-    return ScriptedPage("site.j2", (), "Napkin", subtitle, "", today(), lines, "", rows)
+    return ScriptedPage("site.j2", (), "Napkin", subtitle, "", date, lines, "", rows)
 
 
 def _row(name: str, form: Stored) -> SiteRow:
@@ -98,8 +100,8 @@ def _value(form: Stored, name: str) -> str:
     return "unknown" if quantity.unknown else numbers.amount(quantity.at(), quantity.definition.unit).headline
 
 
-def _questions() -> ScriptedPage:
+def _questions(date: str) -> ScriptedPage:
     rows = tuple(question_row(question) for question in all_questions())
     data = script_text({"schema": 1, "questions": [row.data for row in rows if row.data is not None]})
     subtitle = "Each question at example values; change them, and every step follows. The command solves for any other variable too."
-    return ScriptedPage("questions.j2", ("exact.js", "questions.js"), "Questions", subtitle, data, today(), (), HOME, rows)
+    return ScriptedPage("questions.j2", ("exact.js", "questions.js"), "Questions", subtitle, data, date, (), HOME, rows)

@@ -12,12 +12,24 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from calc.errors import BadInputError, NapkinError
 from calc.platform import files
-from reports.page.inputs import FORMATS, Inputs, digest_of, embedded, file_of, folder_digest, plain, without_versions
+from reports.page.inputs import (
+    FORMATS,
+    INTERACTIVE,
+    REPORT,
+    SITE,
+    Inputs,
+    digest_of,
+    embedded,
+    file_of,
+    folder_digest,
+    plain,
+    without_versions,
+)
 
 Progress = Callable[[str], None]
 _FILE = files.Kind(50_000_000)
@@ -93,9 +105,10 @@ def verify(
         return VerifiedReport(because=str(error))
     except NapkinError as error:
         return VerifiedReport(because=f"it cannot be made again: {error}")
-    right = next((output for name, output in texts.items() if name.endswith(file.suffix)), None)
+    ending = f"/{inputs.model}" if inputs.kind == SITE else file.suffix
+    right = next((output for name, output in texts.items() if f"/{name}".endswith(ending)), None)
     if right is None:
-        return VerifiedReport(because=f"Napkin writes no {inputs.kind} as {file.suffix}")
+        return VerifiedReport(because=f"Napkin writes no {inputs.kind} as {ending[:60]}")
     source = _other_source(inputs, environment)
     if source:
         return VerifiedReport(because=source)
@@ -202,8 +215,8 @@ class Regenerated:
     _texts: dict[str, Texts] = field(default_factory=dict)
 
     def of(self, inputs: Inputs, sources: Sequence[Path], templates: Path | None, progress: Progress) -> Texts:
-        """The report that ``inputs`` make."""
-        key = inputs.text()
+        """The report that ``inputs`` make; of a site, every page."""
+        key = (replace(inputs, model="") if inputs.kind == SITE else inputs).text()
         if key not in self._texts:
             self._texts[key] = _remade(inputs, sources, templates, progress, self.formats)
         return self._texts[key]
@@ -224,9 +237,23 @@ def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, pro
 
         regenerated = Inputs(kind="lecture", environment=dict(writing.provenance()))
         return writing.make(progress, regenerated.as_noted(inputs))[1], regenerated.environment
-    if inputs.kind != "report":
+    if inputs.kind == SITE:
+        return _site(inputs, progress)
+    if inputs.kind not in (REPORT, INTERACTIVE):
         raise BadInputError(f"unknown kind of report {inputs.kind[:40]!r}")
+    return _report(inputs, word, templates, progress, formats)
+
+
+def _site(inputs: Inputs, progress: Progress) -> Texts:
+    from reports.jobs import site
+
+    return site.texts(progress, inputs.date), {}
+
+
+def _report(inputs: Inputs, word: str, templates: Path | None, progress: Progress, formats: Collection[str]) -> Texts:
+    """A report, or the page with a script beside it."""
     from calc.options import made
+    from reports.jobs.interactive import FILE, interactive
     from reports.jobs.report import make
     from reports.jobs.request import Request
     from reports.writers.render import look_of
@@ -235,8 +262,11 @@ def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, pro
         raise BadInputError(f"unknown device {inputs.device[:40]!r}")
     request = Request(word, inputs.sizes, made(**inputs.options), written=inputs.model)
     look = look_of(inputs.template, str(templates or ""))
-    report = make(request, inputs.device, progress, inputs, look, inputs.gpu, formats=formats, quantities=inputs.other.split())
-    return report.texts, report.environment
+    noted = replace(inputs, kind=REPORT)
+    report = make(request, inputs.device, progress, noted, look, inputs.gpu, formats=formats, quantities=inputs.other.split())
+    if inputs.kind == REPORT:
+        return report.texts, report.environment
+    return {FILE: interactive(request, report.texts["report.html"], progress, look, inputs.gpu)}, report.environment
 
 
 def _elsewhere(inputs: Inputs, environment: Mapping[str, str]) -> Iterator[str]:

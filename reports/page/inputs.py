@@ -20,6 +20,7 @@ from calc.errors import BadInputError
 from calc.platform import files
 
 FORMATS = (".md", ".html", ".tex", ".json")
+REPORT, INTERACTIVE, SITE = "report", "interactive", "site"  # kinds
 _LONGEST = 200_000
 _OWN = files.Kind(2**26)
 _HTML = re.compile(r'<meta name="napkin-inputs" content="(?P<inputs>[^"]{1,200000})">')

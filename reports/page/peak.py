@@ -197,7 +197,7 @@ def _lower(bounds: Sequence[_BoundedChange], least: int) -> str:
     if not lowest:
         return ""
     listed = " and ".join(f"{bound.change} (not below {_read(bound.least)})" for bound in lowest.values())
-    return _as_beginning(f"{listed} may lower it further.")
+    return _as_beginning(f"{listed} may lower it more.")
 
 
 def _row(lever: PeakLever, peak: int, derivation: Derivation, board: Accelerator) -> LeverRow:

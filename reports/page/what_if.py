@@ -45,7 +45,8 @@ class WhatIf:
 @dataclass(frozen=True, slots=True)
 class ScriptedPage:
     """A page with a script: its template, and the ``scripts`` of which the one in it consists. ``data`` is the text of its data, escaped.
-    ``home`` is the page that lists all others, empty where there is none."""
+    ``home`` is the page that lists all others, empty where there is none. ``inputs``: the line from which ``napkin verify`` makes it again.
+    """
 
     template: str
     scripts: tuple[str, ...]
@@ -57,6 +58,7 @@ class ScriptedPage:
     home: str = ""
     rows: tuple[Any, ...] = ()
     sections: Mapping[str, str] = field(default_factory=dict)
+    inputs: str = ""
 
 
 def page_of(shown: WhatIf, subtitle: str, date: str, home: str = "") -> ScriptedPage:

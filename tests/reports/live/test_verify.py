@@ -389,10 +389,7 @@ def test_the_named_file_verifies_wherever_it_lies(own: Path, tmp_path: Path) -> 
     assert copied.stdout.endswith(f", file {own / 'mine.py'}\n")  # where it was is only noted
 
 
-NOTHING = (
-    "carries no inputs of a report, so nothing in it can be verified: pages of report --interactive and of napkin site carry none, "
-    "verify the plain report"
-)
+NOTHING = "carries no inputs from which Napkin could make it again, so nothing in it can be verified"
 NOT_OURS = "x.json: its inputs are not as Napkin writes them: make the report again"
 
 
@@ -460,3 +457,16 @@ def test_no_name_ends_the_comment_or_the_attribute_it_stands_in() -> None:
 
     assert not re.search(r"--|[<>&'`\n\u2028]", line)
     assert embedded(f"<!-- napkin-inputs {line} -->", ".md") == inputs
+
+
+def test_a_page_with_a_script_is_made_again(tmp_path: Path) -> None:
+    """With the report beside it, from the same inputs; a changed digit of its data is named."""
+    made = CliRunner().invoke(cli.napkin, ["report", "two-layer", "--interactive", "--mode", "infer", "-o", str(tmp_path)])
+    page = tmp_path / "report.interactive.html"
+    untouched = run(page)
+    page.write_text(page.read_text(encoding="utf-8").replace('"default":1024', '"default":1025', 1), encoding="utf-8")
+    edited = run(page)
+
+    assert (made.exit_code, untouched.exit_code, edited.exit_code) == (0, 0, 1)
+    assert f"{page}: verified: made again from its inputs, every character is the same\n" in untouched.stdout
+    assert "says '1025', right is '1024'" in edited.stdout

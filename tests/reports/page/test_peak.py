@@ -193,7 +193,7 @@ def test_a_bound_below_the_best_change_is_mentioned_as_one() -> None:
     fused = StepChange({"implementation": "fused"})
     best = _story((PeakLever(fused, 50_000, "optimizer", 1),)).best
 
-    assert best.endswith("). ZeRO-3 on 8 devices (not below 32.0\u00a0kB) may lower it further.")
+    assert best.endswith("). ZeRO-3 on 8 devices (not below 32.0\u00a0kB) may lower it more.")
     assert "Perhaps" not in _story().best
 
 

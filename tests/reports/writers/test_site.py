@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from calc.capacity.questions import answered
 from calc.capacity.questions.registry import all_questions
 from calc.errors import BadInputError
 from calc.pipeline import precomputed
+from reports import cli
 from reports.jobs import site
 from reports.page.questions import question_row
 from reports.writers import html
@@ -22,8 +24,8 @@ from tests.reports import browser
 
 
 @pytest.fixture
-def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The pages, of the stored forms whatever derived them."""
+def valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stored forms are taken whatever derived them."""
 
     def why_not(name: str, options: dict[str, str] | None = None) -> str:
         return "" if precomputed._entry(name, options) else "there is none"
@@ -31,6 +33,17 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     monkeypatch.setattr(precomputed, "why_not", why_not)
     monkeypatch.setattr(site, "why_not", why_not)
+
+
+@pytest.fixture
+def pages(valid: None) -> dict[str, str]:
+    return dict(site.texts(lambda _: None))
+
+
+@pytest.fixture
+def of_gpt2(valid: None, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The pages of a site of one model."""
+    monkeypatch.setattr(site, "names", lambda: ("gpt2",))
     return dict(site.texts(lambda _: None))
 
 
@@ -50,6 +63,28 @@ def test_the_first_page_has_no_script_and_the_bytes_are_fixed(pages: dict[str, s
     assert pages == dict(site.texts(lambda _: None))
     assert "<script" not in pages[site.HOME]
     assert all(page.count("<script") == 2 for file, page in pages.items() if file != site.HOME)
+
+
+def test_a_page_is_verified_and_an_edited_digit_is_not(of_gpt2: dict[str, str], tmp_path: Path) -> None:
+    """The pages are made again once for all files."""
+    for file in (site.HOME, "gpt2.html"):
+        (tmp_path / file).write_text(of_gpt2[file], encoding="utf-8")
+    (tmp_path / "wrong.html").write_text(of_gpt2["gpt2.html"].replace("50257", "50258", 1), encoding="utf-8")
+    files = [str(tmp_path / file) for file in (site.HOME, "gpt2.html", "wrong.html")]
+
+    right, wrong = (CliRunner().invoke(cli.napkin, ["verify", *some]) for some in (files[:2], files[2:]))
+
+    assert (right.exit_code, right.stdout.count("every character is the same")) == (0, 2)
+    assert (wrong.exit_code, "says '50258', right is '50257'" in wrong.stdout) == (1, True)
+
+
+def test_a_page_by_another_name_is_refused(of_gpt2: dict[str, str], tmp_path: Path) -> None:
+    """Its inputs name the page."""
+    (tmp_path / "x.html").write_text(of_gpt2["gpt2.html"].replace("gpt2.html", "gpt3.html", 1), encoding="utf-8")
+
+    shown = CliRunner().invoke(cli.napkin, ["verify", str(tmp_path / "x.html")])
+
+    assert (shown.exit_code, "Napkin writes no site as /gpt3.html" in shown.stdout) == (1, True)
 
 
 def test_stored_forms_that_are_not_valid_here_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +137,7 @@ def test_the_questions_page_gives_pythons_answers(tmp_path: Path) -> None:
     """Fifty questions, at their examples and at random inputs: the same fractions, and refused where Python refuses."""
     cases, answers = _asked()
     file = tmp_path / "questions.html"
-    file.write_text(html.write_scripted(site._questions()), encoding="utf-8")
+    file.write_text(html.write_scripted(site._questions("2026-01-02")), encoding="utf-8")
     with browser.browser() as chromium:
         chromium.open(file)
         for case, ours, theirs in zip(cases, answers, chromium.eval(f"({_BY_SCRIPT})({json.dumps(cases)})"), strict=True):
