@@ -129,6 +129,7 @@ def item_size(dtype: str) -> int:
 PREFIXES = {"k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6, "Z": 7}  # powers of 1000
 _HOUR = 3600
 _DAY = 24 * _HOUR
+_POUND = Fraction(45359237, 100000)  # grams
 Words = dict[str, Fraction]
 
 
@@ -167,8 +168,8 @@ WORDS: dict[str, Words] = {
     "money/h": _each([("USD/h", 1)]),
     "power": _prefixed("W"),
     "energy": {**_prefixed("Wh"), **_prefixed("J", unit=Fraction(1, _HOUR))},
-    "mass": _each([("g", 1), ("kg", 1000), ("t", 10**6), ("kt", 10**9)]),
-    "intensity": _each([("g/kWh", 1), ("kg/kWh", 1000), ("kg/MWh", 1), ("t/MWh", 1000)]),
+    "mass": _each([("g", 1), ("kg", 1000), ("t", 10**6), ("kt", 10**9), ("lb", _POUND)]),
+    "intensity": _each([("g/kWh", 1), ("kg/kWh", 1000), ("kg/MWh", 1), ("t/MWh", 1000), ("lb/kWh", _POUND), ("lb/MWh", _POUND / 1000)]),
     "number": {},
 }  # fmt: skip
 # Accepted unambiguous synonyms; documents use the units above.

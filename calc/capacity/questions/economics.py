@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calc.capacity.questions.question import Equation, Question, Requirement, Variable
-from calc.capacity.questions.training import EXACT, PER_TOKEN
+from calc.capacity.questions.training import DAYS_OF_HOURS, EXACT, PER_TOKEN
 from calc.capacity.questions.variables import (
     ACHIEVED,
     ACTIVE,
     DAYS,
+    DEVICE_HOURS,
     DEVICES,
     FLOPS,
     KAPLAN,
@@ -20,7 +21,6 @@ from calc.capacity.questions.variables import (
     TOKENS,
 )
 
-_HOURS = Variable("H", "gpu-hours", "h", "device hours")
 _PRICE = Variable("p", "price", "USD/h", "price of one device and hour", device="price")
 _COST = Variable("X", "cost", "USD", "cost")
 _POWER = Variable("y", "power", "W", "power of one device", device="power")
@@ -31,10 +31,10 @@ _ENERGY = Variable("E", "energy", "kWh", "energy")
 _INTENSITY = Variable("i", "intensity", "g/kWh", "CO₂ equivalent that the grid emits for an energy")
 _EMISSIONS = Variable("G", "emissions", "kg", "CO₂ equivalent")
 _EACH = replace(ACHIEVED, symbol="A")  # X is the cost here
-_VARIABLES = (ACTIVE, TOKENS, DEVICES, PEAK, MFU, FLOPS, _HOURS, DAYS, PER_TOKEN, _EACH, SPEED_OF_ONE)
+_VARIABLES = (ACTIVE, TOKENS, DEVICES, PEAK, MFU, FLOPS, DEVICE_HOURS, DAYS, PER_TOKEN, _EACH, SPEED_OF_ONE)
 _TIME = (
     Equation("H", "C/(3600*u*P)", "amount over the rate of one device; an hour has 3,600 s"),
-    Equation("t", "H/(24*n)", "all devices at the same time; a day has 24 hours"),
+    DAYS_OF_HOURS,
 )
 
 GPU_HOURS = Question(

@@ -62,9 +62,8 @@ def sort(question: Question, typed: Mapping[str, Typed]) -> QuestionInputs:
             raise BadInputError(_unknown(question, key))
     if not given.solve and question.answer in given.variables:
         key = question.variable(question.answer).key
-        raise BadInputError(
-            f"{key} is what {question.name} answers: with {key}=… say what to solve for, e.g. solve={question.variables[0].key}"
-        )
+        another = next(variable.key for variable in question.variables if variable.symbol != question.answer)
+        raise BadInputError(f"{key} is what {question.name} answers: with {key}=… leave out another key and solve for it: solve={another}")
     if given.solve in given.variables:
         key = question.variable(given.solve).key
         raise BadInputError(f"{key} is both given and solved for: leave out {key}=…, or solve for another")

@@ -73,13 +73,14 @@ class Problem:
 
     @property
     def choices(self) -> tuple[tuple[QuestionChoice, str], ...]:
-        """The choices that affect the answer, each with the chosen option: by an active equation, or by the options of the traced step."""
+        """The choices that affect the answer, each with the chosen option: by an active equation in which a value is open, or by the
+        options of the traced step."""
         chosen = ((c, self.given.choices.get(c.key, c.default)) for c in self.question.choices)
-        part = self.part
+        open_ = self.part - self.values.keys()
 
         def counts(choice: QuestionChoice, name: str) -> bool:
             of_model = bool(self.given.model) and choice.key in (*OPTIONS, FORMAT)
-            return of_model or any(e in self.equations and e.symbol in part for e in choice.options[name])
+            return of_model or any(e in self.equations and open_ & {e.symbol, *free_names(e.expr)} for e in choice.options[name])
 
         return tuple((c, name) for c, name in chosen if counts(c, name))
 

@@ -10,6 +10,7 @@ from calc.capacity.questions.variables import (  # fmt: skip
     ACTIVE,
     BATCH,
     DAYS,
+    DEVICE_HOURS,
     DEVICES,
     FLOPS,
     KAPLAN,
@@ -35,6 +36,7 @@ _GIVEN_OF_ONE = {
     "X": (Equation("R", "n*X", "evenly over the devices"),),
     "v": (Equation("t", "D/(86400*n*v)", "tokens over tokens a second of all devices; a day has 86,400 s"),),
 }
+DAYS_OF_HOURS = Equation("t", "H/(24*n)", "all devices at the same time; a day has 24 hours")
 _TOKENS_OF_STEPS = Equation("D", "S*B*T", "each step takes B sequences of T tokens")
 
 CONVENTION = QuestionChoice(
@@ -70,10 +72,10 @@ TRAINING_TIME = replace(
     TOKENS_FOR_TIME,
     name="training-time",
     summary="days to train a model on a number of tokens, or of steps",
-    variables=(*TOKENS_FOR_TIME.variables, STEPS, BATCH, SEQUENCE, _SPEED),
+    variables=(*TOKENS_FOR_TIME.variables, STEPS, BATCH, SEQUENCE, _SPEED, DEVICE_HOURS),
     answer="t",
     limit="",
-    with_given=_GIVEN_OF_ONE | dict.fromkeys("SBT", (_TOKENS_OF_STEPS,)) | {"r": (_TIME_AT_SPEED,)},
+    with_given=_GIVEN_OF_ONE | dict.fromkeys("SBT", (_TOKENS_OF_STEPS,)) | {"r": (_TIME_AT_SPEED,), "H": (DAYS_OF_HOURS,)},
 )
 GPUS = replace(TOKENS_FOR_TIME, name="gpus", summary="devices that finish a training by a deadline", answer="n")
 TOKENS_FOR_COMPUTE = Question(

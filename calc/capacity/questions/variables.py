@@ -15,6 +15,7 @@ PEAK = Variable("P", "peak", "FLOP/s", "dense peak rate of one device", device="
 MFU = Variable("u", "mfu", "share", "model FLOPs utilization")
 FLOPS = Variable("C", "flops", "FLOP", "FLOPs of the whole training")
 DAYS = Variable("t", "days", "days", "time")
+DEVICE_HOURS = Variable("H", "gpu-hours", "h", "device hours")
 MEMORY = Variable("M", "memory", "bytes", "memory of one device", device="memory")
 BANDWIDTH = Variable("W", "bandwidth", "bytes/s", "memory bandwidth of one device", device="bandwidth")
 BATCH = Variable("B", "batch", "sequences", "sequences at a time", rounding="down")

@@ -196,7 +196,7 @@ def test_units_make_no_difference() -> None:
      "gpu=h100-sxm mfu=0.4 days=30"),
     ("largest-sequence", {"layers": 24}, "largest-sequence needs width (model width), heads (attention heads), batch (sequences at a time)"
      " and memory (memory of one device, or gpu=…): give them, e.g. width=1024 heads=16 batch=4 gpu=h100-sxm"),
-    ("training-time", {**RUN, "days": 30}, "days is what training-time answers: with days=… say what to solve for, e.g. solve=parameters"),
+    ("training-time", {**RUN, "days": 30}, "days is what training-time answers: with days=… leave out another key and solve for it: solve=parameters"),
     ("training-time", {**RUN, "gpus": 8, "solve": "gpus"}, "gpus is both given and solved for: leave out gpus=…, or solve for another"),
     ("training-time", {**RUN, "gpus": 8, "solve": "size"}, "training-time has no 'size' to solve for: use one of parameters, tokens, "),
     ("training-time", {**RUN, "gpus": 8, "flops": "1e24"},
@@ -501,6 +501,20 @@ def test_a_rate_of_each_device_is_asked_as_papers_print_it() -> None:
     step = ask("time-per-step", parameters="175e9", batch=1536, sequence=2048, gpus=1024, achieved="140TFLOP/s")
     assert step.value == Fraction(6 * 175 * 10**9 * 1536 * 2048, 1024 * 140 * 10**12)
     assert refusal("training-time", **llama, achieved="3TFLOP/s") == "achieved does not affect the answer: leave it out"
+
+
+def test_days_follow_from_device_hours() -> None:
+    """DeepSeek-V3 (arXiv 2412.19437), section 1: 180K hours of an H800 for each trillion tokens are 3.7 days on 2,048 of them."""
+    days = ask("training-time", gpu_hours="180e3", gpus=2048).value
+    assert (days, round(days, 1)) == (Fraction(180_000, 24 * 2048), Fraction(37, 10))
+    assert ask("training-time", days=days, gpus=2048, solve="gpu-hours").value == 180_000
+    assert refusal("training-time", gpu_hours=10, gpus=2, parameters="1e9") == "parameters does not affect the answer: leave it out"
+
+
+def test_a_key_that_is_the_answer_is_named_with_another_to_solve_for() -> None:
+    said = "parameters is what compute-optimal answers: with parameters=… leave out another key and solve for it: solve=tokens"
+    assert refusal("compute-optimal", parameters="10e9") == said
+    assert ask("compute-optimal", parameters="10e9", solve="tokens", law="20-tokens").value == 200 * 10**9
 
 
 def test_emissions_of_gpt_3_are_those_of_the_publication() -> None:

@@ -261,3 +261,15 @@ def test_a_planted_peak_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert derived["memory.peak"].at(B=right) <= 10**9 < derived["memory.peak"].at(B=right + 1)
     assert derived["memory.peak"].at(B=wrong + 1) <= 10**9
+
+
+def test_a_convention_is_none_of_the_answer_where_the_model_is_counted() -> None:
+    """Model FLOPs of a token are the model's own, so the rule's convention neither counts nor is stated; without a model it is both."""
+    rate = {"tokens_per_second": 1000, "gpu": "h100-sxm"}
+    counted = ask("training-mfu", model="gpt2", T=1024, **rate)
+
+    assert "convention" not in {given.key for given in counted.inputs}
+    assert not [note for note in counted.notes if "convention" in note]
+    assert "convention" in {given.key for given in ask("training-mfu", parameters="1e9", **rate).inputs}
+    with pytest.raises(BadInputError, match=r"^convention does not affect the answer: leave it out$"):
+        ask("training-mfu", model="gpt2", T=1024, convention="palm", **rate)

@@ -23,6 +23,8 @@ from calc.errors import BadInputError
     ("1.2kW", "W", 1200), ("3.6MJ", "kWh", 1), ("500MWh", "kWh", 500_000),
     ("400e3*1024*1024", "tokens", 400_000 * 2**20), ("8 × 80GB", "bytes", 640 * 10**9), ("2K·3M", "tokens", 6 * 10**9),
     ("429g/kWh", "g/kWh", 429), ("0.4kg/kWh", "g/kWh", 400), ("3t", "kg", 3000),
+    ("2lb", "kg", Fraction(90718474, 10**8)), ("0.954lb/kWh", "g/kWh", Fraction(954 * 45359237, 10**8)),
+    ("954lb/MWh", "g/kWh", Fraction(954 * 45359237, 10**8)),
     (Fraction(7, 2), "1", Fraction(7, 2)), (".5", "1", Fraction(1, 2)),
 ])  # fmt: skip
 def test_a_number_is_read_exactly(typed: str | float | Fraction, unit: str, value: int | Fraction) -> None:
