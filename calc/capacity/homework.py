@@ -7,9 +7,10 @@ the optimizer, days of training. The model is any with a batch and a sequence le
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from calc.capacity.questions.peak_line import PeakLine, line_through
@@ -18,18 +19,23 @@ from calc.derive.result import Derivation, Quantity
 from calc.derive.side_by_side import side_by_side
 from calc.errors import BadInputError, DimensionError
 from calc.hardware.accelerators import accelerator
+from calc.mathematics.updates.cost import executed
 from calc.memory import search
+from calc.options import NAMED_OPTIMIZERS
 from calc.symbolic import branches
+from calc.symbolic.algebra import Algebra
 from calc.symbolic.assignments import TYPED, sizes_text
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Labelled, Sum, walk
-from calc.symbolic.writer import as_text
+from calc.symbolic.parser import free_names, parse
+from calc.symbolic.writer import TextWriter, as_text
 from calc.units import fraction, number
 
 FORWARD, BACKWARD, RECOMPUTED = "flops.forward.matmul", "flops.backward.matmul", "flops.backward.recompute"
 STATE = ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes")
 _NEEDED = ("B", "T")
 _MOST = 2**30
+_PLAIN = TextWriter("·", "/", "^", " − ")
 _DTYPES = {"fp32": "fp32", "fp16-autocast": "fp16"}  # of matmuls by precision; bf16 in all others
 
 
@@ -85,7 +91,7 @@ class ExerciseTable:
 @dataclass(frozen=True, slots=True)
 class Exercise:
     """A question and its answer. ``explained``: the quantity whose steps lead to it, at the sizes ``at`` and those given. ``rising`` and
-    ``falling`` name the parts whose share grows or shrinks from the first column to the last."""
+    ``falling`` name the parts whose share grows or shrinks from each column to the next, ``mixed`` those whose share does both."""
 
     name: str
     question: str
@@ -96,11 +102,20 @@ class Exercise:
 
     @property
     def rising(self) -> tuple[str, ...]:
-        return tuple(row.part for table in self.tables for row in table.rows if row.shares[-1] > row.shares[0])
+        return self._parts(lambda grows, shrinks: grows and not shrinks)
 
     @property
     def falling(self) -> tuple[str, ...]:
-        return tuple(row.part for table in self.tables for row in table.rows if row.shares[-1] < row.shares[0])
+        return self._parts(lambda grows, shrinks: shrinks and not grows)
+
+    @property
+    def mixed(self) -> tuple[str, ...]:
+        return self._parts(lambda grows, shrinks: grows and shrinks)
+
+    def _parts(self, chosen: Callable[[bool, bool], bool]) -> tuple[str, ...]:
+        """The parts by whether their share grows, and whether it shrinks, somewhere between two columns."""
+        changes = ((row.part, [*pairwise(row.shares)]) for table in self.tables for row in table.rows)
+        return tuple(part for part, pairs in changes if chosen(any(a < b for a, b in pairs), any(a > b for a, b in pairs)))
 
 
 def homework(derivation: Derivation, others: Sequence[Derivation] = (), run: PlannedTraining = PlannedTraining()) -> tuple[Exercise, ...]:
@@ -182,13 +197,15 @@ def _once(derivation: Derivation) -> Mapping[tuple[str, str], Expression]:
     return {key: bodies[0] if len(bodies) == 1 else Sum(tuple(bodies)) for key, bodies in written.items()}
 
 
-def _part_table(derivations: Sequence[Derivation], columns: Sequence[str]) -> ExerciseTable:
-    table = side_by_side(derivations, columns, (FORWARD,)).quantities[0]
+def _part_table(
+    derivations: Sequence[Derivation], columns: Sequence[str], quantity: str = FORWARD, caption: str = "FLOPs of a forward pass by part"
+) -> ExerciseTable:
+    table = side_by_side(derivations, columns, (quantity,)).quantities[0]
     rows = []
     for row in table.parts:
         shares = tuple(table.share(row, i) or Fraction(0) for i in range(len(derivations)))
         rows.append(ExerciseRow(row.part, row.expr, row.values, shares))
-    return ExerciseTable("FLOPs of a forward pass by part", "FLOP", tuple(columns), tuple(rows))
+    return ExerciseTable(caption, str(table.unit), tuple(columns), tuple(rows))
 
 
 def _parts(one: Derivation) -> Exercise:
@@ -243,14 +260,21 @@ def _written(line: PeakLine) -> str:
 
 def _memory(derivation: Derivation) -> Exercise:
     question = "How many bytes do parameters, gradients, optimizer state and activations of a batch of B sequences take, each and together?"
-    several, results = {**derivation.sizes, "B": 2}, []
+    two, results = derivation.at_sizes({**_given(derivation), "B": 2}), []
     for title, names in (*((name, (name,)) for name in STATE), ("together", STATE)):
-        line, shown = _bytes_line(derivation, *names), None
-        if len(names) == 1:
-            shown = branches.at_hand(derivation[title].text or "0", several)
+        line, texts = _bytes_line(derivation, *names), [branches.at_hand(two[name].text or "0", two.sizes) for name in names]
         because = f"{_written(line)} at these sizes" if line.slope else "whatever B is"
-        results.append(ExerciseResult(f"{title} at B = 1", line.slope + line.offset, "byte", shown, because))
-    return Exercise("memory", question, "activations.bytes", tuple(results))
+        results.append(ExerciseResult(f"{title} at B = 1", line.slope + line.offset, "byte", _sum(texts, two.sizes), because))
+    table = _part_table([two], [""], "activations.bytes", "activations of 2 sequences by part")
+    return Exercise("memory", question, "activations.bytes", tuple(results), (table,))
+
+
+def _sum(texts: Sequence[str], names: Iterable[str]) -> str:
+    """The sum of closed forms as one polynomial in the sizes of these names."""
+    if len(texts) == 1:
+        return texts[0]
+    algebra = Algebra(tuple(names), texts)
+    return algebra.text(sum(map(algebra.parse, texts), start=algebra.constant(0)))
 
 
 def _largest_batch(derivation: Derivation, run: PlannedTraining) -> Exercise:
@@ -266,14 +290,17 @@ def _largest_batch(derivation: Derivation, run: PlannedTraining) -> Exercise:
     ]
     for batch, because in ((size, "it fits"), (size + 1, "it does not fit")):
         peak = _peak(derivation, batch) if batch else None
-        where = _peak_line(derivation, batch) if peak is not None else ""
-        results += [ExerciseResult(f"peak at B = {batch:,}", Fraction(peak), "byte", because=because + where)] if peak is not None else []
+        if peak is not None:
+            at = derivation.at_sizes({**_given(derivation), "B": batch})
+            largest, why = at["memory.peak"].largest_candidate, because + _peak_line(derivation, at, batch)
+            text = None if largest is None else branches.at_hand(largest.expr, at.sizes)
+            results.append(ExerciseResult(f"peak at B = {batch:,}", Fraction(peak), "byte", text, why))
     return Exercise("largest-batch", question, "memory.peak", tuple(results), at=(("B", max(size, 1)),))
 
 
-def _peak_line(derivation: Derivation, batch: int) -> str:
-    """The peak around ``batch`` as a·B + b with its range, as text behind a reason; empty where it is no line."""
-    at = derivation.at_sizes({**_given(derivation), "B": batch})
+def _peak_line(derivation: Derivation, at: Derivation, batch: int) -> str:
+    """The peak around ``batch``, where the step is ``at``, as a·B + b with its range, as text behind a reason; empty where it is no
+    line."""
     line = _line(derivation, [branches.at_hand(c.expr, at.sizes) for c in at["memory.peak"].candidates], batch, alone=False)
     return "" if line is None else f"; the peak is {_written(line)} for {line.range('B')}"
 
@@ -300,9 +327,23 @@ def _optimizer(one: Derivation) -> Exercise:
     name = str(one.options.get("optimizer", "the optimizer"))
     question = f"How many FLOPs does one step of {name} take?"
     quantity = one["flops.optimizer.total"]
-    each, why = Fraction(quantity.value or 0, one["parameters"].value or 1), f"operation by operation: napkin optimizer {name}"
+    each, why = Fraction(quantity.value or 0, one["parameters"].value or 1), _of_one_tensor(one, name)
     results = (_result("FLOPs of a step", quantity, one.sizes), ExerciseResult("for each parameter", each, "FLOP", because=why))
     return Exercise("optimizer", question, "flops.optimizer.total", results)
+
+
+def _of_one_tensor(one: Derivation, name: str) -> str:
+    """How the step counts for one tensor of n elements, operator by operator; for fp32, in which that is traced."""
+    source = f"operation by operation: napkin optimizer {name}"
+    if name not in NAMED_OPTIMIZERS or one.options.get("precision") != "fp32":
+        return source
+    cost = executed(name, str(one.options.get("implementation", "loop")))
+    by_operator: dict[str, list[str]] = {}
+    for label, flops in cost.parts:
+        by_operator.setdefault(label.partition(":")[0], []).append(flops)
+    names = sorted(free_names(cost.flops))
+    counts = [f"{_PLAIN.written(parse(_sum(texts, names)))[0]} ({operator})" for operator, texts in by_operator.items()]
+    return f"for a tensor of {cost.tensor}: {', '.join(counts)}; together {_PLAIN.written(parse(cost.flops))[0]}"
 
 
 def _days(one: Derivation, run: PlannedTraining) -> Exercise:
@@ -317,7 +358,8 @@ def _days(one: Derivation, run: PlannedTraining) -> Exercise:
     for gpu in run.gpus:
         device = accelerator(gpu)
         rate = device.peak(dtype) * run.mfu * 86400
-        because = f"dense peak in {dtype}: {float(device.peak(dtype) / 10**12):g} TFLOP/s"
+        peak = f"{float(device.peak(dtype) / 10**12):g} TFLOP/s"
+        because = f"steps · FLOPs of a step / ({float(run.mfu):g} · {peak} · 86,400 s), the dense peak in {dtype}"
         results.append(ExerciseResult(f"days on one {device.name}", run.steps * thrice / rate, "days", because=because))
         exact = run.steps * Fraction(executed * run.batch) / rate
         why = "the backward as autograd runs it, without what is recomputed"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from calc.capacity.homework import Exercise, ExerciseResult, ExerciseTable, largest_parts
+from calc.capacity.homework import Exercise, ExerciseResult, ExerciseRow, ExerciseTable, largest_parts
 from calc.derive.result import Derivation
 from calc.options import Options
 from calc.symbolic import tree
@@ -16,7 +16,7 @@ from reports.page.inputs import Inputs
 from reports.page.model import TypesetFormula
 from reports.page.parts import formula
 from reports.typeset.numbers import amount, integer, percent, significant
-from reports.typeset.wording import sentence, several, sizes_text
+from reports.typeset.wording import sentence, several, sizes_text, undivided
 
 SECTIONS = {"given": "Given", "exercises": "Exercises"}
 _LISTED = 3  # parts of a sentence
@@ -122,7 +122,7 @@ def _view(number: str, exercise: Exercise, command: str, solved: bool) -> Exerci
         view,
         results=tuple(map(_result, exercise.results)),
         tables=tuple(map(_table, exercise.tables)),
-        sentences=tuple(map(sentence, _sentences(exercise))),
+        sentences=tuple(sentence(words) for words in _sentences(exercise) if words),
         command=f"{command} --explain {exercise.explained}",
     )
 
@@ -140,7 +140,7 @@ def _value(value: Fraction, unit: str) -> str:
     return number if unit == "1" else f"{number} {unit}"
 
 
-_PLURALS = {"element": "Elements", "FLOP": "FLOP"}
+_PLURALS = {"element": "Elements", "FLOP": "FLOP", "byte": "Bytes"}
 _UNITS = {unit.value: unit for unit in Unit}
 
 
@@ -174,11 +174,22 @@ def _sentences(exercise: Exercise) -> list[str]:
     if exercise.name == "parts":
         rows = list(largest_parts(exercise.tables[0]))[:_LISTED]
         return [f"The largest parts are {', '.join(f'{row.part} with {percent(row.shares[0])}' for row in rows)}"]
+    if exercise.name == "memory":
+        return [undivided(row.part for row in exercise.tables[0].rows)]
     if exercise.name in ("sizes", "context"):
         words = []
-        for names, verb in ((exercise.rising, "grows"), (exercise.falling, "shrinks")):
-            rows = [row for row in exercise.tables[0].rows if row.part in names]
-            listed = ", ".join(f"{row.part} from {percent(row.shares[0])} to {percent(row.shares[-1])}" for row in rows)
-            words += [f"The share {verb} for {listed}"] if rows else []
-        return words
+        for names, begin in ((exercise.rising, "The share grows for"), (exercise.falling, "The share shrinks for")):
+            listed = ", ".join(f"{row.part} from {_changed(row)}" for row in exercise.tables[0].rows if row.part in names)
+            words += [f"{begin} {listed}"] if names else []
+        mixed = [row for row in exercise.tables[0].rows if row.part in exercise.mixed]
+        listed = "; ".join(f"{row.part} with {', '.join(map(percent, row.shares))}" for row in mixed)
+        return [*words, f"The share grows and shrinks for {listed}"] if mixed else words
     return []
+
+
+def _changed(row: ExerciseRow) -> str:
+    """The first share and the last, with more digits where both would look alike."""
+    first, last = row.shares[0], row.shares[-1]
+    if percent(first) != percent(last):
+        return f"{percent(first)} to {percent(last)}"
+    return " to ".join(f"{float(100 * share):.3f}\u00a0%" for share in (first, last))

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,22 @@ class Transformer:
         block = 2 * norm + attention + 4 * (f + f)  # before and after GELU
         return self.T * (self.L * block + norm + 4 * self.V + 8 + 8), 8 * self.T + 4
 
+    def saved_by_part(self, B: int) -> Mapping[str, int]:
+        """The same bytes of B sequences by part: a norm keeps its inputs, and what it gives is the input of a matmul."""
+        d, f, h, tokens, of_layers = self.d, self.f, self.h, B * self.T, B * self.T * self.L
+        inner = 8 * d + 4 if self.gated else 4 * d + 8
+        output = {"attention output": of_layers * 4 * d} if self.gated else {}
+        return {
+            "embedding": tokens * 8 + (0 if self.gated else 8 * self.T),
+            "query, key and value": of_layers * 4 * d,
+            **output,
+            "attention": of_layers * (16 * d + 4 * h) + (4 * self.T * (d // h) if self.gated else 0),
+            "feed-forward": of_layers * (4 * d + (16 if self.gated else 8) * f),
+            "norms": of_layers * 2 * inner + tokens * inner,
+            "head": tokens * 4 * d,
+            "loss": tokens * (4 * self.V + 8) + 4,
+        }
+
     @property
     def state(self) -> int:
         """Bytes of AdamW: two moments for each parameter and a step counter for each tensor."""
@@ -109,11 +126,11 @@ def answers(sizes: list[Transformer], run: Mapping[str, Any]) -> Mapping[str, se
         "parts": {one.forward(T), *one.parts(T).values()},
         "sizes": {n for size in sizes for n in (size.forward(T), *size.parts(T).values())},
         "context": {long, *(n for length in (T, long) for n in (one.forward(length), *one.parts(length).values()))},
-        "memory": {4 * count, one.state, a, b, a + b, whole, a + whole},
+        "memory": {4 * count, one.state, a, b, a + b, whole, a + whole, 2 * a + b, *one.saved_by_part(2).values()},
         "largest-batch": {run["memory"], a, whole, slope, rest, *(slope * n + rest for n in (batch, batch + 1)), batch, batch + 1,
                           (run["memory"] - whole) // a},
         "optimizer": {14 * count + 3 * len(one.weights)},
-        "days": {run["steps"], run["batch"], T, step, *(rounded(days(step, peak, run)) for peak in FP32.values())},
+        "days": {run["steps"], run["batch"], T, step, 86_400, *(rounded(days(step, peak, run)) for peak in FP32.values())},
     }  # fmt: skip
 
 
@@ -151,6 +168,21 @@ def shares(section: str, column: int) -> Mapping[str, str]:
     return {row[0].strip("`"): [cell for cell in row if cell.endswith("%")][column] for row in rows if row[0] != "`all`"}
 
 
+def trends(section: str) -> Mapping[str, set[str]]:
+    """The parts of each sentence on shares, by its verb; "query, key and value" has a comma of its own."""
+    found = re.findall(r"^The share ((?:grows|shrinks)(?: and shrinks)?) for (.*)\.$", section, re.MULTILINE)
+    return {verb: set(re.findall(r"(?:^|[,;] )([A-Za-z][^%]*?) (?:from|with) \d", listed)) for verb, listed in found}
+
+
+def expected_trends(parts: list[Mapping[str, int]]) -> Mapping[str, set[str]]:
+    expected: dict[str, set[str]] = {}
+    for part in parts[0]:
+        shares = [Fraction(of[part], sum(of.values())) for of in parts]
+        changes = {"grows" if before < after else "shrinks" for before, after in pairwise(shares)}
+        expected.setdefault(" and ".join(sorted(changes)), set()).add(part)
+    return expected
+
+
 def solved(words: list[str], folder: Path) -> str:
     done = CliRunner().invoke(cli.napkin, [*words, "-o", str(folder)])
     assert done.exit_code == 0, done.stderr
@@ -184,8 +216,10 @@ def assert_all_answers(words: list[str], run: Mapping[str, Any], folder: Path) -
         of = model.parts(model.T)
         written = {part: f"{100 * flops / sum(of.values()):.1f}\u00a0%" for part, flops in of.items()}
         assert shares(found["sizes"], column) == written
+    assert trends(found["sizes"]) == expected_trends([model.parts(model.T) for model in models])
     largest = re.findall(r"\| (\d+)\s+sequences \|", found["largest-batch"])
     (a, b), (slope, rest), count = models[-1].saved, models[-1].peak, sum(models[-1].weights)
+    assert sum(models[-1].saved_by_part(2).values()) == 2 * a + b
     by_hand = ((run["memory"] - 8 * count - models[-1].state - b) // a, (run["memory"] - rest) // slope)
     assert [int(number) for number in largest] == [*by_hand]
     assert f"{slope:,}·B + {rest:,} for B from " in found["largest-batch"]

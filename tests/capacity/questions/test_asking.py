@@ -196,7 +196,8 @@ def test_units_make_no_difference() -> None:
      "gpu=h100-sxm mfu=0.4 days=30"),
     ("largest-sequence", {"layers": 24}, "largest-sequence needs width (model width), heads (attention heads), batch (sequences at a time)"
      " and memory (memory of one device, or gpu=…): give them, e.g. width=1024 heads=16 batch=4 gpu=h100-sxm"),
-    ("training-time", {**RUN, "days": 30}, "days is what training-time answers: with days=… leave out another key and solve for it: solve=parameters"),
+    ("training-time", {**RUN, "days": 30},
+     "days is what training-time answers: with days=… leave out another key and solve for it: solve=parameters"),
     ("training-time", {**RUN, "gpus": 8, "solve": "gpus"}, "gpus is both given and solved for: leave out gpus=…, or solve for another"),
     ("training-time", {**RUN, "gpus": 8, "solve": "size"}, "training-time has no 'size' to solve for: use one of parameters, tokens, "),
     ("training-time", {**RUN, "gpus": 8, "flops": "1e24"},
