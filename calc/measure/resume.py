@@ -24,6 +24,7 @@ from calc.measure.free_memory import require_free_memory
 from calc.measure.kinds import tensors_in
 from calc.measure.training import SEED, Training, blame, training
 from calc.options import Options
+from calc.platform.freed_memory import freed_memory_is_reused
 from calc.spec import Spec
 
 STEM = "checkpoint"
@@ -96,14 +97,14 @@ def resume(
         raise BadInputError(f"mode {options.mode} trains nothing, so there is nothing to resume: use mode train")
     at = spec.sizes(sizes or {})
     require_free_memory(spec, at, trains=True)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, freed_memory_is_reused():
         path = Path(folder) / f"{STEM}.pt"
         progress("building the model")
         with _scheduled(spec, at, options, device, schedule, seed) as run:
             seconds = _first_step(run, progress)
             if saved_after > 1:
                 _trained(run, saved_after - 1)
-            progress("writing a checkpoint")
+            progress(f"writing a checkpoint, then {_steps(2 * (steps - saved_after), seconds)}")
             is_same = _save(run, saved_after, path)
             progress(f"{_steps(steps - saved_after, seconds)} without interruption")
             straight = _trained(run, steps - saved_after)

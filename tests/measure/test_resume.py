@@ -127,7 +127,7 @@ def test_every_stage_is_named_and_none_runs_twice() -> None:
     assert [
         "building the model",
         "the first step",
-        "writing a checkpoint",
+        "writing a checkpoint, then 4 steps",
         "2 steps without interruption",
         "2 steps of a new model, from the checkpoint",
         "comparing every bit",
