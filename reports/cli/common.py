@@ -142,6 +142,9 @@ def pairs_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("-d", "--dim", "pairs", multiple=True, metavar="KEY=VALUE", help=text)(with_pairs)
 
 
+_PRECISION = "Number format of weights and arithmetic: fp32, bf16-autocast, fp16-autocast, bf16, bf16-master."
+
+
 def step_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say how a step runs."""
     for decorate in (
@@ -162,7 +165,7 @@ def step_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--mode", default="train", show_default=True, metavar="MODE", help="What the step runs: train, eval or infer."),
         click.option("--attention", default="fused", show_default=True, metavar="KIND", help="Attention kernel: fused or math."),
-        click.option("--precision", default="fp32", show_default=True, metavar="NAME", help="Number format of weights and arithmetic."),
+        click.option("--precision", default="fp32", show_default=True, metavar="NAME", help=_PRECISION),
         click.option("--optimizer", default="adamw", show_default=True, metavar="NAME", help="Optimizer: see napkin list optimizers."),
     ):
         command = decorate(command)

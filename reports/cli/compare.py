@@ -29,7 +29,7 @@ def compare(
     After a single model, the first KEY=VALUE is what changes: napkin compare llama3-8b g=32 compares with the default, 8.
 
     Lists (d=768,1024 L=12,24 h=12,16), three models or more, and --quantity make a table: a column for each step, its quantities, and
-    their parts with shares. Lists vary together, place by place.
+    their parts with shares. The first step takes the first value of each list, the second the second, and so on.
     """
     from calc.symbolic.assignments import is_assignment, read_assignments
     from reports.jobs.compared import words_of

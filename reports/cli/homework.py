@@ -15,12 +15,12 @@ from reports.cli.common import output_folder, pairs_option, say_written, talk
 @click.argument("words", nargs=-1, metavar="[KEY=VALUE[,VALUE]...]...")
 @pairs_option
 @click.option("-o", "--output", default=".", show_default=True, metavar="DIR", help="Folder for the files.")
-@click.option("--context", metavar="TOKENS", help="Longer sequence of one question (default 16384).")
+@click.option("--context", metavar="TOKENS", help="Sequence length of the question on longer sequences (default 16384).")
 @click.option("--memory", metavar="BYTES", help="Memory of one device, for the largest batch (default 80GB).")
-@click.option("--gpu", "gpus", multiple=True, metavar="ID", help="Device of the training (default a100-sxm-80 and h100-sxm).")
-@click.option("--mfu", metavar="SHARE", help="Model FLOPs utilization of the training (default 0.5).")
-@click.option("--steps", metavar="NUMBER", help="Steps of the training (default 400e3).")
-@click.option("--batch", metavar="SEQUENCES", help="Sequences of a step of the training (default 1024).")
+@click.option("--gpu", "gpus", multiple=True, metavar="ID", help="A device of the training run (default a100-sxm-80 and h100-sxm).")
+@click.option("--mfu", metavar="SHARE", help="Model FLOPs utilization of the training run (default 0.5).")
+@click.option("--steps", metavar="NUMBER", help="Optimizer steps of the training run (default 400e3).")
+@click.option("--batch", metavar="SEQUENCES", help="Sequences in a step of the training run (default 1024).")
 @click.option("--latex", is_flag=True, help="Write exercises.tex and solutions.tex too, for pdflatex.")
 @click.option("--no-cache", is_flag=True, help="Trace the steps again, and neither read nor write the cache.")
 def homework(
@@ -28,9 +28,10 @@ def homework(
 ) -> None:  # fmt: skip
     """Write exercises.md and .html, and solutions.md, .html and .json: a model's accounting as the questions of an assignment.
 
-    Parameters, matmuls of a forward pass, their shares over model sizes and sequence lengths, memory of training in the batch size, the
-    largest batch, FLOPs of the optimizer, days of training. Lists are the model sizes to compare, place by place; the last one is the
-    model of all other questions: napkin homework gpt2 d=768,1024,1280,1600 L=12,24,36,48 h=12,16,20,25.
+    The questions: parameters, matmuls of a forward pass, their shares over model sizes and sequence lengths, training memory as a function
+    of the batch size, the largest batch, FLOPs of the optimizer, days of training. Lists of sizes make several models to compare: the
+    first has the first value of each list, and so on. All other questions are about the last one: napkin homework gpt2
+    d=768,1024,1280,1600 L=12,24,36,48 h=12,16,20,25.
     """
     from calc.symbolic.assignments import read_assignments
     from reports.jobs import homework as jobs

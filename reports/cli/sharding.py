@@ -23,9 +23,9 @@ def shard(words: Sequence[str], as_json: bool) -> None:
     napkin shard parameters=7.5e9 data=64 zero=2
 
     The layout: data, tensor, pipeline, context, expert (ranks), interleave, micro, batch (sequences of a step), zero=0..3,
-    sequence=off|saved|regather, checkpointing=none|attention|block, exchange=ring|gather, rank; devices checks their product.
-    The machine: gpu, hardware (a file of them), dtype, efficiency, node, memory, link, network, price. The step: precision,
-    optimizer, attention.
+    sequence=off|saved|regather, checkpointing=none|attention|block, exchange=ring|gather, rank (whose share is counted: 0). With
+    devices=N, the ranks must multiply to N. The machine: gpu, hardware (a file of them), dtype, efficiency, node, memory, link, network,
+    price. The step: precision, optimizer, attention.
     Other symbols are sizes of the model; a decoder given by its sizes also takes gated, bias, tied, dropout = yes or no.
     """
     from calc.capacity.sharding.request import shard as account_of
