@@ -10,7 +10,7 @@ import sympy as sp
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.ir import Equations, Node, argument
 
-_TOP = ("(model)", "(loss)")
+_TOP = ("", "(model)", "(loss)")
 _ACTIVATIONS = frozenset(
     """relu relu6 gelu silu mish elu selu celu leaky_relu prelu _prelu_kernel tanh sigmoid softplus hardtanh hardswish hardsigmoid softsign
     log_sigmoid_forward hardshrink softshrink threshold glu""".split()  # noqa: SIM905  # names of operators

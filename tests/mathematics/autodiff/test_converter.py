@@ -60,6 +60,30 @@ def test_views_of_rows_are_no_equation() -> None:
     assert not [n for n in calc.gradients(spec).equations.nodes if isinstance(n.op, ir.Split | ir.Merge)]
 
 
+class Positions(nn.Module):
+    """A parameter with an axis of size 1, as position embeddings have."""
+
+    def __init__(self, d: Any) -> None:
+        super().__init__()
+        self.positions = nn.Parameter(torch.randn(1, d))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.positions
+
+
+def test_a_view_of_a_parameter_has_the_parameters_name() -> None:
+    """Numbered as further tensors of one name are, and without the path of a module, which it already has."""
+    spec = Spec(
+        name="positions",
+        dims={"B": 2, "d": 5},
+        build=lambda n: nn.Sequential(Positions(n.d)),
+        inputs=lambda n: (torch.randn(n.B, n.d),),
+        loss=lambda m, x: m(x).mean(),
+    )
+
+    assert {"0.positions", "0.positions2"} <= set(calc.gradients(spec).names.of.values())
+
+
 def test_a_tensor_written_over_through_a_view_of_a_view_changes() -> None:
     """y[:, 1:].t()[0] *= 2 changes column 1 of y, also as seen through a view made before."""
 
