@@ -75,9 +75,12 @@ def test_cells_of_the_appendix_add_up_to_its_total(gpt: Derivation) -> None:
 
 def test_both_accounts_of_the_article_and_the_count_between_them(gpt: Derivation) -> None:
     """2·N + 2·L·T·d has no head and half of attention; the other has a lookup as a matmul and the softmax."""
-    off = differences(compare(TABLES["casson"], gpt), 0)
+    table = compare(TABLES["casson"], gpt)
+    off = differences(table, 0)
 
     assert [*off.values()] == [-2 * L * T * D - 2 * D * V, 2 * D * V + 3 * H * T * L]
+    because = {d.expr: d.because for row in table.rows if (cell := row.cells[0]) for d in cell.differences or ()}
+    assert because["-2*V*d"] == "the table has no such term: x W (head)"  # of the products called x W, the head's
 
 
 def test_memory_of_the_article_and_zeros_rule(gpt: Derivation) -> None:
@@ -89,6 +92,18 @@ def test_memory_of_the_article_and_zeros_rule(gpt: Derivation) -> None:
     assert memory["Adam"] == -8 * 9 * D * L - 4 * (12 * L + 4)  # and a step counter for each tensor
     assert zero.cells[0] is not None
     assert zero.cells[0].printed == 24 * B * T * D * L
+
+
+def test_the_peak_of_the_article_has_gradients_that_are_not_there_yet(gpt: Derivation) -> None:
+    """Beside the largest peak candidate, by role: 16 bytes for each of 12·d² weights a layer, where 12 are live before the backward."""
+    large = gpt.at_sizes({"B": 997, "T": T, "L": L, "V": V, "C": C, "h": H, "d": D})
+    (peak,) = (row.cells[0] for row in compare(TABLES["rees"], large).rows if row.operation == "Peak")
+    assert peak is not None
+    assert peak.exact == large["memory.peak"].value
+    because = {d.expr: d.because for d in peak.differences or ()}
+
+    assert because["48*L*d**2"] == "the coefficient is 192 in the table and 144 in the exact count: parameter, optimizer state"
+    assert sum(Fraction(evaluate_text(expr, large.sizes)) for expr in because) == peak.difference
 
 
 def test_the_example_of_zero_is_sixty_gigabytes() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from calc.derive.model_parts import MIX, SCORES, SOFTMAX
 from calc.derive.published.tables import PublishedCell, PublishedTable
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb.corrections import explained
@@ -18,6 +19,8 @@ from calc.symbolic import branches
 from calc.symbolic.algebra import symbol, to_sympy
 from calc.symbolic.exact import evaluate_text
 from calc.units import Unit, fraction, number
+
+_ATTENTION = (SCORES, SOFTMAX, MIX)  # whose products have labels of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +68,25 @@ class _PartCount(ExactCount):
         self._counted, self._cell = derivation[rule.exact[0][1]], cell
 
     def addends(self) -> Iterator[Addend]:
-        if not self._cell.parts:
+        largest = self._counted.largest_candidate
+        if largest is not None:
+            yield from (Addend(self._counted.name, "", role, expr) for role, expr in largest.parts.items())
+        elif not self._cell.parts and self._cell.unit is Unit.FLOP and self._counted.parts:
+            yield from self._by_part()
+        elif not self._cell.parts:
             yield from super().addends()
         for part in self._counted.parts if self._cell.parts else ():
             if self._cell.has(part.part):
                 of_parameters = self._counted.name == "parameters"  # each a tensor of its own
                 for a in part.addends:
                     yield Addend(self._counted.name, a.module_path, a.module_path if of_parameters else a.label, a.expr)
+
+    def _by_part(self) -> Iterator[Addend]:
+        """All FLOPs, a matmul with a weight by the part that it is in: several are labelled x W."""
+        for part in self._counted.parts:
+            for a in part.addends:
+                label = a.label if part.part in _ATTENTION else f"{a.label} ({part.part})"
+                yield Addend(self._counted.name, a.module_path, label, a.expr)
 
     def quantities(self) -> list[tuple[int, str, str]]:
         return [(1, self.rule.exact[0][1], " + ".join(f"({a.expr})" for a in self.addends()) or "0")]

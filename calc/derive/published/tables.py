@@ -188,7 +188,8 @@ REES = PublishedTable(
     "Bytes of training nanoGPT under autocast",
     "erees.dev, Transformer Memory Arithmetic: Understanding all the Bytes in nanoGPT; formulas as in code that adapts its notebook",
     "https://erees.dev/transformer-memory/",
-    "weights in fp32, matmuls in 16 bits, norms and softmax in fp32; attention scores are stored, dropout is 0",
+    "weights in fp32, matmuls in 16 bits, norms and softmax in fp32; attention scores are stored, dropout is 0: the nearest step here is"
+    " --precision bf16-autocast --attention math",
     _DECODER,
     ("Bytes",),
     (
@@ -201,6 +202,12 @@ REES = PublishedTable(
             "Activations",
             (_bytes(_REES_ACTIVATIONS, "activations.bytes"),),
             "each layer: norms, Q, K and V, scores and softmax, outputs, and the hidden layer twice; then logits in 16 and 32 bits",
+        ),
+        PublishedRow(
+            "Peak",
+            (_bytes(f"16*({_REES_N}) + 16*B*T + {_REES_ACTIVATIONS} + 4*B*T*V", "memory.peak"),),
+            "all of these when the backward begins, ids and targets, and the gradient of the logits in 32 bits; masks of attention and"
+            " workspaces of cuBLAS, which the code adds, are left out",
         ),
     ),
 )
