@@ -16,9 +16,9 @@ from calc.hardware.accelerators import DEFAULT_DTYPE
 from calc.symbolic.exact import holds
 from calc.symbolic.parser import free_names
 
-# Fewer parameters or training tokens than this are implausible: the user probably left out a unit suffix.
-_SMALL = 10**4
-_LARGE = {"N": "B", "D": "T"}
+# Less than this of a variable with a unit is implausible, and the suffix that was probably left out: no grid emits 1 g/kWh or less, and
+# papers print kg/kWh.
+_LEAST = {("N", "parameters"): (10**4, "B"), ("D", "tokens"): (10**4, "T"), ("i", "g/kWh"): (1, "kg/kWh")}
 
 
 def require_all_used(problem: Problem, system: System, everything: System) -> None:
@@ -95,9 +95,10 @@ def say(problem: Problem, value: Fraction) -> None:
         variable = problem.question.variable(name)
         if power and variable.unit == "bytes":
             _flag_gigabytes(problem, variable, parsed.value, power, parsed.suffix, value)
-        if variable.symbol in _LARGE and parsed.value < _SMALL and not parsed.suffix:
+        least, suffix = _LEAST.get((variable.symbol, variable.unit), (0, ""))
+        if parsed.value < least and not parsed.suffix:
             shown = short(parsed.value)
-            problem.flags.append(f"{variable.key} = {shown} is {shown} {variable.unit}: was {shown}{_LARGE[variable.symbol]} meant?")
+            problem.flags.append(f"{variable.key} = {shown} is {shown} {variable.unit}: was {shown}{suffix} meant?")
     _flag_other_memory(problem)
     _compare_with_device(problem, value)
 

@@ -275,11 +275,13 @@ def test_a_peak_of_another_format_is_named() -> None:
 
 
 def test_numbers_without_their_suffix_are_refused_or_flagged() -> None:
-    """Seventy parameters, and a peak in TFLOP/s that was typed as FLOP/s."""
+    """Seventy parameters, a peak in TFLOP/s that was typed as FLOP/s, and kg/kWh that were typed as g/kWh."""
     small = ask("flops", parameters=70, tokens=15)
 
     assert ("parameters = 70 is 70 parameters: was 70B meant?", "tokens = 15 is 15 tokens: was 15T meant?") == small.flags
     assert () == ask("flops", parameters="70B", tokens="15T").flags
+    assert ask("carbon", energy="1287MWh", intensity="0.429").flags == ("intensity = 0.429 is 0.429 g/kWh: was 0.429kg/kWh meant?",)
+    assert () == ask("carbon", energy="1287MWh", intensity="0.429kg/kWh").flags == ask("carbon", energy="1287MWh", intensity=429).flags
     assert refusal("training-time", flops="1e24", gpus=8, mfu="0.5", peak=989) == (
         "peak = 989 is 989 FLOP/s, less than any device does: write 989.5TFLOP/s"
     )
