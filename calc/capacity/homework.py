@@ -1,8 +1,9 @@
-"""The accounting of a Transformer as an exercise sheet: questions as a course puts them, and their answers from one derivation.
+"""The accounting of a model as an exercise sheet: questions as a course puts them, and their answers from one derivation.
 
 The questions are those of the accounting parts of a first assignment on language models (Stanford CS336, assignment 1): parameters, matmuls
 of a forward pass, shares by part over model sizes and sequence lengths, memory of training in the batch size, the largest batch, FLOPs of
-the optimizer, days of training. The model is any with a batch and a sequence length.
+the optimizer, days of training. Any other quantity can be asked for. A model without a batch or a sequence length has the questions that
+need neither.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from calc.capacity.questions.peak_line import PeakLine, line_through
 from calc.derive.model_parts import MIX, SCORES
+from calc.derive.quantities import QUANTITIES
 from calc.derive.result import Derivation, Quantity
 from calc.derive.side_by_side import side_by_side
 from calc.errors import BadInputError, DimensionError
@@ -33,7 +35,7 @@ from calc.units import fraction, number
 
 FORWARD, BACKWARD, RECOMPUTED = "flops.forward.matmul", "flops.backward.matmul", "flops.backward.recompute"
 STATE = ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes")
-_NEEDED = ("B", "T")
+_SEVERAL = "several sizes"  # what a question needs of a sheet, as it needs a dimension
 _MOST = 2**30
 _PLAIN = TextWriter("·", "/", "^", " − ")
 _DTYPES = {"fp32": "fp32", "fp16-autocast": "fp16"}  # of matmuls by precision; bf16 in all others
@@ -118,22 +120,57 @@ class Exercise:
         return tuple(part for part, pairs in changes if chosen(any(a < b for a, b in pairs), any(a > b for a, b in pairs)))
 
 
-def homework(derivation: Derivation, others: Sequence[Derivation] = (), run: PlannedTraining = PlannedTraining()) -> tuple[Exercise, ...]:
-    """The exercises on a model, at its sizes but for the batch; ``others`` are its further sizes, from the smallest on.
+@dataclass(frozen=True, slots=True)
+class _Sheet:
+    """What the exercises are about: the step, the same at B = 1, that of each model size, and the training that is planned."""
 
-    Raises ``BadInputError`` for a model without batch or sequence length, and where a quantity has no closed form.
+    derivation: Derivation
+    one: Derivation
+    sizes: tuple[Derivation, ...]
+    run: PlannedTraining
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """An exercise that can be on a sheet: the quantities that it asks for, those that its answer ``uses`` besides, and the dimensions that
+    it ``needs``."""
+
+    asks: tuple[str, ...]
+    uses: tuple[str, ...]
+    needs: tuple[str, ...]
+    answer: Callable[[_Sheet], Exercise]
+
+
+def homework(
+    derivation: Derivation,
+    others: Sequence[Derivation] = (),
+    run: PlannedTraining = PlannedTraining(),
+    quantities: Sequence[str] = (),
+) -> tuple[Exercise, ...]:  # fmt: skip
+    """The exercises on a model, at its sizes but for the batch; ``others`` are its further sizes, from the smallest on. With ``quantities``
+    only those that ask for one of them, and one more for each that no question of the assignment asks for.
+
+    Raises ``BadInputError`` where a quantity has no closed form.
     """
-    absent = [name for name in _NEEDED if name not in derivation.sizes]
-    if absent:
-        raise BadInputError(f"the exercises are about a model with {' and '.join(_NEEDED)}, and this one has no {', '.join(absent)}")
-    for name in ("parameters", FORWARD, BACKWARD, *STATE, "flops.optimizer.total", "memory.peak"):
+    sheet = _Sheet(derivation, one_sequence(derivation), tuple(map(one_sequence, others)), run)
+    has = {*derivation.sizes, *([_SEVERAL] if len(sheet.sizes) > 1 else [])}
+    possible = [question for question in _QUESTIONS if has.issuperset(question.needs)]
+    chosen = [question for question in possible if not quantities or not set(quantities).isdisjoint(question.asks)]
+    asked = {name for question in chosen for name in question.asks}
+    chosen += [_question_of(name) for name in dict.fromkeys(quantities) if name not in asked]
+    for name in (name for question in chosen for name in (*question.asks, *question.uses)):
         if derivation[name].text is None:
             raise BadInputError(f"{name} has no closed form here: {derivation[name].unknown or 'it is unknown'}")
-    one = one_sequence(derivation)
-    sizes = tuple(one_sequence(derived) for derived in others)
-    exercises = [_parameters(one), _matmuls(one), _parts(one)]
-    exercises += [_sizes(sizes)] if len(sizes) > 1 else []
-    return (*exercises, _context(one, run.context), _memory(derivation), _largest_batch(derivation, run), _optimizer(one), _days(one, run))
+    return tuple(question.answer(sheet) for question in chosen)
+
+
+def _question_of(name: str) -> _Question:
+    """The question for a quantity that the assignment does not ask for."""
+    return _Question((name,), (), (), lambda sheet: _quantity(sheet.one, name))
+
+
+def _sample(derivation: Derivation) -> str:
+    return "sequence" if "T" in derivation.sizes else "sample"
 
 
 def _given(derivation: Derivation) -> dict[str, int]:
@@ -142,8 +179,8 @@ def _given(derivation: Derivation) -> dict[str, int]:
 
 
 def one_sequence(derivation: Derivation) -> Derivation:
-    """The same step at B = 1."""
-    return derivation.at_sizes({**_given(derivation), "B": 1})
+    """The same step at B = 1; the step itself where the model has no batch."""
+    return derivation.at_sizes({**_given(derivation), "B": 1}) if "B" in derivation.sizes else derivation
 
 
 def _result(label: str, quantity: Quantity, sizes: Mapping[str, int], because: str = "") -> ExerciseResult:
@@ -168,8 +205,9 @@ def _parameters(one: Derivation) -> Exercise:
 
 
 def _matmuls(one: Derivation) -> Exercise:
-    at = f"one sequence of T = {one.sizes['T']:,} tokens"
-    question = f"List the matrix multiplications of a forward pass over {at}. How many FLOPs do they take?"
+    length = f" of T = {one.sizes['T']:,} tokens" if "T" in one.sizes else ""
+    over = f" over one {_sample(one)}{length}" if "B" in one.sizes else ""
+    question = f"List the matrix multiplications of a forward pass{over}. How many FLOPs do they take?"
     return Exercise("matmuls", question, FORWARD, (_result("FLOPs in total", one[FORWARD], one.sizes),), (_matmul_list(one),))
 
 
@@ -206,6 +244,12 @@ def _part_table(
         shares = tuple(table.share(row, i) or Fraction(0) for i in range(len(derivations)))
         rows.append(ExerciseRow(row.part, row.expr, row.values, shares))
     return ExerciseTable(caption, str(table.unit), tuple(columns), tuple(rows))
+
+
+def _quantity(one: Derivation, name: str) -> Exercise:
+    question = f"Give {name} in closed form, and its value: {QUANTITIES[name].meaning}."
+    table = _part_table([one], [""], name, f"{name} by part")
+    return Exercise(name, question, name, (_result(name, one[name], one.sizes),), (table,) if table.rows else ())
 
 
 def _parts(one: Derivation) -> Exercise:
@@ -255,17 +299,19 @@ def _bytes_line(derivation: Derivation, *names: str) -> PeakLine:
 
 
 def _written(line: PeakLine) -> str:
-    return f"{int(line.slope):,}·B {'−' if line.offset < 0 else '+'} {abs(int(line.offset)):,}"
+    offset = f" {'−' if line.offset < 0 else '+'} {abs(int(line.offset)):,}" if line.offset else ""
+    return f"{int(line.slope):,}·B{offset}"
 
 
 def _memory(derivation: Derivation) -> Exercise:
-    question = "How many bytes do parameters, gradients, optimizer state and activations of a batch of B sequences take, each and together?"
+    what, sample = "parameters, gradients, optimizer state and activations", _sample(derivation)
+    question = f"How many bytes do {what} of a batch of B {sample}s take, each and together?"
     two, results = derivation.at_sizes({**_given(derivation), "B": 2}), []
     for title, names in (*((name, (name,)) for name in STATE), ("together", STATE)):
         line, texts = _bytes_line(derivation, *names), [branches.at_hand(two[name].text or "0", two.sizes) for name in names]
         because = f"{_written(line)} at these sizes" if line.slope else "whatever B is"
         results.append(ExerciseResult(f"{title} at B = 1", line.slope + line.offset, "byte", _sum(texts, two.sizes), because))
-    table = _part_table([two], [""], "activations.bytes", "activations of 2 sequences by part")
+    table = _part_table([two], [""], "activations.bytes", f"activations of 2 {sample}s by part")
     return Exercise("memory", question, "activations.bytes", tuple(results), (table,))
 
 
@@ -279,14 +325,14 @@ def _sum(texts: Sequence[str], names: Iterable[str]) -> str:
 
 def _largest_batch(derivation: Derivation, run: PlannedTraining) -> Exercise:
     question = f"What is the largest batch size of a training step in {float(run.memory / 10**9):g} GB?"
-    line = _bytes_line(derivation, *STATE)
+    line, unit = _bytes_line(derivation, *STATE), f"{_sample(derivation)}s"
     by_sum = Fraction(max((run.memory - line.offset) // line.slope, 0)) if line.slope else Fraction(0)
     size = largest_batch(derivation, run.memory)
     why = "temporary tensors count too, and activations are freed before the optimizer runs"
     worked = f"({int(run.memory):,} − {int(line.offset):,}) / {int(line.slope):,}, rounded down"
     results = [
-        ExerciseResult("by the bytes together", by_sum, "sequences", because=worked),
-        ExerciseResult("by the peak of live bytes of a step", Fraction(size), "sequences", because=why),
+        ExerciseResult("by the bytes together", by_sum, unit, because=worked),
+        ExerciseResult("by the peak of live bytes of a step", Fraction(size), unit, because=why),
     ]
     for batch, because in ((size, "it fits"), (size + 1, "it does not fit")):
         peak = _peak(derivation, batch) if batch else None
@@ -295,7 +341,9 @@ def _largest_batch(derivation: Derivation, run: PlannedTraining) -> Exercise:
             largest, why = at["memory.peak"].largest_candidate, because + _peak_line(derivation, at, batch)
             text = None if largest is None else branches.at_hand(largest.expr, at.sizes)
             results.append(ExerciseResult(f"peak at B = {batch:,}", Fraction(peak), "byte", text, why))
-    return Exercise("largest-batch", question, "memory.peak", tuple(results), at=(("B", max(size, 1)),))
+    at = derivation.at_sizes({**_given(derivation), "B": max(size, 1)})
+    live = _part_table([at], [""], "memory.peak", f"live bytes at the peak, B = {at.sizes['B']:,}")
+    return Exercise("largest-batch", question, "memory.peak", tuple(results), (live,), (("B", at.sizes["B"]),))
 
 
 def _peak_line(derivation: Derivation, at: Derivation, batch: int) -> str:
@@ -348,13 +396,14 @@ def _of_one_tensor(one: Derivation, name: str) -> str:
 
 def _days(one: Derivation, run: PlannedTraining) -> Exercise:
     dtype = _DTYPES.get(str(one.options.get("precision", "fp32")), "bf16")
+    length = f" of T = {one.sizes['T']:,}" if "T" in one.sizes else ""
     question = (
-        f"How many days do {run.steps:,} steps with {run.batch:,} sequences of T = {one.sizes['T']:,} take on one device at"
+        f"How many days do {run.steps:,} steps with {run.batch:,} {_sample(one)}s{length} take on one device at"
         f" {float(100 * run.mfu):g} % MFU, if the backward takes twice the FLOPs of the forward?"
     )
     thrice = Fraction(3 * (one[FORWARD].value or 0) * run.batch)
     executed = sum(sign * (one[name].value or 0) for sign, name in ((1, FORWARD), (1, BACKWARD), (-1, RECOMPUTED)))
-    results = [ExerciseResult("FLOPs of a step, forward and backward", thrice, "FLOP", because="3 · forward · sequences")]
+    results = [ExerciseResult("FLOPs of a step, forward and backward", thrice, "FLOP", because=f"3 · forward · {_sample(one)}s")]
     for gpu in run.gpus:
         device = accelerator(gpu)
         rate = device.peak(dtype) * run.mfu * 86400
@@ -365,6 +414,19 @@ def _days(one: Derivation, run: PlannedTraining) -> Exercise:
         why = "the backward as autograd runs it, without what is recomputed"
         results.append(ExerciseResult(f"days on one {device.name}, exact backward", exact, "days", because=why))
     return Exercise("days", question, BACKWARD, tuple(results))
+
+
+_QUESTIONS = (
+    _Question(("parameters", "parameters.bytes"), (), (), lambda sheet: _parameters(sheet.one)),
+    _Question((FORWARD,), (), (), lambda sheet: _matmuls(sheet.one)),
+    _Question((FORWARD,), (), (), lambda sheet: _parts(sheet.one)),
+    _Question((FORWARD,), (), (_SEVERAL,), lambda sheet: _sizes(sheet.sizes)),
+    _Question((FORWARD,), (), ("T",), lambda sheet: _context(sheet.one, sheet.run.context)),
+    _Question(STATE[1:], STATE[:1], ("B",), lambda sheet: _memory(sheet.derivation)),
+    _Question(("memory.peak",), STATE, ("B",), lambda sheet: _largest_batch(sheet.derivation, sheet.run)),
+    _Question(("flops.optimizer.total",), ("parameters",), (), lambda sheet: _optimizer(sheet.one)),
+    _Question((), (FORWARD, BACKWARD), ("B",), lambda sheet: _days(sheet.one, sheet.run)),
+)
 
 
 def document(exercises: Sequence[Exercise]) -> list[dict[str, Any]]:

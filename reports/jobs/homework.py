@@ -41,17 +41,21 @@ def run_from(given: Mapping[str, str], gpus: Sequence[str] = ()) -> PlannedTrain
     return PlannedTraining(context, memory, tuple(gpus) or usual.gpus, mfu, steps, batch)
 
 
-def compute(table_steps: TableSteps, run: PlannedTraining, progress: Progress, word: str = "") -> Made:
-    """The derivations of a model at all its sizes, the exercises on the last of them, and what makes them again."""
+def compute(
+    table_steps: TableSteps, run: PlannedTraining, progress: Progress, word: str = "", quantities: Sequence[str] = ()
+) -> Made:  # fmt: skip
+    """The derivations of a model at all its sizes, the exercises on the last of them (those about ``quantities``, if any are named), and
+    what makes them again."""
     derivations = tuple(job.derive(request, progress) for request in table_steps.requests((word,) if word else ()))
     last = derivations[-1]
     progress("answering the exercises")
     file = file_of(word or table_steps.models[0][0])
     exact = {name: getattr(run, name) for name in ("context", "memory", "mfu", "steps", "batch")}
-    return derivations, homework(last, derivations, run), Inputs(
+    chosen = {"quantity": ",".join(quantities)} if quantities else {}
+    return derivations, homework(last, derivations, run, quantities), Inputs(
         kind="homework",
         model=" ".join(table_steps.models[0]),
-        other=sizes_text({**exact, "gpu": ",".join(run.gpus)}, TYPED, " "),
+        other=sizes_text({**exact, "gpu": ",".join(run.gpus), **chosen}, TYPED, " "),
         options={key: ",".join(values) for key, values in table_steps.values.items()},
         digest="" if file is None else digest_of(file),
         date=today(),
@@ -59,12 +63,13 @@ def compute(table_steps: TableSteps, run: PlannedTraining, progress: Progress, w
     )  # fmt: skip
 
 
-def steps_and_run_of(inputs: Inputs) -> tuple[TableSteps, PlannedTraining]:
-    """The steps and the assumptions of a sheet, from its inputs."""
+def asked_of(inputs: Inputs) -> tuple[TableSteps, PlannedTraining, tuple[str, ...]]:
+    """The steps, the assumptions and the chosen quantities of a sheet, from its inputs."""
     assignments = read_assignments(inputs.other.split(), "key=value")
-    gpus = assignments.pop("gpu", "").split(",")
+    gpus, named = assignments.pop("gpu", "").split(","), assignments.pop("quantity", "")
+    quantities = tuple(named.split(",")) if named else ()
     exact = {name: assignments[name] for name in ("context", "memory", "steps", "batch")}
-    return steps((inputs.model,), inputs.options, ()), replace(run_from(exact, gpus), mfu=_share(assignments["mfu"]))
+    return steps((inputs.model,), inputs.options, quantities), replace(run_from(exact, gpus), mfu=_share(assignments["mfu"])), quantities
 
 
 def _share(text: str) -> Fraction:

@@ -185,10 +185,11 @@ def _side_by_side(inputs: Inputs, sources: Sequence[Path], progress: Progress) -
 def _homework(inputs: Inputs, sources: Sequence[Path], progress: Progress) -> Texts:
     from reports.jobs import homework as jobs
 
-    table_steps, run = jobs.steps_and_run_of(inputs)
+    table_steps, run, quantities = jobs.asked_of(inputs)
     if inputs.template not in jobs.SHEETS:
         raise BadInputError(f"unknown sheet {inputs.template[:40]!r}")
-    derivations, exercises, regenerated = jobs.compute(table_steps, run, progress, _word(table_steps.models[0][0], inputs.digest, sources))
+    word = _word(table_steps.models[0][0], inputs.digest, sources)
+    derivations, exercises, regenerated = jobs.compute(table_steps, run, progress, word, quantities)
     return jobs.texts((derivations, exercises, regenerated.as_noted(inputs)), inputs.template), regenerated.environment
 
 

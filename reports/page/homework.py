@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -84,7 +84,6 @@ _TITLES = {
 
 def build(derivation: Derivation, exercises: Sequence[Exercise], inputs: Inputs, *, solved: bool) -> HomeworkPage:
     """The sheet with its solutions, or without; the derivation is of one sequence."""
-    options = ", ".join(f"{name} {value}" for name, value in derivation.options.items())
     commands = (_command(derivation, inputs, dict(exercise.at)) for exercise in exercises)
     views = (_view(str(i), *each, solved) for i, each in enumerate(zip(exercises, commands, strict=True), 1))
     return HomeworkPage(
@@ -94,15 +93,19 @@ def build(derivation: Derivation, exercises: Sequence[Exercise], inputs: Inputs,
         sizes=sizes_text(derivation.sizes),
         date=inputs.noted,
         given=tuple((formula(tree.parse(dim.name)), dim.meaning, integer(dim.value)) for dim in derivation.dims),
-        conventions=(
-            "B is 1, unless a question says otherwise.",
-            "A multiply-add is 2 FLOP; FLOPs are those of matrix multiplications, attention over the full T².",
-            f"The step: {options}.",
-        ),
+        conventions=tuple(_conventions(derivation)),
         exercises=tuple(views),
         sections=SECTIONS,
         inputs=inputs.text(),
     )
+
+
+def _conventions(derivation: Derivation) -> Iterator[str]:
+    if "B" in derivation.sizes:
+        yield "B is 1, unless a question says otherwise."
+    attention = ", attention over the full T²" if "T" in derivation.sizes else ""
+    yield f"A multiply-add is 2 FLOP; FLOPs are those of matrix multiplications{attention}, unless a question says otherwise."
+    yield f"The step: {', '.join(f'{name} {value}' for name, value in derivation.options.items())}."
 
 
 def _command(derivation: Derivation, inputs: Inputs, at: Mapping[str, int]) -> str:
@@ -115,7 +118,8 @@ def _command(derivation: Derivation, inputs: Inputs, at: Mapping[str, int]) -> s
 
 
 def _view(number: str, exercise: Exercise, command: str, solved: bool) -> ExerciseView:
-    view = ExerciseView(number, f"exercise-{exercise.name}", _TITLES[exercise.name], exercise.question)
+    title, anchor = _TITLES.get(exercise.name, exercise.name), f"exercise-{exercise.name.replace('.', '-')}"
+    view = ExerciseView(number, anchor, title, exercise.question)
     if not solved:
         return view
     return replace(
@@ -173,7 +177,8 @@ def _sentences(exercise: Exercise) -> list[str]:
     """What the tables say, in words."""
     if exercise.name == "parts":
         rows = list(largest_parts(exercise.tables[0]))[:_LISTED]
-        return [f"The largest parts are {', '.join(f'{row.part} with {percent(row.shares[0])}' for row in rows)}"]
+        listed = ", ".join(f"{row.part} with {percent(row.shares[0])}" for row in rows)
+        return [f"The largest {'parts are' if len(rows) > 1 else 'part is'} {listed}"]
     if exercise.name == "memory":
         return [undivided(row.part for row in exercise.tables[0].rows)]
     if exercise.name in ("sizes", "context"):

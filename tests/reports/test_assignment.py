@@ -128,10 +128,16 @@ def answers(sizes: list[Transformer], run: Mapping[str, Any]) -> Mapping[str, se
         "context": {long, *(n for length in (T, long) for n in (one.forward(length), *one.parts(length).values()))},
         "memory": {4 * count, one.state, a, b, a + b, whole, a + whole, 2 * a + b, *one.saved_by_part(2).values()},
         "largest-batch": {run["memory"], a, whole, slope, rest, *(slope * n + rest for n in (batch, batch + 1)), batch, batch + 1,
-                          (run["memory"] - whole) // a},
+                          (run["memory"] - whole) // a, *live(one, batch)},
         "optimizer": {14 * count + 3 * len(one.weights)},
         "days": {run["steps"], run["batch"], T, step, 86_400, *(rounded(days(step, peak, run)) for peak in FP32.values())},
     }  # fmt: skip
+
+
+def live(one: Transformer, batch: int) -> set[int]:
+    """Bytes at the peak by role: weights, ids and targets, activations, two tensors of logits with the loss, the optimizer's state."""
+    (a, b), inputs = one.saved, 16 * one.T * batch
+    return {4 * sum(one.weights), inputs, a * batch + b - inputs, 2 * 4 * one.T * one.V * batch + 4, one.state}
 
 
 def rows(one: Transformer) -> Iterator[int]:

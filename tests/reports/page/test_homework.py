@@ -67,6 +67,19 @@ def test_a_sheet_is_verified_by_making_it_again(made: Path, tmp_path: Path) -> N
     assert run("verify", str(file)).exit_code == 1
 
 
+def test_a_sheet_of_chosen_quantities_has_their_questions_alone(tmp_path: Path) -> None:
+    """A linear layer at B = 3, D = 5, K = 7: its parameters, and the FLOPs of a step, which no question of the assignment is about."""
+    words = ("linear", "B=3", "D=5", "K=7", "--quantity", "parameters", "--quantity", "flops.step.total")
+    assert run("homework", *words, "-o", str(tmp_path)).exit_code == 0
+    sheet, solutions = ((tmp_path / f"{name}.md").read_text(encoding="utf-8") for name in ("exercises", "solutions"))
+
+    assert re.findall(r"^### [\d.]+ (.*)$", sheet, re.MULTILINE) == ["Parameters", "flops.step.total"]
+    assert "| parameters | 42 elements |" in solutions.replace("\u00a0", " ")
+    assert "--explain flops.step.total" in solutions
+    for name in ("exercises.html", "solutions.md"):
+        assert run("verify", str(tmp_path / name)).exit_code == 0
+
+
 def test_a_report_as_homework_derives_the_chosen_quantities_alone(tmp_path: Path) -> None:
     """Its chapters, answers and symbols; the page is verified by making it again; other layouts have links to every chapter."""
     chosen = ("--template", "homework", "--quantity", "parameters", "--quantity", "flops.forward.matmul")
@@ -93,7 +106,7 @@ REFUSED = {
     "gpt2 --steps 0": "--steps = '0' must be more than 0",
     "gpt2 --gpu nothing": "unknown accelerator 'nothing'",
     "gpt2 d=35,77 L=3": "k = d/h is not an integer at d = 35, h = 12: choose sizes that divide",
-    "linear": "the exercises are about a model with B and T, and this one has no T",
+    "linear --quantity speed": "no quantity 'speed': see napkin list quantities",
 }
 
 
