@@ -180,7 +180,7 @@ def parse_assignment(text: str) -> tuple[str, int]:
     return name, parse_size(name, number)
 
 
-_NUMBER = re.compile(r"([+-]?\d{1,20})(?:\.(\d{1,9}))?(?:e(\d{1,2}))?(Ki|Mi|k|M|G)?")
+_NUMBER = re.compile(r"([+-]?\d{1,40})(?:\.(\d{1,9}))?(?:e(\d{1,2}))?(Ki|Mi|k|M|G)?")
 _SCALE = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20}
 
 
@@ -195,7 +195,7 @@ def number_in(text: str) -> Fraction | None:
 
 def parse_size(name: str, text: str) -> int:
     """The integer written in ``text`` for dimension ``name``, in a form of ``number_in``."""
-    if text.strip().lstrip("+-").isdecimal() and len(text) > 20:
+    if text.strip().lstrip("+-").isdecimal() and len(text) > 40:
         raise DimensionError(f"{name} = {_clip(text)} is too large: sizes are integers from 1 to 2**63 - 1")
     number = number_in(text)
     if number is None:
