@@ -45,7 +45,7 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
         if os.environ.get("NAPKIN_DEBUG"):
             traceback.print_exc()
         first = _first_words(error)
-        message = env.named(first) if env is not None else first
+        message = "; ".join((env.named(first), *env.remainders(where))) if env is not None else first
         out = _MULTIPLES if env is not None and _DIVIDES.search(message) else ""
         new = f"; {untried()}" if untried() else ""
         kind = ZeroQuotientError if isinstance(error, ZeroDivisionError) else SizesError

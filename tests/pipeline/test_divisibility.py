@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,26 @@ def test_divisors_of_the_requested_sizes_are_inferred_before_sizes_are_specializ
     assert {"Eq(Mod(S, P), 0)", "Eq(Mod(d, 3), 0)"} <= {a.expr for a in derivation.assumptions}
     assert not derivation.specialized
     assert [] == failures(calc.check(derivation, B=3, S=35, P=5, d=33))
+
+
+def test_a_divisor_that_a_check_of_the_code_asks_for_is_inferred() -> None:
+    """Of a convolution in 15 groups, though its message names no number, and though the spec allows d to be specialized."""
+
+    class Groups(nn.Module):
+        def __init__(self, n: Any) -> None:
+            super().__init__()
+            self.mix = nn.Conv1d(n.d, n.d, 3, groups=15)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.mix(x.unsqueeze(2).expand(-1, -1, 7))
+            return y
+
+    s = replace(_spec(Groups, B=2, d=45), may_specialize=(("d",),))
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert "Eq(Mod(d, 15), 0)" in {a.expr for a in derivation.assumptions}
+    assert not derivation.specialized
+    assert [] == failures(calc.check(derivation, B=3, d=75))
 
 
 SQUARES = """
